@@ -1,0 +1,39 @@
+# Build outputs lie outside the clone, so that a fresh clone finds them again and `git clean` does not cost an hour.
+export SVC_CACHE_DIR ?= $(HOME)/.cache/svc
+export CARGO_TARGET_DIR ?= $(SVC_CACHE_DIR)/target
+SHELL := bash
+BENCH ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo run test lint fmt bench clean-cache
+
+help: ## Prints the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Fetches the PostgreSQL server and the small model, once.
+	@config/setup.sh
+
+# `--test it` builds one test program more than is run: with it cargo settles on the features that `make test` uses, and no
+# dependency is compiled twice.
+demo: setup ## Builds the service and shows it at work on sample files.
+	cargo build --workspace --bins --test it
+	@config/demo.sh
+
+run: setup ## Runs the service on its usual data folder, until Ctrl-C.
+	cargo run --bin svc -- serve
+
+test: setup ## Runs every test, against a PostgreSQL of their own.
+	cargo test --workspace
+
+lint: ## Checks the format and the lints.
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+fmt: ## Formats the code.
+	cargo fmt --all
+
+bench: setup ## Runs the benchmarks, or one: make bench BENCH=name.
+	cargo run --release --manifest-path benches/Cargo.toml -- $(BENCH)
+
+clean-cache: ## Removes what was fetched and built; data folders stay.
+	rm -rf "$(SVC_CACHE_DIR)/target" "$(SVC_CACHE_DIR)/downloads" "$(SVC_CACHE_DIR)/postgres" "$(SVC_CACHE_DIR)/models"

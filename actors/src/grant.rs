@@ -1,0 +1,129 @@
+//! What the queue hands out, and what comes of it.
+
+use crate::region::Region;
+use serde::Serialize;
+use std::fmt;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Kinds of work with permits of their own, so that a thousand probes do not starve one rollup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lane {
+    /// Parsing and other work that keeps a core busy.
+    Cpu,
+    /// Passes through a local model.
+    Model,
+    /// Calls to a language model elsewhere.
+    Llm,
+    /// Everything that mostly waits.
+    Io,
+}
+
+impl Lane {
+    pub const ALL: [Lane; 4] = [Lane::Cpu, Lane::Model, Lane::Llm, Lane::Io];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Lane::Cpu => "cpu",
+            Lane::Model => "model",
+            Lane::Llm => "llm",
+            Lane::Io => "io",
+        }
+    }
+}
+
+impl fmt::Display for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One claimed task: a row of the queue together with its reservation.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    pub task_id: i64,
+    /// Proof of the reservation; random, never used twice.
+    pub token: Uuid,
+    pub task_type: String,
+    pub lane: Lane,
+    /// The node the task is scoped to.
+    pub document_id: i64,
+    /// The document whose supervisor runs the task.
+    pub root_id: i64,
+    pub region: Region,
+    /// 1 for the first attempt.
+    pub attempt: i32,
+    /// How long the handler may run; none: as long as its lease is renewed.
+    pub deadline: Option<Duration>,
+    /// The task's parameters.
+    pub payload: serde_json::Value,
+}
+
+/// How a handler ended without failing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The handler committed its effects and the task's completion in one transaction.
+    Completed,
+    /// The commit found that the token is no longer ours; everything was rolled back.
+    LostLease,
+    /// The work was never attempted; the handler recorded that, with this reason.
+    Skipped { reason: String },
+}
+
+/// Decides whether a failed task is tried again: `retryable` and `timeout` are, the others are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorClass {
+    Retryable,
+    Permanent,
+    Timeout,
+    Dependency,
+}
+
+impl ErrorClass {
+    /// The word stored as `error_type`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ErrorClass::Retryable => "retryable",
+            ErrorClass::Permanent => "permanent",
+            ErrorClass::Timeout => "timeout",
+            ErrorClass::Dependency => "dependency",
+        }
+    }
+}
+
+impl fmt::Display for ErrorClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Why a task failed. The queue's port decides from class and attempt whether and when it runs again.
+///
+/// Codes written by this crate: `panic` (retryable in the first two attempts, then permanent), `stopped` (retryable),
+/// `timeout` (timeout), `cancelled` (permanent).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{class} {code}: {message}")]
+pub struct TaskFailure {
+    pub class: ErrorClass,
+    /// Stable, snake_case.
+    pub code: String,
+    pub message: String,
+    /// A wait asked for from outside; it wins over the backoff where longer.
+    pub retry_after: Option<Duration>,
+}
+
+impl TaskFailure {
+    pub fn new(class: ErrorClass, code: impl Into<String>, message: impl Into<String>) -> Self {
+        TaskFailure { class, code: code.into(), message: message.into(), retry_after: None }
+    }
+
+    pub fn retryable(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Retryable, code, message)
+    }
+
+    pub fn permanent(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Permanent, code, message)
+    }
+}

@@ -1,0 +1,124 @@
+//! Beats for everything the process holds, on a thread of its own: neither CPU work nor a full async pool delays it.
+
+use crate::backoff::Streak;
+use crate::shared::Shared;
+use crate::tree::{ActorKind, Label, Load, Seat};
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub(crate) struct Heart;
+
+pub(crate) enum HeartMessage {
+    /// Look for reservations that were not confirmed in time; the thread cannot while a beat hangs.
+    Watch,
+    Panicked(String),
+}
+
+pub(crate) struct HeartState {
+    shared: Arc<Shared>,
+    seat: Seat,
+    /// The thread ends when this is dropped.
+    _alive: Sender<()>,
+}
+
+impl Actor for Heart {
+    type Msg = HeartMessage;
+    type State = HeartState;
+    type Arguments = (Arc<Shared>, u64, Arc<Load>);
+
+    async fn pre_start(
+        &self,
+        me: ActorRef<HeartMessage>,
+        (shared, parent, load): Self::Arguments,
+    ) -> Result<HeartState, ActorProcessingErr> {
+        let seat = shared.board.sit(me.get_cell(), Label::of(ActorKind::Heart, parent), load.clone());
+        let (alive, ended) = channel();
+        let body = {
+            let (shared, me) = (shared.clone(), me.clone());
+            move || {
+                let result = std::panic::catch_unwind(AssertUnwindSafe(|| beat(&shared, &load, &ended)));
+                if let Err(panic) = result {
+                    let text = panic
+                        .downcast_ref::<&str>()
+                        .copied()
+                        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+                    let _ = me.cast(HeartMessage::Panicked(text.unwrap_or("a panic without a message").to_owned()));
+                }
+            }
+        };
+        thread::Builder::new().name("svc-heart".to_owned()).spawn(body)?;
+        Ok(HeartState { shared, seat, _alive: alive })
+    }
+
+    async fn post_start(&self, me: ActorRef<HeartMessage>, state: &mut HeartState) -> Result<(), ActorProcessingErr> {
+        let often = (state.shared.settings.heartbeat / 4).max(Duration::from_millis(1));
+        me.send_interval(often, || HeartMessage::Watch);
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<HeartMessage>,
+        message: HeartMessage,
+        state: &mut HeartState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            HeartMessage::Watch => {
+                expire(&state.shared);
+                Ok(())
+            }
+            HeartMessage::Panicked(message) => {
+                state.seat.load.error(&message);
+                Err(format!("the heartbeat panicked: {message}").into())
+            }
+        }
+    }
+
+    // It has no children; the default would stop this actor when one ended.
+    async fn handle_supervisor_evt(
+        &self,
+        _: ActorRef<HeartMessage>,
+        _: SupervisionEvent,
+        _: &mut HeartState,
+    ) -> Result<(), ActorProcessingErr> {
+        Ok(())
+    }
+}
+
+/// The thread's loop, until the actor is gone.
+fn beat(shared: &Shared, load: &Load, ended: &Receiver<()>) {
+    let settings = &shared.settings;
+    let mut beat = (shared.beat)();
+    let mut streak = Streak::new("the heartbeat", settings.heartbeat);
+    loop {
+        let begun = Instant::now();
+        let tokens = shared.ledger.tokens();
+        // Also with nothing held: the snapshot is how others see this worker.
+        match beat.beat(&tokens, &shared.board.snapshot(&settings.worker_id)) {
+            Ok(answers) => {
+                streak.success();
+                load.handled_unsent();
+                shared.ledger.confirm(begun, &tokens, &answers);
+            }
+            Err(error) => {
+                load.error(&error);
+                streak.error(&error);
+            }
+        }
+        expire(shared);
+        let wait = settings.heartbeat.saturating_sub(begun.elapsed());
+        if ended.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+    }
+}
+
+/// One beat before the database would give a reservation to another worker, we give it up.
+fn expire(shared: &Shared) {
+    let settings = &shared.settings;
+    shared.ledger.expire(settings.lease.saturating_sub(settings.heartbeat));
+}

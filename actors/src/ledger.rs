@@ -1,0 +1,238 @@
+//! What this process holds. One table for the lock manager, which fills it, the dispatcher, which counts its permits by it,
+//! and the heart, which renews it from a thread of its own; it outlives a restart of any of them.
+
+use crate::CancelToken;
+use crate::grant::{Grant, Lane, TaskFailure};
+use crate::port::BeatAnswer;
+use ractor::ActorCell;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use uuid::Uuid;
+
+/// Why a task was told to end before it was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StopReason {
+    /// The reservation is no longer ours: nothing may be written.
+    Lost,
+    Cancelled,
+    /// The worker ends.
+    Drained,
+}
+
+/// What the queue is to be told of a task that ended.
+#[derive(Debug)]
+pub(crate) enum Owed {
+    Failure(TaskFailure),
+    Return,
+}
+
+pub(crate) struct Holding {
+    grant: Arc<Grant>,
+    cancel: CancelToken,
+    actor: Option<ActorCell>,
+    stop: Option<StopReason>,
+    ended: bool,
+    /// When the database last knew us alive: a moment before the call that told it.
+    confirmed: Instant,
+}
+
+#[derive(Default)]
+struct Book {
+    held: HashMap<Uuid, Holding>,
+    owed: Vec<(Arc<Grant>, Owed)>,
+    finished: u64,
+}
+
+pub(crate) struct Ledger {
+    book: Mutex<Book>,
+    changed: watch::Sender<()>,
+}
+
+impl Ledger {
+    pub fn new() -> Self {
+        Ledger { book: Mutex::default(), changed: watch::Sender::new(()) }
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        // A poisoned lock still guards plain data that is whole after every statement.
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// False if the token is held already.
+    pub fn admit(&self, grant: Arc<Grant>, cancel: CancelToken, asked: Instant) -> bool {
+        let mut book = self.book();
+        if book.held.contains_key(&grant.token) {
+            return false;
+        }
+        let holding = Holding { grant: grant.clone(), cancel, actor: None, stop: None, ended: false, confirmed: asked };
+        book.held.insert(grant.token, holding);
+        true
+    }
+
+    /// Names the actor to kill when the task has to end. False: it has to end already.
+    pub fn bind(&self, token: Uuid, actor: ActorCell) -> bool {
+        match self.book().held.get_mut(&token) {
+            Some(holding) if holding.stop.is_none() => {
+                holding.actor = Some(actor);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub fn stopped(&self, token: Uuid) -> Option<StopReason> {
+        // A token that is not held any more is as good as lost.
+        self.book().held.get(&token).map_or(Some(StopReason::Lost), |holding| holding.stop)
+    }
+
+    /// The task's actor is gone. What `owed` answers is kept until it is written; with none the token is forgotten.
+    /// True if something is owed.
+    pub fn end(&self, token: Uuid, owed: impl FnOnce(Option<StopReason>) -> Option<Owed>) -> bool {
+        let mut book = self.book();
+        let Some(holding) = book.held.get_mut(&token) else { return false };
+        let Some(owed) = owed(holding.stop) else {
+            let holding = book.held.remove(&token);
+            book.finished += 1;
+            drop(book);
+            drop(holding);
+            self.changed.send_replace(());
+            return false;
+        };
+        holding.ended = true;
+        let actor = holding.actor.take();
+        let grant = holding.grant.clone();
+        book.owed.push((grant, owed));
+        drop(book);
+        drop(actor);
+        self.changed.send_replace(());
+        true
+    }
+
+    pub fn take_owed(&self) -> Vec<(Arc<Grant>, Owed)> {
+        std::mem::take(&mut self.book().owed)
+    }
+
+    /// What was owed is written, or can no longer be.
+    pub fn settled(&self, token: Uuid, finished: bool) {
+        let mut book = self.book();
+        let holding = book.held.remove(&token);
+        if holding.is_some() && finished {
+            book.finished += 1;
+        }
+        drop(book);
+        drop(holding);
+        self.changed.send_replace(());
+    }
+
+    pub fn count(&self, lane: Lane) -> usize {
+        self.book().held.values().filter(|holding| holding.grant.lane == lane).count()
+    }
+
+    /// Tokens held, and tasks finished so far (those given back not counted), at one moment.
+    pub fn totals(&self) -> (usize, u64) {
+        let book = self.book();
+        (book.held.len(), book.finished)
+    }
+
+    #[cfg(test)]
+    pub fn actor(&self, token: Uuid) -> Option<ActorCell> {
+        self.book().held.get(&token).and_then(|holding| holding.actor.clone())
+    }
+
+    pub fn tokens(&self) -> Vec<Uuid> {
+        self.book().held.keys().copied().collect()
+    }
+
+    /// Takes in the answers to a beat for `asked` that was begun at `at`: tokens that did not come back are lost.
+    pub fn confirm(&self, at: Instant, asked: &[Uuid], answers: &[BeatAnswer]) {
+        let alive: HashMap<Uuid, bool> = answers.iter().map(|answer| (answer.token, answer.cancel_requested)).collect();
+        let asked: HashSet<Uuid> = asked.iter().copied().collect();
+        self.stop_where(|holding| {
+            if !asked.contains(&holding.grant.token) {
+                return None;
+            }
+            match alive.get(&holding.grant.token) {
+                None => Some(StopReason::Lost),
+                Some(cancel_requested) => {
+                    holding.confirmed = at;
+                    cancel_requested.then_some(StopReason::Cancelled)
+                }
+            }
+        });
+    }
+
+    /// Gives up every token that has not been confirmed for longer than `limit`.
+    pub fn expire(&self, limit: Duration) {
+        self.stop_where(|holding| (holding.confirmed.elapsed() > limit).then_some(StopReason::Lost));
+    }
+
+    pub fn stop_document(&self, root_id: i64) {
+        self.stop_where(|holding| (holding.grant.root_id == root_id).then_some(StopReason::Cancelled));
+    }
+
+    pub fn stop_all(&self) {
+        self.stop_where(|_| Some(StopReason::Drained));
+    }
+
+    fn stop_where(&self, mut reason: impl FnMut(&mut Holding) -> Option<StopReason>) {
+        let mut stopped: Vec<(Option<ActorCell>, CancelToken)> = Vec::new();
+        let mut book = self.book();
+        for holding in book.held.values_mut() {
+            let Some(reason) = reason(holding) else { continue };
+            // Losing the reservation overrides any other reason; otherwise the first one stands.
+            match holding.stop {
+                None => holding.stop = Some(reason),
+                Some(StopReason::Lost) => continue,
+                Some(_) if reason == StopReason::Lost => holding.stop = Some(reason),
+                Some(_) => continue,
+            }
+            if !holding.ended {
+                let (task_id, document_id) = (holding.grant.task_id, holding.grant.document_id);
+                match reason {
+                    StopReason::Lost => tracing::warn!(
+                        task.id = task_id,
+                        document.id = document_id,
+                        "reservation lost; stopping the task"
+                    ),
+                    reason => {
+                        tracing::info!(task.id = task_id, document.id = document_id, ?reason, "stopping the task")
+                    }
+                }
+            }
+            stopped.push((holding.actor.clone(), holding.cancel.clone()));
+        }
+        drop(book);
+        // Outside the lock: wakers run here.
+        for (actor, cancel) in stopped {
+            cancel.cancel();
+            if let Some(actor) = actor {
+                actor.kill();
+            }
+        }
+        self.changed.send_replace(());
+    }
+
+    /// Waits until no grant is held of which `which` holds.
+    pub async fn until_none(&self, which: impl Fn(&Grant) -> bool) {
+        self.until(|book| !book.held.values().any(|holding| which(&holding.grant))).await;
+    }
+
+    /// Waits until no task runs any more; what they owe may still be unwritten.
+    pub async fn until_ended(&self) {
+        self.until(|book| book.held.values().all(|holding| holding.ended)).await;
+    }
+
+    async fn until(&self, reached: impl Fn(&Book) -> bool) {
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.borrow_and_update();
+            let reached = reached(&self.book());
+            // The sender lives as long as the ledger, so waiting cannot fail.
+            if reached || changed.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Supervision and subtree reservations of one worker process. Knows no SQL, no HTTP and nothing of documents' content.
+//!
+//! ```text
+//! root -> { lock_manager, dispatcher, heart, documents -> document(root id) -> task }
+//! ```
+//!
+//! The database decides; this crate is the front of it. The [`Queue`] port takes reservations in batches, the [`Handler`]
+//! port runs one task and commits it fenced by its claim token, the [`Beat`] port tells the database that the process lives.
+//!
+//! Three invariants:
+//!
+//! * A reservation is owned by a value, not by an actor: wherever that value is dropped (a task that ended, panicked or was
+//!   killed, a mailbox that died with its actor, a reply nobody waited for), its permit and its holding are freed and what
+//!   is owed to the queue is written.
+//! * Retries are rows of the queue, never restarts of actors.
+//! * Heartbeats come from a thread of their own and never wait for the async pool.
+
+mod backoff;
+mod dispatcher;
+mod document_supervisor;
+mod documents;
+mod grant;
+mod heart;
+mod hold;
+mod ledger;
+mod lock_manager;
+mod port;
+pub mod region;
+mod root;
+mod settings;
+mod shared;
+mod task_actor;
+mod tree;
+mod worker;
+
+#[cfg(test)]
+mod tests;
+
+pub use grant::{ErrorClass, Grant, Lane, Outcome, TaskFailure};
+pub use port::{Beat, BeatAnswer, BeatFactory, Handler, PortError, Queue};
+pub use region::{Region, WriteMode};
+pub use settings::{Permits, WorkerError, WorkerSettings};
+pub use tokio_util::sync::CancellationToken as CancelToken;
+pub use tree::{ActorKind, TreeNode, TreeSnapshot};
+pub use worker::{Waker, Worker, WorkerEnd};

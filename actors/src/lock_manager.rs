@@ -1,0 +1,247 @@
+//! Takes reservations: the only actor of its process that does, through the queue's port, and the one that writes back
+//! what is owed for tasks which did not write their own end.
+
+use crate::backoff::Streak;
+use crate::grant::{Grant, Lane, TaskFailure};
+use crate::hold::Hold;
+use crate::ledger::{Owed, StopReason};
+use crate::port::{PortError, bounded};
+use crate::shared::Shared;
+use crate::tree::{ActorKind, Label, Load, Seat};
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+pub(crate) struct LockManager;
+
+pub(crate) enum LockMessage {
+    /// One batch claim for all idle slots.
+    Claim {
+        want: Vec<(Lane, usize)>,
+        reply: RpcReplyPort<Result<Vec<Hold>, PortError>>,
+    },
+    /// Write what is owed.
+    Settle,
+    Reap,
+    Sweep,
+}
+
+pub(crate) struct LockState {
+    shared: Arc<Shared>,
+    seat: Seat,
+    reaping: Option<JoinHandle<()>>,
+    sweeping: Option<JoinHandle<()>>,
+}
+
+impl Actor for LockManager {
+    type Msg = LockMessage;
+    type State = LockState;
+    type Arguments = (Arc<Shared>, u64, Arc<Load>);
+
+    async fn pre_start(
+        &self,
+        me: ActorRef<LockMessage>,
+        (shared, parent, load): Self::Arguments,
+    ) -> Result<LockState, ActorProcessingErr> {
+        let seat = shared.board.sit(me.get_cell(), Label::of(ActorKind::LockManager, parent), load);
+        Ok(LockState { shared, seat, reaping: None, sweeping: None })
+    }
+
+    async fn post_start(&self, me: ActorRef<LockMessage>, state: &mut LockState) -> Result<(), ActorProcessingErr> {
+        // What tasks left behind while there was no lock manager.
+        settle(&state.shared);
+        // At once as well: after a crash of the whole fleet nobody else frees what it held.
+        me.cast(LockMessage::Reap)?;
+        me.cast(LockMessage::Sweep)?;
+        me.send_interval(state.shared.settings.reap, || LockMessage::Reap);
+        me.send_interval(state.shared.settings.sweep, || LockMessage::Sweep);
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<LockMessage>,
+        message: LockMessage,
+        state: &mut LockState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            LockMessage::Claim { want, reply } => {
+                state.seat.load.handled();
+                let answer = claim(&state.shared, &want).await;
+                if let Err(error) = &answer {
+                    state.seat.load.error(error);
+                }
+                // Holds that nobody waits for any more are given back by being dropped.
+                let _ = reply.send(answer);
+            }
+            LockMessage::Settle => {
+                state.seat.load.handled();
+                settle(&state.shared);
+            }
+            LockMessage::Reap => upkeep(&mut state.reaping, reap(state.shared.clone())),
+            LockMessage::Sweep => upkeep(&mut state.sweeping, sweep(state.shared.clone())),
+        }
+        Ok(())
+    }
+
+    // The default would stop this actor when a child ends.
+    async fn handle_supervisor_evt(
+        &self,
+        _: ActorRef<LockMessage>,
+        _: SupervisionEvent,
+        _: &mut LockState,
+    ) -> Result<(), ActorProcessingErr> {
+        Ok(())
+    }
+}
+
+async fn claim(shared: &Arc<Shared>, want: &[(Lane, usize)]) -> Result<Vec<Hold>, PortError> {
+    if shared.closing.load(Ordering::Acquire) {
+        return Ok(Vec::new());
+    }
+    let asked = Instant::now();
+    let grants = bounded(shared.settings.lease, shared.queue.claim(want)).await?;
+    let mut free: HashMap<Lane, usize> = want.iter().copied().collect();
+    let (mut holds, mut surplus) = (Vec::new(), Vec::new());
+    for grant in grants {
+        match free.get_mut(&grant.lane) {
+            Some(free) if *free > 0 => {
+                let (task_id, lane) = (grant.task_id, grant.lane);
+                match Hold::admit(shared, grant, asked) {
+                    Some(hold) => {
+                        *free -= 1;
+                        holds.push(hold);
+                    }
+                    None => {
+                        tracing::error!(task.id = task_id, %lane, "the queue granted a token twice; the second grant is ignored")
+                    }
+                }
+            }
+            _ => surplus.push(grant.token),
+        }
+    }
+    if !surplus.is_empty() {
+        tracing::error!(tasks = surplus.len(), "the queue granted more than was asked for; giving back the rest");
+        bounded(shared.settings.lease, shared.queue.give_back(&surplus)).await?;
+    }
+    if shared.closing.load(Ordering::Acquire) {
+        // The worker was stopped meanwhile: dropping the holds gives them back before they begin.
+        holds.clear();
+    }
+    Ok(holds)
+}
+
+/// Starts the writing of what is owed; each piece is on its own, so that one that hangs delays no other.
+pub(crate) fn settle(shared: &Arc<Shared>) {
+    let mut back = Vec::new();
+    for (grant, owed) in shared.ledger.take_owed() {
+        match owed {
+            Owed::Return => back.push(grant.token),
+            Owed::Failure(failure) => {
+                let shared = shared.clone();
+                tokio::spawn(async move { write_failure(shared, &grant, &failure).await });
+            }
+        }
+    }
+    if !back.is_empty() {
+        let shared = shared.clone();
+        tokio::spawn(async move { write_return(shared, back).await });
+    }
+}
+
+/// Frees the holdings when the writing ends, be it by a panic of the port.
+struct Settling {
+    shared: Arc<Shared>,
+    tokens: Vec<Uuid>,
+    finished: bool,
+}
+
+impl Drop for Settling {
+    fn drop(&mut self) {
+        for token in &self.tokens {
+            self.shared.ledger.settled(*token, self.finished);
+        }
+        // Work that was given back is left to the next poll: at once it might come round and round.
+        if self.finished {
+            self.shared.wake();
+        }
+    }
+}
+
+async fn write_failure(shared: Arc<Shared>, grant: &Grant, failure: &TaskFailure) {
+    let settling = Settling { shared, tokens: vec![grant.token], finished: true };
+    let shared = &settling.shared;
+    let (begun, mut streak) = (Instant::now(), Streak::new("writing a task's failure", shared.settings.poll));
+    loop {
+        match bounded(shared.settings.lease, shared.queue.fail(grant, failure)).await {
+            Ok(true) => {
+                let (task_id, document_id, code) = (grant.task_id, grant.document_id, failure.code.as_str());
+                tracing::warn!(task.id = task_id, document.id = document_id, task.r#type = grant.task_type, error.class = %failure.class, error.code = code, error = failure.message, "task failed");
+                return;
+            }
+            Ok(false) => return,
+            Err(error) => {
+                let delay = streak.error(&error);
+                if !keeps_trying(shared, &[grant.token], begun) {
+                    return;
+                }
+                tokio::time::sleep(delay).await;
+            }
+        }
+    }
+}
+
+async fn write_return(shared: Arc<Shared>, tokens: Vec<Uuid>) {
+    let settling = Settling { shared, tokens, finished: false };
+    let (shared, tokens) = (&settling.shared, &settling.tokens);
+    let (begun, mut streak) = (Instant::now(), Streak::new("giving tasks back", shared.settings.poll));
+    while let Err(error) = bounded(shared.settings.lease, shared.queue.give_back(tokens)).await {
+        let delay = streak.error(&error);
+        if !keeps_trying(shared, tokens, begun) {
+            return;
+        }
+        tokio::time::sleep(delay).await;
+    }
+}
+
+/// After a lease's time of errors, or when none of the tokens is ours any more, the reaper does it.
+fn keeps_trying(shared: &Shared, tokens: &[Uuid], begun: Instant) -> bool {
+    let lost = tokens.iter().all(|token| shared.ledger.stopped(*token) == Some(StopReason::Lost));
+    if lost || begun.elapsed() > shared.settings.lease {
+        tracing::error!(
+            tasks = tokens.len(),
+            "the end of tasks could not be written; they run again when their lease is over"
+        );
+        return false;
+    }
+    true
+}
+
+/// Runs upkeep beside the mailbox, and only one of a kind at a time.
+fn upkeep(running: &mut Option<JoinHandle<()>>, work: impl Future<Output = ()> + Send + 'static) {
+    if running.as_ref().is_none_or(JoinHandle::is_finished) {
+        *running = Some(tokio::spawn(work));
+    }
+}
+
+async fn reap(shared: Arc<Shared>) {
+    match bounded(shared.settings.lease, shared.queue.reap()).await {
+        Ok(0) => {}
+        Ok(tasks) => {
+            tracing::warn!(tasks, "freed expired claims");
+            shared.wake();
+        }
+        Err(error) => tracing::warn!(error = %error, "looking for expired claims failed"),
+    }
+}
+
+async fn sweep(shared: Arc<Shared>) {
+    match bounded(shared.settings.lease, shared.queue.sweep()).await {
+        Ok(()) => shared.wake(),
+        Err(error) => tracing::warn!(error = %error, "the periodic sweep failed"),
+    }
+}

@@ -1,0 +1,98 @@
+//! What the actors of one worker share. Nothing of it is global to the process.
+
+use crate::dispatcher::DispatcherMessage;
+use crate::documents::DocumentsMessage;
+use crate::ledger::Ledger;
+use crate::lock_manager::LockMessage;
+use crate::port::{BeatFactory, Handler, Queue};
+use crate::settings::WorkerSettings;
+use crate::tree::{Board, Post};
+use crate::worker::WorkerEnd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::watch;
+
+pub(crate) struct Shared {
+    pub settings: WorkerSettings,
+    pub queue: Arc<dyn Queue>,
+    pub handler: Arc<dyn Handler>,
+    pub beat: BeatFactory,
+    pub ledger: Ledger,
+    pub board: Arc<Board>,
+    /// Nothing more is claimed.
+    pub closing: AtomicBool,
+    pub end: watch::Sender<Option<WorkerEnd>>,
+    /// Where the permanent actors are at present; a restart replaces them.
+    pub locks: Address<LockMessage>,
+    pub dispatcher: Address<DispatcherMessage>,
+    pub documents: Address<DocumentsMessage>,
+    /// A wake-up is in the dispatcher's mailbox already, so that any number of them take one message.
+    pub woken: AtomicBool,
+}
+
+pub(crate) struct Address<M>(Mutex<Option<Post<M>>>);
+
+impl<M> Default for Address<M> {
+    fn default() -> Self {
+        Address(Mutex::new(None))
+    }
+}
+
+impl<M> Address<M> {
+    pub fn set(&self, post: Post<M>) {
+        let old = self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(post);
+        drop(old);
+    }
+
+    pub fn get(&self) -> Option<Post<M>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Shared {
+    pub fn new(settings: WorkerSettings, queue: Arc<dyn Queue>, handler: Arc<dyn Handler>, beat: BeatFactory) -> Self {
+        Shared {
+            settings,
+            queue,
+            handler,
+            beat,
+            ledger: Ledger::new(),
+            board: Arc::default(),
+            closing: AtomicBool::new(false),
+            end: watch::Sender::new(None),
+            locks: Address::default(),
+            dispatcher: Address::default(),
+            documents: Address::default(),
+            woken: AtomicBool::new(false),
+        }
+    }
+
+    /// Something may be claimable now, or a permit is free.
+    pub fn wake(&self) {
+        if !self.woken.swap(true, Ordering::AcqRel) {
+            // A dispatcher that is being restarted looks at once by itself.
+            if let Some(dispatcher) = self.dispatcher.get() {
+                let _ = dispatcher.cast(DispatcherMessage::Wake);
+            }
+        }
+    }
+
+    /// Something is owed to the queue. A lock manager that is being restarted looks at once by itself.
+    pub fn poke_locks(&self) {
+        if let Some(locks) = self.locks.get() {
+            let _ = locks.cast(LockMessage::Settle);
+        }
+    }
+
+    /// The first end stands.
+    pub fn finish(&self, end: WorkerEnd) {
+        self.closing.store(true, Ordering::Release);
+        self.end.send_if_modified(|current| {
+            let first = current.is_none();
+            if first {
+                *current = Some(end);
+            }
+            first
+        });
+    }
+}

@@ -1,0 +1,134 @@
+//! Runs one task. Stopping this actor drops the handler's future.
+
+use crate::grant::{ErrorClass, Outcome, TaskFailure};
+use crate::hold::{Hold, Report};
+use crate::port::bounded;
+use crate::shared::Shared;
+use crate::tree::{ActorKind, Label, Load, Seat};
+use futures_util::FutureExt;
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+pub(crate) struct TaskActor;
+
+pub(crate) enum TaskMessage {
+    Run,
+}
+
+pub(crate) struct TaskState {
+    shared: Arc<Shared>,
+    seat: Seat,
+    /// Dropped with the state when the actor is killed, and so after the handler's future.
+    hold: Option<Hold>,
+}
+
+impl Actor for TaskActor {
+    type Msg = TaskMessage;
+    type State = TaskState;
+    type Arguments = (Arc<Shared>, u64, Hold);
+
+    async fn pre_start(
+        &self,
+        me: ActorRef<TaskMessage>,
+        (shared, parent, hold): Self::Arguments,
+    ) -> Result<TaskState, ActorProcessingErr> {
+        if !hold.bind(me.get_cell()) {
+            return Err("the task was stopped before it began".into());
+        }
+        let grant = &hold.grant;
+        let label = Label {
+            task: Some((grant.task_id, grant.task_type.clone())),
+            document_id: Some(grant.document_id),
+            ..Label::of(ActorKind::Task, parent)
+        };
+        let seat = shared.board.sit(me.get_cell(), label, Arc::<Load>::default());
+        Ok(TaskState { shared, seat, hold: Some(hold) })
+    }
+
+    async fn post_start(&self, me: ActorRef<TaskMessage>, _: &mut TaskState) -> Result<(), ActorProcessingErr> {
+        me.cast(TaskMessage::Run)?;
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        me: ActorRef<TaskMessage>,
+        _: TaskMessage,
+        state: &mut TaskState,
+    ) -> Result<(), ActorProcessingErr> {
+        if let Some(hold) = state.hold.as_mut() {
+            hold.report = run(&state.shared, hold, &state.seat).await;
+        }
+        // Now and not with the state, which waits in the supervisor's mailbox for a while.
+        state.hold = None;
+        me.stop(None);
+        Ok(())
+    }
+
+    // It has no children; the default would stop this actor when one ended.
+    async fn handle_supervisor_evt(
+        &self,
+        _: ActorRef<TaskMessage>,
+        _: SupervisionEvent,
+        _: &mut TaskState,
+    ) -> Result<(), ActorProcessingErr> {
+        Ok(())
+    }
+}
+
+/// None: the handler never began, and the task may be given back.
+async fn run(shared: &Shared, hold: &mut Hold, seat: &Seat) -> Option<Report> {
+    if hold.stopped() {
+        return None;
+    }
+    match bounded(shared.settings.lease, shared.queue.start(&hold.grant)).await {
+        Ok(true) => hold.started = true,
+        Ok(false) => {
+            tracing::info!(task.id = hold.grant.task_id, "the reservation was gone before the task began");
+            return Some(Report::Finished);
+        }
+        Err(error) => {
+            tracing::warn!(task.id = hold.grant.task_id, error = %error, "starting a task failed; giving it back");
+            return None;
+        }
+    }
+    seat.load.handled();
+    let grant = &hold.grant;
+    // The call itself stands inside, for a handler that panics before it has a future.
+    let work = AssertUnwindSafe(async { shared.handler.run(grant, hold.cancel.clone()).await }).catch_unwind();
+    let ended = match grant.deadline {
+        None => work.await,
+        Some(deadline) => match tokio::time::timeout(deadline, work).await {
+            Ok(ended) => ended,
+            Err(_) => {
+                hold.cancel.cancel();
+                let message = format!("{} ran longer than its deadline of {deadline:?}", grant.task_type);
+                return Some(Report::Failed(TaskFailure::new(ErrorClass::Timeout, "timeout", message)));
+            }
+        },
+    };
+    Some(match ended {
+        Ok(Ok(Outcome::Completed)) => Report::Finished,
+        Ok(Ok(Outcome::Skipped { reason })) => {
+            tracing::debug!(task.id = grant.task_id, reason, "task skipped");
+            Report::Finished
+        }
+        Ok(Ok(Outcome::LostLease)) => {
+            tracing::warn!(task.id = grant.task_id, "the reservation was gone at the commit; nothing was written");
+            Report::Finished
+        }
+        Ok(Err(failure)) => Report::Failed(failure),
+        Err(panic) => {
+            // A panic may come of chance once or twice; a task that always panics must not go round for ever.
+            let class = if grant.attempt < 3 { ErrorClass::Retryable } else { ErrorClass::Permanent };
+            Report::Failed(TaskFailure::new(class, "panic", message_of(panic.as_ref())))
+        }
+    })
+}
+
+fn message_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a panic without a message").chars().take(2_000).collect()
+}

@@ -1,0 +1,215 @@
+//! Work that goes well.
+
+use super::fake::*;
+use crate::*;
+use WriteMode::{Children, Itself, Subtree};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_tasks_keep_to_permits_and_regions() {
+    let queue = FakeQueue::new();
+    for n in 0..1000i64 {
+        let (root, child) = (n % 7, 100 + n % 50);
+        match n % 5 {
+            0 => queue.add("structure", Lane::Cpu, &[root], Subtree),
+            1 => queue.add("summarize", Lane::Model, &[root, child], Children),
+            2 => queue.add("summarize:llm", Lane::Llm, &[root, child], Itself),
+            3 => queue.add("probe", Lane::Io, &[root, child, 900 + n], Itself),
+            _ => queue.add("extract:text", Lane::Cpu, &[root, child, 900 + n], Itself),
+        };
+    }
+    type Running = Arc<Mutex<HashMap<i64, (Lane, Region)>>>;
+    let running: Running = Arc::default();
+    let most: Arc<Mutex<HashMap<Lane, usize>>> = Arc::default();
+    let (seen, peak) = (running.clone(), most.clone());
+    let script = move |grant: Grant, _, queue: Arc<FakeQueue>| {
+        let (running, most) = (seen.clone(), peak.clone());
+        async move {
+            {
+                let mut running = running.lock().unwrap();
+                assert!(
+                    !running.values().any(|(_, other)| other.overlaps(&grant.region)),
+                    "two tasks on {:?}",
+                    grant.region
+                );
+                running.insert(grant.task_id, (grant.lane, grant.region.clone()));
+                let now = running.values().filter(|(lane, _)| *lane == grant.lane).count();
+                let mut most = most.lock().unwrap();
+                let peak = most.entry(grant.lane).or_default();
+                *peak = now.max(*peak);
+            }
+            tokio::time::sleep(Duration::from_millis(grant.task_id as u64 % 13)).await;
+            running.lock().unwrap().remove(&grant.task_id);
+            Ok(queue.commit(&grant))
+        }
+    };
+    let mut worker = worker(WorkerSettings { drain_once: true, ..settings() }, &queue, script).await;
+    assert_eq!(ends(&mut worker).await, WorkerEnd::Drained);
+    assert_eq!(queue.count(State::Completed), 1000);
+    let (held, run) = (queue.most_held.lock().unwrap().clone(), most.lock().unwrap().clone());
+    for lane in Lane::ALL {
+        assert_eq!(run[&lane], settings().permits.of(lane), "{lane}: every permit is used");
+        assert!(held[&lane] <= settings().permits.of(lane), "{lane}: held {}", held[&lane]);
+    }
+    worker.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wake_up_is_heard_before_the_poll_and_many_are_one() {
+    let queue = FakeQueue::new();
+    let slow =
+        WorkerSettings { poll: Duration::from_secs(86_400), sweep: Duration::from_secs(86_400 * 9), ..settings() };
+    let worker = worker(slow, &queue, commit).await;
+    until("the first sweep", || queue.sweeps.load(SeqCst) > 0).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before = queue.claims.load(SeqCst);
+    let id = queue.add("probe", Lane::Io, &[1], Itself);
+    // No await in between: the dispatcher cannot look before the last of them.
+    (0..1000).for_each(|_| worker.wake());
+    until("the woken task's end", || queue.task(id).state == State::Completed).await;
+    assert!(queue.claims.load(SeqCst) - before < 10);
+    worker.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_claim_asks_for_all_idle_slots() {
+    let queue = FakeQueue::new();
+    for n in 0..8 {
+        queue.add("probe", Lane::Llm, &[n], Itself);
+    }
+    let gate = Gate::new();
+    let passing = gate.clone();
+    let script = move |grant, _, queue: Arc<FakeQueue>| {
+        let gate = passing.clone();
+        async move {
+            gate.pass().await;
+            Ok(queue.commit(&grant))
+        }
+    };
+    let worker = worker(settings(), &queue, script).await;
+    until("three in the lane", || gate.entered() == 3).await;
+    assert_eq!(queue.count(State::Pending), 5);
+    gate.open();
+    until("all done", || queue.count(State::Completed) == 8).await;
+    worker.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_documents_supervisor_ends_when_it_is_idle() {
+    let queue = FakeQueue::new();
+    for n in 0..3 {
+        queue.add("summarize:llm", Lane::Llm, &[7, n], Itself);
+    }
+    let gate = Gate::new();
+    let passing = gate.clone();
+    let script = move |grant, _, queue: Arc<FakeQueue>| {
+        let gate = passing.clone();
+        async move {
+            gate.pass().await;
+            Ok(queue.commit(&grant))
+        }
+    };
+    let worker = worker(settings(), &queue, script).await;
+    until("all in", || gate.entered() == 3).await;
+    let supervisors = |worker: &Worker| {
+        let root = worker.snapshot().root.unwrap();
+        let documents = root.children.into_iter().find(|node| node.kind == ActorKind::Documents).unwrap();
+        documents.children
+    };
+    let open = supervisors(&worker);
+    assert_eq!(open.len(), 1, "one supervisor for the three tasks of one document");
+    assert_eq!((open[0].kind, open[0].document_id), (ActorKind::Document, Some(7)));
+    let mut tasks: Vec<_> =
+        open[0].children.iter().map(|task| (task.task_id, task.task_type.as_deref(), task.state)).collect();
+    tasks.sort_unstable();
+    assert_eq!(tasks, [0, 1, 2].map(|id| (Some(id), Some("summarize:llm"), "running")));
+    gate.open();
+    until("no supervisor", || supervisors(&worker).is_empty()).await;
+    let again = queue.add("summarize:llm", Lane::Llm, &[7, 1], Itself);
+    until("a new supervisor's task", || queue.task(again).state == State::Completed).await;
+    worker.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn max_tasks_is_kept_exactly_whichever_lane_has_the_work() {
+    for lane in Lane::ALL {
+        let queue = FakeQueue::new();
+        for n in 0..20 {
+            queue.add("probe", lane, &[n], Itself);
+        }
+        let mut worker = worker(WorkerSettings { max_tasks: Some(5), ..settings() }, &queue, commit).await;
+        assert_eq!(ends(&mut worker).await, WorkerEnd::MaxTasks);
+        assert_eq!((queue.count(State::Completed), queue.count(State::Pending)), (5, 15));
+        worker.stop(Duration::ZERO).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_ends_when_fewer_tasks_come_than_allowed() {
+    let queue = FakeQueue::new();
+    for lane in Lane::ALL {
+        queue.add("probe", lane, &[lane as i64], Itself);
+    }
+    let drain = WorkerSettings { drain_once: true, max_tasks: Some(6), ..settings() };
+    let mut worker = worker(drain, &queue, commit).await;
+    assert_eq!(ends(&mut worker).await, WorkerEnd::Drained);
+    assert_eq!(queue.count(State::Completed), 4);
+    worker.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn draining_an_empty_queue_sweeps_before_it_ends() {
+    let queue = FakeQueue::new();
+    let mut worker = worker(WorkerSettings { drain_once: true, ..settings() }, &queue, commit).await;
+    assert_eq!(ends(&mut worker).await, WorkerEnd::Drained);
+    assert!(queue.sweeps.load(SeqCst) > 0);
+    worker.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_workers_in_one_process_share_a_queue_and_nothing_else() {
+    let queue = FakeQueue::new();
+    for n in 0..200 {
+        queue.add("probe", Lane::Cpu, &[n % 5, n], Itself);
+        queue.add("structure", Lane::Cpu, &[n % 5], Subtree);
+    }
+    let drain = || WorkerSettings { drain_once: true, ..settings() };
+    let mut one = worker(WorkerSettings { worker_id: "one".into(), ..drain() }, &queue, commit).await;
+    let two = worker(WorkerSettings { worker_id: "two".into(), ..settings() }, &queue, commit).await;
+    assert_eq!(ends(&mut one).await, WorkerEnd::Drained);
+    until("all done", || queue.count(State::Completed) == 400).await;
+    one.stop(Duration::ZERO).await;
+    let later = queue.add("probe", Lane::Cpu, &[1], Itself);
+    until("the other goes on", || queue.task(later).state == State::Completed).await;
+    assert_eq!(two.snapshot().worker_id, "two");
+    two.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handlers_own_failure_and_skip_are_taken_as_they_are() {
+    let queue = FakeQueue::new();
+    let corrupt = queue.add("corrupt", Lane::Cpu, &[1], Itself);
+    let skipped = queue.add("skipped", Lane::Cpu, &[2], Itself);
+    let script = |grant: Grant, _, queue: Arc<FakeQueue>| async move {
+        if grant.task_type == "corrupt" {
+            let wait = Some(Duration::from_secs(7));
+            return Err(TaskFailure {
+                retry_after: wait,
+                ..TaskFailure::permanent("bad_zip", "member 3 does not inflate")
+            });
+        }
+        queue.commit(&grant);
+        Ok(Outcome::Skipped { reason: "nothing to do".into() })
+    };
+    let mut worker = worker(WorkerSettings { drain_once: true, ..settings() }, &queue, script).await;
+    ends(&mut worker).await;
+    let failure = &queue.task(corrupt).failures[..];
+    assert_eq!(failure.len(), 1);
+    assert_eq!((failure[0].class, failure[0].code.as_str()), (ErrorClass::Permanent, "bad_zip"));
+    assert_eq!(failure[0].retry_after, Some(Duration::from_secs(7)));
+    assert_eq!((queue.task(skipped).state, queue.task(skipped).failures.len()), (State::Completed, 0));
+    worker.stop(Duration::ZERO).await;
+}

@@ -1,0 +1,137 @@
+//! One worker: the actor tree seen from outside.
+
+use crate::dispatcher::DispatcherMessage;
+use crate::port::{BeatFactory, Handler, Queue, bounded};
+use crate::root::{Root, RootMessage};
+use crate::settings::{WorkerError, WorkerSettings};
+use crate::shared::Shared;
+use crate::tree::TreeSnapshot;
+use ractor::{Actor, ActorRef};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Why a worker ended by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WorkerEnd {
+    /// The queue is empty, and `drain_once` was asked for.
+    Drained,
+    /// As many tasks as asked for are done.
+    MaxTasks,
+    /// An actor kept failing; the reason names it.
+    Failed(String),
+}
+
+/// Wakes a worker from anywhere; cheap to clone, harmless after the worker's end.
+#[derive(Clone)]
+pub struct Waker(Arc<Shared>);
+
+impl Waker {
+    /// There may be work: look now and not at the next poll. Any number of calls between two looks are one.
+    pub fn wake(&self) {
+        self.0.wake();
+    }
+}
+
+/// A running worker. Ended in order by [`Worker::stop`]; dropped without it, its tasks are killed and the leases of what
+/// it held run out.
+pub struct Worker {
+    shared: Arc<Shared>,
+    root: ActorRef<RootMessage>,
+}
+
+impl Worker {
+    /// Starts the actors on the current tokio runtime and the heart on a thread of its own.
+    pub async fn start(
+        settings: WorkerSettings,
+        queue: Arc<dyn Queue>,
+        beat: BeatFactory,
+        handler: Arc<dyn Handler>,
+    ) -> Result<Worker, WorkerError> {
+        settings.check()?;
+        let shared = Arc::new(Shared::new(settings, queue, handler, beat));
+        let (root, _) =
+            Actor::spawn(None, Root, shared.clone()).await.map_err(|error| WorkerError::Spawn(error.to_string()))?;
+        Ok(Worker { shared, root })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub fn waker(&self) -> Waker {
+        Waker(self.shared.clone())
+    }
+
+    pub fn wake(&self) {
+        self.shared.wake();
+    }
+
+    /// Waits for the worker's end by itself. [`Worker::stop`] is called afterwards all the same.
+    pub async fn wait(&mut self) -> WorkerEnd {
+        let mut end = self.shared.end.subscribe();
+        match end.wait_for(Option::is_some).await {
+            Ok(end) => end.clone().unwrap_or_else(|| WorkerEnd::Failed(String::new())),
+            // The sender lives in `shared`, so this cannot be.
+            Err(_) => WorkerEnd::Failed("the worker is gone".to_owned()),
+        }
+    }
+
+    pub fn snapshot(&self) -> TreeSnapshot {
+        self.shared.board.snapshot(&self.shared.settings.worker_id)
+    }
+
+    /// Stops every task of the document held here and fails it as `cancelled`. Returns when that is written, or after
+    /// `drain_timeout`. Keeping further tasks of the document from being claimed is the queue's affair.
+    pub async fn cancel_document(&self, root: i64) {
+        self.shared.ledger.stop_document(root);
+        let gone = self.shared.ledger.until_none(|grant| grant.root_id == root);
+        let _ = timeout(self.shared.settings.drain_timeout, gone).await;
+    }
+
+    /// Claims nothing more, lets running tasks finish for up to `within`, then stops the rest and gives it back. Takes at
+    /// most `within` and twice the `drain_timeout`.
+    pub async fn stop(self, within: Duration) {
+        let shared = &self.shared;
+        let (ledger, patience) = (&shared.ledger, shared.settings.drain_timeout);
+        shared.closing.store(true, Ordering::Release);
+        // A tree that failed writes nothing any more.
+        if !matches!(*shared.end.borrow(), Some(WorkerEnd::Failed(_))) {
+            let _ = timeout(within, ledger.until_none(|_| true)).await;
+            let stopped = async {
+                ledger.stop_all();
+                // A claim under way is handed out before this is answered, and so is known to be stopped too.
+                if let Some(dispatcher) = shared.dispatcher.get() {
+                    let _ = dispatcher.call(DispatcherMessage::Quiet, patience).await;
+                    ledger.stop_all();
+                }
+                ledger.until_none(|_| true).await;
+            };
+            // Half of the patience is for the tree, should what is owed not be written in time.
+            if timeout(patience / 2, stopped).await.is_err() {
+                tracing::warn!("tasks still held at the worker's end");
+            }
+        }
+        self.root.stop(None);
+        let ended = async {
+            self.root.get_cell().wait(None).await.ok();
+            ledger.until_ended().await;
+        };
+        let _ = timeout(patience / 2, ended).await;
+        let left = ledger.tokens();
+        if !left.is_empty()
+            && let Err(error) = bounded(patience, shared.queue.give_back(&left)).await
+        {
+            tracing::warn!(tasks = left.len(), error = %error, "giving back failed; the tasks run again when their lease is over");
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.shared.closing.store(true, Ordering::Release);
+        self.root.stop(None);
+    }
+}

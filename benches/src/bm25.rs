@@ -1,0 +1,293 @@
+//! BM25 through PostgreSQL against tantivy, over the same synthetic chunks: a Zipfian background with topics in it.
+
+use std::time::Instant;
+
+use sqlx::PgPool;
+use svc::search::bm25::{self, Allowed, Cache, Config, Text};
+use svc::store::indexes::{self, Capabilities};
+use tantivy::collector::TopDocs;
+use tantivy::query::{BooleanQuery, Occur, Query, TermQuery};
+use tantivy::schema::{Field, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
+
+use crate::{Figure, Peer};
+
+const DOCUMENTS: usize = 100_000;
+const VOCABULARY: usize = 200_000;
+const TOPICS: u64 = 400;
+const TOPIC_WORDS: usize = 3_000;
+const QUERIES: usize = 200;
+const LIMIT: usize = 10;
+/// Appended by a hundred at the end, with the clock running.
+const TIMED: usize = 2_000;
+
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+pub async fn run(pool: &PgPool, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    let corpus = Corpus::generate(DOCUMENTS, 7);
+    let cache = Cache::new(256 << 20);
+    let config: Config = serde_json::from_str(r#"{"analyzer": {"language": "none"}}"#)?;
+    let mut conn = pool.acquire().await?;
+    let capabilities = Capabilities { bm25: true, maxsim: false };
+    let index = indexes::create(&mut conn, "bench", &config, capabilities).await?.id;
+    drop(conn);
+
+    let append = async |from: usize, to: usize| -> Result<(), BoxError> {
+        let texts = (from..to).map(|i| Text { document_id: i as i64, text: corpus.text(i) }).collect();
+        let prepared = bm25::prepare(pool, &cache, index, texts).await?;
+        let mut tx = pool.begin().await?;
+        bm25::append(&mut tx, &prepared).await?;
+        tx.commit().await?;
+        Ok(())
+    };
+    let bulk = DOCUMENTS - TIMED;
+    let start = Instant::now();
+    for from in (0..bulk).step_by(1_000) {
+        append(from, (from + 1_000).min(bulk)).await?;
+    }
+    let loaded = start.elapsed().as_secs_f64();
+    out(Figure::alone("bm25 bulk append, 1,000 a transaction", bulk, "documents/s", bulk as f64 / loaded));
+    let start = Instant::now();
+    bm25::compact(pool, index).await?;
+    out(Figure::alone("bm25 compaction of everything", bulk, "s", start.elapsed().as_secs_f64()));
+    let start = Instant::now();
+    for from in (bulk..DOCUMENTS).step_by(100) {
+        append(from, from + 100).await?;
+    }
+    let appended = start.elapsed().as_secs_f64();
+    out(Figure::alone("bm25 append, 100 a transaction", TIMED, "documents/s", TIMED as f64 / appended));
+    let start = Instant::now();
+    bm25::compact(pool, index).await?;
+    out(Figure::alone("bm25 compaction of new documents", TIMED, "s", start.elapsed().as_secs_f64()));
+    // What is left of the tails is free space that new ones take; it is no part of an index's size.
+    sqlx::raw_sql("VACUUM (FULL, ANALYZE) search_term_postings, search_term_stats, search_index_entries")
+        .execute(pool)
+        .await?;
+
+    let peer = Tantivy::build(&corpus)?;
+    let (postings, all): (i64, i64) = sqlx::query_as(
+        "SELECT (SELECT sum(octet_length(data)) FROM search_term_postings)::bigint,
+                (pg_total_relation_size('search_term_postings') + pg_total_relation_size('search_term_stats')
+                 + pg_total_relation_size('search_index_entries'))::bigint",
+    )
+    .fetch_one(pool)
+    .await?;
+    let megabytes = |bytes: u64| bytes as f64 / 1e6;
+    out(Figure::alone("bm25 packed postings", DOCUMENTS, "MB", megabytes(postings as u64)));
+    out(Figure::beside(
+        "bm25 index on disk",
+        DOCUMENTS,
+        "MB",
+        megabytes(all as u64),
+        tantivy(megabytes(peer.bytes()?)),
+    ));
+
+    let mut conn = pool.acquire().await?;
+    for (class, queries) in corpus.queries(QUERIES, 11) {
+        let (mut ours, mut theirs) = (vec![], vec![]);
+        for round in 0..3 {
+            for query in &queries {
+                let text: String = query.iter().map(|term| format!("t{term} ")).collect();
+                let start = Instant::now();
+                let found = bm25::search(&mut conn, &cache, index, &text, LIMIT, Allowed::All).await?;
+                let mine = start.elapsed().as_secs_f64() * 1e3;
+                let start = Instant::now();
+                let other = peer.search(query)?;
+                let other_ms = start.elapsed().as_secs_f64() * 1e3;
+                if found.len() != other {
+                    return Err(format!("{class}: {} results here, {other} there", found.len()).into());
+                }
+                // The first round warms both.
+                if round > 0 {
+                    ours.push(mine);
+                    theirs.push(other_ms);
+                }
+            }
+        }
+        let (p50, other) = (median(&mut ours), median(&mut theirs));
+        out(Figure::beside(&format!("bm25 search p50, {class} terms"), DOCUMENTS, "ms", p50, tantivy(other)));
+    }
+    Ok(())
+}
+
+fn tantivy(value: f64) -> Peer {
+    Peer { name: "tantivy", version: "0.25", value }
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+impl Figure {
+    fn alone(name: &str, n: usize, unit: &'static str, ours: f64) -> Self {
+        Self { name: name.to_owned(), n, unit, ours, peer: None, ratio: None }
+    }
+
+    /// The ratio is ours to the peer's.
+    fn beside(name: &str, n: usize, unit: &'static str, ours: f64, peer: Peer) -> Self {
+        Self { name: name.to_owned(), n, unit, ours, ratio: Some(ours / peer.value), peer: Some(peer) }
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 >> 11
+    }
+
+    fn unit(&mut self) -> f64 {
+        self.next() as f64 / (1u64 << 53) as f64
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.unit() * n as f64) as usize
+    }
+
+    fn normal(&mut self) -> f64 {
+        (-2.0 * self.unit().max(1e-12).ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos()
+    }
+
+    fn some(&mut self, from: &[u32], count: usize) -> Vec<u32> {
+        let mut from = from.to_vec();
+        (0..count.min(from.len())).map(|_| from.swap_remove(self.below(from.len()))).collect()
+    }
+}
+
+/// Ranks 0, 1, ... with a chance falling as `1 / rank^exponent`.
+struct Zipf(Vec<f64>);
+
+impl Zipf {
+    fn new(n: usize, exponent: f64) -> Self {
+        let mut sum = 0.0;
+        Self((1..=n).map(|rank| (sum += (rank as f64).powf(-exponent), sum).1).collect())
+    }
+
+    fn sample(&self, random: &mut Random) -> usize {
+        let at = random.unit() * self.0[self.0.len() - 1];
+        self.0.partition_point(|&sum| sum < at).min(self.0.len() - 1)
+    }
+}
+
+struct Corpus {
+    documents: Vec<Vec<u32>>,
+    df: Vec<usize>,
+}
+
+impl Corpus {
+    fn generate(n: usize, seed: u64) -> Self {
+        let mut random = Random(seed);
+        let (background, topical) = (Zipf::new(VOCABULARY, 1.05), Zipf::new(TOPIC_WORDS, 0.9));
+        let mut df = vec![0; VOCABULARY];
+        let documents = (0..n)
+            .map(|_| {
+                let length = (4.5 + 0.45 * random.normal()).exp().clamp(8.0, 400.0) as usize;
+                let topic = random.next() % TOPICS;
+                let words: Vec<u32> = (0..length)
+                    .map(|_| {
+                        if random.unit() < 0.35 {
+                            let word = topical.sample(&mut random) as u64;
+                            (300 + (topic * 2_654_435_761 + word * 40_503) % (VOCABULARY as u64 - 300)) as u32
+                        } else {
+                            background.sample(&mut random) as u32
+                        }
+                    })
+                    .collect();
+                distinct(&words).into_iter().for_each(|word| df[word as usize] += 1);
+                words
+            })
+            .collect();
+        Self { documents, df }
+    }
+
+    fn text(&self, i: usize) -> String {
+        self.documents[i].iter().map(|word| format!("t{word} ")).collect()
+    }
+
+    /// `mid`: terms of one document, each in under 1% of all; `mixed`: the same and one in over 10%; `common`: each in
+    /// over 4%.
+    fn queries(&self, each: usize, seed: u64) -> Vec<(&'static str, Vec<Vec<u32>>)> {
+        let mut random = Random(seed);
+        let n = self.documents.len();
+        ["mid", "mixed", "common"]
+            .map(|class| {
+                let mut queries = vec![];
+                while queries.len() < each {
+                    let words = distinct(&self.documents[random.below(n)]);
+                    let count = 2 + random.below(4);
+                    let within = |low: usize, high: usize| -> Vec<u32> {
+                        words.iter().copied().filter(|&word| (low..high).contains(&self.df[word as usize])).collect()
+                    };
+                    let query = match class {
+                        "mid" => random.some(&within(5, n / 100), count),
+                        "mixed" => {
+                            let mut query = random.some(&within(5, n / 100), count - 1);
+                            query.extend(random.some(&within(n / 10, n + 1), 1));
+                            query
+                        }
+                        _ => random.some(&within(n / 25, n + 1), count),
+                    };
+                    if query.len() == count {
+                        queries.push(query);
+                    }
+                }
+                (class, queries)
+            })
+            .into()
+    }
+}
+
+fn distinct(words: &[u32]) -> Vec<u32> {
+    let mut words = words.to_vec();
+    words.sort_unstable();
+    words.dedup();
+    words
+}
+
+struct Tantivy {
+    searcher: tantivy::Searcher,
+    field: Field,
+}
+
+impl Tantivy {
+    fn build(corpus: &Corpus) -> tantivy::Result<Self> {
+        let mut schema = Schema::builder();
+        let indexing =
+            TextFieldIndexing::default().set_tokenizer("whitespace").set_index_option(IndexRecordOption::WithFreqs);
+        let field = schema.add_text_field("text", TextOptions::default().set_indexing_options(indexing));
+        let index = tantivy::Index::create_in_ram(schema.build());
+        let mut writer = index.writer_with_num_threads(1, 1_000_000_000)?;
+        for i in 0..corpus.documents.len() {
+            let mut document = tantivy::TantivyDocument::default();
+            document.add_text(field, corpus.text(i));
+            writer.add_document(document)?;
+        }
+        writer.commit()?;
+        // One segment: its best case, and ours.
+        let segments = index.searchable_segment_ids()?;
+        if segments.len() > 1 {
+            writer.merge(&segments).wait()?;
+        }
+        writer.wait_merging_threads()?;
+        Ok(Self { searcher: index.reader()?.searcher(), field })
+    }
+
+    fn bytes(&self) -> tantivy::Result<u64> {
+        Ok(self.searcher.space_usage()?.total().get_bytes())
+    }
+
+    fn search(&self, terms: &[u32]) -> tantivy::Result<usize> {
+        let clauses: Vec<(Occur, Box<dyn Query>)> = terms
+            .iter()
+            .map(|term| {
+                let term = tantivy::Term::from_field_text(self.field, &format!("t{term}"));
+                let query: Box<dyn Query> = Box::new(TermQuery::new(term, IndexRecordOption::WithFreqs));
+                (Occur::Should, query)
+            })
+            .collect();
+        Ok(self.searcher.search(&BooleanQuery::new(clauses), &TopDocs::with_limit(LIMIT))?.len())
+    }
+}

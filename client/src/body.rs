@@ -1,0 +1,124 @@
+//! What a call may carry beside its path and query.
+use crate::{Failure, operation::{Params, Wire}};
+use bytes::Bytes;
+use futures_util::{StreamExt, future::BoxFuture, stream::BoxStream};
+use serde::{Deserialize, Serialize};
+
+/// A request body, as the remote client sends it.
+pub trait Body: Send + 'static {
+    /// Attaches the body to a request that is about to be sent.
+    fn attach(self, request: reqwest::RequestBuilder) -> impl Future<Output = Result<reqwest::RequestBuilder, Failure>> + Send;
+    /// Describes the body and names the schemas that it refers to.
+    #[cfg(feature = "openapi")]
+    fn describe(schemas: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>) -> Option<utoipa::openapi::request_body::RequestBody>;
+}
+
+/// No parameters, or no body.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Nothing {}
+
+#[cfg(feature = "openapi")]
+impl utoipa::IntoParams for Nothing {
+    fn into_params(_: impl Fn() -> Option<utoipa::openapi::path::ParameterIn>) -> Vec<utoipa::openapi::path::Parameter> {
+        Vec::new()
+    }
+}
+impl Params for Nothing {}
+impl Body for Nothing {
+    async fn attach(self, request: reqwest::RequestBuilder) -> Result<reqwest::RequestBuilder, Failure> {
+        Ok(request)
+    }
+    #[cfg(feature = "openapi")]
+    fn describe(_: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>) -> Option<utoipa::openapi::request_body::RequestBody> {
+        None
+    }
+}
+
+/// `application/json`, as a body and as a reply.
+#[derive(Debug)]
+pub struct Json<T>(pub T);
+
+impl<T: Wire> Body for Json<T> {
+    async fn attach(self, request: reqwest::RequestBuilder) -> Result<reqwest::RequestBuilder, Failure> {
+        Ok(request.json(&self.0))
+    }
+    #[cfg(feature = "openapi")]
+    fn describe(schemas: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>) -> Option<utoipa::openapi::request_body::RequestBody> {
+        use utoipa::openapi::{ContentBuilder, Required, request_body::RequestBodyBuilder};
+        let content = ContentBuilder::new().schema(Some(crate::reply::reference::<T>(schemas))).build();
+        Some(RequestBodyBuilder::new().content("application/json", content).required(Some(Required::True)).build())
+    }
+}
+
+/// One file and its ingest options, `multipart/form-data`; the bytes are streamed, never held whole.
+pub struct FileUpload {
+    pub filename: Option<String>,
+    /// The media type that the client claims.
+    pub declared_mime: Option<String>,
+    /// Bytes in all, where known beforehand.
+    pub length: Option<u64>,
+    pub bytes: BoxStream<'static, std::io::Result<Bytes>>,
+    /// Known once the bytes have been read, since a form may carry them last.
+    pub options: UploadOptions,
+}
+
+/// The `options` part of an upload; resolves after the bytes.
+pub type UploadOptions = BoxFuture<'static, Result<Option<serde_json::Value>, Failure>>;
+
+impl FileUpload {
+    /// A file of this machine, streamed from disk.
+    pub async fn from_path(path: &std::path::Path, options: Option<serde_json::Value>) -> std::io::Result<FileUpload> {
+        let file = tokio::fs::File::open(path).await?;
+        let length = file.metadata().await?.len();
+        Ok(FileUpload {
+            filename: path.file_name().map(|name| name.to_string_lossy().into_owned()),
+            declared_mime: None,
+            length: Some(length),
+            bytes: tokio_util::io::ReaderStream::with_capacity(file, 256 * 1024).boxed(),
+            options: Box::pin(std::future::ready(Ok(options))),
+        })
+    }
+
+    /// Bytes that are already in memory.
+    pub fn from_bytes(filename: &str, bytes: impl Into<Bytes>, options: Option<serde_json::Value>) -> FileUpload {
+        let bytes = bytes.into();
+        FileUpload {
+            filename: Some(filename.to_owned()),
+            declared_mime: None,
+            length: Some(bytes.len() as u64),
+            bytes: futures_util::stream::once(std::future::ready(Ok(bytes))).boxed(),
+            options: Box::pin(std::future::ready(Ok(options))),
+        }
+    }
+}
+
+impl Body for FileUpload {
+    async fn attach(self, request: reqwest::RequestBuilder) -> Result<reqwest::RequestBuilder, Failure> {
+        let body = reqwest::Body::wrap_stream(self.bytes);
+        let mut part = match self.length {
+            Some(length) => reqwest::multipart::Part::stream_with_length(body, length),
+            None => reqwest::multipart::Part::stream(body),
+        };
+        if let Some(filename) = self.filename {
+            part = part.file_name(filename);
+        }
+        if let Some(mime) = self.declared_mime {
+            part = part.mime_str(&mime).map_err(|e| Failure::field("declared_mime", e))?;
+        }
+        let mut form = reqwest::multipart::Form::new();
+        if let Some(options) = self.options.await? {
+            form = form.text("options", options.to_string());
+        }
+        Ok(request.multipart(form.part("file", part)))
+    }
+    #[cfg(feature = "openapi")]
+    fn describe(_: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>) -> Option<utoipa::openapi::request_body::RequestBody> {
+        use utoipa::openapi::{ContentBuilder, KnownFormat, ObjectBuilder, Required, SchemaFormat, Type, request_body::RequestBodyBuilder};
+        let file = ObjectBuilder::new().schema_type(Type::String).format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)));
+        let options = ObjectBuilder::new().schema_type(Type::Object).description(Some("ingest options by group"));
+        let form = ObjectBuilder::new().schema_type(Type::Object).property("file", file).required("file").property("options", options);
+        let content = ContentBuilder::new().schema(Some(form)).build();
+        Some(RequestBodyBuilder::new().content("multipart/form-data", content).required(Some(Required::True)).build())
+    }
+}

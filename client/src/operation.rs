@@ -1,0 +1,92 @@
+//! What one operation is: a row of the table, as a type.
+use crate::{Failure, body::Body, reply::Reply};
+use http::Method;
+use serde::{Serialize, de::DeserializeOwned};
+
+/// The facts of a row, without its types.
+#[derive(Clone, Debug)]
+pub struct OperationInfo {
+    /// snake_case; marker type, handler, client method, operationId and metric label alike.
+    pub name: &'static str,
+    pub method: Method,
+    /// With `{placeholders}` for the path parameters.
+    pub path: &'static str,
+    pub access: Access,
+    /// A part of the service without which the operation answers 501 or 503.
+    pub needs: Option<Need>,
+    pub summary: &'static str,
+}
+
+/// Who may call an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// The owner token or a principal's.
+    Token,
+    /// Whoever holds `SVC_RUNNER_KEY`.
+    RunnerKey,
+    /// Anyone.
+    Public,
+    /// Anyone where `SVC_PUBLIC_METRICS` says so, else the owner.
+    Metrics,
+}
+
+/// A part of the service that an operation cannot do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// The embedding model.
+    Model,
+}
+
+/// One operation of the service, as a type.
+pub trait Operation: Send + Sync + 'static {
+    const INFO: OperationInfo;
+    type Path: Params;
+    type Query: Params;
+    type Body: Body;
+    type Reply: Reply;
+}
+
+/// What a caller hands over.
+pub struct Call<O: Operation> {
+    pub path: O::Path,
+    pub query: O::Query,
+    pub body: O::Body,
+}
+
+/// What a caller gets.
+pub type Outcome<O> = Result<<<O as Operation>::Reply as Reply>::Value, Failure>;
+
+/// Carries a call to the service: over HTTP, or straight into the process.
+pub trait Transport<O: Operation> {
+    fn send(&self, call: Call<O>) -> impl Future<Output = Outcome<O>> + Send;
+}
+
+#[cfg(feature = "openapi")]
+mod described {
+    pub use utoipa::{IntoParams, ToSchema};
+}
+#[cfg(not(feature = "openapi"))]
+mod described {
+    /// Without the `openapi` feature nothing is described, so anything will do.
+    pub trait IntoParams {}
+    impl<T> IntoParams for T {}
+    pub trait ToSchema {}
+    impl<T> ToSchema for T {}
+}
+pub(crate) use described::{IntoParams, ToSchema};
+
+/// Path or query parameters.
+pub trait Params: Serialize + DeserializeOwned + IntoParams + Send + Sync + 'static {
+    /// Names the first field that breaks a constraint that its type cannot express.
+    fn check(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// A JSON value of the contract.
+pub trait Wire: Serialize + DeserializeOwned + ToSchema + Send + Sync + 'static {
+    /// Names the first field that breaks a constraint that its type cannot express.
+    fn check(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+}

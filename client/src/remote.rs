@@ -1,0 +1,94 @@
+//! The client over HTTP.
+use crate::{Body, Code, Failure, VERSION, VERSION_HEADER, operation::{Call, Operation, Outcome, Transport}, reply::Reply};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// A service somewhere else.
+#[derive(Clone)]
+pub struct Remote {
+    base: String,
+    token: String,
+    http: reqwest::Client,
+}
+
+/// What may stand in a path segment unescaped.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+impl Remote {
+    /// A client for the service at `base`, for example `http://127.0.0.1:8000`.
+    pub fn new(base: &str, token: &str, http: reqwest::Client) -> Remote {
+        Remote { base: base.trim_end_matches('/').to_owned(), token: token.to_owned(), http }
+    }
+
+    /// The address that the client calls.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+}
+
+impl<O: Operation> Transport<O> for Remote {
+    async fn send(&self, call: Call<O>) -> Outcome<O> {
+        let path = serde_json::to_value(&call.path).map_err(Failure::unreachable)?;
+        let request = self
+            .http
+            .request(O::INFO.method, format!("{}{}", self.base, fill(O::INFO.path, &path)))
+            .header(VERSION_HEADER, VERSION)
+            .bearer_auth(&self.token)
+            .query(&call.query);
+        let request = call.body.attach(request).await?;
+        let (status, bytes) = exchange(&self.base, request).await?;
+        if status == O::Reply::STATUS { O::Reply::decode(&bytes) } else { Err(refusal(status, &bytes)) }
+    }
+}
+
+async fn exchange(base: &str, request: reqwest::RequestBuilder) -> Result<(u16, bytes::Bytes), Failure> {
+    let lost = |error: reqwest::Error| {
+        let cause = std::error::Error::source(&error).map(|c| format!(": {c}")).unwrap_or_default();
+        Failure::unreachable(format!("no answer from {base}{cause}"))
+    };
+    let response = request.send().await.map_err(lost)?;
+    let status = response.status().as_u16();
+    Ok((status, response.bytes().await.map_err(lost)?))
+}
+
+fn refusal(status: u16, bytes: &[u8]) -> Failure {
+    serde_json::from_slice(bytes).unwrap_or_else(|_| {
+        let mut failure = Failure::new(Code::Unreachable, format!("status {status} without a problem description: is this the address of an svc service?"));
+        failure.status = status;
+        failure
+    })
+}
+
+/// Puts the path parameters into their placeholders, each percent-encoded.
+fn fill(template: &str, parameters: &serde_json::Value) -> String {
+    let mut url = String::with_capacity(template.len() + 16);
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('{') {
+        url.push_str(before);
+        let Some((name, tail)) = after.split_once('}') else { break };
+        let text = match &parameters[name] {
+            serde_json::Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        url.extend(utf8_percent_encode(&text, SEGMENT));
+        rest = tail;
+    }
+    url.push_str(rest);
+    url
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_parameter_cannot_leave_its_segment() {
+        let parameters = serde_json::json!({"id": 7, "name": "../a b/{id}?x=%"});
+        assert_eq!(fill("/documents/{id}/by/{name}/x", &parameters), "/documents/7/by/..%2Fa%20b%2F%7Bid%7D%3Fx%3D%25/x");
+    }
+
+    #[test]
+    fn an_answer_that_is_not_ours_says_so() {
+        let failure = refusal(502, b"<html>bad gateway</html>");
+        assert_eq!((failure.status, failure.code), (502, Code::Unreachable));
+    }
+}

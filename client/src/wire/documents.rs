@@ -1,0 +1,215 @@
+//! Documents: the nodes of the tree.
+use crate::{Failure, Located, operation::{Params, Wire}};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+#[cfg(feature = "openapi")]
+use utoipa::{IntoParams, ToSchema};
+
+/// Which document.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(IntoParams))]
+#[serde(deny_unknown_fields)]
+pub struct DocumentPath {
+    /// The document's id.
+    pub id: i64,
+}
+impl Params for DocumentPath {}
+
+/// What to show of a document.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(IntoParams))]
+#[serde(default, deny_unknown_fields)]
+pub struct EmbedQuery {
+    /// Shows the 768-dimension vector too.
+    pub include_embed: bool,
+}
+impl Params for EmbedQuery {}
+
+/// Whether to wait for the work that a call starts.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(IntoParams))]
+#[serde(default, deny_unknown_fields)]
+pub struct WaitQuery {
+    /// Answers once the document is embedded and indexed, rather than at once.
+    pub wait: bool,
+}
+impl Params for WaitQuery {}
+
+/// One page of a list.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(IntoParams))]
+#[serde(default, deny_unknown_fields)]
+pub struct PageQuery {
+    /// `next_cursor` of the page before; none for the first page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// Rows a page, 1 to 1,000; 100 where left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// Shows the 768-dimension vectors too, where the rows are documents.
+    pub include_embed: bool,
+}
+impl Params for PageQuery {
+    fn check(&self) -> Result<(), Failure> {
+        match self.limit {
+            Some(limit) if !(1..=1000).contains(&limit) => Err(Failure::field("limit", "takes 1 to 1000")),
+            _ => Ok(()),
+        }
+    }
+}
+impl PageQuery {
+    /// Rows a page.
+    pub fn rows(&self) -> u32 {
+        self.limit.unwrap_or(100)
+    }
+}
+
+/// A document to be created.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct NewDocument {
+    /// 1 to 1,000 characters.
+    pub title: String,
+    /// May be empty.
+    pub content: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_id: Option<i64>,
+    /// `markdown` where left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usetype: Option<String>,
+    /// The caller's own JSON object; the service never writes into it.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub structured_content: Map<String, Value>,
+    /// Explicit order among siblings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<i32>,
+    /// Domain time, for imported content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_time: Option<DateTime<Utc>>,
+    /// Makes the node an access-control root with the caller as sole grantee.
+    #[serde(default)]
+    pub private: bool,
+}
+impl Wire for NewDocument {
+    fn check(&self) -> Result<(), Failure> {
+        check_title(&self.title)?;
+        if let Some(usetype) = &self.usetype {
+            check_usetype(usetype)?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn check_title(title: &str) -> Result<(), Failure> {
+    match title.chars().count() {
+        0 => Err(Failure::field("title", "must not be empty")),
+        1..=1000 => Ok(()),
+        count => Err(Failure::field("title", format!("takes at most 1000 characters, got {count}"))),
+    }
+}
+
+pub(crate) fn check_usetype(usetype: &str) -> Result<(), Failure> {
+    let fits = (1..=100).contains(&usetype.len()) && usetype.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-:.".contains(&b));
+    if fits { Ok(()) } else { Err(Failure::field("usetype", "takes 1 to 100 of the characters a-z A-Z 0-9 _ - : .")) }
+}
+
+/// One document, the same form wherever one is returned.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct DocumentResponse {
+    pub id: i64,
+    pub parent_id: Option<i64>,
+    pub title: String,
+    pub content: String,
+    /// Exactly what a caller wrote.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    pub structured_content: Map<String, Value>,
+    /// Ancestors' ids, root first, the document itself not among them.
+    pub path: Vec<i64>,
+    pub usetype: String,
+    pub position: Option<i32>,
+    pub event_time: Option<DateTime<Utc>>,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+    /// `sha256:<hex>` of the content; of the bytes, for a file.
+    pub content_hash: String,
+    /// `in_flight`, `settled` or `failed`.
+    pub settled: Settled,
+    /// 768 numbers; only on request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub embed: Option<Vec<f32>>,
+}
+impl Wire for DocumentResponse {}
+impl Located for DocumentResponse {
+    fn location(&self) -> String {
+        format!("/documents/{}", self.id)
+    }
+}
+
+/// Where a node is on its way into the indexes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Settled {
+    InFlight,
+    Settled,
+    Failed,
+}
+impl Settled {
+    /// As stored and as sent.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Settled::InFlight => "in_flight",
+            Settled::Settled => "settled",
+            Settled::Failed => "failed",
+        }
+    }
+}
+
+/// Documents, page by page.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct DocumentPage {
+    pub documents: Vec<DocumentResponse>,
+    /// Ask for the next page with this; null on the last.
+    pub next_cursor: Option<String>,
+}
+impl Wire for DocumentPage {}
+
+/// A typed edge between two documents.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct LinkResponse {
+    pub id: i64,
+    pub source_id: i64,
+    pub target_id: i64,
+    /// For example `contains`, `cites`, `derived_from`.
+    pub link_type: String,
+    pub score: Option<f64>,
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    pub metadata: Map<String, Value>,
+    pub created_at: DateTime<Utc>,
+}
+
+/// Links, page by page.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct LinkPage {
+    pub links: Vec<LinkResponse>,
+    /// Ask for the next page with this; null on the last.
+    pub next_cursor: Option<String>,
+}
+impl Wire for LinkPage {}
+
+/// All that the pipeline recorded about a document, by name.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct EvidenceResponse {
+    pub document_id: i64,
+    /// A name with null: a task ran and produced nothing. A name that is absent: nothing has run.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    pub evidence: Map<String, Value>,
+}
+impl Wire for EvidenceResponse {}

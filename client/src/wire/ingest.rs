@@ -1,0 +1,93 @@
+//! Files on their way in.
+use crate::{operation::{Params, Wire}, wire::Settled};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+#[cfg(feature = "openapi")]
+use utoipa::{IntoParams, ToSchema};
+
+/// Where an uploaded file goes.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(IntoParams))]
+#[serde(default, deny_unknown_fields)]
+pub struct UploadQuery {
+    /// The node under which the file is put.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_id: Option<i64>,
+    /// Makes the file an access-control root with the caller as sole grantee.
+    pub private: bool,
+}
+impl Params for UploadQuery {}
+
+/// What became of an upload.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct UploadResponse {
+    /// The file node, root of the tree that ingestion builds.
+    pub document_id: i64,
+    pub settled: Settled,
+    /// `sha256:<hex>` of the bytes.
+    pub content_hash: String,
+    /// `lob:<oid>`.
+    pub blob_ref: String,
+    /// What the bytes are; null where nothing recognised them.
+    pub detected_mime: Option<String>,
+    /// `magic_bytes`, `zip_manifest` or `content_sniff`.
+    pub detected_by: Option<String>,
+    /// What the client claimed.
+    pub declared_mime: Option<String>,
+    /// The node's attempt log, newest last.
+    pub attempts: Vec<Attempt>,
+    /// These bytes were stored already, and `document_id` is the node that holds them.
+    pub was_existing: bool,
+    /// The node found was attached to the requested parent by a `contains` link.
+    pub linked_into_parent: bool,
+}
+impl Wire for UploadResponse {}
+
+/// One attempt at one task of a node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct Attempt {
+    pub task_id: i64,
+    pub task_type: String,
+    /// 1 for the first.
+    pub attempt: i32,
+    /// `completed`, `skipped` or `failed`.
+    pub outcome: String,
+    /// `retryable`, `permanent`, `timeout` or `dependency`; only of a failed one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_type: Option<String>,
+    /// Stable reason of a failure, for programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// The reason for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    pub worker: String,
+    pub started_at: DateTime<Utc>,
+    pub duration_ms: i64,
+    pub param_fingerprint: String,
+    /// What the task counted and decided.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub detail: Map<String, Value>,
+}
+
+/// How much is left to do under a file; there is no percentage, since the tasks below the present frontier do not exist yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct FrontierResponse {
+    pub document_id: i64,
+    /// The root node's own state.
+    pub settled: Settled,
+    pub nodes_total: i64,
+    pub nodes_settled: i64,
+    pub nodes_in_flight: i64,
+    pub nodes_failed: i64,
+    /// Tasks that still owe work: pending, claimed, running, batched, or failed and to be tried again.
+    pub tasks_unfinished: i64,
+    /// What a reader of the tree should know, for example `extract.empty: needs_ocr`.
+    pub warnings: Vec<String>,
+}
+impl Wire for FrontierResponse {}

@@ -1,0 +1,10 @@
+//! The values of the contract, one file a family.
+mod documents;
+mod ingest;
+mod search;
+mod system;
+
+pub use documents::*;
+pub use ingest::*;
+pub use search::*;
+pub use system::*;

@@ -1,0 +1,211 @@
+//! Finding documents.
+use crate::{Failure, operation::{Params, Wire}, wire::DocumentResponse};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+#[cfg(feature = "openapi")]
+use utoipa::{IntoParams, ToSchema};
+
+/// Narrows what may be found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct SearchFilter {
+    /// At or after.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event_time_from: Option<DateTime<Utc>>,
+    /// Before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event_time_until: Option<DateTime<Utc>>,
+    /// At or after.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created_at_from: Option<DateTime<Utc>>,
+    /// Before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created_at_until: Option<DateTime<Utc>>,
+    /// The document's structured content must contain this object.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub structured_content: Option<Map<String, Value>>,
+}
+
+macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident { $( $(#[doc = $fdoc:literal])* $field:ident: $type:ty, )* } check $check:expr) => {
+    $(#[doc = $doc])*
+    #[derive(Clone, Debug, Serialize, Deserialize)]
+    #[cfg_attr(feature = "openapi", derive(ToSchema))]
+    #[serde(deny_unknown_fields)]
+    pub struct $name {
+        /// What is looked for; 1 to 8,000 characters.
+        pub query: String,
+        /// Only documents under this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub parent_id: Option<i64>,
+        /// 1 to 100; 10 where left out.
+        #[serde(default = "default_limit")]
+        pub limit: u32,
+        /// Only documents of these usetypes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub usetype: Option<Vec<String>>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub filter: Option<SearchFilter>,
+        $( $(#[doc = $fdoc])* #[serde(default, skip_serializing_if = "Option::is_none")] pub $field: Option<$type>, )*
+    }
+    impl $name {
+        /// A search with every default.
+        pub fn new(query: &str) -> $name {
+            $name { query: query.to_owned(), parent_id: None, limit: default_limit(), usetype: None, filter: None, $( $field: None, )* }
+        }
+    }
+    impl Wire for $name {
+        fn check(&self) -> Result<(), Failure> {
+            check_query(&self.query)?;
+            check_limit(self.limit)?;
+            let check: fn(&$name) -> Result<(), Failure> = $check;
+            check(self)
+        }
+    }
+} }
+
+search_body! {
+    /// By cosine similarity; the score is the cosine.
+    VectorSearch {
+        /// Leaves out what is less similar; -1 to 1.
+        min_similarity: f64,
+    } check |body| match body.min_similarity {
+        Some(least) if !(-1.0..=1.0).contains(&least) => Err(Failure::field("min_similarity", "takes -1 to 1")),
+        _ => Ok(()),
+    }
+}
+search_body! {
+    /// By PostgreSQL full text: words, "phrases", or, -not.
+    FulltextSearch {} check |_| Ok(())
+}
+search_body! {
+    /// By BM25; the score is BM25's.
+    Bm25Search {
+        /// The index to search; `default` where left out.
+        index: String,
+    } check |_| Ok(())
+}
+search_body! {
+    /// By rank fusion: each leg adds `weight / (60 + rank)`.
+    HybridSearch {
+        /// Left out: vector 0.86, bm25 0.14. An empty object: equal weights.
+        weights: HybridWeights,
+        /// The BM25 index; `default` where left out.
+        index: String,
+    } check |body| match &body.weights {
+        Some(weights) => weights.check(),
+        None => Ok(()),
+    }
+}
+
+/// How much each leg counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct HybridWeights {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vector: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bm25: Option<f64>,
+}
+impl HybridWeights {
+    fn check(&self) -> Result<(), Failure> {
+        for (name, weight) in [("weights.vector", self.vector), ("weights.bm25", self.bm25)] {
+            if weight.is_some_and(|w| !w.is_finite() || !(0.0..=1000.0).contains(&w)) {
+                return Err(Failure::field(name, "takes 0 to 1000"));
+            }
+        }
+        match (self.vector, self.bm25) {
+            (Some(0.0), Some(0.0)) => Err(Failure::field("weights", "must not both be 0")),
+            (None, None) | (Some(_), Some(_)) => Ok(()),
+            _ => Err(Failure::field("weights", "takes both `vector` and `bm25`, or neither")),
+        }
+    }
+}
+
+fn default_limit() -> u32 {
+    10
+}
+fn check_limit(limit: u32) -> Result<(), Failure> {
+    if (1..=100).contains(&limit) { Ok(()) } else { Err(Failure::field("limit", "takes 1 to 100")) }
+}
+fn check_query(query: &str) -> Result<(), Failure> {
+    match query.chars().count() {
+        0 => Err(Failure::field("query", "must not be empty")),
+        1..=8000 => Ok(()),
+        count => Err(Failure::field("query", format!("takes at most 8000 characters, got {count}"))),
+    }
+}
+
+/// The convenience search.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(IntoParams))]
+#[serde(deny_unknown_fields)]
+pub struct SearchQuery {
+    /// What is looked for.
+    pub q: String,
+    /// 1 to 100; 10 where left out.
+    #[serde(default = "default_limit")]
+    pub limit: u32,
+}
+impl Params for SearchQuery {
+    fn check(&self) -> Result<(), Failure> {
+        check_query(&self.q)?;
+        check_limit(self.limit)
+    }
+}
+
+/// What was found, best first.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct SearchResponse {
+    pub results: Vec<SearchResult>,
+    /// How many results these are.
+    pub total: u64,
+    pub latency_ms: f64,
+    /// `vector`, `fulltext`, `bm25` or `hybrid`.
+    pub method: String,
+    /// Nodes of the readable scope that a search cannot show.
+    pub scope_state: ScopeState,
+}
+impl Wire for SearchResponse {}
+
+/// One document found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct SearchResult {
+    #[serde(flatten)]
+    pub document: DocumentResponse,
+    /// Comparable within one answer; only of `vector` a similarity.
+    pub score: f64,
+    /// Rank and score in each leg; only of `hybrid`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub legs: Option<Legs>,
+}
+
+/// Where a result stood in each leg of a hybrid search; null where the leg did not return it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct Legs {
+    pub vector: Option<Leg>,
+    pub bm25: Option<Leg>,
+}
+
+/// A place in one leg.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct Leg {
+    /// 1 is the best.
+    pub rank: u32,
+    pub score: f64,
+}
+
+/// Makes "nothing found" and "not ingested yet" look different.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct ScopeState {
+    pub in_flight: i64,
+    pub failed: i64,
+}

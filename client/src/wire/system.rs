@@ -1,0 +1,72 @@
+//! The service about itself.
+use crate::operation::Wire;
+use serde::{Deserialize, Serialize};
+#[cfg(feature = "openapi")]
+use utoipa::ToSchema;
+
+/// The process is alive.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct HealthResponse {
+    /// `ok`, or `degraded` where a task waits for a worker that does not exist.
+    pub status: String,
+    pub version: String,
+    pub uptime_seconds: u64,
+}
+impl Wire for HealthResponse {}
+
+/// Whether the service can do its work.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct ReadinessResponse {
+    pub ready: bool,
+    pub checks: Vec<ReadinessCheck>,
+    pub queue: QueueState,
+    pub workers: Vec<WorkerState>,
+}
+impl Wire for ReadinessResponse {}
+
+/// One thing that the service needs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct ReadinessCheck {
+    /// `database`, `migrations`, `model` or `workers`.
+    pub name: String,
+    pub ok: bool,
+    pub detail: String,
+}
+
+/// The task queue in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct QueueState {
+    pub pending: i64,
+    /// Claimed, running or batched.
+    pub held: i64,
+    /// Failed, and to be tried again.
+    pub waiting_for_retry: i64,
+    /// Failed for good.
+    pub failed: i64,
+    /// Age of the oldest task that still owes work.
+    pub oldest_seconds: Option<f64>,
+}
+
+/// One worker process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct WorkerState {
+    pub worker_id: String,
+    pub version: String,
+    /// Empty: takes every task.
+    pub badges: Vec<String>,
+    /// Since its last beat.
+    pub silent_seconds: f64,
+    pub tasks_held: i64,
+}
+
+/// An OpenAPI 3.1 document.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(transparent)]
+pub struct OpenApiDocument(pub serde_json::Value);
+impl Wire for OpenApiDocument {}

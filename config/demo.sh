@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# Shows the service at work: start, ingest, search, tree, status, stop. Called by `make demo`, after the build.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+cache=${SVC_CACHE_DIR:-${HOME:?"HOME is not set: set it, or SVC_CACHE_DIR"}/.cache/svc}
+svc=${CARGO_TARGET_DIR:-$cache/target}/debug/svc
+[ -x "$svc" ] || { echo "demo: $svc is missing: run make demo" >&2; exit 1; }
+
+# Root's home is closed to the user that the database runs under.
+if [ "$(id -u)" = 0 ]; then place=${TMPDIR:-/tmp}; else place=$cache; fi
+work=$(mktemp -d "$place/svc-demo.XXXXXX")
+service=
+
+finish() {
+  local status=$?
+  trap - EXIT
+  if [ -n "$service" ] && kill -0 "$service" 2>/dev/null; then
+    kill -TERM "$service" 2>/dev/null || true
+    wait "$service" 2>/dev/null || true
+  fi
+  if [ "$status" -ne 0 ] && [ -s "$work/service.log" ]; then
+    echo "demo: failed; the end of the service's log:" >&2
+    tail -n 30 "$work/service.log" >&2
+  fi
+  rm -rf "$work"
+  exit "$status"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+title() { printf '\n== %s\n' "$*"; }
+run() {
+  local word shown='$ svc'
+  for word in "$@"; do
+    case $word in *' '*) shown+=" \"$word\"" ;; *) shown+=" $word" ;; esac
+  done
+  echo "$shown"
+  "$svc" "$@" </dev/null
+}
+
+# ask PATH: the answer of the service; the only thing that is called without the command line.
+ask() {
+  python3 - "$1" <<'PYTHON'
+import os, sys, urllib.request
+
+request = urllib.request.Request(os.environ["SVC_URL"] + sys.argv[1])
+request.add_header("Authorization", "Bearer " + os.environ["SVC_API_TOKEN"])
+# A proxy of the environment is not for this machine.
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+sys.stdout.write(opener.open(request, timeout=30).read().decode())
+PYTHON
+}
+
+free_ports() {
+  python3 -c 'import socket
+sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+print(*(s.getsockname()[1] for s in sockets))'
+}
+
+if [ -d ../shared/corpus ]; then
+  title "Real files, some of them broken or hostile on purpose"
+  paths=()
+  for folder in pdf docx pptx xlsx ole2 made; do
+    if [ -d "../shared/corpus/$folder" ]; then paths+=("../shared/corpus/$folder"); fi
+  done
+  queries=("the siege of Vicksburg" "just-in-time type specialization for dynamic languages" "history of the word processor")
+else
+  title "The samples of this repository (no ../shared/corpus here: the larger set of real files is left out)"
+  paths=()
+  for file in tests/samples/*; do
+    case $file in */README.md | *.py) ;; *) paths+=("$file") ;; esac
+  done
+  queries=("what to do when the radar gauge fails" "why were the parcels late" "lending a book at the library")
+fi
+
+read -r port console <<<"$(free_ports)"
+SVC_API_TOKEN=$(python3 -c 'import secrets; print(secrets.token_hex(32))')
+export SVC_API_TOKEN SVC_DATA_DIR=$work/data SVC_LISTEN=127.0.0.1:$port SVC_CONSOLE_LISTEN=127.0.0.1:$console
+export SVC_URL=http://127.0.0.1:$port SVC_DATABASE_URL='' SVC_INGEST_WORKER_ENABLED=true
+
+title "Starting the service with a database of its own"
+echo '$ svc serve &'
+"$svc" serve </dev/null >"$work/service.log" 2>&1 &
+service=$!
+for _ in $(seq 600); do
+  if ask /ready >/dev/null 2>&1; then break; fi
+  kill -0 "$service" 2>/dev/null || { echo "demo: the service ended" >&2; exit 1; }
+  sleep 0.2
+done
+ask /ready >/dev/null || { echo "demo: the service is not ready after two minutes" >&2; exit 1; }
+echo "ready at $SVC_URL"
+
+title "Ingesting"
+status=0
+run ingest "${paths[@]}" || status=$?
+# 3 is "done, and some files were refused"; anything else is a failure of the demo itself.
+case $status in
+  0) ;;
+  3) echo "The files refused above are meant to be: broken, encrypted or hostile; each is named with its reason, and the rest goes on." ;;
+  *) echo "demo: svc ingest ended with $status" >&2; exit 1 ;;
+esac
+
+title "Searching"
+for query in "${queries[@]}"; do
+  run search "$query"
+done
+
+title "The tree of the file that answered first"
+query=$(python3 -c 'import sys, urllib.parse; print(urllib.parse.quote(sys.argv[1]))' "${queries[0]}")
+root=$(ask "/search/?q=$query&limit=1" | python3 -c 'import json, sys
+found = json.load(sys.stdin)["results"]
+sys.exit("demo: nothing was found") if not found else print((found[0]["path"] + [found[0]["id"]])[0])')
+run tree "$root"
+
+title "What the service says of itself"
+run status
+
+title "Stopping"
+kill -TERM "$service"
+wait "$service" || { echo "demo: the service did not end in order" >&2; exit 1; }
+service=
+echo "stopped; nothing is left running, and the demo's data is removed"

@@ -1,0 +1,116 @@
+//! Sentences of a block of prose, by UAX 29, without its false ends.
+
+use std::ops::Range;
+
+use unicode_segmentation::UnicodeSegmentation;
+
+/// A name follows.
+const TITLES: [&str; 13] = ["dr", "mr", "mrs", "ms", "prof", "st", "hr", "fr", "gen", "sen", "rep", "rev", "lt"];
+/// A number follows.
+const REFERENCES: [&str; 18] = [
+    "sec", "fig", "figs", "eq", "eqs", "no", "nr", "art", "vol", "ch", "chap", "p", "pp", "abb", "kap", "abs", "ref",
+    "tab",
+];
+/// More of the same sentence follows.
+const INNER: [&str; 12] = ["e.g", "i.e", "cf", "vs", "approx", "ca", "al", "bzw", "z.b", "d.h", "vgl", "resp"];
+
+/// Segmenting looks ahead over white space without bound, so it gets windows.
+const WINDOW: usize = 16 << 10;
+
+/// The sentences of a range, in order, together the whole range.
+pub(super) fn sentences(text: &str, range: Range<usize>) -> Vec<Range<usize>> {
+    // UAX 29 ends a sentence at every line; lines of one block belong together.
+    let block = text[range.clone()].replace('\n', " ");
+    let mut sentences: Vec<Range<usize>> = Vec::new();
+    let mut at = 0;
+    while at < block.len() {
+        let end = block.floor_char_boundary(at + WINDOW);
+        let end = if end > at { end } else { block.len() };
+        let window = &block[at..end];
+        let mut bounds: Vec<usize> = window.split_sentence_bound_indices().map(|(start, _)| start).skip(1).collect();
+        if end == block.len() {
+            bounds.push(window.len());
+        } else if bounds.is_empty() {
+            // One sentence longer than the window: it will be cut anyway, best between words.
+            bounds.push(window.rfind(char::is_whitespace).filter(|&cut| cut > 0).unwrap_or(window.len()));
+        }
+        let from = at;
+        for bound in bounds {
+            let bound = from + bound;
+            match sentences.last_mut() {
+                Some(last) if is_false_end(&block[last.clone()], &block[at..bound]) => last.end = bound,
+                _ => sentences.push(at..bound),
+            }
+            at = bound;
+        }
+    }
+    for sentence in &mut sentences {
+        *sentence = range.start + sentence.start..range.start + sentence.end;
+    }
+    sentences
+}
+
+fn is_false_end(before: &str, after: &str) -> bool {
+    let after = after.trim_start();
+    if after.is_empty() {
+        return true;
+    }
+    let Some(before) = before.trim_end().strip_suffix('.') else { return false };
+    let word = before
+        .rsplit(|character: char| character.is_whitespace() || matches!(character, '(' | '[' | '"'))
+        .next()
+        .unwrap_or("");
+    // Longer than any of the lists' words; a sentence may be one long word.
+    if word.is_empty() || word.len() > 16 {
+        return false;
+    }
+    let mut characters = word.chars();
+    // An initial, as in "J. Smith"; a single letter that ends a sentence is far rarer.
+    let is_initial = characters.next().is_some_and(char::is_uppercase) && characters.next().is_none() && word != "I";
+    let lower = word.to_lowercase();
+    let is = |list: &[&str]| list.contains(&lower.as_str());
+    is_initial
+        || is(&TITLES)
+        || is(&INNER)
+        || (is(&REFERENCES) && after.starts_with(|character: char| character.is_numeric()))
+        // A numbered item: "2. Second".
+        || (before == word && word.chars().all(char::is_numeric))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Vec<&str> {
+        sentences(text, 0..text.len()).into_iter().map(|range| text[range].trim()).collect()
+    }
+
+    #[test]
+    fn abbreviations_numbers_and_lines_do_not_end_a_sentence() {
+        let text =
+            "Dr. Smith met J. Doe. See Sec. 2.1 and Fig. 3, e.g. Apples\nover two lines. The answer was no. Next!";
+        let expected = [
+            "Dr. Smith met J. Doe.",
+            "See Sec. 2.1 and Fig. 3, e.g. Apples\nover two lines.",
+            "The answer was no.",
+            "Next!",
+        ];
+        assert_eq!(of(text), expected);
+        assert_eq!(of("2. Second item. More."), ["2. Second item.", "More."]);
+    }
+
+    #[test]
+    fn other_scripts_end_sentences_too() {
+        assert_eq!(of("これは文です。次の文です。"), ["これは文です。", "次の文です。"]);
+    }
+
+    #[test]
+    fn windows_lose_nothing() {
+        let text = "A sentence of words. ".repeat(3000) + &" ".repeat(50_000) + &"x".repeat(50_000);
+        let found = sentences(&text, 0..text.len());
+        assert_eq!(found.first().unwrap().start, 0);
+        assert_eq!(found.last().unwrap().end, text.len());
+        assert!(found.windows(2).all(|pair| pair[0].end == pair[1].start));
+        assert!(found.iter().take(2990).all(|range| text[range.clone()].trim() == "A sentence of words."));
+    }
+}

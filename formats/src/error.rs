@@ -1,0 +1,83 @@
+//! Why a file could not be read.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Format, Limit};
+
+/// A reader's refusal. It crosses the border of the child process, so it carries text, not sources.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum FormatError {
+    #[error("the {format} file is damaged: {reason}")]
+    Corrupt { format: Format, reason: String },
+    #[error("limit {limit} exceeded: {detail}; split the file, or raise the limit in the settings")]
+    LimitExceeded { limit: Limit, detail: String },
+    #[error("the {format} file is encrypted: a password is required; remove it and upload again")]
+    Encrypted { format: Format },
+    #[error("{format} is not supported here: {reason}")]
+    Unsupported { format: Format, reason: String },
+    #[error("the bytes are of no known format")]
+    UnknownFormat,
+    #[error("the reader ended without an answer: {reason}")]
+    Crashed { reason: String },
+    #[error("reading failed: {reason}")]
+    Io { reason: String },
+}
+
+impl FormatError {
+    /// A stable name for logs and the wire.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Corrupt { .. } => "corrupt",
+            Self::LimitExceeded { .. } => "limit_exceeded",
+            Self::Encrypted { .. } => "encrypted",
+            Self::Unsupported { .. } => "unsupported",
+            Self::UnknownFormat => "unknown_format",
+            Self::Crashed { .. } => "crashed",
+            Self::Io { .. } => "io",
+        }
+    }
+
+    /// Whether the same bytes will fail the same way again; only the world outside the bytes can change an I/O error.
+    pub fn is_permanent(&self) -> bool {
+        !matches!(self, Self::Io { .. })
+    }
+
+    /// The limit that was exceeded, if that is what happened.
+    pub fn limit(&self) -> Option<Limit> {
+        match self {
+            Self::LimitExceeded { limit, .. } => Some(*limit),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn corrupt(format: Format, reason: impl ToString) -> Self {
+        Self::Corrupt { format, reason: reason.to_string() }
+    }
+
+    pub(crate) fn unsupported(format: Format, reason: impl ToString) -> Self {
+        Self::Unsupported { format, reason: reason.to_string() }
+    }
+
+    pub(crate) fn over(limit: Limit, detail: impl ToString) -> Self {
+        Self::LimitExceeded { limit, detail: detail.to_string() }
+    }
+}
+
+impl From<io::Error> for FormatError {
+    fn from(error: io::Error) -> Self {
+        // Readers that only speak io::Error carry our own refusal through their error's payload.
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<Self>()) {
+            Some(ours) => ours.clone(),
+            None => Self::Io { reason: error.to_string() },
+        }
+    }
+}
+
+impl From<FormatError> for io::Error {
+    fn from(error: FormatError) -> Self {
+        Self::other(error)
+    }
+}

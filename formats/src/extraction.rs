@@ -1,0 +1,67 @@
+//! A file's text with its anchors.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{FormatError, Limit, Limits};
+
+/// The text of a file, and where in it pages and headings begin. All offsets are byte offsets into `text`, on character
+/// boundaries and in rising order.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Extraction {
+    /// Free of NUL, lines end in `\n`; chunks are slices of it.
+    pub text: String,
+    /// Empty where the format has no pages.
+    pub pages: Vec<Page>,
+    /// In order of appearance.
+    pub headings: Vec<Heading>,
+    /// What declared the headings: `markdown`, `outline`, `tags`, `sizes`, `styles` or `slides`.
+    pub headings_from: Option<String>,
+    /// The encoding of a text file, as the Encoding Standard names it.
+    pub charset: Option<String>,
+    /// What else is worth recording as evidence: counts and warnings.
+    pub facts: BTreeMap<String, Value>,
+}
+
+/// A page, counted from 1, and its text `start..end`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Page {
+    pub number: u32,
+    pub start: usize,
+    pub end: usize,
+}
+
+/// A declared heading, level 1 (outermost) to 9; `start` is where its line, or its page, begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heading {
+    pub level: u8,
+    pub title: String,
+    pub start: usize,
+}
+
+impl Extraction {
+    /// The number of the page that holds byte `offset`; of a gap between pages, the page before it.
+    pub fn page_at(&self, offset: usize) -> Option<u32> {
+        let after = self.pages.partition_point(|page| page.start <= offset);
+        after.checked_sub(1).map(|index| self.pages[index].number)
+    }
+
+    /// Refuses what the limits of the text do not allow.
+    pub(crate) fn within(self, limits: &Limits) -> Result<Self, FormatError> {
+        check_text(self.text.len(), limits)?;
+        if self.headings.len() > limits.headings as usize {
+            return Err(FormatError::over(Limit::Headings, format_args!("over {} headings", limits.headings)));
+        }
+        Ok(self)
+    }
+}
+
+/// Readers call it as they go, so that the text never outgrows its limit by much.
+pub(crate) fn check_text(length: usize, limits: &Limits) -> Result<(), FormatError> {
+    if length as u64 > limits.text_bytes {
+        return Err(FormatError::over(Limit::TextBytes, format_args!("over {} bytes of text", limits.text_bytes)));
+    }
+    Ok(())
+}

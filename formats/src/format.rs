@@ -1,0 +1,125 @@
+//! The formats a file can be recognised as.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// A detector's name. Markdown reports [`Format::Text`]; encrypted packages and legacy office files [`Format::Ole2`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    Text,
+    Pdf,
+    Docx,
+    Pptx,
+    Xlsx,
+    Zip,
+    Ole2,
+}
+
+impl Format {
+    pub const ALL: [Self; 7] = [Self::Text, Self::Pdf, Self::Docx, Self::Pptx, Self::Xlsx, Self::Zip, Self::Ole2];
+
+    /// The detector name, as it stands on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Pdf => "pdf",
+            Self::Docx => "docx",
+            Self::Pptx => "pptx",
+            Self::Xlsx => "xlsx",
+            Self::Zip => "zip",
+            Self::Ole2 => "ole2",
+        }
+    }
+
+    /// The media type reported for bytes of this format.
+    pub fn mime(self) -> &'static str {
+        match self {
+            Self::Text => "text/plain",
+            Self::Pdf => "application/pdf",
+            Self::Docx => "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+            Self::Pptx => "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+            Self::Xlsx => "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+            Self::Zip => "application/zip",
+            Self::Ole2 => "application/x-ole-storage",
+        }
+    }
+
+    /// Whether [`probe`](crate::probe) measures patterns for it.
+    pub fn has_prober(self) -> bool {
+        self != Self::Zip
+    }
+
+    /// Whether the contract promises text extraction for it.
+    pub fn has_text_extractor(self) -> bool {
+        matches!(self, Self::Text | Self::Pdf | Self::Docx | Self::Pptx)
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The name given is no detector's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown format `{0}`; known are text, pdf, docx, pptx, xlsx, zip, ole2")]
+pub struct UnknownFormat(pub String);
+
+impl FromStr for Format {
+    type Err = UnknownFormat;
+
+    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
+        Self::ALL.into_iter().find(|format| format.as_str() == name).ok_or_else(|| UnknownFormat(name.to_owned()))
+    }
+}
+
+/// How a format was recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DetectedBy {
+    MagicBytes,
+    ZipManifest,
+    ContentSniff,
+}
+
+impl DetectedBy {
+    /// The name, as it stands on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::MagicBytes => "magic_bytes",
+            Self::ZipManifest => "zip_manifest",
+            Self::ContentSniff => "content_sniff",
+        }
+    }
+}
+
+/// What the bytes are. All three are `None` for an unknown binary: recorded, not guessed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Detection {
+    pub format: Option<Format>,
+    pub mime: Option<String>,
+    pub by: Option<DetectedBy>,
+}
+
+impl Detection {
+    pub(crate) fn of(format: Format, by: DetectedBy) -> Self {
+        Self { format: Some(format), mime: Some(format.mime().to_owned()), by: Some(by) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_reads_back() {
+        for format in Format::ALL {
+            assert_eq!(format.as_str().parse(), Ok(format));
+            assert_eq!(serde_json::to_value(format).unwrap(), format.as_str());
+        }
+        assert!("markdown".parse::<Format>().unwrap_err().to_string().contains("`markdown`"));
+    }
+}

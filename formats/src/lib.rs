@@ -1,0 +1,74 @@
+//! Bytes in; what they are, what they hold, and their text with pages and headings out. No async, no SQL, no network.
+//!
+//! The way through: [`detect`] names the format, [`probe`] measures its patterns cheaply, [`extract`] gives the text with
+//! its anchors, [`sections`] makes the tree of declared structure and [`chunk`] cuts a stretch of text into pieces.
+//!
+//! Every byte is hostile. All readers hold [`Limits`], but a third-party engine cannot be held to them from inside:
+//! callers run readers in a child process through [`isolated`].
+
+
+mod charset;
+mod chunk;
+mod detect;
+mod docx;
+mod error;
+mod extraction;
+mod format;
+pub mod isolated;
+mod limits;
+mod ole2;
+mod package;
+mod patterns;
+mod pdf;
+mod pptx;
+mod sections;
+mod text;
+mod xlsx;
+mod xml;
+
+use std::io::{Read, Seek};
+
+pub use chunk::{Chunk, ChunkOptions, ChunkStrategy, TokenCounter, chunk};
+pub use detect::detect;
+pub use error::FormatError;
+pub use extraction::{Extraction, Heading, Page};
+pub use format::{DetectedBy, Detection, Format, UnknownFormat};
+pub use limits::{Limit, Limits};
+pub use patterns::{Pattern, Patterns, UnknownPattern};
+pub use sections::{Section, sections};
+
+/// Measures what the file holds; a pattern that was not measured is absent from the answer.
+///
+/// # Errors
+/// What the reader met. A format without a prober ([`Format::has_prober`]) measures nothing and is no error.
+pub fn probe<R: Read + Seek>(format: Format, source: R, limits: &Limits) -> Result<Patterns, FormatError> {
+    match format {
+        Format::Text => text::probe(source, limits),
+        Format::Pdf => pdf::probe(source, limits),
+        Format::Docx => docx::probe(source, limits),
+        Format::Pptx => pptx::probe(source, limits),
+        Format::Xlsx => xlsx::probe(source, limits),
+        Format::Ole2 => ole2::probe(source),
+        Format::Zip => Ok(Patterns::default()),
+    }
+}
+
+/// Pulls the text out of the file, with pages and headings as byte offsets into it.
+///
+/// # Errors
+/// [`FormatError::Unsupported`] for a format without a reader, else what the reader met.
+pub fn extract<R: Read + Seek>(format: Format, source: R, limits: &Limits) -> Result<Extraction, FormatError> {
+    match format {
+        Format::Text => text::extract(source, limits),
+        Format::Pdf => pdf::extract(source, limits),
+        Format::Docx => docx::extract(source, limits),
+        Format::Pptx | Format::Xlsx => Err(FormatError::unsupported(format, "no reader yet")),
+        Format::Ole2 => Err(FormatError::unsupported(
+            format,
+            "legacy binary office files and encrypted packages are not read; save the file as docx, pptx or xlsx without a password",
+        )),
+        Format::Zip => {
+            Err(FormatError::unsupported(format, "an archive has no text of its own; upload its files one by one"))
+        }
+    }
+}

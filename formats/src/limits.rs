@@ -1,0 +1,128 @@
+//! What a reader may cost. Every limit is a setting; going over one is permanent and names it.
+
+use std::{fmt, time::Duration};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The name of a limit: the field of [`Limits`] it stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    InputBytes,
+    Pages,
+    ZipMembers,
+    ZipRatio,
+    UnpackedBytes,
+    XmlDepth,
+    TextBytes,
+    Headings,
+    AnswerBytes,
+    Memory,
+    Stack,
+    CpuTime,
+    WallTime,
+}
+
+impl Limit {
+    /// The name, as it stands in settings and messages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InputBytes => "input_bytes",
+            Self::Pages => "pages",
+            Self::ZipMembers => "zip_members",
+            Self::ZipRatio => "zip_ratio",
+            Self::UnpackedBytes => "unpacked_bytes",
+            Self::XmlDepth => "xml_depth",
+            Self::TextBytes => "text_bytes",
+            Self::Headings => "headings",
+            Self::AnswerBytes => "answer_bytes",
+            Self::Memory => "memory",
+            Self::Stack => "stack",
+            Self::CpuTime => "cpu_time",
+            Self::WallTime => "wall_time",
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What one reading may cost; a field left out of the settings keeps its default.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Bytes of the file itself.
+    pub input_bytes: u64,
+    /// Pages of a PDF.
+    pub pages: u32,
+    /// Members of a zip package.
+    pub zip_members: u32,
+    /// Unpacked bytes for each packed one, of a zip member or a PDF stream, once past [`Limits::RATIO_FREE_BYTES`].
+    pub zip_ratio: u32,
+    /// Unpacked bytes of everything that is read in one file.
+    pub unpacked_bytes: u64,
+    /// Nesting of XML elements.
+    pub xml_depth: u32,
+    /// Bytes of the text handed out.
+    pub text_bytes: u64,
+    /// Headings, or outline entries.
+    pub headings: u32,
+    /// Bytes of a child's answer.
+    pub answer_bytes: u64,
+    /// Address space of the child, in bytes.
+    pub memory: u64,
+    /// Processor time of the child; seconds in settings.
+    #[serde(serialize_with = "to_seconds", deserialize_with = "from_seconds")]
+    pub cpu_time: Duration,
+    /// Time until the parent kills the child; seconds in settings.
+    #[serde(serialize_with = "to_seconds", deserialize_with = "from_seconds")]
+    pub wall_time: Duration,
+}
+
+impl Limits {
+    /// Small members may pack as well as they like: a kilobyte of spaces is no bomb.
+    pub const RATIO_FREE_BYTES: u64 = 10 << 20;
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            input_bytes: 256 << 20,
+            pages: 10_000,
+            zip_members: 10_000,
+            zip_ratio: 100,
+            unpacked_bytes: 1 << 30,
+            xml_depth: 256,
+            text_bytes: 128 << 20,
+            headings: 100_000,
+            answer_bytes: 512 << 20,
+            memory: 2 << 30,
+            cpu_time: Duration::from_secs(300),
+            wall_time: Duration::from_secs(600),
+        }
+    }
+}
+
+fn to_seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(time.as_secs())
+}
+
+fn from_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    u64::deserialize(deserializer).map(Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_overrides_its_default_alone() {
+        let limits: Limits = serde_json::from_str(r#"{"pages": 3, "wall_time": 7}"#).unwrap();
+        assert_eq!(limits, Limits { pages: 3, wall_time: Duration::from_secs(7), ..Limits::default() });
+        let error = serde_json::from_str::<Limits>(r#"{"page": 3}"#).unwrap_err();
+        assert!(error.to_string().contains("`page`"), "{error}");
+    }
+}

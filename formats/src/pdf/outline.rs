@@ -1,0 +1,124 @@
+//! The outline: titles, levels and the pages they point to.
+
+use std::collections::{HashMap, HashSet};
+
+use hayro_syntax::object::{Array, Dict, MaybeRef, Name, Object, ObjectIdentifier, String as PdfString};
+
+use super::{document::Document, strings::text_string};
+use crate::{FormatError, Limit, Limits};
+
+/// An entry; `level` counts from 1 and stops at 9, `page` is an index and absent where the target is not in the file.
+pub(super) struct Entry {
+    pub level: u8,
+    pub title: String,
+    pub page: Option<usize>,
+}
+
+/// Entries in pre-order. Cycles are cut where they close.
+pub(super) fn read(document: &Document, limits: &Limits) -> Result<Vec<Entry>, FormatError> {
+    let mut entries = Vec::new();
+    let Some(catalog) = document.catalog() else { return Ok(entries) };
+    let Some(first) = catalog.get::<Dict<'_>>(b"Outlines").and_then(|outlines| item(&outlines, b"First")) else {
+        return Ok(entries);
+    };
+    let destinations = Destinations::new(document, &catalog, limits);
+    let mut seen = HashSet::new();
+    // What is still to be visited: an entry's next sibling waits below its children.
+    let mut waiting = vec![(first, 1u8)];
+    while let Some(((id, dict), level)) = waiting.pop() {
+        if !seen.insert(id) {
+            continue;
+        }
+        if entries.len() >= limits.headings as usize {
+            return Err(FormatError::over(Limit::Headings, format_args!("over {} outline entries", limits.headings)));
+        }
+        let title = dict.get::<PdfString<'_>>(b"Title").map(|title| text_string(title.as_bytes())).unwrap_or_default();
+        if !title.is_empty() {
+            entries.push(Entry { level, title, page: destinations.of_entry(&dict) });
+        }
+        waiting.extend(item(&dict, b"Next").map(|next| (next, level)));
+        waiting.extend(item(&dict, b"First").map(|child| (child, (level + 1).min(9))));
+    }
+    Ok(entries)
+}
+
+fn item<'a>(dict: &Dict<'a>, key: &[u8]) -> Option<(ObjectIdentifier, Dict<'a>)> {
+    // Entries are linked by reference; one that is not could not be told apart in a cycle.
+    Some((dict.get_ref(key)?.into(), dict.get(key)?))
+}
+
+struct Destinations<'a> {
+    pages: HashMap<ObjectIdentifier, usize>,
+    page_count: usize,
+    named: HashMap<Vec<u8>, Object<'a>>,
+}
+
+impl<'a> Destinations<'a> {
+    fn new(document: &'a Document, catalog: &Dict<'a>, limits: &Limits) -> Self {
+        let pages = document
+            .pages()
+            .iter()
+            .enumerate()
+            .filter_map(|(index, page)| Some((page.raw().obj_id()?, index)))
+            .collect();
+        Self { pages, page_count: document.page_count(), named: named(catalog, limits.headings as usize) }
+    }
+
+    fn of_entry(&self, entry: &Dict<'a>) -> Option<usize> {
+        let target = entry.get::<Object<'_>>(b"Dest").or_else(|| {
+            let action = entry.get::<Dict<'_>>(b"A")?;
+            let goes_to = action.get::<Name<'_>>(b"S")?;
+            (goes_to.as_str() == "GoTo").then(|| action.get::<Object<'_>>(b"D"))?
+        })?;
+        self.page(&target, 0)
+    }
+
+    fn page(&self, target: &Object<'a>, depth: u8) -> Option<usize> {
+        match target {
+            Object::Array(array) => match array.raw_iter().next()? {
+                MaybeRef::Ref(page) => self.pages.get(&page.into()).copied(),
+                // A page number, as in a link to another file; some producers write it for their own.
+                MaybeRef::NotRef(Object::Number(number)) => {
+                    usize::try_from(number.as_i64()).ok().filter(|&page| page < self.page_count)
+                }
+                MaybeRef::NotRef(_) => None,
+            },
+            Object::Dict(dict) if depth < 4 => self.page(&dict.get::<Object<'_>>(b"D")?, depth + 1),
+            Object::Name(name) if depth < 4 => self.page(self.named.get(name.as_ref())?, depth + 1),
+            Object::String(name) if depth < 4 => self.page(self.named.get(name.as_bytes())?, depth + 1),
+            _ => None,
+        }
+    }
+}
+
+/// Destinations by name, of the catalog's dictionary and of its name tree.
+fn named<'a>(catalog: &Dict<'a>, most: usize) -> HashMap<Vec<u8>, Object<'a>> {
+    let mut named = HashMap::new();
+    if let Some(dests) = catalog.get::<Dict<'_>>(b"Dests") {
+        named.extend(
+            dests.keys().take(most).filter_map(|name| Some((name.as_ref().to_vec(), dests.get::<Object<'_>>(&*name)?))),
+        );
+    }
+    let mut seen = HashSet::new();
+    let mut waiting: Vec<Dict<'a>> = Vec::new();
+    waiting.extend(catalog.get::<Dict<'_>>(b"Names").and_then(|names| names.get::<Dict<'_>>(b"Dests")));
+    while let Some(node) = waiting.pop() {
+        if node.obj_id().is_some_and(|id| !seen.insert(id)) || named.len() >= most || seen.len() >= most {
+            continue;
+        }
+        if let Some(leaves) = node.get::<Array<'_>>(b"Names") {
+            let mut leaves = leaves.iter::<Object<'_>>();
+            while let (Some(name), Some(target)) = (leaves.next(), leaves.next()) {
+                if let Object::String(name) = name
+                    && named.len() < most
+                {
+                    named.insert(name.as_bytes().to_vec(), target);
+                }
+            }
+        }
+        if let Some(kids) = node.get::<Array<'_>>(b"Kids") {
+            waiting.extend(kids.iter::<Dict<'_>>().take(most.saturating_sub(waiting.len())));
+        }
+    }
+    named
+}

@@ -1,0 +1,177 @@
+//! A capped XML reader: events with local names, text with its references resolved, no document type.
+
+use std::{
+    borrow::Cow,
+    io::{BufReader, Read},
+};
+
+use encoding_rs_io::{DecodeReaderBytes, DecodeReaderBytesBuilder};
+use quick_xml::{
+    Reader, XmlVersion,
+    events::{BytesStart, Event},
+};
+
+use crate::{Format, FormatError, Limit, Limits};
+
+/// One step through a document.
+#[derive(Debug)]
+pub(crate) enum Node {
+    /// An element begins. Its end follows, for an empty element too.
+    Start(Element),
+    End,
+    Text(String),
+}
+
+/// An element's local name and attributes; attributes are by local name too, the first of two alike wins.
+#[derive(Debug)]
+pub(crate) struct Element {
+    pub name: String,
+    attributes: Vec<(String, String)>,
+}
+
+impl Element {
+    pub(crate) fn attribute(&self, name: &str) -> Option<&str> {
+        self.attributes.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The attribute every WordprocessingML property keeps its value in.
+    pub(crate) fn value(&self) -> Option<&str> {
+        self.attribute("val")
+    }
+}
+
+pub(crate) struct XmlReader<R: Read> {
+    inner: Reader<BufReader<DecodeReaderBytes<R, Vec<u8>>>>,
+    buffer: Vec<u8>,
+    format: Format,
+    depth: u32,
+    max_depth: u32,
+}
+
+impl<R: Read> XmlReader<R> {
+    pub(crate) fn new(source: R, format: Format, limits: &Limits) -> Self {
+        // Parts may be UTF-16; with a mark, as the standard asks.
+        let decoded =
+            DecodeReaderBytesBuilder::new().bom_sniffing(true).utf8_passthru(true).strip_bom(true).build(source);
+        let mut inner = Reader::from_reader(BufReader::new(decoded));
+        inner.config_mut().expand_empty_elements = true;
+        Self { inner, buffer: Vec::new(), format, depth: 0, max_depth: limits.xml_depth }
+    }
+
+    /// The next node, `None` at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<Node>, FormatError> {
+        loop {
+            self.buffer.clear();
+            let event = self.inner.read_event_into(&mut self.buffer).map_err(|error| read_error(self.format, error))?;
+            return Ok(Some(match event {
+                Event::Start(start) => {
+                    self.depth += 1;
+                    if self.depth > self.max_depth {
+                        let detail = format_args!("XML elements nest deeper than {}", self.max_depth);
+                        return Err(FormatError::over(Limit::XmlDepth, detail));
+                    }
+                    Node::Start(element(&start))
+                }
+                Event::End(_) => {
+                    self.depth -= 1;
+                    Node::End
+                }
+                Event::Text(text) => Node::Text(text.xml10_content().into_owned()),
+                Event::CData(text) => Node::Text(text.xml10_content().into_owned()),
+                Event::GeneralRef(reference) => Node::Text(match reference.resolve_char_ref() {
+                    Ok(Some(character)) => character.to_string(),
+                    _ => match quick_xml::escape::resolve_predefined_entity(&reference.xml10_content()) {
+                        Some(text) => text.to_owned(),
+                        None => {
+                            return Err(FormatError::corrupt(self.format, "an XML part refers to an undefined entity"));
+                        }
+                    },
+                }),
+                // Entities declared there expand without bound; no office package has a document type.
+                Event::DocType(_) => {
+                    return Err(FormatError::corrupt(
+                        self.format,
+                        "an XML part declares a document type, which is refused",
+                    ));
+                }
+                Event::Eof if self.depth > 0 => {
+                    return Err(FormatError::corrupt(self.format, "an XML part ends within an element"));
+                }
+                Event::Eof => return Ok(None),
+                Event::Comment(_) | Event::PI(_) | Event::Decl(_) | Event::Empty(_) => continue,
+            }));
+        }
+    }
+
+    /// Skips to the end of the element that just began.
+    pub(crate) fn skip(&mut self) -> Result<(), FormatError> {
+        let outside = self.depth.saturating_sub(1);
+        while self.depth > outside && self.next()?.is_some() {}
+        Ok(())
+    }
+}
+
+fn element(start: &BytesStart<'_>) -> Element {
+    let attributes = start
+        .attributes()
+        // The check for two alike compares each with all before it.
+        .with_checks(false)
+        .flatten()
+        .map(|attribute| {
+            let value = attribute.normalized_value(XmlVersion::Implicit1_0).unwrap_or(Cow::Borrowed(""));
+            (attribute.key.local_name().as_ref().to_owned(), value.into_owned())
+        })
+        .collect();
+    Element { name: start.local_name().as_ref().to_owned(), attributes }
+}
+
+fn read_error(format: Format, error: quick_xml::Error) -> FormatError {
+    match error {
+        // A limit met while inflating, or a member that does not inflate.
+        quick_xml::Error::Io(io) => match io.get_ref().and_then(|inner| inner.downcast_ref::<FormatError>()) {
+            Some(ours) => ours.clone(),
+            None => FormatError::corrupt(format, io),
+        },
+        other => FormatError::corrupt(format, other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(xml: &[u8]) -> Result<String, FormatError> {
+        let mut reader = XmlReader::new(xml, Format::Docx, &Limits::default());
+        let mut out = String::new();
+        while let Some(node) = reader.next()? {
+            match node {
+                Node::Start(element) => out.push_str(&format!("<{} {:?}>", element.name, element.value())),
+                Node::End => out.push('/'),
+                Node::Text(text) => out.push_str(&text),
+            }
+        }
+        Ok(out)
+    }
+
+    #[test]
+    fn references_are_text_and_names_are_local() {
+        let xml = br#"<?xml version="1.0"?><w:t w:val="a&amp;b">x &amp; y &#x41;<![CDATA[<&]]></w:t>"#;
+        assert_eq!(all(xml).unwrap(), r#"<t Some("a&b")>x & y A<&/"#);
+    }
+
+    #[test]
+    fn utf_16_reads() {
+        let bytes: Vec<u8> = "\u{FEFF}<a>é</a>".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert_eq!(all(&bytes).unwrap(), "<a None>é/");
+    }
+
+    #[test]
+    fn what_is_hostile_is_refused_by_name() {
+        let refused = all(b"<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>").unwrap_err();
+        assert!(refused.code() == "corrupt" && refused.to_string().contains("document type"), "{refused}");
+        assert_eq!(all(b"<a>&b;</a>").unwrap_err().code(), "corrupt");
+        assert_eq!(all("<a>".repeat(300).as_bytes()).unwrap_err().limit(), Some(Limit::XmlDepth));
+        assert_eq!(all(b"<a><b>").unwrap_err().code(), "corrupt");
+        assert_eq!(all(b"<a></b>").unwrap_err().code(), "corrupt");
+    }
+}

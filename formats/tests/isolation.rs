@@ -1,0 +1,180 @@
+//! Drives a real child on hostile files: each must end in an answer or a named, permanent refusal, and cost little.
+//!
+//! The test is its own child: started with `--serve` and a request, it is what the service's hidden subcommand is.
+
+#![expect(clippy::unwrap_used, reason = "a test may end where it stands")]
+
+use std::{
+    fs::File,
+    io::{Read, Write},
+    os::fd::AsFd,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+    thread,
+    time::Duration,
+};
+
+use nix::sys::resource::{UsageWho, getrusage};
+use svc_formats::{
+    Format, FormatError, Limit, Limits,
+    isolated::{Answer, Exit, Request, Step, max_frame_bytes, parse_answer, serve},
+};
+
+/// What one hostile file may cost, resident.
+const MOST_BYTES: i64 = 300 << 20;
+const CPU_SECONDS: u64 = 20;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() == Some("--serve") {
+        return child(&arguments.next().expect("a request follows"));
+    }
+    if std::env::args().any(|argument| argument == "--list") {
+        println!("isolation: test");
+        return ExitCode::SUCCESS;
+    }
+    samples_answer();
+    a_closed_door();
+    hostile_files_cost_little();
+    // Last, since its children are large on purpose and the count is of the largest so far.
+    memory_ends_named();
+    println!("isolation ... ok");
+    ExitCode::SUCCESS
+}
+
+fn child(request: &str) -> ExitCode {
+    match request {
+        // Children that misbehave on purpose, once their limits are set.
+        "eat" => misbehave(|| {
+            let mut eaten: Vec<Vec<u8>> = Vec::new();
+            loop {
+                eaten.push(vec![1; 64 << 20]);
+                std::hint::black_box(&eaten);
+            }
+        }),
+        "spin" => misbehave(|| {
+            loop {
+                std::hint::spin_loop();
+            }
+        }),
+        "open" => misbehave(|| match File::open("/dev/null") {
+            Ok(_) => ExitCode::FAILURE,
+            Err(_) => ExitCode::SUCCESS,
+        }),
+        request => {
+            let request = Request::from_argument(request).expect("the parent wrote it");
+            let input = std::io::stdin().as_fd().try_clone_to_owned().expect("standard input is open");
+            serve(&request, File::from(input), std::io::stdout())
+        }
+    }
+}
+
+/// Sets tight limits by serving an empty file, then does the deed.
+fn misbehave(deed: impl FnOnce() -> ExitCode) -> ExitCode {
+    let input = std::io::stdin().as_fd().try_clone_to_owned().expect("standard input is open");
+    serve(&Request { step: Step::Probe, limits: tight() }, File::from(input), std::io::sink());
+    deed()
+}
+
+fn tight() -> Limits {
+    Limits { memory: 256 << 20, cpu_time: Duration::from_secs(1), ..Limits::default() }
+}
+
+/// Runs a child to its end, with a wall clock that only a broken child meets.
+fn run(argument: &str, input: &Path, limits: &Limits) -> (Exit, Vec<u8>) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--serve", argument])
+        .stdin(File::open(input).unwrap())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut errors = child.stderr.take().unwrap();
+    let errors = thread::spawn(move || {
+        let mut text = String::new();
+        errors.read_to_string(&mut text).ok();
+        text
+    });
+    let mut bytes = Vec::new();
+    child.stdout.take().unwrap().take(max_frame_bytes(limits) + 1).read_to_end(&mut bytes).unwrap();
+    let status = child.wait().unwrap();
+    (Exit { stderr: errors.join().unwrap(), ..status.into() }, bytes)
+}
+
+fn ask(step: Step, input: &Path, limits: &Limits) -> Result<Answer, FormatError> {
+    let (exit, bytes) = run(&Request { step, limits: limits.clone() }.to_argument(), input, limits);
+    parse_answer(&exit, &bytes, limits)
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn samples_answer() {
+    let sample = repository().join("tests/samples/quarterly-review.pdf");
+    let limits = Limits::default();
+    let Ok(Answer::Probed { detection, patterns: Ok(_) }) = ask(Step::Probe, &sample, &limits) else {
+        panic!("the sample probes")
+    };
+    assert_eq!(detection.format, Some(Format::Pdf));
+    let Ok(Answer::Extracted(read)) = ask(Step::Extract(Format::Pdf), &sample, &limits) else {
+        panic!("the sample reads")
+    };
+    assert_eq!(read.pages.len(), 3);
+    let limits = Limits { pages: 2, ..limits };
+    assert_eq!(
+        ask(Step::Extract(Format::Pdf), &sample, &limits).unwrap_err().limit(),
+        Some(Limit::Pages),
+        "limits reach the child"
+    );
+}
+
+fn a_closed_door() {
+    let (exit, _) = run("open", &repository().join("tests/samples/empty.txt"), &tight());
+    assert_eq!(exit.code, Some(0), "a reader can open no file");
+}
+
+fn memory_ends_named() {
+    let input = repository().join("tests/samples/empty.txt");
+    for (deed, limit) in [("eat", Limit::Memory), ("spin", Limit::CpuTime)] {
+        let (exit, bytes) = run(deed, &input, &tight());
+        let error = parse_answer(&exit, &bytes, &tight()).unwrap_err();
+        assert_eq!((error.limit(), error.is_permanent()), (Some(limit), true), "{deed}: {exit:?}");
+    }
+}
+
+fn hostile_files_cost_little() {
+    let made = repository().join("../shared/corpus/made");
+    let Ok(folder) = std::fs::read_dir(&made) else {
+        println!("left out: the corpus is not here, so no hostile file was read");
+        return;
+    };
+    let limits = Limits { cpu_time: Duration::from_secs(CPU_SECONDS), ..Limits::default() };
+    // What must be refused, and by which name; what is not listed must answer or be refused as corrupt or unsupported.
+    let by_name = [
+        ("bomb_document_xml.docx", Limit::ZipRatio),
+        ("deep_nesting.docx", Limit::XmlDepth),
+        ("pdf_stream_bomb.pdf", Limit::ZipRatio),
+        ("pdf_double_flate_bomb.pdf", Limit::ZipRatio),
+    ];
+    let mut files: Vec<_> = folder.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    for file in files {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        let probed = ask(Step::Probe, &file, &limits).unwrap();
+        let Answer::Probed { detection, patterns } = probed else { panic!("{name}: a probe's answer") };
+        let extracted = detection.format.map(|format| ask(Step::Extract(format), &file, &limits));
+        let error = extracted.and_then(Result::err).or(patterns.err());
+        let outcome = error.as_ref().map_or("read".to_owned(), ToString::to_string);
+        let peak = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap().max_rss() * 1024;
+        println!("{name}: {outcome}; largest child so far {} MB", peak >> 20);
+        if let Some((_, limit)) = by_name.iter().find(|(known, _)| *known == name) {
+            assert_eq!(error.as_ref().and_then(FormatError::limit), Some(*limit), "{name}: {outcome}");
+        } else if let Some(error) = &error {
+            assert!(["corrupt", "unsupported", "unknown_format"].contains(&error.code()), "{name}: {outcome}");
+        }
+        assert!(error.is_none_or(|error| error.is_permanent()), "{name}");
+        assert!(peak < MOST_BYTES, "{name}: {} MB", peak >> 20);
+    }
+    std::io::stdout().flush().unwrap();
+}

@@ -1,0 +1,98 @@
+-- BM25 indexes: postings in blocks, scored in the service.
+
+CREATE TABLE search_indexes (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name         text NOT NULL UNIQUE CHECK (name <> ''),
+    config       jsonb NOT NULL,
+    capabilities jsonb NOT NULL DEFAULT '{"bm25": true, "maxsim": false}',
+    -- Counts every change to the sealed postings.
+    generation   bigint NOT NULL DEFAULT 0,
+    -- Lists sealed at or before this generation carry bounds for other k1 and b: their bounds are not to be used.
+    rescored_at  bigint NOT NULL DEFAULT 0,
+    -- Average length when the deltas were last folded.
+    avgdl_built  double precision NOT NULL DEFAULT 0,
+    -- Totals without the rows still in search_index_deltas.
+    docs         bigint NOT NULL DEFAULT 0,
+    tokens       bigint NOT NULL DEFAULT 0,
+    created_at   timestamptz NOT NULL DEFAULT now()
+);
+
+-- Which subtrees an index covers; no row: every document. No foreign key to documents: were the row of a deleted root to
+-- vanish with it, an index of one subtree would turn into an index of everything.
+CREATE TABLE search_index_members (
+    index_id         bigint NOT NULL REFERENCES search_indexes (id) ON DELETE CASCADE,
+    root_document_id bigint NOT NULL,
+    PRIMARY KEY (index_id, root_document_id)
+);
+
+CREATE SEQUENCE search_docno_seq AS integer;
+
+-- What each document put into the index, so that it can be taken out again. No foreign key to documents: a cascade would
+-- drop the terms that the tombstones are made from. No foreign key to search_indexes here or below: a check for each row
+-- costs more than the row; a writer locks its index once a transaction instead.
+CREATE TABLE search_index_entries (
+    index_id    bigint NOT NULL,
+    docno       integer NOT NULL,
+    document_id bigint NOT NULL,
+    length      integer NOT NULL,
+    terms       integer[] NOT NULL,
+    tfs         smallint[] NOT NULL,
+    PRIMARY KEY (index_id, docno),
+    -- The document first: taking a document out asks for it in all indexes.
+    CONSTRAINT search_index_entries_document UNIQUE (document_id, index_id)
+);
+
+-- Appended to, never updated by writers: the totals of an index would be one hot row.
+CREATE TABLE search_index_deltas (
+    id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    index_id bigint NOT NULL,
+    docs     integer NOT NULL,
+    tokens   bigint NOT NULL
+);
+CREATE INDEX search_index_deltas_index ON search_index_deltas (index_id) INCLUDE (docs, tokens);
+
+CREATE SEQUENCE search_term_seq AS integer;
+
+-- df counts the sealed postings only; generation and avgdl_built say when, and for which average length, the bounds of
+-- this term's sealed blocks were computed (the smallest, where its rows differ).
+CREATE TABLE search_term_stats (
+    index_id    bigint NOT NULL,
+    term        text COLLATE "C" NOT NULL,
+    term_id     integer NOT NULL DEFAULT nextval('search_term_seq'),
+    df          integer NOT NULL DEFAULT 0,
+    generation  bigint NOT NULL DEFAULT 0,
+    avgdl_built real NOT NULL DEFAULT 0,
+    PRIMARY KEY (index_id, term)
+) WITH (fillfactor = 80);
+ALTER SEQUENCE search_term_seq OWNED BY search_term_stats.term_id;
+CREATE UNIQUE INDEX search_term_stats_term_id ON search_term_stats (index_id, term_id);
+
+CREATE TABLE search_term_postings (
+    index_id  bigint NOT NULL,
+    term_id   integer NOT NULL,
+    first_doc integer NOT NULL,
+    last_doc  integer NOT NULL,
+    n         integer NOT NULL,
+    ub        real NOT NULL,
+    sealed    boolean NOT NULL,
+    data      bytea NOT NULL,
+    -- One index serves both: all tails stand together, so that compaction finds them, and a term's, so that queries do.
+    PRIMARY KEY (index_id, sealed, term_id, first_doc)
+) WITH (autovacuum_vacuum_scale_factor = 0.02);
+-- Rows stay under a page by construction; out of line or compressed they would cost a second look-up each.
+ALTER TABLE search_term_postings ALTER COLUMN data SET STORAGE PLAIN;
+
+-- Documents taken out whose postings are not yet purged, per term: a query reads them with the term's postings, so that
+-- what it leaves out and what it counts are exact.
+CREATE TABLE search_term_tombstones (
+    index_id  bigint NOT NULL,
+    term_id   integer NOT NULL,
+    first_doc integer NOT NULL,
+    docs      integer[] NOT NULL,
+    PRIMARY KEY (index_id, term_id, first_doc)
+) WITH (autovacuum_vacuum_scale_factor = 0.02);
+
+INSERT INTO search_indexes (name, config, capabilities)
+VALUES ('default',
+        '{"k1": 1.2, "b": 0.75, "analyzer": {"language": "english", "stop_words": "remove"}}',
+        '{"bm25": true, "maxsim": false}');

@@ -1,0 +1,309 @@
+use std::{ops::Range, panic::catch_unwind, sync::Arc, thread::available_parallelism};
+
+use tokio::sync::oneshot;
+
+use crate::{
+    Architecture, Device, ModelError, ModelInfo, ModelSettings, VECTOR_WIDTH,
+    bert::{BertConfig, BertWeights, FlexBert, PlainBert},
+    encoder::Encoder,
+    folder::ModelFolder,
+    queue::{Lane, Outcome, Queue, Wanted},
+    ragged::{Ragged, TOKENS_PER_PASS, plan_passes},
+    tokenizer::{OverLimit, TextTokenizer, Tokens},
+    weights::WeightFile,
+    worker,
+};
+
+#[cfg(test)]
+mod load_tests;
+#[cfg(test)]
+mod queue_tests;
+#[cfg(test)]
+mod vector_tests;
+
+/// A loaded model and its threads. A handle: cloning is cheap, the threads end with the last one.
+#[derive(Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    info: ModelInfo,
+    tokenizer: TextTokenizer,
+    queue: Arc<Queue>,
+    batch_size: usize,
+    token_batch_size: usize,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("info", &self.shared.info).finish_non_exhaustive()
+    }
+}
+
+/// The vectors of a text's tokens, each in the context of all the others. The text's own tokens only: special tokens and
+/// the prefix are seen by the model and not given back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenVectors {
+    /// The vocabulary's number of each token.
+    pub token_ids: Vec<u32>,
+    /// The bytes of the text that each token stands for.
+    pub offsets: Vec<Range<usize>>,
+    /// Components of one token's vector: the model's own width.
+    pub width: usize,
+    /// The vectors one after the other, each of unit length.
+    pub values: Vec<f32>,
+}
+
+impl TokenVectors {
+    /// The number of tokens.
+    pub fn len(&self) -> usize {
+        self.token_ids.len()
+    }
+
+    /// Whether the text has no tokens of its own: it is empty, white space or control characters.
+    pub fn is_empty(&self) -> bool {
+        self.token_ids.is_empty()
+    }
+
+    /// The vectors, token by token.
+    pub fn rows(&self) -> std::slice::ChunksExact<'_, f32> {
+        self.values.chunks_exact(self.width)
+    }
+}
+
+/// Texts of fewer bytes in sum are tokenised where the caller stands: handing them to another thread takes as long.
+const TOKENISED_IN_PLACE: usize = 4096;
+
+impl Engine {
+    /// Reads the model's files and starts its threads. Blocks: some tenths of a second for a small model.
+    pub fn load(settings: &ModelSettings) -> Result<Self, ModelError> {
+        settings.check()?;
+        let device: Device = settings.device.parse()?;
+        let folder = ModelFolder::open(settings)?;
+        let Architecture::Bert = folder.architecture else {
+            return Err(ModelError::ArchitectureUnsupported { model: folder.name, architecture: folder.architecture });
+        };
+        let config_path = folder.path.join("config.json");
+        let config = BertConfig::from_json(&folder.config, &config_path)?;
+        let (native_width, max_positions) = (config.hidden_size, config.max_position_embeddings);
+        if native_width > VECTOR_WIDTH {
+            return Err(ModelError::TooWide { model: folder.name, native_width });
+        }
+        if let Some(width) = folder.catalog_width.filter(|&width| width != native_width) {
+            let problem = format!("hidden_size is {native_width}, but model {} has {width}", folder.name);
+            return Err(ModelError::Corrupt { path: config_path, problem });
+        }
+        // The tokenizer's own code meets a file from outside: a panic in it must not end the process.
+        let tokenizer = catch_unwind(|| TextTokenizer::from_json(&folder.tokenizer, config.vocab_size))
+            .unwrap_or_else(|panic| Err(worker::panic_message(&*panic)))
+            .map_err(|problem| ModelError::Corrupt { path: folder.path.join("tokenizer.json"), problem })?;
+        if tokenizer.special_count() >= max_positions {
+            let problem = format!("max_position_embeddings is {max_positions}, too few for any text");
+            return Err(ModelError::Corrupt { path: config_path, problem });
+        }
+        let mut weights = WeightFile::open(&folder.path.join("model.safetensors"))?;
+        let bert = BertWeights::load(&mut weights, config)?;
+        let encoder: Arc<dyn Encoder> = match device {
+            Device::Cpu => Arc::new(FlexBert::new(bert)),
+            Device::CpuPlain => Arc::new(PlainBert::new(bert, burn::tensor::Device::flex())),
+        };
+        let info = ModelInfo {
+            identity: folder.identity(weights.digest()),
+            name: folder.name,
+            architecture: folder.architecture,
+            pooling: folder.pooling,
+            native_width,
+            width: VECTOR_WIDTH,
+            max_positions,
+            doc_window: settings.doc_window.min(max_positions),
+            token_window: settings.token_window.min(max_positions),
+            query_prefix: folder.query_prefix,
+            document_prefix: folder.document_prefix,
+            device: device.to_string(),
+            threads: match settings.threads {
+                0 => available_parallelism().map_or(1, usize::from),
+                threads => threads,
+            },
+        };
+        tracing::info!(
+            model.identity = info.identity,
+            model.device = info.device,
+            model.threads = info.threads,
+            "model loaded"
+        );
+        Self::start(info, tokenizer, encoder, settings)
+    }
+
+    fn start(
+        info: ModelInfo,
+        tokenizer: TextTokenizer,
+        encoder: Arc<dyn Encoder>,
+        settings: &ModelSettings,
+    ) -> Result<Self, ModelError> {
+        let queue = Arc::new(Queue::new(settings.queue_capacity));
+        worker::start(info.threads, &queue, &encoder, info.pooling)?;
+        let (batch_size, token_batch_size) = (settings.batch_size, settings.token_batch_size);
+        Ok(Self { shared: Arc::new(Shared { info, tokenizer, queue, batch_size, token_batch_size }) })
+    }
+
+    /// What was loaded.
+    pub fn info(&self) -> &ModelInfo {
+        &self.shared.info
+    }
+
+    /// One vector a text, in the order of the texts. A text of more than [`ModelInfo::doc_window`] tokens is refused, and
+    /// all others with it. Dropping the future takes back what has not begun.
+    pub async fn embed_documents(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
+        let info = self.info();
+        let tokens = self.tokenize(texts, Lane::Document, info.doc_window, false).await?;
+        self.run(&tokens, Lane::Document, Wanted::Vector, self.shared.batch_size).await
+    }
+
+    /// The vector of a query. Goes before all documents that wait.
+    pub async fn embed_query(&self, text: String) -> Result<Vec<f32>, ModelError> {
+        let tokens = self.tokenize(vec![text], Lane::Query, self.info().doc_window, false).await?;
+        let vectors = self.run(&tokens, Lane::Query, Wanted::Vector, 1).await?;
+        vectors.into_iter().next().ok_or(ModelError::Stopped)
+    }
+
+    /// The vectors of each text's tokens, in the order of the texts. A text of more than [`ModelInfo::token_window`]
+    /// tokens is refused, and all others with it. The answer takes 4 bytes a component: 0.8 MB for 512 tokens of 384.
+    pub async fn token_vectors(&self, texts: Vec<String>) -> Result<Vec<TokenVectors>, ModelError> {
+        self.token_vectors_in(Lane::Document, texts).await
+    }
+
+    /// The vectors of a query's tokens. Goes before all documents that wait.
+    pub async fn query_token_vectors(&self, text: String) -> Result<TokenVectors, ModelError> {
+        let vectors = self.token_vectors_in(Lane::Query, vec![text]).await?;
+        vectors.into_iter().next().ok_or(ModelError::Stopped)
+    }
+
+    /// The tokens that the model would see of a document: special tokens and prefix included. Linear in the text: off the
+    /// async threads for long ones.
+    pub fn count_tokens(&self, text: &str) -> Result<usize, ModelError> {
+        self.shared.tokenizer.count(&self.info().document_prefix, text)
+    }
+
+    /// The text's own tokens, without special tokens and prefix: what packing texts into a window adds up.
+    pub fn count_content_tokens(&self, text: &str) -> Result<usize, ModelError> {
+        Ok(self.shared.tokenizer.count("", text)? - self.shared.tokenizer.special_count())
+    }
+
+    /// Passes that wait for a thread of the model.
+    pub fn queue_depth(&self) -> usize {
+        self.shared.queue.depth()
+    }
+
+    async fn token_vectors_in(&self, lane: Lane, texts: Vec<String>) -> Result<Vec<TokenVectors>, ModelError> {
+        let info = self.info();
+        let tokens = self.tokenize(texts, lane, info.token_window, true).await?;
+        let rows = self.run(&tokens, lane, Wanted::Rows, self.shared.token_batch_size).await?;
+        let width = info.native_width;
+        let vectors = tokens.into_iter().zip(rows).map(|(tokens, mut values)| {
+            values.truncate(tokens.content.end * width);
+            values.drain(..tokens.content.start * width);
+            TokenVectors { token_ids: tokens.ids[tokens.content].to_vec(), offsets: tokens.offsets, width, values }
+        });
+        Ok(vectors.collect())
+    }
+
+    /// On the caller's side, so that the model's threads do nothing but run the model.
+    async fn tokenize(
+        &self,
+        texts: Vec<String>,
+        lane: Lane,
+        limit: usize,
+        with_offsets: bool,
+    ) -> Result<Vec<Tokens>, ModelError> {
+        let bytes: usize = texts.iter().map(String::len).sum();
+        let runtime = tokio::runtime::Handle::try_current();
+        let (false, Ok(runtime)) = (bytes <= TOKENISED_IN_PLACE, runtime) else {
+            return self.shared.tokenize(&texts, lane, limit, with_offsets, || false);
+        };
+        let shared = Arc::clone(&self.shared);
+        // Dropped with this future; the other thread sees that and stops.
+        let waiting = Arc::new(());
+        let watch = Arc::downgrade(&waiting);
+        let is_cancelled = move || watch.strong_count() == 0;
+        let task = runtime.spawn_blocking(move || shared.tokenize(&texts, lane, limit, with_offsets, is_cancelled));
+        match task.await {
+            Ok(tokens) => tokens,
+            Err(error) if error.is_panic() => {
+                Err(ModelError::Tokenize { message: worker::panic_message(&*error.into_panic()) })
+            }
+            Err(_) => Err(ModelError::Stopped),
+        }
+    }
+
+    /// Runs all texts in passes of like lengths; gives the results in the texts' order.
+    async fn run(
+        &self,
+        tokens: &[Tokens],
+        lane: Lane,
+        wanted: Wanted,
+        max_texts: usize,
+    ) -> Result<Vec<Vec<f32>>, ModelError> {
+        let lengths: Vec<usize> = tokens.iter().map(|tokens| tokens.ids.len()).collect();
+        let passes = plan_passes(&lengths, TOKENS_PER_PASS, max_texts);
+        let mut outcomes = Outcomes { queue: &self.shared.queue, waiting: Vec::with_capacity(passes.len()) };
+        for pass in &passes {
+            let batch = Ragged::from_sequences(pass.iter().map(|&text| tokens[text].ids.as_slice()));
+            outcomes.waiting.push(self.shared.queue.submit(lane, batch, wanted).await?);
+        }
+        let mut results = vec![Vec::new(); tokens.len()];
+        for (pass, outcome) in passes.iter().zip(&mut outcomes.waiting) {
+            for (&text, result) in pass.iter().zip(outcome.await.map_err(|_| ModelError::Stopped)??) {
+                results[text] = result;
+            }
+        }
+        Ok(results)
+    }
+}
+
+impl Shared {
+    fn tokenize(
+        &self,
+        texts: &[String],
+        lane: Lane,
+        limit: usize,
+        with_offsets: bool,
+        is_cancelled: impl Fn() -> bool,
+    ) -> Result<Vec<Tokens>, ModelError> {
+        let prefix = match lane {
+            Lane::Query => &self.info.query_prefix,
+            Lane::Document => &self.info.document_prefix,
+        };
+        let tokenize = |(index, text): (usize, &String)| {
+            if is_cancelled() {
+                return Err(ModelError::Stopped);
+            }
+            self.tokenizer.tokenize(prefix, text, limit, with_offsets)?.map_err(|OverLimit { token_count }| {
+                ModelError::TextTooLong { index, token_count, limit, chars_total: text.chars().count() }
+            })
+        };
+        texts.iter().enumerate().map(tokenize).collect()
+    }
+}
+
+/// The passes that a caller waits for. Dropped before their time, they leave the queue.
+struct Outcomes<'a> {
+    queue: &'a Queue,
+    waiting: Vec<oneshot::Receiver<Outcome>>,
+}
+
+impl Drop for Outcomes<'_> {
+    fn drop(&mut self) {
+        let is_abandoned = self.waiting.iter().any(|outcome| !outcome.is_terminated());
+        self.waiting.clear();
+        if is_abandoned {
+            self.queue.sweep();
+        }
+    }
+}

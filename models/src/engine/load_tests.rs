@@ -1,0 +1,101 @@
+//! What is loaded, and what is refused.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    sample,
+    sample::{sample_folder, settings},
+};
+
+#[test]
+fn the_identity_follows_the_weights_and_not_the_path() {
+    let folder = sample_folder();
+    let one = Engine::load(&settings(&folder)).unwrap().info().identity.clone();
+    let dotted = format!("{}/.", folder.path().display());
+    assert_eq!(
+        Engine::load(&ModelSettings { model: dotted, threads: 1, ..ModelSettings::default() }).unwrap().info().identity,
+        one
+    );
+    let weights = folder.path().join("model.safetensors");
+    let mut bytes = std::fs::read(&weights).unwrap();
+    let last = bytes.len() - 2;
+    bytes[last] ^= 1;
+    std::fs::write(&weights, bytes).unwrap();
+    assert_ne!(Engine::load(&settings(&folder)).unwrap().info().identity, one);
+}
+
+#[test]
+fn a_model_that_cannot_be_used_is_refused_by_name() {
+    let refused = |change: &dyn Fn(&std::path::Path), wanted: &[&str]| {
+        let folder = sample_folder();
+        change(folder.path());
+        let error = Engine::load(&settings(&folder)).unwrap_err().to_string();
+        for wanted in wanted {
+            assert!(error.contains(wanted), "{wanted:?} is not said in: {error}");
+        }
+    };
+    let with = |key: &'static str, value: serde_json::Value| {
+        move |folder: &std::path::Path| {
+            let mut config = sample::config();
+            config[key] = value.clone();
+            std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
+        }
+    };
+    for file in ["config.json", "tokenizer.json", "model.safetensors"] {
+        refused(&|folder| std::fs::remove_file(folder.join(file)).unwrap(), &["cannot read", file]);
+        refused(
+            &|folder| std::fs::write(folder.join(file), "garbage, and enough of it").unwrap(),
+            &["not usable", file],
+        );
+        refused(&|folder| std::fs::write(folder.join(file), "").unwrap(), &["not usable", file]);
+    }
+    let cut = |folder: &std::path::Path| {
+        let path = folder.join("model.safetensors");
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(path, &bytes[..bytes.len() - 10]).unwrap();
+    };
+    refused(&cut, &["model.safetensors", "cut short"]);
+    refused(&with("model_type", "modernbert".into()), &["architecture ModernBERT is not supported yet"]);
+    refused(&with("model_type", "gpt2".into()), &["model_type \"gpt2\""]);
+    refused(&with("architectures", serde_json::json!(["BertForSequenceClassification"])), &["reranker"]);
+    refused(&with("hidden_act", "relu".into()), &["hidden_act \"relu\""]);
+    refused(&with("position_embedding_type", "relative_key".into()), &["relative_key"]);
+    refused(&with("hidden_size", 1024.into()), &["1024", "at most 768"]);
+    refused(&with("hidden_size", 52.into()), &["model.safetensors", "shape [20, 48]", "[20, 52]"]);
+    refused(&with("num_attention_heads", 7.into()), &["no multiple"]);
+    refused(&with("num_attention_heads", 0.into()), &["num_attention_heads is 0"]);
+    refused(&with("num_hidden_layers", 3.into()), &["no tensor encoder.layer.2.attention.self.query.weight"]);
+    refused(&with("vocab_size", 19.into()), &["tokenizer.json", "19 tokens"]);
+    refused(&with("intermediate_size", u64::MAX.into()), &["intermediate_size"]);
+}
+
+#[test]
+fn settings_that_mean_nothing_are_refused_by_name() {
+    let folder = sample_folder();
+    let error = |settings: ModelSettings| Engine::load(&settings).unwrap_err().to_string();
+    assert!(error(ModelSettings { batch_size: 0, ..settings(&folder) }).contains("batch_size is 0"));
+    assert!(error(ModelSettings { threads: 5000, ..settings(&folder) }).contains("threads is 5000"));
+    assert!(error(ModelSettings { device: "cuda".into(), ..settings(&folder) }).contains("feature `cuda`"));
+    assert!(error(ModelSettings { device: "tpu".into(), ..settings(&folder) }).contains("unknown device \"tpu\""));
+    assert!(error(ModelSettings { model: "no/such model".into(), ..settings(&folder) }).contains("all-MiniLM-L6-v2"));
+    let modern = ModelSettings { model: "nomic-ai/modernbert-embed-base".into(), ..settings(&folder) };
+    assert!(error(modern).contains("architecture ModernBERT is not supported yet"));
+    let named =
+        ModelSettings { model: "all-MiniLM-L6-v2".into(), models_dir: Some(folder.path().into()), ..settings(&folder) };
+    assert!(error(named).contains("does not exist"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn no_weights_file_makes_the_loader_panic(header in "\\PC{0,60}", tail in prop::collection::vec(any::<u8>(), 0..60), length in prop_oneof![any::<u64>(), 0u64..100]) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        let bytes = [&length.to_le_bytes()[..], header.as_bytes(), &tail].concat();
+        std::fs::write(&path, bytes).unwrap();
+        if let Ok(mut file) = WeightFile::open(&path) {
+            prop_assert!(file.tensor("embeddings.word_embeddings.weight", &[1, 1]).is_err());
+        }
+    }
+}

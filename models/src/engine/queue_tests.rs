@@ -1,0 +1,220 @@
+//! Turns, bounds, cancellation and panics, over an encoder that the test holds by the hand.
+
+use std::{
+    sync::{
+        Mutex,
+        mpsc::{Receiver, Sender, channel},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    task::{JoinHandle, yield_now},
+    time::timeout,
+};
+
+use super::*;
+use crate::{Pooling, sample};
+
+/// What a broken engine is waited for; a working one never takes it.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// An encoder that says what it was given and waits to be let on. The word "dog" makes it panic, "far" gives no number.
+struct Gate {
+    entered: Sender<Vec<u32>>,
+    open: Mutex<Receiver<()>>,
+    ended: Option<Sender<()>>,
+}
+
+const CAT: u32 = 5;
+const SAT: u32 = 6;
+const MAT: u32 = 8;
+const DOG: u32 = 9;
+const FAR: u32 = 11;
+
+impl Encoder for Gate {
+    fn forward(&self, batch: &Ragged) -> Vec<f32> {
+        self.entered.send(batch.token_ids.clone()).unwrap();
+        self.open.lock().unwrap().recv().unwrap();
+        assert!(!batch.token_ids.contains(&DOG), "no dogs");
+        let value = if batch.token_ids.contains(&FAR) { f32::NAN } else { 1.0 };
+        vec![value; batch.token_count() * sample::HIDDEN]
+    }
+
+    fn hidden_size(&self) -> usize {
+        sample::HIDDEN
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        if let Some(ended) = &self.ended {
+            let _ = ended.send(());
+        }
+    }
+}
+
+struct Gated {
+    engine: Engine,
+    entered: Receiver<Vec<u32>>,
+    open: Sender<()>,
+    ended: Receiver<()>,
+}
+
+impl Gated {
+    /// What the encoder was given next.
+    fn next(&self) -> Vec<u32> {
+        self.entered.recv_timeout(LIMIT).expect("a pass is run")
+    }
+}
+
+/// An engine of one thread over a [`Gate`].
+fn gated(queue_capacity: usize) -> Gated {
+    let (entered_in, entered) = channel();
+    let (open, open_out) = channel();
+    let (ended_in, ended) = channel();
+    let settings = ModelSettings { threads: 1, queue_capacity, ..ModelSettings::default() };
+    let info = ModelInfo {
+        name: "gate".into(),
+        identity: "gate@0".into(),
+        architecture: Architecture::Bert,
+        pooling: Pooling::Mean,
+        native_width: sample::HIDDEN,
+        width: VECTOR_WIDTH,
+        max_positions: 700,
+        doc_window: 700,
+        token_window: 512,
+        query_prefix: String::new(),
+        document_prefix: String::new(),
+        device: "cpu".into(),
+        threads: 1,
+    };
+    let tokenizer = TextTokenizer::from_json(sample::TOKENIZER_JSON.as_bytes(), sample::VOCABULARY).unwrap();
+    let gate = Gate { entered: entered_in, open: Mutex::new(open_out), ended: Some(ended_in) };
+    let engine = Engine::start(info, tokenizer, Arc::new(gate), &settings).unwrap();
+    Gated { engine, entered, open, ended }
+}
+
+type Vectors = Result<Vec<Vec<f32>>, ModelError>;
+
+fn document(engine: &Engine, text: &str) -> JoinHandle<Vectors> {
+    let (engine, text) = (engine.clone(), text.to_owned());
+    tokio::spawn(async move { engine.embed_documents(vec![text]).await })
+}
+
+fn query(engine: &Engine, text: &str) -> JoinHandle<Result<Vec<f32>, ModelError>> {
+    let (engine, text) = (engine.clone(), text.to_owned());
+    tokio::spawn(async move { engine.embed_query(text).await })
+}
+
+async fn until_depth(engine: &Engine, depth: usize) {
+    let reached = async {
+        while engine.queue_depth() != depth {
+            yield_now().await;
+        }
+    };
+    timeout(LIMIT, reached).await.expect("the queue reaches its depth");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_overtakes_the_documents_that_wait() {
+    let gated = gated(16);
+    let first = document(&gated.engine, "cat");
+    assert!(gated.next().contains(&CAT));
+    let second = document(&gated.engine, "sat");
+    until_depth(&gated.engine, 1).await;
+    let asked = query(&gated.engine, "mat");
+    until_depth(&gated.engine, 2).await;
+    for _ in 0..3 {
+        gated.open.send(()).unwrap();
+    }
+    assert!(gated.next().contains(&MAT), "the query comes next");
+    assert!(gated.next().contains(&SAT));
+    first.await.unwrap().unwrap();
+    second.await.unwrap().unwrap();
+    asked.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_waits_for_any_more_is_not_run() {
+    let gated = gated(16);
+    let first = document(&gated.engine, "cat");
+    gated.next();
+    let second = document(&gated.engine, "sat");
+    until_depth(&gated.engine, 1).await;
+    second.abort();
+    assert!(second.await.unwrap_err().is_cancelled());
+    assert_eq!(gated.engine.queue_depth(), 0);
+    let third = document(&gated.engine, "mat");
+    gated.open.send(()).unwrap();
+    gated.open.send(()).unwrap();
+    first.await.unwrap().unwrap();
+    third.await.unwrap().unwrap();
+    assert!(gated.next().contains(&MAT));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_queue_is_bounded_and_documents_do_not_keep_queries_out() {
+    let gated = gated(1);
+    let running = document(&gated.engine, "cat");
+    gated.next();
+    let documents: Vec<_> = (0..10).map(|_| document(&gated.engine, "sat")).collect();
+    until_depth(&gated.engine, 1).await;
+    let asked = query(&gated.engine, "mat");
+    until_depth(&gated.engine, 2).await;
+    for _ in 0..100 {
+        yield_now().await;
+        assert_eq!(gated.engine.queue_depth(), 2, "nine documents wait outside");
+    }
+    for _ in 0..12 {
+        gated.open.send(()).unwrap();
+    }
+    assert!(gated.next().contains(&MAT), "the query was let in");
+    running.await.unwrap().unwrap();
+    asked.await.unwrap().unwrap();
+    for document in documents {
+        document.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_queries_does_not_stop_documents() {
+    let gated = gated(1000);
+    let first = query(&gated.engine, "cat");
+    gated.next();
+    let waiting = document(&gated.engine, "sat");
+    until_depth(&gated.engine, 1).await;
+    let flood: Vec<_> = (0..200).map(|_| query(&gated.engine, "mat")).collect();
+    until_depth(&gated.engine, 201).await;
+    for _ in 0..202 {
+        gated.open.send(()).unwrap();
+    }
+    first.await.unwrap().unwrap();
+    waiting.await.unwrap().unwrap();
+    for asked in flood {
+        asked.await.unwrap().unwrap();
+    }
+    let turns: Vec<Vec<u32>> = gated.entered.try_iter().collect();
+    let turn = turns.iter().position(|ids| ids.contains(&SAT)).unwrap();
+    assert!((1..100).contains(&turn), "the document had turn {turn} of 201");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_is_the_error_of_its_batch_alone() {
+    let gated = gated(16);
+    for _ in 0..3 {
+        gated.open.send(()).unwrap();
+    }
+    let failed = gated.engine.embed_documents(vec!["dog".into()]).await.unwrap_err();
+    assert!(matches!(&failed, ModelError::ForwardPanicked { message } if message.contains("no dogs")), "{failed}");
+    let failed = gated.engine.embed_query("far".into()).await.unwrap_err();
+    assert!(matches!(failed, ModelError::NoDirection), "{failed}");
+    assert_eq!(gated.engine.embed_query("cat".into()).await.unwrap().len(), VECTOR_WIDTH);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_threads_end_with_the_last_handle() {
+    let gated = gated(16);
+    drop(gated.engine);
+    gated.ended.recv_timeout(LIMIT).expect("the encoder is dropped with its thread");
+}

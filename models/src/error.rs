@@ -1,0 +1,83 @@
+use std::path::PathBuf;
+
+use crate::{Architecture, VECTOR_WIDTH};
+
+/// Why a model could not be loaded, or a text not be embedded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModelError {
+    /// The name stands in no catalogue and names no folder.
+    #[error(
+        "unknown embedding model {name:?}: it is no folder and none of the known names ({known}); \
+         set SVC_EMBEDDING_MODEL to one of these names or to a folder with config.json, tokenizer.json and model.safetensors"
+    )]
+    UnknownModel { name: String, known: String },
+
+    /// A known model's folder is not there.
+    #[error("the folder {} of model {name:?} does not exist; {remedy}", folder.display())]
+    FolderMissing { name: String, folder: PathBuf, remedy: &'static str },
+
+    /// A file of the model is missing or cannot be read.
+    #[error("cannot read {}: {source}; the folder must hold config.json, tokenizer.json and model.safetensors", path.display())]
+    Unreadable { path: PathBuf, source: std::io::Error },
+
+    /// A file of the model says what it must not.
+    #[error("{} is not usable: {problem}; fetch the model's files again or choose another model", path.display())]
+    Corrupt { path: PathBuf, problem: String },
+
+    /// The model is whole, but asks for something that is not built.
+    #[error("model {model:?}: architecture {architecture} is not supported yet; supported: BERT")]
+    ArchitectureUnsupported { model: String, architecture: Architecture },
+
+    /// The model is whole, but is of no kind known here.
+    #[error("{}: {what} is not supported; {supported}", path.display())]
+    Unsupported { path: PathBuf, what: String, supported: &'static str },
+
+    /// The model's own vectors are wider than those that are stored.
+    #[error(
+        "model {model:?} gives vectors of {native_width} components; at most {VECTOR_WIDTH} can be stored, choose a narrower model"
+    )]
+    TooWide { model: String, native_width: usize },
+
+    /// The device's name is unknown.
+    #[error("unknown device {device:?}; SVC_EMBEDDING_DEVICE takes cpu, cpu-plain, ndarray, wgpu or cuda")]
+    DeviceUnknown { device: String },
+
+    /// The device is known, but this build has no code for it.
+    #[error("device {device:?} is not supported yet: it needs a build with the feature `{feature}`; use cpu")]
+    DeviceNotBuilt { device: String, feature: &'static str },
+
+    /// A setting has a value that nothing can be done with.
+    #[error("the setting {setting} is {value}: {problem}")]
+    Setting { setting: &'static str, value: String, problem: &'static str },
+
+    /// A text has more tokens than the window. Nothing is ever cut.
+    #[error(
+        "text {index} has {token_count} tokens ({chars_total} characters), the limit is {limit}; split it into smaller chunks first"
+    )]
+    TextTooLong {
+        /// Which of the texts, from 0.
+        index: usize,
+        /// What the model would see: special tokens and prefix included.
+        token_count: usize,
+        limit: usize,
+        /// Unicode scalar values of the text itself.
+        chars_total: usize,
+    },
+
+    /// The tokenizer refused a text.
+    #[error("the text could not be tokenised: {message}")]
+    Tokenize { message: String },
+
+    /// A panic while this batch was run. The engine goes on.
+    #[error("the model failed on this batch: {message}")]
+    ForwardPanicked { message: String },
+
+    /// The model's output has no direction: not finite, or all zeros.
+    #[error("the model gave a vector without a direction (not finite, or zero); its weights are probably damaged")]
+    NoDirection,
+
+    /// The engine was shut down before the text's turn came.
+    #[error("the model's engine has stopped")]
+    Stopped,
+}

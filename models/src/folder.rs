@@ -1,0 +1,189 @@
+//! A model's folder: which files there are and what they say beside the weights.
+
+use std::{
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+use crate::{Architecture, CatalogEntry, ModelError, ModelSettings, Pooling, catalog, default_models_dir};
+
+const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
+const MAX_TOKENIZER_BYTES: u64 = 64 * 1024 * 1024;
+
+/// A folder that was found, its small files read.
+pub(crate) struct ModelFolder {
+    pub name: String,
+    pub path: PathBuf,
+    pub architecture: Architecture,
+    pub config: Vec<u8>,
+    pub tokenizer: Vec<u8>,
+    pub pooling: Pooling,
+    pub query_prefix: String,
+    pub document_prefix: String,
+    pub catalog_width: Option<usize>,
+}
+
+impl ModelFolder {
+    pub fn open(settings: &ModelSettings) -> Result<Self, ModelError> {
+        let (name, path, entry) = find(settings)?;
+        if let Some(entry) = entry.filter(|entry| entry.architecture != Architecture::Bert) {
+            return Err(ModelError::ArchitectureUnsupported { model: name, architecture: entry.architecture });
+        }
+        if !path.is_dir() {
+            return Err(ModelError::FolderMissing {
+                name,
+                folder: path,
+                remedy: "put the model's files there, or set SVC_EMBEDDING_MODEL to the folder that holds them",
+            });
+        }
+        for file in entry.map(|entry| entry.files.as_slice()).unwrap_or_default() {
+            let file = path.join(file);
+            if let Err(source) = file.metadata() {
+                return Err(ModelError::Unreadable { path: file, source });
+            }
+        }
+        let config_path = path.join("config.json");
+        let config = read_file(&config_path, MAX_CONFIG_BYTES)?;
+        let architecture = architecture(&config, &config_path)?;
+        if architecture != Architecture::Bert {
+            return Err(ModelError::ArchitectureUnsupported { model: name, architecture });
+        }
+        let tokenizer = read_file(&path.join("tokenizer.json"), MAX_TOKENIZER_BYTES)?;
+        let (pooling, query_prefix, document_prefix) = match entry {
+            Some(entry) => (entry.pooling, entry.query_prefix.clone(), entry.document_prefix.clone()),
+            None => {
+                let prompts = prompts(&path)?;
+                (pooling(&path)?, prompts.query, prompts.document)
+            }
+        };
+        let catalog_width = entry.map(|entry| entry.width);
+        Ok(Self { name, path, architecture, config, tokenizer, pooling, query_prefix, document_prefix, catalog_width })
+    }
+
+    /// What is stamped on each vector: equal when, and only when, the same text gives the same vector.
+    pub fn identity(&self, weights: [u8; 32]) -> String {
+        let mut hash = Sha256::new();
+        for part in [&self.config, &self.tokenizer, self.query_prefix.as_bytes(), self.document_prefix.as_bytes()] {
+            // The length keeps neighbours apart.
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        hash.update(self.pooling.to_string());
+        hash.update(weights);
+        let hash = hash.finalize();
+        let short: String = hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        format!("{}@{short}", self.name)
+    }
+}
+
+/// Name, folder, and what the catalogue says of it.
+fn find(settings: &ModelSettings) -> Result<(String, PathBuf, Option<&'static CatalogEntry>), ModelError> {
+    let model = settings.model.as_str();
+    if let Some(entry) = catalog().iter().find(|entry| entry.name == model) {
+        let models_dir = settings.models_dir.clone().or_else(default_models_dir).ok_or(ModelError::Setting {
+            setting: "models_dir",
+            value: "unset".to_owned(),
+            problem: "neither SVC_CACHE_DIR nor HOME is set, so there is no folder to look for models in",
+        })?;
+        return Ok((entry.name.clone(), models_dir.join(&entry.folder), Some(entry)));
+    }
+    let path = PathBuf::from(model);
+    if model.is_empty() || !path.is_dir() {
+        let known = catalog().iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>().join(", ");
+        return Err(ModelError::UnknownModel { name: model.to_owned(), known });
+    }
+    // The folder's own name, also for `.` and the like: an identity must not depend on how the path was written.
+    let whole = path.canonicalize().map_err(|source| ModelError::Unreadable { path: path.clone(), source })?;
+    let name = whole.file_name().map_or_else(|| "model".into(), |name| name.to_string_lossy());
+    Ok((name.into_owned(), path, None))
+}
+
+fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, ModelError> {
+    let unreadable = |source| ModelError::Unreadable { path: path.to_owned(), source };
+    let mut bytes = Vec::new();
+    File::open(path).map_err(unreadable)?.take(limit + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > limit {
+        return Err(ModelError::Corrupt { path: path.to_owned(), problem: format!("it has more than {limit} bytes") });
+    }
+    Ok(bytes)
+}
+
+/// `None` when there is no such file.
+fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<Option<T>, ModelError> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let json = read_file(path, MAX_CONFIG_BYTES)?;
+    match serde_json::from_slice(&json) {
+        Ok(value) => Ok(Some(value)),
+        Err(error) => Err(ModelError::Corrupt { path: path.to_owned(), problem: error.to_string() }),
+    }
+}
+
+fn architecture(config: &[u8], path: &Path) -> Result<Architecture, ModelError> {
+    #[derive(Deserialize)]
+    struct Kind {
+        model_type: String,
+        #[serde(default)]
+        architectures: Option<Vec<String>>,
+    }
+    const SUPPORTED: &str = "supported: embedding models of architecture BERT";
+    let kind: Kind = serde_json::from_slice(config)
+        .map_err(|error| ModelError::Corrupt { path: path.to_owned(), problem: error.to_string() })?;
+    let unsupported = |what| ModelError::Unsupported { path: path.to_owned(), what, supported: SUPPORTED };
+    // A cross-encoder has the same weights below its head, but these give no embeddings.
+    if let Some(head) = kind.architectures.iter().flatten().find(|name| name.ends_with("ForSequenceClassification")) {
+        return Err(unsupported(format!("{head}, a classifier or reranker,")));
+    }
+    Architecture::from_model_type(&kind.model_type)
+        .ok_or_else(|| unsupported(format!("model_type {:?}", kind.model_type)))
+}
+
+/// From `1_Pooling/config.json` as sentence-transformers writes it; without that file the mean, its default.
+fn pooling(folder: &Path) -> Result<Pooling, ModelError> {
+    #[derive(Deserialize)]
+    struct Modes {
+        #[serde(flatten)]
+        fields: serde_json::Map<String, serde_json::Value>,
+    }
+    let path = folder.join("1_Pooling/config.json");
+    let Some(modes) = read_json::<Modes>(&path)? else { return Ok(Pooling::Mean) };
+    let chosen: Vec<&str> = modes
+        .fields
+        .iter()
+        .filter(|(name, value)| name.starts_with("pooling_mode_") && value.as_bool() == Some(true))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    match chosen.as_slice() {
+        ["pooling_mode_mean_tokens"] => Ok(Pooling::Mean),
+        ["pooling_mode_cls_token"] => Ok(Pooling::Cls),
+        _ => Err(ModelError::Unsupported {
+            path,
+            what: format!("pooling by [{}]", chosen.join(", ")),
+            supported: "supported: pooling_mode_mean_tokens or pooling_mode_cls_token alone",
+        }),
+    }
+}
+
+#[derive(Default, Deserialize)]
+struct Prompts {
+    #[serde(default)]
+    query: String,
+    #[serde(default)]
+    document: String,
+}
+
+/// From `config_sentence_transformers.json`, which newer models have them in.
+fn prompts(folder: &Path) -> Result<Prompts, ModelError> {
+    #[derive(Deserialize)]
+    struct File {
+        #[serde(default)]
+        prompts: Option<Prompts>,
+    }
+    let file = read_json::<File>(&folder.join("config_sentence_transformers.json"))?;
+    Ok(file.and_then(|file| file.prompts).unwrap_or_default())
+}

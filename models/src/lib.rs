@@ -1,0 +1,39 @@
+//! Text embeddings on Burn: encoders, tokenizers, pooling and batching. Knows nothing of documents.
+//!
+//! [`Engine::load`] reads a model folder (`config.json`, `tokenizer.json`, `model.safetensors`) and starts the model's
+//! threads; the handle is cheap to clone. Every vector has unit length and [`VECTOR_WIDTH`] components: a narrower model
+//! is padded with zeros, which leaves every cosine as it is; a wider one is refused.
+//!
+//! The way of a text: tokenised on the caller's side, packed with others of its length to a micro-batch, queued in a
+//! bounded queue in which queries overtake documents, run by one of the model's threads, pooled, normalised.
+
+mod architecture;
+mod bert;
+mod catalog;
+mod device;
+mod encoder;
+mod engine;
+mod error;
+mod folder;
+mod kernels;
+mod pooling;
+mod queue;
+mod ragged;
+mod settings;
+mod tokenizer;
+mod weights;
+mod worker;
+
+#[cfg(test)]
+mod sample;
+
+pub use architecture::Architecture;
+pub use catalog::{CatalogEntry, catalog, default_models_dir};
+pub use device::Device;
+pub use engine::{Engine, TokenVectors};
+pub use error::ModelError;
+pub use pooling::Pooling;
+pub use settings::{ModelInfo, ModelSettings};
+
+/// The width of every vector: components, whatever the model.
+pub const VECTOR_WIDTH: usize = 768;

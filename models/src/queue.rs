@@ -1,0 +1,195 @@
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use crate::{
+    ModelError,
+    ragged::{Ragged, TOKENS_PER_PASS},
+};
+
+/// Who waits for a pass. A person waits for a query; documents are embedded in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    Query,
+    Document,
+}
+
+/// What is made of the rows that the encoder gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// One pooled vector a text.
+    Vector,
+    /// The rows of all of a text's tokens, each of unit length, one after the other.
+    Rows,
+}
+
+/// For each sequence of a pass, in order, what was wanted.
+pub(crate) type Outcome = Result<Vec<Vec<f32>>, ModelError>;
+
+/// One pass through the model that waits for its turn.
+pub(crate) struct Pass {
+    pub batch: Ragged,
+    pub wanted: Wanted,
+    pub reply: oneshot::Sender<Outcome>,
+}
+
+/// A pass in its lane. Its room is free again when it is taken or given up.
+struct Waiting {
+    pass: Pass,
+    _room: Room,
+}
+
+struct Room {
+    _pass: OwnedSemaphorePermit,
+    _tokens: OwnedSemaphorePermit,
+}
+
+/// Passes taken from the query lane in a row before a waiting document gets its turn, so that a flood of queries slows
+/// documents down and does not stop them.
+const QUERIES_IN_A_ROW: usize = 64;
+
+/// The bounded queue between callers and the model's threads.
+pub(crate) struct Queue {
+    lanes: Mutex<Lanes>,
+    arrived: Condvar,
+    queries: Bounds,
+    documents: Bounds,
+}
+
+#[derive(Default)]
+struct Lanes {
+    queries: VecDeque<Waiting>,
+    documents: VecDeque<Waiting>,
+    queries_in_a_row: usize,
+    closed: bool,
+}
+
+/// Each lane has its own, or documents that wait would keep queries out.
+struct Bounds {
+    passes: Arc<Semaphore>,
+    tokens: Arc<Semaphore>,
+    max_tokens: usize,
+}
+
+impl Bounds {
+    fn new(max_passes: usize) -> Self {
+        let max_tokens = max_passes.saturating_mul(TOKENS_PER_PASS).min(u32::MAX as usize);
+        Self { passes: Arc::new(Semaphore::new(max_passes)), tokens: Arc::new(Semaphore::new(max_tokens)), max_tokens }
+    }
+
+    async fn room(&self, tokens: usize) -> Result<Room, ModelError> {
+        // A text longer than the whole room has it to itself.
+        let tokens = tokens.min(self.max_tokens) as u32;
+        let stopped = |_| ModelError::Stopped;
+        let pass = Arc::clone(&self.passes).acquire_owned().await.map_err(stopped)?;
+        let tokens = Arc::clone(&self.tokens).acquire_many_owned(tokens).await.map_err(stopped)?;
+        Ok(Room { _pass: pass, _tokens: tokens })
+    }
+}
+
+impl Queue {
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            lanes: Mutex::default(),
+            arrived: Condvar::new(),
+            queries: Bounds::new(capacity),
+            documents: Bounds::new(capacity),
+        }
+    }
+
+    /// Waits for room, queues the pass and gives the end at which its outcome will arrive. When that end is dropped the
+    /// pass is not run any more.
+    pub async fn submit(
+        &self,
+        lane: Lane,
+        batch: Ragged,
+        wanted: Wanted,
+    ) -> Result<oneshot::Receiver<Outcome>, ModelError> {
+        let bounds = match lane {
+            Lane::Query => &self.queries,
+            Lane::Document => &self.documents,
+        };
+        let room = bounds.room(batch.token_count()).await?;
+        let (reply, outcome) = oneshot::channel();
+        let waiting = Waiting { pass: Pass { batch, wanted, reply }, _room: room };
+        let mut lanes = self.lock();
+        if lanes.closed {
+            return Err(ModelError::Stopped);
+        }
+        match lane {
+            Lane::Query => lanes.queries.push_back(waiting),
+            Lane::Document => lanes.documents.push_back(waiting),
+        }
+        drop(lanes);
+        self.arrived.notify_one();
+        Ok(outcome)
+    }
+
+    /// Blocks until there is a pass that somebody still waits for; `None` once the queue is closed.
+    pub fn take(&self) -> Option<Pass> {
+        let mut lanes = self.lock();
+        loop {
+            if lanes.closed {
+                return None;
+            }
+            match lanes.next() {
+                Some(waiting) if waiting.is_abandoned() => drop(waiting),
+                Some(waiting) => return Some(waiting.pass),
+                None => lanes = self.arrived.wait(lanes).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    /// Forgets the passes that nobody waits for any more, and gives their room to others.
+    pub fn sweep(&self) {
+        let mut lanes = self.lock();
+        lanes.queries.retain(|waiting| !waiting.is_abandoned());
+        lanes.documents.retain(|waiting| !waiting.is_abandoned());
+    }
+
+    /// Passes that wait for their turn.
+    pub fn depth(&self) -> usize {
+        let lanes = self.lock();
+        lanes.queries.len() + lanes.documents.len()
+    }
+
+    /// Ends the threads that take from here; what waits is dropped.
+    pub fn close(&self) {
+        for bounds in [&self.queries, &self.documents] {
+            bounds.passes.close();
+            bounds.tokens.close();
+        }
+        let mut lanes = self.lock();
+        lanes.closed = true;
+        lanes.queries.clear();
+        lanes.documents.clear();
+        drop(lanes);
+        self.arrived.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Lanes> {
+        // Nothing under the lock leaves the lanes half changed.
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    fn is_abandoned(&self) -> bool {
+        self.pass.reply.is_closed()
+    }
+}
+
+impl Lanes {
+    fn next(&mut self) -> Option<Waiting> {
+        let documents_turn = self.queries_in_a_row >= QUERIES_IN_A_ROW && !self.documents.is_empty();
+        if !documents_turn && let Some(waiting) = self.queries.pop_front() {
+            self.queries_in_a_row += 1;
+            return Some(waiting);
+        }
+        self.queries_in_a_row = 0;
+        self.documents.pop_front()
+    }
+}

@@ -1,0 +1,81 @@
+use std::ops::Range;
+
+/// Tokens that a worker runs at once. Activations of about this many rows stay in the processor's second cache, and a
+/// query waits for one such pass at most.
+pub(crate) const TOKENS_PER_PASS: usize = 600;
+
+/// Sequences laid end to end, without padding: no token is computed that is not there.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ragged {
+    pub token_ids: Vec<u32>,
+    /// Where each sequence's tokens lie in `token_ids`.
+    pub sequences: Vec<Range<usize>>,
+}
+
+impl Ragged {
+    pub fn from_sequences<'a>(sequences: impl IntoIterator<Item = &'a [u32]>) -> Self {
+        let mut ragged = Self::default();
+        for sequence in sequences {
+            let start = ragged.token_ids.len();
+            ragged.token_ids.extend_from_slice(sequence);
+            ragged.sequences.push(start..ragged.token_ids.len());
+        }
+        ragged
+    }
+
+    pub fn token_count(&self) -> usize {
+        self.token_ids.len()
+    }
+}
+
+/// Groups sequences of like length into passes of at most `max_sequences` and about `max_tokens`. A sequence is never
+/// split: one that is longer than `max_tokens` makes a pass of its own. Gives the indices of each pass.
+pub(crate) fn plan_passes(lengths: &[usize], max_tokens: usize, max_sequences: usize) -> Vec<Vec<usize>> {
+    let mut order: Vec<usize> = (0..lengths.len()).collect();
+    order.sort_by_key(|&index| lengths[index]);
+    let mut passes: Vec<Vec<usize>> = Vec::new();
+    let mut tokens = 0;
+    for index in order {
+        match passes.last_mut() {
+            Some(pass) if pass.len() < max_sequences && tokens + lengths[index] <= max_tokens => {
+                pass.push(index);
+                tokens += lengths[index];
+            }
+            _ => {
+                passes.push(vec![index]);
+                tokens = lengths[index];
+            }
+        }
+    }
+    passes
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn passes_hold_each_sequence_once_and_keep_both_limits(
+            lengths in prop::collection::vec(0usize..1500, 0..200),
+            max_sequences in 1usize..40,
+        ) {
+            let passes = plan_passes(&lengths, TOKENS_PER_PASS, max_sequences);
+            let mut seen: Vec<usize> = passes.concat();
+            seen.sort_unstable();
+            prop_assert_eq!(seen, (0..lengths.len()).collect::<Vec<_>>());
+            for pass in &passes {
+                let tokens: usize = pass.iter().map(|&index| lengths[index]).sum();
+                prop_assert!(!pass.is_empty() && pass.len() <= max_sequences);
+                prop_assert!(tokens <= TOKENS_PER_PASS || pass.len() == 1);
+            }
+        }
+    }
+
+    #[test]
+    fn a_pass_is_filled_before_the_next_is_begun() {
+        assert_eq!(plan_passes(&[300, 10, 300, 290], 600, 32), [vec![1, 3, 0], vec![2]]);
+    }
+}

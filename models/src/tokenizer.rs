@@ -1,0 +1,243 @@
+use std::{
+    borrow::Cow,
+    ops::Range,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use tokenizers::{Encoding, Tokenizer};
+
+use crate::{ModelError, worker::panic_message};
+
+/// Texts longer than this are tokenised piece by piece, so that memory does not grow with the text. Pieces end before
+/// white space, where words end in any case; only a run of more than this without any is cut elsewhere.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// A text's tokens as the model sees them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tokens {
+    pub ids: Vec<u32>,
+    /// Where in `ids` the text's own tokens lie: between the special tokens, after the prefix.
+    pub content: Range<usize>,
+    /// For each of the content tokens, the bytes of the text it stands for; empty unless asked for.
+    pub offsets: Vec<Range<usize>>,
+}
+
+/// More tokens than the limit.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct OverLimit {
+    pub token_count: usize,
+}
+
+/// A tokenizer that never cuts and never pads.
+pub(crate) struct TextTokenizer {
+    tokenizer: Tokenizer,
+    /// Special tokens before and after each text.
+    before: Vec<u32>,
+    after: Vec<u32>,
+}
+
+impl TextTokenizer {
+    /// Takes a tokenizer.json. `vocabulary` is the number of tokens that the model has weights for.
+    pub fn from_json(json: &[u8], vocabulary: usize) -> Result<Self, String> {
+        let mut tokenizer = Tokenizer::from_bytes(json).map_err(|error| error.to_string())?;
+        tokenizer.with_padding(None);
+        tokenizer.with_truncation(None).map_err(|error| error.to_string())?;
+        if let Some((token, id)) = tokenizer.get_vocab(true).into_iter().find(|&(_, id)| id as usize >= vocabulary) {
+            return Err(format!("token {token:?} has id {id}, but the model has weights for {vocabulary} tokens only"));
+        }
+        // A word and a character that no vocabulary holds: both must come out, or some later text would fail.
+        let ids = |text: &str, special| {
+            tokenizer
+                .encode_fast(text, special)
+                .map(|encoding| encoding.get_ids().to_vec())
+                .map_err(|error| error.to_string())
+        };
+        ids("\u{10fffd}", true)?;
+        let (bare, whole) = (ids("a", false)?, ids("a", true)?);
+        let at = whole
+            .windows(bare.len().max(1))
+            .position(|window| window == bare)
+            .ok_or("its post-processor changes a text's own tokens")?;
+        if let Some(id) = whole.iter().find(|&&id| id as usize >= vocabulary) {
+            return Err(format!("special token {id} is none of the model's {vocabulary} tokens"));
+        }
+        let (before, after) = (whole[..at].to_vec(), whole[at + bare.len()..].to_vec());
+        if before.is_empty() && after.is_empty() {
+            return Err("it adds no special tokens, so that an empty text would have no vector".to_owned());
+        }
+        Ok(Self { tokenizer, before, after })
+    }
+
+    /// The tokens of `prefix` and `text` with special tokens, unless these are more than `limit`.
+    /// The outer error is the tokenizer's own refusal.
+    pub fn tokenize(
+        &self,
+        prefix: &str,
+        text: &str,
+        limit: usize,
+        with_offsets: bool,
+    ) -> Result<Result<Tokens, OverLimit>, ModelError> {
+        let mut ids = self.before.clone();
+        let mut offsets = Vec::new();
+        let mut content_start = ids.len();
+        let mut token_count = self.before.len() + self.after.len();
+        let mut base = 0;
+        let whole: Cow<'_, str> = if prefix.is_empty() { text.into() } else { [prefix, text].concat().into() };
+        for piece in pieces(&whole) {
+            let encoding = self.encode(piece, with_offsets)?;
+            token_count += encoding.get_ids().len();
+            // Once over the limit only the count is of interest.
+            if token_count <= limit {
+                ids.extend_from_slice(encoding.get_ids());
+                if with_offsets {
+                    for &(start, end) in encoding.get_offsets() {
+                        let (start, end) = (base + start, base + end);
+                        if end <= prefix.len() {
+                            content_start += 1;
+                        } else {
+                            offsets.push(start.saturating_sub(prefix.len())..end - prefix.len());
+                        }
+                    }
+                }
+            }
+            base += piece.len();
+        }
+        if token_count > limit {
+            return Ok(Err(OverLimit { token_count }));
+        }
+        let content = content_start..ids.len();
+        ids.extend_from_slice(&self.after);
+        Ok(Ok(Tokens { ids, content, offsets }))
+    }
+
+    fn encode(&self, piece: &str, with_offsets: bool) -> Result<Encoding, ModelError> {
+        // Many a normaliser and pattern runs in here, over bytes from outside: a panic is this text's failure.
+        let encoding = catch_unwind(AssertUnwindSafe(|| match with_offsets {
+            true => self.tokenizer.encode(piece, false),
+            false => self.tokenizer.encode_fast(piece, false),
+        }));
+        match encoding {
+            Ok(Ok(encoding)) => Ok(encoding),
+            Ok(Err(error)) => Err(ModelError::Tokenize { message: error.to_string() }),
+            Err(panic) => Err(ModelError::Tokenize { message: panic_message(&*panic) }),
+        }
+    }
+
+    /// The number of tokens that [`Self::tokenize`] would give.
+    pub fn count(&self, prefix: &str, text: &str) -> Result<usize, ModelError> {
+        Ok(match self.tokenize(prefix, text, 0, false)? {
+            Ok(tokens) => tokens.ids.len(),
+            Err(over) => over.token_count,
+        })
+    }
+
+    /// Special tokens around each text.
+    pub fn special_count(&self) -> usize {
+        self.before.len() + self.after.len()
+    }
+}
+
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let mut end = rest.len();
+        if end > PIECE_BYTES {
+            end = rest.floor_char_boundary(PIECE_BYTES);
+            end = rest.as_bytes()[..end].iter().rposition(u8::is_ascii_whitespace).filter(|&at| at > 0).unwrap_or(end);
+        }
+        let (piece, tail) = rest.split_at(end);
+        rest = tail;
+        Some(piece)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::sample;
+
+    fn tokenizer() -> TextTokenizer {
+        TextTokenizer::from_json(sample::TOKENIZER_JSON.as_bytes(), sample::VOCABULARY).unwrap()
+    }
+
+    #[test]
+    fn truncation_and_padding_of_the_file_are_switched_off() {
+        // The sample's file asks for 8 tokens, cut and padded.
+        let text = "the cat sat on the mat ".repeat(10);
+        let tokens = tokenizer().tokenize("", &text, 100, false).unwrap().unwrap();
+        assert_eq!(tokens.ids.len(), 62);
+        assert_eq!(tokenizer().tokenize("", "", 100, false).unwrap().unwrap().ids, [2, 3]);
+    }
+
+    #[test]
+    fn a_text_over_the_limit_is_counted_to_its_end() {
+        let text = "cat ".repeat(100_000);
+        assert_eq!(tokenizer().tokenize("", &text, 8, false).unwrap(), Err(OverLimit { token_count: 100_002 }));
+        assert_eq!(tokenizer().count("", &text).unwrap(), 100_002);
+    }
+
+    #[test]
+    fn a_long_text_without_white_space_is_counted() {
+        assert!(tokenizer().count("", &"é".repeat(PIECE_BYTES * 2)).unwrap() > 2);
+        assert_eq!(tokenizer().count("", &" ".repeat(PIECE_BYTES * 3)).unwrap(), 2);
+    }
+
+    #[test]
+    fn offsets_are_bytes_of_the_text_without_the_prefix() {
+        let text = "the  cat — sat";
+        let tokens = tokenizer().tokenize("mat on ", text, 100, true).unwrap().unwrap();
+        let words: Vec<&str> = tokens.offsets.iter().map(|range| &text[range.clone()]).collect();
+        assert_eq!(words, ["the", "cat", "—", "sat"]);
+        assert_eq!(tokens.content, 3..7);
+    }
+
+    #[test]
+    fn ids_that_the_model_has_no_weights_for_are_refused() {
+        let error = TextTokenizer::from_json(sample::TOKENIZER_JSON.as_bytes(), sample::VOCABULARY - 1).err().unwrap();
+        assert!(error.contains("weights for"), "{error}");
+    }
+
+    proptest! {
+        // Each case is some hundred kilobytes of text.
+        #![proptest_config(ProptestConfig::with_cases(16))]
+
+        #[test]
+        fn pieces_are_the_whole_text(text in "(\\PC|\\s){0,40}", times in 0usize..4000) {
+            let text = text.repeat(times);
+            let mut joined = String::new();
+            for piece in pieces(&text) {
+                prop_assert!(!piece.is_empty() && piece.len() <= PIECE_BYTES);
+                joined.push_str(piece);
+            }
+            prop_assert_eq!(joined, text);
+        }
+
+        #[test]
+        fn a_text_in_pieces_has_the_tokens_of_the_whole(words in prop::collection::vec("(the|cat|sat|\\.|é|日本|\\PC{1,3}) ", 1..8)) {
+            let text = words.concat().repeat(PIECE_BYTES / 8);
+            let tokenizer = tokenizer();
+            let whole = tokenizer.tokenizer.encode_fast(text.as_str(), true).unwrap().get_ids().to_vec();
+            let tokens = tokenizer.tokenize("", &text, usize::MAX, false).unwrap().unwrap();
+            prop_assert_eq!(tokens.ids, whole);
+        }
+
+        #[test]
+        fn offsets_are_slices_of_the_text_in_order(prefix in "(the |é|\\PC{0,4})", text in "(the|cat|é|e\u{301}|日本|ﬁ|İ|\\PC|\\s|\0){0,60}") {
+            let tokens = tokenizer().tokenize(&prefix, &text, usize::MAX, true).unwrap().unwrap();
+            prop_assert_eq!(tokens.content.len(), tokens.offsets.len());
+            let without = tokenizer().tokenize(&prefix, &text, usize::MAX, false).unwrap().unwrap();
+            prop_assert_eq!(&tokens.ids, &without.ids);
+            let mut last = 0;
+            for range in tokens.offsets {
+                prop_assert!(text.get(range.clone()).is_some(), "{:?} is no slice", range);
+                prop_assert!(range.start >= last);
+                last = range.start;
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+use std::{
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+};
+
+use safetensors::{Dtype, tensor::Metadata};
+use sha2::{Digest, Sha256};
+
+use crate::ModelError;
+
+/// The format's own limit on its header.
+const MAX_HEADER_BYTES: u64 = 100_000_000;
+
+/// A safetensors file, read tensor by tensor: what is asked for, with the shape it must have, and nothing else. Read and
+/// not mapped, since each layer's weights are copied into another layout anyway and a mapped file that shrinks is fatal.
+pub(crate) struct WeightFile {
+    path: PathBuf,
+    file: File,
+    header: Metadata,
+    data_start: u64,
+    digest: Sha256,
+}
+
+impl WeightFile {
+    pub fn open(path: &Path) -> Result<Self, ModelError> {
+        let unreadable = |source| ModelError::Unreadable { path: path.to_owned(), source };
+        let corrupt = |problem: String| ModelError::Corrupt { path: path.to_owned(), problem };
+        let mut file = File::open(path).map_err(unreadable)?;
+        let file_bytes = file.metadata().map_err(unreadable)?.len();
+        if file_bytes < 8 {
+            return Err(corrupt(format!("it has {file_bytes} bytes and no safetensors header")));
+        }
+        let mut length = [0; 8];
+        file.read_exact(&mut length).map_err(unreadable)?;
+        let header_bytes = u64::from_le_bytes(length);
+        if header_bytes > MAX_HEADER_BYTES || header_bytes > file_bytes - 8 {
+            return Err(corrupt(format!("its header claims {header_bytes} bytes of a file of {file_bytes}")));
+        }
+        let mut header = vec![0; header_bytes as usize];
+        file.read_exact(&mut header).map_err(unreadable)?;
+        // Deserialising also checks that offsets are in order, without gaps, and of the size that shape and type give.
+        let header: Metadata = serde_json::from_slice(&header)
+            .map_err(|error| corrupt(format!("its safetensors header is invalid: {error}")))?;
+        let data_start = 8 + header_bytes;
+        let present = file_bytes - data_start;
+        let claimed = header.data_len() as u64;
+        if claimed != present {
+            return Err(corrupt(format!(
+                "it should hold {claimed} bytes of weights and holds {present}; the download was cut short"
+            )));
+        }
+        Ok(Self { path: path.to_owned(), file, header, data_start, digest: Sha256::new() })
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.header.info(name).is_some()
+    }
+
+    /// The tensor `name`, row by row, as f32 from f32, f16 or bf16.
+    pub fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
+        let corrupt = |problem| ModelError::Corrupt { path: self.path.clone(), problem };
+        let info = self.header.info(name).ok_or_else(|| corrupt(format!("it has no tensor {name}")))?;
+        if info.shape != shape {
+            return Err(corrupt(format!(
+                "tensor {name} has shape {:?} where config.json asks for {shape:?}",
+                info.shape
+            )));
+        }
+        let dtype = info.dtype;
+        let (start, end) = info.data_offsets;
+        if !matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16) {
+            return Err(corrupt(format!("tensor {name} is of type {dtype:?}; F32, F16 and BF16 can be read")));
+        }
+        let mut bytes = vec![0; end - start];
+        self.file
+            .seek(SeekFrom::Start(self.data_start + start as u64))
+            .and_then(|_| self.file.read_exact(&mut bytes))
+            .map_err(|source| ModelError::Unreadable { path: self.path.clone(), source })?;
+        self.digest.update(name.as_bytes());
+        self.digest.update(&bytes);
+        Ok(match dtype {
+            Dtype::F16 => bytes.as_chunks().0.iter().map(|&pair| half::f16::from_le_bytes(pair).to_f32()).collect(),
+            Dtype::BF16 => bytes.as_chunks().0.iter().map(|&pair| half::bf16::from_le_bytes(pair).to_f32()).collect(),
+            _ => bytes.as_chunks().0.iter().map(|&four| f32::from_le_bytes(four)).collect(),
+        })
+    }
+
+    /// The weight of a linear layer, stored `[outputs, inputs]`, turned to `[inputs, outputs]`: a product with a
+    /// transposed view is several times slower.
+    pub fn linear(&mut self, name: &str, inputs: usize, outputs: usize) -> Result<Vec<f32>, ModelError> {
+        let stored = self.tensor(name, &[outputs, inputs])?;
+        let mut turned = vec![0f32; stored.len()];
+        for (output, row) in stored.chunks_exact(inputs).enumerate() {
+            for (input, &value) in row.iter().enumerate() {
+                turned[input * outputs + output] = value;
+            }
+        }
+        Ok(turned)
+    }
+
+    /// Hash of every tensor read so far.
+    pub fn digest(self) -> [u8; 32] {
+        self.digest.finalize().into()
+    }
+}

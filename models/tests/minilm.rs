@@ -1,0 +1,149 @@
+//! all-MiniLM-L6-v2 with its real weights against transformers in float64 (`reference/make_minilm.py`).
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use svc_models::{Engine, ModelError, ModelSettings, VECTOR_WIDTH, default_models_dir};
+
+/// The model's folder: SVC_TEST_MODEL_DIR, or where `make demo` puts it. `None`, with a line that says so, where it is not.
+fn model_folder() -> Option<PathBuf> {
+    let folder = std::env::var_os("SVC_TEST_MODEL_DIR")
+        .map(PathBuf::from)
+        .or_else(|| Some(default_models_dir()?.join("all-MiniLM-L6-v2")))
+        .filter(|folder| folder.join("model.safetensors").is_file());
+    if folder.is_none() {
+        println!("left out: all-MiniLM-L6-v2 is not there; set SVC_TEST_MODEL_DIR to its folder");
+    }
+    folder
+}
+
+fn load(device: &str) -> Option<Engine> {
+    let model = model_folder()?.to_str().expect("a folder's name in UTF-8").to_owned();
+    let settings = ModelSettings { model, device: device.to_owned(), ..ModelSettings::default() };
+    Some(Engine::load(&settings).expect("the model loads"))
+}
+
+#[derive(Deserialize)]
+struct Reference {
+    /// Every so many components one is kept.
+    step: usize,
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    text: String,
+    tokens: usize,
+    components: Vec<f64>,
+    sum: f64,
+    first_token: Option<Vec<f64>>,
+    last_token: Option<Vec<f64>>,
+}
+
+fn reference() -> Reference {
+    serde_json::from_str(include_str!("reference/minilm.json")).expect("the reference is JSON")
+}
+
+fn difference(vector: &[f32], components: &[f64], step: usize) -> f64 {
+    let kept = vector.iter().step_by(step).zip(components);
+    kept.map(|(got, want)| (f64::from(*got) - want).abs()).fold(0.0, f64::max)
+}
+
+async fn is_the_reference(engine: &Engine, tolerance: f64) {
+    let Reference { step, cases } = reference();
+    let width = engine.info().native_width;
+    let texts: Vec<String> = cases.iter().map(|case| case.text.clone()).collect();
+    let vectors = engine.embed_documents(texts.clone()).await.expect("the engine answers");
+    let tokens = engine.token_vectors(texts).await.expect("the engine answers");
+    let mut worst = 0f64;
+    for ((case, vector), tokens) in cases.iter().zip(&vectors).zip(&tokens) {
+        let text: String = case.text.chars().take(40).collect();
+        assert_eq!(case.components.len(), width.div_ceil(step));
+        assert_eq!(engine.count_tokens(&case.text).expect("the engine answers"), case.tokens, "{text:?}");
+        assert_eq!(engine.count_content_tokens(&case.text).expect("the engine answers"), case.tokens - 2, "{text:?}");
+        assert_eq!(tokens.len(), case.tokens - 2, "{text:?}");
+        assert!(tokens.offsets.iter().all(|range| case.text.get(range.clone()).is_some()), "{text:?}");
+        assert!(vector.len() == VECTOR_WIDTH && vector[width..].iter().all(|&value| value == 0.0));
+        let norm: f64 = vector.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt();
+        let sum: f64 = vector.iter().map(|&value| f64::from(value)).sum();
+        // 384 differences add up in the sum.
+        let mut off = difference(&vector[..width], &case.components, step)
+            .max((norm - 1.0).abs())
+            .max((sum - case.sum).abs() / 384.0);
+        for (row, want) in [(tokens.rows().next(), &case.first_token), (tokens.rows().next_back(), &case.last_token)] {
+            if let (Some(row), Some(want)) = (row, want) {
+                off = off.max(difference(row, want, step));
+            }
+        }
+        assert!(off < tolerance, "{text:?} is off by {off:e}");
+        worst = worst.max(off);
+    }
+    println!("{}: off by at most {worst:e}", engine.info().device);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_fast_path_gives_the_reference_vectors() {
+    let Some(engine) = load("cpu") else { return };
+    is_the_reference(&engine, 1e-5).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_plain_path_gives_the_reference_vectors() {
+    let Some(engine) = load("cpu-plain") else { return };
+    is_the_reference(&engine, 1e-5).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_paths_agree_on_texts_of_all_lengths() {
+    let (Some(fast), Some(plain)) = (load("cpu"), load("cpu-plain")) else { return };
+    let words: Vec<&str> =
+        "a store of documents as a tree, with retrieval; 日本 and naïve café — 12.5% of it".split(' ').collect();
+    let texts: Vec<String> = (0..12)
+        .map(|text| {
+            (0..text * 53 % 180).map(|word| words[(word * 5 + text) % words.len()]).collect::<Vec<_>>().join(" ")
+        })
+        .collect();
+    let (left, right) =
+        (fast.embed_documents(texts.clone()).await.unwrap(), plain.embed_documents(texts).await.unwrap());
+    for (left, right) in left.iter().flatten().zip(right.iter().flatten()) {
+        assert!((left - right).abs() < 1e-5, "{left} and {right}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn like_meanings_are_nearer_than_unlike_ones() {
+    let Some(engine) = load("cpu") else { return };
+    let texts = ["The cat sleeps on the sofa.", "Interest rates were raised by the central bank."];
+    let documents = engine.embed_documents(texts.map(String::from).to_vec()).await.unwrap();
+    let query = engine.embed_query("a sleeping pet".into()).await.unwrap();
+    let cosines = documents
+        .iter()
+        .map(|document| document.iter().zip(&query).map(|(a, b)| a * b).sum::<f32>())
+        .collect::<Vec<_>>();
+    assert!(cosines[0] > cosines[1] + 0.3, "{cosines:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_window_is_that_of_the_model() {
+    let Some(engine) = load("cpu") else { return };
+    assert_eq!((engine.info().doc_window, engine.info().token_window, engine.info().max_positions), (512, 512, 512));
+    assert!(engine.embed_query("word ".repeat(510)).await.is_ok());
+    let error = engine.embed_documents(vec!["short".into(), "word ".repeat(511)]).await.unwrap_err();
+    assert!(
+        matches!(error, ModelError::TextTooLong { index: 1, token_count: 513, limit: 512, chars_total: 2555 }),
+        "{error}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_name_in_the_catalogue_is_the_same_model_as_its_folder() {
+    let Some(folder) = model_folder() else { return };
+    if folder.file_name().is_none_or(|name| name != "all-MiniLM-L6-v2") {
+        println!("left out: the folder has another name than the catalogue's");
+        return;
+    }
+    let by_name = ModelSettings { models_dir: folder.parent().map(PathBuf::from), ..ModelSettings::default() };
+    let by_name = Engine::load(&by_name).unwrap();
+    assert!(by_name.info().identity.starts_with("all-MiniLM-L6-v2@"));
+    assert_eq!(load("cpu").unwrap().info().identity, by_name.info().identity);
+}

@@ -1,0 +1,85 @@
+//! Who calls, and what they may read.
+use crate::store::scope::Scope;
+use http::{HeaderMap, header::AUTHORIZATION};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use svc_client::{Access, Code, Failure};
+
+/// Whoever made a call.
+#[derive(Clone, Debug)]
+pub enum Caller {
+    /// Holds the owner token: passes every access check.
+    Owner,
+    /// Holds the runner key, or called something open to all: reads no document.
+    Nobody,
+}
+
+impl Caller {
+    /// What this caller may read.
+    pub fn scope(&self) -> Scope {
+        match self {
+            Caller::Owner => Scope::everything(),
+            Caller::Nobody => Scope::default(),
+        }
+    }
+}
+
+/// The secrets that open the service, as digests: comparing digests takes the same time whatever is sent.
+pub struct Keys {
+    owner: [u8; 32],
+    runner: Option<[u8; 32]>,
+    metrics_are_public: bool,
+}
+
+impl Keys {
+    /// `runner`: None where SVC_RUNNER_KEY is not set, and nobody may call the runner.
+    pub fn new(owner: &str, runner: Option<&str>, metrics_are_public: bool) -> Keys {
+        Keys { owner: digest(owner), runner: runner.map(digest), metrics_are_public }
+    }
+
+    /// Finds out who calls; 401 where the operation asks for more than was shown.
+    pub fn authenticate(&self, access: Access, headers: &HeaderMap) -> Result<Caller, Failure> {
+        let bearer = || {
+            let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
+            let (scheme, token) = value.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| digest(token.trim()))
+        };
+        let holds = |key: &[u8; 32]| bearer().is_some_and(|shown| bool::from(shown.ct_eq(key)));
+        match access {
+            Access::Public => Ok(Caller::Nobody),
+            Access::Metrics if self.metrics_are_public => Ok(Caller::Nobody),
+            Access::Token | Access::Metrics if holds(&self.owner) => Ok(Caller::Owner),
+            Access::RunnerKey if self.runner.as_ref().is_some_and(holds) => Ok(Caller::Nobody),
+            _ => Err(Failure::new(Code::Unauthenticated, "send `Authorization: Bearer <token>` with a valid token")),
+        }
+    }
+}
+
+fn digest(secret: &str) -> [u8; 32] {
+    Sha256::digest(secret.as_bytes()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(AUTHORIZATION, value.parse().expect("a header value"))])
+    }
+
+    #[test]
+    fn only_the_right_secret_opens_and_each_only_its_own_door() {
+        let keys = Keys::new("owner", Some("runner"), false);
+        let opens = |access, value: &str| keys.authenticate(access, &headers(value)).is_ok();
+        assert!(opens(Access::Token, "Bearer owner") && opens(Access::Token, "bearer  owner") && opens(Access::Metrics, "Bearer owner"));
+        assert!(opens(Access::RunnerKey, "Bearer runner") && opens(Access::Public, "nonsense"));
+        for wrong in ["Bearer", "Bearer ", "Bearer owner2", "Bearer runner", "Basic owner", "owner", ""] {
+            assert!(!opens(Access::Token, wrong), "{wrong:?} opened");
+        }
+        assert!(!opens(Access::RunnerKey, "Bearer owner") && !opens(Access::Metrics, "Bearer runner"));
+        assert!(keys.authenticate(Access::Token, &HeaderMap::new()).is_err());
+        let closed = Keys::new("owner", None, true);
+        assert!(closed.authenticate(Access::RunnerKey, &headers("Bearer ")).is_err());
+        assert!(closed.authenticate(Access::Metrics, &HeaderMap::new()).is_ok());
+    }
+}

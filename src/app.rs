@@ -1,0 +1,219 @@
+//! A whole process put together: database, model, service, worker, listener; and taken down in order.
+use crate::{
+    embedded::{EmbeddedError, EmbeddedPostgres, ServerState},
+    ingest::reader::Reader,
+    registry,
+    service::{Service, model_settings},
+    settings::{Migrate, Settings},
+    store::database::{self, DatabaseError},
+    worker::{Role, RunningWorker},
+};
+use sqlx::{PgPool, postgres::PgConnectOptions};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+use svc_actors::WorkerError;
+use svc_models::{Engine, ModelError};
+use tokio::{net::TcpListener, sync::watch};
+
+/// How long the end of a process waits for what is still being done.
+pub const DRAIN: Duration = Duration::from_secs(20);
+
+/// Why a process does not start or goes on no longer.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    #[error(transparent)]
+    Embedded(#[from] EmbeddedError),
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+    #[error("cannot listen on {address}: {source}; choose another SVC_LISTEN")]
+    Listen { address: SocketAddr, source: std::io::Error },
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    #[error("{0}")]
+    Ended(String),
+}
+
+/// The database of a process, and the server under it where it is ours.
+pub struct Backend {
+    pub options: PgConnectOptions,
+    pub pool: PgPool,
+    embedded: Option<EmbeddedPostgres>,
+}
+
+impl Backend {
+    /// For the service: brings its own server up where no other is named.
+    pub async fn start(settings: &Settings) -> Result<Backend, AppError> {
+        let (options, embedded) = if settings.database_url.is_blank() {
+            let embedded = EmbeddedPostgres::start(&settings.data_dir, &settings.postgres_home).await?;
+            (embedded.connect_options(), Some(embedded))
+        } else {
+            (database::options(settings.database_url.expose())?, None)
+        };
+        let backend = Backend::on(options, settings, embedded);
+        let prepared = backend.prepare(settings).await;
+        if let Err(error) = prepared {
+            backend.stop().await;
+            return Err(error);
+        }
+        Ok(backend)
+    }
+
+    /// For a worker or a tool beside a running service: never starts a server.
+    pub async fn join(settings: &Settings) -> Result<Backend, AppError> {
+        let options = if settings.database_url.is_blank() {
+            EmbeddedPostgres::connect_options_of(&settings.data_dir)?
+        } else {
+            database::options(settings.database_url.expose())?
+        };
+        let backend = Backend::on(options, settings, None);
+        database::check_server(&backend.pool).await?;
+        Ok(backend)
+    }
+
+    fn on(options: PgConnectOptions, settings: &Settings, embedded: Option<EmbeddedPostgres>) -> Backend {
+        let connections = u32::try_from(settings.database_pool_size).unwrap_or(u32::MAX);
+        Backend { pool: database::pool(options.clone(), connections, settings.worker_lease), options, embedded }
+    }
+
+    async fn prepare(&self, settings: &Settings) -> Result<(), AppError> {
+        database::check_server(&self.pool).await?;
+        if self.embedded.is_some() || settings.migrate == Migrate::Auto {
+            database::migrate(&self.pool).await?;
+        }
+        self.check_schema().await
+    }
+
+    /// Refuses to work on a schema that is behind.
+    pub async fn check_schema(&self) -> Result<(), AppError> {
+        match database::missing(&self.pool).await?.len() {
+            0 => Ok(()),
+            count => Err(DatabaseError::Behind(count).into()),
+        }
+    }
+
+    /// The state of our own server, where there is one.
+    fn state(&self) -> Option<watch::Receiver<ServerState>> {
+        self.embedded.as_ref().map(EmbeddedPostgres::state)
+    }
+
+    /// Closes the connections and stops our own server.
+    pub async fn stop(self) {
+        self.pool.close().await;
+        if let Some(embedded) = self.embedded {
+            embedded.stop().await;
+        }
+    }
+}
+
+/// Loads the model of the settings.
+pub async fn load_engine(settings: &Settings) -> Result<Engine, AppError> {
+    let settings = model_settings(settings);
+    let engine = tokio::task::spawn_blocking(move || Engine::load(&settings)).await.map_err(|e| AppError::Ended(e.to_string()))??;
+    tracing::info!(model = engine.info().identity, device = engine.info().device, "the model is loaded");
+    Ok(engine)
+}
+
+/// A service that listens and, where the settings say so, works.
+pub struct App {
+    pub service: Arc<Service>,
+    pub address: SocketAddr,
+    backend: Backend,
+    worker: Option<RunningWorker>,
+    server: tokio::task::JoinHandle<std::io::Result<()>>,
+    stop_server: watch::Sender<bool>,
+}
+
+impl App {
+    /// Starts everything. `reader`: the binary that reads files in a child process.
+    pub async fn start(settings: Arc<Settings>, owner_token: &str, reader: Reader) -> Result<App, AppError> {
+        let backend = Backend::start(&settings).await?;
+        match App::on(settings, owner_token, reader, &backend).await {
+            Ok((service, worker, listener)) => {
+                let address = listener.local_addr()?;
+                let (stop_server, mut stopped) = watch::channel(false);
+                let router = registry::router(service.clone());
+                let server = tokio::spawn(async move {
+                    axum::serve(listener, router).with_graceful_shutdown(async move { drop(stopped.wait_for(|stop| *stop).await) }).await
+                });
+                Ok(App { service, address, backend, worker, server, stop_server })
+            }
+            Err(error) => {
+                backend.stop().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn on(
+        settings: Arc<Settings>,
+        owner_token: &str,
+        reader: Reader,
+        backend: &Backend,
+    ) -> Result<(Arc<Service>, Option<RunningWorker>, TcpListener), AppError> {
+        let engine = load_engine(&settings).await?;
+        let address = settings.listen;
+        let listener = TcpListener::bind(address).await.map_err(|source| AppError::Listen { address, source })?;
+        let service = Arc::new(Service::new(settings.clone(), backend.pool.clone(), Some(engine), owner_token));
+        let worker = if settings.ingest_worker_enabled {
+            Some(RunningWorker::start(Role::of(&settings), service.tools(reader), backend.options.clone()).await?)
+        } else {
+            None
+        };
+        Ok((service, worker, listener))
+    }
+
+    /// Serves until `stop` is done or something that the service cannot do without ends.
+    pub async fn run(&mut self, stop: impl Future<Output = ()>) -> Result<(), AppError> {
+        let embedded = self.backend.state();
+        let database_failed = async {
+            match embedded {
+                None => std::future::pending().await,
+                Some(mut state) => match state.wait_for(|state| matches!(state, ServerState::Failed(_))).await.as_deref() {
+                    Ok(ServerState::Failed(reason)) => reason.clone(),
+                    _ => "its supervisor ended".to_owned(),
+                },
+            }
+        };
+        let worker_ended = async {
+            match &mut self.worker {
+                None => std::future::pending().await,
+                Some(worker) => worker.wait().await,
+            }
+        };
+        tokio::select! {
+            () = stop => Ok(()),
+            reason = database_failed => Err(AppError::Ended(format!("the embedded PostgreSQL failed: {reason}"))),
+            end = worker_ended => Err(AppError::Ended(format!("the worker ended: {end:?}"))),
+        }
+    }
+
+    /// Takes everything down: first the listener, then the worker, last the database.
+    pub async fn stop(self) {
+        // No one may be listening any more, which is as well.
+        let _ = self.stop_server.send(true);
+        let mut server = self.server;
+        if tokio::time::timeout(DRAIN, &mut server).await.is_err() {
+            tracing::warn!("requests that would not end were cut off");
+            server.abort();
+        }
+        if let Some(worker) = self.worker {
+            worker.stop(DRAIN).await;
+        }
+        self.backend.stop().await;
+    }
+}
+
+/// Resolves at SIGTERM or SIGINT.
+pub async fn asked_to_stop() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
+        (Ok(mut terminate), Ok(mut interrupt)) => tokio::select! {
+            _ = terminate.recv() => tracing::info!("asked to stop (SIGTERM)"),
+            _ = interrupt.recv() => tracing::info!("asked to stop (SIGINT)"),
+        },
+        _ => std::future::pending().await,
+    }
+}

@@ -1,0 +1,7 @@
+//! A worker of its own.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> std::process::ExitCode {
+    svc::cli::worker_main()
+}

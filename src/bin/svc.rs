@@ -1,0 +1,7 @@
+//! The service and its command line.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> std::process::ExitCode {
+    svc::cli::main()
+}

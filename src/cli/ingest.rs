@@ -1,0 +1,226 @@
+//! `svc ingest`: uploads, follows the frontier, and says at the end what failed and why.
+use super::{CliError, SOME_FAILED, output::{Output, one_line}};
+use clap::Args;
+use futures_util::{StreamExt, stream};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use serde_json::Value;
+use std::{collections::VecDeque, fs, path::{Path, PathBuf}, process::ExitCode, time::{Duration, Instant}};
+use svc_client::{Client, Code, Failure, FileUpload, Remote, wire::{DocumentPath, FrontierResponse, Settled, UploadQuery}};
+
+/// Uploads under way at once.
+const UPLOADS: usize = 4;
+/// Files whose frontier is asked for in one round.
+const WATCHED: usize = 32;
+const ROUND: Duration = Duration::from_millis(200);
+
+#[derive(Args)]
+pub struct IngestArguments {
+    /// Files, and folders with all that is in them.
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
+    /// The document under which the files are put.
+    #[arg(long, value_name = "ID")]
+    parent: Option<i64>,
+    /// Only the owner and whoever is granted access may read them.
+    #[arg(long)]
+    private: bool,
+    /// Ingest options as JSON, for example '{"structure": {"max_tokens": 200}}'.
+    #[arg(long, value_name = "JSON")]
+    options: Option<String>,
+    /// Returns when the files are stored, without following their ingestion.
+    #[arg(long)]
+    no_wait: bool,
+}
+
+/// What became of one file.
+#[derive(Serialize)]
+struct Report {
+    file: String,
+    document_id: Option<i64>,
+    /// `settled`, `failed`, `in_flight`, or `refused` where the upload itself was.
+    state: String,
+    was_existing: bool,
+    nodes: i64,
+    nodes_failed: i64,
+    warnings: Vec<String>,
+    /// Why it failed.
+    reason: Option<String>,
+}
+
+pub async fn ingest(client: &Client<Remote>, output: Output, arguments: IngestArguments) -> Result<ExitCode, CliError> {
+    let started = Instant::now();
+    let options = arguments.options.as_deref().map(serde_json::from_str::<Value>).transpose();
+    let options = options.map_err(|error| CliError::Other(format!("--options is not JSON: {error}")))?;
+    let files = files(&arguments.paths)?;
+    let query = UploadQuery { parent_id: arguments.parent, private: arguments.private };
+
+    let bar = ProgressBar::new(files.len() as u64);
+    bar.set_style(ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} files, {elapsed}").unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_message("uploading");
+    let uploads = stream::iter(files).map(|file| upload(client, file, query, options.clone())).buffered(UPLOADS);
+    let mut reports: Vec<Report> = uploads.inspect(|_| bar.inc(1)).collect().await;
+    if !arguments.no_wait {
+        follow(client, &mut reports, &bar).await?;
+    }
+    bar.finish_and_clear();
+    explain(client, &mut reports).await?;
+    match output {
+        Output::Json => reports.iter().try_for_each(Output::line)?,
+        Output::Table => show(&reports, started.elapsed())?,
+    }
+    let bad = reports.iter().any(|report| report.state == "failed" || report.state == "refused" || report.nodes_failed > 0);
+    Ok(if bad { ExitCode::from(SOME_FAILED) } else { ExitCode::SUCCESS })
+}
+
+/// The files under the paths, in the order of their names; links inside folders are not followed.
+fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
+    let unreadable = |path: &Path, error: std::io::Error| CliError::Other(format!("{}: {error}", path.display()));
+    let mut files = Vec::new();
+    for path in paths {
+        let mut open = VecDeque::from([path.clone()]);
+        let is_file = fs::metadata(path).map_err(|error| unreadable(path, error))?.is_file();
+        if is_file {
+            files.push(path.clone());
+            continue;
+        }
+        while let Some(folder) = open.pop_front() {
+            let mut entries: Vec<_> = fs::read_dir(&folder).and_then(Iterator::collect).map_err(|error| unreadable(&folder, error))?;
+            entries.sort_by_key(fs::DirEntry::file_name);
+            for entry in entries {
+                match entry.file_type() {
+                    Ok(kind) if kind.is_dir() => open.push_back(entry.path()),
+                    Ok(kind) if kind.is_file() => files.push(entry.path()),
+                    _ => {}
+                }
+            }
+        }
+    }
+    if files.is_empty() { Err(CliError::Other("there is no file under these paths".to_owned())) } else { Ok(files) }
+}
+
+async fn upload(client: &Client<Remote>, path: PathBuf, query: UploadQuery, options: Option<Value>) -> Report {
+    let refused = |failure: Failure| Report {
+        file: path.display().to_string(),
+        document_id: None,
+        state: "refused".to_owned(),
+        was_existing: false,
+        nodes: 0,
+        nodes_failed: 0,
+        warnings: Vec::new(),
+        reason: Some(failure.to_string()),
+    };
+    let mut waited = Duration::from_millis(500);
+    loop {
+        let body = match FileUpload::from_path(&path, options.clone()).await {
+            Ok(body) => body,
+            Err(error) => return refused(Failure::field("file", error)),
+        };
+        match client.upload_file(query, body).await {
+            Ok(stored) => {
+                return Report {
+                    document_id: Some(stored.document_id),
+                    state: stored.settled.as_str().to_owned(),
+                    was_existing: stored.was_existing,
+                    reason: None,
+                    ..refused(Failure::new(Code::Internal, ""))
+                };
+            }
+            // The service says that it cannot now: wait and send the file again, which is safe.
+            Err(failure) if matches!(failure.code, Code::Unavailable | Code::TooManyRequests) && waited < Duration::from_secs(60) => {
+                tokio::time::sleep(waited).await;
+                waited *= 2;
+            }
+            Err(failure) => return refused(failure),
+        }
+    }
+}
+
+/// Asks for the frontiers until every file is done.
+async fn follow(client: &Client<Remote>, reports: &mut [Report], bar: &ProgressBar) -> Result<(), CliError> {
+    bar.set_style(ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} files, {elapsed}").unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_position(0);
+    let mut open: VecDeque<usize> = (0..reports.len()).filter(|index| reports[*index].document_id.is_some()).collect();
+    bar.set_length(open.len() as u64);
+    let (mut done_nodes, mut away) = (0, 0);
+    while !open.is_empty() {
+        let mut moving = 0;
+        for _ in 0..open.len().min(WATCHED) {
+            let Some(index) = open.pop_front() else { break };
+            let Some(id) = reports[index].document_id else { continue };
+            let frontier = match client.read_frontier(DocumentPath { id }).await {
+                Ok(frontier) => frontier,
+                // The service may be away for a while; what it holds is not lost.
+                Err(failure) if matches!(failure.code, Code::Unavailable | Code::Unreachable) && away < 300 => {
+                    away += 1;
+                    open.push_front(index);
+                    break;
+                }
+                Err(failure) => return Err(failure.into()),
+            };
+            away = 0;
+            if is_done(&frontier) {
+                done_nodes += frontier.nodes_total;
+                take(&mut reports[index], frontier);
+                bar.inc(1);
+            } else {
+                moving += frontier.nodes_settled;
+                open.push_back(index);
+            }
+        }
+        bar.set_message(format!("ingesting, {} nodes settled", done_nodes + moving));
+        if !open.is_empty() {
+            tokio::time::sleep(ROUND).await;
+        }
+    }
+    Ok(())
+}
+
+fn is_done(frontier: &FrontierResponse) -> bool {
+    frontier.nodes_in_flight == 0 && frontier.tasks_unfinished == 0
+}
+
+fn take(report: &mut Report, frontier: FrontierResponse) {
+    report.state = frontier.settled.as_str().to_owned();
+    report.nodes = frontier.nodes_total;
+    report.nodes_failed = frontier.nodes_failed;
+    report.warnings = frontier.warnings;
+}
+
+/// Looks up why the failed ones failed.
+async fn explain(client: &Client<Remote>, reports: &mut [Report]) -> Result<(), CliError> {
+    for report in reports.iter_mut().filter(|report| report.state == Settled::Failed.as_str()) {
+        let Some(id) = report.document_id else { continue };
+        let evidence = client.read_evidence(DocumentPath { id }).await?.evidence;
+        let attempts = evidence.get("attempts").and_then(Value::as_array);
+        let failed = |attempt: &&Value| attempt["outcome"] == "failed" && attempt["error_type"] != "dependency";
+        let last = attempts.and_then(|attempts| attempts.iter().rev().find(failed));
+        report.reason = last.map(|attempt| {
+            let text = |name: &str| attempt[name].as_str().unwrap_or("?").to_owned();
+            format!("{} ({}, {})", text("message"), text("task_type"), text("error_type"))
+        });
+    }
+    Ok(())
+}
+
+fn show(reports: &[Report], elapsed: Duration) -> Result<(), CliError> {
+    let rows: Vec<Vec<String>> = reports
+        .iter()
+        .map(|report| {
+            let id = report.document_id.map_or("-".to_owned(), |id| id.to_string());
+            let state = if report.was_existing { format!("{}, stored before", report.state) } else { report.state.clone() };
+            vec![one_line(&report.file, 60), id, state, report.nodes.to_string(), report.warnings.join(", ")]
+        })
+        .collect();
+    Output::table(&["file", "document", "state", "nodes", "remarks"], &rows)?;
+    let count = |state: &str| reports.iter().filter(|report| report.state == state).count();
+    let nodes: i64 = reports.iter().map(|report| report.nodes).sum();
+    println!(
+        "{} files in {:.1} s: {} settled, {} failed, {} refused, {} in flight; {nodes} nodes",
+        reports.len(), elapsed.as_secs_f64(), count("settled"), count("failed"), count("refused"), count("in_flight")
+    );
+    for report in reports.iter().filter(|report| report.reason.is_some()) {
+        println!("  {} {}: {}", report.file, report.state, one_line(report.reason.as_deref().unwrap_or_default(), 300));
+    }
+    Ok(())
+}

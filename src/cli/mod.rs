@@ -1,0 +1,119 @@
+//! The command line `svc`: serves, and talks to a running service over the remote client.
+mod config;
+mod ingest;
+mod output;
+mod search;
+mod serve;
+mod status;
+mod tree;
+mod worker;
+
+pub use worker::worker_main;
+
+use crate::{app::AppError, settings::{Settings, SettingsError}};
+use clap::{Parser, Subcommand};
+use output::Output;
+use std::{path::PathBuf, process::ExitCode};
+use svc_client::{Client, Failure, Remote};
+
+/// Done, but some files were refused or failed.
+pub const SOME_FAILED: u8 = 3;
+
+/// A document store organised as a tree: ingestion, retrieval and a knowledge graph in one unit.
+#[derive(Parser)]
+#[command(name = "svc", version, propagate_version = true)]
+struct Arguments {
+    /// The settings file; else the one that SVC_CONFIG names, else ./svc.toml where there is one.
+    #[arg(long, global = true, value_name = "PATH")]
+    config: Option<PathBuf>,
+    /// JSON lines, as a pipe gets them anyway.
+    #[arg(long, global = true)]
+    json: bool,
+    /// Readable tables, as a terminal gets them anyway.
+    #[arg(long, global = true, conflicts_with = "json")]
+    table: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs the service until it is asked to stop.
+    Serve,
+    /// Uploads files and folders, and follows their ingestion to its end.
+    Ingest(ingest::IngestArguments),
+    /// Searches.
+    Search(search::SearchArguments),
+    /// Shows a document and what is under it.
+    Tree(tree::TreeArguments),
+    /// Shows what the service says of itself.
+    Status,
+    /// Prints every setting with its value and where it came from.
+    Config(config::ConfigArguments),
+    /// Applies the migrations that the database lacks.
+    Migrate(config::MigrateArguments),
+}
+
+/// Why a command did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error(transparent)]
+    App(#[from] AppError),
+    #[error(transparent)]
+    Call(#[from] Failure),
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    #[error("{0}")]
+    Other(String),
+}
+
+/// What `svc` does; returns its exit code.
+pub fn main() -> ExitCode {
+    if let Some(code) = crate::ingest::reader::serve_if_asked(std::env::args_os()) {
+        return code;
+    }
+    // A second provider in the process would be a mistake of ours, and the first one stands.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let arguments = Arguments::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("svc: the runtime does not start: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let code = runtime.block_on(run(arguments)).unwrap_or_else(|error| {
+        eprintln!("svc: {error}");
+        ExitCode::FAILURE
+    });
+    // Blocking work that nobody waits for any more must not hold the end up.
+    runtime.shutdown_background();
+    code
+}
+
+async fn run(arguments: Arguments) -> Result<ExitCode, CliError> {
+    let settings = Settings::load(arguments.config.as_deref(), environment())?;
+    let output = Output::choose(arguments.json, arguments.table);
+    match arguments.command {
+        Command::Serve => serve::serve(settings).await,
+        Command::Ingest(arguments) => ingest::ingest(&client(&settings)?, output, arguments).await,
+        Command::Search(arguments) => search::search(&client(&settings)?, output, arguments).await,
+        Command::Tree(arguments) => tree::tree(&client(&settings)?, output, arguments).await,
+        Command::Status => status::status(&client(&settings)?, output).await,
+        Command::Config(arguments) => config::config(&settings, output, &arguments),
+        Command::Migrate(arguments) => config::migrate(&settings, &arguments).await,
+    }
+}
+
+/// The environment as text; what is no text can be no setting.
+fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
+/// The client of the service that the settings name.
+fn client(settings: &Settings) -> Result<Client<Remote>, CliError> {
+    let http = reqwest::Client::builder().build().map_err(|error| CliError::Other(format!("the HTTP client does not start: {error}")))?;
+    Ok(Client(Remote::new(&settings.service_url(), settings.api_token.expose(), http)))
+}

@@ -1,0 +1,66 @@
+//! Tables for people, JSON lines for programs.
+use serde::Serialize;
+use std::io::{self, IsTerminal, Write};
+
+/// Who reads the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    Table,
+    Json,
+}
+
+impl Output {
+    /// A terminal gets a table, a pipe JSON lines, unless told otherwise.
+    pub fn choose(json: bool, table: bool) -> Output {
+        if json || (!table && !io::stdout().is_terminal()) { Output::Json } else { Output::Table }
+    }
+
+    /// One JSON line.
+    pub fn line(value: &impl Serialize) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        serde_json::to_writer(&mut out, value)?;
+        out.write_all(b"\n")
+    }
+
+    /// Rows under their headings, as wide as they need to be; the last column is not padded.
+    pub fn table(headings: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
+        let width = |column: usize| {
+            let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+            cells.chain([headings[column].chars().count()]).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..headings.len()).map(width).collect();
+        let mut out = io::stdout().lock();
+        let mut print = |cells: &mut dyn Iterator<Item = &str>| {
+            let cells: Vec<String> = cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+            writeln!(out, "{}", cells.join("  ").trim_end())
+        };
+        print(&mut headings.iter().copied())?;
+        for row in rows {
+            print(&mut row.iter().map(String::as_str))?;
+        }
+        Ok(())
+    }
+}
+
+/// A text on one line, at most so many characters long. Nothing in a document can steer the terminal.
+pub fn one_line(text: &str, most: usize) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let line: String = words.join(" ").chars().filter(|c| !c.is_control()).collect();
+    if line.chars().count() <= most {
+        return line;
+    }
+    let cut: String = line.chars().take(most.saturating_sub(1)).collect();
+    format!("{}…", cut.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::one_line;
+
+    #[test]
+    fn a_line_is_a_line_and_never_a_command() {
+        assert_eq!(one_line("a\n  b\tc", 10), "a b c");
+        assert_eq!(one_line("\u{1b}[2Jboo", 10), "[2Jboo");
+        assert_eq!(one_line("one two three", 8), "one two…");
+    }
+}

@@ -1,0 +1,83 @@
+//! `svc search`.
+use super::{CliError, output::{Output, one_line}};
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+use std::process::ExitCode;
+use svc_client::{Client, Json, Remote, wire::{Bm25Search, DocumentPath, FulltextSearch, HybridSearch, SearchResponse, SearchResult, VectorSearch}};
+
+#[derive(Args)]
+pub struct SearchArguments {
+    /// What is looked for.
+    query: String,
+    /// How to rank.
+    #[arg(long, value_enum, default_value_t = Method::Hybrid)]
+    method: Method,
+    /// Results, 1 to 100.
+    #[arg(long, default_value_t = 5)]
+    limit: u32,
+    /// Only under this document.
+    #[arg(long, value_name = "ID")]
+    under: Option<i64>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Method {
+    Hybrid,
+    Vector,
+    Bm25,
+    Fulltext,
+}
+
+macro_rules! body {
+    ($type:ident, $arguments:ident) => {
+        Json($type { parent_id: $arguments.under, limit: $arguments.limit, ..$type::new(&$arguments.query) })
+    };
+}
+
+pub async fn search(client: &Client<Remote>, output: Output, arguments: SearchArguments) -> Result<ExitCode, CliError> {
+    let found = match arguments.method {
+        Method::Hybrid => client.search_hybrid(body!(HybridSearch, arguments)).await,
+        Method::Vector => client.search_vector(body!(VectorSearch, arguments)).await,
+        Method::Bm25 => client.search_bm25(body!(Bm25Search, arguments)).await,
+        Method::Fulltext => client.search_fulltext(body!(FulltextSearch, arguments)).await,
+    }?;
+    match output {
+        Output::Json => found.results.iter().try_for_each(Output::line)?,
+        Output::Table => show(client, &arguments.query, &found).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn show(client: &Client<Remote>, query: &str, found: &SearchResponse) -> Result<(), CliError> {
+    println!("{} results by {} in {:.0} ms for “{}”", found.total, found.method, found.latency_ms, one_line(query, 80));
+    for (place, result) in found.results.iter().enumerate() {
+        println!("{:>3}. {}  (document {}, score {:.4})", place + 1, whence(client, result).await, result.document.id, result.score);
+        let text = one_line(&result.document.content, 220);
+        println!("     {}", if text.is_empty() { "(a container: its parts hold the text)" } else { &text });
+    }
+    let state = found.scope_state;
+    if state.in_flight + state.failed > 0 {
+        println!("Not searchable: {} nodes still being ingested, {} failed.", state.in_flight, state.failed);
+    }
+    Ok(())
+}
+
+/// Where a result stands: its file and page, as far as they can be told.
+async fn whence(client: &Client<Remote>, result: &SearchResult) -> String {
+    let document = &result.document;
+    let title = one_line(&document.title, 60);
+    let mut place = match document.path.first() {
+        Some(root) => match client.read_document(DocumentPath { id: *root }, Default::default()).await {
+            Ok(file) if file.title != document.title => format!("{} › {title}", one_line(&file.title, 60)),
+            _ => title,
+        },
+        None => title,
+    };
+    if let Ok(evidence) = client.read_evidence(DocumentPath { id: document.id }).await
+        && let Some(Value::Array(pages)) = evidence.evidence.get("anchor").and_then(|anchor| anchor.get("pages"))
+        && let [first, last] = pages.as_slice()
+    {
+        place += &if first == last { format!(", page {first}") } else { format!(", pages {first} to {last}") };
+    }
+    place
+}

@@ -1,0 +1,32 @@
+//! `svc serve`.
+use super::CliError;
+use crate::{app::{App, asked_to_stop}, ingest::reader::Reader, logging, settings::Settings};
+use std::{process::ExitCode, sync::Arc};
+
+pub async fn serve(settings: Settings) -> Result<ExitCode, CliError> {
+    logging::start(settings.log_level, settings.log_format);
+    for warning in settings.warnings() {
+        tracing::warn!("{warning}");
+    }
+    let token = match settings.api_token.is_blank() {
+        true => ephemeral_token(),
+        false => settings.api_token.expose().to_owned(),
+    };
+    let ephemeral = settings.api_token.is_blank();
+    let mut app = App::start(Arc::new(settings), &token, Reader::of_this_program()?).await?;
+    if ephemeral {
+        println!("owner token of this start (set SVC_API_TOKEN to keep one): {token}");
+    }
+    println!("svc {} serves http://{}/ (documentation: /docs)", env!("CARGO_PKG_VERSION"), app.address);
+    let ended = app.run(asked_to_stop()).await;
+    app.stop().await;
+    ended?;
+    println!("stopped");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// 32 random bytes.
+fn ephemeral_token() -> String {
+    let bytes: [u8; 32] = rand::random();
+    hex::encode(bytes)
+}

@@ -1,0 +1,180 @@
+//! The managed PostgreSQL: a server of our own in the data folder, for those who bring none.
+//!
+//! One service a data folder (a lock says so), a private socket and no network, started with the service, watched, and
+//! stopped with it. What a killed service leaves running, the next start ends first.
+
+use std::{io, path::Path, path::PathBuf};
+
+use sqlx::{
+    Postgres,
+    migrate::MigrateDatabase,
+    postgres::{PgConnectOptions, PgSslMode},
+};
+use tokio::sync::watch;
+
+mod account;
+mod cluster;
+mod holder;
+mod relocation;
+mod server;
+mod supervisor;
+
+use self::{cluster::Cluster, holder::Holder, supervisor::Supervisor};
+
+/// The role and the database of the service.
+const NAME: &str = "svc";
+/// No network listens, so the number only names the socket file.
+const PORT: u16 = 5432;
+
+/// Why the embedded PostgreSQL cannot serve.
+#[derive(Debug, thiserror::Error)]
+pub enum EmbeddedError {
+    #[error(
+        "no PostgreSQL server in {home}: run `make setup`, or set SVC_DATABASE_URL to a server with pgvector",
+        home = .0.display()
+    )]
+    NoServer(PathBuf),
+    #[error(
+        "the data folder {path} is in use by {holder}: stop that service, or give this one another SVC_DATA_DIR",
+        path = path.display()
+    )]
+    InUse { path: PathBuf, holder: String },
+    #[error(
+        "PostgreSQL runs as user {uid}, which may not enter {folder}: allow it (chmod o+x), or set SVC_DATA_DIR elsewhere",
+        folder = folder.display()
+    )]
+    Unreachable { folder: PathBuf, uid: u32 },
+    #[error("{path} belongs to user {uid}: run the service as that user or as root, or set SVC_DATA_DIR elsewhere", path = path.display())]
+    ForeignOwner { path: PathBuf, uid: u32 },
+    #[error("{path} is not a private folder of user {uid}: remove it, or set a shorter SVC_DATA_DIR", path = path.display())]
+    SocketFolder { path: PathBuf, uid: u32 },
+    #[error(
+        "PostgreSQL's own programs cannot handle a path with a quote, `$`, backslash or line break: {path:?}; choose another"
+    )]
+    PathForShell { path: PathBuf },
+    #[error("run as root, PostgreSQL needs an unprivileged user, and there is neither postgres nor nobody: create one")]
+    NoAccount,
+    #[error("cannot {action} {path}: {source}", path = path.display())]
+    File { action: &'static str, path: PathBuf, source: io::Error },
+    #[error("PostgreSQL could not make its data folder ({status}): {output}")]
+    Initdb { status: String, output: String },
+    #[error("PostgreSQL did not start ({status}); the end of {log}: {output}", log = log.display())]
+    Start { status: String, log: PathBuf, output: String },
+    #[error("a PostgreSQL of an earlier service (process {pid}) does not end: end it, then start again")]
+    Leftover { pid: u32 },
+    #[error("the embedded PostgreSQL answers, but not to the service: {0}")]
+    Database(#[from] sqlx::Error),
+    #[error("no service runs on the data folder {path}: start one, or set SVC_DATABASE_URL", path = .0.display())]
+    NotRunning(PathBuf),
+    #[error("preparing the embedded PostgreSQL was cut short")]
+    Cancelled,
+}
+
+impl EmbeddedError {
+    /// For `map_err`: what was being done to which path.
+    fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| Self::File { action, path, source }
+    }
+}
+
+/// What the server is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerState {
+    Running,
+    /// It ended by itself and is being started again.
+    Restarting,
+    /// It ended too often; the text says how it ended last.
+    Failed(String),
+    Stopped,
+}
+
+/// A running PostgreSQL of our own. Call [`EmbeddedPostgres::stop`] at the end; a mere drop asks the server to stop and does
+/// not wait.
+#[derive(Debug)]
+pub struct EmbeddedPostgres {
+    options: PgConnectOptions,
+    supervisor: Supervisor,
+    /// Declared last, hence released last: nobody else may take the folder before the server is told to stop.
+    _holder: Holder,
+}
+
+impl EmbeddedPostgres {
+    /// Starts the server of `postgres_home` (it holds `bin/postgres`) on `data_dir`, which is made where it is missing, and
+    /// creates the database of the service. Returns when the server answers.
+    pub async fn start(data_dir: &Path, postgres_home: &Path) -> Result<Self, EmbeddedError> {
+        let (data_dir, home) = (data_dir.to_path_buf(), postgres_home.to_path_buf());
+        let prepare = move || {
+            let data_dir = cluster::make_data_dir(&data_dir)?;
+            let holder = Holder::take(&data_dir)?;
+            Ok::<_, EmbeddedError>((Cluster::open(&data_dir, &home)?, holder))
+        };
+        let (cluster, holder) = tokio::task::spawn_blocking(prepare).await.map_err(|_| EmbeddedError::Cancelled)??;
+        server::end_leftovers(&cluster).await?;
+        cluster.initialise().await?;
+
+        let options = connect_options(&cluster.socket_dir);
+        let supervisor = Supervisor::start(cluster).await?;
+        let embedded = Self { options, supervisor, _holder: holder };
+        embedded.create_database().await?;
+        Ok(embedded)
+    }
+
+    /// How another process of the same user connects to the server that a service runs on `data_dir`.
+    pub fn connect_options_of(data_dir: &Path) -> Result<PgConnectOptions, EmbeddedError> {
+        let not_running = || EmbeddedError::NotRunning(data_dir.to_path_buf());
+        let folder = std::fs::canonicalize(data_dir).map_err(|_| not_running())?;
+        let socket_dir = cluster::existing_socket_dir(&folder).ok_or_else(not_running)?;
+        Ok(connect_options(&socket_dir))
+    }
+
+    /// How to connect to the database of the service.
+    pub fn connect_options(&self) -> PgConnectOptions {
+        self.options.clone()
+    }
+
+    /// The server's state, now and as it changes: `Failed` is for the service to end on.
+    pub fn state(&self) -> watch::Receiver<ServerState> {
+        self.supervisor.state()
+    }
+
+    /// The process id of the server, while it runs.
+    pub fn server_pid(&self) -> Option<u32> {
+        self.supervisor.pid()
+    }
+
+    /// Stops the server: open transactions are rolled back, everything committed is kept. Returns when it has ended.
+    pub async fn stop(self) {
+        self.supervisor.stop().await;
+    }
+
+    async fn create_database(&self) -> Result<(), EmbeddedError> {
+        let address = address(&self.options);
+        if !Postgres::database_exists(&address).await? {
+            Postgres::create_database(&address).await?;
+        }
+        Ok(())
+    }
+}
+
+fn connect_options(socket_dir: &Path) -> PgConnectOptions {
+    // Neither a password file nor a certificate has a say on a private socket.
+    PgConnectOptions::new_without_pgpass()
+        .socket(socket_dir)
+        .port(PORT)
+        .username(NAME)
+        .database(NAME)
+        .ssl_mode(PgSslMode::Disable)
+}
+
+/// The options as an address, for the two calls of sqlx that take nothing else.
+fn address(options: &PgConnectOptions) -> String {
+    use std::fmt::Write as _;
+    let socket_dir = options.get_socket().map(|path| path.as_os_str().as_encoded_bytes()).unwrap_or_default();
+    let host = socket_dir.iter().fold(String::new(), |mut host, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(host, "%{byte:02X}");
+        host
+    });
+    format!("postgres://{NAME}@{host}:{PORT}/{NAME}?sslmode=disable")
+}

@@ -1,0 +1,289 @@
+//! The folders of the embedded PostgreSQL and how its cluster comes to be.
+
+use std::{
+    ffi::OsString,
+    fs, io,
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    },
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use sha2::{Digest, Sha256};
+use tokio::process::Command;
+
+use super::{EmbeddedError, NAME, PORT, account::Account, relocation};
+
+/// A socket's path holds 107 bytes; the folder leaves room for `/.s.PGSQL.5432`.
+const MAX_SOCKET_DIR: usize = 107 - 14;
+const LOG_PREFIX: &str = "postgres-";
+/// With the size at which PostgreSQL turns to the next file, about 100 MB of logs at most.
+const MAX_LOG_FILES: usize = 10;
+
+/// What a fresh cluster is set to. It stands in its postgresql.conf, where an operator may change it.
+const TUNING: &[&str] = &[
+    "fsync=on",
+    "max_connections=100",
+    "shared_buffers=256MB",
+    // lz4 would be quicker, but the server that the setup fetches is built without it.
+    "wal_compression=on",
+    "jit=off",
+    "timezone=UTC",
+    "log_timezone=UTC",
+];
+
+/// Where everything lies, and who runs it.
+#[derive(Debug, Clone)]
+pub(super) struct Cluster {
+    pub data: PathBuf,
+    pub socket_dir: PathBuf,
+    pub account: Account,
+    /// In the title of each process of this cluster, so that leftovers are told from other servers.
+    pub tag: String,
+    home: PathBuf,
+    data_dir: PathBuf,
+    log_dir: PathBuf,
+}
+
+/// The data folder itself, absolute; made where missing, and open to the server's user to pass where we are root.
+pub(super) fn make_data_dir(path: &Path) -> Result<PathBuf, EmbeddedError> {
+    let is_root = rustix::process::geteuid().is_root();
+    if !path.exists() {
+        let mode = if is_root { 0o711 } else { 0o700 };
+        let made = fs::DirBuilder::new().recursive(true).mode(mode).create(path);
+        made.map_err(EmbeddedError::file("make the data folder", path))?;
+    }
+    let path = fs::canonicalize(path).map_err(EmbeddedError::file("open the data folder", path))?;
+    check_for_shell(&path)?;
+    let mode = fs::metadata(&path).map_err(EmbeddedError::file("read", &path))?.mode() & 0o7777;
+    if is_root && mode & 0o011 != 0o011 {
+        let open = fs::Permissions::from_mode(mode | 0o011);
+        fs::set_permissions(&path, open).map_err(EmbeddedError::file("open to the server's user", &path))?;
+    }
+    Ok(path)
+}
+
+impl Cluster {
+    /// Settles on user and folders, and makes those that are missing. The caller holds the folder's lock.
+    pub fn open(data_dir: &Path, home: &Path) -> Result<Self, EmbeddedError> {
+        let folder = data_dir.join("postgres");
+        let data = folder.join("cluster");
+        let account = Account::choose(&data)?;
+        if let Some(barrier) = account.barrier(data_dir).filter(|_| account.is_other) {
+            return Err(EmbeddedError::Unreachable { folder: barrier, uid: account.uid });
+        }
+        let home = relocation::reachable(home, data_dir, account)?;
+        check_for_shell(&home)?;
+        let log_dir = folder.join("log");
+        make_private(&folder, account)?;
+        make_private(&log_dir, account)?;
+        let digest = digest(&data);
+        let socket_dir = socket_dir(&folder, &digest, account)?;
+        let tag = format!("{NAME}-{}", &digest[..12]);
+        Ok(Self { data, socket_dir, account, tag, home, data_dir: data_dir.to_path_buf(), log_dir })
+    }
+
+    /// Makes the cluster where there is none. It is made aside and moved into place, so that it is there whole or not at all.
+    pub async fn initialise(&self) -> Result<(), EmbeddedError> {
+        relocation::remove_others(&self.data_dir, &self.home);
+        if self.data.join("PG_VERSION").exists() {
+            return Ok(());
+        }
+        let fresh = self.data.with_extension("new");
+        if fresh.exists() {
+            fs::remove_dir_all(&fresh).map_err(EmbeddedError::file("remove the half-made", &fresh))?;
+        }
+        tracing::info!(path = %self.data.display(), "making the data folder of PostgreSQL");
+        let mut initdb = self.command("initdb");
+        // Sorted by code point and with letters known beyond ASCII, alike on each machine and without its locales. Nobody but
+        // the service's user reaches the socket, so a password would only lie beside what it guards.
+        initdb
+            .args(["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"])
+            .args(["--data-checksums", "--auth=trust", "--username", NAME, "--pgdata"])
+            .arg(&fresh)
+            .args(TUNING.iter().flat_map(|setting| ["-c", setting]))
+            .kill_on_drop(true);
+        let output = initdb.output().await.map_err(EmbeddedError::file("run initdb for", &fresh))?;
+        if !output.status.success() {
+            let output_text = [output.stdout, output.stderr].concat();
+            let output_text = String::from_utf8_lossy(&output_text).trim().to_owned();
+            return Err(EmbeddedError::Initdb { status: output.status.to_string(), output: output_text });
+        }
+        fs::rename(&fresh, &self.data).map_err(EmbeddedError::file("move into place", &self.data))
+    }
+
+    /// The server's command line. What stands here holds whatever postgresql.conf says.
+    pub fn server_command(&self) -> Result<Command, EmbeddedError> {
+        let log = self.start_log();
+        let file = fs::File::create(&log).map_err(EmbeddedError::file("write", &log))?;
+        let second = file.try_clone().map_err(EmbeddedError::file("write", &log))?;
+        let mut command = self.command("postgres");
+        let setting = |name: &str, value: &[u8]| OsString::from_vec([name.as_bytes(), b"=", value].concat());
+        // The setting is a list: quotes keep a comma or a blank in the path.
+        let socket_dir = [b"\"", self.socket_dir.as_os_str().as_bytes(), b"\""].concat();
+        command.arg("-D").arg(&self.data);
+        for setting in [
+            setting("listen_addresses", b""),
+            setting("unix_socket_directories", &socket_dir),
+            setting("unix_socket_permissions", b"0700"),
+            setting("port", PORT.to_string().as_bytes()),
+            setting("cluster_name", self.tag.as_bytes()),
+            setting("update_process_title", b"on"),
+            setting("logging_collector", b"on"),
+            setting("log_destination", b"stderr"),
+            setting("log_directory", self.log_dir.as_os_str().as_bytes()),
+            setting("log_filename", format!("{LOG_PREFIX}%Y%m%d-%H%M%S.log").as_bytes()),
+            setting("log_rotation_size", b"10MB"),
+        ] {
+            command.arg("-c").arg(setting);
+        }
+        command.stdout(Stdio::from(file)).stderr(Stdio::from(second));
+        Ok(command)
+    }
+
+    /// A program of the server's, as its user, knowing nothing of our environment.
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.home.join("bin").join(program));
+        command
+            .env_clear()
+            .env("LC_ALL", "C")
+            .env("LD_LIBRARY_PATH", self.home.join("lib"))
+            .current_dir("/")
+            .stdin(Stdio::null())
+            // A group of its own: Ctrl-C in a terminal stops the service, and the service its server, in this order.
+            .process_group(0);
+        if self.account.is_other {
+            // Setting a user as root also drops the supplementary groups.
+            command.uid(self.account.uid).gid(self.account.gid);
+        }
+        command
+    }
+
+    /// What the server says before its log is open.
+    pub fn start_log(&self) -> PathBuf {
+        self.log_dir.join("start.log")
+    }
+
+    /// The newest file of the log, or what was said at the start where there is none.
+    pub fn newest_log(&self) -> PathBuf {
+        self.log_files().pop().unwrap_or_else(|| self.start_log())
+    }
+
+    /// Removes the oldest files of the log beyond the number kept.
+    pub fn prune_logs(&self) {
+        let files = self.log_files();
+        for path in &files[..files.len().saturating_sub(MAX_LOG_FILES)] {
+            if let Err(error) = fs::remove_file(path) {
+                tracing::warn!(%error, path = %path.display(), "an old log of PostgreSQL stays");
+            }
+        }
+    }
+
+    /// Oldest first: the names sort by time.
+    fn log_files(&self) -> Vec<PathBuf> {
+        let is_log = |path: &PathBuf| {
+            path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(LOG_PREFIX.as_bytes()))
+        };
+        let entries = fs::read_dir(&self.log_dir).into_iter().flatten().flatten();
+        let mut files: Vec<_> = entries.map(|entry| entry.path()).filter(is_log).collect();
+        files.sort_unstable();
+        files
+    }
+}
+
+/// initdb hands paths to a shell, in double quotes and as they are.
+fn check_for_shell(path: &Path) -> Result<(), EmbeddedError> {
+    let is_special = |byte: &u8| b"\"'`$\\\n\r".contains(byte);
+    if path.as_os_str().as_bytes().iter().any(is_special) {
+        return Err(EmbeddedError::PathForShell { path: path.to_path_buf() });
+    }
+    Ok(())
+}
+
+/// A folder that only the server's user enters; one that is there is closed to others again.
+fn make_private(path: &Path, account: Account) -> Result<(), EmbeddedError> {
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(EmbeddedError::file("make", path)(error));
+        }
+        _ => {}
+    }
+    account.own(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(EmbeddedError::file("close", path))
+}
+
+fn digest(data: &Path) -> String {
+    hex::encode(Sha256::digest(data.as_os_str().as_bytes()))
+}
+
+/// Where the socket's folder is; see [`socket_dir`].
+fn socket_path(folder: &Path, digest: &str) -> PathBuf {
+    let usual = folder.join("run");
+    if usual.as_os_str().len() <= MAX_SOCKET_DIR {
+        return usual;
+    }
+    PathBuf::from(format!("/tmp/{NAME}-{}", &digest[..24]))
+}
+
+/// The folder of the socket that a server on `data_dir` listens on at this moment.
+pub(super) fn existing_socket_dir(data_dir: &Path) -> Option<PathBuf> {
+    let folder = data_dir.join("postgres");
+    let path = socket_path(&folder, &digest(&folder.join("cluster")));
+    path.join(format!(".s.PGSQL.{PORT}")).exists().then_some(path)
+}
+
+/// The folder of the socket, made: beside the cluster, or under /tmp where that path is too long for a socket.
+fn socket_dir(folder: &Path, digest: &str, account: Account) -> Result<PathBuf, EmbeddedError> {
+    let path = socket_path(folder, digest);
+    if path.starts_with(folder) {
+        make_private(&path, account)?;
+        return Ok(path);
+    }
+    let short = path;
+    match fs::DirBuilder::new().mode(0o700).create(&short) {
+        Ok(()) => account.own(&short)?,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(EmbeddedError::file("make", &short)(error)),
+    }
+    // Anybody may have made it before us: links and foreign folders are not trusted.
+    let metadata = fs::symlink_metadata(&short).map_err(EmbeddedError::file("read", &short))?;
+    if !metadata.is_dir() || metadata.uid() != account.uid || metadata.mode() & 0o077 != 0 {
+        return Err(EmbeddedError::SocketFolder { path: short, uid: account.uid });
+    }
+    Ok(short)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_too_long_for_a_socket_gets_a_private_folder_that_fits() {
+        let uid = rustix::process::geteuid().as_raw();
+        let gid = rustix::process::getegid().as_raw();
+        let account = Account { uid, gid, is_other: false };
+        let digest = hex::encode(Sha256::digest(format!("socket test {}", std::process::id())));
+        let folder = PathBuf::from(format!("/tmp/{}", "x".repeat(120)));
+        let short = socket_dir(&folder, &digest, account).unwrap();
+        assert!(short.as_os_str().len() <= MAX_SOCKET_DIR);
+        assert_eq!(socket_dir(&folder, &digest, account).unwrap(), short);
+
+        fs::set_permissions(&short, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(matches!(socket_dir(&folder, &digest, account), Err(EmbeddedError::SocketFolder { .. })));
+        fs::remove_dir(&short).unwrap();
+        std::os::unix::fs::symlink("/tmp", &short).unwrap();
+        assert!(matches!(socket_dir(&folder, &digest, account), Err(EmbeddedError::SocketFolder { .. })));
+        fs::remove_file(&short).unwrap();
+    }
+
+    #[test]
+    fn a_path_that_a_shell_would_read_otherwise_is_refused() {
+        assert!(check_for_shell(Path::new("/var/lib/a folder, (ü) & more")).is_ok());
+        for path in ["/a\"b", "/a'b", "/$HOME", "/`id`", "/a\\b", "/a\nb"] {
+            let error = check_for_shell(Path::new(path)).unwrap_err();
+            assert!(error.to_string().contains("choose another"), "{error}");
+        }
+    }
+}

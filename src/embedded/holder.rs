@@ -1,0 +1,65 @@
+//! The lock of a data folder: one service at a time, whoever dies how.
+
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    io::{Read, Seek, Write},
+    path::Path,
+};
+
+use super::EmbeddedError;
+
+/// The lock, held until dropped; the kernel drops it with the process, so a killed service locks nobody out.
+#[derive(Debug)]
+pub(super) struct Holder {
+    _file: File,
+}
+
+impl Holder {
+    /// Takes the lock of `data_dir` or says who has it.
+    pub fn take(data_dir: &Path) -> Result<Self, EmbeddedError> {
+        let path = data_dir.join("lock");
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(&path)
+            .map_err(EmbeddedError::file("open", &path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut pid = String::new();
+                // Only digits are believed: the holder may be writing at this moment.
+                let _ = (&file).take(16).read_to_string(&mut pid);
+                let known = pid.trim().parse::<u32>().ok();
+                let holder = known.map_or("another process".to_owned(), |pid| format!("process {pid}"));
+                return Err(EmbeddedError::InUse { path: data_dir.to_path_buf(), holder });
+            }
+            Err(TryLockError::Error(source)) => {
+                return Err(EmbeddedError::File { action: "lock", path, source });
+            }
+        }
+        let written =
+            file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
+        written.map_err(EmbeddedError::file("write", &path))?;
+        Ok(Self { _file: file })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_holder_is_refused_with_the_first_one_s_process_id() {
+        let folder = std::env::temp_dir().join(format!("svc-holder-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let first = Holder::take(&folder).unwrap();
+        let refusal = Holder::take(&folder).unwrap_err().to_string();
+        assert!(refusal.contains(&format!("process {}", std::process::id())), "{refusal}");
+        assert!(refusal.contains("SVC_DATA_DIR"), "{refusal}");
+        drop(first);
+        Holder::take(&folder).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,175 @@
+//! One run of the server: started until it answers, stopped until it has ended, and what an earlier one left behind.
+
+use std::{
+    fs,
+    io::{Read, Seek, SeekFrom},
+    path::Path,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use tokio::{
+    process::Child,
+    time::{Instant, sleep, timeout},
+};
+
+use super::{EmbeddedError, cluster::Cluster};
+
+/// Between two looks at a file or process that changes soon.
+const LOOK: Duration = Duration::from_millis(20);
+/// A fast shutdown writes a checkpoint, which on a slow disk takes its time.
+const FAST_STOP: Duration = Duration::from_secs(60);
+/// An immediate one writes nothing.
+const IMMEDIATE_STOP: Duration = Duration::from_secs(10);
+const LOG_TAIL_BYTES: u64 = 2048;
+
+/// A server that answers.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub child: Child,
+    pub pid: u32,
+}
+
+impl Server {
+    /// Starts the server and waits until it takes connections; a recovery may take long, and is waited for while it lives.
+    pub async fn start(cluster: &Cluster) -> Result<Self, EmbeddedError> {
+        let mut child =
+            cluster.server_command()?.spawn().map_err(EmbeddedError::file("start the server on", &cluster.data))?;
+        let Some(pid) = child.id() else { return Err(ended(cluster, "at once")) };
+        let begun = Instant::now();
+        let mut next_word = Duration::from_secs(10);
+        loop {
+            // The child's end is noticed at once; else the pid file is looked at again.
+            if let Ok(status) = timeout(LOOK, child.wait()).await {
+                let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+                return Err(ended(cluster, &status));
+            }
+            if is_ready(cluster, pid) {
+                return Ok(Self { child, pid });
+            }
+            if begun.elapsed() > next_word {
+                tracing::info!(seconds = begun.elapsed().as_secs(), "PostgreSQL is still starting");
+                next_word *= 2;
+            }
+        }
+    }
+
+    /// Ends the server: fast, then, where that takes too long, at once, with a recovery at the next start.
+    pub async fn stop(mut self) {
+        for (signal, patience) in
+            [(Signal::INT, FAST_STOP), (Signal::QUIT, IMMEDIATE_STOP), (Signal::KILL, IMMEDIATE_STOP)]
+        {
+            send(self.pid, signal);
+            if timeout(patience, self.child.wait()).await.is_ok() {
+                return;
+            }
+            tracing::warn!(signal = ?signal, "PostgreSQL does not end; asking harder");
+        }
+    }
+}
+
+/// Signals a process; one that has ended meanwhile is no error.
+pub(super) fn send(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw)
+        && let Err(error) = kill_process(pid, signal)
+        && error != rustix::io::Errno::SRCH
+    {
+        tracing::warn!(%error, pid = pid.as_raw_nonzero().get(), "a process of PostgreSQL cannot be signalled");
+    }
+}
+
+fn ended(cluster: &Cluster, status: &str) -> EmbeddedError {
+    let (start, newest) = (cluster.start_log(), cluster.newest_log());
+    let said_first = tail(&start);
+    // Once the log is open, the start's own file only says where the log is.
+    let (log, output) =
+        if said_first.contains("FATAL") { (start, said_first) } else { (newest.clone(), tail(&newest)) };
+    EmbeddedError::Start { status: status.to_owned(), log, output }
+}
+
+fn tail(path: &Path) -> String {
+    let read = || {
+        let mut file = fs::File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES)))?;
+        let mut bytes = Vec::new();
+        file.take(LOG_TAIL_BYTES).read_to_end(&mut bytes)?;
+        Ok::<_, std::io::Error>(String::from_utf8_lossy(&bytes).trim().to_owned())
+    };
+    read().unwrap_or_default()
+}
+
+/// The pid file: the process id in the first line, the state in the eighth.
+fn pid_file(cluster: &Cluster) -> Option<(u32, String)> {
+    let text = fs::read_to_string(cluster.data.join("postmaster.pid")).ok()?;
+    let pid = text.lines().next()?.trim().parse().ok()?;
+    Some((pid, text.lines().nth(7).unwrap_or_default().trim().to_owned()))
+}
+
+fn is_ready(cluster: &Cluster, pid: u32) -> bool {
+    pid_file(cluster).is_some_and(|(owner, state)| owner == pid && state == "ready")
+}
+
+/// Ends what a service that was killed left running, and clears what would keep a new server from starting.
+///
+/// A server left alone is stopped rather than adopted: it is not our child, so its end could not be seen, and its settings
+/// may be those of an earlier release. The caller holds the folder's lock, so nobody else uses it.
+pub(super) async fn end_leftovers(cluster: &Cluster) -> Result<(), EmbeddedError> {
+    let begun = Instant::now();
+    let mut step = 0;
+    loop {
+        let left = processes(cluster);
+        let Some(first) = left.first().copied() else { break };
+        // A server ends its own processes; orphans of a killed one are told each.
+        let main = pid_file(cluster).map(|(pid, _)| pid).filter(|pid| left.contains(pid));
+        let due = match step {
+            0 => Some(if main.is_some() { Signal::INT } else { Signal::QUIT }),
+            1 => (begun.elapsed() > FAST_STOP).then_some(Signal::QUIT),
+            2 => (begun.elapsed() > FAST_STOP + IMMEDIATE_STOP).then_some(Signal::KILL),
+            _ if begun.elapsed() > FAST_STOP + 2 * IMMEDIATE_STOP => {
+                return Err(EmbeddedError::Leftover { pid: main.unwrap_or(first) });
+            }
+            _ => None,
+        };
+        if let Some(signal) = due {
+            tracing::warn!(pid = main.unwrap_or(first), signal = ?signal, "ending a PostgreSQL left by an earlier service");
+            let targets = main.map_or(left, |main| vec![main]);
+            targets.into_iter().for_each(|pid| send(pid, signal));
+            step += 1;
+        }
+        sleep(LOOK).await;
+    }
+    clear_stale_pid_file(cluster);
+    Ok(())
+}
+
+/// PostgreSQL does not start while its pid file names a live process of its user, and after a restart of the machine that may
+/// be any. The file goes only where that process can be seen to be another program.
+fn clear_stale_pid_file(cluster: &Cluster) {
+    let Some((pid, _)) = pid_file(cluster) else { return };
+    let lives = i32::try_from(pid).ok().and_then(Pid::from_raw).is_some_and(|pid| test_kill_process(pid).is_ok());
+    let title = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    if lives && !title.is_empty() && !is_of(cluster, &title) {
+        tracing::warn!(pid, "the pid file of PostgreSQL names a process of another program; removing it");
+        let _ = fs::remove_file(cluster.data.join("postmaster.pid"));
+    }
+}
+
+/// The processes of this cluster, told by their titles, which anyone may read (their folders only their user).
+fn processes(cluster: &Cluster) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|title| is_of(cluster, &title))).collect()
+}
+
+/// Whether a command line is a server of this cluster (`postgres -D folder ...`) or one of its processes
+/// (`postgres: cluster name: ...`).
+fn is_of(cluster: &Cluster, title: &[u8]) -> bool {
+    let mut arguments = title.split(|byte| *byte == 0);
+    let is_server = || {
+        let program = arguments.next().unwrap_or_default();
+        let folder = cluster.data.as_os_str().as_encoded_bytes();
+        program.ends_with(b"/postgres") && arguments.next() == Some(b"-D") && arguments.next() == Some(folder)
+    };
+    title.starts_with(format!("postgres: {}: ", cluster.tag).as_bytes()) || { is_server }()
+}

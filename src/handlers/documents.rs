@@ -1,0 +1,237 @@
+//! Documents: the nodes of the tree.
+use crate::{
+    access::Caller,
+    error::OrFail,
+    ingest::tasks::{EMBED, content_hash},
+    registry::Handle,
+    search::bm25,
+    service::Service,
+    store::{self, documents::{NewRow, Place, SiblingCursor, sibling_position}, ingest_nodes::Frontier, tasks::NewTask},
+};
+use serde_json::json;
+use sqlx::PgConnection;
+use std::time::Duration;
+use svc_actors::{Lane, WriteMode};
+use svc_client::{Call, Code, Failure, ops, wire::{DocumentPage, DocumentResponse, EvidenceResponse, LinkPage, NewDocument, Settled}};
+
+/// How long `?wait=true` waits.
+const WAIT: Duration = Duration::from_secs(60);
+const WAIT_STEP: Duration = Duration::from_millis(20);
+
+impl Handle<ops::create_document> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::create_document>) -> Result<DocumentResponse, Failure> {
+        let new = without_nul(call.body.0);
+        let mut tx = self.pool.begin().await.or_fail()?;
+        let (id, task) = create(self, &mut tx, caller, &new).await?;
+        tx.commit().await.or_fail()?;
+        self.wake.notify_one();
+        if call.query.wait {
+            wait_for(self, task).await?;
+        }
+        read(self, caller, id, false).await
+    }
+}
+
+/// PostgreSQL's text and JSON take no NUL.
+fn without_nul(mut new: NewDocument) -> NewDocument {
+    new.title = new.title.replace('\0', "");
+    new.content = new.content.replace('\0', "");
+    new
+}
+
+async fn create(service: &Service, conn: &mut PgConnection, caller: &Caller, new: &NewDocument) -> Result<(i64, i64), Failure> {
+    if serde_json::to_string(&new.structured_content).is_ok_and(|text| text.contains("\\u0000")) {
+        return Err(Failure::field("structured_content", "takes no NUL character"));
+    }
+    let parent = match new.parent_id {
+        Some(id) => Some(store::documents::lock_parent(conn, &caller.scope(), id).await.or_fail()?.ok_or_else(|| Failure::no_document(id))?),
+        None => None,
+    };
+    let path = parent.as_ref().map(Place::children_path).unwrap_or_default();
+    let row = NewRow {
+        parent_id: new.parent_id,
+        path: &path,
+        title: &new.title,
+        content: &new.content,
+        structured_content: &new.structured_content,
+        usetype: new.usetype.as_deref().unwrap_or("markdown"),
+        position: new.position,
+        event_time: new.event_time,
+        content_hash: &content_hash(&new.content),
+        settled: Settled::Settled,
+    };
+    let id = store::documents::insert(conn, &row).await.or_fail()?;
+    if parent.is_some() {
+        free_of_holders(conn, &path, id, WriteMode::Itself).await?;
+    }
+    if new.private {
+        store::blobs::protect(conn, id).await.or_fail()?;
+    }
+    let task = NewTask {
+        task_type: EMBED,
+        lane: Lane::Model,
+        document_id: id,
+        path: &path,
+        root_id: id,
+        write_mode: WriteMode::Itself,
+        dependencies: &[],
+        params: &json!({}),
+        badge: service.settings.task_badges.get(EMBED).map(String::as_str),
+        priority: 0,
+    };
+    let task = store::tasks::enqueue(conn, &task).await.or_fail()?;
+    Ok((id, task))
+}
+
+async fn wait_for(service: &Service, task: i64) -> Result<(), Failure> {
+    let done = async {
+        let mut step = WAIT_STEP;
+        loop {
+            let mut conn = service.pool.acquire().await.or_fail()?;
+            if store::tasks::is_final(&mut conn, task).await.or_fail()? {
+                return Ok(());
+            }
+            drop(conn);
+            tokio::time::sleep(step).await;
+            step = (step * 2).min(Duration::from_millis(500));
+        }
+    };
+    tokio::time::timeout(WAIT, done).await.unwrap_or_else(|_| {
+        Err(Failure::new(Code::Unavailable, "the document is stored; it is not yet embedded and indexed").with("retry_after", 5).with("task_id", task))
+    })
+}
+
+/// 409 naming the holder where somebody holds a region that this edit would touch; else holds it until the transaction ends.
+pub async fn free_of_holders(conn: &mut PgConnection, path: &[i64], id: i64, mode: WriteMode) -> Result<(), Failure> {
+    match store::reservations::reserve_for_edit(conn, path, id, mode).await.or_fail()? {
+        Ok(hold) => store::reservations::release_edit(conn, hold).await.or_fail(),
+        Err(holder) => {
+            let failure = Failure::new(Code::Conflict, "this part of the tree is being ingested").with("retry_after", 5);
+            Err(match holder {
+                Some(holder) => failure
+                    .with("task_id", holder.task_id)
+                    .with("task_type", holder.task_type)
+                    .with("worker", holder.worker)
+                    .with("remedy", "try again when the task is done"),
+                None => failure,
+            })
+        }
+    }
+}
+
+async fn read(service: &Service, caller: &Caller, id: i64, include_embed: bool) -> Result<DocumentResponse, Failure> {
+    let mut conn = service.pool.acquire().await.or_fail()?;
+    let row = store::documents::read(&mut conn, &caller.scope(), id, include_embed).await.or_fail()?;
+    row.map(DocumentResponse::from).ok_or_else(|| Failure::no_document(id))
+}
+
+impl Handle<ops::read_document> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::read_document>) -> Result<DocumentResponse, Failure> {
+        read(self, caller, call.path.id, call.query.include_embed).await
+    }
+}
+
+impl Handle<ops::delete_document> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::delete_document>) -> Result<(), Failure> {
+        let id = call.path.id;
+        let mut tx = self.pool.begin().await.or_fail()?;
+        let row = store::documents::read(&mut tx, &caller.scope(), id, false).await.or_fail()?.ok_or_else(|| Failure::no_document(id))?;
+        free_of_holders(&mut tx, &row.path, id, WriteMode::Subtree).await?;
+        let before = store::ingest_nodes::count_by_path(&mut tx, id).await.or_fail()?;
+        let in_flight = row.settled == "in_flight";
+        let gone = store::documents::delete_subtree(&mut tx, id).await.or_fail()?;
+        bm25::remove(&mut tx, None, &gone).await.or_fail()?;
+        store::ingest_nodes::forget(&mut tx, &gone).await.or_fail()?;
+        if let Some((root, parent)) = store::ingest_nodes::root_above(&mut tx, &row.path).await.or_fail()? {
+            let change = Frontier { total: -before.total, in_flight: -before.in_flight, settled: -before.settled, failed: -before.failed };
+            store::ingest_nodes::count(&mut tx, root, change).await.or_fail()?;
+            if in_flight && row.parent_id == Some(parent) {
+                store::ingest_nodes::children_done(&mut tx, root, &[(parent, 1, 0)]).await.or_fail()?;
+            }
+        }
+        tx.commit().await.or_fail()?;
+        self.wake.notify_one();
+        Ok(())
+    }
+}
+
+/// A page of rows by id, and the cursor of the next.
+fn page_by_id<T>(mut rows: Vec<T>, limit: u32, id: impl Fn(&T) -> i64) -> (Vec<T>, Option<String>) {
+    let more = rows.len() > limit as usize;
+    rows.truncate(limit as usize);
+    let next = rows.last().filter(|_| more).map(|row| id(row).to_string());
+    (rows, next)
+}
+
+fn id_cursor(cursor: Option<&str>) -> Result<i64, Failure> {
+    cursor.map_or(Ok(0), |text| text.parse().map_err(|_| Failure::field("cursor", "takes a next_cursor of this list")))
+}
+
+fn documents(rows: Vec<store::documents::DocumentRow>, next_cursor: Option<String>) -> DocumentPage {
+    DocumentPage { documents: rows.into_iter().map(DocumentResponse::from).collect(), next_cursor }
+}
+
+impl Handle<ops::list_roots> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::list_roots>) -> Result<DocumentPage, Failure> {
+        let (limit, after) = (call.query.rows(), id_cursor(call.query.cursor.as_deref())?);
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        let rows = store::documents::roots(&mut conn, &caller.scope(), after, limit + 1, call.query.include_embed).await.or_fail()?;
+        let (rows, next) = page_by_id(rows, limit, |row| row.id);
+        Ok(documents(rows, next))
+    }
+}
+
+impl Handle<ops::list_subtree> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::list_subtree>) -> Result<DocumentPage, Failure> {
+        let (id, limit, after) = (call.path.id, call.query.rows(), id_cursor(call.query.cursor.as_deref())?);
+        read(self, caller, id, false).await?;
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        let rows = store::documents::subtree(&mut conn, &caller.scope(), id, after, limit + 1, call.query.include_embed).await.or_fail()?;
+        let (rows, next) = page_by_id(rows, limit, |row| row.id);
+        Ok(documents(rows, next))
+    }
+}
+
+impl Handle<ops::list_children> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::list_children>) -> Result<DocumentPage, Failure> {
+        let (id, limit) = (call.path.id, call.query.rows());
+        let after = call.query.cursor.as_deref().map(sibling_cursor).transpose()?;
+        read(self, caller, id, false).await?;
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        let mut rows = store::documents::children(&mut conn, &caller.scope(), id, after, limit + 1, call.query.include_embed).await.or_fail()?;
+        let more = rows.len() > limit as usize;
+        rows.truncate(limit as usize);
+        let next = rows.last().filter(|_| more).map(|row| format!("{}.{}", sibling_position(row.position), row.id));
+        Ok(documents(rows, next))
+    }
+}
+
+fn sibling_cursor(text: &str) -> Result<SiblingCursor, Failure> {
+    let parts = text.split_once('.').and_then(|(position, id)| Some(SiblingCursor { position: position.parse().ok()?, id: id.parse().ok()? }));
+    parts.ok_or_else(|| Failure::field("cursor", "takes a next_cursor of this list"))
+}
+
+impl Handle<ops::list_links> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::list_links>) -> Result<LinkPage, Failure> {
+        let (id, limit, after) = (call.path.id, call.query.rows(), id_cursor(call.query.cursor.as_deref())?);
+        read(self, caller, id, false).await?;
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        let rows = store::links::of_document(&mut conn, &caller.scope(), id, after, limit + 1).await.or_fail()?;
+        let (links, next_cursor) = page_by_id(rows, limit, |link| link.id);
+        Ok(LinkPage { links, next_cursor })
+    }
+}
+
+impl Handle<ops::read_evidence> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::read_evidence>) -> Result<EvidenceResponse, Failure> {
+        let id = call.path.id;
+        read(self, caller, id, false).await?;
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        let mut evidence = store::evidence::read(&mut conn, id).await.or_fail()?;
+        let attempts = store::evidence::attempts(&mut conn, id).await.or_fail()?;
+        if !attempts.is_empty() {
+            evidence.insert("attempts".to_owned(), serde_json::to_value(attempts).map_err(|e| Failure::new(Code::Internal, e))?);
+        }
+        Ok(EvidenceResponse { document_id: id, evidence })
+    }
+}

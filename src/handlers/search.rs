@@ -1,0 +1,34 @@
+//! Finding documents.
+use crate::{access::Caller, registry::Handle, search, service::Service};
+use svc_client::{Call, Failure, ops, wire::{HybridSearch, SearchResponse}};
+
+impl Handle<ops::search_vector> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::search_vector>) -> Result<SearchResponse, Failure> {
+        search::vector(self, caller, call.body.0).await
+    }
+}
+
+impl Handle<ops::search_fulltext> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::search_fulltext>) -> Result<SearchResponse, Failure> {
+        search::fulltext(self, caller, call.body.0).await
+    }
+}
+
+impl Handle<ops::search_bm25> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::search_bm25>) -> Result<SearchResponse, Failure> {
+        search::bm25(self, caller, call.body.0).await
+    }
+}
+
+impl Handle<ops::search_hybrid> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::search_hybrid>) -> Result<SearchResponse, Failure> {
+        search::hybrid(self, caller, call.body.0).await
+    }
+}
+
+impl Handle<ops::search> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::search>) -> Result<SearchResponse, Failure> {
+        let body = HybridSearch { limit: call.query.limit, ..HybridSearch::new(&call.query.q) };
+        search::hybrid(self, caller, body).await
+    }
+}

@@ -1,0 +1,48 @@
+//! Bytes to a settled tree: upload, plan, tasks, settling. A stage sees the value of the stage before, never its actor.
+pub mod options;
+pub mod reader;
+pub mod rules;
+pub mod settle;
+pub mod spool;
+pub mod tasks;
+pub mod tree;
+pub mod upload;
+
+use crate::{search::bm25, settings::Settings};
+use reader::Reader;
+use sqlx::PgPool;
+use std::sync::Arc;
+use svc_formats::Limits;
+use svc_models::Engine;
+use tokio::sync::Notify;
+
+/// What tasks work with.
+#[derive(Clone)]
+pub struct Tools {
+    pub settings: Arc<Settings>,
+    pub pool: PgPool,
+    pub engine: Option<Engine>,
+    pub postings: Arc<bm25::Cache>,
+    pub reader: Reader,
+    /// Told when tasks were queued.
+    pub wake: Arc<Notify>,
+}
+
+/// What a reader may cost, by the settings.
+pub fn limits(settings: &Settings) -> Limits {
+    let count = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
+    Limits {
+        input_bytes: settings.max_upload_bytes,
+        pages: count(settings.parser_pages),
+        zip_members: count(settings.parser_zip_members),
+        zip_ratio: count(settings.parser_zip_ratio),
+        unpacked_bytes: settings.parser_unpacked_bytes,
+        xml_depth: count(settings.parser_xml_depth),
+        text_bytes: settings.parser_text_bytes,
+        headings: count(settings.parser_headings),
+        answer_bytes: settings.parser_answer_bytes,
+        memory: settings.parser_memory,
+        cpu_time: settings.parser_cpu_time,
+        wall_time: settings.parser_wall_time,
+    }
+}

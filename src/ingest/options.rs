@@ -1,0 +1,188 @@
+//! Ingest options: defaults, over them what the caller says. Every group resolves for every format.
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use svc_client::{Code, Failure};
+use svc_formats::ChunkOptions;
+
+/// All options, resolved.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Options {
+    pub structure: Structure,
+    pub rollup: Rollup,
+    pub profile: Profile,
+}
+
+/// Read by both structure tasks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Structure {
+    /// `sentence_packed`.
+    pub chunk_strategy: String,
+    /// Tokens a chunk is filled up to; 8 to 8,192.
+    pub max_tokens: usize,
+    /// Characters; a shorter chunk joins its neighbour. 0 to 1,000.
+    pub min_chunk_length: usize,
+}
+
+/// Read where containers settle.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rollup {
+    /// Above this a node is segmented instead of summarized; 2 to 100,000.
+    pub max_children: usize,
+    /// Of the changepoint segmentation; above 0.
+    pub penalty: f64,
+    /// Children a segment at least; 1 to 1,000.
+    pub min_segment: usize,
+    /// Empty: SVC_LLM_MODEL.
+    pub llm_model: String,
+}
+
+/// Read by the spreadsheet profile.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Profile {
+    pub sketch_columns: bool,
+}
+
+impl Default for Structure {
+    fn default() -> Self {
+        let ChunkOptions { max_tokens, min_chunk_length, .. } = ChunkOptions::default();
+        Structure { chunk_strategy: "sentence_packed".to_owned(), max_tokens, min_chunk_length }
+    }
+}
+impl Default for Rollup {
+    fn default() -> Self {
+        Rollup { max_children: 16, penalty: 1.0, min_segment: 3, llm_model: String::new() }
+    }
+}
+impl Default for Profile {
+    fn default() -> Self {
+        Profile { sketch_columns: true }
+    }
+}
+
+impl Options {
+    /// Resolves what a caller sent; the one resolver of upload, explain and analyze.
+    pub fn resolve(overrides: Option<&Value>) -> Result<Options, Failure> {
+        let defaults = serde_json::to_value(Options::default()).unwrap_or_default();
+        let mut resolved = defaults.clone();
+        match overrides {
+            None | Some(Value::Null) => {}
+            Some(Value::Object(groups)) => {
+                for (group, keys) in groups {
+                    override_group(&mut resolved, group, keys)?;
+                }
+            }
+            Some(_) => return Err(Failure::field("options", "must be a JSON object of groups")),
+        }
+        let options: Options = serde_json::from_value(resolved).map_err(|e| Failure::field("options", e))?;
+        options.check()?;
+        Ok(options)
+    }
+
+    /// As stored beside the bytes and compared with a later upload's.
+    pub fn to_value(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        let Structure { chunk_strategy, max_tokens, min_chunk_length } = &self.structure;
+        if chunk_strategy != "sentence_packed" {
+            return Err(Failure::field("structure.chunk_strategy", format!("takes `sentence_packed`, got `{chunk_strategy}`")));
+        }
+        if !(8..=8192).contains(max_tokens) {
+            return Err(Failure::field("structure.max_tokens", "takes 8 to 8192"));
+        }
+        if *min_chunk_length > 1000 {
+            return Err(Failure::field("structure.min_chunk_length", "takes 0 to 1000"));
+        }
+        let Rollup { max_children, penalty, min_segment, .. } = &self.rollup;
+        if !(2..=100_000).contains(max_children) {
+            return Err(Failure::field("rollup.max_children", "takes 2 to 100000"));
+        }
+        if !penalty.is_finite() || *penalty <= 0.0 {
+            return Err(Failure::field("rollup.penalty", "must be above 0"));
+        }
+        if !(1..=1000).contains(min_segment) {
+            return Err(Failure::field("rollup.min_segment", "takes 1 to 1000"));
+        }
+        Ok(())
+    }
+}
+
+fn override_group(resolved: &mut Value, group: &str, keys: &Value) -> Result<(), Failure> {
+    let known: Vec<String> = resolved.as_object().map(|groups| groups.keys().cloned().collect()).unwrap_or_default();
+    let Some(target) = resolved.get_mut(group).and_then(Value::as_object_mut) else {
+        return Err(unknown(group, &known));
+    };
+    let Value::Object(keys) = keys else {
+        return Err(Failure::field(group, "must be a JSON object"));
+    };
+    for (key, value) in keys {
+        if !target.contains_key(key) {
+            return Err(unknown(&format!("{group}.{key}"), &target.keys().cloned().collect::<Vec<_>>()));
+        }
+        target.insert(key.clone(), value.clone());
+    }
+    Ok(())
+}
+
+fn unknown(key: &str, known: &[String]) -> Failure {
+    Failure::new(Code::UnknownOption, format!("the option `{key}` is not known; known here: {}", known.join(", "))).with("key", key)
+}
+
+/// The refusal of the same bytes under other options, naming both sets.
+pub fn stored_with_others(document_id: i64, stored: &Value, asked: &Value) -> Failure {
+    let mut members = Map::new();
+    members.insert("document_id".to_owned(), document_id.into());
+    members.insert("stored_options".to_owned(), stored.clone());
+    members.insert("requested_options".to_owned(), asked.clone());
+    members.insert("remedy".to_owned(), "delete the document and upload again".into());
+    let mut failure = Failure::new(
+        Code::StoredWithOtherOptions,
+        format!("document {document_id} holds the same bytes, ingested with {stored}; this upload asks for {asked}"),
+    );
+    failure.members = members;
+    failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn defaults_are_the_contract() {
+        let options = Options::resolve(None).expect("defaults");
+        insta::assert_json_snapshot!(options.to_value());
+    }
+
+    #[test]
+    fn overrides_replace_single_keys_and_order_does_not_matter() {
+        let one = Options::resolve(Some(&json!({"structure": {"max_tokens": 60}, "rollup": {"penalty": 2}}))).expect("valid");
+        let other = Options::resolve(Some(&json!({"rollup": {"penalty": 2.0}, "structure": {"max_tokens": 60}}))).expect("valid");
+        assert_eq!((one.structure.max_tokens, one.structure.min_chunk_length), (60, 20));
+        assert_eq!(one.to_value(), other.to_value());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let code_and_text = |value| Options::resolve(Some(&value)).map_err(|f| (f.code, f.detail)).expect_err("must be refused");
+        let (code, text) = code_and_text(json!({"structure": {"max_token": 60}}));
+        assert_eq!(code, Code::UnknownOption);
+        assert!(text.contains("structure.max_token") && text.contains("max_tokens"), "{text}");
+        assert_eq!(code_and_text(json!({"ocr": {}})).0, Code::UnknownOption);
+        for wrong in [
+            json!([]),
+            json!({"structure": 3}),
+            json!({"structure": {"max_tokens": "many"}}),
+            json!({"structure": {"max_tokens": 0}}),
+            json!({"structure": {"chunk_strategy": "semantic"}}),
+            json!({"rollup": {"penalty": -1}}),
+        ] {
+            assert_eq!(code_and_text(wrong.clone()).0, Code::InvalidField, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The one rule table: which tasks a file gets, by its format and measured patterns. Pure.
+use serde::Serialize;
+use svc_actors::{Lane, WriteMode};
+use svc_formats::{Format, Pattern, Patterns};
+
+/// One row: a task, and when it is due.
+pub struct Rule {
+    pub task: &'static str,
+    requires: &'static [Pattern],
+    forbids: &'static [Pattern],
+    /// Tasks of the same node that come first, where they are queued at all.
+    pub after: &'static [&'static str],
+    pub write_mode: WriteMode,
+    pub lane: Lane,
+    /// Without a handler a due task is deferred, not queued.
+    has_handler: bool,
+}
+
+/// Stands for the pattern that declares a format's headings; see [`Rule::patterns`].
+const DECLARED: Pattern = Pattern::HasHeadings;
+
+/// The tasks of the downward pass, in order.
+pub const RULES: &[Rule] = &[
+    Rule {
+        task: "extract:text",
+        requires: &[Pattern::HasTextLayer],
+        forbids: &[Pattern::HasMarkup],
+        after: &[],
+        write_mode: WriteMode::Itself,
+        lane: Lane::Cpu,
+        has_handler: true,
+    },
+    Rule {
+        task: "extract:tables",
+        requires: &[Pattern::HasTextLayer],
+        forbids: &[],
+        after: &["extract:text"],
+        write_mode: WriteMode::Children,
+        lane: Lane::Cpu,
+        has_handler: false,
+    },
+    Rule {
+        task: "extract:images",
+        requires: &[Pattern::HasImages],
+        forbids: &[],
+        after: &["extract:text"],
+        write_mode: WriteMode::Children,
+        lane: Lane::Cpu,
+        has_handler: false,
+    },
+    Rule {
+        task: "ocr",
+        requires: &[Pattern::IsScanned],
+        forbids: &[],
+        after: &[],
+        write_mode: WriteMode::Itself,
+        lane: Lane::Cpu,
+        has_handler: false,
+    },
+    Rule {
+        task: "structure:declared",
+        requires: &[Pattern::HasTextLayer, DECLARED],
+        forbids: &[],
+        after: &["extract:text"],
+        write_mode: WriteMode::Subtree,
+        lane: Lane::Cpu,
+        has_handler: true,
+    },
+    Rule {
+        task: "structure:inferred",
+        requires: &[Pattern::HasTextLayer],
+        forbids: &[DECLARED],
+        after: &["extract:text"],
+        write_mode: WriteMode::Subtree,
+        lane: Lane::Cpu,
+        has_handler: true,
+    },
+];
+
+/// What becomes of a task, as decided with known patterns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Enqueued,
+    /// Due, and nothing here can do it.
+    Deferred,
+    NotApplicable,
+}
+
+/// One row of a file's plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Decision {
+    pub task: &'static str,
+    pub outcome: Verdict,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Rule {
+    /// Headings are declared by other patterns in office files than in text and PDF.
+    fn pattern(&self, pattern: Pattern, format: Format) -> Pattern {
+        match (pattern, format) {
+            (DECLARED, Format::Docx) => Pattern::HasHeadingStyles,
+            (DECLARED, Format::Pptx) => Pattern::HasSlides,
+            (DECLARED, Format::Xlsx) => Pattern::HasSheets,
+            (pattern, _) => pattern,
+        }
+    }
+
+    /// Decides one task.
+    pub fn decide(&self, format: Format, patterns: &Patterns) -> Decision {
+        let missing = self.requires.iter().map(|p| self.pattern(*p, format)).find(|p| !patterns.holds(*p));
+        let present = self.forbids.iter().map(|p| self.pattern(*p, format)).find(|p| patterns.holds(*p));
+        let (outcome, reason) = match (missing, present) {
+            (Some(pattern), _) if patterns.get(pattern).is_none() => (Verdict::NotApplicable, Some(format!("{pattern} was not measured"))),
+            (Some(pattern), _) => (Verdict::NotApplicable, Some(format!("{pattern} is false"))),
+            (None, Some(pattern)) => (Verdict::NotApplicable, Some(format!("{pattern} is true"))),
+            (None, None) if self.has_handler => (Verdict::Enqueued, None),
+            (None, None) => (Verdict::Deferred, Some("no handler is registered".to_owned())),
+        };
+        Decision { task: self.task, outcome, reason }
+    }
+}
+
+/// The plan of a file.
+pub fn plan(format: Format, patterns: &Patterns) -> Vec<Decision> {
+    RULES.iter().map(|rule| rule.decide(format, patterns)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn enqueued(format: Format, patterns: &[Pattern]) -> Vec<&'static str> {
+        let patterns = patterns.iter().fold(Patterns::default(), |all, p| all.with(*p, true));
+        plan(format, &patterns).into_iter().filter(|d| d.outcome == Verdict::Enqueued).map(|d| d.task).collect()
+    }
+
+    #[test]
+    fn a_text_is_structured_by_what_it_declares() {
+        use Pattern::*;
+        for (format, patterns, expected) in [
+            (Format::Text, &[HasTextLayer][..], &["extract:text", "structure:inferred"][..]),
+            (Format::Text, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
+            (Format::Pdf, &[HasTextLayer, HasHeadings, HasOutline], &["extract:text", "structure:declared"]),
+            (Format::Docx, &[HasTextLayer, HasHeadingStyles], &["extract:text", "structure:declared"]),
+            (Format::Docx, &[HasTextLayer, HasHeadings], &["extract:text", "structure:inferred"]),
+            (Format::Pptx, &[HasTextLayer, HasSlides], &["extract:text", "structure:declared"]),
+            (Format::Pdf, &[IsScanned, HasImages], &[]),
+            (Format::Xlsx, &[HasSheets], &[]),
+        ] {
+            assert_eq!(enqueued(format, patterns), expected, "{format} {patterns:?}");
+        }
+    }
+
+    #[test]
+    fn why_not_is_said() {
+        let decisions = plan(Format::Xlsx, &Patterns::default().with(Pattern::HasSheets, true).with(Pattern::IsScanned, true));
+        let of = |task| decisions.iter().find(|d| d.task == task).expect("a row a task");
+        assert_eq!(of("extract:text").reason.as_deref(), Some("has_text_layer was not measured"));
+        assert_eq!(of("ocr").outcome, Verdict::Deferred);
+    }
+}

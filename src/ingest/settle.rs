@@ -1,0 +1,158 @@
+//! The settling walk: containers learn that what is under them is done, roll it up, and are done themselves.
+//!
+//! Tasks append events; this is the only place that takes them and that moves containers. Each edge of
+//! the tree is walked once.
+use crate::{
+    ingest::tasks::{EMBED, SUMMARIZE},
+    store::{self, ingest_nodes::{Frontier, Touched}, tasks::NewTask},
+};
+use serde_json::{Value, json};
+use sqlx::{PgConnection, PgPool};
+use std::collections::BTreeMap;
+use svc_actors::{Lane, WriteMode};
+use svc_client::wire::Settled;
+
+/// Takes all settle events of a root, unless somebody else is at it: they will see ours too, or the sweep will.
+/// True where tasks were queued.
+pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, file_root: i64) -> sqlx::Result<bool> {
+    let mut queued = false;
+    loop {
+        let mut tx = pool.begin().await?;
+        if !store::ingest_nodes::try_lock(&mut tx, file_root).await? {
+            return Ok(queued);
+        }
+        let Some(touched) = store::ingest_nodes::apply_events(&mut tx, file_root).await? else {
+            return Ok(queued);
+        };
+        let mut settled = Vec::new();
+        for node in touched {
+            if node.settled != "in_flight" || node.open_tasks > 0 || node.open_children > 0 {
+                continue;
+            }
+            if needs_rollup(&mut tx, &node).await? {
+                queue_summarize(&mut tx, badges, file_root, &node).await?;
+                queued = true;
+            } else {
+                settled.push(node);
+            }
+        }
+        finish_nodes(&mut tx, file_root, &settled).await?;
+        tx.commit().await?;
+    }
+}
+
+/// A container is rolled up once, where something settled under it.
+async fn needs_rollup(conn: &mut PgConnection, node: &Touched) -> sqlx::Result<bool> {
+    Ok(node.rollup == "none" && store::ingest_nodes::has_settled_child(conn, node.document_id).await?)
+}
+
+async fn queue_summarize(conn: &mut PgConnection, badges: &BTreeMap<String, String>, file_root: i64, node: &Touched) -> sqlx::Result<()> {
+    let task = NewTask {
+        task_type: SUMMARIZE,
+        lane: Lane::Model,
+        document_id: node.document_id,
+        path: &node.path,
+        root_id: file_root,
+        write_mode: WriteMode::Itself,
+        dependencies: &[],
+        params: &json!({}),
+        badge: badges.get(SUMMARIZE).map(String::as_str),
+        priority: 0,
+    };
+    store::tasks::enqueue(conn, &task).await?;
+    store::ingest_nodes::queue_rollup(conn, node.document_id).await
+}
+
+async fn finish_nodes(conn: &mut PgConnection, file_root: i64, nodes: &[Touched]) -> sqlx::Result<()> {
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<i64> = nodes.iter().map(|node| node.document_id).collect();
+    for node in nodes.iter().filter(|node| node.rollup == "none") {
+        // Nothing settled under it: the rollup ran, so to say, and produced nothing.
+        store::evidence::record(conn, node.document_id, "effective_content", &Value::Null).await?;
+        if node.failed_children > 0 {
+            store::evidence::record(conn, node.document_id, "rollup", &json!({"failed_children": node.failed_children})).await?;
+        }
+    }
+    let moved = store::documents::leave_flight(conn, &ids, Settled::Settled).await?;
+    let mut by_parent: BTreeMap<i64, i32> = BTreeMap::new();
+    for node in nodes.iter().filter(|node| moved.iter().any(|(id, _)| *id == node.document_id)) {
+        if let Some(parent) = node.parent_id {
+            *by_parent.entry(parent).or_default() += 1;
+        }
+    }
+    let events: Vec<(i64, i32, i32)> = by_parent.into_iter().map(|(parent, done)| (parent, done, 0)).collect();
+    store::ingest_nodes::children_done(conn, file_root, &events).await?;
+    let count = moved.len() as i64;
+    store::ingest_nodes::count(conn, file_root, Frontier { in_flight: -count, settled: count, ..Frontier::default() }).await?;
+    if ids.contains(&file_root) {
+        store::ingest_nodes::fold_frontier(conn, file_root).await?;
+    }
+    Ok(())
+}
+
+/// Chunks left flight together: tells their parents and the frontier.
+pub async fn leaves_done(conn: &mut PgConnection, file_root: i64, moved: &[(i64, Option<i64>)], to: Settled) -> sqlx::Result<()> {
+    let failed = to == Settled::Failed;
+    let mut by_parent: BTreeMap<i64, i32> = BTreeMap::new();
+    for parent in moved.iter().filter_map(|(_, parent)| *parent) {
+        *by_parent.entry(parent).or_default() += 1;
+    }
+    let events: Vec<_> = by_parent.into_iter().map(|(parent, done)| (parent, done, if failed { done } else { 0 })).collect();
+    store::ingest_nodes::children_done(conn, file_root, &events).await?;
+    let count = moved.len() as i64;
+    let change = if failed {
+        Frontier { in_flight: -count, failed: count, ..Frontier::default() }
+    } else {
+        Frontier { in_flight: -count, settled: count, ..Frontier::default() }
+    };
+    store::ingest_nodes::count(conn, file_root, change).await
+}
+
+/// A task will not run again: its node fails, or the chunks that it was to embed do, and who waits for them learns it.
+pub async fn task_failed(conn: &mut PgConnection, task_type: &str, document_id: i64, params: &Value) -> sqlx::Result<Option<i64>> {
+    let Some((file_root, parent)) = store::ingest_nodes::root_of(conn, document_id).await? else {
+        return Ok(None);
+    };
+    if task_type == EMBED
+        && let (Some(first), Some(last)) = (params["first"].as_i64(), params["last"].as_i64())
+    {
+        let rows = store::documents::leaves_between(conn, document_id, first, last).await?;
+        let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+        let moved = store::documents::leave_flight(conn, &ids, Settled::Failed).await?;
+        leaves_done(conn, file_root, &moved, Settled::Failed).await?;
+        store::ingest_nodes::task_over(conn, document_id).await?;
+        return Ok(Some(file_root));
+    }
+    let moved = store::documents::leave_flight(conn, &[document_id], Settled::Failed).await?;
+    if !moved.is_empty() {
+        store::ingest_nodes::count(conn, file_root, Frontier { in_flight: -1, failed: 1, ..Frontier::default() }).await?;
+        if let Some(parent) = parent {
+            store::ingest_nodes::children_done(conn, file_root, &[(parent, 1, 1)]).await?;
+        }
+    }
+    store::ingest_nodes::close(conn, document_id).await?;
+    Ok(Some(file_root))
+}
+
+/// Takes events that were left over, and repairs roots that would wait for ever.
+pub async fn sweep(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx::Result<bool> {
+    let mut conn = pool.acquire().await?;
+    let mut roots = store::ingest_nodes::roots_with_events(&mut conn).await?;
+    for root in store::ingest_nodes::stalled_roots(&mut conn).await? {
+        tracing::error!(document.id = root, "nodes in flight with nothing left to do: recounting, which is a repair of a bug");
+        let mut tx = pool.begin().await?;
+        if store::ingest_nodes::try_lock(&mut tx, root).await? {
+            store::ingest_nodes::recount(&mut tx, root).await?;
+            tx.commit().await?;
+            roots.push(root);
+        }
+    }
+    drop(conn);
+    let mut queued = false;
+    for root in roots {
+        queued |= settle(pool, badges, root).await?;
+    }
+    Ok(queued)
+}

@@ -1,0 +1,98 @@
+//! Files on disk that have no name: gone with the process, however it ends.
+use crate::store;
+use sha2::{Digest, Sha256};
+use sqlx::{PgConnection, postgres::types::Oid};
+use std::{fs::File, io::{self, Read, Seek, SeekFrom, Write}, path::Path};
+
+/// Bytes that came in, with what was learned on the way.
+pub struct Spooled {
+    pub file: File,
+    pub byte_size: u64,
+    /// `sha256:<hex>`.
+    pub content_hash: String,
+}
+
+/// A spool that is being filled; hashing and writing happen on a blocking thread, a piece at a time.
+pub struct Spool {
+    file: File,
+    hasher: Sha256,
+    byte_size: u64,
+}
+
+impl Spool {
+    /// An empty one in `folder`, which is made where it is missing.
+    pub fn new(folder: &Path) -> io::Result<Spool> {
+        std::fs::create_dir_all(folder)?;
+        Ok(Spool { file: tempfile::tempfile_in(folder)?, hasher: Sha256::new(), byte_size: 0 })
+    }
+
+    /// Appends a piece.
+    pub fn write(&mut self, piece: &[u8]) -> io::Result<()> {
+        self.byte_size += piece.len() as u64;
+        self.hasher.update(piece);
+        self.file.write_all(piece)
+    }
+
+    /// Bytes so far.
+    pub fn byte_size(&self) -> u64 {
+        self.byte_size
+    }
+
+    /// Closes it and rewinds the file.
+    pub fn finish(mut self) -> io::Result<Spooled> {
+        self.file.seek(SeekFrom::Start(0))?;
+        Ok(Spooled { file: self.file, byte_size: self.byte_size, content_hash: format!("sha256:{}", hex::encode(self.hasher.finalize())) })
+    }
+}
+
+/// Copies a spooled file into a large object of the transaction.
+pub async fn to_large_object(conn: &mut PgConnection, mut file: File) -> sqlx::Result<Oid> {
+    file.seek(SeekFrom::Start(0)).map_err(sqlx::Error::Io)?;
+    let object = store::blobs::create(conn).await?;
+    loop {
+        let (back, piece) = tokio::task::spawn_blocking(move || {
+            let mut piece = vec![0; store::blobs::PIECE];
+            let read = read_full(&mut file, &mut piece).map(|read| {
+                piece.truncate(read);
+                piece
+            });
+            (file, read)
+        })
+        .await
+        .map_err(|error| sqlx::Error::Io(io::Error::other(error)))?;
+        file = back;
+        let piece = piece.map_err(sqlx::Error::Io)?;
+        if piece.is_empty() {
+            return Ok(object.oid());
+        }
+        object.write(conn, &piece).await?;
+    }
+}
+
+/// Copies a large object into a file without a name.
+pub async fn from_large_object(conn: &mut PgConnection, oid: Oid, folder: &Path) -> sqlx::Result<File> {
+    let mut spool = Spool::new(folder).map_err(sqlx::Error::Io)?;
+    let mut offset = 0;
+    loop {
+        let piece = store::blobs::read_at(conn, oid, offset, store::blobs::PIECE as i32).await?;
+        if piece.is_empty() {
+            return spool.finish().map(|spooled| spooled.file).map_err(sqlx::Error::Io);
+        }
+        offset += piece.len() as i64;
+        spool = tokio::task::spawn_blocking(move || spool.write(&piece).map(|()| spool))
+            .await
+            .map_err(|error| sqlx::Error::Io(io::Error::other(error)))?
+            .map_err(sqlx::Error::Io)?;
+    }
+}
+
+fn read_full(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read(&mut buffer[filled..])? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    Ok(filled)
+}

@@ -1,0 +1,59 @@
+//! The second half of every task: one short transaction whose last statement is fenced by the claim token.
+use super::OrTaskFailure;
+use crate::{ingest::{Tools, settle}, store::{self, tasks::AttemptRow}};
+use chrono::{DateTime, Utc};
+use serde_json::{Map, Value};
+use sqlx::{PgConnection, PgTransaction};
+use svc_actors::{Grant, Outcome, TaskFailure};
+
+/// A task on its way to its commit.
+pub struct Apply<'a> {
+    pub grant: &'a Grant,
+    tools: &'a Tools,
+    worker_id: &'a str,
+    started_at: DateTime<Utc>,
+}
+
+impl<'a> Apply<'a> {
+    /// Starts the clock of the attempt.
+    pub fn new(tools: &'a Tools, grant: &'a Grant, worker_id: &'a str) -> Apply<'a> {
+        Apply { grant, tools, worker_id, started_at: Utc::now() }
+    }
+
+    /// Begins the transaction.
+    pub async fn begin(self) -> Result<Transaction<'a>, TaskFailure> {
+        let tx = self.tools.pool.begin().await.classified()?;
+        Ok(Transaction { apply: self, tx })
+    }
+}
+
+/// The open transaction of a task; dropped without a commit, nothing of it remains.
+pub struct Transaction<'a> {
+    apply: Apply<'a>,
+    tx: PgTransaction<'static>,
+}
+
+impl Transaction<'_> {
+    /// The connection that the task writes on.
+    pub fn conn(&mut self) -> &mut PgConnection {
+        &mut self.tx
+    }
+
+    /// Completes the task and commits, unless the token is stale: then nothing was written.
+    pub async fn complete(mut self, detail: Map<String, Value>) -> Result<Outcome, TaskFailure> {
+        let Apply { grant, tools, worker_id, started_at } = self.apply;
+        store::ingest_nodes::task_over(&mut self.tx, grant.document_id).await.classified()?;
+        let attempt = AttemptRow { grant, worker: worker_id, started_at, outcome: "completed", detail: &detail };
+        if !store::tasks::finish(&mut self.tx, &attempt).await.classified()? {
+            self.tx.rollback().await.classified()?;
+            return Ok(Outcome::LostLease);
+        }
+        self.tx.commit().await.classified()?;
+        // Best effort: whatever goes wrong here, the events stand and the sweep takes them.
+        if let Err(error) = settle::settle(&tools.pool, &tools.settings.task_badges, grant.root_id).await {
+            tracing::warn!(document.id = grant.root_id, error = %error, "settling is left to the sweep");
+        }
+        tools.wake.notify_one();
+        Ok(Outcome::Completed)
+    }
+}

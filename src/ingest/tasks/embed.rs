@@ -1,0 +1,104 @@
+//! embed: vectors and postings for a batch of chunks, or for one document that was written over REST.
+use super::{Apply, OrTaskFailure, structure::no_model};
+use crate::{
+    ingest::{Tools, settle},
+    search::bm25,
+    store::{self, documents::TextRow},
+};
+use pgvector::Vector;
+use serde_json::{Map, json};
+use svc_actors::{Outcome, TaskFailure};
+use svc_client::wire::Settled;
+use svc_models::{Engine, ModelError};
+
+pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
+    let grant = apply.grant;
+    let engine = tools.engine.as_ref().ok_or_else(no_model)?;
+    let batch = grant.payload["first"].as_i64().zip(grant.payload["last"].as_i64());
+    let rows = {
+        let mut conn = tools.pool.acquire().await.classified()?;
+        match batch {
+            Some((first, last)) => store::documents::leaves_between(&mut conn, grant.document_id, first, last).await,
+            None => store::documents::texts(&mut conn, &[grant.document_id]).await,
+        }
+        .classified()?
+    };
+    let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+    let indexes = prepare_postings(tools, &rows, &ids).await?;
+    let embedded = embed(engine, &rows).await?;
+    let model = &engine.info().identity;
+
+    let mut tx = apply.begin().await?;
+    let vectors: Vec<Vector> = embedded.vectors;
+    store::documents::set_vectors(tx.conn(), &embedded.ids, &vectors, model).await.classified()?;
+    for postings in &indexes {
+        bm25::replace(tx.conn(), postings).await.classified()?;
+    }
+    for (id, refusal) in &embedded.refused {
+        store::evidence::record(tx.conn(), *id, "embed", refusal).await.classified()?;
+    }
+    if batch.is_some() {
+        let moved = store::documents::leave_flight(tx.conn(), &ids, Settled::Settled).await.classified()?;
+        settle::leaves_done(tx.conn(), grant.root_id, &moved, Settled::Settled).await.classified()?;
+    }
+    let mut detail = Map::new();
+    detail.insert("embedded".to_owned(), embedded.ids.len().into());
+    detail.insert("model".to_owned(), model.clone().into());
+    if !embedded.refused.is_empty() {
+        detail.insert("text_too_long".to_owned(), embedded.refused.len().into());
+    }
+    tx.complete(detail).await
+}
+
+/// The text of a node as it is searched for. A chunk begins with its heading already.
+fn searchable(row: &TextRow) -> String {
+    if row.usetype == "chunk" { row.content.clone() } else { format!("{}\n{}", row.title, row.content) }
+}
+
+/// Postings for every index that covers the nodes; their terms are interned outside the transaction.
+async fn prepare_postings(tools: &Tools, rows: &[TextRow], ids: &[i64]) -> Result<Vec<bm25::Prepared>, TaskFailure> {
+    let covering = {
+        let mut conn = tools.pool.acquire().await.classified()?;
+        store::indexes::covering(&mut conn, ids).await.classified()?
+    };
+    let excluded = &tools.settings.bm25_exclude_usetypes;
+    let mut texts: std::collections::BTreeMap<i64, Vec<bm25::Text>> = std::collections::BTreeMap::new();
+    for (index, document_id) in covering {
+        if let Some(row) = rows.iter().find(|row| row.id == document_id).filter(|row| !excluded.contains(&row.usetype)) {
+            texts.entry(index).or_default().push(bm25::Text { document_id, text: searchable(row) });
+        }
+    }
+    let mut prepared = Vec::new();
+    for (index, texts) in texts {
+        prepared.push(bm25::prepare(&tools.pool, &tools.postings, index, texts).await.classified()?);
+    }
+    Ok(prepared)
+}
+
+struct Embedded {
+    ids: Vec<i64>,
+    vectors: Vec<Vector>,
+    /// Nodes without a vector, since nothing is ever cut, and what would help.
+    refused: Vec<(i64, serde_json::Value)>,
+}
+
+async fn embed(engine: &Engine, rows: &[TextRow]) -> Result<Embedded, TaskFailure> {
+    let mut fitting: Vec<(i64, String)> = rows.iter().map(|row| (row.id, searchable(row))).collect();
+    let mut refused = Vec::new();
+    let vectors = loop {
+        if fitting.is_empty() {
+            break Vec::new();
+        }
+        match engine.embed_documents(fitting.iter().map(|(_, text)| text.clone()).collect()).await {
+            Ok(vectors) => break vectors,
+            Err(ModelError::TextTooLong { index, token_count, limit, chars_total }) if index < fitting.len() => {
+                let (id, _) = fitting.remove(index);
+                let refusal = json!({"skipped": "text_too_long", "token_count": token_count, "limit": limit, "chars_total": chars_total,
+                    "remedy": "chunk the document; until then only its words are searchable"});
+                refused.push((id, refusal));
+            }
+            Err(error) => return Err(error).classified(),
+        }
+    };
+    Ok(Embedded { ids: fitting.into_iter().map(|(id, _)| id).collect(), vectors: vectors.into_iter().map(Vector::from).collect(), refused })
+}

@@ -1,0 +1,136 @@
+//! The task handlers: each prepares without a transaction, then applies in one that its claim token fences.
+mod apply;
+mod embed;
+mod extract;
+mod probe;
+mod rollup;
+mod structure;
+
+use crate::{error::database_is_away, ingest::Tools, search::bm25, telemetry};
+use apply::Apply;
+pub use structure::content_hash;
+use async_trait::async_trait;
+use std::time::Instant;
+use svc_actors::{CancelToken, ErrorClass, Grant, Handler, Outcome, TaskFailure};
+use svc_formats::FormatError;
+use svc_models::ModelError;
+
+pub const PROBE: &str = "probe";
+pub const EXTRACT_TEXT: &str = "extract:text";
+pub const STRUCTURE_DECLARED: &str = "structure:declared";
+pub const STRUCTURE_INFERRED: &str = "structure:inferred";
+pub const EMBED: &str = "embed";
+pub const SUMMARIZE: &str = "summarize";
+
+/// Every task type that has a handler here.
+pub const TASK_TYPES: &[&str] = &[PROBE, EXTRACT_TEXT, STRUCTURE_DECLARED, STRUCTURE_INFERRED, EMBED, SUMMARIZE];
+
+/// Runs the tasks of this process.
+pub struct TaskHandler {
+    tools: Tools,
+    worker_id: String,
+}
+
+impl TaskHandler {
+    /// `worker_id` is written into the attempt log.
+    pub fn new(tools: Tools, worker_id: String) -> TaskHandler {
+        TaskHandler { tools, worker_id }
+    }
+
+    async fn dispatch(&self, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
+        match apply.grant.task_type.as_str() {
+            PROBE => probe::run(&self.tools, apply).await,
+            EXTRACT_TEXT => extract::run(&self.tools, apply).await,
+            STRUCTURE_DECLARED => structure::run(&self.tools, apply, true).await,
+            STRUCTURE_INFERRED => structure::run(&self.tools, apply, false).await,
+            EMBED => embed::run(&self.tools, apply).await,
+            SUMMARIZE => rollup::run(&self.tools, apply).await,
+            other => Err(TaskFailure::permanent("no_handler", format!("no handler is registered for `{other}`"))),
+        }
+    }
+}
+
+#[async_trait]
+impl Handler for TaskHandler {
+    async fn run(&self, grant: &Grant, _: CancelToken) -> Result<Outcome, TaskFailure> {
+        let started = Instant::now();
+        let outcome = self.dispatch(Apply::new(&self.tools, grant, &self.worker_id)).await;
+        let label = match &outcome {
+            Ok(Outcome::Completed) => "completed",
+            Ok(Outcome::Skipped { .. }) => "skipped",
+            Ok(Outcome::LostLease) => "lease_lost",
+            Err(_) => "failed",
+        };
+        telemetry::seconds(telemetry::HANDLER_SECONDS, "task_type", grant.task_type.clone(), started.elapsed());
+        metrics::counter!(telemetry::TASKS_ENDED, "task_type" => grant.task_type.clone(), "outcome" => label).increment(1);
+        outcome
+    }
+}
+
+/// Classifies an inner error where `?` stands.
+trait Classify {
+    fn classify(self) -> TaskFailure;
+}
+
+impl Classify for sqlx::Error {
+    fn classify(self) -> TaskFailure {
+        if database_is_away(&self) {
+            return TaskFailure::retryable("database_away", self.to_string());
+        }
+        match &self {
+            // Serialization failures, deadlocks and a full disk pass; what breaks a constraint will break it again.
+            sqlx::Error::Database(e) if e.code().is_some_and(|c| c.starts_with("40") || c.starts_with("53") || c.starts_with("55")) => {
+                TaskFailure::retryable("database", self.to_string())
+            }
+            sqlx::Error::Database(_) => TaskFailure::permanent("database", self.to_string()),
+            _ => TaskFailure::retryable("database", self.to_string()),
+        }
+    }
+}
+
+impl Classify for FormatError {
+    fn classify(self) -> TaskFailure {
+        let class = if self.is_permanent() { ErrorClass::Permanent } else { ErrorClass::Retryable };
+        TaskFailure::new(class, self.code(), self.to_string())
+    }
+}
+
+impl Classify for ModelError {
+    fn classify(self) -> TaskFailure {
+        match &self {
+            ModelError::TextTooLong { .. } => TaskFailure::permanent("text_too_long", self.to_string()),
+            _ => TaskFailure::retryable("model", self.to_string()),
+        }
+    }
+}
+
+impl Classify for bm25::Error {
+    fn classify(self) -> TaskFailure {
+        match self {
+            bm25::Error::Database(error) => error.classify(),
+            error => TaskFailure::retryable("index", error.to_string()),
+        }
+    }
+}
+
+impl Classify for tokio::task::JoinError {
+    fn classify(self) -> TaskFailure {
+        TaskFailure::retryable("panic", self.to_string())
+    }
+}
+
+impl Classify for serde_json::Error {
+    fn classify(self) -> TaskFailure {
+        TaskFailure::permanent("stored_value", self.to_string())
+    }
+}
+
+/// `?` on inner errors in tasks.
+trait OrTaskFailure<T> {
+    fn classified(self) -> Result<T, TaskFailure>;
+}
+impl<T, E: Classify> OrTaskFailure<T> for Result<T, E> {
+    fn classified(self) -> Result<T, TaskFailure> {
+        self.map_err(Classify::classify)
+    }
+}

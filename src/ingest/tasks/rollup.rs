@@ -1,0 +1,63 @@
+//! summarize: gives a container an embedding derived from what is under it.
+use super::{Apply, OrTaskFailure, structure::no_model};
+use crate::{ingest::Tools, store};
+use pgvector::Vector;
+use serde_json::{Map, Value, json};
+use svc_actors::{Outcome, TaskFailure};
+use svc_models::Engine;
+
+pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
+    let id = apply.grant.document_id;
+    let engine = tools.engine.as_ref().ok_or_else(no_model)?;
+    let window = engine.info().doc_window;
+    let (tokens, failed_children) = {
+        let mut conn = tools.pool.acquire().await.classified()?;
+        store::ingest_nodes::tokens(&mut conn, id).await.classified()?.unwrap_or_default()
+    };
+    let concatenated = if tokens <= window as i64 { concatenate(tools, engine, id).await? } else { None };
+
+    let mut tx = apply.begin().await?;
+    let model = &engine.info().identity;
+    let (children, mean) = store::documents::children_mean(tx.conn(), id, model).await.classified()?;
+    let mut rollup = json!({"failed_children": failed_children});
+    let (effective, vector) = match concatenated {
+        Some(text) => {
+            let effective = json!({"method": "concatenated", "source_children": children, "tokens": text.tokens, "window": window, "characters": text.characters});
+            (effective, Some(text.vector))
+        }
+        None => {
+            rollup["not_concatenated"] = json!({"tokens": tokens, "window": window, "embedding": "mean of the children's vectors"});
+            (Value::Null, mean)
+        }
+    };
+    if let Some(vector) = vector {
+        store::documents::set_vectors(tx.conn(), &[id], &[vector], model).await.classified()?;
+    }
+    store::evidence::record(tx.conn(), id, "effective_content", &effective).await.classified()?;
+    store::evidence::record(tx.conn(), id, "rollup", &rollup).await.classified()?;
+    store::ingest_nodes::rolled_up(tx.conn(), id).await.classified()?;
+    let mut detail = Map::new();
+    detail.insert("effective_content".to_owned(), effective);
+    tx.complete(detail).await
+}
+
+struct Concatenated {
+    tokens: usize,
+    characters: usize,
+    vector: Vector,
+}
+
+/// The text under a container as one, embedded; None where it is longer than the window after all.
+async fn concatenate(tools: &Tools, engine: &Engine, id: i64) -> Result<Option<Concatenated>, TaskFailure> {
+    let text = {
+        let mut conn = tools.pool.acquire().await.classified()?;
+        store::documents::settled_leaf_texts(&mut conn, id).await.classified()?.join("\n\n")
+    };
+    let characters = text.chars().count();
+    let tokens = engine.count_tokens(&text).classified()?;
+    if tokens > engine.info().doc_window {
+        return Ok(None);
+    }
+    let vector = engine.embed_documents(vec![text]).await.classified()?.pop();
+    Ok(vector.map(|vector| Concatenated { tokens, characters, vector: Vector::from(vector) }))
+}

@@ -1,0 +1,187 @@
+//! structure:declared and structure:inferred: the nodes under a file, in flight, and the tasks that embed them.
+use super::{Apply, EMBED, OrTaskFailure, apply::Transaction, extract};
+use crate::{
+    ingest::{Tools, options::Structure, tree::{self, Batch, CharacterIndex, Kind, Node}},
+    store::{self, documents::NewNodes, ingest_nodes::{Frontier, IngestNode}, tasks::NewTask},
+};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use svc_actors::{Lane, Outcome, TaskFailure, WriteMode};
+use svc_formats::{ChunkOptions, Extraction};
+
+/// Rows of one insert.
+const ROWS: usize = 2000;
+
+pub async fn run(tools: &Tools, apply: Apply<'_>, declared: bool) -> Result<Outcome, TaskFailure> {
+    let grant = apply.grant;
+    let id = grant.document_id;
+    let options: Structure = serde_json::from_value(grant.payload["structure"].clone()).unwrap_or_default();
+    let (extraction, title) = load(tools, id).await?;
+    let (extraction, nodes) = build(tools, extraction, title, declared, options).await?;
+    let batches = tree::batches(&nodes);
+    let rule = grant.task_type.clone();
+    let sections = nodes.iter().filter(|node| node.kind == Kind::Section).count();
+    let shape = json!({"rule": rule, "sections": sections, "chunks": nodes.len() - sections, "from": extraction.headings_from});
+
+    let mut tx = apply.begin().await?;
+    let ids = store::documents::reserve_ids(tx.conn(), nodes.len()).await.classified()?;
+    let made = Made { file: id, file_path: &grant.region.path, root_id: grant.root_id, nodes: &nodes, ids: &ids };
+    insert_nodes(&mut tx, &made, &extraction, &rule).await?;
+    insert_counters(&mut tx, &made, &batches).await?;
+    for batch in &batches {
+        enqueue_embed(tools, &mut tx, &made, batch).await?;
+    }
+    store::evidence::record(tx.conn(), id, "structure", &shape).await.classified()?;
+    let detail = match shape {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    };
+    tx.complete(detail).await
+}
+
+async fn load(tools: &Tools, id: i64) -> Result<(Extraction, String), TaskFailure> {
+    let mut conn = tools.pool.acquire().await.classified()?;
+    let stored = store::evidence::extraction(&mut conn, id).await.classified()?;
+    let (text, layout) = stored.ok_or_else(|| TaskFailure::permanent("no_text", "no text was extracted from this file"))?;
+    let rows = store::documents::texts(&mut conn, &[id]).await.classified()?;
+    let title = rows.into_iter().next().map(|row| row.title).unwrap_or_default();
+    Ok((extract::join(text, layout)?, title))
+}
+
+async fn build(tools: &Tools, extraction: Extraction, title: String, declared: bool, options: Structure) -> Result<(Extraction, Vec<Node>), TaskFailure> {
+    let engine = tools.engine.clone().ok_or_else(no_model)?;
+    let options = ChunkOptions {
+        max_tokens: options.max_tokens,
+        min_chunk_length: options.min_chunk_length,
+        max_chars: tools.settings.chunk_max_chars,
+        ..ChunkOptions::default()
+    };
+    tokio::task::spawn_blocking(move || {
+        // A tokenizer that fails on a sentence is a bug of its; the length is a safe upper bound.
+        let count = |text: &str| engine.count_content_tokens(text).unwrap_or(text.len());
+        let nodes = tree::build(&extraction, &title, declared, &options, &count);
+        (extraction, nodes)
+    })
+    .await
+    .classified()
+}
+
+pub(super) fn no_model() -> TaskFailure {
+    TaskFailure::retryable("no_model", "this worker has no embedding model: set SVC_EMBEDDING_MODEL")
+}
+
+/// Nodes with the ids that they were given.
+struct Made<'a> {
+    file: i64,
+    /// Ancestors' ids and the file's own.
+    file_path: &'a [i64],
+    root_id: i64,
+    nodes: &'a [Node],
+    ids: &'a [i64],
+}
+
+impl Made<'_> {
+    fn parent_id(&self, index: usize) -> i64 {
+        self.nodes[index].parent.map_or(self.file, |parent| self.ids[parent])
+    }
+
+    /// Ancestors' ids of a node, root first.
+    fn path(&self, index: usize) -> Vec<i64> {
+        let mut path = Vec::new();
+        let mut above = self.nodes[index].parent;
+        while let Some(parent) = above {
+            path.push(self.ids[parent]);
+            above = self.nodes[parent].parent;
+        }
+        path.extend(self.file_path.iter().rev());
+        path.reverse();
+        path
+    }
+}
+
+async fn insert_nodes(tx: &mut Transaction<'_>, made: &Made<'_>, extraction: &Extraction, rule: &str) -> Result<(), TaskFailure> {
+    let characters = CharacterIndex::new(&extraction.text);
+    for start in (0..made.nodes.len()).step_by(ROWS) {
+        let range = start..made.nodes.len().min(start + ROWS);
+        let content = |node: &Node| match node.kind {
+            Kind::Chunk => extraction.text[node.start..node.end].to_owned(),
+            Kind::Section => String::new(),
+        };
+        let contents: Vec<String> = made.nodes[range.clone()].iter().map(content).collect();
+        let nodes = NewNodes {
+            ids: &made.ids[range.clone()],
+            parent_ids: &range.clone().map(|index| made.parent_id(index)).collect::<Vec<_>>(),
+            paths: &range.clone().map(|index| braces(&made.path(index))).collect::<Vec<_>>(),
+            titles: &made.nodes[range.clone()].iter().map(|node| node.title.clone()).collect::<Vec<_>>(),
+            content_hashes: &contents.iter().map(|text| content_hash(text)).collect::<Vec<_>>(),
+            contents: &contents,
+            usetypes: &made.nodes[range.clone()].iter().map(|node| node.kind.usetype().to_owned()).collect::<Vec<_>>(),
+            positions: &made.nodes[range.clone()].iter().map(|node| node.position).collect::<Vec<_>>(),
+            rule,
+            anchors: &made.nodes[range].iter().map(|node| tree::anchor(node, extraction, &characters)).collect::<Vec<_>>(),
+        };
+        store::documents::insert_nodes(tx.conn(), &nodes).await.classified()?;
+    }
+    Ok(())
+}
+
+/// `sha256:<hex>` of a content.
+pub fn content_hash(content: &str) -> String {
+    format!("sha256:{}", hex::encode(Sha256::digest(content)))
+}
+
+/// An array in PostgreSQL's text form.
+fn braces(ids: &[i64]) -> String {
+    let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
+    format!("{{{}}}", ids.join(","))
+}
+
+async fn insert_counters(tx: &mut Transaction<'_>, made: &Made<'_>, batches: &[Batch]) -> Result<(), TaskFailure> {
+    let mut tasks = vec![0; made.nodes.len()];
+    let mut file_tasks = 0;
+    for batch in batches {
+        match batch.under {
+            Some(index) => tasks[index] += 1,
+            None => file_tasks += 1,
+        }
+    }
+    let sections = || made.nodes.iter().enumerate().filter(|(_, node)| node.kind == Kind::Section);
+    let rows: Vec<IngestNode> = sections()
+        .map(|(index, node)| IngestNode {
+            document_id: made.ids[index],
+            parent_id: Some(made.parent_id(index)),
+            open_tasks: tasks[index],
+            open_children: node.children,
+            tokens: node.tokens,
+        })
+        .collect();
+    store::ingest_nodes::insert(tx.conn(), made.root_id, &rows).await.classified()?;
+    let top = || made.nodes.iter().filter(|node| node.parent.is_none());
+    let (children, tokens) = (i32::try_from(top().count()).unwrap_or(i32::MAX), top().map(|node| node.tokens).sum());
+    store::ingest_nodes::grow(tx.conn(), made.file, file_tasks, children, tokens).await.classified()?;
+    // A section without anything under it has nothing to wait for.
+    let bare: Vec<(i64, i32, i32)> = sections().filter(|(_, node)| node.children == 0).map(|(index, _)| (made.ids[index], 0, 0)).collect();
+    store::ingest_nodes::children_done(tx.conn(), made.root_id, &bare).await.classified()?;
+    let total = made.nodes.len() as i64;
+    store::ingest_nodes::count(tx.conn(), made.root_id, Frontier { total, in_flight: total, ..Frontier::default() }).await.classified()
+}
+
+async fn enqueue_embed(tools: &Tools, tx: &mut Transaction<'_>, made: &Made<'_>, batch: &Batch) -> Result<(), TaskFailure> {
+    let (document_id, path) = match batch.under {
+        Some(index) => (made.ids[index], made.path(index)),
+        None => (made.file, made.file_path[..made.file_path.len().saturating_sub(1)].to_vec()),
+    };
+    let task = NewTask {
+        task_type: EMBED,
+        lane: Lane::Model,
+        document_id,
+        path: &path,
+        root_id: made.root_id,
+        write_mode: WriteMode::Subtree,
+        dependencies: &[],
+        params: &json!({"first": made.ids[batch.first], "last": made.ids[batch.last]}),
+        badge: tools.settings.task_badges.get(EMBED).map(String::as_str),
+        priority: 0,
+    };
+    store::tasks::enqueue(tx.conn(), &task).await.classified().map(|_| ())
+}

@@ -1,0 +1,313 @@
+//! From a text to the nodes under its file: sections in pre-order, each before its chunks. Pure.
+use serde_json::{Value, json};
+use svc_formats::{Chunk, ChunkOptions, Extraction, Section, TokenCounter, chunk, sections};
+
+/// A node to be made. Ids are given out in the order of the list, which is the order of the file.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Index of the section above; None right under the file.
+    pub parent: Option<usize>,
+    pub kind: Kind,
+    pub title: String,
+    /// Byte range of the text.
+    pub start: usize,
+    pub end: usize,
+    pub position: i32,
+    pub depth: usize,
+    /// By the chunks; of a section: of everything under it.
+    pub tokens: i64,
+    /// Direct children.
+    pub children: i32,
+    /// Chunks under it, itself included where it is one.
+    pub leaves: usize,
+}
+
+/// What a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Section,
+    Chunk,
+}
+
+impl Kind {
+    /// The usetype of the document.
+    pub fn usetype(self) -> &'static str {
+        match self {
+            Kind::Section => "section",
+            Kind::Chunk => "chunk",
+        }
+    }
+}
+
+/// Plans the tree under a file. `declared`: by the file's own headings or pages; else chunks alone.
+pub fn build(extraction: &Extraction, file_title: &str, declared: bool, options: &ChunkOptions, tokens: &dyn TokenCounter) -> Vec<Node> {
+    let text = &extraction.text;
+    let sections = if declared { sections(extraction) } else { Vec::new() };
+    let own_end = sections.first().map_or(text.len(), |first| first.start);
+    let mut builder = Builder { text, options, tokens, nodes: Vec::new(), positions: vec![0] };
+    builder.chunks(None, file_title, 0, own_end, 0);
+    // Where each section's node stands in the list.
+    let mut placed = Vec::with_capacity(sections.len());
+    for section in &sections {
+        let parent = section.parent.and_then(|index| placed.get(index).copied());
+        let index = builder.section(parent, section);
+        placed.push(index);
+        let depth = builder.nodes[index].depth + 1;
+        builder.chunks(Some(index), &section.title, section.start, section.text_end, depth);
+    }
+    builder.sum_up()
+}
+
+struct Builder<'a> {
+    text: &'a str,
+    options: &'a ChunkOptions,
+    tokens: &'a dyn TokenCounter,
+    nodes: Vec<Node>,
+    /// Next position under the file (first) and under each node.
+    positions: Vec<i32>,
+}
+
+impl Builder<'_> {
+    fn push(&mut self, mut node: Node) -> usize {
+        let slot = &mut self.positions[node.parent.map_or(0, |parent| parent + 1)];
+        node.position = *slot;
+        *slot += 1;
+        self.positions.push(0);
+        self.nodes.push(node);
+        self.nodes.len() - 1
+    }
+
+    fn section(&mut self, parent: Option<usize>, section: &Section) -> usize {
+        let depth = parent.map_or(0, |parent| self.nodes[parent].depth + 1);
+        let title = if section.title.trim().is_empty() { "Untitled section".to_owned() } else { cut(&section.title) };
+        self.push(Node {
+            parent,
+            kind: Kind::Section,
+            title,
+            start: section.start,
+            end: section.end,
+            position: 0,
+            depth,
+            tokens: 0,
+            children: 0,
+            leaves: 0,
+        })
+    }
+
+    fn chunks(&mut self, parent: Option<usize>, title: &str, start: usize, end: usize, depth: usize) {
+        for Chunk { start, end, tokens, .. } in chunk(self.text, start..end, self.options, self.tokens) {
+            let tokens = i64::try_from(tokens).unwrap_or(i64::MAX);
+            self.push(Node {
+                parent,
+                kind: Kind::Chunk,
+                title: cut(title),
+                start,
+                end,
+                position: 0,
+                depth,
+                tokens,
+                children: 0,
+                leaves: 1,
+            });
+        }
+    }
+
+    /// Children come after their parents, so one pass from the back sums up every subtree.
+    fn sum_up(mut self) -> Vec<Node> {
+        for index in (0..self.nodes.len()).rev() {
+            let (tokens, leaves) = (self.nodes[index].tokens, self.nodes[index].leaves);
+            if let Some(parent) = self.nodes[index].parent {
+                let parent = &mut self.nodes[parent];
+                parent.tokens += tokens;
+                parent.leaves += leaves;
+                parent.children += 1;
+            }
+        }
+        self.nodes
+    }
+}
+
+fn cut(title: &str) -> String {
+    title.trim().chars().take(255).collect()
+}
+
+/// Chunks that are embedded together: the container whose region covers them, and the first and last of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Index of the container; None: the file.
+    pub under: Option<usize>,
+    pub first: usize,
+    pub last: usize,
+}
+
+/// Most chunks of one batch.
+const BATCH: usize = 256;
+/// A subtree with fewer chunks shares a batch with its neighbours.
+const SMALL: usize = 32;
+
+/// Cuts the chunks into batches so that large subtrees can be worked on side by side and small ones share a pass.
+pub fn batches(nodes: &[Node]) -> Vec<Batch> {
+    let mut batches = Vec::new();
+    let total = nodes.iter().filter(|node| node.kind == Kind::Chunk).count();
+    if total <= BATCH {
+        let chunks = || nodes.iter().enumerate().filter(|(_, node)| node.kind == Kind::Chunk).map(|(index, _)| index);
+        batches.extend(chunks().next().zip(chunks().next_back()).map(|(first, last)| Batch { under: None, first, last }));
+        return batches;
+    }
+    // The batch that is open in each container; a container's list of chunks is never cut by a sibling's batch,
+    // since a large sibling closes it.
+    let mut open: Option<(Batch, usize)> = None;
+    let close = |open: &mut Option<(Batch, usize)>, batches: &mut Vec<Batch>| batches.extend(open.take().map(|(batch, _)| batch));
+    for (index, node) in nodes.iter().enumerate() {
+        if node.kind == Kind::Section {
+            if node.leaves >= SMALL {
+                close(&mut open, &mut batches);
+            }
+            continue;
+        }
+        let under = container(nodes, index);
+        let fits = open.as_ref().is_some_and(|(batch, count)| batch.under == under && *count < BATCH);
+        if !fits {
+            close(&mut open, &mut batches);
+            open = Some((Batch { under, first: index, last: index }, 0));
+        }
+        if let Some((batch, count)) = &mut open {
+            batch.last = index;
+            *count += 1;
+        }
+    }
+    close(&mut open, &mut batches);
+    batches
+}
+
+/// The lowest node above a chunk that is large enough for a batch of its own.
+fn container(nodes: &[Node], chunk: usize) -> Option<usize> {
+    let mut at = nodes[chunk].parent;
+    while let Some(section) = at {
+        if nodes[section].leaves >= SMALL {
+            return Some(section);
+        }
+        at = nodes[section].parent;
+    }
+    None
+}
+
+/// Counts characters up to byte offsets of one text, in little time whatever the offset.
+pub struct CharacterIndex<'a> {
+    text: &'a str,
+    /// Characters before each `STEP` bytes.
+    before: Vec<usize>,
+}
+
+const STEP: usize = 1024;
+
+impl<'a> CharacterIndex<'a> {
+    /// Reads the text once.
+    pub fn new(text: &'a str) -> Self {
+        let mut before = Vec::with_capacity(text.len() / STEP + 1);
+        let mut count = 0;
+        for piece in text.as_bytes().chunks(STEP) {
+            before.push(count);
+            count += piece.iter().filter(|byte| starts_character(**byte)).count();
+        }
+        before.push(count);
+        CharacterIndex { text, before }
+    }
+
+    /// Characters before a byte offset.
+    pub fn at(&self, offset: usize) -> usize {
+        let step = (offset / STEP).min(self.before.len() - 1);
+        let rest = &self.text.as_bytes()[(step * STEP).min(offset)..offset.min(self.text.len())];
+        self.before[step] + rest.iter().filter(|byte| starts_character(**byte)).count()
+    }
+}
+
+fn starts_character(byte: u8) -> bool {
+    byte & 0b1100_0000 != 0b1000_0000
+}
+
+/// Where a node came from: characters of the extracted text, and pages where the format has them.
+pub fn anchor(node: &Node, extraction: &Extraction, characters: &CharacterIndex<'_>) -> Value {
+    let mut anchor = json!({"characters": [characters.at(node.start), characters.at(node.end)]});
+    let first = extraction.page_at(node.start);
+    let last = extraction.page_at(node.end.saturating_sub(1).max(node.start));
+    if let (Some(first), Some(last)) = (first, last) {
+        anchor["pages"] = json!([first, last]);
+    }
+    anchor
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use svc_formats::{Heading, Page};
+
+    fn extraction(levels: &[u8], words: usize) -> Extraction {
+        let mut text = "A preface before any heading.\n".to_owned();
+        let mut headings = Vec::new();
+        for (index, level) in levels.iter().enumerate() {
+            headings.push(Heading { level: *level, title: format!("Heading {index}"), start: text.len() });
+            text.push_str(&format!("Heading {index}\n{}\n", "Some words follow here. ".repeat(words)));
+        }
+        Extraction { text, headings, ..Extraction::default() }
+    }
+    fn count(text: &str) -> usize {
+        text.split_whitespace().count()
+    }
+    fn nodes(extraction: &Extraction) -> Vec<Node> {
+        build(extraction, "file.txt", true, &ChunkOptions { max_tokens: 20, ..ChunkOptions::default() }, &count)
+    }
+
+    #[test]
+    fn a_tree_reads_like_its_file() {
+        let extraction = extraction(&[1, 2, 2, 1], 3);
+        let shown: String = nodes(&extraction)
+            .iter()
+            .map(|n| format!("{}{} {} #{} [{}]\n", "  ".repeat(n.depth), n.kind.usetype(), n.title, n.position, &extraction.text[n.start..n.end].lines().next().unwrap_or_default()))
+            .collect();
+        insta::assert_snapshot!(shown);
+    }
+
+    #[test]
+    fn anchors_count_characters_and_pages() {
+        let text = "äöü one\npage two ends".to_owned();
+        let pages = vec![Page { number: 1, start: 0, end: 10 }, Page { number: 2, start: 11, end: text.len() }];
+        let extraction = Extraction { text, pages, ..Extraction::default() };
+        let nodes = build(&extraction, "f", false, &ChunkOptions::default(), &count);
+        let characters = CharacterIndex::new(&extraction.text);
+        assert_eq!(anchor(&nodes[0], &extraction, &characters), json!({"characters": [0, 21], "pages": [1, 2]}));
+    }
+
+    proptest! {
+        #[test]
+        fn character_index_agrees_with_counting(text in "\\PC{0,3000}", at in 0usize..3000) {
+            let mut at = at.min(text.len());
+            while !text.is_char_boundary(at) { at -= 1; }
+            prop_assert_eq!(CharacterIndex::new(&text).at(at), text[..at].chars().count());
+        }
+
+        #[test]
+        fn batches_hold_every_chunk_once_and_their_regions_cover_them(levels in prop::collection::vec(1u8..5, 0..60), words in 0usize..120) {
+            let extraction = extraction(&levels, words);
+            let nodes = nodes(&extraction);
+            let batches = batches(&nodes);
+            let mut seen = vec![0; nodes.len()];
+            for batch in &batches {
+                let mut size = 0;
+                for index in batch.first..=batch.last {
+                    if nodes[index].kind == Kind::Chunk {
+                        seen[index] += 1;
+                        size += 1;
+                        let mut above = nodes[index].parent;
+                        while above != batch.under { prop_assert!(above.is_some(), "chunk {} outside {:?}", index, batch); above = nodes[above.unwrap()].parent; }
+                    }
+                }
+                prop_assert!(size <= BATCH);
+            }
+            for (index, node) in nodes.iter().enumerate() {
+                prop_assert_eq!(seen[index], usize::from(node.kind == Kind::Chunk), "node {}", index);
+            }
+        }
+    }
+}

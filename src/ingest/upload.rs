@@ -1,0 +1,216 @@
+//! A file comes in: spooled and hashed, recognised, then stored with its node and its first task in one short transaction.
+use crate::{
+    access::Caller,
+    error::OrFail,
+    ingest::{options::{Options, stored_with_others}, spool::{self, Spool, Spooled}},
+    service::Service,
+    store::{self, blobs::BlobRow, documents::{NewRow, Place}, ingest_nodes::{Frontier, IngestNode}, scope::Scope, tasks::NewTask},
+};
+use futures_util::StreamExt;
+use serde_json::{Map, json};
+use sqlx::PgConnection;
+use std::io::{Seek, SeekFrom};
+use svc_actors::{Lane, WriteMode};
+use svc_client::{Code, Failure, FileUpload, wire::{Settled, UploadQuery, UploadResponse}};
+use svc_formats::Detection;
+
+/// A name longer than this is cut; nobody reads it, and a title is indexed.
+const TITLE_CHARACTERS: usize = 255;
+
+/// Stores an upload, or finds the node that holds its bytes already.
+pub async fn upload(service: &Service, caller: &Caller, query: UploadQuery, upload: FileUpload) -> Result<UploadResponse, Failure> {
+    let FileUpload { filename, declared_mime, bytes, options, .. } = upload;
+    let title = title(filename.as_deref());
+    let spooled = receive(service, bytes).await?;
+    let options = Options::resolve(options.await?.as_ref())?;
+    let (spooled, detection) = recognise(spooled).await?;
+    let arrival = Arrival { title, declared_mime, detection, options, content_hash: spooled.content_hash.clone(), byte_size: spooled.byte_size };
+
+    let scope = caller.scope();
+    let mut tx = service.pool.begin().await.or_fail()?;
+    store::blobs::lock_hash(&mut tx, &arrival.content_hash).await.or_fail()?;
+    let parent = match query.parent_id {
+        Some(id) => Some(store::documents::lock_parent(&mut tx, &scope, id).await.or_fail()?.ok_or_else(|| Failure::no_document(id))?),
+        None => None,
+    };
+    let response = match store::blobs::find(&mut tx, &scope, &arrival.content_hash, query.private).await.or_fail()? {
+        Some(blob) => existing(&mut tx, &scope, blob, &arrival, parent.as_ref()).await?,
+        None => store_new(service, &mut tx, &arrival, spooled, parent.as_ref(), query.private).await?,
+    };
+    tx.commit().await.or_fail()?;
+    service.wake.notify_one();
+    Ok(response)
+}
+
+/// What is known of a file before it is stored.
+struct Arrival {
+    title: String,
+    declared_mime: Option<String>,
+    detection: Detection,
+    options: Options,
+    content_hash: String,
+    byte_size: u64,
+}
+
+/// A file's name as a title: without folders, control characters and excess; never empty.
+fn title(filename: Option<&str>) -> String {
+    let name = filename.unwrap_or_default();
+    let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    let name: String = name.chars().filter(|c| !c.is_control()).take(TITLE_CHARACTERS).collect();
+    let name = name.trim();
+    if name.is_empty() { "untitled".to_owned() } else { name.to_owned() }
+}
+
+async fn receive(service: &Service, mut bytes: futures_util::stream::BoxStream<'static, std::io::Result<bytes::Bytes>>) -> Result<Spooled, Failure> {
+    let limit = service.settings.max_upload_bytes;
+    let mut spool = Spool::new(&service.settings.data_dir.join("spool")).or_fail()?;
+    while let Some(piece) = bytes.next().await {
+        let piece = piece.map_err(|e| Failure::new(Code::MalformedRequest, format!("the upload broke off: {e}")))?;
+        if spool.byte_size() + piece.len() as u64 > limit {
+            return Err(Failure::new(Code::TooLarge, format!("the file is over {limit} bytes")).with("limit", limit).with("setting", "SVC_MAX_UPLOAD_BYTES"));
+        }
+        spool = blocking(move || spool.write(&piece).map(|()| spool)).await?;
+    }
+    blocking(move || spool.finish()).await
+}
+
+async fn recognise(mut spooled: Spooled) -> Result<(Spooled, Detection), Failure> {
+    blocking(move || {
+        let detection = svc_formats::detect(&mut std::io::BufReader::new(&spooled.file))?;
+        spooled.file.seek(SeekFrom::Start(0))?;
+        Ok((spooled, detection))
+    })
+    .await
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> Result<T, Failure> {
+    tokio::task::spawn_blocking(work).await.map_err(|e| Failure::new(Code::Internal, e))?.or_fail()
+}
+
+async fn existing(conn: &mut PgConnection, scope: &Scope, blob: BlobRow, arrival: &Arrival, parent: Option<&Place>) -> Result<UploadResponse, Failure> {
+    let asked = arrival.options.to_value();
+    if blob.options != asked {
+        return Err(stored_with_others(blob.document_id, &blob.options, &asked));
+    }
+    let found = store::documents::read(conn, scope, blob.document_id, false).await.or_fail()?;
+    let found = found.ok_or_else(|| Failure::no_document(blob.document_id))?;
+    let mut linked_into_parent = false;
+    if let Some(parent) = parent.filter(|parent| found.parent_id != Some(parent.id)) {
+        if parent.id == found.id || parent.path.contains(&found.id) {
+            return Err(Failure::field("parent_id", format!("document {} lies under the file that holds these bytes", parent.id)));
+        }
+        store::links::insert(conn, parent.id, found.id, "contains").await.or_fail()?;
+        linked_into_parent = true;
+    }
+    Ok(UploadResponse {
+        document_id: found.id,
+        settled: store::documents::settled(&found.settled),
+        content_hash: blob.content_hash,
+        blob_ref: format!("lob:{}", blob.lob.0),
+        detected_mime: blob.mime_type,
+        detected_by: blob.detected_by,
+        declared_mime: arrival.declared_mime.clone(),
+        attempts: store::evidence::attempts(conn, found.id).await.or_fail()?,
+        was_existing: true,
+        linked_into_parent,
+    })
+}
+
+async fn store_new(
+    service: &Service,
+    conn: &mut PgConnection,
+    arrival: &Arrival,
+    spooled: Spooled,
+    parent: Option<&Place>,
+    private: bool,
+) -> Result<UploadResponse, Failure> {
+    let path = parent.map(Place::children_path).unwrap_or_default();
+    let row = NewRow {
+        parent_id: parent.map(|p| p.id),
+        path: &path,
+        title: &arrival.title,
+        content: "",
+        structured_content: &Map::new(),
+        usetype: "file",
+        position: None,
+        event_time: None,
+        content_hash: &arrival.content_hash,
+        settled: Settled::InFlight,
+    };
+    let id = store::documents::insert(conn, &row).await.or_fail()?;
+    if parent.is_some() {
+        crate::handlers::documents::free_of_holders(conn, &path, id, WriteMode::Itself).await?;
+    }
+    let lob = spool::to_large_object(conn, spooled.file).await.or_fail()?;
+    let blob = BlobRow {
+        document_id: id,
+        lob,
+        mime_type: arrival.detection.mime.clone(),
+        declared_mime: arrival.declared_mime.clone(),
+        detected_by: arrival.detection.by.map(|by| by.as_str().to_owned()),
+        format: arrival.detection.format.map(|format| format.as_str().to_owned()),
+        byte_size: i64::try_from(arrival.byte_size).unwrap_or(i64::MAX),
+        content_hash: arrival.content_hash.clone(),
+        options: arrival.options.to_value(),
+    };
+    store::blobs::insert(conn, &blob).await.or_fail()?;
+    if private {
+        store::blobs::protect(conn, id).await.or_fail()?;
+    }
+    let detected = json!({
+        "format": blob.format, "mime": blob.mime_type, "by": blob.detected_by, "declared_mime": blob.declared_mime, "byte_size": blob.byte_size,
+    });
+    store::evidence::record(conn, id, "detected", &detected).await.or_fail()?;
+    store::evidence::record(conn, id, "options", &blob.options).await.or_fail()?;
+    store::evidence::record_origin(conn, id, "upload", None).await.or_fail()?;
+    begin(service, conn, id, &path).await.or_fail()?;
+    Ok(UploadResponse {
+        document_id: id,
+        settled: Settled::InFlight,
+        content_hash: blob.content_hash,
+        blob_ref: format!("lob:{}", lob.0),
+        detected_mime: blob.mime_type,
+        detected_by: blob.detected_by,
+        declared_mime: blob.declared_mime,
+        attempts: Vec::new(),
+        was_existing: false,
+        linked_into_parent: false,
+    })
+}
+
+/// Starts counting and queues the probe.
+async fn begin(service: &Service, conn: &mut PgConnection, id: i64, path: &[i64]) -> sqlx::Result<()> {
+    let node = IngestNode { document_id: id, parent_id: None, open_tasks: 1, open_children: 0, tokens: 0 };
+    store::ingest_nodes::insert(conn, id, &[node]).await?;
+    store::ingest_nodes::count(conn, id, Frontier { total: 1, in_flight: 1, ..Frontier::default() }).await?;
+    let badge = service.settings.task_badges.get("probe").map(String::as_str);
+    let task = NewTask {
+        task_type: "probe",
+        lane: Lane::Cpu,
+        document_id: id,
+        path,
+        root_id: id,
+        write_mode: WriteMode::Itself,
+        dependencies: &[],
+        params: &json!({}),
+        badge,
+        priority: 0,
+    };
+    store::tasks::enqueue(conn, &task).await.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::title;
+
+    #[test]
+    fn a_title_is_always_a_plain_name() {
+        assert_eq!(title(Some("../../etc/passwd")), "passwd");
+        assert_eq!(title(Some(r"C:\docs\plan.docx")), "plan.docx");
+        assert_eq!(title(Some("a\u{0}\nb.txt")), "ab.txt");
+        for nothing in [None, Some(""), Some("   "), Some("folder/")] {
+            assert_eq!(title(nothing), "untitled");
+        }
+        assert_eq!(title(Some(&"ü".repeat(300))).chars().count(), 255);
+    }
+}

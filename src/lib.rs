@@ -1,0 +1,18 @@
+//! A document store organised as a tree: ingestion, retrieval and a knowledge graph in one unit.
+//!
+//! ARCHITECTURE.md at the top of the repository is the way in.
+pub mod access;
+pub mod app;
+pub mod cli;
+pub mod embedded;
+pub mod error;
+pub mod handlers;
+pub mod ingest;
+pub mod logging;
+pub mod registry;
+pub mod search;
+pub mod service;
+pub mod settings;
+pub mod store;
+pub mod telemetry;
+pub mod worker;

@@ -1,0 +1,263 @@
+//! Mounts the operation table: one route and one OpenAPI entry a row, and calls in process besides.
+use crate::{access::Caller, service::Service};
+use axum::{
+    Router,
+    body::Body as HttpBody,
+    extract::{FromRequestParts, Path, Request},
+    response::{IntoResponse, Response},
+    routing::{MethodFilter, on},
+};
+use futures_util::{FutureExt, future::BoxFuture};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Instant};
+use svc_client::{
+    Call, Code, Failure, Operation, OperationInfo, Outcome, Params, Reply, Transport, VERSION, VERSION_HEADER, operation_table, ops,
+};
+use utoipa::openapi::{self, path::{OperationBuilder, ParameterIn}};
+
+mod decode;
+mod encode;
+pub use decode::Decode;
+pub use encode::Encode;
+
+/// The behaviour of an operation; one impl a row, under `src/handlers`.
+#[diagnostic::on_unimplemented(message = "operation `{O}` has no handler", label = "add `impl Handle<{O}> for Service` under src/handlers")]
+pub trait Handle<O: Operation> {
+    fn handle(&self, caller: &Caller, call: Call<O>) -> impl Future<Output = Outcome<O>> + Send;
+}
+
+type Schemas = Vec<(String, openapi::RefOr<openapi::Schema>)>;
+
+/// A row with its types erased, so that routing is compiled once, not once a row.
+struct Mounted {
+    info: OperationInfo,
+    serve: fn(Arc<Service>, Caller, Request) -> BoxFuture<'static, Result<Response, Failure>>,
+    describe: fn(&mut Schemas) -> OperationBuilder,
+}
+
+impl Mounted {
+    fn of<O: Operation>() -> Mounted
+    where
+        Service: Handle<O>,
+        O::Body: Decode,
+        O::Reply: Encode,
+    {
+        Mounted {
+            info: O::INFO,
+            serve: |service, caller, request| {
+                Box::pin(async move {
+                    service.provide(O::INFO.needs)?;
+                    let (mut parts, body) = request.into_parts();
+                    let path: O::Path = path(&mut parts).await?;
+                    let query: O::Query = query(&parts)?;
+                    let limit = usize::try_from(service.settings.max_body_bytes).unwrap_or(usize::MAX);
+                    let body = O::Body::decode(Request::from_parts(parts, body), limit).await?;
+                    service.handle(&caller, Call::<O> { path, query, body }).await.map(O::Reply::encode)
+                })
+            },
+            describe: |schemas| {
+                let path = <O::Path as utoipa::IntoParams>::into_params(|| Some(ParameterIn::Path));
+                let query = <O::Query as utoipa::IntoParams>::into_params(|| Some(ParameterIn::Query));
+                let body = <O::Body as svc_client::Body>::describe(schemas);
+                OperationBuilder::new()
+                    .parameters(Some(path.into_iter().chain(query)))
+                    .request_body(body)
+                    .response(O::Reply::STATUS.to_string(), O::Reply::describe(schemas))
+                    .response("default", openapi::Ref::from_response_name("Problem"))
+            },
+        }
+    }
+}
+
+macro_rules! mount_all { ($(
+    #[doc = $doc:literal] $method:ident $path:literal $name:ident( $($arg:ident: $T:ty),* ) -> $reply:ty
+        $(, access $access:ident)? $(, needs $need:ident)?;
+)*) => {
+    fn registry() -> Vec<Mounted> { vec![$( Mounted::of::<ops::$name>() ),*] }
+} }
+operation_table!(mount_all);
+
+/// Pages that are no operations; all else that is mounted is a row of the table.
+pub const PAGES: &[&str] = &["/docs"];
+
+/// Every route of the service.
+pub fn router(service: Arc<Service>) -> Router {
+    let mut router = Router::new();
+    for Mounted { info, serve, .. } in registry() {
+        let service = service.clone();
+        let method = MethodFilter::try_from(info.method.clone()).unwrap_or(MethodFilter::GET);
+        router = router.route(info.path, on(method, move |request: Request| answer(service, info, serve, request)));
+    }
+    router
+        .merge(utoipa_swagger_ui::SwaggerUi::new(PAGES[0]).config(utoipa_swagger_ui::Config::from("/openapi.json")))
+        .fallback(|request: Request| async move {
+            let path = request.uri().path().to_owned();
+            problem(Failure::new(Code::NotFound, format!("there is nothing at {path}; /openapi.json lists what there is")), &path, &request_id())
+        })
+        .method_not_allowed_fallback(|request: Request| async move {
+            let path = request.uri().path().to_owned();
+            let failure = Failure::new(Code::MethodNotAllowed, format!("{path} does not take {}", request.method()));
+            problem(failure, &path, &request_id())
+        })
+        .layer(cors(&service.settings.cors_origins))
+}
+
+fn cors(origins: &[String]) -> tower_http::cors::CorsLayer {
+    use tower_http::cors::{AllowOrigin, CorsLayer};
+    let origins: Vec<HeaderValue> = origins.iter().filter_map(|origin| origin.parse().ok()).collect();
+    let headers = [header::AUTHORIZATION, header::CONTENT_TYPE, HeaderName::from_static(VERSION_HEADER)];
+    let methods = [http::Method::GET, http::Method::POST, http::Method::PATCH, http::Method::PUT, http::Method::DELETE];
+    CorsLayer::new().allow_origin(AllowOrigin::list(origins)).allow_headers(headers).allow_methods(methods)
+}
+
+/// Authenticates, serves, survives a panic, and logs: the one way through which every operation is answered.
+async fn answer(
+    service: Arc<Service>,
+    info: OperationInfo,
+    serve: fn(Arc<Service>, Caller, Request) -> BoxFuture<'static, Result<Response, Failure>>,
+    request: Request,
+) -> Response {
+    let started = Instant::now();
+    let id = request_id();
+    let path = request.uri().path().to_owned();
+    let span = tracing::info_span!("request", "request.id" = %id, operation = info.name);
+    let outcome = async {
+        check_version(&request)?;
+        let caller = service.keys.authenticate(info.access, request.headers())?;
+        let served = AssertUnwindSafe(serve(service.clone(), caller, request)).catch_unwind().await;
+        served.unwrap_or_else(|_| {
+            tracing::error!("the handler panicked");
+            Err(Failure::new(Code::Internal, "the request could not be carried out; the log has the cause under this request's id"))
+        })
+    };
+    let outcome = tracing::Instrument::instrument(outcome, span.clone()).await;
+    let mut response = outcome.unwrap_or_else(|failure| problem(failure, &path, &id));
+    let headers = response.headers_mut();
+    headers.insert(VERSION_HEADER, HeaderValue::from_static(VERSION));
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        headers.insert("x-request-id", id);
+    }
+    let (status, elapsed) = (response.status().as_u16(), started.elapsed());
+    metrics::counter!(crate::telemetry::REQUESTS, "operation" => info.name, "status" => status.to_string()).increment(1);
+    metrics::histogram!(crate::telemetry::REQUEST_SECONDS, "operation" => info.name).record(elapsed.as_secs_f64());
+    let _entered = span.enter();
+    tracing::info!(method = %info.method, path, status, elapsed_ms = elapsed.as_secs_f64() * 1e3, "answered");
+    response
+}
+
+fn request_id() -> String {
+    uuid::Uuid::new_v4().simple().to_string()
+}
+
+fn check_version(request: &Request) -> Result<(), Failure> {
+    match request.headers().get(VERSION_HEADER).map(HeaderValue::to_str) {
+        Some(Ok(theirs)) if theirs != VERSION => Err(Failure::new(
+            Code::VersionMismatch,
+            format!("this client speaks version {theirs}, the service version {VERSION}"),
+        )
+        .with("client_version", theirs)
+        .with("service_version", VERSION)
+        .with("remedy", format!("install client version {VERSION}"))),
+        _ => Ok(()),
+    }
+}
+
+/// A failure as `application/problem+json`.
+fn problem(mut failure: Failure, path: &str, request_id: &str) -> Response {
+    failure.instance = Some(path.to_owned());
+    failure.request_id = Some(request_id.to_owned());
+    let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let body = serde_json::to_vec(&failure).unwrap_or_default();
+    let mut response = (status, [(header::CONTENT_TYPE, "application/problem+json")], HttpBody::from(body)).into_response();
+    if failure.code == Code::Unauthenticated {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    if let Some(seconds) = failure.members.get("retry_after").and_then(serde_json::Value::as_u64) {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+async fn path<P: Params>(parts: &mut http::request::Parts) -> Result<P, Failure> {
+    match Path::<P>::from_request_parts(parts, &()).await {
+        Ok(Path(path)) => path.check().map(|()| path),
+        Err(rejection) => Err(Failure::new(Code::InvalidField, format!("the path: {}", rejection.body_text()))),
+    }
+}
+
+fn query<Q: Params>(parts: &http::request::Parts) -> Result<Q, Failure> {
+    let text = parts.uri.query().unwrap_or_default();
+    let deserializer = serde_html_form::Deserializer::from_bytes(text.as_bytes());
+    match serde_path_to_error::deserialize::<_, Q>(deserializer) {
+        Ok(query) => query.check().map(|()| query),
+        Err(error) => {
+            let field = error.path().to_string();
+            let failure = Failure::new(Code::InvalidField, format!("the query: {}", error.inner()));
+            Err(if field == "." { failure } else { failure.with("field", field) })
+        }
+    }
+}
+
+/// The contract, as served at `/openapi.json`.
+pub fn openapi() -> openapi::OpenApi {
+    let mut paths = openapi::Paths::new();
+    let mut schemas: Schemas = vec![("Failure".to_owned(), <Failure as utoipa::PartialSchema>::schema())];
+    <Failure as utoipa::ToSchema>::schemas(&mut schemas);
+    for Mounted { info, describe, .. } in registry() {
+        let mut entry = describe(&mut schemas).operation_id(Some(info.name)).summary(Some(info.summary));
+        if matches!(info.access, svc_client::Access::Token | svc_client::Access::RunnerKey) {
+            entry = entry.security(openapi::SecurityRequirement::new::<&str, [&str; 0], &str>("bearer", []));
+        }
+        let family = info.path.split('/').nth(1).unwrap_or_default();
+        paths.add_path_operation(info.path, vec![method(&info.method)], entry.tag(family.trim_end_matches(".json")).build());
+    }
+    let problem = openapi::ResponseBuilder::new()
+        .description("Why not, as RFC 9457 problem+json")
+        .content("application/problem+json", openapi::ContentBuilder::new().schema(Some(openapi::Ref::from_schema_name("Failure"))).build())
+        .build();
+    let bearer = openapi::security::HttpBuilder::new().scheme(openapi::security::HttpAuthScheme::Bearer).build();
+    let mut components = openapi::ComponentsBuilder::new()
+        .response("Problem", problem)
+        .security_scheme("bearer", openapi::security::SecurityScheme::Http(bearer));
+    schemas.sort_by(|a, b| a.0.cmp(&b.0));
+    schemas.dedup_by(|a, b| a.0 == b.0);
+    for (name, schema) in schemas {
+        components = components.schema(name, schema);
+    }
+    let info = openapi::InfoBuilder::new().title("svc").version(VERSION).description(Some(env!("CARGO_PKG_DESCRIPTION"))).build();
+    openapi::OpenApiBuilder::new().info(info).paths(paths).components(Some(components.build())).build()
+}
+
+fn method(method: &http::Method) -> openapi::HttpMethod {
+    match method.as_str() {
+        "POST" => openapi::HttpMethod::Post,
+        "PUT" => openapi::HttpMethod::Put,
+        "PATCH" => openapi::HttpMethod::Patch,
+        "DELETE" => openapi::HttpMethod::Delete,
+        _ => openapi::HttpMethod::Get,
+    }
+}
+
+/// The client that never leaves the process.
+#[derive(Clone)]
+pub struct InProcess {
+    pub service: Arc<Service>,
+    pub caller: Caller,
+}
+
+impl<O: Operation> Transport<O> for InProcess
+where
+    Service: Handle<O>,
+    O::Body: Decode,
+{
+    async fn send(&self, call: Call<O>) -> Outcome<O> {
+        self.service.provide(O::INFO.needs)?;
+        call.path.check()?;
+        call.query.check()?;
+        call.body.check()?;
+        self.service.handle(&self.caller, call).await
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+use super::*;
+use crate::settings::Settings;
+use std::collections::BTreeSet;
+use svc_client::{Client, OPERATIONS, Remote};
+use tower::ServiceExt;
+
+fn service() -> Arc<Service> {
+    let home = [("HOME".to_owned(), "/nonexistent".to_owned())];
+    let settings = Arc::new(Settings::defaults(home.into_iter()).expect("defaults"));
+    let pool = crate::store::database::pool(sqlx::postgres::PgConnectOptions::new(), 1, settings.worker_lease);
+    Arc::new(Service::new(settings, pool, None, "owner"))
+}
+
+async fn call(router: &Router, request: http::request::Builder, body: &'static str) -> (u16, http::HeaderMap, serde_json::Value) {
+    let response = router.clone().oneshot(request.body(HttpBody::from(body)).expect("a request")).await.expect("a response");
+    let (parts, body) = response.into_parts();
+    let bytes = axum::body::to_bytes(body, 1 << 20).await.expect("a body");
+    (parts.status.as_u16(), parts.headers, serde_json::from_slice(&bytes).unwrap_or_default())
+}
+
+#[tokio::test]
+async fn every_operation_is_one_route_one_entry_and_two_methods() {
+    let rows: BTreeSet<_> = OPERATIONS.iter().map(|o| (o.method.to_string(), o.path.to_owned(), o.name.to_owned())).collect();
+    let names: BTreeSet<_> = OPERATIONS.iter().map(|o| o.name).collect();
+    let routes: BTreeSet<_> = OPERATIONS.iter().map(|o| (o.method.as_str(), o.path)).collect();
+    assert_eq!((rows.len(), names.len(), routes.len()), (OPERATIONS.len(), OPERATIONS.len(), OPERATIONS.len()), "two rows share a name or a route");
+
+    let document = serde_json::to_value(openapi()).expect("a document");
+    let entries: BTreeSet<_> = document["paths"]
+        .as_object()
+        .expect("paths")
+        .iter()
+        .flat_map(|(path, item)| {
+            item.as_object().expect("an item").iter().filter(|(_, entry)| entry.get("operationId").is_some()).map(move |(method, entry)| {
+                (method.to_uppercase(), path.clone(), entry["operationId"].as_str().expect("a name").to_owned())
+            })
+        })
+        .collect();
+    assert_eq!(rows, entries);
+
+    let router = router(service());
+    for row in OPERATIONS.iter().filter(|row| row.access == svc_client::Access::Token || row.access == svc_client::Access::RunnerKey) {
+        let request = Request::builder().method(row.method.clone()).uri(row.path.replace("{id}", "7"));
+        let (status, headers, problem) = call(&router, request, "").await;
+        assert_eq!(status, 401, "{} is not mounted, or open to anyone", row.name);
+        assert_eq!((headers["www-authenticate"].as_bytes(), problem["code"].as_str()), (&b"Bearer"[..], Some("unauthenticated")));
+    }
+    macro_rules! both_clients { ($(
+        #[doc = $doc:literal] $method:ident $path:literal $name:ident $args:tt -> $reply:ty $(, access $access:ident)? $(, needs $need:ident)?;
+    )*) => { $(
+        let _ = Client::<Remote>::$name;
+        let _ = Client::<InProcess>::$name;
+    )* } }
+    operation_table!(both_clients);
+}
+
+#[test]
+fn every_reference_of_the_contract_resolves() {
+    let document = serde_json::to_value(openapi()).expect("a document");
+    let mut open = vec![&document];
+    let mut references = BTreeSet::new();
+    while let Some(value) = open.pop() {
+        match value {
+            serde_json::Value::Object(members) => {
+                references.extend(members.get("$ref").and_then(|r| r.as_str()));
+                open.extend(members.values());
+            }
+            serde_json::Value::Array(items) => open.extend(items),
+            _ => {}
+        }
+    }
+    assert!(references.len() > 10, "{references:?}");
+    for reference in references {
+        assert!(document.pointer(reference.trim_start_matches('#')).is_some(), "{reference} leads nowhere");
+    }
+}
+
+#[test]
+fn the_operations_are_these() {
+    let list: String = OPERATIONS.iter().map(|o| format!("{:<6} {:<30} {:<18} {:?}\n", o.method, o.path, o.name, o.access)).collect();
+    insta::assert_snapshot!(list);
+}
+
+#[tokio::test]
+async fn no_plain_text_error_leaves_the_service() {
+    let router = router(service());
+    let authorized = |method: &str, uri: &str| Request::builder().method(method).uri(uri).header("authorization", "Bearer owner");
+    let json = |method: &str, uri: &str| authorized(method, uri).header("content-type", "application/json");
+    for (request, body, status, code) in [
+        (authorized("GET", "/nowhere"), "", 404, "not_found"),
+        (authorized("PUT", "/documents"), "", 405, "method_not_allowed"),
+        (authorized("GET", "/documents/seven"), "", 422, "invalid_field"),
+        (authorized("GET", "/documents/99999999999999999999"), "", 422, "invalid_field"),
+        (authorized("GET", "/documents/7?include_embeds=true"), "", 422, "invalid_field"),
+        (authorized("GET", "/documents/7?include_embed=maybe"), "", 422, "invalid_field"),
+        (authorized("GET", "/documents/roots?limit=0"), "", 422, "invalid_field"),
+        (authorized("POST", "/documents"), "{}", 415, "unsupported_media_type"),
+        (json("POST", "/documents"), "{", 400, "malformed_request"),
+        (json("POST", "/documents"), "{} x", 422, "invalid_field"),
+        (json("POST", "/documents"), r#"{"title": "t"}"#, 422, "invalid_field"),
+        (json("POST", "/documents"), r#"{"title": "", "content": ""}"#, 422, "invalid_field"),
+        (json("POST", "/documents"), r#"{"title": "\ud800", "content": ""}"#, 400, "malformed_request"),
+        (json("POST", "/documents"), r#"{"title": "t", "content": "", "colour": 1}"#, 422, "invalid_field"),
+        (json("POST", "/search/bm25"), r#"{"query": "x", "limit": 101}"#, 422, "invalid_field"),
+        (json("POST", "/search/bm25"), r#"{"query": ""}"#, 422, "invalid_field"),
+        (json("POST", "/search/vector"), r#"{"query": "x"}"#, 501, "not_configured"),
+        (authorized("POST", "/ingest/file"), "", 415, "unsupported_media_type"),
+        (authorized("GET", "/health").header("x-svc-version", "0.1.0"), "", 426, "version_mismatch"),
+    ] {
+        let shown = format!("{:?} {:?} {body}", request.method_ref(), request.uri_ref());
+        let (got, headers, problem) = call(&router, request, body).await;
+        assert_eq!((got, problem["code"].as_str()), (status, Some(code)), "{shown}: {problem}");
+        assert_eq!(headers["content-type"], "application/problem+json", "{shown}");
+        for member in ["type", "title", "detail", "instance", "request_id"] {
+            assert!(problem[member].is_string(), "{shown} lacks {member}: {problem}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_panic_is_a_500_with_a_request_id_and_nothing_more() {
+    fn explode(_: Arc<Service>, _: Caller, _: Request) -> BoxFuture<'static, Result<Response, Failure>> {
+        Box::pin(async { panic!("the secret reason") })
+    }
+    let info = <ops::read_health as Operation>::INFO;
+    let response = answer(service(), info, explode, Request::new(HttpBody::empty())).await;
+    assert_eq!(response.status(), 500);
+    let bytes = axum::body::to_bytes(response.into_body(), 1 << 20).await.expect("a body");
+    let text = String::from_utf8_lossy(&bytes);
+    assert!(text.contains("request_id") && !text.contains("secret"), "{text}");
+}
+
+#[tokio::test]
+async fn browsers_of_other_origins_are_refused() {
+    let home = [("HOME", "/nonexistent"), ("SVC_CORS_ORIGINS", r#"["https://console.example"]"#)].map(|(n, v)| (n.to_owned(), v.to_owned()));
+    let settings = Arc::new(Settings::load(Some(std::path::Path::new("/dev/null")), home.into_iter()).expect("valid"));
+    let pool = crate::store::database::pool(sqlx::postgres::PgConnectOptions::new(), 1, settings.worker_lease);
+    let router = router(Arc::new(Service::new(settings, pool, None, "owner")));
+    for (origin, allowed) in [("https://console.example", true), ("https://evil.example", false)] {
+        let request = Request::builder().method("OPTIONS").uri("/documents").header("origin", origin).header("access-control-request-method", "POST");
+        let (_, headers, _) = call(&router, request, "").await;
+        assert_eq!(headers.contains_key("access-control-allow-origin"), allowed, "{origin}");
+    }
+}

@@ -1,0 +1,107 @@
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lru::LruCache;
+
+use super::postings::Postings;
+
+const TERMS: NonZeroUsize = NonZeroUsize::new(200_000).expect("not zero");
+/// What a list costs beyond its own bytes.
+const OVERHEAD: usize = 160;
+
+/// A sealed list never changes under its key: sealing anew gives it another generation.
+pub(crate) type SealedKey = (i64, i32, i64);
+
+/// What a process remembers of ONE database: sealed postings, bounded in bytes, and the ids of terms, bounded in number.
+/// Share it between all searches and writers.
+pub struct Cache {
+    sealed: Mutex<Sealed>,
+    terms: Mutex<LruCache<(i64, Box<str>), i32>>,
+}
+
+struct Sealed {
+    lists: LruCache<SealedKey, Arc<Postings>>,
+    bytes: usize,
+    most: usize,
+}
+
+/// A panic between two map operations leaves the maps whole, so a poisoned lock is still good.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Cache {
+    /// `bytes`: the most that sealed postings may take. 256 MiB hold the hot terms of some millions of chunks.
+    pub fn new(bytes: usize) -> Self {
+        Self {
+            sealed: Mutex::new(Sealed { lists: LruCache::unbounded(), bytes: 0, most: bytes }),
+            terms: Mutex::new(LruCache::new(TERMS)),
+        }
+    }
+
+    /// Bytes taken by sealed postings.
+    pub fn bytes(&self) -> usize {
+        lock(&self.sealed).bytes
+    }
+
+    pub(crate) fn sealed(&self, keys: &[SealedKey]) -> Vec<Option<Arc<Postings>>> {
+        let mut sealed = lock(&self.sealed);
+        keys.iter().map(|key| sealed.lists.get(key).cloned()).collect()
+    }
+
+    pub(crate) fn keep(&self, key: SealedKey, list: &Arc<Postings>) {
+        let mut sealed = lock(&self.sealed);
+        let cost = list.bytes() + OVERHEAD;
+        if cost > sealed.most {
+            return;
+        }
+        if let Some(old) = sealed.lists.put(key, Arc::clone(list)) {
+            sealed.bytes -= old.bytes() + OVERHEAD;
+        }
+        sealed.bytes += cost;
+        while sealed.bytes > sealed.most
+            && let Some((_, old)) = sealed.lists.pop_lru()
+        {
+            sealed.bytes -= old.bytes() + OVERHEAD;
+        }
+    }
+
+    /// The ids known of `terms`, in their order.
+    pub(crate) fn term_ids(&self, index: i64, terms: &[Box<str>]) -> Vec<Option<i32>> {
+        let mut known = lock(&self.terms);
+        terms.iter().map(|term| known.get(&(index, term.clone())).copied()).collect()
+    }
+
+    pub(crate) fn keep_term_ids(&self, index: i64, terms: impl IntoIterator<Item = (Box<str>, i32)>) {
+        let mut known = lock(&self.terms);
+        for (term, id) in terms {
+            known.put((index, term), id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::search::bm25::Parameters;
+    use crate::search::bm25::block::{Posting, encode_rows};
+    use crate::search::bm25::score::Curve;
+
+    #[test]
+    fn sealed_postings_stay_within_their_bytes() {
+        let curve = Curve::new(Parameters { k1: 1.2, b: 0.75 }, 10.0);
+        let postings: Vec<Posting> = (1..500).map(|doc| Posting { doc, tf: 1, length: 10 }).collect();
+        let rows = encode_rows(&postings, &curve, 16).into_iter().map(|row| (row.first as i32, row.data)).collect();
+        let list = Arc::new(Postings::sealed(rows).expect("own bytes"));
+        let cache = Cache::new(5 * (list.bytes() + OVERHEAD));
+        for term in 0..50 {
+            cache.keep((1, term, 1), &list);
+            assert!(cache.bytes() <= 5 * (list.bytes() + OVERHEAD));
+        }
+        let found = cache.sealed(&[(1, 0, 1), (1, 49, 1), (1, 49, 2)]);
+        assert!(found[0].is_none() && found[1].is_some() && found[2].is_none());
+        let small = Cache::new(10);
+        small.keep((1, 1, 1), &list);
+        assert_eq!(small.bytes(), 0);
+    }
+}

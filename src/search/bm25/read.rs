@@ -1,0 +1,266 @@
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use sqlx::{Connection, PgConnection};
+
+use super::Error;
+use super::analyzer::Analyzer;
+use super::block;
+use super::cache::{Cache, SealedKey};
+use super::postings::Postings;
+use super::score::{Bounds, Curve, List, Scoring, idf};
+use crate::store::indexes::terms::TermStats;
+use crate::store::indexes::{self, Totals, postings as rows, terms};
+
+/// Terms that a query is scored by; of a longer one the rarest are taken.
+pub(super) const MAX_TERMS: usize = 256;
+/// Terms of a query that are looked up at all, the most repeated ones first.
+const LOOKED_UP: usize = 1_024;
+/// Up to this many postings, adding up everything is quicker than keeping bounds.
+const EXHAUSTIVE: usize = 64 << 10;
+/// Up to this many postings, scoring stays on the async thread: it takes less than handing it over is worth.
+const INLINE: usize = 32 << 10;
+const LONG_QUERY: usize = 16 << 10;
+/// Documents that one call of a verifier is asked about.
+const VERIFY: usize = 10_000;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hit {
+    pub document_id: i64,
+    pub score: f64,
+}
+
+/// What a [`Verify`] answers: those of the ids that may be returned, in any order.
+pub type Verified<'a> = Pin<Box<dyn Future<Output = sqlx::Result<Vec<i64>>> + Send + 'a>>;
+
+/// A filter too broad to be listed. It is asked on the search's own connection, in its snapshot.
+pub trait Verify: Send + Sync {
+    fn verify<'a>(&'a self, conn: &'a mut PgConnection, document_ids: &'a [i64]) -> Verified<'a>;
+}
+
+/// Which documents a search may return. Each way is exact.
+pub enum Allowed<'a> {
+    All,
+    /// A narrow filter: these and no others; scoring passes over everything else.
+    Ids(Vec<i64>),
+    /// A broad filter: the best documents are verified, and more are fetched until `limit` pass or none are left.
+    Verify(&'a dyn Verify),
+}
+
+/// The `limit` best documents of `index` for `query`, by score descending, then by document ascending. Among more than
+/// eight thousand documents that tie at the limit, the ones indexed first are taken.
+///
+/// Runs in one REPEATABLE READ, READ ONLY transaction that it begins and ends on `conn`, so `conn` must be in none.
+pub async fn search(
+    conn: &mut PgConnection,
+    cache: &Cache,
+    index: i64,
+    query: &str,
+    limit: usize,
+    allowed: Allowed<'_>,
+) -> Result<Vec<Hit>, Error> {
+    if conn.is_in_transaction() {
+        return Err(Error::InTransaction);
+    }
+    let mut tx = conn.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
+    let hits = in_snapshot(&mut tx, cache, index, query, limit, allowed).await?;
+    tx.commit().await?;
+    Ok(hits)
+}
+
+async fn in_snapshot(
+    conn: &mut PgConnection,
+    cache: &Cache,
+    index: i64,
+    query: &str,
+    limit: usize,
+    allowed: Allowed<'_>,
+) -> Result<Vec<Hit>, Error> {
+    let totals = indexes::totals(&mut *conn, index).await?;
+    if limit == 0 || totals.docs <= 0 {
+        return Ok(vec![]);
+    }
+    let wanted = query_terms(&totals, query).await?;
+    if wanted.is_empty() {
+        return Ok(vec![]);
+    }
+    let (allowed, verify) = match allowed {
+        Allowed::All => (None, None),
+        Allowed::Verify(verify) => (None, Some(verify)),
+        Allowed::Ids(ids) => {
+            let docnos = rows::docnos(&mut *conn, index, &ids).await?;
+            (Some(docnos.into_iter().map(i32::unsigned_abs).collect::<Arc<[u32]>>()), None)
+        }
+    };
+    let mut scoring = load(&mut *conn, cache, index, &totals, &wanted).await?;
+    scoring.allowed = allowed;
+    let most = scoring.lists.iter().map(|list| list.postings.len()).sum::<usize>();
+    scoring.prune = most > EXHAUSTIVE;
+    scoring.k = if verify.is_some() { limit.saturating_mul(2).saturating_add(16) } else { limit };
+    let mut verdicts: HashMap<i64, bool> = HashMap::new();
+    loop {
+        // Also caps what a huge `limit` makes the scoring hold.
+        scoring.k = scoring.k.min(most.max(1));
+        let (back, scored) = score(scoring, most).await?;
+        scoring = back;
+        let whole = scored.len() < scoring.k || scoring.k >= most;
+        let mut hits = resolve(&mut *conn, index, &scored).await?;
+        let Some(verify) = verify else {
+            hits.truncate(limit);
+            return Ok(hits);
+        };
+        // Only the first k are in their final order: among what ties with the last of them, some may be missing.
+        if !whole {
+            hits.truncate(scoring.k);
+        }
+        let unknown: Vec<i64> =
+            hits.iter().map(|hit| hit.document_id).filter(|id| !verdicts.contains_key(id)).collect();
+        for ids in unknown.chunks(VERIFY) {
+            verdicts.extend(ids.iter().map(|&id| (id, false)));
+            let passed = verify.verify(&mut *conn, ids).await?;
+            verdicts.extend(passed.into_iter().map(|id| (id, true)));
+        }
+        hits.retain(|hit| verdicts.get(&hit.document_id) == Some(&true));
+        if hits.len() >= limit || whole {
+            hits.truncate(limit);
+            return Ok(hits);
+        }
+        scoring.k = scoring.k.saturating_mul(4);
+    }
+}
+
+/// `(term, times in the query)`, by term.
+async fn query_terms(totals: &Totals, query: &str) -> Result<Vec<(Box<str>, u32)>, Error> {
+    let config = totals.config.analyzer;
+    let bag = if query.len() > LONG_QUERY {
+        let query = query.to_owned();
+        let analysis = tokio::task::spawn_blocking(move || Analyzer::new(config).bag(&query));
+        analysis.await.map_err(|_| Error::Stopped)?
+    } else {
+        Analyzer::new(config).bag(query)
+    };
+    let mut terms: Vec<(Box<str>, u32)> = bag.terms.into_iter().collect();
+    if terms.len() > LOOKED_UP {
+        terms.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        terms.truncate(LOOKED_UP);
+    }
+    terms.sort_unstable();
+    Ok(terms)
+}
+
+/// Reads what the query's terms have in this snapshot.
+async fn load(
+    conn: &mut PgConnection,
+    cache: &Cache,
+    index: i64,
+    totals: &Totals,
+    wanted: &[(Box<str>, u32)],
+) -> Result<Scoring, Error> {
+    let names: Vec<&str> = wanted.iter().map(|(name, _)| &**name).collect();
+    let mut stats = terms::stats(&mut *conn, index, &names).await?;
+    if stats.len() > MAX_TERMS {
+        stats.sort_by(|a, b| a.df.cmp(&b.df).then_with(|| a.term.cmp(&b.term)));
+        stats.truncate(MAX_TERMS);
+        stats.sort_by(|a, b| a.term.cmp(&b.term));
+    }
+    let keys: Vec<SealedKey> = stats.iter().map(|term| (index, term.term_id, term.generation)).collect();
+    let mut sealed = cache.sealed(&keys);
+    let ids: Vec<i32> = stats.iter().map(|term| term.term_id).collect();
+    let uncached: Vec<i32> = std::iter::zip(&stats, &sealed)
+        .filter(|(term, list)| term.df > 0 && list.is_none())
+        .map(|(term, _)| term.term_id)
+        .collect();
+    let mut found: HashMap<i32, Found> = HashMap::with_capacity(ids.len());
+    for part in rows::parts(&mut *conn, index, &ids, &uncached).await? {
+        let found = found.entry(part.term_id).or_default();
+        let data = part.data.unwrap_or_default();
+        match part.kind {
+            rows::SEALED => found.sealed.push((part.first_doc, data)),
+            rows::TAIL => block::decode_row(&data, &mut found.tail).map_err(|reason| Error::Corrupt {
+                index,
+                term: part.term_id,
+                reason,
+            })?,
+            _ => found.dead.extend(part.docs.unwrap_or_default().into_iter().map(i32::unsigned_abs)),
+        }
+    }
+    let average = totals.average_length();
+    let curve = Curve::new(totals.config.parameters(), average);
+    let mut lists = Vec::with_capacity(stats.len());
+    let mut dead = vec![];
+    for (i, term) in stats.iter().enumerate() {
+        let found = found.remove(&term.term_id).unwrap_or_default();
+        let df = i64::from(term.df) + found.tail.len() as i64 - found.dead.len() as i64;
+        dead.extend(found.dead);
+        let count = wanted.binary_search_by(|(name, _)| (**name).cmp(&term.term)).map_or(1, |at| wanted[at].1);
+        let weight = idf(totals.docs as f64, df.max(0) as f64) * (totals.config.k1 + 1.0) * f64::from(count);
+        if term.df > 0 {
+            let list = match sealed[i].take() {
+                Some(list) => list,
+                None => {
+                    let list = Postings::sealed(found.sealed).map_err(|reason| Error::Corrupt {
+                        index,
+                        term: term.term_id,
+                        reason,
+                    })?;
+                    let list = Arc::new(list);
+                    cache.keep(keys[i], &list);
+                    list
+                }
+            };
+            lists.push(List { postings: list, weight, bounds: bounds(totals, term, average) });
+        }
+        if !found.tail.is_empty() {
+            let postings = Arc::new(Postings::tail(found.tail, &curve));
+            lists.push(List { postings, weight, bounds: Bounds::Times(1.0) });
+        }
+    }
+    dead.sort_unstable();
+    dead.dedup();
+    Ok(Scoring { lists, curve, allowed: None, dead, k: 0, prune: true })
+}
+
+#[derive(Default)]
+struct Found {
+    sealed: Vec<(i32, Vec<u8>)>,
+    tail: Vec<block::Posting>,
+    dead: Vec<u32>,
+}
+
+/// A longer average makes every saturation larger, at most in proportion; a shorter one leaves the bounds too large only.
+fn bounds(totals: &Totals, term: &TermStats, average: f64) -> Bounds {
+    let built = f64::from(term.avgdl_built);
+    if term.generation <= totals.rescored_at || built <= 0.0 {
+        Bounds::Unknown
+    } else {
+        Bounds::Times((average / built).max(1.0) as f32)
+    }
+}
+
+async fn score(scoring: Scoring, postings: usize) -> Result<(Scoring, Vec<(u32, f64)>), Error> {
+    let run = move || {
+        let scored = scoring.run();
+        (scoring, scored)
+    };
+    if postings <= INLINE {
+        return Ok(run());
+    }
+    tokio::task::spawn_blocking(run).await.map_err(|_| Error::Stopped)
+}
+
+/// Document numbers to documents, in the order of the answer.
+async fn resolve(conn: &mut PgConnection, index: i64, scored: &[(u32, f64)]) -> Result<Vec<Hit>, Error> {
+    if scored.is_empty() {
+        return Ok(vec![]);
+    }
+    let docnos: Vec<i32> = scored.iter().map(|&(doc, _)| doc as i32).collect();
+    let documents: HashMap<i32, i64> = rows::documents(conn, index, &docnos).await?.into_iter().collect();
+    let mut hits: Vec<Hit> = scored
+        .iter()
+        .filter_map(|&(doc, score)| Some(Hit { document_id: *documents.get(&(doc as i32))?, score }))
+        .collect();
+    hits.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(a.document_id.cmp(&b.document_id)));
+    Ok(hits)
+}

@@ -1,0 +1,135 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::block::{Posting, encode_rows};
+use super::postings::Postings;
+use super::score::{Bounds, Curve, List, Scoring, idf};
+use super::{Config, Error, Parameters};
+
+const PARAMETERS: Parameters = Parameters { k1: 1.2, b: 0.75 };
+
+/// Skewed lists: the first terms are in nearly every document, the last ones in few, and frequencies come in bursts.
+fn corpus(seed: u64, docs: u32, terms: usize) -> Vec<Vec<Posting>> {
+    let mut state = seed | 1;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut lists = vec![vec![]; terms];
+    let mut doc = 0;
+    for _ in 0..docs {
+        doc += 1 + if random() % 50 == 0 { (random() % 9_000) as u32 } else { 0 };
+        let length = 5 + (random() % 300) as u32;
+        for (rank, list) in lists.iter_mut().enumerate() {
+            if random() % (1 + 3 * rank as u64 * rank as u64) == 0 {
+                let tf = 1 + (random() % 4 * (random() % 3)) as u32;
+                list.push(Posting { doc, tf, length });
+            }
+        }
+    }
+    lists
+}
+
+/// Every posting added up, nothing clever.
+fn naive(lists: &[Vec<Posting>], weights: &[f64], curve: &Curve) -> BTreeMap<u32, f64> {
+    let mut sums = BTreeMap::new();
+    for (list, weight) in std::iter::zip(lists, weights) {
+        for posting in list {
+            *sums.entry(posting.doc).or_insert(0.0) += weight * curve.exact(posting.tf, posting.length);
+        }
+    }
+    sums
+}
+
+fn best(mut scored: Vec<(u32, f64)>, k: usize) -> Vec<(u32, f64)> {
+    scored.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    scored.truncate(k);
+    scored
+}
+
+fn sealed(list: &[Posting], curve: &Curve) -> Postings {
+    let rows = encode_rows(list, curve, 16);
+    Postings::sealed(rows.into_iter().rev().map(|row| (row.first as i32, row.data)).collect()).expect("own bytes")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
+
+    /// Pruned, exhaustive and naive agree to the bit, for bounds built under another average, lists split into a sealed
+    /// part and a tail, documents taken out, and a set of allowed ones.
+    #[test]
+    fn pruning_changes_no_answer(
+        seed in any::<u64>(), docs in 1u32..6_000, terms in 1usize..6, k in 1usize..40,
+        built in 20.0f64..400.0, tails in 0u32..4, keep in 0u32..5, dying in 0u32..3,
+    ) {
+        let lists = corpus(seed, docs, terms);
+        let average = 150.0;
+        let curve = Curve::new(PARAMETERS, average);
+        let weights: Vec<f64> =
+            lists.iter().map(|list| idf(f64::from(docs), list.len() as f64) * (PARAMETERS.k1 + 1.0)).collect();
+        let mut split = vec![];
+        for (list, &weight) in std::iter::zip(&lists, &weights) {
+            let (tail, body): (Vec<Posting>, Vec<Posting>) =
+                list.iter().partition(|posting| posting.doc % 7 < tails);
+            let built_for = Curve::new(PARAMETERS, built);
+            let bounds = if built < 30.0 { Bounds::Unknown } else { Bounds::Times((average / built).max(1.0) as f32) };
+            split.push(List { postings: Arc::new(sealed(&body, &built_for)), weight, bounds });
+            split.push(List { postings: Arc::new(Postings::tail(tail, &curve)), weight, bounds: Bounds::Times(1.0) });
+        }
+        let everything = naive(&lists, &weights, &curve);
+        let is_allowed = |doc: u32| keep == 0 || doc.wrapping_mul(2_654_435_761) >> 16 & 15 < keep;
+        let is_dead = |doc: u32| dying > 0 && doc % 11 < dying;
+        let docs: Vec<u32> = everything.keys().copied().collect();
+        let mut scoring = Scoring {
+            lists: split,
+            curve,
+            allowed: (keep > 0).then(|| docs.iter().copied().filter(|&doc| is_allowed(doc)).collect()),
+            dead: docs.iter().copied().filter(|&doc| is_dead(doc)).collect(),
+            k,
+            prune: true,
+        };
+        let expected: Vec<(u32, f64)> =
+            everything.into_iter().filter(|&(doc, _)| is_allowed(doc) && !is_dead(doc)).collect();
+        let expected = best(expected, k);
+        prop_assert_eq!(&best(scoring.run(), k), &expected);
+        scoring.prune = false;
+        prop_assert_eq!(&best(scoring.run(), k), &expected);
+    }
+}
+
+#[test]
+fn equal_scores_are_all_there_to_break_the_tie() {
+    let curve = Curve::new(PARAMETERS, 10.0);
+    let list: Vec<Posting> = (1..=5_000).map(|doc| Posting { doc, tf: 1, length: 10 }).collect();
+    let lists = vec![List { postings: Arc::new(sealed(&list, &curve)), weight: 1.0, bounds: Bounds::Times(1.0) }];
+    let scoring = Scoring { lists, curve, allowed: None, dead: vec![], k: 3, prune: true };
+    assert_eq!(scoring.run().len(), 5_000);
+}
+
+#[test]
+fn an_average_of_nothing_and_a_frequency_of_everything_still_score() {
+    let curve = Curve::new(PARAMETERS, 0.0);
+    assert!(curve.exact(1, 0) > 0.0 && curve.exact(1, 1_000).is_finite());
+    assert!(idf(10.0, 10.0) > 0.0 && idf(10.0, 12.0) > 0.0);
+}
+
+#[test]
+fn a_config_out_of_range_is_refused_by_name() {
+    for (config, key) in [
+        (Config { k1: -1.0, ..Config::default() }, "k1"),
+        (Config { k1: f64::NAN, ..Config::default() }, "k1"),
+        (Config { b: 1.5, ..Config::default() }, "b"),
+    ] {
+        match config.validate() {
+            Err(Error::Config(message)) => assert!(message.starts_with(key), "{message}"),
+            other => panic!("{key}: {other:?}"),
+        }
+    }
+    assert!(serde_json::from_str::<Config>(r#"{"k1": 1.2, "k2": 3}"#).is_err());
+    let partial: Config = serde_json::from_str(r#"{"b": 0.4}"#).expect("the rest has defaults");
+    assert_eq!(partial, Config { b: 0.4, ..Config::default() });
+}

@@ -1,0 +1,194 @@
+use std::collections::HashMap;
+
+use sqlx::{PgConnection, PgPool};
+
+use super::Error;
+use super::analyzer::{Analyzer, Bag};
+use super::block::{self, Posting};
+use super::cache::Cache;
+use super::score::Curve;
+use crate::store::indexes::postings::{Entry, PostingsRow};
+use crate::store::indexes::{self, postings, terms};
+
+/// Tails are short, so that a bounded number of them is a bounded amount of memory to compaction.
+const TAIL_BLOCKS: usize = 4;
+/// Terms interned by one statement.
+const INTERN: usize = 10_000;
+
+/// What is indexed of a document.
+#[derive(Clone, Debug)]
+pub struct Text {
+    pub document_id: i64,
+    /// Title and content, as they shall be found.
+    pub text: String,
+}
+
+/// Documents ready to be appended to one index.
+#[derive(Debug)]
+pub struct Prepared {
+    index: i64,
+    documents: Vec<Document>,
+    curve: Curve,
+}
+
+#[derive(Debug)]
+struct Document {
+    id: i64,
+    length: u32,
+    /// `(term, tf)`, ascending by term.
+    terms: Vec<(i32, u32)>,
+}
+
+impl Prepared {
+    pub fn index(&self) -> i64 {
+        self.index
+    }
+
+    pub fn document_ids(&self) -> Vec<i64> {
+        self.documents.iter().map(|document| document.id).collect()
+    }
+}
+
+/// Analyses texts on a blocking thread and interns their terms in statements of their own, before and outside the
+/// transaction that will [`append`] them: no writer waits for another's new terms longer than such a statement takes. A
+/// term interned for a batch that is never appended stays, with df 0. Memory follows the texts: pass some hundreds at a time.
+pub async fn prepare(pool: &PgPool, cache: &Cache, index: i64, texts: Vec<Text>) -> Result<Prepared, Error> {
+    let mut conn = pool.acquire().await?;
+    let config = indexes::totals(&mut conn, index).await?.config;
+    // Not kept over the analysis: connections are few.
+    drop(conn);
+    let bags = tokio::task::spawn_blocking(move || {
+        let analyzer = Analyzer::new(config.analyzer);
+        texts.into_iter().map(|text| (text.document_id, analyzer.bag(&text.text))).collect()
+    })
+    .await
+    .map_err(|_| Error::Stopped)?;
+    intern(pool, cache, index, bags).await
+}
+
+/// The second half of [`prepare`], for a caller that has analysed `(document, bag)` itself.
+pub async fn intern(pool: &PgPool, cache: &Cache, index: i64, bags: Vec<(i64, Bag)>) -> Result<Prepared, Error> {
+    let mut names: Vec<&Box<str>> = bags.iter().flat_map(|(_, bag)| bag.terms.keys()).collect();
+    // Sorted: two writers insert their new terms in the same order and cannot deadlock.
+    names.sort_unstable();
+    names.dedup();
+    let mut conn = pool.acquire().await?;
+    let totals = indexes::totals(&mut conn, index).await?;
+    let mut ids = HashMap::with_capacity(names.len());
+    for chunk in names.chunks(INTERN) {
+        let chunk: Vec<Box<str>> = chunk.iter().map(|&name| name.clone()).collect();
+        let known = cache.term_ids(index, &chunk);
+        let mut unknown = vec![];
+        for (name, id) in chunk.iter().zip(known) {
+            match id {
+                Some(id) => {
+                    ids.insert(name.clone(), id);
+                }
+                None => unknown.push(&**name),
+            }
+        }
+        let mut found: Vec<(Box<str>, i32)> = vec![];
+        // Read first: an insert that conflicts uses up a number of the sequence. Read again last: another writer may have
+        // inserted the same term in between, and its statement has ended by then.
+        for step in 0..3 {
+            if unknown.is_empty() {
+                break;
+            }
+            let rows = match step {
+                1 => terms::insert(&mut conn, index, &unknown).await?,
+                _ => terms::ids(&mut conn, index, &unknown).await?,
+            };
+            let rows: HashMap<String, i32> = rows.into_iter().collect();
+            unknown.retain(|name| match rows.get(*name) {
+                Some(&id) => {
+                    found.push(((*name).into(), id));
+                    false
+                }
+                None => true,
+            });
+        }
+        if !unknown.is_empty() {
+            return Err(Error::UnknownIndex(index));
+        }
+        ids.extend(found.iter().cloned());
+        cache.keep_term_ids(index, found);
+    }
+    let curve = Curve::new(totals.config.parameters(), totals.average_length());
+    let documents = bags
+        .into_iter()
+        .map(|(id, bag)| {
+            let mut terms: Vec<(i32, u32)> =
+                bag.terms.iter().filter_map(|(name, &tf)| Some((*ids.get(name)?, tf))).collect();
+            terms.sort_unstable();
+            Document { id, length: bag.length.min(i32::MAX as u32), terms }
+        })
+        .collect();
+    Ok(Prepared { index, documents, curve })
+}
+
+/// Adds prepared documents to their index: visible to searches once the transaction `tx` commits. None of them may be in
+/// the index; see [`replace`].
+pub async fn append(tx: &mut PgConnection, prepared: &Prepared) -> Result<(), Error> {
+    let Prepared { index, documents, curve } = prepared;
+    let index = *index;
+    if documents.is_empty() {
+        return Ok(());
+    }
+    if !indexes::hold(&mut *tx, index).await? {
+        return Err(Error::UnknownIndex(index));
+    }
+    let docnos = postings::next_docnos(&mut *tx, documents.len()).await?;
+    let mut flat: Vec<(i32, Posting)> = Vec::with_capacity(documents.iter().map(|document| document.terms.len()).sum());
+    let mut entries = Vec::with_capacity(documents.len());
+    for (document, &docno) in documents.iter().zip(&docnos) {
+        // The sequence starts at 1 and ends where i32 does.
+        let doc = docno.unsigned_abs();
+        flat.extend(document.terms.iter().map(|&(term, tf)| (term, Posting { doc, tf, length: document.length })));
+        entries.push(Entry {
+            docno,
+            document_id: document.id,
+            length: document.length as i32,
+            terms: document.terms.iter().map(|&(term, _)| term).collect(),
+            tfs: document.terms.iter().map(|&(_, tf)| tf as i16).collect(),
+        });
+    }
+    postings::insert_entries(&mut *tx, index, &entries).await.map_err(|error| match error.as_database_error() {
+        Some(cause) if cause.constraint() == Some("search_index_entries_document") => Error::AlreadyIndexed(index),
+        _ => Error::Database(error),
+    })?;
+    flat.sort_unstable_by_key(|&(term, posting)| (term, posting.doc));
+    let mut rows = vec![];
+    for run in flat.chunk_by(|a, b| a.0 == b.0) {
+        let list: Vec<Posting> = run.iter().map(|&(_, posting)| posting).collect();
+        rows.extend(stored(run[0].0, false, block::encode_rows(&list, curve, TAIL_BLOCKS)));
+    }
+    postings::insert_postings(&mut *tx, index, &rows).await?;
+    let tokens = documents.iter().map(|document| i64::from(document.length)).sum();
+    postings::insert_delta(tx, index, documents.len() as i32, tokens).await?;
+    Ok(())
+}
+
+/// Takes documents out of every index, or of `index` alone, whichever of them are in it: no search that starts after the
+/// transaction finds or counts them. Answers with the number of entries taken out.
+pub async fn remove(tx: &mut PgConnection, index: Option<i64>, document_ids: &[i64]) -> Result<i64, Error> {
+    Ok(postings::bury(tx, index, document_ids).await?)
+}
+
+/// Indexes changed documents anew: [`remove`] from this index, then [`append`].
+pub async fn replace(tx: &mut PgConnection, prepared: &Prepared) -> Result<(), Error> {
+    remove(&mut *tx, Some(prepared.index), &prepared.document_ids()).await?;
+    append(tx, prepared).await
+}
+
+pub(super) fn stored(term_id: i32, sealed: bool, rows: Vec<block::Row>) -> impl Iterator<Item = PostingsRow> {
+    rows.into_iter().map(move |row| PostingsRow {
+        term_id,
+        // Document numbers come out of an integer column.
+        first_doc: row.first as i32,
+        last_doc: row.last as i32,
+        n: row.n as i32,
+        ub: row.ub,
+        sealed,
+        data: row.data,
+    })
+}

@@ -1,0 +1,96 @@
+//! The service: what every operation works with.
+use crate::{
+    access::Keys,
+    ingest::{Tools, reader::Reader},
+    search::bm25,
+    settings::Settings,
+};
+use metrics_exporter_prometheus::PrometheusHandle;
+use sqlx::PgPool;
+use std::{sync::Arc, time::Instant};
+use svc_client::{Code, Failure, Need};
+use svc_models::{Engine, ModelSettings};
+use tokio::sync::Notify;
+
+/// Bytes of sealed postings that a process keeps in memory.
+const POSTINGS_CACHE_BYTES: usize = 256 << 20;
+
+/// One running service; cheap to share.
+pub struct Service {
+    pub settings: Arc<Settings>,
+    pub pool: PgPool,
+    /// None where this process embeds nothing.
+    pub engine: Option<Engine>,
+    pub postings: Arc<bm25::Cache>,
+    pub keys: Keys,
+    pub metrics: PrometheusHandle,
+    /// Told when tasks were queued; the worker of this process listens.
+    pub wake: Arc<Notify>,
+    pub started: Instant,
+}
+
+impl Service {
+    /// Puts a service together; it neither listens nor works yet.
+    pub fn new(settings: Arc<Settings>, pool: PgPool, engine: Option<Engine>, owner_token: &str) -> Service {
+        let runner = (!settings.runner_key.is_blank()).then(|| settings.runner_key.expose().to_owned());
+        Service {
+            keys: Keys::new(owner_token, runner.as_deref(), settings.metrics_are_public()),
+            postings: Arc::new(bm25::Cache::new(POSTINGS_CACHE_BYTES)),
+            metrics: crate::telemetry::recorder(),
+            wake: Arc::new(Notify::new()),
+            started: Instant::now(),
+            settings,
+            pool,
+            engine,
+        }
+    }
+
+    /// What the tasks of this process work with.
+    pub fn tools(&self, reader: Reader) -> Tools {
+        Tools {
+            settings: self.settings.clone(),
+            pool: self.pool.clone(),
+            engine: self.engine.clone(),
+            postings: self.postings.clone(),
+            reader,
+            wake: self.wake.clone(),
+        }
+    }
+
+    /// The model, or the answer that there is none.
+    pub fn engine(&self) -> Result<&Engine, Failure> {
+        self.engine.as_ref().ok_or_else(|| {
+            Failure::new(Code::NotConfigured, "this process has no embedding model").with("setting", "SVC_EMBEDDING_MODEL")
+        })
+    }
+
+    /// Refuses an operation whose need cannot be met.
+    pub fn provide(&self, need: Option<Need>) -> Result<(), Failure> {
+        match need {
+            None => Ok(()),
+            Some(Need::Model) => self.engine().map(|_| ()),
+        }
+    }
+}
+
+/// What the settings say of the model.
+pub fn model_settings(settings: &Settings) -> ModelSettings {
+    use crate::settings::Device;
+    let device = match settings.embedding_device {
+        Device::Cpu => "cpu",
+        Device::Ndarray => "ndarray",
+        Device::Wgpu => "wgpu",
+        Device::Cuda => "cuda",
+    };
+    ModelSettings {
+        model: settings.embedding_model.clone(),
+        models_dir: Some(settings.models_dir()),
+        device: device.to_owned(),
+        threads: settings.embedding_threads,
+        batch_size: settings.embedding_batch_size,
+        token_batch_size: settings.token_batch_size,
+        doc_window: settings.embedding_doc_window,
+        token_window: settings.embedding_token_window,
+        ..ModelSettings::default()
+    }
+}

@@ -1,0 +1,297 @@
+//! Every setting of the service, typed, from one table: default, then file, then environment.
+//!
+//! A file key is the setting's name without `SVC_`, in small letters: `SVC_BM25_K1` is `bm25_k1`.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+mod kind;
+mod source;
+mod suggestion;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use self::{kind::Secret, source::Origin, table::Settings};
+
+/// The file that is read when none is named, in the working directory.
+const USUAL_FILE: &str = "svc.toml";
+
+/// Why the settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    #[error("the settings file {path} cannot be read: {source}", path = path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("the settings file {path} is over {limit} bytes; is it the right file?", path = path.display())]
+    TooLarge { path: PathBuf, limit: u64 },
+    #[error("the settings file {path} is no TOML at line {line}: {message}", path = path.display())]
+    Syntax { path: PathBuf, line: usize, message: String },
+    /// One text a problem, each naming its setting, the value and what it takes.
+    #[error("{}", .0.join("\n"))]
+    Invalid(Vec<String>),
+}
+
+/// Where models run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Device {
+    Cpu,
+    Ndarray,
+    Wgpu,
+    Cuda,
+}
+
+/// Form of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Least severity that is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogLevel {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+impl LogLevel {
+    /// The word that log filters take.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+/// When pending migrations are applied at start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Migrate {
+    /// On the embedded database alone; any other waits for its operator.
+    Embedded,
+    /// On any database.
+    Auto,
+}
+
+/// Who reads a new node that no access root covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Visibility {
+    Everyone,
+    Owner,
+}
+
+/// The language model's endpoint, blanks filled from the fallback.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LlmEndpoint {
+    /// Base address, without a trailing slash.
+    pub base_url: String,
+    pub model: String,
+    pub timeout: Duration,
+    /// Sent as bearer only when not blank.
+    pub api_key: Secret,
+}
+
+/// A setting as `svc config` shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingRow {
+    pub section: &'static str,
+    pub name: &'static str,
+    /// The value in use, masked where it is a secret.
+    pub value: String,
+    pub origin: Origin,
+    /// The default in its text form.
+    pub default: &'static str,
+    /// Whether that form stands in TOML without quotes.
+    pub bare: bool,
+    pub secret: bool,
+    /// Completes "takes ...".
+    pub takes: String,
+    pub meaning: &'static str,
+}
+
+impl Settings {
+    /// Reads the settings: the defaults, over them `file` (else the one that SVC_CONFIG names, else `svc.toml` where the
+    /// working directory has one), over both the SVC_ variables of `env`.
+    ///
+    /// All bad values are told at once. An unknown key of the file is an error; an unknown variable is a
+    /// [warning](Self::warnings), for other programs may share the prefix.
+    pub fn load(file: Option<&Path>, env: impl Iterator<Item = (String, String)>) -> Result<Self, SettingsError> {
+        let env: BTreeMap<_, _> = env.collect();
+        let named = env.get("SVC_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
+        let usual = || Some(PathBuf::from(USUAL_FILE)).filter(|path| path.exists());
+        let file = file.map(Path::to_path_buf).or(named).or_else(usual);
+        let home = Home::of(&env);
+
+        let mut settings = Self::read(source::Source::new(file.as_deref(), env)?)?;
+        settings.fill_blanks(&home)?;
+        settings.check()?;
+        Ok(settings)
+    }
+
+    /// The defaults alone, as `env` places the folders: for tests, and for tools that read no file.
+    pub fn defaults(env: impl Iterator<Item = (String, String)>) -> Result<Self, SettingsError> {
+        let env = env.filter(|(name, _)| !name.starts_with("SVC_")).collect();
+        let home = Home::of(&env);
+        let mut settings = Self::read(source::Source::new(None, env)?)?;
+        settings.fill_blanks(&home)?;
+        Ok(settings)
+    }
+
+    /// What does not stop the start but is likely a mistake: unknown SVC_ variables.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The language model's endpoint, or none where both addresses are blank.
+    pub fn llm(&self) -> Option<LlmEndpoint> {
+        let or = |value: &String, fallback: &String| if value.is_empty() { fallback.clone() } else { value.clone() };
+        let base_url = or(&self.llm_base_url, &self.fallback_llm_url);
+        let timeout = if self.llm_timeout.is_zero() { self.fallback_llm_timeout } else { self.llm_timeout };
+        let model = or(&self.llm_model, &self.fallback_llm_model);
+        let api_key = self.llm_api_key.clone();
+        (!base_url.is_empty()).then_some(LlmEndpoint { base_url, model, timeout, api_key })
+    }
+
+    /// Where the reranker runs.
+    pub fn reranker_device(&self) -> Device {
+        self.reranker_device.unwrap_or(self.embedding_device)
+    }
+
+    /// Whether `/metrics` answers without a token.
+    pub fn metrics_are_public(&self) -> bool {
+        self.public_metrics.unwrap_or_else(|| self.listen.ip().is_loopback())
+    }
+
+    /// Address of the service for the command line: SVC_URL, or this machine at the port of SVC_LISTEN.
+    pub fn service_url(&self) -> String {
+        if !self.url.is_empty() {
+            return self.url.clone();
+        }
+        let mut address = self.listen;
+        // A wildcard is for listening; a call needs one address.
+        match address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+            IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+            _ => {}
+        }
+        format!("http://{address}")
+    }
+
+    /// Folder of the models that `make setup` fetched.
+    pub fn models_dir(&self) -> PathBuf {
+        self.cache_dir.join("models")
+    }
+
+    /// A settings file with every setting at its default, commented out.
+    pub fn template(&self) -> String {
+        let mut text = String::from(
+            "# Every setting at its default. An environment variable of the name in brackets wins over this file.\n\
+             # Copy it to svc.toml beside the service, or name the copy with --config or SVC_CONFIG.\n",
+        );
+        let mut section = "";
+        for row in self.rows() {
+            if row.section != section {
+                section = row.section;
+                // Writing to a String cannot fail.
+                let _ = write!(text, "\n\n# {section}\n");
+            }
+            let default = if row.bare { row.default.to_owned() } else { format!("{:?}", row.default) };
+            let (key, name) = (source::file_key(row.name), row.name);
+            let _ = write!(text, "\n# {} [{name}]\n# Takes {}.\n#{key} = {default}\n", row.meaning, row.takes);
+        }
+        text
+    }
+
+    fn fill_blanks(&mut self, home: &Home) -> Result<(), SettingsError> {
+        let missing =
+            |name: &str| SettingsError::Invalid(vec![format!("{name} is blank and HOME is not set: set either")]);
+        if self.cache_dir.as_os_str().is_empty() {
+            self.cache_dir = home.cache_dir().ok_or_else(|| missing("SVC_CACHE_DIR"))?;
+        }
+        if self.data_dir.as_os_str().is_empty() {
+            self.data_dir = home.data_dir().ok_or_else(|| missing("SVC_DATA_DIR"))?;
+        }
+        let place = |path: &mut PathBuf, usual: PathBuf| {
+            if path.as_os_str().is_empty() {
+                *path = usual;
+            }
+        };
+        place(&mut self.postgres_home, self.cache_dir.join("postgres"));
+        place(&mut self.batch_store, self.data_dir.join("batches"));
+        if self.worker_id.is_empty() {
+            self.worker_id = format!("{}-{}", home.host, std::process::id());
+        }
+        Ok(())
+    }
+
+    /// What no setting can see alone.
+    fn check(&self) -> Result<(), SettingsError> {
+        let mut problems = Vec::new();
+        if self.worker_lease < self.worker_heartbeat * 3 {
+            problems.push(format!(
+                "SVC_WORKER_LEASE_SECONDS is {}, less than 3 times SVC_WORKER_HEARTBEAT_SECONDS, which is {}: raise the lease or beat more often",
+                self.worker_lease.as_secs_f64(),
+                self.worker_heartbeat.as_secs_f64()
+            ));
+        }
+        if self.listen == self.console_listen && self.listen.port() != 0 {
+            problems.push(format!(
+                "SVC_LISTEN and SVC_CONSOLE_LISTEN are both {}: give the console a port of its own",
+                self.listen
+            ));
+        }
+        if problems.is_empty() { Ok(()) } else { Err(SettingsError::Invalid(problems)) }
+    }
+}
+
+/// Where this user keeps files.
+struct Home {
+    home: Option<PathBuf>,
+    xdg_data: Option<PathBuf>,
+    /// The machine's name, which with the process id makes a worker's.
+    host: String,
+    is_root: bool,
+}
+
+impl Home {
+    fn of(env: &BTreeMap<String, String>) -> Self {
+        // Relative paths would move with the working directory; the XDG rules tell to ignore them.
+        let folder = |name: &str| env.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| env.get("HOSTNAME").cloned());
+        Self {
+            home: folder("HOME"),
+            xdg_data: folder("XDG_DATA_HOME"),
+            host: host.map(|host| host.trim().to_owned()).filter(|host| !host.is_empty()).unwrap_or("host".to_owned()),
+            is_root: rustix::process::geteuid().is_root(),
+        }
+    }
+
+    fn cache_dir(&self) -> Option<PathBuf> {
+        self.home.as_ref().map(|home| home.join(".cache/svc"))
+    }
+
+    fn data_dir(&self) -> Option<PathBuf> {
+        if let Some(data) = &self.xdg_data {
+            return Some(data.join("svc"));
+        }
+        // Root's home is closed to the user that PostgreSQL runs under.
+        if self.is_root {
+            return Some(PathBuf::from("/var/lib/svc"));
+        }
+        self.home.as_ref().map(|home| home.join(".local/share/svc"))
+    }
+}

@@ -1,0 +1,260 @@
+//! The table of settings: name, field, type, default, what it takes and what it means. Everything else is read off it.
+
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+
+use super::{
+    Device, LogFormat, LogLevel, Migrate, Secret, SettingRow, SettingsError, Visibility, kind,
+    source::{Origin, Source},
+};
+
+const GIB: u64 = 1 << 30;
+const MIB: u64 = 1 << 20;
+const DAY: f64 = 86_400.0;
+const DEVICES: &[(&str, Device)] =
+    &[("cpu", Device::Cpu), ("ndarray", Device::Ndarray), ("wgpu", Device::Wgpu), ("cuda", Device::Cuda)];
+const LOG_LEVELS: &[(&str, LogLevel)] = &[
+    ("off", LogLevel::Off),
+    ("error", LogLevel::Error),
+    ("warn", LogLevel::Warn),
+    ("info", LogLevel::Info),
+    ("debug", LogLevel::Debug),
+    ("trace", LogLevel::Trace),
+];
+
+macro_rules! settings {
+    ($($section:literal {
+        $($(#[doc = $meaning:literal])+ $name:ident $field:ident: $type:ty = $default:literal, $kind:expr;)+
+    })+) => {
+        /// Every setting, read and checked. Each field is the setting `SVC_` and the field's name in capitals.
+        #[derive(Debug, Clone)]
+        pub struct Settings {
+            $($($(#[doc = $meaning])+ pub $field: $type,)+)+
+            pub(super) origins: BTreeMap<&'static str, Origin>,
+            pub(super) warnings: Vec<String>,
+        }
+
+        /// The names of all settings, in the order of the table.
+        pub(super) const NAMES: &[&str] = &[$($(stringify!($name),)+)+];
+
+        impl Settings {
+            /// Reads each setting from where it is given; all bad values are told at once.
+            pub(super) fn read(mut source: Source) -> Result<Self, SettingsError> {
+                $($(let $field = source.take(stringify!($name), $default, &$kind);)+)+
+                let (origins, warnings) = source.finish()?;
+                // Without a problem every value is there; the fallback is the same error with nothing to tell.
+                Ok(Self {
+                    $($($field: $field.ok_or(SettingsError::Invalid(Vec::new()))?,)+)+
+                    origins,
+                    warnings,
+                })
+            }
+
+            /// Each setting with its value, in the order of the table; secrets are masked.
+            pub fn rows(&self) -> Vec<SettingRow> {
+                vec![$($({
+                    let kind = $kind;
+                    SettingRow {
+                        section: $section,
+                        name: stringify!($name),
+                        value: kind.write(&self.$field),
+                        origin: self.origins.get(stringify!($name)).cloned().unwrap_or_default(),
+                        default: $default,
+                        bare: kind.bare,
+                        secret: kind.secret,
+                        takes: kind.takes,
+                        meaning: concat!($($meaning),+).trim(),
+                    }
+                }),+),+]
+            }
+        }
+    };
+}
+
+settings! {
+    "The service" {
+        /// Folder of everything the service keeps; blank: $XDG_DATA_HOME/svc or ~/.local/share/svc, for root /var/lib/svc.
+        SVC_DATA_DIR data_dir: PathBuf = "", kind::folder();
+        /// Folder of what can be fetched again: models and the PostgreSQL server; blank: ~/.cache/svc.
+        SVC_CACHE_DIR cache_dir: PathBuf = "", kind::folder();
+        /// Where the API listens.
+        SVC_LISTEN listen: SocketAddr = "127.0.0.1:8000", kind::listener();
+        /// Where the operator console listens.
+        SVC_CONSOLE_LISTEN console_listen: SocketAddr = "127.0.0.1:8001", kind::listener();
+        /// Address of the service that the command line calls; blank: where SVC_LISTEN says.
+        SVC_URL url: String = "", kind::web_address();
+        /// Least severity that is logged.
+        SVC_LOG_LEVEL log_level: LogLevel = "info", kind::choice(LOG_LEVELS);
+        /// Form of the log: text for people, json (one object a line) for machines.
+        SVC_LOG_FORMAT log_format: LogFormat = "text", kind::choice(&[("text", LogFormat::Text), ("json", LogFormat::Json)]);
+        /// Whether /metrics answers without the owner token; blank: only on a loopback listener.
+        SVC_PUBLIC_METRICS public_metrics: Option<bool> = "", kind::optional(kind::flag());
+    }
+    "Access" {
+        /// Owner token, which passes every access check; blank: one is made at each start and printed.
+        SVC_API_TOKEN api_token: Secret = "", kind::secret();
+        /// Browser origins that may call the API; empty: none, calls come from servers only.
+        SVC_CORS_ORIGINS cors_origins: Vec<String> = "[]", kind::origins();
+        /// Who reads a new node that no access root covers: every principal, or the owner alone.
+        SVC_DEFAULT_VISIBILITY default_visibility: Visibility = "everyone",
+            kind::choice(&[("everyone", Visibility::Everyone), ("owner", Visibility::Owner)]);
+    }
+    "Database" {
+        /// A PostgreSQL with pgvector, as postgres://user:password@host/name; blank: the embedded one in the data folder.
+        SVC_DATABASE_URL database_url: Secret = "", kind::secret_address(&["postgres", "postgresql"]);
+        /// Connections of one process, at most.
+        SVC_DATABASE_POOL_SIZE database_pool_size: usize = "16", kind::integer(2..=1000);
+        /// When migrations are applied at start: blank, on the embedded database alone; auto, on any.
+        SVC_MIGRATE migrate: Migrate = "", kind::choice(&[("", Migrate::Embedded), ("auto", Migrate::Auto)]);
+        /// Folder of the PostgreSQL server that is embedded (it holds bin/postgres); blank: postgres in the cache folder.
+        SVC_POSTGRES_HOME postgres_home: PathBuf = "", kind::folder();
+    }
+    "Requests" {
+        /// Largest file taken by an upload; above it 413.
+        SVC_MAX_UPLOAD_BYTES max_upload_bytes: u64 = "256 MiB", kind::bytes(1..=1024 * GIB);
+        /// Largest body of any other request; above it 413.
+        SVC_MAX_BODY_BYTES max_body_bytes: u64 = "16 MiB", kind::bytes(1024..=GIB);
+        /// Largest page or file that the server fetches for a wiki: entry.
+        SVC_FETCH_MAX_BYTES fetch_max_bytes: u64 = "64 MiB", kind::bytes(1..=16 * GIB);
+        /// Longest such fetch, redirects included.
+        SVC_FETCH_TIMEOUT_SECONDS fetch_timeout: Duration = "30.0", kind::seconds(0.1..=3600.0);
+    }
+    "Embedding" {
+        /// Model of document and token vectors: a name of config/models.toml, a hub id or a folder. The default lies in the cache
+        /// folder after `make setup`; nomic-ai/modernbert-embed-base (768 wide, 8192 tokens) is the one for quality.
+        SVC_EMBEDDING_MODEL embedding_model: String = "all-MiniLM-L6-v2", kind::required_text();
+        /// Where it runs.
+        SVC_EMBEDDING_DEVICE embedding_device: Device = "cpu", kind::choice(DEVICES);
+        /// Threads that embed on the processor; 0: one a core.
+        SVC_EMBEDDING_THREADS embedding_threads: usize = "0", kind::integer(0..=1024);
+        /// Texts in a pass, document vectors.
+        SVC_EMBEDDING_BATCH_SIZE embedding_batch_size: usize = "32", kind::integer(1..=4096);
+        /// Texts in a pass, token vectors.
+        SVC_TOKEN_BATCH_SIZE token_batch_size: usize = "32", kind::integer(1..=4096);
+        /// Tokens of a text that gets token vectors; a longer one is refused, never cut.
+        SVC_EMBEDDING_TOKEN_WINDOW embedding_token_window: usize = "512", kind::integer(8..=131_072);
+        /// Tokens of a text that gets a document vector alone.
+        SVC_EMBEDDING_DOC_WINDOW embedding_doc_window: usize = "8192", kind::integer(8..=131_072);
+        /// Share of a document's tokens kept for late interaction.
+        SVC_TOKEN_TOP_PERCENT token_top_percent: f64 = "0.50", kind::fraction();
+        /// Widths of token vectors that are stored.
+        SVC_TOKEN_EMBED_DIMS token_embed_dims: Vec<usize> = "[256]", kind::some_of(&[256, 384, 512]);
+        /// Characters of a chunk, at most, whatever the strategy.
+        SVC_CHUNK_MAX_CHARS chunk_max_chars: usize = "1800", kind::integer(100..=1_000_000);
+        /// Address of a service that computes vectors over its /runner routes; blank: this process loads the model.
+        SVC_RUNNER_URL runner_url: String = "", kind::web_address();
+        /// Key of the /runner routes, served or called; blank: they are closed.
+        SVC_RUNNER_KEY runner_key: Secret = "", kind::secret();
+    }
+    "Search" {
+        /// BM25: how soon a repeated term counts no more.
+        SVC_BM25_K1 bm25_k1: f64 = "1.2", kind::number(0.0..=10.0);
+        /// BM25: how much a document's length counts.
+        SVC_BM25_B bm25_b: f64 = "0.75", kind::number(0.0..=1.0);
+        /// Usetypes kept out of the BM25 index.
+        SVC_BM25_EXCLUDE_USETYPES bm25_exclude_usetypes: Vec<String> = r#"["entity", "summary"]"#, kind::words();
+        /// Usetypes kept out of results.
+        SVC_SEARCH_EXCLUDE_USETYPES search_exclude_usetypes: Vec<String> = r#"["entity", "summary"]"#, kind::words();
+        /// Cross-encoder of the second stage.
+        SVC_RERANKER_MODEL reranker_model: String = "cross-encoder/ms-marco-MiniLM-L6-v2", kind::required_text();
+        /// Where it runs; blank: as SVC_EMBEDDING_DEVICE.
+        SVC_RERANKER_DEVICE reranker_device: Option<Device> = "", kind::optional(kind::choice(DEVICES));
+        /// Tokens of a pair.
+        SVC_RERANKER_MAX_LENGTH reranker_max_length: usize = "512", kind::integer(8..=131_072);
+        /// Pairs in a pass.
+        SVC_RERANKER_BATCH_SIZE reranker_batch_size: usize = "32", kind::integer(1..=4096);
+    }
+    "Language model" {
+        /// OpenAI-compatible endpoint, with its /v1; blank: SVC_FALLBACK_LLM_URL.
+        SVC_LLM_BASE_URL llm_base_url: String = "", kind::web_address();
+        /// Model that it is asked for; blank: SVC_FALLBACK_LLM_MODEL.
+        SVC_LLM_MODEL llm_model: String = "", kind::text();
+        /// Longest call, in seconds; 0: SVC_FALLBACK_LLM_TIMEOUT.
+        SVC_LLM_TIMEOUT llm_timeout: Duration = "0.0", kind::seconds(0.0..=DAY);
+        /// Bearer token for it, sent only when set.
+        SVC_LLM_API_KEY llm_api_key: Secret = "", kind::secret();
+        /// Endpoint where SVC_LLM_BASE_URL is blank; blank as well: no language model.
+        SVC_FALLBACK_LLM_URL fallback_llm_url: String = "http://127.0.0.1:11434/v1", kind::web_address();
+        /// Model where SVC_LLM_MODEL is blank.
+        SVC_FALLBACK_LLM_MODEL fallback_llm_model: String = "llama3.2", kind::text();
+        /// Longest call where SVC_LLM_TIMEOUT is 0.
+        SVC_FALLBACK_LLM_TIMEOUT fallback_llm_timeout: Duration = "180.0", kind::seconds(0.1..=DAY);
+        /// Ask the model not to reason before a summary; set true for a reasoning model, or it may return a fragment.
+        SVC_SUMMARIZATION_DISABLE_THINKING summarization_disable_thinking: Option<bool> = "", kind::optional(kind::flag());
+        /// Facts taken from one text, at most.
+        SVC_EXTRACTION_MAX_FACTS extraction_max_facts: usize = "5", kind::integer(1..=1000);
+        /// Facts below this confidence are dropped.
+        SVC_EXTRACTION_CONFIDENCE_THRESHOLD extraction_confidence_threshold: f64 = "0.5", kind::number(0.0..=1.0);
+        /// Names at least this similar are one entity.
+        SVC_EXTRACTION_ENTITY_SIMILARITY_THRESHOLD extraction_entity_similarity_threshold: f64 = "0.8", kind::number(0.0..=1.0);
+        /// Temperature of fact extraction.
+        SVC_EXTRACTION_TEMPERATURE extraction_temperature: f64 = "0.1", kind::number(0.0..=2.0);
+        /// Tokens of an extraction's answer, at most.
+        SVC_EXTRACTION_MAX_TOKENS extraction_max_tokens: usize = "4096", kind::integer(16..=1_000_000);
+    }
+    "Workers" {
+        /// Run a worker inside the API process.
+        SVC_INGEST_WORKER_ENABLED ingest_worker_enabled: bool = "true", kind::flag();
+        /// Wait after an empty queue.
+        SVC_INGEST_WORKER_POLL_SECONDS ingest_worker_poll: Duration = "1.0", kind::seconds(0.01..=3600.0);
+        /// Time between two beats of a worker.
+        SVC_WORKER_HEARTBEAT_SECONDS worker_heartbeat: Duration = "10.0", kind::seconds(0.05..=3600.0);
+        /// Silence after which a worker's tasks go to others; at least 3 heartbeats.
+        SVC_WORKER_LEASE_SECONDS worker_lease: Duration = "90.0", kind::seconds(0.15..=DAY);
+        /// Time between two looks for lapsed leases, fleet-wide.
+        SVC_WORKER_REAP_SECONDS worker_reap: Duration = "30.0", kind::seconds(0.05..=DAY);
+        /// Badge of each task type, as JSON; empty: any worker runs any task.
+        SVC_TASK_BADGES task_badges: BTreeMap<String, String> = "{}", kind::text_map();
+        /// Badges that a worker answers to; blank: it takes every task.
+        SVC_WORKER_BADGE worker_badge: Vec<String> = "[]", kind::words();
+        /// Name that a worker claims under; blank: host and process id.
+        SVC_WORKER_ID worker_id: String = "", kind::text();
+        /// Attempts after the first that a task gets.
+        SVC_TASK_MAX_RETRIES task_max_retries: usize = "5", kind::integer(0..=100);
+    }
+    "Parsers" {
+        /// Pages of a file.
+        SVC_PARSER_PAGES parser_pages: usize = "10000", kind::integer(1..=1_000_000);
+        /// Members of a zip package.
+        SVC_PARSER_ZIP_MEMBERS parser_zip_members: usize = "10000", kind::integer(1..=1_000_000);
+        /// Unpacked bytes for each packed one, once past 10 MiB.
+        SVC_PARSER_ZIP_RATIO parser_zip_ratio: usize = "100", kind::integer(2..=1_000_000);
+        /// Unpacked bytes of a file.
+        SVC_PARSER_UNPACKED_BYTES parser_unpacked_bytes: u64 = "1 GiB", kind::bytes(MIB..=1024 * GIB);
+        /// Nesting of XML elements.
+        SVC_PARSER_XML_DEPTH parser_xml_depth: usize = "256", kind::integer(16..=10_000);
+        /// Cells of a sheet.
+        SVC_PARSER_CELLS parser_cells: usize = "5000000", kind::integer(1..=1_000_000_000);
+        /// Text taken from a file.
+        SVC_PARSER_TEXT_BYTES parser_text_bytes: u64 = "128 MiB", kind::bytes(1024..=16 * GIB);
+        /// Headings, or outline entries, of a file.
+        SVC_PARSER_HEADINGS parser_headings: usize = "100000", kind::integer(1..=10_000_000);
+        /// Answer of a reader process.
+        SVC_PARSER_ANSWER_BYTES parser_answer_bytes: u64 = "512 MiB", kind::bytes(1024..=16 * GIB);
+        /// Address space of a reader process.
+        SVC_PARSER_MEMORY parser_memory: u64 = "2 GiB", kind::bytes(64 * MIB..=1024 * GIB);
+        /// Processor time of a reader process, in seconds.
+        SVC_PARSER_CPU_TIME parser_cpu_time: Duration = "300.0", kind::seconds(1.0..=DAY);
+        /// Time until a reader process is ended, in seconds.
+        SVC_PARSER_WALL_TIME parser_wall_time: Duration = "600.0", kind::seconds(1.0..=DAY);
+    }
+    "Bulk feed" {
+        /// RabbitMQ, as amqp://user:password@host/vhost; blank: no feed.
+        SVC_AMQP_URL amqp_url: Secret = "", kind::secret_address(&["amqp", "amqps"]);
+        /// Folder under which a message may name files; blank: bytes come in messages alone.
+        SVC_BULK_ROOT bulk_root: PathBuf = "", kind::folder();
+    }
+    "Batch providers" {
+        /// Folder of the mock provider; blank: batches in the data folder.
+        SVC_BATCH_STORE batch_store: PathBuf = "", kind::folder();
+        /// Age after which an unfinished batch counts as stalled.
+        SVC_BATCH_STALL_SECONDS batch_stall: Duration = "93600.0", kind::seconds(1.0..=30.0 * DAY);
+        /// Base address of the OpenAI batch provider.
+        SVC_BATCH_OPENAI_URL batch_openai_url: String = "https://api.openai.com/v1", kind::web_address();
+        /// Its key.
+        SVC_BATCH_OPENAI_KEY batch_openai_key: Secret = "", kind::secret();
+        /// Base address of the Anthropic batch provider.
+        SVC_BATCH_ANTHROPIC_URL batch_anthropic_url: String = "https://api.anthropic.com/v1", kind::web_address();
+        /// Its key.
+        SVC_BATCH_ANTHROPIC_KEY batch_anthropic_key: Secret = "", kind::secret();
+    }
+}

@@ -1,0 +1,217 @@
+use super::*;
+
+fn load(file: Option<&str>, env: &[(&str, &str)]) -> Result<Settings, SettingsError> {
+    let number = env.iter().fold(file.map_or(0, str::len), |sum, (name, value)| sum * 31 + name.len() + value.len());
+    let thread = std::thread::current().name().unwrap_or_default().replace("::", "-");
+    let path = std::env::temp_dir().join(format!("svc-settings-{}-{thread}-{number}.toml", std::process::id()));
+    // A file is always named, so that one in the working directory has no say.
+    fs::write(&path, file.unwrap_or_default()).unwrap();
+    let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let home = ("HOME".to_owned(), "/home/reader".to_owned());
+    let settings = Settings::load(Some(&path), env.chain([home]));
+    fs::remove_file(&path).unwrap();
+    settings
+}
+
+fn refusal(file: Option<&str>, env: &[(&str, &str)]) -> String {
+    load(file, env).unwrap_err().to_string()
+}
+
+#[test]
+fn the_defaults_are_those_of_the_contract() {
+    let settings = load(None, &[]).unwrap();
+    assert_eq!(settings.warnings(), &[] as &[String]);
+    assert!(settings.api_token.is_blank());
+    assert!(settings.cors_origins.is_empty());
+    assert_eq!((settings.bm25_k1, settings.bm25_b), (1.2, 0.75));
+    assert_eq!((settings.token_top_percent, &settings.token_embed_dims[..]), (0.5, &[256][..]));
+    assert_eq!(settings.bm25_exclude_usetypes, ["entity", "summary"]);
+    assert_eq!(settings.search_exclude_usetypes, ["entity", "summary"]);
+    assert_eq!((settings.embedding_batch_size, settings.token_batch_size, settings.reranker_batch_size), (32, 32, 32));
+    assert_eq!((settings.embedding_token_window, settings.embedding_doc_window), (512, 8192));
+    assert_eq!((settings.chunk_max_chars, settings.reranker_max_length), (1800, 512));
+    assert_eq!(settings.embedding_device, Device::Cpu);
+    assert_eq!(settings.extraction_max_facts, 5);
+    assert_eq!(settings.extraction_max_tokens, 4096);
+    assert_eq!(settings.extraction_confidence_threshold, 0.5);
+    assert_eq!(settings.extraction_entity_similarity_threshold, 0.8);
+    assert_eq!(settings.extraction_temperature, 0.1);
+    assert_eq!(settings.summarization_disable_thinking, None);
+    assert!(settings.ingest_worker_enabled);
+    assert_eq!(settings.ingest_worker_poll, Duration::from_secs(1));
+    assert_eq!(settings.worker_heartbeat, Duration::from_secs(10));
+    assert_eq!(settings.worker_lease, Duration::from_secs(90));
+    assert_eq!(settings.worker_reap, Duration::from_secs(30));
+    assert!(settings.task_badges.is_empty() && settings.worker_badge.is_empty());
+    assert!(settings.worker_id.ends_with(&format!("-{}", std::process::id())));
+    assert_eq!(settings.listen.to_string(), "127.0.0.1:8000");
+    assert_eq!(settings.console_listen.to_string(), "127.0.0.1:8001");
+    assert_eq!(settings.max_upload_bytes, 256 << 20);
+    assert_eq!(settings.parser_unpacked_bytes, 1 << 30);
+    assert_eq!((settings.parser_pages, settings.parser_zip_members, settings.parser_zip_ratio), (10_000, 10_000, 100));
+    assert_eq!((settings.parser_xml_depth, settings.parser_cells), (256, 5_000_000));
+    assert_eq!(settings.parser_wall_time, Duration::from_secs(600));
+    assert_eq!(settings.batch_stall, Duration::from_secs(26 * 3600));
+    assert_eq!(settings.models_dir(), Path::new("/home/reader/.cache/svc/models"));
+    assert_eq!(settings.postgres_home, Path::new("/home/reader/.cache/svc/postgres"));
+}
+
+#[test]
+fn the_environment_wins_over_the_file_and_the_file_over_the_default() {
+    let file = "bm25_k1 = 1.5\nbm25_b = 0.5\nsearch_exclude_usetypes = [\"raw\"]\ntask_badges = { ocr = \"gpu\" }";
+    let settings = load(Some(file), &[("SVC_BM25_K1", "2")]).unwrap();
+    assert_eq!((settings.bm25_k1, settings.bm25_b), (2.0, 0.5));
+    assert_eq!(settings.search_exclude_usetypes, ["raw"]);
+    assert_eq!(settings.task_badges["ocr"], "gpu");
+
+    let rows = settings.rows();
+    let row = |name: &str| rows.iter().find(|row| row.name == name).unwrap();
+    assert_eq!(row("SVC_BM25_K1").origin, Origin::Environment);
+    assert!(row("SVC_BM25_B").origin.to_string().starts_with("file "));
+    assert_eq!(row("SVC_TOKEN_TOP_PERCENT").origin, Origin::Default);
+    assert_eq!(row("SVC_TASK_BADGES").value, r#"{"ocr":"gpu"}"#);
+}
+
+#[test]
+fn a_blank_variable_is_unset_except_where_a_blank_is_a_value() {
+    let file = "bm25_k1 = 1.5\nembedding_model = \"a\"\nllm_base_url = \"http://a\"";
+    let env = [("SVC_BM25_K1", ""), ("SVC_EMBEDDING_MODEL", " "), ("SVC_LLM_BASE_URL", "")];
+    let settings = load(Some(file), &env).unwrap();
+    assert_eq!((settings.bm25_k1, &*settings.embedding_model, &*settings.llm_base_url), (1.5, "a", ""));
+}
+
+#[test]
+fn bad_values_are_all_told_with_name_value_and_what_is_taken() {
+    let env = [("SVC_BM25_B", "2"), ("SVC_LISTEN", "nowhere"), ("SVC_TOKEN_EMBED_DIMS", "[256, 300]")];
+    let message = refusal(Some("worker_reap_seconds = \"soon\""), &env);
+    for part in [
+        "SVC_BM25_B is \"2\" (environment), but takes a number from 0 to 1",
+        "SVC_LISTEN is \"nowhere\" (environment), but takes an IP address and a port",
+        "SVC_TOKEN_EMBED_DIMS is \"[256, 300]\" (environment), but takes a list of one or more of 256, 384, 512",
+        "SVC_WORKER_REAP_SECONDS is \"soon\" (file ",
+    ] {
+        assert!(message.contains(part), "{part} in {message}");
+    }
+}
+
+#[test]
+fn hostile_values_are_refused() {
+    for (name, value) in [
+        ("SVC_WORKER_LEASE_SECONDS", "inf"),
+        ("SVC_WORKER_LEASE_SECONDS", "NaN"),
+        ("SVC_WORKER_HEARTBEAT_SECONDS", "-1"),
+        ("SVC_BM25_K1", "1e400"),
+        ("SVC_MAX_UPLOAD_BYTES", "99999999999999999999 GiB"),
+        ("SVC_MAX_UPLOAD_BYTES", "18446744073709551615 GiB"),
+        ("SVC_MAX_UPLOAD_BYTES", "0"),
+        ("SVC_DATABASE_POOL_SIZE", "1000000000000"),
+        ("SVC_TOKEN_TOP_PERCENT", "0"),
+        ("SVC_TOKEN_EMBED_DIMS", "[]"),
+        ("SVC_TASK_BADGES", "[\"a\"]"),
+        ("SVC_DATABASE_URL", "mysql://a"),
+        ("SVC_EMBEDDING_DEVICE", "tpu"),
+        ("SVC_INGEST_WORKER_ENABLED", "maybe"),
+        ("SVC_CORS_ORIGINS", "[\"*\"]"),
+        ("SVC_CORS_ORIGINS", "*"),
+        ("SVC_CORS_ORIGINS", "https://*.example.org"),
+        ("SVC_CORS_ORIGINS", "https://example.org/path"),
+    ] {
+        let message = refusal(None, &[(name, value)]);
+        assert!(message.starts_with(name) && message.contains("takes"), "{message}");
+    }
+}
+
+#[test]
+fn secrets_show_nowhere() {
+    let env = [
+        ("SVC_API_TOKEN", "s3cret"),
+        ("SVC_DATABASE_URL", "postgres://svc:s3cret@db.example/svc"),
+        ("SVC_AMQP_URL", "amqp://svc:s3cret/%40@mq.example/x"),
+        ("SVC_LLM_API_KEY", "s3cret"),
+    ];
+    let settings = load(None, &env).unwrap();
+    let shown = format!("{settings:?} {:?} {:?}", settings.rows(), settings.llm());
+    assert!(!shown.contains("s3cret"), "{shown}");
+    assert_eq!(settings.api_token.expose(), "s3cret");
+    let rows = settings.rows();
+    let row = |name: &str| &*rows.iter().find(|row| row.name == name).unwrap().value;
+    assert_eq!(row("SVC_DATABASE_URL"), "postgres://svc:********@db.example/svc");
+
+    let bad = refusal(Some("api_token = \"s3cret"), &[]);
+    assert!(bad.contains("line 1") && !bad.contains("s3cret"), "{bad}");
+    let bad = refusal(None, &[("SVC_DATABASE_URL", "s3cret")]);
+    assert!(bad.contains("SVC_DATABASE_URL") && !bad.contains("s3cret"), "{bad}");
+}
+
+#[test]
+fn unknown_names_are_told_with_the_nearest_known_one() {
+    let message = refusal(Some("bm25_k_1 = 1.0\nsomething_quite_different = 1\nBM25_K1 = 1.0"), &[]);
+    assert!(message.contains("bm25_k_1 is no setting: did you mean bm25_k1?"), "{message}");
+    assert!(message.contains("something_quite_different is no setting; `svc config` lists them all"), "{message}");
+    assert!(message.contains("BM25_K1 is no setting: did you mean bm25_k1?"), "{message}");
+
+    let settings = load(None, &[("SVC_LISEN", "x"), ("SVC_CONFIG", ""), ("PATH", "/bin")]).unwrap();
+    assert_eq!(settings.warnings(), ["SVC_LISEN is no setting and is not used: did you mean SVC_LISTEN?"]);
+}
+
+#[test]
+fn a_lease_under_three_beats_is_refused_naming_both() {
+    let message = refusal(None, &[("SVC_WORKER_LEASE_SECONDS", "29.9")]);
+    assert!(message.contains("SVC_WORKER_LEASE_SECONDS is 29.9"), "{message}");
+    assert!(message.contains("SVC_WORKER_HEARTBEAT_SECONDS, which is 10"), "{message}");
+    load(None, &[("SVC_WORKER_LEASE_SECONDS", "30")]).unwrap();
+}
+
+#[test]
+fn two_listeners_on_one_address_are_refused() {
+    let message = refusal(None, &[("SVC_LISTEN", "127.0.0.1:8001")]);
+    assert!(message.contains("SVC_LISTEN") && message.contains("SVC_CONSOLE_LISTEN"), "{message}");
+    load(None, &[("SVC_LISTEN", "127.0.0.1:0"), ("SVC_CONSOLE_LISTEN", "127.0.0.1:0")]).unwrap();
+}
+
+#[test]
+fn blanks_fall_back() {
+    let llm = load(None, &[("SVC_LLM_MODEL", "m"), ("SVC_FALLBACK_LLM_TIMEOUT", "9")]).unwrap().llm().unwrap();
+    assert_eq!((&*llm.base_url, &*llm.model, llm.timeout), ("http://127.0.0.1:11434/v1", "m", Duration::from_secs(9)));
+    let env = [("SVC_LLM_BASE_URL", "https://llm.example/v1/"), ("SVC_LLM_TIMEOUT", "1.5")];
+    let llm = load(None, &env).unwrap().llm().unwrap();
+    assert_eq!((&*llm.base_url, llm.timeout), ("https://llm.example/v1", Duration::from_millis(1500)));
+    assert_eq!(load(None, &[("SVC_FALLBACK_LLM_URL", "")]).unwrap().llm(), None);
+
+    let settings = load(None, &[("SVC_EMBEDDING_DEVICE", "wgpu")]).unwrap();
+    assert_eq!(settings.reranker_device(), Device::Wgpu);
+    assert!(settings.metrics_are_public());
+    assert!(!load(None, &[("SVC_LISTEN", "0.0.0.0:8000")]).unwrap().metrics_are_public());
+    assert!(load(None, &[("SVC_LISTEN", "[::1]:8000")]).unwrap().metrics_are_public());
+
+    let address = |env: &[(&str, &str)]| load(None, env).unwrap().service_url();
+    assert_eq!(address(&[("SVC_LISTEN", "0.0.0.0:9000")]), "http://127.0.0.1:9000");
+    assert_eq!(address(&[("SVC_LISTEN", "[::]:9000")]), "http://[::1]:9000");
+    assert_eq!(address(&[("SVC_URL", "https://svc.example/")]), "https://svc.example");
+}
+
+#[test]
+fn each_name_is_its_field_and_means_something() {
+    for row in load(None, &[]).unwrap().rows() {
+        assert_eq!(row.name, row.name.to_uppercase());
+        assert!(row.name.starts_with("SVC_") && row.meaning.ends_with('.') && !row.takes.is_empty(), "{row:?}");
+    }
+}
+
+#[test]
+fn the_shipped_file_lists_every_setting_at_its_default() {
+    let shipped = include_str!("../../config/svc.toml");
+    let template = load(None, &[]).unwrap().template();
+    assert_eq!(shipped, template, "write config/svc.toml anew: svc config --template > config/svc.toml");
+
+    let uncommented: String = shipped
+        .lines()
+        .filter_map(|line| line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let (read, default) = (load(Some(&uncommented), &[]).unwrap(), load(None, &[]).unwrap());
+    for (read, default) in read.rows().iter().zip(default.rows()) {
+        assert_eq!((read.name, &read.value), (default.name, &default.value));
+        assert!(matches!(read.origin, Origin::File(_)), "{} is not in the file", read.name);
+    }
+}

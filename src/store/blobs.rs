@@ -1,0 +1,112 @@
+//! Stored bytes, as PostgreSQL large objects: transactional, and streamed in and out.
+use super::scope::{Scope, readable};
+use serde_json::Value;
+use sqlx::{PgConnection, postgres::types::Oid};
+
+/// Bytes written by one statement.
+pub const PIECE: usize = 256 * 1024;
+
+/// An open large object of the current transaction; a rollback leaves nothing of it.
+pub struct Writer {
+    oid: Oid,
+    handle: i32,
+}
+
+/// Makes an empty large object and opens it.
+pub async fn create(conn: &mut PgConnection) -> sqlx::Result<Writer> {
+    let oid: Oid = sqlx::query_scalar("SELECT lo_create(0)").fetch_one(&mut *conn).await?;
+    // 0x20000: INV_WRITE.
+    let handle = sqlx::query_scalar("SELECT lo_open($1, 131072)").bind(oid).fetch_one(conn).await?;
+    Ok(Writer { oid, handle })
+}
+
+impl Writer {
+    /// Appends bytes.
+    pub async fn write(&self, conn: &mut PgConnection, bytes: &[u8]) -> sqlx::Result<()> {
+        sqlx::query("SELECT lowrite($1, $2)").bind(self.handle).bind(bytes).execute(conn).await.map(|_| ())
+    }
+
+    /// The object's identity.
+    pub fn oid(&self) -> Oid {
+        self.oid
+    }
+}
+
+/// Up to `length` bytes from `offset`; empty at the end.
+pub async fn read_at(conn: &mut PgConnection, oid: Oid, offset: i64, length: i32) -> sqlx::Result<Vec<u8>> {
+    sqlx::query_scalar("SELECT lo_get($1, $2, $3)").bind(oid).bind(offset).bind(length).fetch_one(conn).await
+}
+
+/// A file node's bytes.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct BlobRow {
+    pub document_id: i64,
+    pub lob: Oid,
+    pub mime_type: Option<String>,
+    pub declared_mime: Option<String>,
+    pub detected_by: Option<String>,
+    pub format: Option<String>,
+    pub byte_size: i64,
+    pub content_hash: String,
+    pub options: Value,
+}
+
+/// Ties bytes to their file node.
+pub async fn insert(conn: &mut PgConnection, row: &BlobRow) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO document_blobs (document_id, lob, mime_type, declared_mime, detected_by, format, byte_size, content_hash, options)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+    )
+    .bind(row.document_id)
+    .bind(row.lob)
+    .bind(&row.mime_type)
+    .bind(&row.declared_mime)
+    .bind(&row.detected_by)
+    .bind(&row.format)
+    .bind(row.byte_size)
+    .bind(&row.content_hash)
+    .bind(&row.options)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// The bytes of a file node.
+pub async fn of_document(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Option<BlobRow>> {
+    sqlx::query_as(
+        "SELECT document_id, lob, mime_type, declared_mime, detected_by, format, byte_size, content_hash, options FROM document_blobs WHERE document_id = $1",
+    )
+    .bind(document_id)
+    .fetch_optional(conn)
+    .await
+}
+
+/// Lets one upload of the same bytes go first; the others find its node.
+pub async fn lock_hash(conn: &mut PgConnection, content_hash: &str) -> sqlx::Result<()> {
+    sqlx::query("SELECT pg_advisory_xact_lock(7377, hashtext($1))").bind(content_hash).execute(conn).await.map(|_| ())
+}
+
+/// The oldest file node with these bytes that the scope covers; `private`: only among access-control roots.
+pub async fn find(conn: &mut PgConnection, scope: &Scope, content_hash: &str, private: bool) -> sqlx::Result<Option<BlobRow>> {
+    let mut arguments = scope.arguments();
+    super::documents::add(&mut arguments, content_hash.to_owned());
+    super::documents::add(&mut arguments, private);
+    sqlx::query_as_with(
+        concat!(
+            "SELECT b.document_id, b.lob, b.mime_type, b.declared_mime, b.detected_by, b.format, b.byte_size, b.content_hash, b.options
+               FROM documents d JOIN document_blobs b ON b.document_id = d.id
+              WHERE d.usetype = 'file' AND d.content_hash = $5
+                AND (NOT $6::boolean OR EXISTS (SELECT 1 FROM access_roots a WHERE a.document_id = d.id)) AND ",
+            readable!(),
+            " ORDER BY d.id LIMIT 1"
+        ),
+        arguments,
+    )
+    .fetch_optional(conn)
+    .await
+}
+
+/// Makes a document an access-control root.
+pub async fn protect(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()> {
+    sqlx::query("INSERT INTO access_roots (document_id) VALUES ($1) ON CONFLICT DO NOTHING").bind(document_id).execute(conn).await.map(|_| ())
+}

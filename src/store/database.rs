@@ -1,0 +1,91 @@
+//! The connection to PostgreSQL, and its schema.
+use sqlx::{
+    PgPool,
+    migrate::{Migrate, Migrator},
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+use std::{str::FromStr, time::Duration};
+
+/// The numbered files of `migrations/`, in sqlx's ledger.
+pub static MIGRATIONS: Migrator = sqlx::migrate!();
+
+/// Why the database cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DatabaseError {
+    #[error("SVC_DATABASE_URL is not a PostgreSQL URL: {0}")]
+    Url(String),
+    #[error("the database does not answer: {0}")]
+    Unreachable(#[source] sqlx::Error),
+    #[error("PostgreSQL {found} is too old: svc needs {needed} or later")]
+    TooOld { found: String, needed: u32 },
+    #[error("the database has no pgvector: install its package for this PostgreSQL (0.8 or later)")]
+    NoVector,
+    #[error("pgvector {0} is too old: svc needs 0.8 or later")]
+    OldVector(String),
+    #[error("the schema is behind by {0} migrations: run `svc migrate`, or set SVC_MIGRATE=auto")]
+    Behind(usize),
+    #[error("the migrations cannot be applied: {0}")]
+    Migrate(#[from] sqlx::migrate::MigrateError),
+    #[error(transparent)]
+    Sql(#[from] sqlx::Error),
+}
+
+/// Reads SVC_DATABASE_URL; the message never repeats the URL, since it may hold a password.
+pub fn options(url: &str) -> Result<PgConnectOptions, DatabaseError> {
+    PgConnectOptions::from_str(url).map_err(|_| DatabaseError::Url("it takes postgres://user:password@host:port/database".to_owned()))
+}
+
+/// A pool whose connections cannot hang for hours on a dead peer, nor keep a transaction open past the lease.
+pub fn pool(options: PgConnectOptions, connections: u32, lease: Duration) -> PgPool {
+    let idle = format!("{}ms", (lease.as_millis() / 2).max(1000));
+    let options = options.application_name("svc").options([
+        ("idle_in_transaction_session_timeout", idle.as_str()),
+        ("tcp_keepalives_idle", "10"),
+        ("tcp_keepalives_interval", "5"),
+        ("tcp_keepalives_count", "3"),
+        ("tcp_user_timeout", "30000"),
+    ]);
+    PgPoolOptions::new()
+        .max_connections(connections)
+        .acquire_timeout(Duration::from_secs(5))
+        .connect_lazy_with(options)
+}
+
+/// Refuses a server that svc cannot work on, saying what is missing.
+pub async fn check_server(pool: &PgPool) -> Result<(), DatabaseError> {
+    let (number, version): (i32, String) =
+        sqlx::query_as("SELECT current_setting('server_version_num')::int, current_setting('server_version')")
+            .fetch_one(pool)
+            .await
+            .map_err(DatabaseError::Unreachable)?;
+    if number < 140_000 {
+        return Err(DatabaseError::TooOld { found: version, needed: 14 });
+    }
+    let vector: Option<String> = sqlx::query_scalar("SELECT default_version FROM pg_available_extensions WHERE name = 'vector'")
+        .fetch_optional(pool)
+        .await?;
+    let vector = vector.ok_or(DatabaseError::NoVector)?;
+    let mut parts = vector.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    match (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) {
+        (0, minor) if minor < 8 => Err(DatabaseError::OldVector(vector)),
+        _ => Ok(()),
+    }
+}
+
+/// Applies what is missing, under sqlx's advisory lock.
+pub async fn migrate(pool: &PgPool) -> Result<(), DatabaseError> {
+    Ok(MIGRATIONS.run(pool).await?)
+}
+
+/// The migrations that the database lacks, oldest first, as (number, name).
+pub async fn missing(pool: &PgPool) -> Result<Vec<(i64, String)>, DatabaseError> {
+    let mut conn = pool.acquire().await.map_err(DatabaseError::Unreachable)?;
+    conn.ensure_migrations_table("_sqlx_migrations").await?;
+    let applied: Vec<i64> = conn.list_applied_migrations("_sqlx_migrations").await?.iter().map(|m| m.version).collect();
+    Ok(MIGRATIONS.iter().filter(|m| !applied.contains(&m.version)).map(|m| (m.version, m.description.to_string())).collect())
+}
+
+/// A round trip.
+pub async fn ping(pool: &PgPool) -> Result<(), sqlx::Error> {
+    sqlx::query("SELECT 1").execute(pool).await.map(|_| ())
+}

@@ -1,0 +1,371 @@
+//! Documents: the nodes of the tree.
+use super::scope::{Scope, readable};
+use chrono::{DateTime, Utc};
+use pgvector::Vector;
+use serde_json::{Map, Value};
+use sqlx::{Arguments, PgConnection, postgres::PgArguments, types::Json};
+use svc_client::wire::{DocumentResponse, Settled};
+
+/// The columns of a [`DocumentRow`], from `documents d`; $5 says whether the vector is wanted.
+macro_rules! columns {
+    () => {
+        "d.id, d.parent_id, d.path, d.title, d.content, d.structured_content, d.usetype, d.position, d.event_time, \
+         d.created_at, d.updated_at, d.content_hash, d.settled, CASE WHEN $5::boolean THEN d.embed END AS embed"
+    };
+}
+
+/// A document as it is stored.
+#[derive(Debug, sqlx::FromRow)]
+pub struct DocumentRow {
+    pub id: i64,
+    pub parent_id: Option<i64>,
+    pub path: Vec<i64>,
+    pub title: String,
+    pub content: String,
+    pub structured_content: Json<Map<String, Value>>,
+    pub usetype: String,
+    pub position: Option<i32>,
+    pub event_time: Option<DateTime<Utc>>,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+    pub content_hash: String,
+    pub settled: String,
+    pub embed: Option<Vector>,
+}
+
+impl From<DocumentRow> for DocumentResponse {
+    fn from(row: DocumentRow) -> DocumentResponse {
+        DocumentResponse {
+            id: row.id,
+            parent_id: row.parent_id,
+            title: row.title,
+            content: row.content,
+            structured_content: row.structured_content.0,
+            path: row.path,
+            usetype: row.usetype,
+            position: row.position,
+            event_time: row.event_time,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+            content_hash: row.content_hash,
+            settled: settled(&row.settled),
+            embed: row.embed.map(|v| v.to_vec()),
+        }
+    }
+}
+
+/// The column's text as the wire's value.
+pub fn settled(text: &str) -> Settled {
+    match text {
+        "settled" => Settled::Settled,
+        "failed" => Settled::Failed,
+        _ => Settled::InFlight,
+    }
+}
+
+/// A document about to be stored.
+pub struct NewRow<'a> {
+    pub parent_id: Option<i64>,
+    /// Ancestors' ids, root first.
+    pub path: &'a [i64],
+    pub title: &'a str,
+    pub content: &'a str,
+    pub structured_content: &'a Map<String, Value>,
+    pub usetype: &'a str,
+    pub position: Option<i32>,
+    pub event_time: Option<DateTime<Utc>>,
+    pub content_hash: &'a str,
+    pub settled: Settled,
+}
+
+/// Stores one document and returns its id.
+pub async fn insert(conn: &mut PgConnection, row: &NewRow<'_>) -> sqlx::Result<i64> {
+    sqlx::query_scalar(
+        "INSERT INTO documents (parent_id, path, title, content, structured_content, usetype, position, event_time, content_hash, settled)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING id",
+    )
+    .bind(row.parent_id)
+    .bind(row.path)
+    .bind(row.title)
+    .bind(row.content)
+    .bind(Json(row.structured_content))
+    .bind(row.usetype)
+    .bind(row.position)
+    .bind(row.event_time)
+    .bind(row.content_hash)
+    .bind(row.settled.as_str())
+    .fetch_one(conn)
+    .await
+}
+
+/// Reads one document that the scope covers.
+pub async fn read(conn: &mut PgConnection, scope: &Scope, id: i64, include_embed: bool) -> sqlx::Result<Option<DocumentRow>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, include_embed);
+    add(&mut arguments, id);
+    sqlx::query_as_with(concat!("SELECT ", columns!(), " FROM documents d WHERE d.id = $6 AND ", readable!()), arguments)
+        .fetch_optional(conn)
+        .await
+}
+
+/// Reads those of `ids` that the scope covers, in no order.
+pub async fn read_many(conn: &mut PgConnection, scope: &Scope, ids: &[i64], include_embed: bool) -> sqlx::Result<Vec<DocumentRow>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, include_embed);
+    add(&mut arguments, ids.to_vec());
+    sqlx::query_as_with(concat!("SELECT ", columns!(), " FROM documents d WHERE d.id = ANY($6) AND ", readable!()), arguments)
+        .fetch_all(conn)
+        .await
+}
+
+/// Where a node stands in the tree; its row stays until the transaction ends.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct Place {
+    pub id: i64,
+    pub path: Vec<i64>,
+    pub settled: String,
+}
+
+impl Place {
+    /// The path of what lies directly under this node.
+    pub fn children_path(&self) -> Vec<i64> {
+        let mut path = self.path.clone();
+        path.push(self.id);
+        path
+    }
+}
+
+/// Finds the node under which something is to be put and keeps it from being deleted meanwhile.
+pub async fn lock_parent(conn: &mut PgConnection, scope: &Scope, id: i64) -> sqlx::Result<Option<Place>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, id);
+    sqlx::query_as_with(concat!("SELECT d.id, d.path, d.settled FROM documents d WHERE d.id = $5 AND ", readable!(), " FOR KEY SHARE"), arguments)
+        .fetch_optional(conn)
+        .await
+}
+
+/// The documents without a parent after `after`, by id.
+pub async fn roots(conn: &mut PgConnection, scope: &Scope, after: i64, limit: u32, include_embed: bool) -> sqlx::Result<Vec<DocumentRow>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, include_embed);
+    add(&mut arguments, after);
+    add(&mut arguments, i64::from(limit));
+    sqlx::query_as_with(
+        concat!("SELECT ", columns!(), " FROM documents d WHERE d.parent_id IS NULL AND d.id > $6 AND ", readable!(), " ORDER BY d.id LIMIT $7"),
+        arguments,
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// A place in a list of siblings: explicit positions first, then age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SiblingCursor {
+    /// `i32::MAX + 1` for one without a position.
+    pub position: i64,
+    pub id: i64,
+}
+
+/// The position of a sibling in the order of [`children`].
+pub fn sibling_position(position: Option<i32>) -> i64 {
+    position.map_or(i64::from(i32::MAX) + 1, i64::from)
+}
+
+/// The children of a node after a cursor, in their order.
+pub async fn children(
+    conn: &mut PgConnection,
+    scope: &Scope,
+    parent: i64,
+    after: Option<SiblingCursor>,
+    limit: u32,
+    include_embed: bool,
+) -> sqlx::Result<Vec<DocumentRow>> {
+    let after = after.unwrap_or(SiblingCursor { position: i64::MIN, id: 0 });
+    let mut arguments = scope.arguments();
+    add(&mut arguments, include_embed);
+    add(&mut arguments, parent);
+    add(&mut arguments, after.position);
+    add(&mut arguments, after.id);
+    add(&mut arguments, i64::from(limit));
+    sqlx::query_as_with(
+        concat!(
+            "SELECT ", columns!(), " FROM documents d WHERE d.parent_id = $6 AND (coalesce(d.position::bigint, 2147483648), d.id) > ($7, $8) AND ",
+            readable!(), " ORDER BY d.position NULLS LAST, d.id LIMIT $9"
+        ),
+        arguments,
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// All under a node after `after`, by id, which puts parents before their children as ingestion makes them.
+pub async fn subtree(conn: &mut PgConnection, scope: &Scope, root: i64, after: i64, limit: u32, include_embed: bool) -> sqlx::Result<Vec<DocumentRow>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, include_embed);
+    add(&mut arguments, root);
+    add(&mut arguments, after);
+    add(&mut arguments, i64::from(limit));
+    sqlx::query_as_with(
+        concat!("SELECT ", columns!(), " FROM documents d WHERE d.path @> ARRAY[$6::bigint] AND d.id > $7 AND ", readable!(), " ORDER BY d.id LIMIT $8"),
+        arguments,
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// How many nodes of the readable scope a search cannot show, each count up to 10,000.
+pub async fn unsettled(conn: &mut PgConnection, scope: &Scope, under: Option<i64>) -> sqlx::Result<(i64, i64)> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, under);
+    sqlx::query_as_with(
+        concat!(
+            "SELECT (SELECT count(*) FROM (SELECT 1 FROM documents d WHERE d.settled = 'in_flight' AND ", readable!(),
+            " AND ($5::bigint IS NULL OR d.path @> ARRAY[$5] OR d.id = $5) LIMIT 10000) f),
+                    (SELECT count(*) FROM (SELECT 1 FROM documents d WHERE d.settled = 'failed' AND ", readable!(),
+            " AND ($5::bigint IS NULL OR d.path @> ARRAY[$5] OR d.id = $5) LIMIT 10000) f)"
+        ),
+        arguments,
+    )
+    .fetch_one(conn)
+    .await
+}
+
+/// Takes a document and all under it out of the tree, with every row that hangs on them; returns their ids.
+/// The index postings are the caller's to remove.
+pub async fn delete_subtree(conn: &mut PgConnection, root: i64) -> sqlx::Result<Vec<i64>> {
+    sqlx::query_scalar("WITH gone AS (DELETE FROM documents WHERE id = $1 OR path @> ARRAY[$1::bigint] RETURNING id) SELECT id FROM gone")
+        .bind(root)
+        .fetch_all(conn)
+        .await
+}
+
+/// Nodes made in one go.
+pub struct NewNodes<'a> {
+    pub ids: &'a [i64],
+    pub parent_ids: &'a [i64],
+    pub paths: &'a [String],
+    pub titles: &'a [String],
+    pub contents: &'a [String],
+    pub usetypes: &'a [String],
+    pub positions: &'a [i32],
+    pub content_hashes: &'a [String],
+    pub rule: &'a str,
+    pub anchors: &'a [Value],
+}
+
+/// Reserves `count` ids for nodes whose rows refer to each other.
+pub async fn reserve_ids(conn: &mut PgConnection, count: usize) -> sqlx::Result<Vec<i64>> {
+    sqlx::query_scalar("SELECT nextval(pg_get_serial_sequence('documents', 'id')) FROM generate_series(1, $1)")
+        .bind(i64::try_from(count).unwrap_or(i64::MAX))
+        .fetch_all(conn)
+        .await
+}
+
+/// Stores nodes in flight, with their origins.
+pub async fn insert_nodes(conn: &mut PgConnection, nodes: &NewNodes<'_>) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO documents (id, parent_id, path, title, content, usetype, position, content_hash, settled)
+         OVERRIDING SYSTEM VALUE
+         SELECT id, parent_id, path::bigint[], title, content, usetype, position, content_hash, 'in_flight'
+           FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::int[], $8::text[])
+             AS n(id, parent_id, path, title, content, usetype, position, content_hash)",
+    )
+    .bind(nodes.ids)
+    .bind(nodes.parent_ids)
+    .bind(nodes.paths)
+    .bind(nodes.titles)
+    .bind(nodes.contents)
+    .bind(nodes.usetypes)
+    .bind(nodes.positions)
+    .bind(nodes.content_hashes)
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query("INSERT INTO node_origins (document_id, rule, anchor) SELECT id, $2, anchor FROM unnest($1::bigint[], $3::jsonb[]) AS n(id, anchor)")
+        .bind(nodes.ids)
+        .bind(nodes.rule)
+        .bind(nodes.anchors)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// A node whose text is to be embedded.
+#[derive(Debug, sqlx::FromRow)]
+pub struct TextRow {
+    pub id: i64,
+    pub parent_id: Option<i64>,
+    pub title: String,
+    pub content: String,
+    pub usetype: String,
+    pub settled: String,
+}
+
+/// The texts of these nodes, in the order of their ids.
+pub async fn texts(conn: &mut PgConnection, ids: &[i64]) -> sqlx::Result<Vec<TextRow>> {
+    sqlx::query_as("SELECT id, parent_id, title, content, usetype, settled FROM documents WHERE id = ANY($1) ORDER BY id")
+        .bind(ids)
+        .fetch_all(conn)
+        .await
+}
+
+/// The leaves made by one run of a structure task whose ids lie between two, both included.
+pub async fn leaves_between(conn: &mut PgConnection, under: i64, first: i64, last: i64) -> sqlx::Result<Vec<TextRow>> {
+    sqlx::query_as(
+        "SELECT id, parent_id, title, content, usetype, settled FROM documents
+          WHERE id BETWEEN $2 AND $3 AND path @> ARRAY[$1::bigint] AND usetype = 'chunk' ORDER BY id",
+    )
+    .bind(under)
+    .bind(first)
+    .bind(last)
+    .fetch_all(conn)
+    .await
+}
+
+/// Gives nodes their vectors, leaving their state as it is.
+pub async fn set_vectors(conn: &mut PgConnection, ids: &[i64], vectors: &[Vector], model: &str) -> sqlx::Result<()> {
+    sqlx::query("UPDATE documents d SET embed = v.embed, embed_model = $3 FROM unnest($1::bigint[], $2::vector[]) AS v(id, embed) WHERE d.id = v.id")
+        .bind(ids)
+        .bind(vectors)
+        .bind(model)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+
+/// Moves nodes out of flight; returns those that were in flight, with their parents.
+pub async fn leave_flight(conn: &mut PgConnection, ids: &[i64], to: Settled) -> sqlx::Result<Vec<(i64, Option<i64>)>> {
+    sqlx::query_as("UPDATE documents SET settled = $2 WHERE id = ANY($1) AND settled = 'in_flight' RETURNING id, parent_id")
+        .bind(ids)
+        .bind(to.as_str())
+        .fetch_all(conn)
+        .await
+}
+
+/// The settled leaves under a container in the order of the file; ids are given out in that order.
+pub async fn settled_leaf_texts(conn: &mut PgConnection, under: i64) -> sqlx::Result<Vec<String>> {
+    sqlx::query_scalar("SELECT content FROM documents WHERE path @> ARRAY[$1::bigint] AND usetype = 'chunk' AND settled = 'settled' ORDER BY id")
+        .bind(under)
+        .fetch_all(conn)
+        .await
+}
+
+/// How many settled children a container has, and the normalised mean of their vectors of one model.
+pub async fn children_mean(conn: &mut PgConnection, parent: i64, model: &str) -> sqlx::Result<(i64, Option<Vector>)> {
+    sqlx::query_as(
+        "SELECT count(*), CASE WHEN count(embed) > 0 THEN l2_normalize(avg(embed) FILTER (WHERE embed_model = $2)) END
+           FROM documents WHERE parent_id = $1 AND settled = 'settled'",
+    )
+    .bind(parent)
+    .bind(model)
+    .fetch_one(conn)
+    .await
+}
+
+pub(crate) fn add<'q, T>(arguments: &mut PgArguments, value: T)
+where
+    T: sqlx::Encode<'q, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> + 'q,
+{
+    let added = arguments.add(value);
+    debug_assert!(added.is_ok(), "plain values always encode");
+}

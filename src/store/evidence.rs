@@ -1,0 +1,116 @@
+//! What the pipeline recorded about a node.
+use chrono::{DateTime, Utc};
+use serde_json::{Map, Value};
+use sqlx::{PgConnection, types::Json};
+use svc_client::wire::Attempt;
+
+/// Records a name; null says that a task ran and produced nothing.
+pub async fn record(conn: &mut PgConnection, document_id: i64, name: &str, value: &Value) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO node_evidence (document_id, name, value) VALUES ($1, $2, $3)
+         ON CONFLICT (document_id, name) DO UPDATE SET value = EXCLUDED.value, recorded_at = now()",
+    )
+    .bind(document_id)
+    .bind(name)
+    .bind(value)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Records where a node came from.
+pub async fn record_origin(conn: &mut PgConnection, document_id: i64, rule: &str, anchor: Option<&Value>) -> sqlx::Result<()> {
+    sqlx::query("INSERT INTO node_origins (document_id, rule, anchor) VALUES ($1, $2, $3) ON CONFLICT (document_id) DO NOTHING")
+        .bind(document_id)
+        .bind(rule)
+        .bind(anchor)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// Everything recorded about a node but its attempts, by name.
+pub async fn read(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Map<String, Value>> {
+    let rows: Vec<(String, Value)> = sqlx::query_as(
+        "SELECT name, value FROM node_evidence WHERE document_id = $1
+         UNION ALL SELECT 'rule', to_jsonb(rule) FROM node_origins WHERE document_id = $1
+         UNION ALL SELECT 'anchor', anchor FROM node_origins WHERE document_id = $1 AND anchor IS NOT NULL
+         ORDER BY 1",
+    )
+    .bind(document_id)
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().collect())
+}
+
+/// One value, where the name was recorded.
+pub async fn read_one(conn: &mut PgConnection, document_id: i64, name: &str) -> sqlx::Result<Option<Value>> {
+    sqlx::query_scalar("SELECT value FROM node_evidence WHERE document_id = $1 AND name = $2")
+        .bind(document_id)
+        .bind(name)
+        .fetch_optional(conn)
+        .await
+}
+
+#[derive(sqlx::FromRow)]
+struct AttemptRow {
+    task_id: i64,
+    task_type: String,
+    attempt: i32,
+    outcome: String,
+    error_type: Option<String>,
+    code: Option<String>,
+    message: Option<String>,
+    worker: String,
+    started_at: DateTime<Utc>,
+    ended_at: DateTime<Utc>,
+    param_fingerprint: String,
+    detail: Json<Map<String, Value>>,
+}
+
+/// The last thousand attempts at a node's tasks, newest last.
+pub async fn attempts(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Vec<Attempt>> {
+    let rows: Vec<AttemptRow> = sqlx::query_as(
+        "SELECT * FROM (SELECT id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, ended_at, param_fingerprint, detail
+                          FROM task_attempts WHERE document_id = $1 ORDER BY id DESC LIMIT 1000) a ORDER BY id",
+    )
+    .bind(document_id)
+    .fetch_all(conn)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| Attempt {
+            task_id: row.task_id,
+            task_type: row.task_type,
+            attempt: row.attempt,
+            outcome: row.outcome,
+            error_type: row.error_type,
+            code: row.code,
+            message: row.message,
+            worker: row.worker,
+            duration_ms: (row.ended_at - row.started_at).num_milliseconds(),
+            started_at: row.started_at,
+            param_fingerprint: row.param_fingerprint,
+            detail: row.detail.0,
+        })
+        .collect())
+}
+
+/// Keeps the text that a reader pulled out of a file.
+pub async fn store_extraction(conn: &mut PgConnection, document_id: i64, text: &str, layout: &Value) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO extractions (document_id, text, layout) VALUES ($1, $2, $3)
+         ON CONFLICT (document_id) DO UPDATE SET text = EXCLUDED.text, layout = EXCLUDED.layout",
+    )
+    .bind(document_id)
+    .bind(text)
+    .bind(layout)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// The text of a file, and the pages and headings in it.
+pub async fn extraction(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Option<(String, Value)>> {
+    sqlx::query_as("SELECT text, layout FROM extractions WHERE document_id = $1").bind(document_id).fetch_optional(conn).await
+}

@@ -1,0 +1,373 @@
+//! Entries, postings rows and tombstones.
+
+use std::fmt::Write;
+
+use sqlx::PgConnection;
+
+use super::copy::Copy;
+
+/// A row of `search_term_postings`.
+#[derive(Clone, Debug)]
+pub struct PostingsRow {
+    pub term_id: i32,
+    pub first_doc: i32,
+    pub last_doc: i32,
+    pub n: i32,
+    pub ub: f32,
+    pub sealed: bool,
+    pub data: Vec<u8>,
+}
+
+/// A row of `search_index_entries`; `terms` and `tfs` belong together.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub docno: i32,
+    pub document_id: i64,
+    pub length: i32,
+    pub terms: Vec<i32>,
+    pub tfs: Vec<i16>,
+}
+
+/// What a query reads of a term in one go.
+#[derive(Debug, sqlx::FromRow)]
+pub struct Part {
+    pub kind: i16,
+    pub term_id: i32,
+    pub first_doc: i32,
+    pub data: Option<Vec<u8>>,
+    pub docs: Option<Vec<i32>>,
+}
+
+/// Values of [`Part::kind`].
+pub const SEALED: i16 = 0;
+pub const TAIL: i16 = 1;
+pub const TOMBSTONES: i16 = 2;
+
+/// Where a sealed row stands.
+#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+pub struct Head {
+    pub term_id: i32,
+    pub first_doc: i32,
+    pub last_doc: i32,
+    pub n: i32,
+}
+
+/// The bytes of one row, or the documents of one tombstone row.
+pub type Keyed<T> = (i32, i32, T);
+
+/// Waits until no compaction of the index runs, and keeps any from starting before the transaction ends.
+pub async fn lock_compaction(conn: &mut PgConnection, index: i64) -> sqlx::Result<()> {
+    sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('search_index_compaction:' || $1::text, 0))")
+        .bind(index)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// As [`lock_compaction`], but false at once where another holds it.
+pub async fn try_lock_compaction(conn: &mut PgConnection, index: i64) -> sqlx::Result<bool> {
+    sqlx::query_scalar("SELECT pg_try_advisory_xact_lock(hashtextextended('search_index_compaction:' || $1::text, 0))")
+        .bind(index)
+        .fetch_one(conn)
+        .await
+}
+
+/// `count` new document numbers, ascending.
+pub async fn next_docnos(conn: &mut PgConnection, count: usize) -> sqlx::Result<Vec<i32>> {
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    let mut docnos: Vec<i32> =
+        sqlx::query_scalar("SELECT nextval('search_docno_seq')::int FROM generate_series(1, $1)")
+            .bind(count)
+            .fetch_all(conn)
+            .await?;
+    docnos.sort_unstable();
+    Ok(docnos)
+}
+
+/// Rows that go by COPY rather than as parameters. Over TCP a COPY pays one delayed acknowledgement, some 40 ms, since its
+/// end is a packet of its own; from here on it is worth that.
+const COPIED: usize = 8_192;
+
+pub async fn insert_entries(conn: &mut PgConnection, index: i64, entries: &[Entry]) -> sqlx::Result<()> {
+    let docnos: Vec<i32> = entries.iter().map(|entry| entry.docno).collect();
+    let documents: Vec<i64> = entries.iter().map(|entry| entry.document_id).collect();
+    let lengths: Vec<i32> = entries.iter().map(|entry| entry.length).collect();
+    // An array of arrays must be rectangular, so the inner ones travel as text.
+    let terms: Vec<String> = entries.iter().map(|entry| array(&entry.terms)).collect();
+    let tfs: Vec<String> = entries.iter().map(|entry| array(&entry.tfs)).collect();
+    sqlx::query(
+        "INSERT INTO search_index_entries (index_id, docno, document_id, length, terms, tfs)
+         SELECT $1, docno, document_id, length, terms::int[], tfs::smallint[]
+         FROM unnest($2::int[], $3::bigint[], $4::int[], $5::text[], $6::text[])
+              AS u (docno, document_id, length, terms, tfs)",
+    )
+    .bind(index)
+    .bind(docnos)
+    .bind(documents)
+    .bind(lengths)
+    .bind(terms)
+    .bind(tfs)
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+fn array<T: std::fmt::Display>(items: &[T]) -> String {
+    let mut out = String::with_capacity(2 + 8 * items.len());
+    for item in items {
+        out.push(if out.is_empty() { '{' } else { ',' });
+        // Writing to a String cannot fail.
+        let _ = write!(out, "{item}");
+    }
+    out.push_str(if out.is_empty() { "{}" } else { "}" });
+    out
+}
+
+pub async fn insert_postings(conn: &mut PgConnection, index: i64, rows: &[PostingsRow]) -> sqlx::Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    if rows.len() < COPIED {
+        sqlx::query(
+            "INSERT INTO search_term_postings (index_id, term_id, first_doc, last_doc, n, ub, sealed, data)
+             SELECT $1, u.* FROM unnest($2::int[], $3::int[], $4::int[], $5::int[], $6::real[], $7::boolean[], $8::bytea[]) AS u",
+        )
+        .bind(index)
+        .bind(rows.iter().map(|row| row.term_id).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.first_doc).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.last_doc).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.n).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.ub).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.sealed).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.data.as_slice()).collect::<Vec<_>>())
+        .execute(conn)
+        .await?;
+        return Ok(());
+    }
+    let mut copy = Copy::new(
+        conn,
+        "COPY search_term_postings (index_id, term_id, first_doc, last_doc, n, ub, sealed, data)
+         FROM STDIN (FORMAT binary)",
+    )
+    .await?;
+    for row in rows {
+        copy.row(8);
+        copy.field(&index.to_be_bytes());
+        copy.field(&row.term_id.to_be_bytes());
+        copy.field(&row.first_doc.to_be_bytes());
+        copy.field(&row.last_doc.to_be_bytes());
+        copy.field(&row.n.to_be_bytes());
+        copy.field(&row.ub.to_be_bytes());
+        copy.field(&[u8::from(row.sealed)]);
+        copy.field(&row.data);
+        copy.flush().await?;
+    }
+    copy.finish().await
+}
+
+pub async fn insert_tombstones(conn: &mut PgConnection, index: i64, rows: &[Keyed<Vec<i32>>]) -> sqlx::Result<()> {
+    for (term, first, docs) in rows {
+        sqlx::query("INSERT INTO search_term_tombstones (index_id, term_id, first_doc, docs) VALUES ($1, $2, $3, $4)")
+            .bind(index)
+            .bind(term)
+            .bind(first)
+            .bind(docs)
+            .execute(&mut *conn)
+            .await?;
+    }
+    Ok(())
+}
+
+pub async fn insert_delta(conn: &mut PgConnection, index: i64, docs: i32, tokens: i64) -> sqlx::Result<()> {
+    sqlx::query("INSERT INTO search_index_deltas (index_id, docs, tokens) VALUES ($1, $2, $3)")
+        .bind(index)
+        .bind(docs)
+        .bind(tokens)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// Takes documents out of every index (`index` none) or of one: their entries become tombstones of their terms, and the
+/// totals shrink, all in one statement. Answers with how many entries there were.
+pub async fn bury(conn: &mut PgConnection, index: Option<i64>, documents: &[i64]) -> sqlx::Result<i64> {
+    sqlx::query_scalar(
+        // Locked in one order, so that two that take the same documents out wait and do not deadlock.
+        "WITH found AS (
+             SELECT index_id, docno FROM search_index_entries
+             WHERE document_id = ANY($1) AND ($2::bigint IS NULL OR index_id = $2)
+             ORDER BY index_id, docno FOR UPDATE
+         ), gone AS (
+             DELETE FROM search_index_entries e USING found f
+             WHERE e.index_id = f.index_id AND e.docno = f.docno
+             RETURNING e.index_id, e.docno, e.length, e.terms
+         ), counted AS (
+             -- Chunks keep each row of tombstones well inside a page.
+             SELECT index_id, docno, terms, row_number() OVER (PARTITION BY index_id ORDER BY docno) / 500 AS chunk FROM gone
+         ), tombstones AS (
+             INSERT INTO search_term_tombstones (index_id, term_id, first_doc, docs)
+             SELECT c.index_id, t, min(c.docno), array_agg(c.docno ORDER BY c.docno)
+             FROM counted c, unnest(c.terms) AS t GROUP BY c.index_id, t, c.chunk
+         ), deltas AS (
+             INSERT INTO search_index_deltas (index_id, docs, tokens)
+             SELECT index_id, -count(*)::int, -sum(length)::bigint FROM gone GROUP BY index_id
+         )
+         SELECT count(*) FROM gone",
+    )
+    .bind(documents)
+    .bind(index)
+    .fetch_one(conn)
+    .await
+}
+
+/// Tails and tombstones of `terms`, and the sealed rows of those in `uncached`.
+pub async fn parts(conn: &mut PgConnection, index: i64, terms: &[i32], uncached: &[i32]) -> sqlx::Result<Vec<Part>> {
+    sqlx::query_as(
+        "SELECT 1::smallint AS kind, term_id, first_doc, data, NULL::int[] AS docs FROM search_term_postings
+         WHERE index_id = $1 AND term_id = ANY($2) AND NOT sealed
+         UNION ALL
+         SELECT 2::smallint, term_id, first_doc, NULL, docs FROM search_term_tombstones
+         WHERE index_id = $1 AND term_id = ANY($2)
+         UNION ALL
+         SELECT 0::smallint, term_id, first_doc, data, NULL FROM search_term_postings
+         WHERE index_id = $1 AND term_id = ANY($3) AND sealed",
+    )
+    .bind(index)
+    .bind(terms)
+    .bind(uncached)
+    .fetch_all(conn)
+    .await
+}
+
+/// `(docno, document)` of the documents numbered `docnos`.
+pub async fn documents(conn: &mut PgConnection, index: i64, docnos: &[i32]) -> sqlx::Result<Vec<(i32, i64)>> {
+    sqlx::query_as("SELECT docno, document_id FROM search_index_entries WHERE index_id = $1 AND docno = ANY($2)")
+        .bind(index)
+        .bind(docnos)
+        .fetch_all(conn)
+        .await
+}
+
+/// The numbers of `documents` in the index, ascending.
+pub async fn docnos(conn: &mut PgConnection, index: i64, documents: &[i64]) -> sqlx::Result<Vec<i32>> {
+    sqlx::query_scalar(
+        "SELECT docno FROM search_index_entries WHERE index_id = $1 AND document_id = ANY($2) ORDER BY docno",
+    )
+    .bind(index)
+    .bind(documents)
+    .fetch_all(conn)
+    .await
+}
+
+/// Terms above `after` with tails or tombstones, ascending, at most `limit`.
+pub async fn pending_terms(conn: &mut PgConnection, index: i64, after: i32, limit: i64) -> sqlx::Result<Vec<i32>> {
+    // A loop of index look-ups: DISTINCT would read every tail of the terms that have thousands.
+    sqlx::query_scalar(
+        "WITH RECURSIVE next AS (
+             SELECT least((SELECT min(term_id) FROM search_term_postings WHERE index_id = $1 AND term_id > $2 AND NOT sealed),
+                          (SELECT min(term_id) FROM search_term_tombstones WHERE index_id = $1 AND term_id > $2)) AS t,
+                    1::bigint AS i
+             UNION ALL
+             SELECT least((SELECT min(term_id) FROM search_term_postings WHERE index_id = $1 AND term_id > t AND NOT sealed),
+                          (SELECT min(term_id) FROM search_term_tombstones WHERE index_id = $1 AND term_id > t)),
+                    i + 1
+             FROM next WHERE t IS NOT NULL AND i < $3
+         )
+         SELECT t FROM next WHERE t IS NOT NULL ORDER BY t",
+    )
+    .bind(index)
+    .bind(after)
+    .bind(limit)
+    .fetch_all(conn)
+    .await
+}
+
+/// Where the tail rows of `terms` stand, by term and first document, at most `limit`.
+pub async fn tail_heads(conn: &mut PgConnection, index: i64, terms: &[i32], limit: i64) -> sqlx::Result<Vec<Head>> {
+    sqlx::query_as(
+        "SELECT term_id, first_doc, last_doc, n FROM search_term_postings
+         WHERE index_id = $1 AND term_id = ANY($2) AND NOT sealed ORDER BY term_id, first_doc LIMIT $3",
+    )
+    .bind(index)
+    .bind(terms)
+    .bind(limit)
+    .fetch_all(conn)
+    .await
+}
+
+/// Tombstones of `terms` by term and first document, at most `limit`.
+pub async fn tombstones(
+    conn: &mut PgConnection,
+    index: i64,
+    terms: &[i32],
+    limit: i64,
+) -> sqlx::Result<Vec<Keyed<Vec<i32>>>> {
+    sqlx::query_as(
+        "SELECT term_id, first_doc, docs FROM search_term_tombstones
+         WHERE index_id = $1 AND term_id = ANY($2) ORDER BY term_id, first_doc LIMIT $3",
+    )
+    .bind(index)
+    .bind(terms)
+    .bind(limit)
+    .fetch_all(conn)
+    .await
+}
+
+/// Where the sealed rows of `terms` stand, by term and first document.
+pub async fn heads(conn: &mut PgConnection, index: i64, terms: &[i32]) -> sqlx::Result<Vec<Head>> {
+    sqlx::query_as(
+        "SELECT term_id, first_doc, last_doc, n FROM search_term_postings
+         WHERE index_id = $1 AND term_id = ANY($2) AND sealed ORDER BY term_id, first_doc",
+    )
+    .bind(index)
+    .bind(terms)
+    .fetch_all(conn)
+    .await
+}
+
+/// Deletes the rows `(term, first document)`, all sealed or all tails, and answers with their bytes, by term and first
+/// document.
+pub async fn take_rows(
+    conn: &mut PgConnection,
+    index: i64,
+    sealed: bool,
+    terms: &[i32],
+    firsts: &[i32],
+) -> sqlx::Result<Vec<Keyed<Vec<u8>>>> {
+    sqlx::query_as(
+        "WITH gone AS (
+             DELETE FROM search_term_postings p USING unnest($3::int[], $4::int[]) AS k (term_id, first_doc)
+             WHERE p.index_id = $1 AND p.sealed = $2 AND p.term_id = k.term_id AND p.first_doc = k.first_doc
+             RETURNING p.term_id, p.first_doc, p.data)
+         SELECT term_id, first_doc, data FROM gone ORDER BY term_id, first_doc",
+    )
+    .bind(index)
+    .bind(sealed)
+    .bind(terms)
+    .bind(firsts)
+    .fetch_all(conn)
+    .await
+}
+
+/// Deletes the tombstone rows `(term, first document)`.
+pub async fn delete_tombstones(conn: &mut PgConnection, index: i64, terms: &[i32], firsts: &[i32]) -> sqlx::Result<()> {
+    sqlx::query(
+        "DELETE FROM search_term_tombstones s USING unnest($2::int[], $3::int[]) AS k (term_id, first_doc)
+         WHERE s.index_id = $1 AND s.term_id = k.term_id AND s.first_doc = k.first_doc",
+    )
+    .bind(index)
+    .bind(terms)
+    .bind(firsts)
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Deletes all that the index holds, its terms excepted.
+pub async fn delete_all(conn: &mut PgConnection, index: i64) -> sqlx::Result<()> {
+    sqlx::query("DELETE FROM search_index_entries WHERE index_id = $1").bind(index).execute(&mut *conn).await?;
+    sqlx::query("DELETE FROM search_index_deltas WHERE index_id = $1").bind(index).execute(&mut *conn).await?;
+    sqlx::query("DELETE FROM search_term_postings WHERE index_id = $1").bind(index).execute(&mut *conn).await?;
+    sqlx::query("DELETE FROM search_term_tombstones WHERE index_id = $1").bind(index).execute(conn).await?;
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! Terms and their document frequencies.
+
+use sqlx::PgConnection;
+
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct TermStats {
+    pub term: String,
+    pub term_id: i32,
+    /// Sealed postings.
+    pub df: i32,
+    pub generation: i64,
+    pub avgdl_built: f32,
+}
+
+/// Changes of one term by compaction.
+#[derive(Clone, Copy, Debug)]
+pub struct Sealed {
+    pub term_id: i32,
+    pub df: i32,
+    pub avgdl_built: f32,
+}
+
+/// The terms of `terms` that the index knows, sorted.
+pub async fn stats(conn: &mut PgConnection, index: i64, terms: &[&str]) -> sqlx::Result<Vec<TermStats>> {
+    sqlx::query_as(
+        "SELECT term, term_id, df, generation, avgdl_built FROM search_term_stats
+         WHERE index_id = $1 AND term = ANY($2) ORDER BY term",
+    )
+    .bind(index)
+    .bind(terms)
+    .fetch_all(conn)
+    .await
+}
+
+/// As [`stats`], by id and sorted by id.
+pub async fn stats_by_id(conn: &mut PgConnection, index: i64, ids: &[i32]) -> sqlx::Result<Vec<TermStats>> {
+    sqlx::query_as(
+        "SELECT term, term_id, df, generation, avgdl_built FROM search_term_stats
+         WHERE index_id = $1 AND term_id = ANY($2) ORDER BY term_id",
+    )
+    .bind(index)
+    .bind(ids)
+    .fetch_all(conn)
+    .await
+}
+
+/// Terms above `after` whose sealed postings are of the generation `until` or an earlier one, ascending, at most `limit`.
+pub async fn sealed_until(
+    conn: &mut PgConnection,
+    index: i64,
+    until: i64,
+    after: i32,
+    limit: i64,
+) -> sqlx::Result<Vec<i32>> {
+    sqlx::query_scalar(
+        "SELECT term_id FROM search_term_stats
+         WHERE index_id = $1 AND term_id > $3 AND df > 0 AND generation <= $2 ORDER BY term_id LIMIT $4",
+    )
+    .bind(index)
+    .bind(until)
+    .bind(after)
+    .bind(limit)
+    .fetch_all(conn)
+    .await
+}
+
+pub async fn ids(conn: &mut PgConnection, index: i64, terms: &[&str]) -> sqlx::Result<Vec<(String, i32)>> {
+    sqlx::query_as("SELECT term, term_id FROM search_term_stats WHERE index_id = $1 AND term = ANY($2)")
+        .bind(index)
+        .bind(terms)
+        .fetch_all(conn)
+        .await
+}
+
+/// Inserts those of `terms`, sorted, that are new, and answers with their ids; the others' ids are read by [`ids`] after.
+/// One statement that holds no lock past its own end where the connection is in no transaction.
+pub async fn insert(conn: &mut PgConnection, index: i64, terms: &[&str]) -> sqlx::Result<Vec<(String, i32)>> {
+    sqlx::query_as(
+        "INSERT INTO search_term_stats (index_id, term) SELECT $1, t FROM unnest($2::text[]) AS t ORDER BY t COLLATE \"C\"
+         ON CONFLICT DO NOTHING RETURNING term, term_id",
+    )
+    .bind(index)
+    .bind(terms)
+    .fetch_all(conn)
+    .await
+}
+
+pub async fn set_sealed(conn: &mut PgConnection, index: i64, generation: i64, sealed: &[Sealed]) -> sqlx::Result<()> {
+    let ids: Vec<i32> = sealed.iter().map(|term| term.term_id).collect();
+    let dfs: Vec<i32> = sealed.iter().map(|term| term.df).collect();
+    let averages: Vec<f32> = sealed.iter().map(|term| term.avgdl_built).collect();
+    sqlx::query(
+        "UPDATE search_term_stats s SET df = u.df, generation = $2, avgdl_built = u.avgdl_built
+         FROM unnest($3::int[], $4::int[], $5::real[]) AS u (term_id, df, avgdl_built)
+         WHERE s.index_id = $1 AND s.term_id = u.term_id",
+    )
+    .bind(index)
+    .bind(generation)
+    .bind(ids)
+    .bind(dfs)
+    .bind(averages)
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+pub async fn forget_frequencies(conn: &mut PgConnection, index: i64) -> sqlx::Result<()> {
+    sqlx::query("UPDATE search_term_stats SET df = 0, generation = 0, avgdl_built = 0 WHERE index_id = $1 AND df <> 0")
+        .bind(index)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+pub async fn delete_all(conn: &mut PgConnection, index: i64) -> sqlx::Result<()> {
+    sqlx::query("DELETE FROM search_term_stats WHERE index_id = $1").bind(index).execute(conn).await?;
+    Ok(())
+}

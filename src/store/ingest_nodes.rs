@@ -1,0 +1,273 @@
+//! Ingestion's counters, settle events and the frontier.
+use sqlx::PgConnection;
+
+/// Counts that changed under a root.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
+pub struct Frontier {
+    pub total: i64,
+    pub in_flight: i64,
+    pub settled: i64,
+    pub failed: i64,
+}
+
+/// Starts counting for containers in flight.
+pub async fn insert(conn: &mut PgConnection, file_root: i64, rows: &[IngestNode]) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO ingest_node (document_id, parent_id, file_root, open_tasks, open_children, tokens)
+         SELECT id, parent_id, $1, open_tasks, open_children, tokens
+           FROM unnest($2::bigint[], $3::bigint[], $4::int[], $5::int[], $6::bigint[]) AS n(id, parent_id, open_tasks, open_children, tokens)",
+    )
+    .bind(file_root)
+    .bind(rows.iter().map(|r| r.document_id).collect::<Vec<_>>())
+    .bind(rows.iter().map(|r| r.parent_id).collect::<Vec<_>>())
+    .bind(rows.iter().map(|r| r.open_tasks).collect::<Vec<_>>())
+    .bind(rows.iter().map(|r| r.open_children).collect::<Vec<_>>())
+    .bind(rows.iter().map(|r| r.tokens).collect::<Vec<_>>())
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// A container in flight.
+#[derive(Clone, Debug)]
+pub struct IngestNode {
+    pub document_id: i64,
+    /// Whose count falls when this node is done.
+    pub parent_id: Option<i64>,
+    pub open_tasks: i32,
+    pub open_children: i32,
+    /// Of the text under the container.
+    pub tokens: i64,
+}
+
+/// Adds to a container's counts: tasks queued, children made, tokens under it.
+pub async fn grow(conn: &mut PgConnection, document_id: i64, tasks: i32, children: i32, tokens: i64) -> sqlx::Result<()> {
+    sqlx::query("UPDATE ingest_node SET open_tasks = open_tasks + $2, open_children = open_children + $3, tokens = tokens + $4 WHERE document_id = $1")
+        .bind(document_id)
+        .bind(tasks)
+        .bind(children)
+        .bind(tokens)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// One task of a node is over. Where the node has nothing left open, the settler is told to look at it.
+pub async fn task_over(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()> {
+    sqlx::query(
+        "WITH node AS (
+             UPDATE ingest_node SET open_tasks = open_tasks - 1 WHERE document_id = $1 RETURNING file_root, document_id, open_tasks)
+         INSERT INTO settle_event (file_root, document_id, done, failed) SELECT file_root, document_id, 0, 0 FROM node WHERE open_tasks = 0",
+    )
+    .bind(document_id)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// A rollup was decided and done: the settler may settle the node.
+pub async fn rolled_up(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()> {
+    sqlx::query("UPDATE ingest_node SET rollup = 'done' WHERE document_id = $1").bind(document_id).execute(conn).await.map(|_| ())
+}
+
+/// Tells the settler of children that are done, grouped by parent.
+pub async fn children_done(conn: &mut PgConnection, file_root: i64, by_parent: &[(i64, i32, i32)]) -> sqlx::Result<()> {
+    sqlx::query("INSERT INTO settle_event (file_root, document_id, done, failed) SELECT $1, p, d, f FROM unnest($2::bigint[], $3::int[], $4::int[]) AS e(p, d, f)")
+        .bind(file_root)
+        .bind(by_parent.iter().map(|e| e.0).collect::<Vec<_>>())
+        .bind(by_parent.iter().map(|e| e.1).collect::<Vec<_>>())
+        .bind(by_parent.iter().map(|e| e.2).collect::<Vec<_>>())
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// Counts what moved under a root; append only.
+pub async fn count(conn: &mut PgConnection, root_id: i64, change: Frontier) -> sqlx::Result<()> {
+    sqlx::query("INSERT INTO frontier_delta VALUES ($1, $2, $3, $4, $5)")
+        .bind(root_id)
+        .bind(change.total)
+        .bind(change.in_flight)
+        .bind(change.settled)
+        .bind(change.failed)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// The counts under a root of ingestion; None where nothing was ever counted there.
+pub async fn frontier(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<Option<Frontier>> {
+    let row: (Option<i64>, Option<i64>, Option<i64>, Option<i64>) = sqlx::query_as(
+        "SELECT sum(total)::bigint, sum(in_flight)::bigint, sum(settled)::bigint, sum(failed)::bigint FROM frontier_delta WHERE root_id = $1",
+    )
+    .bind(root_id)
+    .fetch_one(conn)
+    .await?;
+    Ok(match row {
+        (Some(total), Some(in_flight), Some(settled), Some(failed)) => Some(Frontier { total, in_flight, settled, failed }),
+        _ => None,
+    })
+}
+
+/// The counts under any node, by its path; for nodes that are no root of ingestion.
+pub async fn count_by_path(conn: &mut PgConnection, id: i64) -> sqlx::Result<Frontier> {
+    sqlx::query_as(
+        "SELECT count(*) AS total, count(*) FILTER (WHERE settled = 'in_flight') AS in_flight,
+                count(*) FILTER (WHERE settled = 'settled') AS settled, count(*) FILTER (WHERE settled = 'failed') AS failed
+           FROM documents WHERE id = $1 OR path @> ARRAY[$1::bigint]",
+    )
+    .bind(id)
+    .fetch_one(conn)
+    .await
+}
+
+/// True where no other transaction settles under this root; held until the transaction ends.
+pub async fn try_lock(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<bool> {
+    // Two keys, so that a root's id never meets the queue's own locks.
+    sqlx::query_scalar("SELECT pg_try_advisory_xact_lock(7376, hashint8($1))").bind(file_root).fetch_one(conn).await
+}
+
+/// A container that was told of done children or tasks, after its counts were brought up to date.
+#[derive(Debug, sqlx::FromRow)]
+pub struct Touched {
+    pub document_id: i64,
+    pub parent_id: Option<i64>,
+    pub open_tasks: i32,
+    pub open_children: i32,
+    pub failed_children: i32,
+    pub rollup: String,
+    pub settled: String,
+    pub path: Vec<i64>,
+}
+
+/// Takes up to 10,000 events of a root and lowers the counts, one aggregated change a node in id order.
+/// Returns the nodes touched; None where there was no event.
+pub async fn apply_events(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<Option<Vec<Touched>>> {
+    let events: Vec<(i64, i64, i64)> = sqlx::query_as(
+        "WITH taken AS (
+             DELETE FROM settle_event WHERE id IN (SELECT id FROM settle_event WHERE file_root = $1 ORDER BY id LIMIT 10000)
+             RETURNING document_id, done, failed)
+         SELECT document_id, sum(done), sum(failed) FROM taken GROUP BY document_id ORDER BY document_id",
+    )
+    .bind(file_root)
+    .fetch_all(&mut *conn)
+    .await?;
+    if events.is_empty() {
+        return Ok(None);
+    }
+    let touched = sqlx::query_as(
+        "UPDATE ingest_node n SET open_children = n.open_children - e.done, failed_children = n.failed_children + e.failed
+           FROM unnest($1::bigint[], $2::int[], $3::int[]) AS e(id, done, failed) JOIN documents d ON d.id = e.id
+          WHERE n.document_id = e.id
+         RETURNING n.document_id, n.parent_id, n.open_tasks, n.open_children, n.failed_children, n.rollup, d.settled, d.path",
+    )
+    .bind(events.iter().map(|e| e.0).collect::<Vec<_>>())
+    .bind(events.iter().map(|e| i32::try_from(e.1).unwrap_or(i32::MAX)).collect::<Vec<_>>())
+    .bind(events.iter().map(|e| i32::try_from(e.2).unwrap_or(i32::MAX)).collect::<Vec<_>>())
+    .fetch_all(conn)
+    .await?;
+    Ok(Some(touched))
+}
+
+/// Marks a container as waiting for its rollup task.
+pub async fn queue_rollup(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()> {
+    sqlx::query("UPDATE ingest_node SET rollup = 'queued', open_tasks = open_tasks + 1 WHERE document_id = $1")
+        .bind(document_id)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// A node failed: nothing is counted for it any more. Its other tasks failed with it, as dependents or on their own.
+pub async fn close(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE ingest_node SET rollup = 'done', open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = $1 AND NOT t.final)
+          WHERE document_id = $1",
+    )
+    .bind(document_id)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Whether a container has a settled child to be rolled up from, or a vector of its own to keep.
+pub async fn has_settled_child(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<bool> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM documents WHERE parent_id = $1 AND settled = 'settled')").bind(document_id).fetch_one(conn).await
+}
+
+/// The tokens under a container and its root.
+pub async fn tokens(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Option<(i64, i32)>> {
+    sqlx::query_as("SELECT tokens, failed_children FROM ingest_node WHERE document_id = $1").bind(document_id).fetch_optional(conn).await
+}
+
+/// The root of ingestion above a node, and whose count falls when the node is done.
+pub async fn root_of(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Option<(i64, Option<i64>)>> {
+    sqlx::query_as("SELECT file_root, parent_id FROM ingest_node WHERE document_id = $1").bind(document_id).fetch_optional(conn).await
+}
+
+/// Roots that have settle events which nobody took.
+pub async fn roots_with_events(conn: &mut PgConnection) -> sqlx::Result<Vec<i64>> {
+    sqlx::query_scalar("SELECT DISTINCT file_root FROM settle_event ORDER BY 1 LIMIT 1000").fetch_all(conn).await
+}
+
+/// Roots with nodes in flight and neither a task nor an event left: a bug, to be repaired and logged.
+pub async fn stalled_roots(conn: &mut PgConnection) -> sqlx::Result<Vec<i64>> {
+    sqlx::query_scalar(
+        "SELECT DISTINCT n.file_root FROM ingest_node n JOIN documents d ON d.id = n.document_id
+          WHERE d.settled = 'in_flight'
+            AND NOT EXISTS (SELECT 1 FROM task_queue t WHERE t.root_id = n.file_root AND NOT t.final)
+            AND NOT EXISTS (SELECT 1 FROM settle_event e WHERE e.file_root = n.file_root) LIMIT 100",
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// Recomputes the counts of a root from its rows and tells the settler to look at every node in flight.
+pub async fn recount(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE ingest_node n SET
+                open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = n.document_id AND NOT t.final AND t.task_type <> 'edit'),
+                open_children = (SELECT count(*) FROM documents c WHERE c.parent_id = n.document_id AND c.settled = 'in_flight'),
+                rollup = CASE WHEN n.rollup = 'queued' THEN 'none' ELSE n.rollup END
+           FROM documents d WHERE d.id = n.document_id AND n.file_root = $1 AND d.settled = 'in_flight'",
+    )
+    .bind(file_root)
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query(
+        "INSERT INTO settle_event (file_root, document_id, done, failed)
+         SELECT n.file_root, n.document_id, 0, 0 FROM ingest_node n JOIN documents d ON d.id = n.document_id
+          WHERE n.file_root = $1 AND d.settled = 'in_flight'",
+    )
+    .bind(file_root)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Folds a root's deltas into one row; called where nobody else counts under the root.
+pub async fn fold_frontier(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<()> {
+    sqlx::query(
+        "WITH old AS (DELETE FROM frontier_delta WHERE root_id = $1 RETURNING *)
+         INSERT INTO frontier_delta SELECT $1, sum(total), sum(in_flight), sum(settled), sum(failed) FROM old HAVING count(*) > 0",
+    )
+    .bind(root_id)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Forgets what was counted under roots that are gone.
+pub async fn forget(conn: &mut PgConnection, gone: &[i64]) -> sqlx::Result<()> {
+    sqlx::query("WITH e AS (DELETE FROM settle_event WHERE file_root = ANY($1) OR document_id = ANY($1)) DELETE FROM frontier_delta WHERE root_id = ANY($1)")
+        .bind(gone)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// The root of ingestion among a node's ancestors, and the ancestor right above the node.
+pub async fn root_above(conn: &mut PgConnection, path: &[i64]) -> sqlx::Result<Option<(i64, i64)>> {
+    let Some(parent) = path.last() else { return Ok(None) };
+    Ok(sqlx::query_scalar("SELECT file_root FROM ingest_node WHERE document_id = $1").bind(parent).fetch_optional(conn).await?.map(|root| (root, *parent)))
+}

@@ -1,0 +1,16 @@
+//! All SQL, one file a table group; plain functions on a connection.
+//!
+//! Whoever calls begins and ends the transaction. Every read that a caller's request leads to takes
+//! the [`scope::Scope`] of what that caller may read.
+pub mod blobs;
+pub mod database;
+pub mod documents;
+pub mod evidence;
+pub mod indexes;
+pub mod ingest_nodes;
+pub mod links;
+pub mod reservations;
+pub mod scope;
+pub mod search;
+pub mod tasks;
+pub mod workers;

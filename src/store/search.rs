@@ -1,0 +1,137 @@
+//! The SQL of the search legs that PostgreSQL runs itself, and the filter that all legs share.
+use super::{documents::add, scope::{Scope, readable}};
+use chrono::{DateTime, Utc};
+use pgvector::Vector;
+use serde_json::Value;
+use sqlx::{PgConnection, postgres::PgArguments};
+
+/// Up to this many eligible documents are compared exactly; above, the HNSW index proposes.
+pub const EXACT_LIMIT: i64 = 10_000;
+
+/// What a search may return.
+#[derive(Clone, Debug, Default)]
+pub struct Eligible {
+    pub scope: Scope,
+    pub parent_id: Option<i64>,
+    pub usetypes: Option<Vec<String>>,
+    pub excluded_usetypes: Vec<String>,
+    pub event_time: (Option<DateTime<Utc>>, Option<DateTime<Utc>>),
+    pub created_at: (Option<DateTime<Utc>>, Option<DateTime<Utc>>),
+    pub structured_content: Option<Value>,
+}
+
+/// The predicate over `documents d`; its arguments are $1 to $12, by [`Eligible::arguments`].
+macro_rules! eligible {
+    () => {
+        concat!(
+            "d.settled = 'settled' AND ", readable!(),
+            " AND ($5::bigint IS NULL OR d.path @> ARRAY[$5::bigint]) AND ($6::text[] IS NULL OR d.usetype = ANY($6::text[])) AND d.usetype <> ALL($7::text[])
+              AND ($8::timestamptz IS NULL OR d.event_time >= $8) AND ($9::timestamptz IS NULL OR d.event_time < $9)
+              AND ($10::timestamptz IS NULL OR d.created_at >= $10) AND ($11::timestamptz IS NULL OR d.created_at < $11)
+              AND ($12::jsonb IS NULL OR d.structured_content @> $12::jsonb)"
+        )
+    };
+}
+
+impl Eligible {
+    fn arguments(&self) -> PgArguments {
+        let mut arguments = self.scope.arguments();
+        add(&mut arguments, self.parent_id);
+        add(&mut arguments, self.usetypes.clone());
+        add(&mut arguments, self.excluded_usetypes.clone());
+        add(&mut arguments, self.event_time.0);
+        add(&mut arguments, self.event_time.1);
+        add(&mut arguments, self.created_at.0);
+        add(&mut arguments, self.created_at.1);
+        add(&mut arguments, self.structured_content.clone());
+        arguments
+    }
+}
+
+/// Must run first in a search's transaction: a generic plan loses the partial indexes behind the optional filters.
+pub async fn prepare(conn: &mut PgConnection) -> sqlx::Result<()> {
+    sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY").execute(&mut *conn).await?;
+    sqlx::query("SET LOCAL plan_cache_mode = force_custom_plan").execute(conn).await.map(|_| ())
+}
+
+/// How many documents are eligible, counted up to one above [`EXACT_LIMIT`].
+pub async fn count(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<i64> {
+    let mut arguments = eligible.arguments();
+    add(&mut arguments, EXACT_LIMIT + 1);
+    sqlx::query_scalar_with(concat!("SELECT count(*) FROM (SELECT 1 FROM documents d WHERE ", eligible!(), " LIMIT $13) e"), arguments)
+        .fetch_one(conn)
+        .await
+}
+
+/// The eligible documents' ids; call it only where [`count`] found at most [`EXACT_LIMIT`].
+pub async fn ids(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Vec<i64>> {
+    sqlx::query_scalar_with(concat!("SELECT d.id FROM documents d WHERE ", eligible!()), eligible.arguments()).fetch_all(conn).await
+}
+
+/// Those of `ids` that are eligible.
+pub async fn verify(conn: &mut PgConnection, eligible: &Eligible, ids: &[i64]) -> sqlx::Result<Vec<i64>> {
+    let mut arguments = eligible.arguments();
+    add(&mut arguments, ids.to_vec());
+    sqlx::query_scalar_with(concat!("SELECT d.id FROM documents d WHERE d.id = ANY($13) AND ", eligible!()), arguments).fetch_all(conn).await
+}
+
+/// The nearest eligible documents of one model, by cosine, each compared; ties by id.
+pub async fn vector_exact(conn: &mut PgConnection, eligible: &Eligible, model: &str, query: &Vector, limit: i64) -> sqlx::Result<Vec<(i64, f64)>> {
+    let mut arguments = eligible.arguments();
+    add(&mut arguments, model.to_owned());
+    add(&mut arguments, query.clone());
+    add(&mut arguments, limit);
+    // `+ 0` keeps the planner from the HNSW index, whose answer is not exact.
+    sqlx::query_as_with(
+        concat!(
+            "SELECT d.id, 1 - (d.embed <=> (SELECT $14::vector(768))) FROM documents d WHERE ", eligible!(),
+            " AND d.embed IS NOT NULL AND d.embed_model = $13 ORDER BY (d.embed <=> (SELECT $14::vector(768))) + 0, d.id LIMIT $15"
+        ),
+        arguments,
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// The same by way of the HNSW index; may return fewer than there are.
+pub async fn vector_approximate(conn: &mut PgConnection, eligible: &Eligible, model: &str, query: &Vector, limit: i64) -> sqlx::Result<Vec<(i64, f64)>> {
+    for setting in [
+        "SET LOCAL hnsw.iterative_scan = relaxed_order",
+        "SET LOCAL hnsw.ef_search = 200",
+        "SET LOCAL hnsw.max_scan_tuples = 200000",
+        "SET LOCAL hnsw.scan_mem_multiplier = 4",
+    ] {
+        sqlx::query(setting).execute(&mut *conn).await?;
+    }
+    let mut arguments = eligible.arguments();
+    add(&mut arguments, model.to_owned());
+    add(&mut arguments, query.clone());
+    add(&mut arguments, limit);
+    add(&mut arguments, (limit * 4).max(40));
+    sqlx::query_as_with(
+        concat!(
+            "WITH near AS MATERIALIZED (SELECT d.id, d.embed FROM documents d WHERE ", eligible!(),
+            " AND d.embed_model = $13 ORDER BY d.embed::halfvec(768) <=> (SELECT $14::vector(768)::halfvec(768)) LIMIT $16)
+             SELECT id, 1 - (embed <=> (SELECT $14::vector(768))) AS score FROM near ORDER BY score DESC, id LIMIT $15"
+        ),
+        arguments,
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// Eligible documents that match a web-style query, by cover density; ties by id.
+pub async fn fulltext(conn: &mut PgConnection, eligible: &Eligible, query: &str, limit: i64) -> sqlx::Result<Vec<(i64, f64)>> {
+    let mut arguments = eligible.arguments();
+    add(&mut arguments, query.to_owned());
+    add(&mut arguments, limit);
+    sqlx::query_as_with(
+        concat!(
+            "SELECT d.id, ts_rank_cd(d.words, q)::float8 AS score FROM documents d, websearch_to_tsquery('english', $13) q WHERE ", eligible!(),
+            " AND d.words @@ q ORDER BY score DESC, d.id LIMIT $14"
+        ),
+        arguments,
+    )
+    .fetch_all(conn)
+    .await
+}

@@ -1,0 +1,419 @@
+//! The task queue: enqueue, claim, start, finish, fail, beat, reap.
+use chrono::{DateTime, Utc};
+use serde_json::{Map, Value};
+use sqlx::{PgConnection, PgPool, types::Json};
+use std::time::Duration;
+use svc_actors::{ErrorClass, Grant, Lane, Region, TaskFailure, WriteMode};
+use svc_client::wire::QueueState;
+use uuid::Uuid;
+
+/// The one advisory lock under which regions are given out.
+const CLAIM_LOCK: i64 = 0x7376_6301;
+/// Held by the one worker of the fleet that reaps.
+const REAP_LOCK: i64 = 0x7376_6302;
+
+/// A task about to be queued.
+pub struct NewTask<'a> {
+    pub task_type: &'a str,
+    pub lane: Lane,
+    pub document_id: i64,
+    /// Ancestors' ids of the document, root first.
+    pub path: &'a [i64],
+    pub root_id: i64,
+    pub write_mode: WriteMode,
+    /// Tasks of the same node that must be completed first.
+    pub dependencies: &'a [i64],
+    pub params: &'a Value,
+    pub badge: Option<&'a str>,
+    pub priority: i32,
+}
+
+/// The key of a node in the region index: `1/5/9/`.
+pub fn path_key(path: &[i64], id: i64) -> String {
+    use std::fmt::Write;
+    let mut key = String::with_capacity((path.len() + 1) * 8);
+    for ancestor in path.iter().chain([&id]) {
+        let written = write!(key, "{ancestor}/");
+        debug_assert!(written.is_ok(), "writing to a String cannot fail");
+    }
+    key
+}
+
+/// Identifies what a task was asked to do.
+pub fn fingerprint(params: &Value) -> String {
+    use sha2::{Digest, Sha256};
+    hex::encode(&Sha256::digest(params.to_string())[..8])
+}
+
+/// Queues a task and returns its id.
+pub async fn enqueue(conn: &mut PgConnection, task: &NewTask<'_>) -> sqlx::Result<i64> {
+    let depth = i32::try_from(task.path.len()).unwrap_or(i32::MAX);
+    sqlx::query_scalar(
+        "INSERT INTO task_queue (task_type, lane, scope_document_id, node_path, node_depth, root_id, write_mode, dependencies,
+                                 params, param_fingerprint, service_badge, priority, unmet_deps, ready)
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, unmet, unmet = 0
+           FROM (SELECT count(*)::int AS unmet FROM task_queue WHERE id = ANY($8) AND status <> 'completed') AS deps
+         RETURNING id",
+    )
+    .bind(task.task_type)
+    .bind(task.lane.as_str())
+    .bind(task.document_id)
+    .bind(path_key(task.path, task.document_id))
+    .bind(depth)
+    .bind(task.root_id)
+    .bind(task.write_mode.as_str())
+    .bind(task.dependencies)
+    .bind(Json(task.params))
+    .bind(fingerprint(task.params))
+    .bind(task.badge)
+    .bind(task.priority)
+    .fetch_one(conn)
+    .await
+}
+
+/// Who claims, and what it may take.
+#[derive(Clone, Debug)]
+pub struct Claimer {
+    pub worker_id: String,
+    /// None: every task.
+    pub badges: Option<Vec<String>>,
+    /// Leaves tasks without a badge alone.
+    pub strict: bool,
+}
+
+#[derive(sqlx::FromRow)]
+struct ClaimedRow {
+    id: i64,
+    task_type: String,
+    scope_document_id: i64,
+    root_id: i64,
+    write_mode: String,
+    params: Json<Value>,
+    lane: String,
+    node_path: String,
+    retry_count: i32,
+    lease_losses: i32,
+    claim_token: Option<Uuid>,
+}
+
+/// Claims up to as many tasks of each lane as are wanted, in one transaction under the claim lock.
+pub async fn claim(pool: &PgPool, claimer: &Claimer, want: &[(Lane, usize)]) -> sqlx::Result<Vec<Grant>> {
+    let mut tx = pool.begin().await?;
+    // Safe only because the token is random; see `claim_tasks`.
+    sqlx::query("SET LOCAL synchronous_commit = off").execute(&mut *tx).await?;
+    // A statement of its own, so that the next one sees what the last holder committed.
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(CLAIM_LOCK).execute(&mut *tx).await?;
+    sqlx::query("SELECT wake_tasks()").execute(&mut *tx).await?;
+    let mut grants = Vec::new();
+    for (lane, count) in want {
+        let rows: Vec<ClaimedRow> = sqlx::query_as(
+            "SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, retry_count, lease_losses, claim_token
+               FROM claim_tasks($1, $2, $3, $4, $5, 8, interval '60 seconds')",
+        )
+        .bind(&claimer.worker_id)
+        .bind(&claimer.badges)
+        .bind(claimer.strict)
+        .bind(lane.as_str())
+        .bind(i32::try_from(*count).unwrap_or(i32::MAX))
+        .fetch_all(&mut *tx)
+        .await?;
+        grants.extend(rows.into_iter().filter_map(grant));
+    }
+    tx.commit().await?;
+    Ok(grants)
+}
+
+fn grant(row: ClaimedRow) -> Option<Grant> {
+    let path = row.node_path.split_terminator('/').map(|id| id.parse().ok()).collect::<Option<Vec<i64>>>()?;
+    Some(Grant {
+        task_id: row.id,
+        token: row.claim_token?,
+        deadline: None,
+        lane: Lane::ALL.into_iter().find(|lane| lane.as_str() == row.lane)?,
+        document_id: row.scope_document_id,
+        root_id: row.root_id,
+        region: Region { path, mode: row.write_mode.parse::<WriteMode>().ok()? },
+        attempt: row.retry_count + row.lease_losses + 1,
+        task_type: row.task_type,
+        payload: row.params.0,
+    })
+}
+
+/// `claimed` to `running`; false where the token is no longer ours.
+pub async fn start(conn: &mut PgConnection, grant: &Grant) -> sqlx::Result<bool> {
+    sqlx::query("UPDATE task_queue SET status = 'running', heartbeat_at = clock_timestamp() WHERE id = $1 AND claim_token = $2 AND status = 'claimed'")
+        .bind(grant.task_id)
+        .bind(grant.token)
+        .execute(conn)
+        .await
+        .map(|done| done.rows_affected() == 1)
+}
+
+/// How a task ended, for the node's attempt log.
+pub struct AttemptRow<'a> {
+    pub grant: &'a Grant,
+    pub worker: &'a str,
+    pub started_at: DateTime<Utc>,
+    /// `completed` or `skipped`.
+    pub outcome: &'a str,
+    pub detail: &'a Map<String, Value>,
+}
+
+/// The fenced end of an apply, last of all in its transaction: false says that the token is stale, and
+/// that the caller must roll back everything.
+pub async fn finish(conn: &mut PgConnection, attempt: &AttemptRow<'_>) -> sqlx::Result<bool> {
+    let grant = attempt.grant;
+    let done = sqlx::query(
+        "UPDATE task_queue SET status = 'completed', final = true, claim_token = NULL, heartbeat_at = NULL, error_type = NULL
+          WHERE id = $1 AND claim_token = $2 AND status = 'running'",
+    )
+    .bind(grant.task_id)
+    .bind(grant.token)
+    .execute(&mut *conn)
+    .await?;
+    if done.rows_affected() == 0 {
+        return Ok(false);
+    }
+    release(conn, grant.task_id).await?;
+    sqlx::query(
+        "UPDATE task_queue SET unmet_deps = unmet_deps - 1, ready = (unmet_deps = 1 AND status = 'pending' AND parked_on IS NULL)
+          WHERE scope_document_id = $1 AND unmet_deps > 0 AND $2 = ANY(dependencies)",
+    )
+    .bind(grant.document_id)
+    .bind(grant.task_id)
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query(
+        "INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, worker, started_at, param_fingerprint, detail)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+    )
+    .bind(grant.document_id)
+    .bind(grant.task_id)
+    .bind(&grant.task_type)
+    .bind(grant.attempt)
+    .bind(attempt.outcome)
+    .bind(attempt.worker)
+    .bind(attempt.started_at)
+    .bind(fingerprint(&grant.payload))
+    .bind(Json(attempt.detail))
+    .execute(conn)
+    .await?;
+    Ok(true)
+}
+
+/// Frees a task's region and lets the next claim wake what was parked on it.
+async fn release(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<()> {
+    sqlx::query("WITH freed AS (DELETE FROM task_reservation WHERE task_id = $1) INSERT INTO task_release VALUES ($1)")
+        .bind(task_id)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// What a failure led to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// The token is stale: nothing was written.
+    NotOurs,
+    /// Tried again later.
+    Retry,
+    /// Not tried again.
+    Final,
+}
+
+/// Writes a failure with the token check. `delay` is what a retry would wait.
+pub async fn fail(
+    conn: &mut PgConnection,
+    grant: &Grant,
+    failure: &TaskFailure,
+    worker: &str,
+    started_at: DateTime<Utc>,
+    delay: Duration,
+) -> sqlx::Result<Failed> {
+    let retryable = matches!(failure.class, ErrorClass::Retryable | ErrorClass::Timeout);
+    let is_final: Option<bool> = sqlx::query_scalar(
+        "UPDATE task_queue SET status = 'failed', error_type = $3, claim_token = NULL, heartbeat_at = NULL, ready = false,
+                final = NOT ($4 AND retry_count < max_retries),
+                retry_count = retry_count + CASE WHEN $4 AND retry_count < max_retries THEN 1 ELSE 0 END,
+                retry_after = CASE WHEN $4 AND retry_count < max_retries THEN clock_timestamp() + $5 END
+          WHERE id = $1 AND claim_token = $2 AND status IN ('claimed', 'running') RETURNING final",
+    )
+    .bind(grant.task_id)
+    .bind(grant.token)
+    .bind(failure.class.as_str())
+    .bind(retryable)
+    .bind(delay)
+    .fetch_optional(&mut *conn)
+    .await?;
+    let Some(is_final) = is_final else { return Ok(Failed::NotOurs) };
+    release(conn, grant.task_id).await?;
+    sqlx::query(
+        "INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint)
+         VALUES ($1, $2, $3, $4, 'failed', $5, $6, $7, $8, $9, $10)",
+    )
+    .bind(grant.document_id)
+    .bind(grant.task_id)
+    .bind(&grant.task_type)
+    .bind(grant.attempt)
+    .bind(failure.class.as_str())
+    .bind(&failure.code)
+    .bind(&failure.message)
+    .bind(worker)
+    .bind(started_at)
+    .bind(fingerprint(&grant.payload))
+    .execute(&mut *conn)
+    .await?;
+    if is_final {
+        fail_dependents(conn, grant.task_id, grant.document_id).await?;
+    }
+    Ok(if is_final { Failed::Final } else { Failed::Retry })
+}
+
+/// The tasks of the node that waited for one that will not run again will not run either.
+async fn fail_dependents(conn: &mut PgConnection, task_id: i64, document_id: i64) -> sqlx::Result<()> {
+    sqlx::query(
+        "WITH RECURSIVE lost(id) AS (
+             SELECT $1::bigint UNION SELECT t.id FROM task_queue t JOIN lost ON lost.id = ANY(t.dependencies)
+              WHERE t.scope_document_id = $2 AND t.status = 'pending'),
+         failed AS (
+             UPDATE task_queue t SET status = 'failed', error_type = 'dependency', final = true, ready = false, parked_on = NULL
+               FROM lost WHERE t.id = lost.id AND t.id <> $1 AND t.status = 'pending' RETURNING t.id, t.task_type, t.param_fingerprint)
+         INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint)
+         SELECT $2, id, task_type, 0, 'failed', 'dependency', 'dependency_failed', 'task ' || $1 || ' of this node will not complete', '', clock_timestamp(), param_fingerprint
+           FROM failed",
+    )
+    .bind(task_id)
+    .bind(document_id)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Gives claims back that never ended: pending again, no retry counted.
+pub async fn give_back(pool: &PgPool, tokens: &[Uuid]) -> sqlx::Result<()> {
+    let mut tx = pool.begin().await?;
+    let ids: Vec<i64> = sqlx::query_scalar(
+        "UPDATE task_queue SET status = 'pending', ready = true, claim_token = NULL, claimed_by = NULL, heartbeat_at = NULL
+          WHERE claim_token = ANY($1) AND status IN ('claimed', 'running') RETURNING id",
+    )
+    .bind(tokens)
+    .fetch_all(&mut *tx)
+    .await?;
+    for id in ids {
+        release(&mut tx, id).await?;
+    }
+    tx.commit().await
+}
+
+/// One beat for all tokens: those that come back are still held; the flag says that a cancel was asked for.
+pub async fn beat(conn: &mut PgConnection, tokens: &[Uuid]) -> sqlx::Result<Vec<(Uuid, bool)>> {
+    sqlx::query_as(
+        "UPDATE task_queue SET heartbeat_at = clock_timestamp() WHERE claim_token = ANY($1) AND status IN ('claimed', 'running')
+         RETURNING claim_token, cancel_requested_at IS NOT NULL",
+    )
+    .bind(tokens)
+    .fetch_all(conn)
+    .await
+}
+
+/// A claim whose worker fell silent.
+#[derive(Debug, sqlx::FromRow)]
+pub struct Reaped {
+    pub id: i64,
+    pub scope_document_id: i64,
+    pub task_type: String,
+    pub params: Json<Value>,
+    /// Lost its third lease: failed rather than queued again.
+    pub is_final: bool,
+}
+
+/// Takes back the claims whose lease ran out, at most a thousand a call; empty where another worker is at it.
+pub async fn reap(conn: &mut PgConnection, lease: Duration) -> sqlx::Result<Vec<Reaped>> {
+    let ours: bool = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)").bind(REAP_LOCK).fetch_one(&mut *conn).await?;
+    if !ours {
+        return Ok(Vec::new());
+    }
+    let reaped: Vec<Reaped> = sqlx::query_as(
+        "WITH expired AS (
+             SELECT id, claimed_by, heartbeat_at FROM task_queue WHERE status IN ('claimed', 'running') AND heartbeat_at < clock_timestamp() - $1
+              ORDER BY id LIMIT 1000 FOR UPDATE SKIP LOCKED),
+         attempts AS (
+             INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint)
+             SELECT t.scope_document_id, t.id, t.task_type, t.retry_count + t.lease_losses + 1,
+                    CASE WHEN t.lease_losses >= 2 THEN 'failed' ELSE 'lease_lost' END, 'timeout', 'lease_expired',
+                    'worker ' || coalesce(t.claimed_by, '?') || ' fell silent', coalesce(t.claimed_by, ''), t.heartbeat_at, t.param_fingerprint
+               FROM task_queue t JOIN expired USING (id))
+         UPDATE task_queue t SET lease_losses = t.lease_losses + 1, claim_token = NULL, claimed_by = NULL, heartbeat_at = NULL,
+                status = CASE WHEN t.lease_losses >= 2 THEN 'failed' ELSE 'pending' END,
+                error_type = CASE WHEN t.lease_losses >= 2 THEN 'timeout' ELSE t.error_type END,
+                ready = t.lease_losses < 2, final = t.lease_losses >= 2
+           FROM expired WHERE t.id = expired.id
+         RETURNING t.id, t.scope_document_id, t.task_type, t.params, t.final AS is_final",
+    )
+    .bind(lease)
+    .fetch_all(&mut *conn)
+    .await?;
+    for task in &reaped {
+        release(conn, task.id).await?;
+        if task.is_final {
+            fail_dependents(conn, task.id, task.scope_document_id).await?;
+        }
+    }
+    Ok(reaped)
+}
+
+/// Repairs what no longer adds up: a task parked on nothing becomes ready. Returns how many.
+pub async fn unpark_orphans(conn: &mut PgConnection) -> sqlx::Result<u64> {
+    sqlx::query(
+        "UPDATE task_queue t SET ready = (status = 'pending' AND unmet_deps = 0), parked_on = NULL WHERE t.id IN (
+             SELECT p.id FROM task_queue p WHERE p.parked_on IS NOT NULL
+                AND NOT EXISTS (SELECT 1 FROM task_reservation r WHERE r.task_id = p.parked_on)
+                AND NOT EXISTS (SELECT 1 FROM task_intent i WHERE i.task_id = p.parked_on)
+                AND NOT EXISTS (SELECT 1 FROM task_release f WHERE f.task_id = p.parked_on)
+              ORDER BY p.id LIMIT 1000 FOR UPDATE SKIP LOCKED)",
+    )
+    .execute(conn)
+    .await
+    .map(|done| done.rows_affected())
+}
+
+/// How many tasks under a root still owe work.
+pub async fn unfinished(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<i64> {
+    sqlx::query_scalar("SELECT count(*) FROM task_queue WHERE root_id = $1 AND NOT final").bind(root_id).fetch_one(conn).await
+}
+
+/// Whether a task owes no more work; true for one that is gone.
+pub async fn is_final(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<bool> {
+    Ok(sqlx::query_scalar("SELECT final FROM task_queue WHERE id = $1").bind(task_id).fetch_optional(conn).await?.unwrap_or(true))
+}
+
+/// The queue in numbers.
+pub async fn state(conn: &mut PgConnection) -> sqlx::Result<QueueState> {
+    let (pending, held, waiting_for_retry, failed, oldest_seconds) = sqlx::query_as(
+        "SELECT count(*) FILTER (WHERE status = 'pending'), count(*) FILTER (WHERE status IN ('claimed', 'running', 'batched')),
+                count(*) FILTER (WHERE status = 'failed' AND NOT final),
+                (SELECT count(*) FROM task_queue WHERE status = 'failed' AND final),
+                extract(epoch FROM clock_timestamp() - min(created_at))::float8
+           FROM task_queue WHERE NOT final",
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(QueueState { pending, held, waiting_for_retry, failed, oldest_seconds })
+}
+
+/// Tasks by type and status.
+pub async fn by_type_and_status(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, String, i64)>> {
+    sqlx::query_as("SELECT task_type, status, count(*) FROM task_queue GROUP BY 1, 2 ORDER BY 1, 2").fetch_all(conn).await
+}
+
+/// Badges of ready tasks that no living worker answers to, with how long the oldest has waited in seconds.
+pub async fn unserved_badges(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, i64, f64)>> {
+    sqlx::query_as(
+        "SELECT coalesce(service_badge, ''), count(*), extract(epoch FROM clock_timestamp() - min(created_at))::float8
+           FROM task_queue t WHERE t.ready AND NOT EXISTS (
+                SELECT 1 FROM workers w WHERE w.beat_at > now() - w.lease AND (w.badges = '{}' OR t.service_badge IS NULL OR t.service_badge = ANY(w.badges)))
+          GROUP BY 1 ORDER BY 1",
+    )
+    .fetch_all(conn)
+    .await
+}

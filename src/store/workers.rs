@@ -1,0 +1,63 @@
+//! The worker processes of the fleet.
+use serde_json::Value;
+use sqlx::PgConnection;
+use std::time::Duration;
+use svc_client::wire::WorkerState;
+use uuid::Uuid;
+
+/// A worker as it presents itself.
+#[derive(Clone, Debug)]
+pub struct WorkerRow {
+    pub worker_id: String,
+    pub boot_nonce: Uuid,
+    pub version: String,
+    /// Empty: takes every task.
+    pub badges: Vec<String>,
+    pub task_types: Vec<String>,
+    pub lease: Duration,
+}
+
+/// Registers a worker, or beats for it.
+pub async fn beat(conn: &mut PgConnection, worker: &WorkerRow, snapshot: &Value) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO workers (worker_id, boot_nonce, version, badges, task_types, lease, snapshot) VALUES ($1, $2, $3, $4, $5, $6, $7)
+         ON CONFLICT (worker_id) DO UPDATE SET beat_at = clock_timestamp(), snapshot = EXCLUDED.snapshot, boot_nonce = EXCLUDED.boot_nonce,
+             version = EXCLUDED.version, badges = EXCLUDED.badges, task_types = EXCLUDED.task_types, lease = EXCLUDED.lease,
+             started_at = CASE WHEN workers.boot_nonce = EXCLUDED.boot_nonce THEN workers.started_at ELSE clock_timestamp() END",
+    )
+    .bind(&worker.worker_id)
+    .bind(worker.boot_nonce)
+    .bind(&worker.version)
+    .bind(&worker.badges)
+    .bind(&worker.task_types)
+    .bind(worker.lease)
+    .bind(snapshot)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Signs a worker off.
+pub async fn remove(conn: &mut PgConnection, worker_id: &str, boot_nonce: Uuid) -> sqlx::Result<()> {
+    sqlx::query("DELETE FROM workers WHERE worker_id = $1 AND boot_nonce = $2").bind(worker_id).bind(boot_nonce).execute(conn).await.map(|_| ())
+}
+
+/// Forgets workers that have been silent for a day.
+pub async fn forget_silent(conn: &mut PgConnection) -> sqlx::Result<()> {
+    sqlx::query("DELETE FROM workers WHERE beat_at < now() - interval '1 day'").execute(conn).await.map(|_| ())
+}
+
+/// The workers that beat within their lease.
+pub async fn alive(conn: &mut PgConnection) -> sqlx::Result<Vec<WorkerState>> {
+    let rows: Vec<(String, String, Vec<String>, f64, i64)> = sqlx::query_as(
+        "SELECT w.worker_id, w.version, w.badges, extract(epoch FROM clock_timestamp() - w.beat_at)::float8,
+                (SELECT count(*) FROM task_reservation r WHERE r.worker = w.worker_id)
+           FROM workers w WHERE w.beat_at > now() - w.lease ORDER BY w.worker_id",
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|(worker_id, version, badges, silent_seconds, tasks_held)| WorkerState { worker_id, version, badges, silent_seconds, tasks_held })
+        .collect())
+}

@@ -1,0 +1,75 @@
+//! The metrics, by name. Counters and histograms are recorded where things happen; gauges of the database are read when asked for.
+use crate::store;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use sqlx::PgPool;
+use std::{sync::OnceLock, time::Duration};
+
+pub const REQUESTS: &str = "svc_requests_total";
+pub const REQUEST_SECONDS: &str = "svc_request_seconds";
+pub const TASKS_ENDED: &str = "svc_tasks_ended_total";
+pub const HANDLER_SECONDS: &str = "svc_task_handler_seconds";
+pub const CLAIM_SECONDS: &str = "svc_claim_seconds";
+pub const CLAIMED: &str = "svc_tasks_claimed_total";
+const TASKS: &str = "svc_tasks";
+const QUEUE_DEPTH: &str = "svc_queue_depth";
+const OLDEST_SECONDS: &str = "svc_queue_oldest_seconds";
+const UNSERVED: &str = "svc_tasks_unserved";
+const WORKERS: &str = "svc_workers";
+
+/// The recorder of this process; made once, since the metrics crate keeps one a process.
+pub fn recorder() -> PrometheusHandle {
+    static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
+    RECORDER
+        .get_or_init(|| {
+            let seconds = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
+            let builder = PrometheusBuilder::new();
+            let builder = match builder.set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &seconds) {
+                Ok(builder) => builder,
+                Err(_) => PrometheusBuilder::new(),
+            };
+            let recorder = builder.build_recorder();
+            let handle = recorder.handle();
+            // Somebody else's recorder in the process (a test's) stands; ours then shows nothing.
+            let _ = metrics::set_global_recorder(recorder);
+            describe();
+            handle
+        })
+        .clone()
+}
+
+fn describe() {
+    metrics::describe_counter!(REQUESTS, "Requests answered, by operation and status");
+    metrics::describe_histogram!(REQUEST_SECONDS, "Time to answer a request, by operation");
+    metrics::describe_counter!(TASKS_ENDED, "Tasks ended by this process, by type and outcome");
+    metrics::describe_histogram!(HANDLER_SECONDS, "Time in a task's handler, by type");
+    metrics::describe_histogram!(CLAIM_SECONDS, "Time of a claim");
+    metrics::describe_counter!(CLAIMED, "Tasks claimed by this process");
+    metrics::describe_gauge!(TASKS, "Tasks in the queue, by type and status");
+    metrics::describe_gauge!(QUEUE_DEPTH, "Tasks that still owe work");
+    metrics::describe_gauge!(OLDEST_SECONDS, "Age of the oldest task that still owes work");
+    metrics::describe_gauge!(UNSERVED, "Ready tasks that no living worker answers to, by badge");
+    metrics::describe_gauge!(WORKERS, "Workers that beat within their lease");
+}
+
+/// Reads the gauges that live in the database.
+pub async fn refresh(pool: &PgPool) -> Result<(), sqlx::Error> {
+    let mut conn = pool.acquire().await?;
+    let state = store::tasks::state(&mut conn).await?;
+    metrics::gauge!(QUEUE_DEPTH).set((state.pending + state.held + state.waiting_for_retry) as f64);
+    metrics::gauge!(OLDEST_SECONDS).set(state.oldest_seconds.unwrap_or(0.0));
+    for (task_type, status, count) in store::tasks::by_type_and_status(&mut conn).await? {
+        metrics::gauge!(TASKS, "task_type" => task_type, "status" => status).set(count as f64);
+    }
+    let unserved = store::tasks::unserved_badges(&mut conn).await?;
+    metrics::gauge!(UNSERVED, "badge" => "").set(0.0);
+    for (badge, count, _) in unserved {
+        metrics::gauge!(UNSERVED, "badge" => badge).set(count as f64);
+    }
+    metrics::gauge!(WORKERS).set(store::workers::alive(&mut conn).await?.len() as f64);
+    Ok(())
+}
+
+/// Records the time of something by name and label.
+pub fn seconds(name: &'static str, label: &'static str, value: String, time: Duration) {
+    metrics::histogram!(name, label => value).record(time.as_secs_f64());
+}

@@ -1,0 +1,50 @@
+//! The heart's port: one connection of its own, on the heart's own thread, so that nothing else delays a beat.
+use crate::store::{self, workers::WorkerRow};
+use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
+use std::time::Duration;
+use svc_actors::{Beat, BeatAnswer, BeatFactory, PortError, TreeSnapshot};
+use uuid::Uuid;
+
+/// Makes hearts that connect to this database and speak for this worker.
+pub fn factory(options: PgConnectOptions, row: WorkerRow) -> BeatFactory {
+    Box::new(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        Box::new(PgBeat { runtime: runtime.ok(), options: options.clone(), row: row.clone(), conn: None })
+    })
+}
+
+struct PgBeat {
+    runtime: Option<tokio::runtime::Runtime>,
+    options: PgConnectOptions,
+    row: WorkerRow,
+    conn: Option<PgConnection>,
+}
+
+impl Beat for PgBeat {
+    fn beat(&mut self, tokens: &[Uuid], snapshot: &TreeSnapshot) -> Result<Vec<BeatAnswer>, PortError> {
+        let runtime = self.runtime.as_ref().ok_or_else(|| PortError::new("the heart has no runtime: too many threads or files are open"))?;
+        let snapshot = serde_json::to_value(snapshot).map_err(PortError::new)?;
+        let (options, row, kept) = (&self.options, &self.row, self.conn.take());
+        // A connection that hangs is dropped well before the lease is over, and the next beat makes a new one.
+        let limit = row.lease / 3;
+        let beat = async move {
+            let mut conn = match kept {
+                Some(conn) => conn,
+                None => PgConnection::connect_with(options).await?,
+            };
+            let held = store::tasks::beat(&mut conn, tokens).await?;
+            store::workers::beat(&mut conn, row, &snapshot).await?;
+            Ok::<_, sqlx::Error>((conn, held))
+        };
+        let (conn, held) = runtime.block_on(within(limit, beat))?;
+        self.conn = Some(conn);
+        Ok(held.into_iter().map(|(token, cancel_requested)| BeatAnswer { token, cancel_requested }).collect())
+    }
+}
+
+async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, PortError> {
+    match tokio::time::timeout(limit, work).await {
+        Ok(done) => done.map_err(PortError::new),
+        Err(_) => Err(PortError::new(format!("the database did not answer a beat within {limit:?}"))),
+    }
+}

@@ -1,0 +1,115 @@
+//! A worker process: the actors of `svc-actors` with their ports on PostgreSQL.
+mod heart;
+mod queue;
+mod wakeup;
+
+use crate::{
+    ingest::{Tools, tasks::{TASK_TYPES, TaskHandler}},
+    settings::Settings,
+    store::{self, tasks::Claimer, workers::WorkerRow},
+};
+use sqlx::{PgPool, postgres::PgConnectOptions};
+use std::{sync::Arc, time::Duration};
+use svc_actors::{Permits, Worker, WorkerEnd, WorkerError, WorkerSettings};
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+/// What a worker process is told beyond the settings.
+#[derive(Clone, Debug)]
+pub struct Role {
+    pub worker_id: String,
+    /// Empty: takes every task.
+    pub badges: Vec<String>,
+    pub poll: Duration,
+    pub heartbeat: Duration,
+    pub lease: Duration,
+    pub reap: Duration,
+    /// Ends when the queue is empty.
+    pub drain: bool,
+    /// Ends after this many tasks.
+    pub max_tasks: Option<u64>,
+}
+
+impl Role {
+    /// By the settings alone.
+    pub fn of(settings: &Settings) -> Role {
+        Role {
+            worker_id: settings.worker_id.clone(),
+            badges: settings.worker_badge.clone(),
+            poll: settings.ingest_worker_poll,
+            heartbeat: settings.worker_heartbeat,
+            lease: settings.worker_lease,
+            reap: settings.worker_reap,
+            drain: false,
+            max_tasks: None,
+        }
+    }
+}
+
+/// A worker at work in this process.
+pub struct RunningWorker {
+    worker: Worker,
+    pool: PgPool,
+    row: WorkerRow,
+    listeners: Vec<tokio::task::JoinHandle<()>>,
+}
+
+impl RunningWorker {
+    /// Starts the actors. `options`: where the heart connects, on a connection of its own.
+    pub async fn start(role: Role, tools: Tools, options: PgConnectOptions) -> Result<RunningWorker, WorkerError> {
+        let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        // Readers are processes of their own; the model has threads of its own and wants its next batch ready.
+        let permits = Permits { cpu: cores, model: 2, llm: 4, io: 8 };
+        let mut settings = WorkerSettings::new(role.worker_id.clone(), permits);
+        settings.poll = role.poll;
+        settings.heartbeat = role.heartbeat;
+        settings.lease = role.lease;
+        settings.reap = role.reap;
+        settings.drain_once = role.drain;
+        settings.max_tasks = role.max_tasks;
+        let row = WorkerRow {
+            worker_id: role.worker_id.clone(),
+            boot_nonce: Uuid::new_v4(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            badges: role.badges.clone(),
+            task_types: TASK_TYPES.iter().map(|name| (*name).to_owned()).collect(),
+            lease: role.lease,
+        };
+        let claimer = Claimer {
+            worker_id: role.worker_id.clone(),
+            badges: (!role.badges.is_empty()).then_some(role.badges),
+            strict: false,
+        };
+        let (pool, wake, badges) = (tools.pool.clone(), tools.wake.clone(), tools.settings.task_badges.clone());
+        let queue = queue::PgQueue::new(pool.clone(), claimer, role.lease, badges);
+        let heart = heart::factory(options.clone(), row.clone());
+        let worker = Worker::start(settings, Arc::new(queue), heart, Arc::new(TaskHandler::new(tools, role.worker_id))).await?;
+        let listeners = wakeup::start(options, pool.clone(), wake, worker.waker());
+        Ok(RunningWorker { worker, pool, row, listeners })
+    }
+
+    /// Waits until the worker ends by itself.
+    pub async fn wait(&mut self) -> WorkerEnd {
+        self.worker.wait().await
+    }
+
+    /// Finishes what is held, for as long as this, gives the rest back, and signs off.
+    pub async fn stop(self, within: Duration) {
+        self.worker.stop(within).await;
+        for listener in self.listeners {
+            listener.abort();
+        }
+        let signed_off = async {
+            let mut conn = self.pool.acquire().await?;
+            store::workers::remove(&mut conn, &self.row.worker_id, self.row.boot_nonce).await
+        };
+        if let Err(error) = signed_off.await {
+            tracing::warn!(error = %error, "the worker could not sign off; its row ages out");
+        }
+    }
+}
+
+/// Told when tasks were queued in this process.
+pub fn wake_signal() -> Arc<Notify> {
+    Arc::new(Notify::new())
+}

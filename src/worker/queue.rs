@@ -1,0 +1,160 @@
+//! The queue's port on PostgreSQL.
+use crate::{
+    ingest::settle,
+    search::bm25,
+    store::{self, tasks::{Claimer, Failed}},
+    telemetry,
+};
+use async_trait::async_trait;
+use chrono::Utc;
+use rand::RngExt;
+use sqlx::PgPool;
+use std::{collections::BTreeMap, time::{Duration, Instant}};
+use svc_actors::{Grant, Lane, PortError, Queue, TaskFailure};
+use uuid::Uuid;
+
+/// The first delay of a retry; each further one is twice as long.
+const FIRST_DELAY: Duration = Duration::from_secs(5);
+/// No retry waits longer, but for the jitter and a provider's own wish.
+const LONGEST_DELAY: Duration = Duration::from_secs(600);
+/// Badges that nobody serves are told of from this age on.
+const UNSERVED_SECONDS: f64 = 60.0;
+
+pub struct PgQueue {
+    pool: PgPool,
+    claimer: Claimer,
+    lease: Duration,
+    badges: BTreeMap<String, String>,
+}
+
+impl PgQueue {
+    pub fn new(pool: PgPool, claimer: Claimer, lease: Duration, badges: BTreeMap<String, String>) -> PgQueue {
+        PgQueue { pool, claimer, lease, badges }
+    }
+
+    async fn settle(&self, root: i64) {
+        if let Err(error) = settle::settle(&self.pool, &self.badges, root).await {
+            tracing::warn!(document.id = root, error = %error, "settling is left to the sweep");
+        }
+    }
+
+    async fn record_failure(&self, grant: &Grant, failure: &TaskFailure) -> sqlx::Result<(Failed, Option<i64>)> {
+        let mut tx = self.pool.begin().await?;
+        let delay = delay(grant.attempt).max(failure.retry_after.unwrap_or_default());
+        let failed = store::tasks::fail(&mut tx, grant, failure, &self.claimer.worker_id, Utc::now(), delay).await?;
+        let root = match failed {
+            Failed::Final => settle::task_failed(&mut tx, &grant.task_type, grant.document_id, &grant.payload).await?,
+            _ => None,
+        };
+        tx.commit().await?;
+        Ok((failed, root))
+    }
+
+    async fn reap_expired(&self) -> sqlx::Result<u64> {
+        let mut tx = self.pool.begin().await?;
+        let reaped = store::tasks::reap(&mut tx, self.lease).await?;
+        let mut roots = Vec::new();
+        for task in &reaped {
+            tracing::warn!(task.id = task.id, task.task_type = task.task_type, r#final = task.is_final, "a lease ran out");
+            if task.is_final {
+                roots.extend(settle::task_failed(&mut tx, &task.task_type, task.scope_document_id, &task.params.0).await?);
+            }
+        }
+        let woken = store::tasks::unpark_orphans(&mut tx).await?;
+        if woken > 0 {
+            tracing::info!(tasks = woken, "tasks that were parked on nothing are ready again");
+        }
+        tx.commit().await?;
+        for root in roots {
+            self.settle(root).await;
+        }
+        self.tell_unserved().await?;
+        Ok(reaped.len() as u64)
+    }
+
+    /// A stall by badge is loud.
+    async fn tell_unserved(&self) -> sqlx::Result<()> {
+        let mut conn = self.pool.acquire().await?;
+        for (badge, tasks, oldest_seconds) in store::tasks::unserved_badges(&mut conn).await? {
+            if oldest_seconds > UNSERVED_SECONDS {
+                tracing::error!(badge, tasks, oldest_seconds, "no living worker answers to this badge: start one with `svc-worker --badge`");
+            }
+        }
+        Ok(())
+    }
+
+    async fn upkeep(&self) -> sqlx::Result<()> {
+        settle::sweep(&self.pool, &self.badges).await?;
+        let mut conn = self.pool.acquire().await?;
+        store::workers::forget_silent(&mut conn).await?;
+        let indexes = store::indexes::list(&mut conn, 0, 1000).await?;
+        drop(conn);
+        for index in indexes {
+            match bm25::compact(&self.pool, index.id).await {
+                Ok(compaction) if compaction.sealed_postings > 0 => {
+                    tracing::debug!(index = index.name, postings = compaction.sealed_postings, "compacted");
+                }
+                Ok(_) => {}
+                Err(error) => tracing::warn!(index = index.name, error = %error, "compaction is tried again with the next sweep"),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a retry after this attempt waits: doubling, capped, and spread so that failures do not come back together.
+fn delay(attempt: i32) -> Duration {
+    let doublings = u32::try_from(attempt.clamp(1, 16) - 1).unwrap_or(0);
+    let delay = FIRST_DELAY.saturating_mul(2u32.saturating_pow(doublings)).min(LONGEST_DELAY);
+    delay.mul_f64(rand::rng().random_range(0.5..1.5))
+}
+
+#[async_trait]
+impl Queue for PgQueue {
+    async fn claim(&self, want: &[(Lane, usize)]) -> Result<Vec<Grant>, PortError> {
+        let started = Instant::now();
+        let grants = store::tasks::claim(&self.pool, &self.claimer, want).await.map_err(PortError::new)?;
+        metrics::histogram!(telemetry::CLAIM_SECONDS).record(started.elapsed().as_secs_f64());
+        metrics::counter!(telemetry::CLAIMED).increment(grants.len() as u64);
+        Ok(grants)
+    }
+
+    async fn start(&self, grant: &Grant) -> Result<bool, PortError> {
+        let mut conn = self.pool.acquire().await.map_err(PortError::new)?;
+        store::tasks::start(&mut conn, grant).await.map_err(PortError::new)
+    }
+
+    async fn give_back(&self, tokens: &[Uuid]) -> Result<(), PortError> {
+        store::tasks::give_back(&self.pool, tokens).await.map_err(PortError::new)
+    }
+
+    async fn fail(&self, grant: &Grant, failure: &TaskFailure) -> Result<bool, PortError> {
+        let (failed, root) = self.record_failure(grant, failure).await.map_err(PortError::new)?;
+        if let Some(root) = root {
+            self.settle(root).await;
+        }
+        Ok(failed != Failed::NotOurs)
+    }
+
+    async fn reap(&self) -> Result<u64, PortError> {
+        self.reap_expired().await.map_err(PortError::new)
+    }
+
+    async fn sweep(&self) -> Result<(), PortError> {
+        self.upkeep().await.map_err(PortError::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_up_to_the_cap() {
+        for attempt in 1..40 {
+            let base = (5.0 * 2f64.powi(attempt.min(16) - 1)).min(600.0);
+            let waited = delay(attempt).as_secs_f64();
+            assert!((base * 0.5..=base * 1.5).contains(&waited), "attempt {attempt}: {waited}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Wake-ups between processes. The poll stays the truth: a lost one costs at most one poll.
+use sqlx::{PgPool, postgres::{PgConnectOptions, PgListener, PgPoolOptions}};
+use std::{sync::Arc, time::Duration};
+use svc_actors::Waker;
+use tokio::{sync::Notify, task::JoinHandle};
+
+const CHANNEL: &str = "svc_tasks";
+/// At most one notification in this time: NOTIFY takes a lock that serialises commits.
+const DEBOUNCE: Duration = Duration::from_millis(50);
+
+/// Listens for other processes' work on one connection, and tells them of ours, after the commits, on another.
+pub fn start(options: PgConnectOptions, pool: PgPool, wake: Arc<Notify>, waker: Waker) -> Vec<JoinHandle<()>> {
+    let (here, elsewhere) = (waker.clone(), waker);
+    let listen = tokio::spawn(async move {
+        let own = PgPoolOptions::new().max_connections(1).connect_lazy_with(options);
+        loop {
+            if let Err(error) = listen(&own, &elsewhere).await {
+                tracing::debug!(error = %error, "not listening; the poll carries on");
+            }
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+    });
+    let tell = tokio::spawn(async move {
+        loop {
+            wake.notified().await;
+            here.wake();
+            tokio::time::sleep(DEBOUNCE).await;
+            here.wake();
+            let _ = sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL).execute(&pool).await;
+        }
+    });
+    vec![listen, tell]
+}
+
+async fn listen(pool: &PgPool, waker: &Waker) -> sqlx::Result<()> {
+    let mut listener = PgListener::connect_with(pool).await?;
+    listener.listen(CHANNEL).await?;
+    loop {
+        listener.recv().await?;
+        waker.wake();
+    }
+}

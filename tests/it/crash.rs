@@ -1,0 +1,178 @@
+//! Processes that die at the worst moment: real binaries, killed with SIGKILL.
+use crate::support::{self, PATIENCE, TestApp, Wish, invariants, sample};
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+use svc_client::{Client, FileUpload, Remote, wire::{DocumentPath, Settled, UploadQuery}};
+
+/// A child that ends with the test.
+struct Process(Child);
+
+impl Process {
+    fn kill(mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn url(options: &sqlx::postgres::PgConnectOptions) -> String {
+    let socket = options.get_socket().map(|path| path.display().to_string()).unwrap_or_default();
+    format!("postgres://{}@localhost/{}?host={socket}", options.get_username(), options.get_database().unwrap_or_default())
+}
+
+fn worker(app: &TestApp, number: usize) -> Process {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_svc-worker"));
+    command
+        .args(["--worker-id", &format!("victim-{number}"), "--poll-seconds", "0.05", "--heartbeat-seconds", "0.3", "--lease-seconds", "1", "--reap-seconds", "0.3"])
+        .args(["--log-level", "error", "--config", "/dev/null"])
+        .env("SVC_DATABASE_URL", url(&app.options))
+        .env("SVC_DATA_DIR", support::server::work_dir().join("data"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    Process(command.spawn().unwrap())
+}
+
+/// Fifty different small files, Markdown and PDF and broken ones among them.
+fn files() -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<(String, Vec<u8>)> = ["quarterly-review.pdf", "onboarding-checklist.docx", "corrupt.pdf", "corrupt.docx", "handbook.md"]
+        .map(|name| (name.to_owned(), std::fs::read(sample(name)).unwrap()))
+        .into();
+    for n in files.len()..50 {
+        let sections: String = (0..1 + n % 5).map(|s| format!("# Part {s} of file {n}\n\n{}\n\n", "A few plain words about nothing much. ".repeat(3 + n % 7))).collect();
+        files.push((format!("file-{n}.md"), sections.into_bytes()));
+    }
+    files
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_kills_of_a_worker_lose_nothing_and_do_nothing_twice() {
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    let mut ids = Vec::new();
+    for (name, bytes) in files() {
+        ids.push(app.upload_bytes(&name, bytes).await.unwrap().document_id);
+    }
+    let mut random = SmallRng::seed_from_u64(20);
+    let (mut kills, mut working) = (0, 0);
+    let started = Instant::now();
+    while kills < 20 {
+        assert!(started.elapsed() < PATIENCE, "workers take too long to start");
+        let victim = worker(&app, kills);
+        // Killed once it holds something and a while into it, so that each kill hurts.
+        let name = format!("victim-{kills}");
+        let holds = async {
+            loop {
+                let held: i64 = sqlx::query_scalar("SELECT count(*) FROM task_queue WHERE claimed_by = $1").bind(&name).fetch_one(&app.pool).await.unwrap();
+                let left: i64 = sqlx::query_scalar("SELECT count(*) FROM task_queue WHERE NOT final").fetch_one(&app.pool).await.unwrap();
+                if held > 0 || left == 0 {
+                    return held > 0;
+                }
+                tokio::time::timeout(Duration::from_millis(5), std::future::pending::<()>()).await.unwrap_err();
+            }
+        };
+        working += usize::from(tokio::time::timeout(PATIENCE, holds).await.unwrap());
+        tokio::time::timeout(Duration::from_millis(random.random_range(0..150)), std::future::pending::<()>()).await.unwrap_err();
+        victim.kill();
+        kills += 1;
+        invariants::check(&app.pool).await;
+    }
+    assert!(working >= 5, "only {working} of {kills} kills met a worker at work");
+    let last = worker(&app, kills);
+    let mut failed = 0;
+    for id in ids {
+        let frontier = app.settled(id).await;
+        failed += i64::from(frontier.settled == Settled::Failed);
+    }
+    // The broken ones, and whatever was three times in the hands of a worker that died.
+    assert!(failed >= 2, "{failed}");
+    last.kill();
+    let deaths: i64 = sqlx::query_scalar("SELECT count(*) FROM task_attempts WHERE outcome = 'lease_lost'").fetch_one(&app.pool).await.unwrap();
+    assert!(deaths > 0, "no lease was ever lost: the kills hit nothing");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+/// `svc serve` with a PostgreSQL of its own.
+struct Serving {
+    process: Process,
+    client: Client<Remote>,
+}
+
+fn serve(data_dir: &Path) -> Serving {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
+    command
+        .args(["serve", "--config", "/dev/null"])
+        .env("SVC_DATA_DIR", data_dir)
+        .env("SVC_LISTEN", "127.0.0.1:0")
+        .env("SVC_CONSOLE_LISTEN", "127.0.0.1:0")
+        .env("SVC_API_TOKEN", "kept")
+        .env("SVC_LOG_LEVEL", "error")
+        .env("SVC_WORKER_HEARTBEAT_SECONDS", "0.5")
+        .env("SVC_WORKER_LEASE_SECONDS", "2")
+        .env("SVC_WORKER_REAP_SECONDS", "0.5")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let line = lines.find_map(|line| line.ok().filter(|line| line.contains("serves"))).expect("the service starts");
+    let address = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().trim_end_matches('/').to_owned();
+    // The pipe stays open, or the service could not print its last word.
+    std::thread::spawn(move || lines.for_each(drop));
+    Serving { process: Process(child), client: Client(Remote::new(&address, "kept", support::http())) }
+}
+
+async fn done(client: &Client<Remote>, id: i64) -> Settled {
+    let done = async {
+        loop {
+            let frontier = client.read_frontier(DocumentPath { id }).await.unwrap();
+            if frontier.nodes_in_flight == 0 && frontier.tasks_unfinished == 0 {
+                return frontier.settled;
+            }
+            tokio::time::timeout(Duration::from_millis(50), std::future::pending::<()>()).await.unwrap_err();
+        }
+    };
+    tokio::time::timeout(PATIENCE, done).await.expect("ingestion ends")
+}
+
+struct Folder(PathBuf);
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_killed_in_mid_ingest_goes_on_where_it_was() {
+    let folder = Folder(std::env::temp_dir().join(format!("svc-crash-{}", std::process::id())));
+    let first = tokio::task::spawn_blocking({ let folder = folder.0.clone(); move || serve(&folder) }).await.unwrap();
+    let mut ids = Vec::new();
+    for (name, bytes) in files().into_iter().take(20) {
+        let stored = first.client.upload_file(UploadQuery::default(), FileUpload::from_bytes(&name, bytes, None)).await.unwrap();
+        ids.push(stored.document_id);
+    }
+    first.process.kill();
+    let second = tokio::task::spawn_blocking({ let folder = folder.0.clone(); move || serve(&folder) }).await.unwrap();
+    for id in ids {
+        done(&second.client, id).await;
+    }
+    let options = svc::embedded::EmbeddedPostgres::connect_options_of(&folder.0).unwrap();
+    let pool = sqlx::PgPool::connect_with(options).await.unwrap();
+    invariants::check_drained(&pool).await;
+    pool.close().await;
+    // Asked to stop, it ends in order and with success.
+    let mut process = second.process;
+    let pid = Pid::from_raw(process.0.id().cast_signed()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    let status = tokio::task::spawn_blocking(move || process.0.wait()).await.unwrap().unwrap();
+    assert!(status.success(), "{status}");
+}

@@ -1,0 +1,149 @@
+//! Documents: the nodes of the tree.
+use crate::support::{TestApp, document, invariants, sample};
+use serde_json::json;
+use svc_client::{
+    Code, Json,
+    wire::{DocumentPath, EmbedQuery, PageQuery, Settled, WaitQuery},
+};
+
+#[tokio::test]
+async fn a_document_is_read_back_as_it_was_written() {
+    let app = TestApp::start().await;
+    let new = serde_json::from_value(json!({
+        "title": "Überschrift", "content": "Zwei\nZeilen 🎈", "usetype": "raw", "position": 3,
+        "event_time": "2021-02-03T04:05:06Z", "structured_content": {"a": [1, null, "x"]},
+    }))
+    .unwrap();
+    let created = app.client.create_document(WaitQuery { wait: true }, Json(new)).await.unwrap();
+    let read = app.client.read_document(DocumentPath { id: created.id }, EmbedQuery { include_embed: true }).await.unwrap();
+    assert_eq!((read.title.as_str(), read.content.as_str(), read.usetype.as_str()), ("Überschrift", "Zwei\nZeilen 🎈", "raw"));
+    assert_eq!((read.position, read.settled, read.path.len(), read.parent_id), (Some(3), Settled::Settled, 0, None));
+    assert_eq!(serde_json::to_value(&read.structured_content).unwrap(), json!({"a": [1, null, "x"]}));
+    assert_eq!(read.content_hash, svc::ingest::tasks::content_hash("Zwei\nZeilen 🎈"));
+    let embed = read.embed.unwrap();
+    let norm: f32 = embed.iter().map(|x| x * x).sum();
+    assert!(embed.len() == 768 && (norm - 1.0).abs() < 1e-4, "{} {norm}", embed.len());
+    let plain = app.client.read_document(DocumentPath { id: created.id }, EmbedQuery::default()).await.unwrap();
+    assert!(plain.embed.is_none());
+    app.end().await;
+}
+
+#[tokio::test]
+async fn both_clients_answer_alike() {
+    let app = TestApp::start().await;
+    let id = app.create("One", "The same over both ways.", None).await.id;
+    let path = DocumentPath { id };
+    let remote = app.client.read_document(path, EmbedQuery { include_embed: true }).await.unwrap();
+    let local = app.in_process.read_document(path, EmbedQuery { include_embed: true }).await.unwrap();
+    assert_eq!(serde_json::to_value(remote).unwrap(), serde_json::to_value(local).unwrap());
+    let missing = DocumentPath { id: 999_999 };
+    let (remote, local) = (app.client.read_evidence(missing).await.unwrap_err(), app.in_process.read_evidence(missing).await.unwrap_err());
+    assert_eq!((remote.code, remote.detail), (local.code, local.detail));
+    let refused = app.in_process.create_document(WaitQuery::default(), Json(document("", "x"))).await.unwrap_err();
+    assert_eq!(refused.code, Code::InvalidField);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn lists_come_page_by_page_in_a_stable_order() {
+    let app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
+    let root = app.client.create_document(WaitQuery::default(), Json(document("Root", ""))).await.unwrap();
+    let mut expected = Vec::new();
+    for (title, position) in [("late", Some(9)), ("unplaced one", None), ("first", Some(-1)), ("tie a", Some(4)), ("tie b", Some(4)), ("unplaced two", None)] {
+        let mut new = document(title, "");
+        (new.parent_id, new.position) = (Some(root.id), position);
+        let id = app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().id;
+        expected.push((position.map_or(i64::MAX, i64::from), id, title));
+    }
+    expected.sort();
+    let mut seen = Vec::new();
+    let mut cursor = None;
+    loop {
+        let query = PageQuery { cursor, limit: Some(2), include_embed: false };
+        let page = app.client.list_children(DocumentPath { id: root.id }, query).await.unwrap();
+        assert!(page.documents.len() <= 2);
+        seen.extend(page.documents.into_iter().map(|d| d.title));
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, expected.iter().map(|(_, _, title)| *title).collect::<Vec<_>>());
+    assert_eq!(app.subtree(root.id).await.len(), 6);
+    let roots = app.client.list_roots(PageQuery::default()).await.unwrap();
+    assert_eq!((roots.documents.len(), roots.next_cursor), (1, None));
+    let wrong = PageQuery { cursor: Some("x".into()), ..PageQuery::default() };
+    assert_eq!(app.client.list_children(DocumentPath { id: root.id }, wrong).await.unwrap_err().code, Code::InvalidField);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_stored_is_refused_by_name() {
+    let app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
+    let mut orphan = document("t", "c");
+    orphan.parent_id = Some(424_242);
+    assert_eq!(app.client.create_document(WaitQuery::default(), Json(orphan)).await.unwrap_err().code, Code::NotFound);
+    let answer = app.raw("POST", "/documents").json(&json!({"title": "a\u{0}b", "content": "c\u{0}d"})).send().await.unwrap();
+    assert_eq!(answer.status(), 201);
+    let location = answer.headers()["location"].to_str().unwrap().to_owned();
+    let stored: serde_json::Value = answer.json().await.unwrap();
+    assert_eq!((stored["title"].as_str(), stored["content"].as_str()), (Some("ab"), Some("cd")));
+    assert_eq!(location, format!("/documents/{}", stored["id"]));
+    let answer = app.raw("POST", "/documents").json(&json!({"title": "t", "content": "c", "structured_content": {"k": "\u{0}"}})).send().await.unwrap();
+    assert_eq!(answer.status(), 422);
+    app.end().await;
+}
+
+/// Every table, by how many rows it has.
+async fn rows(app: &TestApp) -> Vec<(String, i64)> {
+    let tables: Vec<String> = sqlx::query_scalar(
+        "SELECT table_name::text FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE' ORDER BY 1",
+    )
+    .fetch_all(&app.pool)
+    .await
+    .unwrap();
+    let mut counts = Vec::new();
+    for table in tables {
+        let query = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {table}"));
+        counts.push((table, sqlx::query_scalar(query).fetch_one(&app.pool).await.unwrap()));
+    }
+    counts.push(("pg_largeobject_metadata".into(), sqlx::query_scalar("SELECT count(*) FROM pg_largeobject_metadata").fetch_one(&app.pool).await.unwrap()));
+    counts
+}
+
+#[tokio::test]
+async fn delete_takes_every_row_and_byte() {
+    let app = TestApp::start().await;
+    let (kept, _) = app.ingest(&sample("handbook.md")).await;
+    let (gone, _) = app.ingest(&sample("quarterly-review.pdf")).await;
+    let note = app.create("A note on the review", "It lies under the file.", Some(gone)).await;
+    app.client.delete_document(DocumentPath { id: gone }).await.unwrap();
+    for id in [gone, note.id] {
+        assert_eq!(app.client.read_document(DocumentPath { id }, EmbedQuery::default()).await.unwrap_err().code, Code::NotFound);
+    }
+    assert_eq!(app.client.delete_document(DocumentPath { id: gone }).await.unwrap_err().code, Code::NotFound);
+    invariants::check_drained(&app.pool).await;
+    let left: i64 = sqlx::query_scalar("SELECT count(*) FROM documents WHERE id = $1 OR path @> ARRAY[$1]").bind(kept).fetch_one(&app.pool).await.unwrap();
+    let all: i64 = sqlx::query_scalar("SELECT count(*) FROM documents").fetch_one(&app.pool).await.unwrap();
+    assert_eq!(left, all, "something of the deleted file is left");
+    app.client.delete_document(DocumentPath { id: kept }).await.unwrap();
+    // What the queue and the index keep of their own: releases until the next claim, terms and tombstones until compaction, workers, the ledger.
+    let own = ["_sqlx_migrations", "workers", "search_indexes", "search_index_deltas", "search_term_stats", "search_term_postings", "search_term_tombstones", "task_release"];
+    let left: Vec<_> = rows(&app).await.into_iter().filter(|(table, count)| *count > 0 && !own.contains(&table.as_str())).collect();
+    assert!(left.is_empty(), "{left:?}");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_edit_inside_a_held_region_is_refused_naming_the_holder() {
+    let app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
+    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    let claimer = svc::store::tasks::Claimer { worker_id: "w".into(), badges: None, strict: false };
+    let grants = svc::store::tasks::claim(&app.pool, &claimer, &[(svc_actors::Lane::Cpu, 1)]).await.unwrap();
+    let refused = app.client.delete_document(DocumentPath { id }).await.unwrap_err();
+    assert_eq!((refused.code, refused.members["task_id"].as_i64()), (Code::Conflict, Some(grants[0].task_id)));
+    svc::store::tasks::give_back(&app.pool, &[grants[0].token]).await.unwrap();
+    app.client.delete_document(DocumentPath { id }).await.unwrap();
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}

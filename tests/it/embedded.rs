@@ -1,0 +1,236 @@
+//! The managed PostgreSQL: what it keeps through crashes of its own and of the service.
+
+
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use sqlx::{Connection, PgConnection, Row};
+use svc::{
+    embedded::{EmbeddedError, EmbeddedPostgres, ServerState},
+    settings::Settings,
+};
+use tokio::time::timeout;
+
+/// Only to end a test that hangs; no test waits this long where the code is right.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A data folder that goes with the test.
+struct DataDir(PathBuf);
+
+impl DataDir {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        // Not in the home folder: run as root, PostgreSQL has a user of its own, which may not enter it.
+        Self(std::env::temp_dir().join(format!("svc-embedded-{}-{number}", std::process::id())))
+    }
+}
+
+impl Drop for DataDir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn postgres_home() -> PathBuf {
+    let home = Settings::load(None, std::env::vars()).unwrap().postgres_home;
+    assert!(home.join("bin/postgres").exists(), "no PostgreSQL in {}: run `make setup`", home.display());
+    home
+}
+
+async fn start(data_dir: &Path) -> EmbeddedPostgres {
+    timeout(PATIENCE, EmbeddedPostgres::start(data_dir, &postgres_home())).await.unwrap().unwrap()
+}
+
+async fn connect(postgres: &EmbeddedPostgres) -> PgConnection {
+    PgConnection::connect_with(&postgres.connect_options()).await.unwrap()
+}
+
+async fn text(connection: &mut PgConnection, query: &'static str) -> String {
+    sqlx::query(query).fetch_one(connection).await.unwrap().get(0)
+}
+
+fn pid_of(pid: u32) -> Pid {
+    Pid::from_raw(i32::try_from(pid).unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn what_is_committed_is_there_after_a_stop_and_a_start() {
+    let folder = DataDir::new();
+    let postgres = start(&folder.0).await;
+    let pid = postgres.server_pid().unwrap();
+    let mut connection = connect(&postgres).await;
+    for (query, expected) in [
+        ("SHOW server_encoding", "UTF8"),
+        ("SHOW data_checksums", "on"),
+        ("SHOW fsync", "on"),
+        ("SHOW jit", "off"),
+        ("SHOW listen_addresses", ""),
+        ("SHOW timezone", "UTC"),
+        // Letters beyond ASCII fold, and texts sort by code point.
+        ("SELECT lower('ÄÉ')", "äé"),
+        ("SELECT to_tsvector('simple', 'ÉCOLE')::text", "'école':1"),
+        ("SELECT max(letter) FROM unnest(ARRAY['B', 'a']) AS letter", "a"),
+    ] {
+        assert_eq!(text(&mut connection, query).await, expected, "{query}");
+    }
+    sqlx::raw_sql("CREATE EXTENSION vector; CREATE TABLE kept AS SELECT '[1,2]'::vector::text AS text")
+        .execute(&mut connection)
+        .await
+        .unwrap();
+    drop(connection);
+    let elsewhere = EmbeddedPostgres::connect_options_of(&folder.0).unwrap();
+    PgConnection::connect_with(&elsewhere).await.unwrap().close().await.unwrap();
+    postgres.stop().await;
+    assert!(test_kill_process(pid_of(pid)).is_err(), "the server outlives its stop");
+    let refusal = EmbeddedPostgres::connect_options_of(&folder.0).unwrap_err();
+    assert!(matches!(refusal, EmbeddedError::NotRunning(_)), "{refusal}");
+
+    let postgres = start(&folder.0).await;
+    let mut connection = connect(&postgres).await;
+    assert_eq!(text(&mut connection, "SELECT text FROM kept").await, "[1,2]");
+    postgres.stop().await;
+}
+
+#[tokio::test]
+async fn nobody_else_gets_at_the_socket_or_the_data() {
+    let folder = DataDir::new();
+    let postgres = start(&folder.0).await;
+    let mode = |path: &str| fs::metadata(folder.0.join(path)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode("postgres"), 0o700);
+    assert_eq!(mode("postgres/run"), 0o700);
+    assert_eq!(mode("postgres/cluster"), 0o700);
+    postgres.stop().await;
+}
+
+#[tokio::test]
+async fn a_killed_server_comes_back_with_what_was_committed() {
+    let folder = DataDir::new();
+    let postgres = start(&folder.0).await;
+    let mut connection = connect(&postgres).await;
+    sqlx::raw_sql("CREATE TABLE kept AS SELECT 'kept' AS text").execute(&mut connection).await.unwrap();
+
+    let mut state = postgres.state();
+    for _ in 0..2 {
+        let pid = postgres.server_pid().unwrap();
+        kill_process(pid_of(pid), Signal::KILL).unwrap();
+        timeout(PATIENCE, state.wait_for(|state| *state == ServerState::Restarting)).await.unwrap().unwrap();
+        timeout(PATIENCE, state.wait_for(|state| *state == ServerState::Running)).await.unwrap().unwrap();
+        assert_ne!(postgres.server_pid().unwrap(), pid);
+        let mut connection = connect(&postgres).await;
+        assert_eq!(text(&mut connection, "SELECT text FROM kept").await, "kept");
+    }
+    postgres.stop().await;
+    assert_eq!(*state.borrow(), ServerState::Stopped);
+}
+
+const HELPER: &str = "SVC_TEST_EMBEDDED_HELPER";
+
+/// Not a test of its own: the process that plays the service which is killed.
+#[tokio::test]
+async fn helper_service() {
+    let Ok(data_dir) = std::env::var(HELPER) else { return };
+    let postgres = start(Path::new(&data_dir)).await;
+    let mut connection = connect(&postgres).await;
+    sqlx::raw_sql("CREATE TABLE kept AS SELECT 'kept' AS text").execute(&mut connection).await.unwrap();
+    println!("\nhelper runs {}", postgres.server_pid().unwrap());
+    // Until the test kills us, or ends and closes our input.
+    let _ = std::io::stdin().lines().next();
+    postgres.stop().await;
+}
+
+/// The helper process, and the process id of its server.
+fn spawn_helper(data_dir: &Path) -> (Child, u32) {
+    let module = module_path!().split_once("::").map_or(String::new(), |(_, module)| format!("{module}::"));
+    let mut helper = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "--nocapture", &format!("{module}helper_service")])
+        .env(HELPER, data_dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(helper.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let pid = lines.find_map(|line| line.strip_prefix("helper runs ")?.parse().ok());
+    (helper, pid.expect("the helper's server runs"))
+}
+
+#[tokio::test]
+async fn a_killed_service_leaves_nothing_that_stops_the_next_one() {
+    let folder = DataDir::new();
+    let data_dir = folder.0.clone();
+    let (mut helper, orphan) = tokio::task::spawn_blocking(move || spawn_helper(&data_dir)).await.unwrap();
+
+    let refusal = EmbeddedPostgres::start(&folder.0, &postgres_home()).await.unwrap_err();
+    assert!(matches!(refusal, EmbeddedError::InUse { .. }), "{refusal}");
+    assert!(refusal.to_string().contains(&format!("process {}", helper.id())), "{refusal}");
+
+    helper.kill().unwrap();
+    helper.wait().unwrap();
+    assert!(test_kill_process(pid_of(orphan)).is_ok(), "this test needs a server that outlives its service");
+
+    let postgres = start(&folder.0).await;
+    assert_ne!(postgres.server_pid(), Some(orphan));
+    let mut connection = connect(&postgres).await;
+    assert_eq!(text(&mut connection, "SELECT text FROM kept").await, "kept");
+    postgres.stop().await;
+}
+
+#[tokio::test]
+async fn half_made_folders_and_stale_pid_files_do_not_stop_a_start() {
+    let folder = DataDir::new();
+    let half = folder.0.join("postgres/cluster.new");
+    fs::create_dir_all(&half).unwrap();
+    fs::write(half.join("PG_VERSION"), "18\n").unwrap();
+    start(&folder.0).await.stop().await;
+    assert!(!half.exists());
+
+    // As after a restart of the machine: the number now belongs to another program of the same user.
+    let mut other = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+    let (pid, path) = (other.id(), folder.0.display());
+    let text = format!("{pid}\n{path}/postgres/cluster\n1\n5432\n{path}/postgres/run\n\n  1  1\nready\n");
+    fs::write(folder.0.join("postgres/cluster/postmaster.pid"), text).unwrap();
+    start(&folder.0).await.stop().await;
+    assert!(other.try_wait().unwrap().is_none(), "a process of another program was ended");
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+#[tokio::test]
+async fn a_folder_with_a_long_and_odd_name_works() {
+    let folder = DataDir::new();
+    let odd = folder.0.join(format!("a, b (c) %d ü {}", "x".repeat(120)));
+    fs::create_dir_all(&odd).unwrap();
+    let postgres = start(&odd).await;
+    let mut connection = connect(&postgres).await;
+    assert_eq!(text(&mut connection, "SELECT current_database()::text").await, "svc");
+    let socket_dir = postgres.connect_options().get_socket().unwrap().clone();
+    postgres.stop().await;
+    fs::remove_dir(socket_dir).unwrap();
+}
+
+#[tokio::test]
+async fn a_missing_server_is_told_with_its_remedy() {
+    let folder = DataDir::new();
+    let error = EmbeddedPostgres::start(&folder.0, &folder.0.join("nowhere")).await.unwrap_err().to_string();
+    assert!(error.contains("nowhere") && error.contains("make setup") && error.contains("SVC_DATABASE_URL"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_start_says_why() {
+    let folder = DataDir::new();
+    start(&folder.0).await.stop().await;
+    let conf = folder.0.join("postgres/cluster/postgresql.conf");
+    let text = fs::read_to_string(&conf).unwrap();
+    fs::write(&conf, format!("{text}\nshared_buffers = 'much'\n")).unwrap();
+    let error = EmbeddedPostgres::start(&folder.0, &postgres_home()).await.unwrap_err().to_string();
+    assert!(error.contains("shared_buffers"), "{error}");
+}

@@ -1,0 +1,13 @@
+//! The integration tests: the whole service against a real PostgreSQL.
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may end where it stands")]
+
+mod support;
+
+mod architecture;
+mod crash;
+mod documents;
+mod embedded;
+mod ingest;
+mod outage;
+mod queue;
+mod search;

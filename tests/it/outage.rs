@@ -1,0 +1,77 @@
+//! The database goes away and comes back.
+use crate::support::{self, PATIENCE, TOKEN, document, invariants, sample};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{path::PathBuf, sync::Arc, time::Duration};
+use svc::{app::App, ingest::reader::Reader};
+use svc_client::{Client, Code, FileUpload, Json, Remote, wire::{DocumentPath, UploadQuery, WaitQuery}};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn meanwhile_503_and_then_on() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let data_dir = std::env::temp_dir().join(format!("svc-outage-{}", std::process::id()));
+    let folder = data_dir.display().to_string();
+    let settings = support::settings(&[
+        ("SVC_DATA_DIR", &folder),
+        ("SVC_LISTEN", "127.0.0.1:0"),
+        ("SVC_CONSOLE_LISTEN", "127.0.0.1:0"),
+        ("SVC_WORKER_HEARTBEAT_SECONDS", "1"),
+        ("SVC_WORKER_LEASE_SECONDS", "10"),
+        ("SVC_WORKER_REAP_SECONDS", "1"),
+    ]);
+    let home = settings.postgres_home.clone();
+    let database = svc::embedded::EmbeddedPostgres::start(&data_dir.join("database"), &home).await.unwrap();
+    let options = database.connect_options();
+    let socket = options.get_socket().unwrap().display().to_string();
+    let url = format!("postgres://{}@localhost/{}?host={socket}", options.get_username(), options.get_database().unwrap());
+    let settings = support::settings(&[
+        ("SVC_DATA_DIR", &folder),
+        ("SVC_LISTEN", "127.0.0.1:0"),
+        ("SVC_CONSOLE_LISTEN", "127.0.0.1:0"),
+        ("SVC_DATABASE_URL", &url),
+        ("SVC_MIGRATE", "auto"),
+        ("SVC_WORKER_HEARTBEAT_SECONDS", "1"),
+        ("SVC_WORKER_LEASE_SECONDS", "10"),
+        ("SVC_WORKER_REAP_SECONDS", "1"),
+    ]);
+    let app = App::start(Arc::new(settings), TOKEN, Reader::new(PathBuf::from(env!("CARGO_BIN_EXE_svc")))).await.unwrap();
+    let client = Client(Remote::new(&format!("http://{}", app.address), TOKEN, support::http()));
+    let file = |name: &str| FileUpload::from_bytes(name, std::fs::read(sample(name)).unwrap(), None);
+    let before = client.upload_file(UploadQuery::default(), file("handbook.md")).await.unwrap().document_id;
+
+    // Stopped dead: it still holds its connections, answers nothing, and is then killed.
+    let pid = Pid::from_raw(database.server_pid().unwrap().cast_signed()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    let mut refused = 0;
+    let back = async {
+        loop {
+            match client.create_document(WaitQuery::default(), Json(document("During", "Written while the database restarts."))).await {
+                Ok(created) => return created.id,
+                Err(failure) => {
+                    assert_eq!((failure.code, failure.status), (Code::Unavailable, 503), "{failure}");
+                    assert!(failure.members.contains_key("retry_after"), "{failure}");
+                    refused += 1;
+                }
+            }
+            assert_eq!(client.read_health().await.unwrap().version, svc_client::VERSION, "the process is alive meanwhile");
+            tokio::time::timeout(Duration::from_millis(20), std::future::pending::<()>()).await.unwrap_err();
+        }
+    };
+    let during = tokio::time::timeout(PATIENCE, back).await.expect("the database comes back");
+    assert!(refused > 0, "the outage was not noticed");
+    let settles = async {
+        loop {
+            let frontiers = [client.read_frontier(DocumentPath { id: before }).await, client.read_frontier(DocumentPath { id: during }).await];
+            if frontiers.iter().all(|f| f.as_ref().is_ok_and(|f| f.nodes_in_flight == 0 && f.tasks_unfinished == 0)) {
+                return;
+            }
+            tokio::time::timeout(Duration::from_millis(50), std::future::pending::<()>()).await.unwrap_err();
+        }
+    };
+    tokio::time::timeout(PATIENCE, settles).await.expect("what was under way goes on");
+    let pool = sqlx::PgPool::connect_with(database.connect_options()).await.unwrap();
+    invariants::check_drained(&pool).await;
+    pool.close().await;
+    app.stop().await;
+    database.stop().await;
+    let _ = std::fs::remove_dir_all(&data_dir);
+}

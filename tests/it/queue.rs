@@ -1,0 +1,307 @@
+//! The queue and its regions, against the real server and by many at once.
+use crate::support::{TestApp, Wish, document, invariants};
+use chrono::Utc;
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use serde_json::{Map, json};
+use sqlx::PgPool;
+use std::{
+    sync::{Arc, atomic::{AtomicUsize, Ordering}},
+    time::Duration,
+};
+use svc::store::tasks::{self, AttemptRow, Claimer, Failed, NewTask};
+use svc_actors::{Grant, Lane, TaskFailure, WriteMode};
+use svc_client::{Json, wire::WaitQuery};
+
+async fn app() -> TestApp {
+    TestApp::with(Wish { no_worker: true, ..Default::default() }).await
+}
+
+fn claimer(worker_id: &str) -> Claimer {
+    Claimer { worker_id: worker_id.to_owned(), badges: None, strict: false }
+}
+
+/// A node with nothing to do.
+async fn node(app: &TestApp, parent_id: Option<i64>) -> (i64, Vec<i64>) {
+    let mut new = document("node", "");
+    new.parent_id = parent_id;
+    let created = app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap();
+    sqlx::query("DELETE FROM task_queue WHERE scope_document_id = $1").bind(created.id).execute(&app.pool).await.unwrap();
+    (created.id, created.path)
+}
+
+async fn task(app: &TestApp, node: &(i64, Vec<i64>), mode: WriteMode, priority: i32, badge: Option<&str>) -> i64 {
+    let task = NewTask {
+        task_type: "test",
+        lane: Lane::Io,
+        document_id: node.0,
+        path: &node.1,
+        root_id: *node.1.first().unwrap_or(&node.0),
+        write_mode: mode,
+        dependencies: &[],
+        params: &json!({}),
+        badge,
+        priority,
+    };
+    tasks::enqueue(&mut app.pool.acquire().await.unwrap(), &task).await.unwrap()
+}
+
+async fn claim(app: &TestApp, count: usize) -> Vec<Grant> {
+    tasks::claim(&app.pool, &claimer("w"), &[(Lane::Io, count)]).await.unwrap()
+}
+
+async fn finish(pool: &PgPool, grant: &Grant) -> bool {
+    let mut tx = pool.begin().await.unwrap();
+    let detail = Map::new();
+    let attempt = AttemptRow { grant, worker: "w", started_at: Utc::now(), outcome: "completed", detail: &detail };
+    let ours = tasks::start(&mut tx, grant).await.unwrap() && tasks::finish(&mut tx, &attempt).await.unwrap();
+    if ours {
+        tx.commit().await.unwrap();
+    }
+    ours
+}
+
+async fn status(app: &TestApp, id: i64) -> (String, bool, Option<i64>) {
+    sqlx::query_as("SELECT status, ready, parked_on FROM task_queue WHERE id = $1").bind(id).fetch_one(&app.pool).await.unwrap()
+}
+
+#[tokio::test]
+async fn claims_go_by_priority_then_age_and_badges_only_filter() {
+    let app = app().await;
+    let nodes = [node(&app, None).await, node(&app, None).await, node(&app, None).await, node(&app, None).await];
+    let old = task(&app, &nodes[0], WriteMode::Itself, 0, None).await;
+    let gpu = task(&app, &nodes[1], WriteMode::Itself, 5, Some("gpu")).await;
+    let young = task(&app, &nodes[2], WriteMode::Itself, 0, None).await;
+    let urgent = task(&app, &nodes[3], WriteMode::Itself, 1, None).await;
+    let ids = |grants: &[Grant]| grants.iter().map(|g| g.task_id).collect::<Vec<_>>();
+    let badged = |badges: &[&str], strict| Claimer { worker_id: "b".into(), badges: Some(badges.iter().map(|b| (*b).to_owned()).collect()), strict };
+    assert_eq!(ids(&tasks::claim(&app.pool, &badged(&["cpu"], true), &[(Lane::Io, 9)]).await.unwrap()), Vec::<i64>::new());
+    let first = tasks::claim(&app.pool, &badged(&["cpu"], false), &[(Lane::Io, 2)]).await.unwrap();
+    assert_eq!(ids(&first), [urgent, old]);
+    let tokens: Vec<_> = first.iter().map(|g| g.token).collect();
+    tasks::give_back(&app.pool, &tokens).await.unwrap();
+    assert_eq!(ids(&tasks::claim(&app.pool, &badged(&["gpu", "x"], false), &[(Lane::Io, 2)]).await.unwrap()), [gpu, urgent]);
+    assert_eq!(ids(&claim(&app, 9).await), [old, young], "a worker without badges takes everything");
+    assert_eq!(claim(&app, 9).await.len(), 0);
+    let other_lane = tasks::claim(&app.pool, &claimer("w"), &[(Lane::Cpu, 9)]).await.unwrap();
+    assert!(other_lane.is_empty());
+    invariants::check(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_blocked_task_parks_and_wakes_when_its_blocker_ends() {
+    let app = app().await;
+    let root = node(&app, None).await;
+    let child = node(&app, Some(root.0)).await;
+    let grandchild = node(&app, Some(child.0)).await;
+    let whole = task(&app, &root, WriteMode::Subtree, 9, None).await;
+    let below = task(&app, &grandchild, WriteMode::Itself, 0, None).await;
+    let held = claim(&app, 9).await;
+    assert_eq!(held.len(), 1);
+    assert_eq!(status(&app, below).await, ("pending".into(), false, Some(whole)));
+    assert!(finish(&app.pool, &held[0]).await);
+    let next = claim(&app, 9).await;
+    assert_eq!(next[0].task_id, below);
+    // children(root) reaches the child and not the grandchild.
+    let near = task(&app, &root, WriteMode::Children, 0, None).await;
+    let child_task = task(&app, &child, WriteMode::Itself, 0, None).await;
+    let claimed = claim(&app, 9).await;
+    assert_eq!(claimed.iter().map(|g| g.task_id).collect::<Vec<_>>(), [near]);
+    assert_eq!(status(&app, child_task).await.2, Some(near));
+    invariants::check(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_subtree_task_under_a_stream_of_small_ones_gets_its_turn() {
+    let app = app().await;
+    let root = node(&app, None).await;
+    let children = [node(&app, Some(root.0)).await, node(&app, Some(root.0)).await];
+    task(&app, &children[0], WriteMode::Itself, 0, None).await;
+    let mut held = claim(&app, 1).await;
+    let whole = task(&app, &root, WriteMode::Subtree, 0, None).await;
+    // There is always one small task held and a younger one waiting.
+    for round in 0..30 {
+        task(&app, &children[(round + 1) % 2], WriteMode::Itself, 0, None).await;
+        held.extend(claim(&app, 1).await);
+        let done = held.remove(0);
+        assert!(finish(&app.pool, &done).await);
+        if done.task_id == whole {
+            assert!(round > 2, "the stream was no obstacle");
+            invariants::check(&app.pool).await;
+            return app.end().await;
+        }
+        if held.is_empty() {
+            held.extend(claim(&app, 1).await);
+        }
+    }
+    panic!("the subtree task starved");
+}
+
+#[tokio::test]
+async fn a_stale_token_never_changes_a_row() {
+    let app = app().await;
+    let root = node(&app, None).await;
+    let id = task(&app, &root, WriteMode::Itself, 0, None).await;
+    let stale = claim(&app, 1).await.remove(0);
+    sqlx::query("UPDATE task_queue SET heartbeat_at = now() - interval '1 hour' WHERE id = $1").bind(id).execute(&app.pool).await.unwrap();
+    let mut tx = app.pool.begin().await.unwrap();
+    assert_eq!(tasks::reap(&mut tx, Duration::from_secs(90)).await.unwrap().len(), 1);
+    tx.commit().await.unwrap();
+    assert_eq!(status(&app, id).await.0, "pending");
+    let fresh = claim(&app, 1).await.remove(0);
+    assert_eq!((fresh.task_id, fresh.attempt), (id, 2));
+    assert!(!finish(&app.pool, &stale).await);
+    let mut conn = app.pool.acquire().await.unwrap();
+    let failure = TaskFailure::retryable("late", "a worker that was thought dead");
+    assert_eq!(tasks::fail(&mut conn, &stale, &failure, "w", Utc::now(), Duration::ZERO).await.unwrap(), Failed::NotOurs);
+    assert_eq!(tasks::beat(&mut conn, &[stale.token, fresh.token]).await.unwrap(), [(fresh.token, false)]);
+    drop(conn);
+    tasks::give_back(&app.pool, &[stale.token]).await.unwrap();
+    assert_eq!(status(&app, id).await.0, "claimed");
+    assert!(finish(&app.pool, &fresh).await && !finish(&app.pool, &fresh).await);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_task_that_kills_its_worker_three_times_is_given_up() {
+    let app = app().await;
+    let root = node(&app, None).await;
+    let id = task(&app, &root, WriteMode::Itself, 0, None).await;
+    for round in 1..=3 {
+        assert_eq!(claim(&app, 1).await.len(), 1, "round {round}");
+        sqlx::query("UPDATE task_queue SET heartbeat_at = now() - interval '1 hour' WHERE id = $1").bind(id).execute(&app.pool).await.unwrap();
+        let mut tx = app.pool.begin().await.unwrap();
+        let reaped = tasks::reap(&mut tx, Duration::from_secs(90)).await.unwrap();
+        assert_eq!((reaped.len(), reaped[0].is_final), (1, round == 3));
+        tx.commit().await.unwrap();
+    }
+    let row: (String, String, bool) = sqlx::query_as("SELECT status, error_type, final FROM task_queue WHERE id = $1").bind(id).fetch_one(&app.pool).await.unwrap();
+    assert_eq!(row, ("failed".into(), "timeout".into(), true));
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn retries_wait_and_end_at_the_cap_and_dependents_fail_with_their_task() {
+    let app = app().await;
+    let root = node(&app, None).await;
+    let id = task(&app, &root, WriteMode::Itself, 0, None).await;
+    let dependent = NewTask {
+        task_type: "after", lane: Lane::Io, document_id: root.0, path: &root.1, root_id: root.0, write_mode: WriteMode::Itself,
+        dependencies: &[id], params: &json!({}), badge: None, priority: 50,
+    };
+    let after = tasks::enqueue(&mut app.pool.acquire().await.unwrap(), &dependent).await.unwrap();
+    for attempt in 1..=6 {
+        let grants = claim(&app, 9).await;
+        assert_eq!(grants.iter().map(|g| (g.task_id, g.attempt)).collect::<Vec<_>>(), [(id, attempt)], "the dependent must wait");
+        let failure = TaskFailure::retryable("flaky", "not this time");
+        let mut tx = app.pool.begin().await.unwrap();
+        let failed = tasks::fail(&mut tx, &grants[0], &failure, "w", Utc::now(), Duration::from_secs(3600)).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(failed, if attempt == 6 { Failed::Final } else { Failed::Retry });
+        assert!(claim(&app, 9).await.is_empty(), "a retry waits its time");
+        sqlx::query("UPDATE task_queue SET retry_after = now() WHERE id = $1 AND NOT final").bind(id).execute(&app.pool).await.unwrap();
+    }
+    let row: (String, Option<String>) = sqlx::query_as("SELECT status, error_type FROM task_queue WHERE id = $1").bind(after).fetch_one(&app.pool).await.unwrap();
+    assert_eq!(row, ("failed".into(), Some("dependency".into())));
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+/// The way that does not hold: skip what is locked, and look whether something held is in the way.
+const NAIVE: &str = "UPDATE task_queue u SET status = 'claimed', ready = false, claimed_by = $1, heartbeat_at = now() WHERE id = (
+    SELECT t.id FROM task_queue t WHERE t.ready AND t.status = 'pending' AND NOT EXISTS (
+        SELECT 1 FROM task_queue h WHERE h.status = 'claimed'
+           AND region_paths(h.node_path, h.write_mode) && region_paths(t.node_path, t.write_mode)
+           AND region_depths(h.node_depth, h.write_mode) && region_depths(t.node_depth, t.write_mode))
+     ORDER BY t.priority DESC, t.created_at, t.id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id";
+
+/// Held pairs that overlap, by sets.
+const OVERLAPS: &str = "SELECT count(*) FROM task_queue a JOIN task_queue b ON a.id < b.id AND a.status IN ('claimed','running') AND b.status IN ('claimed','running')
+   AND (a.node_path = b.node_path OR (a.write_mode = 'subtree' AND starts_with(b.node_path, a.node_path)) OR (b.write_mode = 'subtree' AND starts_with(a.node_path, b.node_path)))";
+
+/// 200 trees with 8 subtree tasks and 8 small ones each: whoever claims two at once of a tree is wrong.
+async fn hot_set(app: &TestApp) {
+    for _ in 0..200 {
+        node(app, None).await;
+    }
+    sqlx::query(
+        "INSERT INTO task_queue (task_type, lane, scope_document_id, node_path, node_depth, root_id, write_mode, priority)
+         SELECT 'test', 'io', d.id, CASE WHEN n % 2 = 0 THEN d.id || '/' ELSE d.id || '/' || (1000000 + n) || '/' END, n % 2, d.id,
+                CASE WHEN n % 2 = 0 THEN 'subtree' ELSE 'self' END, 0
+           FROM documents d CROSS JOIN generate_series(0, 15) n ORDER BY n, d.id",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn eight_claimers_on_a_hot_set_never_overlap_and_the_naive_way_does() {
+    let app = app().await;
+    hot_set(&app).await;
+    let naive = (0..8).map(|worker| {
+        let pool = app.pool.clone();
+        tokio::spawn(async move {
+            for _ in 0..120 {
+                let _: Option<i64> = sqlx::query_scalar(NAIVE).bind(format!("w{worker}")).fetch_optional(&pool).await.unwrap();
+            }
+        })
+    });
+    futures_util::future::join_all(naive).await;
+    let overlaps: i64 = sqlx::query_scalar(OVERLAPS).fetch_one(&app.pool).await.unwrap();
+    assert!(overlaps > 0, "the control held: this test would not notice a claim that is wrong");
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+
+    sqlx::query("DELETE FROM documents").execute(&app.pool).await.unwrap();
+    hot_set(&app).await;
+    let (seen, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let workers = (0..8u64).map(|worker| {
+        let (pool, seen, done) = (app.pool.clone(), seen.clone(), done.clone());
+        tokio::spawn(async move {
+            let mut random = SmallRng::seed_from_u64(worker);
+            let claimer = claimer(&format!("w{worker}"));
+            let mut held: Vec<Grant> = Vec::new();
+            while done.load(Ordering::SeqCst) < 3200 {
+                held.extend(tasks::claim(&pool, &claimer, &[(Lane::Io, random.random_range(1..=10))]).await.unwrap());
+                if random.random_bool(0.2) {
+                    let overlaps: i64 = sqlx::query_scalar(OVERLAPS).fetch_one(&pool).await.unwrap();
+                    seen.fetch_add(overlaps as usize, Ordering::SeqCst);
+                }
+                for grant in held.drain(..) {
+                    assert!(finish(&pool, &grant).await);
+                    done.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        })
+    });
+    for worker in futures_util::future::join_all(workers).await {
+        worker.unwrap();
+    }
+    assert_eq!((seen.load(Ordering::SeqCst), done.load(Ordering::SeqCst)), (0, 3200));
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_badge_that_nobody_answers_to_is_told_of() {
+    let app = TestApp::with(Wish { settings: &[("SVC_WORKER_BADGE", "cpu")], no_worker: false }).await;
+    let root = node(&app, None).await;
+    task(&app, &root, WriteMode::Itself, 0, Some("gpu")).await;
+    let not_ready = async {
+        loop {
+            match app.client.read_readiness().await {
+                Err(failure) if failure.detail.contains("badge `gpu`") => return failure,
+                _ => tokio::time::timeout(Duration::from_millis(50), std::future::pending::<()>()).await.unwrap_err(),
+            };
+        }
+    };
+    let failure = tokio::time::timeout(crate::support::PATIENCE, not_ready).await.unwrap();
+    assert_eq!(failure.status, 503);
+    let metrics = app.client.read_metrics().await.unwrap();
+    assert!(metrics.contains("svc_tasks_unserved{badge=\"gpu\"} 1"), "{metrics}");
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    app.end().await;
+}

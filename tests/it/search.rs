@@ -1,0 +1,155 @@
+//! Finding documents.
+use crate::support::{TestApp, Wish, document, sample};
+use serde_json::json;
+use svc_client::{
+    Code, Json,
+    wire::{Bm25Search, FulltextSearch, HybridSearch, HybridWeights, SearchQuery, SearchResponse, VectorSearch, WaitQuery},
+};
+
+const FACTS: &[(&str, &str)] = &[
+    ("Tides", "The moon pulls the oceans, and twice a day the water rises along the coast."),
+    ("Bread", "Yeast eats the sugar in the dough and fills it with bubbles, so the loaf rises in the oven."),
+    ("Glaciers", "A glacier is a river of ice that moves downhill a few centimetres a day."),
+    ("Keyboards", "The letters of the QWERTY keyboard were placed for early typewriters."),
+    ("Volcanoes", "Molten rock called magma rises through cracks in the crust and becomes lava."),
+    ("Invoices", "Order number XK-4471-B was billed twice and refunded in March."),
+];
+
+fn titles(found: &SearchResponse) -> Vec<&str> {
+    found.results.iter().map(|r| r.document.title.as_str()).collect()
+}
+
+#[tokio::test]
+async fn each_method_finds_what_it_is_good_at() {
+    let app = TestApp::start().await;
+    for (title, content) in FACTS {
+        app.create(title, content, None).await;
+    }
+    let vector = app.client.search_vector(Json(VectorSearch::new("why does seawater go up and down"))).await.unwrap();
+    assert_eq!((titles(&vector)[0], vector.total, vector.method.as_str()), ("Tides", 6, "vector"));
+    assert!(vector.results.windows(2).all(|w| w[0].score >= w[1].score) && vector.results[0].score <= 1.0);
+    let bm25 = app.client.search_bm25(Json(Bm25Search::new("XK-4471-B"))).await.unwrap();
+    assert_eq!(titles(&bm25), ["Invoices"]);
+    let fulltext = app.client.search_fulltext(Json(FulltextSearch::new("rises -dough"))).await.unwrap();
+    let mut found = titles(&fulltext);
+    found.sort_unstable();
+    assert_eq!(found, ["Tides", "Volcanoes"]);
+    let hybrid = app.client.search_hybrid(Json(HybridSearch::new("magma in the crust"))).await.unwrap();
+    assert_eq!(titles(&hybrid)[0], "Volcanoes");
+    let first = &hybrid.results[0];
+    let legs = first.legs.unwrap();
+    assert_eq!((legs.vector.unwrap().rank, legs.bm25.unwrap().rank), (1, 1));
+    assert!((first.score - (0.86 + 0.14) / 61.0).abs() < 1e-12);
+    let convenience = app.client.search(SearchQuery { q: "magma in the crust".into(), limit: 2 }).await.unwrap();
+    assert_eq!((titles(&convenience)[0], convenience.total), ("Volcanoes", 2));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn weights_shift_the_fusion_and_nonsense_weights_are_refused() {
+    let app = TestApp::start().await;
+    for (title, content) in FACTS {
+        app.create(title, content, None).await;
+    }
+    let with = |vector, bm25| HybridSearch { weights: Some(HybridWeights { vector, bm25 }), ..HybridSearch::new("the letters of typewriters") };
+    let equal = app.client.search_hybrid(Json(with(None, None))).await.unwrap();
+    assert!((equal.results[0].score - 2.0 / 61.0).abs() < 1e-12);
+    let words = app.client.search_hybrid(Json(with(Some(0.0), Some(1.0)))).await.unwrap();
+    assert!(words.results.iter().all(|r| r.legs.unwrap().bm25.is_some()));
+    for (vector, bm25) in [(Some(-1.0), Some(1.0)), (Some(0.0), Some(0.0)), (Some(1.0), None)] {
+        assert_eq!(app.client.search_hybrid(Json(with(vector, bm25))).await.unwrap_err().code, Code::InvalidField);
+    }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn filters_hold_in_every_leg() {
+    let app = TestApp::start().await;
+    let folder = app.create("Folder", "", None).await.id;
+    for (n, (title, content)) in FACTS.iter().enumerate() {
+        let mut new = document(title, content);
+        new.parent_id = (n % 2 == 0).then_some(folder);
+        new.usetype = Some(if n < 3 { "raw".into() } else { "markdown".into() });
+        new.structured_content = serde_json::from_value(json!({"shelf": n % 3, "tags": ["a"]})).unwrap();
+        new.event_time = Some(format!("202{n}-01-01T00:00:00Z").parse().unwrap());
+        app.client.create_document(WaitQuery { wait: true }, Json(new)).await.unwrap();
+    }
+    let query = "the water rises a few letters of ice rises in March";
+    macro_rules! found {
+        ($type:ident, $method:ident, { $($field:ident: $value:expr),* }) => {{
+            let found = app.client.$method(Json($type { $($field: $value,)* ..$type::new(query) })).await.unwrap();
+            let mut titles: Vec<String> = titles(&found).into_iter().map(str::to_owned).collect();
+            titles.sort();
+            titles
+        }};
+    }
+    let filter: svc_client::wire::SearchFilter =
+        serde_json::from_value(json!({"event_time_from": "2021-01-01T00:00:00Z", "event_time_until": "2024-01-01T00:00:00Z", "structured_content": {"tags": ["a"]}})).unwrap();
+    assert_eq!(found!(VectorSearch, search_vector, { parent_id: Some(folder) }), ["Glaciers", "Tides", "Volcanoes"]);
+    assert_eq!(found!(HybridSearch, search_hybrid, { parent_id: Some(folder) }), ["Glaciers", "Tides", "Volcanoes"]);
+    assert_eq!(found!(VectorSearch, search_vector, { usetype: Some(vec!["raw".into()]) }), ["Bread", "Glaciers", "Tides"]);
+    assert_eq!(found!(VectorSearch, search_vector, { filter: Some(filter.clone()) }), ["Bread", "Glaciers", "Keyboards"]);
+    for titles in [found!(Bm25Search, search_bm25, { parent_id: Some(folder) }), found!(Bm25Search, search_bm25, { parent_id: Some(folder), usetype: Some(vec!["raw".into(), "markdown".into()]) })] {
+        assert_eq!(titles, ["Glaciers", "Tides", "Volcanoes"]);
+    }
+    assert_eq!(found!(Bm25Search, search_bm25, { filter: Some(filter) }), ["Bread", "Glaciers", "Keyboards"]);
+    assert_eq!(found!(VectorSearch, search_vector, { min_similarity: Some(0.99) }), Vec::<String>::new());
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_is_not_settled_is_not_found_and_that_is_said() {
+    let mut app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    let before = app.client.search_bm25(Json(Bm25Search::new("handbook"))).await.unwrap();
+    assert_eq!((before.total, before.scope_state.in_flight), (0, 1));
+    app.start_worker().await;
+    app.settled(id).await;
+    let after = app.client.search_bm25(Json(Bm25Search::new("handbook"))).await.unwrap();
+    assert!(after.total > 0 && after.scope_state.in_flight == 0);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn excluded_usetypes_are_in_no_answer() {
+    let app = TestApp::start().await;
+    for usetype in ["entity", "summary", "markdown"] {
+        let mut new = document(usetype, "Zanzibar is named in all three.");
+        new.usetype = Some(usetype.into());
+        app.client.create_document(WaitQuery { wait: true }, Json(new)).await.unwrap();
+    }
+    let (vector, bm25) = (VectorSearch::new("Zanzibar"), Bm25Search::new("Zanzibar"));
+    let (fulltext, hybrid) = (FulltextSearch::new("Zanzibar"), HybridSearch::new("Zanzibar"));
+    assert_eq!(titles(&app.client.search_vector(Json(vector)).await.unwrap()), ["markdown"]);
+    assert_eq!(titles(&app.client.search_bm25(Json(bm25)).await.unwrap()), ["markdown"]);
+    assert_eq!(titles(&app.client.search_fulltext(Json(fulltext)).await.unwrap()), ["markdown"]);
+    assert_eq!(titles(&app.client.search_hybrid(Json(hybrid)).await.unwrap()), ["markdown"]);
+    let indexed: i64 = sqlx::query_scalar("SELECT count(*) FROM search_index_entries").fetch_one(&app.pool).await.unwrap();
+    assert_eq!(indexed, 1);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_query_only_meets_vectors_of_its_own_model() {
+    let app = TestApp::start().await;
+    let id = app.create("Tides", FACTS[0].1, None).await.id;
+    sqlx::query("UPDATE documents SET embed_model = 'another' WHERE id = $1").bind(id).execute(&app.pool).await.unwrap();
+    assert_eq!(app.client.search_vector(Json(VectorSearch::new("tides"))).await.unwrap().total, 0);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_text_over_the_window_is_never_cut_and_its_words_are_found() {
+    let app = TestApp::start().await;
+    let long: String = (0..300).map(|n| format!("word{n} and more words here ")).collect();
+    let created = app.create("Long", &long, None).await;
+    let evidence = app.client.read_evidence(svc_client::wire::DocumentPath { id: created.id }).await.unwrap().evidence;
+    assert_eq!(evidence["embed"]["skipped"], "text_too_long");
+    assert!(evidence["embed"]["token_count"].as_u64() > evidence["embed"]["limit"].as_u64());
+    assert_eq!(titles(&app.client.search_bm25(Json(Bm25Search::new("word299"))).await.unwrap()), ["Long"]);
+    let query = VectorSearch::new(&"many words ".repeat(600));
+    let refused = app.client.search_vector(Json(query)).await.unwrap_err();
+    assert_eq!((refused.code, refused.status), (Code::TextTooLong, 422));
+    assert!(refused.members["token_count"].as_u64() > refused.members["limit"].as_u64() && refused.members.contains_key("remedy"));
+    app.end().await;
+}

@@ -1,0 +1,116 @@
+//! What must hold after anything, as SQL that returns the rows that break it.
+use sqlx::PgPool;
+
+/// Each with its name; checked at the end of every scenario.
+const INVARIANTS: &[(&str, &str)] = &[
+    (
+        "no two held regions overlap, by sets and not by the constraint",
+        "SELECT a.id || ' and ' || b.id FROM task_queue a JOIN task_queue b ON a.id < b.id
+           AND a.status IN ('claimed','running','batched') AND b.status IN ('claimed','running','batched')
+           AND (a.node_path = b.node_path
+             OR (a.write_mode = 'subtree' AND starts_with(b.node_path, a.node_path)) OR (b.write_mode = 'subtree' AND starts_with(a.node_path, b.node_path))
+             OR (a.write_mode = 'children' AND starts_with(b.node_path, a.node_path) AND b.node_depth = a.node_depth + 1)
+             OR (b.write_mode = 'children' AND starts_with(a.node_path, b.node_path) AND a.node_depth = b.node_depth + 1))",
+    ),
+    (
+        "held if and only if there is one reservation with the same token",
+        "SELECT coalesce(t.id, r.task_id)::text FROM (SELECT * FROM task_queue WHERE status IN ('claimed','running','batched')) t
+           FULL JOIN task_reservation r ON r.task_id = t.id AND r.claim_token = t.claim_token WHERE t.id IS NULL OR r.task_id IS NULL",
+    ),
+    (
+        "one effect a completed task",
+        "SELECT t.id::text FROM task_queue t LEFT JOIN task_attempts a ON a.task_id = t.id AND a.outcome IN ('completed','skipped')
+          WHERE t.status = 'completed' GROUP BY t.id HAVING count(a.id) <> 1",
+    ),
+    (
+        "a structure's children are made once",
+        "SELECT parent_id || '.' || position FROM documents d JOIN node_origins o ON o.document_id = d.id WHERE o.rule LIKE 'structure:%'
+          GROUP BY parent_id, position HAVING count(*) > 1",
+    ),
+    (
+        "dependencies are completed before a task runs",
+        "SELECT t.id::text FROM task_queue t JOIN task_queue d ON d.id = ANY(t.dependencies)
+          WHERE t.status IN ('claimed','running','batched','completed') AND d.status <> 'completed'",
+    ),
+    (
+        "large objects and blobs are the same, both ways",
+        "SELECT coalesce(b.lob, m.oid)::text FROM document_blobs b FULL JOIN pg_largeobject_metadata m ON m.oid = b.lob WHERE b.lob IS NULL OR m.oid IS NULL",
+    ),
+    (
+        "nothing settles above a node in flight",
+        "SELECT n.document_id::text FROM ingest_node n JOIN documents d ON d.id = n.document_id JOIN documents c ON c.parent_id = d.id
+          WHERE d.settled = 'settled' AND c.settled = 'in_flight'",
+    ),
+    (
+        "counters equal a recount",
+        "SELECT n.document_id::text FROM ingest_node n JOIN documents d ON d.id = n.document_id
+          WHERE d.settled = 'in_flight' AND (
+                n.open_children <> (SELECT count(*) FROM documents c WHERE c.parent_id = n.document_id AND c.settled = 'in_flight')
+                                 + coalesce((SELECT sum(e.done) FROM settle_event e WHERE e.document_id = n.document_id), 0)
+             OR n.open_tasks <> (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = n.document_id AND NOT t.final))",
+    ),
+    (
+        "the frontier's deltas equal a recount",
+        "SELECT f.root_id::text FROM (SELECT root_id, sum(total) total, sum(in_flight) in_flight, sum(settled) settled, sum(failed) failed FROM frontier_delta GROUP BY 1) f
+          WHERE (f.total, f.in_flight, f.settled, f.failed) <> (
+             SELECT count(*), count(*) FILTER (WHERE d.settled = 'in_flight'), count(*) FILTER (WHERE d.settled = 'settled'), count(*) FILTER (WHERE d.settled = 'failed')
+               FROM documents d WHERE d.id = f.root_id OR d.path @> ARRAY[f.root_id])",
+    ),
+    ("retries stay within the cap", "SELECT id::text FROM task_queue WHERE retry_count > max_retries"),
+    (
+        "permanent means one attempt",
+        "SELECT task_id::text FROM task_attempts WHERE outcome = 'failed' AND error_type = 'permanent' GROUP BY task_id HAVING count(*) > 1",
+    ),
+    (
+        "a parked row waits for something that is there, or is about to be woken",
+        "SELECT id::text FROM task_queue t WHERE parked_on IS NOT NULL
+           AND NOT EXISTS (SELECT 1 FROM task_reservation r WHERE r.task_id = t.parked_on)
+           AND NOT EXISTS (SELECT 1 FROM task_intent i WHERE i.task_id = t.parked_on)
+           AND NOT EXISTS (SELECT 1 FROM task_release f WHERE f.task_id = t.parked_on)",
+    ),
+    (
+        "only settled nodes are in the index",
+        "SELECT e.document_id::text FROM search_index_entries e LEFT JOIN documents d ON d.id = e.document_id AND d.settled = 'settled' WHERE d.id IS NULL",
+    ),
+    (
+        "a status and its marks agree",
+        "SELECT id::text FROM task_queue WHERE (status = 'completed') AND NOT final OR (status IN ('pending','claimed','running','batched') AND final)
+           OR (status IN ('claimed','running') AND (claim_token IS NULL OR ready)) OR (status IN ('pending','completed','failed') AND claim_token IS NOT NULL)",
+    ),
+    (
+        "one node a hash in each zone",
+        "SELECT d.content_hash FROM documents d LEFT JOIN access_roots a ON a.document_id = d.id WHERE d.usetype = 'file' AND a.document_id IS NULL GROUP BY 1 HAVING count(*) > 1",
+    ),
+];
+
+/// What holds beside, once nothing is left to do.
+const DRAINED: &[(&str, &str)] = &[
+    ("no task is lost", "SELECT id || ' ' || task_type || ' ' || status FROM task_queue WHERE NOT final"),
+    ("every node ends settled or failed", "SELECT id::text FROM documents WHERE settled = 'in_flight'"),
+    ("no region stays held", "SELECT task_id::text FROM task_reservation"),
+    ("no event is left", "SELECT id::text FROM settle_event"),
+];
+
+async fn broken(pool: &PgPool, invariants: &[(&'static str, &'static str)]) -> Vec<String> {
+    let mut broken = Vec::new();
+    for (name, query) in invariants {
+        let rows: Vec<Option<String>> = sqlx::query_scalar(*query).fetch_all(pool).await.unwrap();
+        if !rows.is_empty() {
+            broken.push(format!("{name}: {} rows, first {:?}", rows.len(), rows.iter().flatten().take(5).collect::<Vec<_>>()));
+        }
+    }
+    broken
+}
+
+/// Panics naming each invariant that does not hold.
+pub async fn check(pool: &PgPool) {
+    let broken = broken(pool, INVARIANTS).await;
+    assert!(broken.is_empty(), "invariants broken:\n{}", broken.join("\n"));
+}
+
+/// The same, and that nothing is left to do.
+pub async fn check_drained(pool: &PgPool) {
+    check(pool).await;
+    let broken = broken(pool, DRAINED).await;
+    assert!(broken.is_empty(), "not drained:\n{}\n{}", broken.join("\n"), super::queue_text(pool).await);
+}

@@ -1,0 +1,227 @@
+//! A service of its own for each test: own database, real model, real actors.
+pub mod invariants;
+pub mod server;
+
+use futures_util::StreamExt;
+use sqlx::{PgPool, postgres::PgConnectOptions};
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+use svc::{
+    access::Caller,
+    ingest::reader::Reader,
+    registry::{self, InProcess},
+    service::{Service, model_settings},
+    settings::Settings,
+    worker::{Role, RunningWorker},
+};
+use svc_client::{
+    Client, Failure, FileUpload, Json, Remote,
+    wire::{DocumentPath, DocumentResponse, FrontierResponse, NewDocument, PageQuery, UploadQuery, UploadResponse, WaitQuery},
+};
+use svc_models::Engine;
+
+pub const TOKEN: &str = "test-owner-token";
+/// Only to end a test that hangs; no test waits this long where the code is right.
+pub const PATIENCE: Duration = Duration::from_secs(180);
+
+/// The top of the repository.
+pub fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A sample that the project ships.
+pub fn sample(name: &str) -> PathBuf {
+    repository().join("tests/samples").join(name)
+}
+
+/// The settings of the environment, with these on top.
+pub fn settings(extra: &[(&str, &str)]) -> Settings {
+    let environment = std::env::vars().filter(|(name, _)| !name.starts_with("SVC_") || name == "SVC_CACHE_DIR");
+    let extra = extra.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    Settings::load(Some(Path::new("/dev/null")), environment.chain(extra)).unwrap()
+}
+
+/// The small model, loaded once a run.
+pub fn engine() -> Engine {
+    static ENGINE: OnceLock<Engine> = OnceLock::new();
+    ENGINE.get_or_init(|| Engine::load(&model_settings(&settings(&[]))).expect("the model of `make setup`")).clone()
+}
+
+/// How a test wants its service.
+#[derive(Default)]
+pub struct Wish<'a> {
+    pub settings: &'a [(&'a str, &'a str)],
+    /// Leaves tasks lying.
+    pub no_worker: bool,
+}
+
+/// A service with a database of its own, listening on a port of its own.
+pub struct TestApp {
+    pub client: Client<Remote>,
+    pub in_process: Client<InProcess>,
+    pub pool: PgPool,
+    pub options: PgConnectOptions,
+    pub base: String,
+    pub service: Arc<Service>,
+    worker: Option<RunningWorker>,
+    server: tokio::task::JoinHandle<()>,
+}
+
+impl TestApp {
+    pub async fn start() -> TestApp {
+        TestApp::with(Wish::default()).await
+    }
+
+    pub async fn with(wish: Wish<'_>) -> TestApp {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let options = server::new_database().await;
+        let data_dir = server::work_dir().join("data").display().to_string();
+        let mut extra = vec![
+            ("SVC_DATA_DIR", data_dir.as_str()),
+            ("SVC_WORKER_HEARTBEAT_SECONDS", "1"),
+            ("SVC_WORKER_LEASE_SECONDS", "6"),
+            ("SVC_WORKER_REAP_SECONDS", "1"),
+            ("SVC_INGEST_WORKER_POLL_SECONDS", "0.2"),
+        ];
+        extra.extend(wish.settings);
+        let settings = Arc::new(settings(&extra));
+        let pool = svc::store::database::pool(options.clone(), 12, settings.worker_lease);
+        let service = Arc::new(Service::new(settings.clone(), pool.clone(), Some(engine()), TOKEN));
+        let worker = if wish.no_worker {
+            None
+        } else {
+            Some(RunningWorker::start(Role::of(&settings), service.tools(reader()), options.clone()).await.unwrap())
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let router = registry::router(service.clone());
+        let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        TestApp {
+            client: Client(Remote::new(&base, TOKEN, http())),
+            in_process: Client(InProcess { service: service.clone(), caller: Caller::Owner }),
+            pool,
+            options,
+            base,
+            service,
+            worker,
+            server,
+        }
+    }
+
+    /// Starts what a wish for no worker left out.
+    pub async fn start_worker(&mut self) {
+        let role = Role::of(&self.service.settings);
+        self.worker = Some(RunningWorker::start(role, self.service.tools(reader()), self.options.clone()).await.unwrap());
+    }
+
+    /// Stops everything, after the invariants were checked on what the test left.
+    pub async fn end(self) {
+        if let Some(worker) = self.worker {
+            worker.stop(Duration::from_secs(10)).await;
+        }
+        invariants::check(&self.pool).await;
+        self.server.abort();
+        self.pool.close().await;
+    }
+
+    pub async fn upload(&self, path: &Path) -> Result<UploadResponse, Failure> {
+        self.client.upload_file(UploadQuery::default(), FileUpload::from_path(path, None).await.unwrap()).await
+    }
+
+    pub async fn upload_bytes(&self, name: &str, bytes: impl Into<bytes::Bytes>) -> Result<UploadResponse, Failure> {
+        self.client.upload_file(UploadQuery::default(), FileUpload::from_bytes(name, bytes, None)).await
+    }
+
+    /// Follows a file's frontier to its end.
+    pub async fn settled(&self, id: i64) -> FrontierResponse {
+        let end = async {
+            loop {
+                let frontier = self.client.read_frontier(DocumentPath { id }).await.unwrap();
+                if frontier.nodes_in_flight == 0 && frontier.tasks_unfinished == 0 {
+                    return frontier;
+                }
+                tokio::task::yield_now().await;
+                tokio::time::timeout(Duration::from_millis(50), std::future::pending::<()>()).await.unwrap_err();
+            }
+        };
+        match tokio::time::timeout(PATIENCE, end).await {
+            Ok(frontier) => frontier,
+            Err(_) => panic!("document {id} does not settle: {}", queue_text(&self.pool).await),
+        }
+    }
+
+    /// Stores a file and follows it to its end.
+    pub async fn ingest(&self, path: &Path) -> (i64, FrontierResponse) {
+        let id = self.upload(path).await.unwrap().document_id;
+        (id, self.settled(id).await)
+    }
+
+    /// Creates a document and waits until it can be found.
+    pub async fn create(&self, title: &str, content: &str, parent_id: Option<i64>) -> DocumentResponse {
+        let new = NewDocument { parent_id, ..document(title, content) };
+        self.client.create_document(WaitQuery { wait: true }, Json(new)).await.unwrap()
+    }
+
+    /// All under a node, by id.
+    pub async fn subtree(&self, id: i64) -> Vec<DocumentResponse> {
+        let mut all = Vec::new();
+        let mut cursor = None;
+        loop {
+            let query = PageQuery { cursor, limit: Some(7), include_embed: false };
+            let page = self.client.list_subtree(DocumentPath { id }, query).await.unwrap();
+            all.extend(page.documents);
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                return all;
+            }
+        }
+    }
+
+    /// A request that the client would never make.
+    pub fn raw(&self, method: &str, path: &str) -> reqwest::RequestBuilder {
+        http().request(method.parse().unwrap(), format!("{}{path}", self.base)).bearer_auth(TOKEN)
+    }
+}
+
+/// A document with nothing but a title and a content.
+pub fn document(title: &str, content: &str) -> NewDocument {
+    serde_json::from_value(serde_json::json!({"title": title, "content": content})).unwrap()
+}
+
+pub fn http() -> reqwest::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().no_proxy().build().unwrap()
+}
+
+/// Reads files with the service's own binary.
+pub fn reader() -> Reader {
+    Reader::new(PathBuf::from(env!("CARGO_BIN_EXE_svc")))
+}
+
+/// The queue as text, for a test that failed.
+pub async fn queue_text(pool: &PgPool) -> String {
+    let rows: Vec<(i64, String, i64, String, bool, Option<i64>, i32, Option<String>)> = sqlx::query_as(
+        "SELECT t.id, task_type, scope_document_id, status, ready, parked_on, unmet_deps, (SELECT a.message FROM task_attempts a WHERE a.task_id = t.id ORDER BY a.id DESC LIMIT 1)
+           FROM task_queue t WHERE NOT final ORDER BY t.id LIMIT 50",
+    )
+    .fetch_all(pool)
+    .await
+    .unwrap();
+    let nodes: Vec<(i64, i32, i32, String, String)> = sqlx::query_as(
+        "SELECT n.document_id, open_tasks, open_children, rollup, d.settled FROM ingest_node n JOIN documents d ON d.id = n.document_id WHERE d.settled = 'in_flight' ORDER BY 1 LIMIT 50",
+    )
+    .fetch_all(pool)
+    .await
+    .unwrap();
+    format!("tasks {rows:#?}\nnodes {nodes:#?}")
+}
+
+/// A stream that gives a few pieces and then breaks off, as a client does that hangs up.
+pub fn broken_stream(pieces: usize) -> futures_util::stream::BoxStream<'static, std::io::Result<bytes::Bytes>> {
+    let piece = |_| Ok(bytes::Bytes::from(vec![b'x'; 64 * 1024]));
+    let pieces = futures_util::stream::iter((0..pieces).map(piece));
+    pieces.chain(futures_util::stream::once(async { Err(std::io::Error::other("the client hangs up")) })).boxed()
+}

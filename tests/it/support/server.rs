@@ -1,0 +1,64 @@
+//! One PostgreSQL a test run, one database a test.
+use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
+use std::{
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{OnceLock, atomic::{AtomicU32, Ordering}},
+};
+use svc::embedded::EmbeddedPostgres;
+
+struct Server {
+    options: PgConnectOptions,
+    work_dir: PathBuf,
+    /// Ends the server and clears the folder when this process ends, however it ends: its pipe closes then.
+    _watchdog: Child,
+}
+
+static SERVER: OnceLock<Server> = OnceLock::new();
+
+fn server() -> &'static Server {
+    SERVER.get_or_init(|| std::thread::spawn(start).join().expect("PostgreSQL starts"))
+}
+
+/// On a thread and a runtime of its own, which outlive every test.
+fn start() -> Server {
+    // Not in the home folder: run as root, PostgreSQL has a user of its own, which may not enter it.
+    let work_dir = std::env::temp_dir().join(format!("svc-it-{}", std::process::id()));
+    let home = super::settings(&[]).postgres_home;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let postgres = runtime.block_on(EmbeddedPostgres::start(&work_dir.join("server"), &home)).expect("`make setup` was run");
+    let options = postgres.connect_options();
+    runtime.block_on(make_template(&options));
+    let script = format!("cat >/dev/null; kill -INT {} 2>/dev/null; sleep 1; rm -rf '{}'", postgres.server_pid().unwrap(), work_dir.display());
+    let watchdog = Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::mem::forget(postgres);
+    std::mem::forget(runtime);
+    Server { options, work_dir, _watchdog: watchdog }
+}
+
+async fn make_template(options: &PgConnectOptions) {
+    let mut conn = PgConnection::connect_with(options).await.unwrap();
+    sqlx::raw_sql("CREATE DATABASE template_svc").execute(&mut conn).await.unwrap();
+    let pool = sqlx::PgPool::connect_with(options.clone().database("template_svc")).await.unwrap();
+    svc::store::database::migrate(&pool).await.unwrap();
+    pool.close().await;
+}
+
+/// A folder that goes when the tests end.
+pub fn work_dir() -> &'static Path {
+    &server().work_dir
+}
+
+/// A new database with the schema in it.
+pub async fn new_database() -> PgConnectOptions {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let server = tokio::task::spawn_blocking(server).await.unwrap();
+    let name = format!("it_{}", COUNT.fetch_add(1, Ordering::Relaxed));
+    let mut conn = PgConnection::connect_with(&server.options).await.unwrap();
+    // One copy of the template at a time: PostgreSQL refuses a template that somebody else is reading.
+    sqlx::raw_sql("SELECT pg_advisory_lock(1)").execute(&mut conn).await.unwrap();
+    let create = format!("CREATE DATABASE {name} TEMPLATE template_svc");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(create)).execute(&mut conn).await.unwrap();
+    conn.close().await.unwrap();
+    server.options.clone().database(&name)
+}
