@@ -10,6 +10,7 @@ svc=${CARGO_TARGET_DIR:-$cache/target}/debug/svc
 # Root's home is closed to the user that the database runs under.
 if [ "$(id -u)" = 0 ]; then place=${TMPDIR:-/tmp}; else place=$cache; fi
 work=$(mktemp -d "$place/svc-demo.XXXXXX")
+chmod 711 "$work"
 service=
 
 finish() {
@@ -94,7 +95,7 @@ echo "ready at $SVC_URL"
 
 title "Ingesting"
 status=0
-run ingest "${paths[@]}" || status=$?
+run --table ingest "${paths[@]}" || status=$?
 # 3 is "done, and some files were refused"; anything else is a failure of the demo itself.
 case $status in
   0) ;;
@@ -104,7 +105,7 @@ esac
 
 title "Searching"
 for query in "${queries[@]}"; do
-  run search "$query"
+  run --table search "$query"
 done
 
 title "The tree of the file that answered first"
@@ -112,10 +113,10 @@ query=$(python3 -c 'import sys, urllib.parse; print(urllib.parse.quote(sys.argv[
 root=$(ask "/search/?q=$query&limit=1" | python3 -c 'import json, sys
 found = json.load(sys.stdin)["results"]
 sys.exit("demo: nothing was found") if not found else print((found[0]["path"] + [found[0]["id"]])[0])')
-run tree "$root"
+run --table tree --most 40 "$root"
 
 title "What the service says of itself"
-run status
+run --table status
 
 title "Stopping"
 kill -TERM "$service"

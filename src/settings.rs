@@ -87,13 +87,6 @@ pub enum Migrate {
     Auto,
 }
 
-/// Who reads a new node that no access root covers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Visibility {
-    Everyone,
-    Owner,
-}
-
 /// The language model's endpoint, blanks filled from the fallback.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LlmEndpoint {

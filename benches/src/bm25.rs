@@ -9,7 +9,7 @@ use tantivy::collector::TopDocs;
 use tantivy::query::{BooleanQuery, Occur, Query, TermQuery};
 use tantivy::schema::{Field, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
 
-use crate::{Figure, Peer};
+use crate::figure::{BoxError, Figure, Peer, median};
 
 const DOCUMENTS: usize = 100_000;
 const VOCABULARY: usize = 200_000;
@@ -19,8 +19,6 @@ const QUERIES: usize = 200;
 const LIMIT: usize = 10;
 /// Appended by a hundred at the end, with the clock running.
 const TIMED: usize = 2_000;
-
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 pub async fn run(pool: &PgPool, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let corpus = Corpus::generate(DOCUMENTS, 7);
@@ -45,19 +43,19 @@ pub async fn run(pool: &PgPool, out: &mut dyn FnMut(Figure)) -> Result<(), BoxEr
         append(from, (from + 1_000).min(bulk)).await?;
     }
     let loaded = start.elapsed().as_secs_f64();
-    out(Figure::alone("bm25 bulk append, 1,000 a transaction", bulk, "documents/s", bulk as f64 / loaded));
+    out(Figure::alone("bm25/bulk append, 1,000 a transaction", bulk, "documents/s", bulk as f64 / loaded));
     let start = Instant::now();
     bm25::compact(pool, index).await?;
-    out(Figure::alone("bm25 compaction of everything", bulk, "s", start.elapsed().as_secs_f64()));
+    out(Figure::alone("bm25/compaction of everything", bulk, "s", start.elapsed().as_secs_f64()));
     let start = Instant::now();
     for from in (bulk..DOCUMENTS).step_by(100) {
         append(from, from + 100).await?;
     }
     let appended = start.elapsed().as_secs_f64();
-    out(Figure::alone("bm25 append, 100 a transaction", TIMED, "documents/s", TIMED as f64 / appended));
+    out(Figure::alone("bm25/append, 100 a transaction", TIMED, "documents/s", TIMED as f64 / appended));
     let start = Instant::now();
     bm25::compact(pool, index).await?;
-    out(Figure::alone("bm25 compaction of new documents", TIMED, "s", start.elapsed().as_secs_f64()));
+    out(Figure::alone("bm25/compaction of new documents", TIMED, "s", start.elapsed().as_secs_f64()));
     // What is left of the tails is free space that new ones take; it is no part of an index's size.
     sqlx::raw_sql("VACUUM (FULL, ANALYZE) search_term_postings, search_term_stats, search_index_entries")
         .execute(pool)
@@ -72,9 +70,9 @@ pub async fn run(pool: &PgPool, out: &mut dyn FnMut(Figure)) -> Result<(), BoxEr
     .fetch_one(pool)
     .await?;
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
-    out(Figure::alone("bm25 packed postings", DOCUMENTS, "MB", megabytes(postings as u64)));
+    out(Figure::alone("bm25/packed postings", DOCUMENTS, "MB", megabytes(postings as u64)));
     out(Figure::beside(
-        "bm25 index on disk",
+        "bm25/index on disk",
         DOCUMENTS,
         "MB",
         megabytes(all as u64),
@@ -104,29 +102,13 @@ pub async fn run(pool: &PgPool, out: &mut dyn FnMut(Figure)) -> Result<(), BoxEr
             }
         }
         let (p50, other) = (median(&mut ours), median(&mut theirs));
-        out(Figure::beside(&format!("bm25 search p50, {class} terms"), DOCUMENTS, "ms", p50, tantivy(other)));
+        out(Figure::beside(&format!("bm25/search p50, {class} terms"), DOCUMENTS, "ms", p50, tantivy(other)));
     }
     Ok(())
 }
 
 fn tantivy(value: f64) -> Peer {
     Peer { name: "tantivy", version: "0.25", value }
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-impl Figure {
-    fn alone(name: &str, n: usize, unit: &'static str, ours: f64) -> Self {
-        Self { name: name.to_owned(), n, unit, ours, peer: None, ratio: None }
-    }
-
-    /// The ratio is ours to the peer's.
-    fn beside(name: &str, n: usize, unit: &'static str, ours: f64, peer: Peer) -> Self {
-        Self { name: name.to_owned(), n, unit, ours, ratio: Some(ours / peer.value), peer: Some(peer) }
-    }
 }
 
 struct Random(u64);

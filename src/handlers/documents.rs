@@ -26,7 +26,7 @@ impl Handle<ops::create_document> for Service {
         tx.commit().await.or_fail()?;
         self.wake.notify_one();
         if call.query.wait {
-            wait_for(self, task).await?;
+            wait_for(self, id, task).await?;
         }
         read(self, caller, id, false).await
     }
@@ -63,6 +63,7 @@ async fn create(service: &Service, conn: &mut PgConnection, caller: &Caller, new
     let id = store::documents::insert(conn, &row).await.or_fail()?;
     if parent.is_some() {
         free_of_holders(conn, &path, id, WriteMode::Itself).await?;
+        store::ingest_nodes::count(conn, id, Frontier { total: 1, settled: 1, ..Frontier::default() }).await.or_fail()?;
     }
     if new.private {
         store::blobs::protect(conn, id).await.or_fail()?;
@@ -83,13 +84,18 @@ async fn create(service: &Service, conn: &mut PgConnection, caller: &Caller, new
     Ok((id, task))
 }
 
-async fn wait_for(service: &Service, task: i64) -> Result<(), Failure> {
+async fn wait_for(service: &Service, id: i64, task: i64) -> Result<(), Failure> {
     let done = async {
         let mut step = WAIT_STEP;
         loop {
             let mut conn = service.pool.acquire().await.or_fail()?;
-            if store::tasks::is_final(&mut conn, task).await.or_fail()? {
-                return Ok(());
+            match store::tasks::ended(&mut conn, task).await.or_fail()? {
+                None => {}
+                Some(true) => return Ok(()),
+                Some(false) => {
+                    let detail = "the document is stored, but it could not be embedded and indexed; its evidence has the reason";
+                    return Err(Failure::new(Code::Internal, detail).with("document_id", id));
+                }
             }
             drop(conn);
             tokio::time::sleep(step).await;
@@ -138,17 +144,14 @@ impl Handle<ops::delete_document> for Service {
         let row = store::documents::read(&mut tx, &caller.scope(), id, false).await.or_fail()?.ok_or_else(|| Failure::no_document(id))?;
         free_of_holders(&mut tx, &row.path, id, WriteMode::Subtree).await?;
         let before = store::ingest_nodes::count_by_path(&mut tx, id).await.or_fail()?;
-        let in_flight = row.settled == "in_flight";
+        let change = Frontier { total: -before.total, in_flight: -before.in_flight, settled: -before.settled, failed: -before.failed };
+        store::ingest_nodes::count(&mut tx, id, change).await.or_fail()?;
+        if let Some((root, parent)) = store::ingest_nodes::waited_for(&mut tx, id).await.or_fail()? {
+            store::ingest_nodes::children_done(&mut tx, root, &[(parent, 1, 0)]).await.or_fail()?;
+        }
         let gone = store::documents::delete_subtree(&mut tx, id).await.or_fail()?;
         bm25::remove(&mut tx, None, &gone).await.or_fail()?;
         store::ingest_nodes::forget(&mut tx, &gone).await.or_fail()?;
-        if let Some((root, parent)) = store::ingest_nodes::root_above(&mut tx, &row.path).await.or_fail()? {
-            let change = Frontier { total: -before.total, in_flight: -before.in_flight, settled: -before.settled, failed: -before.failed };
-            store::ingest_nodes::count(&mut tx, root, change).await.or_fail()?;
-            if in_flight && row.parent_id == Some(parent) {
-                store::ingest_nodes::children_done(&mut tx, root, &[(parent, 1, 0)]).await.or_fail()?;
-            }
-        }
         tx.commit().await.or_fail()?;
         self.wake.notify_one();
         Ok(())

@@ -152,7 +152,11 @@ pub async fn sweep(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx::Re
     drop(conn);
     let mut queued = false;
     for root in roots {
-        queued |= settle(pool, badges, root).await?;
+        // One root that cannot be settled must not keep the others waiting.
+        match settle(pool, badges, root).await {
+            Ok(more) => queued |= more,
+            Err(error) => tracing::error!(document.id = root, error = %error, "this root could not be settled"),
+        }
     }
     Ok(queued)
 }

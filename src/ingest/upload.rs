@@ -138,10 +138,11 @@ async fn store_new(
         settled: Settled::InFlight,
     };
     let id = store::documents::insert(conn, &row).await.or_fail()?;
+    let lob = spool::to_large_object(conn, spooled.file).await.or_fail()?;
     if parent.is_some() {
+        // After the bytes: a claim that meets our region waits for the end of this transaction.
         crate::handlers::documents::free_of_holders(conn, &path, id, WriteMode::Itself).await?;
     }
-    let lob = spool::to_large_object(conn, spooled.file).await.or_fail()?;
     let blob = BlobRow {
         document_id: id,
         lob,

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{
-    Device, LogFormat, LogLevel, Migrate, Secret, SettingRow, SettingsError, Visibility, kind,
+    Device, LogFormat, LogLevel, Migrate, Secret, SettingRow, SettingsError, kind,
     source::{Origin, Source},
 };
 
@@ -94,9 +94,6 @@ settings! {
         SVC_API_TOKEN api_token: Secret = "", kind::secret();
         /// Browser origins that may call the API; empty: none, calls come from servers only.
         SVC_CORS_ORIGINS cors_origins: Vec<String> = "[]", kind::origins();
-        /// Who reads a new node that no access root covers: every principal, or the owner alone.
-        SVC_DEFAULT_VISIBILITY default_visibility: Visibility = "everyone",
-            kind::choice(&[("everyone", Visibility::Everyone), ("owner", Visibility::Owner)]);
     }
     "Database" {
         /// A PostgreSQL with pgvector, as postgres://user:password@host/name; blank: the embedded one in the data folder.
@@ -208,8 +205,6 @@ settings! {
         SVC_WORKER_BADGE worker_badge: Vec<String> = "[]", kind::words();
         /// Name that a worker claims under; blank: host and process id.
         SVC_WORKER_ID worker_id: String = "", kind::text();
-        /// Attempts after the first that a task gets.
-        SVC_TASK_MAX_RETRIES task_max_retries: usize = "5", kind::integer(0..=100);
     }
     "Parsers" {
         /// Pages of a file.

@@ -84,8 +84,3 @@ pub async fn missing(pool: &PgPool) -> Result<Vec<(i64, String)>, DatabaseError>
     let applied: Vec<i64> = conn.list_applied_migrations("_sqlx_migrations").await?.iter().map(|m| m.version).collect();
     Ok(MIGRATIONS.iter().filter(|m| !applied.contains(&m.version)).map(|m| (m.version, m.description.to_string())).collect())
 }
-
-/// A round trip.
-pub async fn ping(pool: &PgPool) -> Result<(), sqlx::Error> {
-    sqlx::query("SELECT 1").execute(pool).await.map(|_| ())
-}

@@ -82,10 +82,15 @@ pub async fn children_done(conn: &mut PgConnection, file_root: i64, by_parent: &
         .map(|_| ())
 }
 
-/// Counts what moved under a root; append only.
-pub async fn count(conn: &mut PgConnection, root_id: i64, change: Frontier) -> sqlx::Result<()> {
-    sqlx::query("INSERT INTO frontier_delta VALUES ($1, $2, $3, $4, $5)")
-        .bind(root_id)
+/// Counts what moved at or under a node, for every root of ingestion that it lies under; append only.
+pub async fn count(conn: &mut PgConnection, at: i64, change: Frontier) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO frontier_delta
+         SELECT n.document_id, $2, $3, $4, $5 FROM documents d CROSS JOIN unnest(d.path || d.id) AS above(id)
+           JOIN ingest_node n ON n.document_id = above.id AND n.file_root = above.id
+          WHERE d.id = $1",
+    )
+        .bind(at)
         .bind(change.total)
         .bind(change.in_flight)
         .bind(change.settled)
@@ -266,8 +271,15 @@ pub async fn forget(conn: &mut PgConnection, gone: &[i64]) -> sqlx::Result<()> {
         .map(|_| ())
 }
 
-/// The root of ingestion among a node's ancestors, and the ancestor right above the node.
-pub async fn root_above(conn: &mut PgConnection, path: &[i64]) -> sqlx::Result<Option<(i64, i64)>> {
-    let Some(parent) = path.last() else { return Ok(None) };
-    Ok(sqlx::query_scalar("SELECT file_root FROM ingest_node WHERE document_id = $1").bind(parent).fetch_optional(conn).await?.map(|root| (root, *parent)))
+/// The root of ingestion that a node's parent belongs to, where the parent waits for the node.
+pub async fn waited_for(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Option<(i64, i64)>> {
+    // A file that was put under another's tree is waited for by nobody but itself.
+    sqlx::query_as(
+        "SELECT p.file_root, p.document_id FROM documents d JOIN ingest_node p ON p.document_id = d.parent_id
+           LEFT JOIN ingest_node own ON own.document_id = d.id
+          WHERE d.id = $1 AND d.settled = 'in_flight' AND (own.document_id IS NULL OR own.parent_id = d.parent_id)",
+    )
+    .bind(document_id)
+    .fetch_optional(conn)
+    .await
 }

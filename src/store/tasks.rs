@@ -242,7 +242,8 @@ pub async fn fail(
     .bind(grant.token)
     .bind(failure.class.as_str())
     .bind(retryable)
-    .bind(delay)
+    // An interval has microseconds, and refuses finer ones.
+    .bind(Duration::from_millis(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)))
     .fetch_optional(&mut *conn)
     .await?;
     let Some(is_final) = is_final else { return Ok(Failed::NotOurs) };
@@ -382,9 +383,19 @@ pub async fn unfinished(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<i
     sqlx::query_scalar("SELECT count(*) FROM task_queue WHERE root_id = $1 AND NOT final").bind(root_id).fetch_one(conn).await
 }
 
-/// Whether a task owes no more work; true for one that is gone.
-pub async fn is_final(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<bool> {
-    Ok(sqlx::query_scalar("SELECT final FROM task_queue WHERE id = $1").bind(task_id).fetch_optional(conn).await?.unwrap_or(true))
+/// How a task ended: None while it still owes work, else whether it completed. One that is gone has ended.
+pub async fn ended(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<Option<bool>> {
+    let row: Option<(bool, String)> = sqlx::query_as("SELECT final, status FROM task_queue WHERE id = $1").bind(task_id).fetch_optional(conn).await?;
+    Ok(match row {
+        Some((false, _)) => None,
+        Some((true, status)) => Some(status == "completed"),
+        None => Some(true),
+    })
+}
+
+/// Tells the workers of other processes that there may be work.
+pub async fn announce(pool: &PgPool, channel: &str) -> sqlx::Result<()> {
+    sqlx::query("SELECT pg_notify($1, '')").bind(channel).execute(pool).await.map(|_| ())
 }
 
 /// The queue in numbers.

@@ -11,8 +11,10 @@ use crate::{
 use sqlx::{PgPool, postgres::PgConnectOptions};
 use std::{sync::Arc, time::Duration};
 use svc_actors::{Permits, Worker, WorkerEnd, WorkerError, WorkerSettings};
-use tokio::sync::Notify;
 use uuid::Uuid;
+
+/// What a reading task may take beyond its reader's own clock: copying bytes in, writing nodes out.
+const READING_MARGIN: Duration = Duration::from_secs(60);
 
 /// What a worker process is told beyond the settings.
 #[derive(Clone, Debug)]
@@ -81,7 +83,8 @@ impl RunningWorker {
             strict: false,
         };
         let (pool, wake, badges) = (tools.pool.clone(), tools.wake.clone(), tools.settings.task_badges.clone());
-        let queue = queue::PgQueue::new(pool.clone(), claimer, role.lease, badges);
+        let reading = tools.settings.parser_wall_time + READING_MARGIN;
+        let queue = queue::PgQueue::new(pool.clone(), claimer, role.lease, badges, reading);
         let heart = heart::factory(options.clone(), row.clone());
         let worker = Worker::start(settings, Arc::new(queue), heart, Arc::new(TaskHandler::new(tools, role.worker_id))).await?;
         let listeners = wakeup::start(options, pool.clone(), wake, worker.waker());
@@ -107,9 +110,4 @@ impl RunningWorker {
             tracing::warn!(error = %error, "the worker could not sign off; its row ages out");
         }
     }
-}
-
-/// Told when tasks were queued in this process.
-pub fn wake_signal() -> Arc<Notify> {
-    Arc::new(Notify::new())
 }

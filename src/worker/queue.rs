@@ -25,11 +25,13 @@ pub struct PgQueue {
     claimer: Claimer,
     lease: Duration,
     badges: BTreeMap<String, String>,
+    /// How long a task that reads or cuts a file may run.
+    reading: Duration,
 }
 
 impl PgQueue {
-    pub fn new(pool: PgPool, claimer: Claimer, lease: Duration, badges: BTreeMap<String, String>) -> PgQueue {
-        PgQueue { pool, claimer, lease, badges }
+    pub fn new(pool: PgPool, claimer: Claimer, lease: Duration, badges: BTreeMap<String, String>, reading: Duration) -> PgQueue {
+        PgQueue { pool, claimer, lease, badges, reading }
     }
 
     async fn settle(&self, root: i64) {
@@ -113,7 +115,10 @@ fn delay(attempt: i32) -> Duration {
 impl Queue for PgQueue {
     async fn claim(&self, want: &[(Lane, usize)]) -> Result<Vec<Grant>, PortError> {
         let started = Instant::now();
-        let grants = store::tasks::claim(&self.pool, &self.claimer, want).await.map_err(PortError::new)?;
+        let mut grants = store::tasks::claim(&self.pool, &self.claimer, want).await.map_err(PortError::new)?;
+        for grant in grants.iter_mut().filter(|grant| grant.lane == Lane::Cpu) {
+            grant.deadline = Some(self.reading);
+        }
         metrics::histogram!(telemetry::CLAIM_SECONDS).record(started.elapsed().as_secs_f64());
         metrics::counter!(telemetry::CLAIMED).increment(grants.len() as u64);
         Ok(grants)

@@ -1,4 +1,5 @@
 //! Wake-ups between processes. The poll stays the truth: a lost one costs at most one poll.
+use crate::store::tasks;
 use sqlx::{PgPool, postgres::{PgConnectOptions, PgListener, PgPoolOptions}};
 use std::{sync::Arc, time::Duration};
 use svc_actors::Waker;
@@ -26,7 +27,8 @@ pub fn start(options: PgConnectOptions, pool: PgPool, wake: Arc<Notify>, waker: 
             here.wake();
             tokio::time::sleep(DEBOUNCE).await;
             here.wake();
-            let _ = sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL).execute(&pool).await;
+            // Lost where the database is away: the poll finds the work.
+            let _ = tasks::announce(&pool, CHANNEL).await;
         }
     });
     vec![listen, tell]

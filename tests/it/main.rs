@@ -4,6 +4,7 @@
 mod support;
 
 mod architecture;
+mod bm25;
 mod crash;
 mod documents;
 mod embedded;

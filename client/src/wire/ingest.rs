@@ -53,7 +53,7 @@ pub struct Attempt {
     pub task_type: String,
     /// 1 for the first.
     pub attempt: i32,
-    /// `completed`, `skipped` or `failed`.
+    /// `completed`, `skipped`, `failed`, or `lease_lost` where the worker fell silent.
     pub outcome: String,
     /// `retryable`, `permanent`, `timeout` or `dependency`; only of a failed one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

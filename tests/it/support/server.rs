@@ -62,3 +62,8 @@ pub async fn new_database() -> PgConnectOptions {
     conn.close().await.unwrap();
     server.options.clone().database(&name)
 }
+
+/// A pool on a new database.
+pub async fn new_pool() -> sqlx::PgPool {
+    sqlx::postgres::PgPoolOptions::new().max_connections(16).connect_with(new_database().await).await.unwrap()
+}

@@ -1,0 +1,52 @@
+//! What a bench says: one line of JSON a figure.
+use serde::Serialize;
+use std::io::Write as _;
+
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// One measured value.
+#[derive(Debug, Serialize)]
+pub struct Figure {
+    pub name: String,
+    /// How many of what the name says were measured.
+    pub n: usize,
+    pub unit: &'static str,
+    pub ours: f64,
+    pub peer: Option<Peer>,
+    /// How many times better ours is than the peer's.
+    pub ratio: Option<f64>,
+}
+
+/// The same work done by something else in the same run.
+#[derive(Debug, Serialize)]
+pub struct Peer {
+    pub name: &'static str,
+    pub version: &'static str,
+    pub value: f64,
+}
+
+impl Figure {
+    pub fn alone(name: &str, n: usize, unit: &'static str, ours: f64) -> Self {
+        Self { name: name.to_owned(), n, unit, ours, peer: None, ratio: None }
+    }
+
+    pub fn beside(name: &str, n: usize, unit: &'static str, ours: f64, peer: Peer) -> Self {
+        // Of a rate more is better; of a time and a size, less.
+        let ratio = if unit.ends_with("/s") { ours / peer.value } else { peer.value / ours };
+        Self { name: name.to_owned(), n, unit, ours, ratio: Some(ratio), peer: Some(peer) }
+    }
+
+    /// Writes the line at once, so that a run that is cut off keeps what it measured.
+    pub fn print(&self) -> Result<(), BoxError> {
+        let mut out = std::io::stdout().lock();
+        serde_json::to_writer(&mut out, self)?;
+        out.write_all(b"\n")?;
+        Ok(out.flush()?)
+    }
+}
+
+/// The middle one of the values; NaN of none.
+pub fn median(values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,73 @@
+//! End to end: generated Markdown through the whole service, beside the encoder alone on the same chunks.
+use crate::{
+    figure::{BoxError, Figure, Peer},
+    markdown,
+    sandbox::{Sandbox, TOKEN, interruptible},
+    uploads,
+};
+use std::{sync::Arc, time::Instant};
+use svc::{app::App, ingest::reader::Reader};
+use svc_models::Engine;
+
+/// Texts of one call of the bare encoder: enough to sort by length, few enough to hold the vectors.
+const TEXTS: usize = 4096;
+
+pub async fn run(files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    let sandbox = Sandbox::new()?;
+    let app = App::start(Arc::new(sandbox.settings()?), TOKEN, Reader::of_this_program()?).await?;
+    let measured = interruptible(measure(&app, files, out)).await;
+    app.stop().await;
+    measured
+}
+
+async fn measure(app: &App, files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    let client = uploads::client(&format!("http://{}", app.address))?;
+    let file = |number: usize| (format!("handbook-{number}.md"), markdown::handbook(number));
+    // Connections, statements and the model's threads get warm on a file that is not counted.
+    uploads::ingest(&client, std::iter::once(file(0))).await?;
+    let before: i64 = sqlx::query_scalar("SELECT max(id) FROM documents").fetch_one(&app.service.pool).await?;
+
+    let start = Instant::now();
+    let nodes = uploads::ingest(&client, (1..=files).map(file)).await?;
+    let service_seconds = start.elapsed().as_secs_f64();
+
+    let texts: Vec<String> = sqlx::query_scalar("SELECT content FROM documents WHERE usetype = 'chunk' AND id > $1 ORDER BY id")
+        .bind(before)
+        .fetch_all(&app.service.pool)
+        .await?;
+    // What the service embeds beside the chunks: containers short enough to be embedded as a text of their own.
+    let rollups: i64 = sqlx::query_scalar(
+        "SELECT coalesce(sum((value ->> 'tokens')::bigint), 0)::bigint FROM node_evidence
+          WHERE name = 'effective_content' AND value ->> 'method' = 'concatenated' AND document_id > $1",
+    )
+    .bind(before)
+    .fetch_one(&app.service.pool)
+    .await?;
+    let engine = app.service.engine.as_ref().ok_or("the service has no model")?;
+    let tokens = texts.iter().try_fold(0, |sum, text| Ok::<usize, BoxError>(sum + engine.count_tokens(text)?))?;
+    out(Figure::alone("ingest/files", files, "files", files as f64));
+    out(Figure::alone("ingest/nodes", files, "nodes", nodes as f64));
+    out(Figure::alone("ingest/chunks", files, "chunks", texts.len() as f64));
+    out(Figure::alone("ingest/chunk_tokens", files, "tokens", tokens as f64));
+    out(Figure::alone("ingest/rollup_tokens", files, "tokens", rollups as f64));
+
+    let encoder_seconds = encode(engine, &texts).await?;
+    let encoder = |value| Peer { name: "the bare encoder on the same chunks", version: svc_client::VERSION, value };
+    let rate = |count: f64| (count / service_seconds, encoder(count / encoder_seconds));
+    let (ours, peer) = rate(nodes as f64);
+    out(Figure::beside("ingest/end_to_end", nodes, "nodes/s", ours, peer));
+    // The encoder's own speed on one side, all tokens that the service embedded on the other.
+    let embedded = tokens as f64 + rollups as f64;
+    let peer = encoder(tokens as f64 / encoder_seconds);
+    out(Figure::beside("ingest/embedded_tokens", embedded as usize, "tokens/s", embedded / service_seconds, peer));
+    Ok(())
+}
+
+/// Seconds that the model alone takes.
+async fn encode(engine: &Engine, texts: &[String]) -> Result<f64, BoxError> {
+    let start = Instant::now();
+    for texts in texts.chunks(TEXTS) {
+        engine.embed_documents(texts.to_vec()).await?;
+    }
+    Ok(start.elapsed().as_secs_f64())
+}

@@ -1,0 +1,106 @@
+//! Measures the service: `svc-benches [NAME [SIZE]]`, one line of JSON a figure on standard output, progress on standard error.
+//!
+//! NAME selects by prefix, `list` lists. SIZE, or the variable BENCH_SIZE, sets how much is measured.
+#[cfg(feature = "tantivy")]
+mod bm25;
+mod figure;
+mod ingest;
+mod markdown;
+mod queue;
+mod sandbox;
+mod scale;
+mod service_process;
+mod uploads;
+
+use figure::{BoxError, Figure};
+use std::process::ExitCode;
+use svc::{app::Backend, ingest::reader};
+
+// As in the service's own programs.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// A bench and what its size counts.
+const BENCHES: &[(&str, &str)] = &[
+    ("ingest", "uploads to settled, beside the bare encoder; SIZE: files, 30 where left out"),
+    ("queue/claim_finish", "claim, start and finish of tasks; SIZE: pending tasks, 10000 and then 100000 where left out"),
+    ("bm25", "appends, compaction and searches, beside tantivy; always 100000 documents"),
+    ("scale", "memory, ingestion and searches as the store grows; SIZE: nodes, 100000 where left out"),
+];
+
+fn main() -> ExitCode {
+    // The service that `scale` starts and the readers of files are this program again: what is measured is what was
+    // just built.
+    if std::env::args_os().nth(1).is_some_and(|first| first == "serve" || first == reader::SUBCOMMAND) {
+        return svc::cli::main();
+    }
+    let done = arguments().and_then(|(selected, size)| {
+        // A second provider in the process would be a mistake, and the first one stands.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        selected.into_iter().try_for_each(|name| {
+            eprintln!("bench: {name}");
+            runtime.block_on(run(name, size)).map_err(|error| format!("{name}: {error}").into())
+        })
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The benches to run, none for `list`, and their size where one is named.
+fn arguments() -> Result<(Vec<&'static str>, Option<usize>), BoxError> {
+    let mut arguments = std::env::args().skip(1);
+    let prefix = arguments.next().unwrap_or_default();
+    let size = arguments.next().or_else(|| std::env::var("BENCH_SIZE").ok()).filter(|size| !size.is_empty());
+    let size = size.map(|size| match size.replace('_', "").parse() {
+        Ok(0) | Err(_) => Err(format!("the size is `{size}`; it takes a whole number from 1")),
+        Ok(size) => Ok(size),
+    });
+    if prefix == "list" {
+        BENCHES.iter().for_each(|(name, about)| println!("{name}\t{about}"));
+        return Ok((Vec::new(), None));
+    }
+    let selected: Vec<&str> = BENCHES.iter().map(|(name, _)| *name).filter(|name| name.starts_with(&prefix)).collect();
+    if selected.is_empty() {
+        return Err(format!("no bench begins with `{prefix}`; `list` lists them").into());
+    }
+    Ok((selected, size.transpose()?))
+}
+
+async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
+    let mut printed = Ok(());
+    let mut out = |figure: Figure| {
+        let line = figure.print();
+        if printed.is_ok() {
+            printed = line;
+        }
+    };
+    match name {
+        "ingest" => ingest::run(size.unwrap_or(30), &mut out).await?,
+        "queue/claim_finish" => {
+            let sizes = size.map_or(vec![10_000, 100_000], |size| vec![size]);
+            with_database(async |pool| queue::run(pool, &sizes, &mut out).await).await?;
+        }
+        #[cfg(feature = "tantivy")]
+        "bm25" => with_database(async |pool| bm25::run(pool, &mut out).await).await?,
+        #[cfg(not(feature = "tantivy"))]
+        "bm25" => return Err("its peer is not built in: run `make bench BENCH=bm25`, or cargo with --features tantivy".into()),
+        "scale" => scale::run(size.unwrap_or(100_000), &mut out).await?,
+        other => return Err(format!("`{other}` has no code").into()),
+    }
+    printed
+}
+
+/// Measures on a database of its own, which goes with its server whatever comes of it.
+async fn with_database(measure: impl AsyncFnOnce(&sqlx::PgPool) -> Result<(), BoxError>) -> Result<(), BoxError> {
+    let sandbox = sandbox::Sandbox::new()?;
+    let backend = Backend::start(&sandbox.settings()?).await?;
+    let measured = sandbox::interruptible(measure(&backend.pool)).await;
+    backend.stop().await;
+    measured
+}

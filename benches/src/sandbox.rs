@@ -1,0 +1,49 @@
+//! A place for one bench: a data folder of its own, and settings that nothing on this machine has a say in.
+use crate::figure::BoxError;
+use std::path::Path;
+use svc::settings::{Settings, SettingsError};
+
+pub const TOKEN: &str = "owner-token-of-the-benches";
+
+/// Gone with its folder when dropped.
+pub struct Sandbox {
+    folder: tempfile::TempDir,
+}
+
+impl Sandbox {
+    pub fn new() -> std::io::Result<Self> {
+        // Not in the home folder: run as root, PostgreSQL has a user of its own, which may not enter it.
+        Ok(Self { folder: tempfile::Builder::new().prefix("svc-bench.").tempdir()? })
+    }
+
+    /// Every SVC_ variable of a process that works here.
+    pub fn variables(&self) -> Vec<(String, String)> {
+        // Where `make setup` put the server and the model.
+        let kept = ["SVC_CACHE_DIR", "SVC_POSTGRES_HOME"];
+        let kept = kept.into_iter().filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
+        let folder = self.folder.path().display().to_string();
+        let own = [
+            ("SVC_CONFIG", "/dev/null"),
+            ("SVC_DATA_DIR", &folder),
+            ("SVC_LISTEN", "127.0.0.1:0"),
+            ("SVC_CONSOLE_LISTEN", "127.0.0.1:0"),
+            ("SVC_LOG_LEVEL", "warn"),
+            ("SVC_API_TOKEN", TOKEN),
+        ];
+        kept.chain(own.map(|(name, value)| (name.to_owned(), value.to_owned()))).collect()
+    }
+
+    pub fn settings(&self) -> Result<Settings, SettingsError> {
+        let others = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let others = others.filter(|(name, _)| !name.starts_with("SVC_"));
+        Settings::load(Some(Path::new("/dev/null")), others.chain(self.variables()))
+    }
+}
+
+/// Gives up when the process is asked to end, so that whoever called takes down what it started.
+pub async fn interruptible<T>(work: impl Future<Output = Result<T, BoxError>>) -> Result<T, BoxError> {
+    tokio::select! {
+        done = work => done,
+        () = svc::app::asked_to_stop() => Err("interrupted".into()),
+    }
+}

@@ -1,0 +1,69 @@
+//! A service in a process of its own, so that its memory is its own.
+use crate::{figure::BoxError, sandbox::Sandbox};
+use std::process::Stdio;
+use tokio::{
+    io::{AsyncBufReadExt, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+};
+
+/// `svc serve`; to be stopped, or its database would be left running.
+pub struct ServiceProcess {
+    child: Child,
+    /// Kept open: the service writes to it when it ends.
+    stdout: Lines<BufReader<ChildStdout>>,
+}
+
+/// Bytes of main memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    pub now: f64,
+    pub peak: f64,
+}
+
+impl ServiceProcess {
+    pub fn start(sandbox: &Sandbox) -> Result<Self, BoxError> {
+        let mut command = Command::new(std::env::current_exe()?);
+        for (name, _) in std::env::vars_os() {
+            if name.as_encoded_bytes().starts_with(b"SVC_") {
+                command.env_remove(name);
+            }
+        }
+        command.arg("serve").envs(sandbox.variables()).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn()?;
+        let stdout = child.stdout.take().ok_or("the service's output is not ours")?;
+        Ok(Self { child, stdout: BufReader::new(stdout).lines() })
+    }
+
+    /// Waits until it serves, and returns its address.
+    pub async fn base(&mut self) -> Result<String, BoxError> {
+        while let Some(line) = self.stdout.next_line().await? {
+            if let Some(at) = line.find("http://") {
+                let base = line[at..].split_whitespace().next().unwrap_or_default();
+                return Ok(base.trim_end_matches('/').to_owned());
+            }
+        }
+        Err(format!("the service did not start: {}", self.child.wait().await?).into())
+    }
+
+    /// What the kernel counts for the process.
+    pub fn memory(&self) -> Result<Memory, BoxError> {
+        let id = self.child.id().ok_or("the service has ended")?;
+        let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
+        let bytes = |name: &str| -> Result<f64, BoxError> {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).ok_or("the kernel counts no memory here")?;
+            let kibibytes: f64 = line.trim_start_matches(':').trim().trim_end_matches(" kB").parse()?;
+            Ok(kibibytes * 1024.0)
+        };
+        Ok(Memory { now: bytes("VmRSS")?, peak: bytes("VmHWM")? })
+    }
+
+    /// Asks it to end in order, and waits for that.
+    pub async fn stop(mut self) -> Result<(), BoxError> {
+        let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+        if let Some(id) = id {
+            rustix::process::kill_process(id, rustix::process::Signal::TERM)?;
+        }
+        let status = self.child.wait().await?;
+        if status.success() { Ok(()) } else { Err(format!("the service ended with {status}").into()) }
+    }
+}

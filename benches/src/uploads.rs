@@ -1,0 +1,48 @@
+//! Files into a service over HTTP, and their way to the end.
+use crate::{figure::BoxError, sandbox::TOKEN};
+use futures_util::{StreamExt, TryStreamExt};
+use std::time::Duration;
+use svc_client::{
+    Client, FileUpload, Remote,
+    wire::{DocumentPath, Settled, UploadQuery},
+};
+
+/// Uploads that are under way at once.
+const AT_ONCE: usize = 4;
+/// Between two looks at a file's frontier; short against any run worth measuring.
+const LOOK: Duration = Duration::from_millis(50);
+
+pub fn client(base: &str) -> Result<Client<Remote>, BoxError> {
+    let http = reqwest::Client::builder().no_proxy().build()?;
+    Ok(Client(Remote::new(base, TOKEN, http)))
+}
+
+/// Stores the files and waits until all under them is settled; returns how many nodes that are.
+pub async fn ingest(client: &Client<Remote>, files: impl Iterator<Item = (String, String)>) -> Result<usize, BoxError> {
+    let uploads = files.map(|(name, text)| async move {
+        let stored = client.upload_file(UploadQuery::default(), FileUpload::from_bytes(&name, text, None)).await?;
+        Ok::<i64, BoxError>(stored.document_id)
+    });
+    let ids: Vec<i64> = futures_util::stream::iter(uploads).buffered(AT_ONCE).try_collect().await?;
+    let mut nodes = 0;
+    for (done, &id) in ids.iter().enumerate() {
+        nodes += settled(client, id).await?;
+        if (done + 1) % 10 == 0 {
+            eprintln!("bench: {} of {} files, {nodes} nodes", done + 1, ids.len());
+        }
+    }
+    Ok(nodes)
+}
+
+async fn settled(client: &Client<Remote>, id: i64) -> Result<usize, BoxError> {
+    loop {
+        let frontier = client.read_frontier(DocumentPath { id }).await?;
+        if frontier.nodes_in_flight == 0 && frontier.tasks_unfinished == 0 {
+            if frontier.nodes_failed > 0 || frontier.settled != Settled::Settled {
+                return Err(format!("document {id} did not settle: {frontier:?}").into());
+            }
+            return Ok(usize::try_from(frontier.nodes_total)?);
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
