@@ -38,13 +38,15 @@ CREATE TABLE task_queue (
     lease_losses      integer NOT NULL DEFAULT 0,
     cancel_requested_at timestamptz,
     -- Completed, or failed and not to be tried again: owes no more work.
-    final             boolean NOT NULL DEFAULT false
+    final             boolean NOT NULL DEFAULT false,
+    CHECK (NOT ready OR (NOT final AND status IN ('pending', 'failed') AND parked_on IS NULL))
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
 
 CREATE INDEX task_queue_ready ON task_queue (lane, priority DESC, created_at, id) WHERE ready;
 CREATE INDEX task_queue_ready_badge ON task_queue (lane, coalesce(service_badge, ''), priority DESC, created_at, id) WHERE ready;
 CREATE INDEX task_queue_parked ON task_queue (parked_on, priority DESC, created_at, id) WHERE parked_on IS NOT NULL;
-CREATE INDEX task_queue_retry ON task_queue (retry_after) WHERE status = 'failed' AND NOT ready AND NOT final;
+CREATE INDEX task_queue_retry ON task_queue (retry_after) WHERE status = 'failed' AND NOT ready AND NOT final AND parked_on IS NULL;
+CREATE INDEX task_queue_failed ON task_queue (id) WHERE status = 'failed' AND final;
 CREATE INDEX task_queue_open ON task_queue (root_id) WHERE NOT final;
 CREATE INDEX task_queue_held ON task_queue (heartbeat_at) WHERE status IN ('claimed', 'running');
 CREATE INDEX task_queue_scope ON task_queue (scope_document_id);
@@ -74,6 +76,7 @@ CREATE TABLE task_intent (
     prange     pathrange NOT NULL,
     drange     int4range NOT NULL
 );
+CREATE INDEX task_intent_region ON task_intent USING gist (prange, drange);
 
 -- A region is a box: the paths that it covers by the depths that it covers. '0' sorts right after '/'.
 CREATE FUNCTION region_paths(path text, mode text) RETURNS pathrange LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
@@ -96,10 +99,13 @@ BEGIN
     LOOP
         blocked := 0; rounds := rounds + 1;
         FOR candidate IN SELECT * FROM ready_tasks(badges, strict, wanted_lane, want - got + 8) LOOP
+            -- A row that is being deleted is not waited for, nor a reservation made that would outlive it.
+            PERFORM 1 FROM task_queue t WHERE t.id = candidate.id AND t.ready FOR NO KEY UPDATE SKIP LOCKED;
+            CONTINUE WHEN NOT FOUND;
             SELECT * FROM try_reserve(candidate, worker_id) INTO token, blocker;
             IF token IS NOT NULL THEN
                 UPDATE task_queue t SET status = 'claimed', ready = false, claimed_by = worker_id, heartbeat_at = clock_timestamp(),
-                       claim_token = token, parked_since = NULL WHERE t.id = candidate.id RETURNING * INTO held;
+                       claim_token = token, parked_on = NULL, parked_since = NULL WHERE t.id = candidate.id RETURNING * INTO held;
                 got := got + 1;
                 RETURN NEXT held;
                 EXIT WHEN got >= want;
@@ -121,7 +127,7 @@ BEGIN
         RETURN QUERY SELECT t.* FROM task_queue t WHERE t.ready AND t.lane = wanted_lane
                       ORDER BY t.priority DESC, t.created_at, t.id LIMIT most;
     ELSE
-        RETURN QUERY SELECT t.* FROM unnest(CASE WHEN strict THEN badges ELSE badges || '' END) AS key(badge) CROSS JOIN LATERAL (
+        RETURN QUERY SELECT t.* FROM unnest(CASE WHEN strict THEN badges ELSE array_append(badges, '') END) AS key(badge) CROSS JOIN LATERAL (
                          SELECT q.* FROM task_queue q
                           WHERE q.ready AND q.lane = wanted_lane AND coalesce(q.service_badge, '') = key.badge
                           ORDER BY q.priority DESC, q.created_at, q.id LIMIT most) t
@@ -175,17 +181,17 @@ CREATE FUNCTION wake_tasks() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE freed bigint[]; woken integer;
 BEGIN
     UPDATE task_queue t SET ready = true WHERE t.id IN (
-        SELECT id FROM task_queue WHERE status = 'failed' AND NOT ready AND NOT final AND retry_after <= now()
+        SELECT id FROM task_queue WHERE status = 'failed' AND NOT ready AND NOT final AND parked_on IS NULL AND retry_after <= now()
          ORDER BY retry_after LIMIT 100 FOR UPDATE SKIP LOCKED);
     SELECT array_agg(DISTINCT r.task_id) INTO freed FROM (SELECT task_id FROM task_release LIMIT 500) r;
     IF freed IS NULL THEN RETURN; END IF;
     WITH wake AS (
-        SELECT id FROM task_queue WHERE parked_on = ANY (freed)
-         ORDER BY priority DESC, created_at, id LIMIT 500 FOR UPDATE SKIP LOCKED)
+        SELECT id FROM task_queue WHERE parked_on = ANY (freed) AND status IN ('pending', 'failed') AND NOT final
+         ORDER BY priority DESC, created_at, id LIMIT 32 FOR UPDATE SKIP LOCKED)
     UPDATE task_queue t SET ready = true, parked_on = NULL FROM wake WHERE t.id = wake.id;
     GET DIAGNOSTICS woken = ROW_COUNT;
     DELETE FROM task_release WHERE task_id = ANY (freed);
-    IF woken >= 500 THEN
+    IF woken >= 32 THEN
         INSERT INTO task_release SELECT unnest(freed);
     END IF;
 END $$;

@@ -71,7 +71,11 @@ mod tests {
     fn only_the_right_secret_opens_and_each_only_its_own_door() {
         let keys = Keys::new("owner", Some("runner"), false);
         let opens = |access, value: &str| keys.authenticate(access, &headers(value)).is_ok();
-        assert!(opens(Access::Token, "Bearer owner") && opens(Access::Token, "bearer  owner") && opens(Access::Metrics, "Bearer owner"));
+        assert!(
+            opens(Access::Token, "Bearer owner")
+                && opens(Access::Token, "bearer  owner")
+                && opens(Access::Metrics, "Bearer owner")
+        );
         assert!(opens(Access::RunnerKey, "Bearer runner") && opens(Access::Public, "nonsense"));
         for wrong in ["Bearer", "Bearer ", "Bearer owner2", "Bearer runner", "Basic owner", "owner", ""] {
             assert!(!opens(Access::Token, wrong), "{wrong:?} opened");

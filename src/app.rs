@@ -3,10 +3,14 @@ use crate::{
     embedded::{EmbeddedError, EmbeddedPostgres, ServerState},
     ingest::reader::Reader,
     registry,
+    search::bm25::Config,
     service::{Service, model_settings},
     settings::{Migrate, Settings},
-    store::database::{self, DatabaseError},
-    worker::{Role, RunningWorker},
+    store::{
+        database::{self, DatabaseError},
+        indexes,
+    },
+    worker::{Role, RunningWorker, wakeup},
 };
 use sqlx::{PgPool, postgres::PgConnectOptions};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -83,7 +87,23 @@ impl Backend {
         if self.embedded.is_some() || settings.migrate == Migrate::Auto {
             database::migrate(&self.pool).await?;
         }
-        self.check_schema().await
+        self.check_schema().await?;
+        self.weigh(settings).await
+    }
+
+    /// Gives the default index the settings' weights.
+    async fn weigh(&self, settings: &Settings) -> Result<(), AppError> {
+        let mut tx = self.pool.begin().await.map_err(DatabaseError::from)?;
+        let Some(index) = indexes::by_name(&mut tx, "default").await.map_err(DatabaseError::from)? else {
+            return Ok(());
+        };
+        let config = Config { k1: settings.bm25_k1, b: settings.bm25_b, ..index.config.0 };
+        if config != index.config.0 {
+            tracing::info!(k1 = config.k1, b = config.b, "the default index gets other weights");
+            indexes::configure(&mut tx, index.id, &config).await.map_err(|error| AppError::Ended(error.to_string()))?;
+        }
+        tx.commit().await.map_err(DatabaseError::from)?;
+        Ok(())
     }
 
     /// Refuses to work on a schema that is behind.
@@ -111,7 +131,9 @@ impl Backend {
 /// Loads the model of the settings.
 pub async fn load_engine(settings: &Settings) -> Result<Engine, AppError> {
     let settings = model_settings(settings);
-    let engine = tokio::task::spawn_blocking(move || Engine::load(&settings)).await.map_err(|e| AppError::Ended(e.to_string()))??;
+    let engine = tokio::task::spawn_blocking(move || Engine::load(&settings))
+        .await
+        .map_err(|e| AppError::Ended(e.to_string()))??;
     tracing::info!(model = engine.info().identity, device = engine.info().device, "the model is loaded");
     Ok(engine)
 }
@@ -136,7 +158,9 @@ impl App {
                 let (stop_server, mut stopped) = watch::channel(false);
                 let router = registry::router(service.clone());
                 let server = tokio::spawn(async move {
-                    axum::serve(listener, router).with_graceful_shutdown(async move { drop(stopped.wait_for(|stop| *stop).await) }).await
+                    axum::serve(listener, router)
+                        .with_graceful_shutdown(async move { drop(stopped.wait_for(|stop| *stop).await) })
+                        .await
                 });
                 Ok(App { service, address, backend, worker, server, stop_server })
             }
@@ -160,6 +184,8 @@ impl App {
         let worker = if settings.ingest_worker_enabled {
             Some(RunningWorker::start(Role::of(&settings), service.tools(reader), backend.options.clone()).await?)
         } else {
+            // The workers are elsewhere; this ends with the runtime.
+            drop(wakeup::tell(backend.pool.clone(), service.wake.clone(), None));
             None
         };
         Ok((service, worker, listener))
@@ -171,10 +197,12 @@ impl App {
         let database_failed = async {
             match embedded {
                 None => std::future::pending().await,
-                Some(mut state) => match state.wait_for(|state| matches!(state, ServerState::Failed(_))).await.as_deref() {
-                    Ok(ServerState::Failed(reason)) => reason.clone(),
-                    _ => "its supervisor ended".to_owned(),
-                },
+                Some(mut state) => {
+                    match state.wait_for(|state| matches!(state, ServerState::Failed(_))).await.as_deref() {
+                        Ok(ServerState::Failed(reason)) => reason.clone(),
+                        _ => "its supervisor ended".to_owned(),
+                    }
+                }
             }
         };
         let worker_ended = async {

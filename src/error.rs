@@ -11,11 +11,15 @@ pub trait IntoFailure {
 /// Whether the database itself is away, rather than the statement wrong.
 pub fn database_is_away(error: &sqlx::Error) -> bool {
     match error {
-        sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed | sqlx::Error::Tls(_) => true,
+        sqlx::Error::Io(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::WorkerCrashed
+        | sqlx::Error::Tls(_) => true,
         // 57P0x: shut down, crashed, starting up. 08xxx: connection. 53300: no connection left. 25P03: idle too long.
-        sqlx::Error::Database(error) => error
-            .code()
-            .is_some_and(|code| code.starts_with("57P") || code.starts_with("08") || code == "53300" || code == "25P03"),
+        sqlx::Error::Database(error) => error.code().is_some_and(|code| {
+            code.starts_with("57P") || code.starts_with("08") || code == "53300" || code == "25P03"
+        }),
         _ => false,
     }
 }
@@ -24,10 +28,29 @@ impl IntoFailure for sqlx::Error {
     fn into_failure(self) -> Failure {
         if database_is_away(&self) {
             tracing::warn!(error = %self, "the database is away");
-            return Failure::new(Code::Unavailable, "the database does not answer now").with("remedy", "try again shortly").with("retry_after", 2);
+            return Failure::new(Code::Unavailable, "the database does not answer now")
+                .with("remedy", "try again shortly")
+                .with("retry_after", 2);
+        }
+        let state = self.as_database_error().and_then(|error| error.code()).unwrap_or_default();
+        match state.get(..2) {
+            // What PostgreSQL cannot hold: a NUL, a time out of range, a text with too many words.
+            Some("22" | "54") => {
+                return Failure::new(Code::InvalidField, "a value is outside of what can be stored or searched for");
+            }
+            // Two changes met and this one gave way.
+            Some("40") => {
+                return Failure::new(Code::Unavailable, "another change was under way here")
+                    .with("remedy", "try again")
+                    .with("retry_after", 1);
+            }
+            _ => {}
         }
         tracing::error!(error = %self, "a statement failed");
-        Failure::new(Code::Internal, "the request could not be carried out; the log has the cause under this request's id")
+        Failure::new(
+            Code::Internal,
+            "the request could not be carried out; the log has the cause under this request's id",
+        )
     }
 }
 
@@ -37,7 +60,10 @@ impl IntoFailure for bm25::Error {
             bm25::Error::Database(error) => error.into_failure(),
             error => {
                 tracing::error!(error = %error, "the BM25 index failed");
-                Failure::new(Code::Internal, "the index could not be searched; the log has the cause under this request's id")
+                Failure::new(
+                    Code::Internal,
+                    "the index could not be searched; the log has the cause under this request's id",
+                )
             }
         }
     }

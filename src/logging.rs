@@ -8,10 +8,19 @@ pub fn start(level: LogLevel, format: LogFormat) {
     let registry = tracing_subscriber::registry().with(filter);
     // A second start is a test's: the first one stands.
     let _ = match format {
-        LogFormat::Json => registry.with(fmt::layer().json().flatten_event(true).with_writer(std::io::stderr)).try_init(),
+        LogFormat::Json => {
+            registry.with(fmt::layer().json().flatten_event(true).with_writer(std::io::stderr)).try_init()
+        }
         LogFormat::Text => {
             use std::io::IsTerminal;
-            registry.with(fmt::layer().with_ansi(std::io::stderr().is_terminal()).with_target(false).with_writer(std::io::stderr)).try_init()
+            registry
+                .with(
+                    fmt::layer()
+                        .with_ansi(std::io::stderr().is_terminal())
+                        .with_target(false)
+                        .with_writer(std::io::stderr),
+                )
+                .try_init()
         }
     };
 }

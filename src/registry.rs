@@ -11,9 +11,13 @@ use futures_util::{FutureExt, future::BoxFuture};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Instant};
 use svc_client::{
-    Call, Code, Failure, Operation, OperationInfo, Outcome, Params, Reply, Transport, VERSION, VERSION_HEADER, operation_table, ops,
+    Call, Code, Failure, Operation, OperationInfo, Outcome, Params, Reply, Transport, VERSION, VERSION_HEADER,
+    operation_table, ops,
 };
-use utoipa::openapi::{self, path::{OperationBuilder, ParameterIn}};
+use utoipa::openapi::{
+    self,
+    path::{OperationBuilder, ParameterIn},
+};
 
 mod decode;
 mod encode;
@@ -21,7 +25,10 @@ pub use decode::Decode;
 pub use encode::Encode;
 
 /// The behaviour of an operation; one impl a row, under `src/handlers`.
-#[diagnostic::on_unimplemented(message = "operation `{O}` has no handler", label = "add `impl Handle<{O}> for Service` under src/handlers")]
+#[diagnostic::on_unimplemented(
+    message = "operation `{O}` has no handler",
+    label = "add `impl Handle<{O}> for Service` under src/handlers"
+)]
 pub trait Handle<O: Operation> {
     fn handle(&self, caller: &Caller, call: Call<O>) -> impl Future<Output = Outcome<O>> + Send;
 }
@@ -92,7 +99,11 @@ pub fn router(service: Arc<Service>) -> Router {
         .merge(utoipa_swagger_ui::SwaggerUi::new(PAGES[0]).config(utoipa_swagger_ui::Config::from("/openapi.json")))
         .fallback(|request: Request| async move {
             let path = request.uri().path().to_owned();
-            problem(Failure::new(Code::NotFound, format!("there is nothing at {path}; /openapi.json lists what there is")), &path, &request_id())
+            problem(
+                Failure::new(Code::NotFound, format!("there is nothing at {path}; /openapi.json lists what there is")),
+                &path,
+                &request_id(),
+            )
         })
         .method_not_allowed_fallback(|request: Request| async move {
             let path = request.uri().path().to_owned();
@@ -100,6 +111,8 @@ pub fn router(service: Arc<Service>) -> Router {
             problem(failure, &path, &request_id())
         })
         .layer(cors(&service.settings.cors_origins))
+        // Each body has a limit of its own: SVC_MAX_UPLOAD_BYTES for files, SVC_MAX_BODY_BYTES for all else.
+        .layer(axum::extract::DefaultBodyLimit::disable())
 }
 
 fn cors(origins: &[String]) -> tower_http::cors::CorsLayer {
@@ -127,18 +140,18 @@ async fn answer(
         let served = AssertUnwindSafe(serve(service.clone(), caller, request)).catch_unwind().await;
         served.unwrap_or_else(|_| {
             tracing::error!("the handler panicked");
-            Err(Failure::new(Code::Internal, "the request could not be carried out; the log has the cause under this request's id"))
+            Err(Failure::new(
+                Code::Internal,
+                "the request could not be carried out; the log has the cause under this request's id",
+            ))
         })
     };
     let outcome = tracing::Instrument::instrument(outcome, span.clone()).await;
     let mut response = outcome.unwrap_or_else(|failure| problem(failure, &path, &id));
-    let headers = response.headers_mut();
-    headers.insert(VERSION_HEADER, HeaderValue::from_static(VERSION));
-    if let Ok(id) = HeaderValue::from_str(&id) {
-        headers.insert("x-request-id", id);
-    }
+    identify(&mut response, &id);
     let (status, elapsed) = (response.status().as_u16(), started.elapsed());
-    metrics::counter!(crate::telemetry::REQUESTS, "operation" => info.name, "status" => status.to_string()).increment(1);
+    metrics::counter!(crate::telemetry::REQUESTS, "operation" => info.name, "status" => status.to_string())
+        .increment(1);
     metrics::histogram!(crate::telemetry::REQUEST_SECONDS, "operation" => info.name).record(elapsed.as_secs_f64());
     let _entered = span.enter();
     tracing::info!(method = %info.method, path, status, elapsed_ms = elapsed.as_secs_f64() * 1e3, "answered");
@@ -162,13 +175,23 @@ fn check_version(request: &Request) -> Result<(), Failure> {
     }
 }
 
+fn identify(response: &mut Response, request_id: &str) {
+    let headers = response.headers_mut();
+    headers.insert(VERSION_HEADER, HeaderValue::from_static(VERSION));
+    if let Ok(id) = HeaderValue::from_str(request_id) {
+        headers.insert("x-request-id", id);
+    }
+}
+
 /// A failure as `application/problem+json`.
 fn problem(mut failure: Failure, path: &str, request_id: &str) -> Response {
     failure.instance = Some(path.to_owned());
     failure.request_id = Some(request_id.to_owned());
     let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let body = serde_json::to_vec(&failure).unwrap_or_default();
-    let mut response = (status, [(header::CONTENT_TYPE, "application/problem+json")], HttpBody::from(body)).into_response();
+    let mut response =
+        (status, [(header::CONTENT_TYPE, "application/problem+json")], HttpBody::from(body)).into_response();
+    identify(&mut response, request_id);
     if failure.code == Code::Unauthenticated {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
@@ -209,11 +232,18 @@ pub fn openapi() -> openapi::OpenApi {
             entry = entry.security(openapi::SecurityRequirement::new::<&str, [&str; 0], &str>("bearer", []));
         }
         let family = info.path.split('/').nth(1).unwrap_or_default();
-        paths.add_path_operation(info.path, vec![method(&info.method)], entry.tag(family.trim_end_matches(".json")).build());
+        paths.add_path_operation(
+            info.path,
+            vec![method(&info.method)],
+            entry.tag(family.trim_end_matches(".json")).build(),
+        );
     }
     let problem = openapi::ResponseBuilder::new()
         .description("Why not, as RFC 9457 problem+json")
-        .content("application/problem+json", openapi::ContentBuilder::new().schema(Some(openapi::Ref::from_schema_name("Failure"))).build())
+        .content(
+            "application/problem+json",
+            openapi::ContentBuilder::new().schema(Some(openapi::Ref::from_schema_name("Failure"))).build(),
+        )
         .build();
     let bearer = openapi::security::HttpBuilder::new().scheme(openapi::security::HttpAuthScheme::Bearer).build();
     let mut components = openapi::ComponentsBuilder::new()
@@ -224,7 +254,11 @@ pub fn openapi() -> openapi::OpenApi {
     for (name, schema) in schemas {
         components = components.schema(name, schema);
     }
-    let info = openapi::InfoBuilder::new().title("svc").version(VERSION).description(Some(env!("CARGO_PKG_DESCRIPTION"))).build();
+    let info = openapi::InfoBuilder::new()
+        .title("svc")
+        .version(VERSION)
+        .description(Some(env!("CARGO_PKG_DESCRIPTION")))
+        .build();
     openapi::OpenApiBuilder::new().info(info).paths(paths).components(Some(components.build())).build()
 }
 

@@ -60,7 +60,8 @@ impl Service {
     /// The model, or the answer that there is none.
     pub fn engine(&self) -> Result<&Engine, Failure> {
         self.engine.as_ref().ok_or_else(|| {
-            Failure::new(Code::NotConfigured, "this process has no embedding model").with("setting", "SVC_EMBEDDING_MODEL")
+            Failure::new(Code::NotConfigured, "this process has no embedding model")
+                .with("setting", "SVC_EMBEDDING_MODEL")
         })
     }
 

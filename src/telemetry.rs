@@ -2,7 +2,11 @@
 use crate::store;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use sqlx::PgPool;
-use std::{sync::OnceLock, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, OnceLock},
+    time::Duration,
+};
 
 pub const REQUESTS: &str = "svc_requests_total";
 pub const REQUEST_SECONDS: &str = "svc_request_seconds";
@@ -21,7 +25,8 @@ pub fn recorder() -> PrometheusHandle {
     static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
     RECORDER
         .get_or_init(|| {
-            let seconds = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
+            let seconds =
+                [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
             let builder = PrometheusBuilder::new();
             let builder = match builder.set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &seconds) {
                 Ok(builder) => builder,
@@ -57,16 +62,32 @@ pub async fn refresh(pool: &PgPool) -> Result<(), sqlx::Error> {
     let state = store::tasks::state(&mut conn).await?;
     metrics::gauge!(QUEUE_DEPTH).set((state.pending + state.held + state.waiting_for_retry) as f64);
     metrics::gauge!(OLDEST_SECONDS).set(state.oldest_seconds.unwrap_or(0.0));
-    for (task_type, status, count) in store::tasks::by_type_and_status(&mut conn).await? {
-        metrics::gauge!(TASKS, "task_type" => task_type, "status" => status).set(count as f64);
-    }
+    let tasks = store::tasks::by_type_and_status(&mut conn).await?;
+    fresh(
+        TASKS,
+        tasks.into_iter().map(|(task_type, status, count)| (vec![("task_type", task_type), ("status", status)], count)),
+    );
     let unserved = store::tasks::unserved_badges(&mut conn).await?;
-    metrics::gauge!(UNSERVED, "badge" => "").set(0.0);
-    for (badge, count, _) in unserved {
-        metrics::gauge!(UNSERVED, "badge" => badge).set(count as f64);
-    }
+    fresh(UNSERVED, unserved.into_iter().map(|(badge, count, _)| (vec![("badge", badge)], count)));
     metrics::gauge!(WORKERS).set(store::workers::alive(&mut conn).await?.len() as f64);
     Ok(())
+}
+
+type Labels = Vec<(&'static str, String)>;
+
+/// Sets a gauge's series, and to zero those that it had and has no more: an alarm must clear.
+fn fresh(name: &'static str, series: impl Iterator<Item = (Labels, i64)>) {
+    static SHOWN: Mutex<BTreeSet<(&str, Labels)>> = Mutex::new(BTreeSet::new());
+    let Ok(mut shown) = SHOWN.lock() else { return };
+    let mut now = BTreeMap::new();
+    for (labels, count) in series {
+        shown.insert((name, labels.clone()));
+        now.insert(labels, count);
+    }
+    for (_, labels) in shown.iter().filter(|(shown, _)| *shown == name) {
+        let count = now.get(labels).copied().unwrap_or(0);
+        metrics::gauge!(name, labels).set(count as f64);
+    }
 }
 
 /// Records the time of something by name and label.

@@ -31,10 +31,11 @@ async fn measure(app: &App, files: usize, out: &mut dyn FnMut(Figure)) -> Result
     let nodes = uploads::ingest(&client, (1..=files).map(file)).await?;
     let service_seconds = start.elapsed().as_secs_f64();
 
-    let texts: Vec<String> = sqlx::query_scalar("SELECT content FROM documents WHERE usetype = 'chunk' AND id > $1 ORDER BY id")
-        .bind(before)
-        .fetch_all(&app.service.pool)
-        .await?;
+    let texts: Vec<String> =
+        sqlx::query_scalar("SELECT content FROM documents WHERE usetype = 'chunk' AND id > $1 ORDER BY id")
+            .bind(before)
+            .fetch_all(&app.service.pool)
+            .await?;
     // What the service embeds beside the chunks: containers short enough to be embedded as a text of their own.
     let rollups: i64 = sqlx::query_scalar(
         "SELECT coalesce(sum((value ->> 'tokens')::bigint), 0)::bigint FROM node_evidence

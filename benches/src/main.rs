@@ -23,7 +23,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// A bench and what its size counts.
 const BENCHES: &[(&str, &str)] = &[
     ("ingest", "uploads to settled, beside the bare encoder; SIZE: files, 30 where left out"),
-    ("queue/claim_finish", "claim, start and finish of tasks; SIZE: pending tasks, 10000 and then 100000 where left out"),
+    (
+        "queue/claim_finish",
+        "claim, start and finish of tasks; SIZE: pending tasks, 10000 and then 100000 where left out",
+    ),
     ("bm25", "appends, compaction and searches, beside tantivy; always 100000 documents"),
     ("scale", "memory, ingestion and searches as the store grows; SIZE: nodes, 100000 where left out"),
 ];
@@ -89,7 +92,11 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         #[cfg(feature = "tantivy")]
         "bm25" => with_database(async |pool| bm25::run(pool, &mut out).await).await?,
         #[cfg(not(feature = "tantivy"))]
-        "bm25" => return Err("its peer is not built in: run `make bench BENCH=bm25`, or cargo with --features tantivy".into()),
+        "bm25" => {
+            return Err(
+                "its peer is not built in: run `make bench BENCH=bm25`, or cargo with --features tantivy".into()
+            );
+        }
         "scale" => scale::run(size.unwrap_or(100_000), &mut out).await?,
         other => return Err(format!("`{other}` has no code").into()),
     }

@@ -35,7 +35,9 @@ async fn documents(pool: &PgPool, count: usize) -> Result<(), BoxError> {
 
 /// One pending task a document, and nothing left of the run before.
 async fn fill(pool: &PgPool) -> Result<(), BoxError> {
-    sqlx::query("TRUNCATE task_queue, task_reservation, task_release, task_intent, task_attempts").execute(pool).await?;
+    sqlx::query("TRUNCATE task_queue, task_reservation, task_release, task_intent, task_attempts")
+        .execute(pool)
+        .await?;
     sqlx::query(
         "INSERT INTO task_queue (task_type, lane, scope_document_id, node_path, node_depth, root_id, write_mode)
          SELECT 'bench', 'io', id, id || '/', 0, id, 'self' FROM documents ORDER BY id",

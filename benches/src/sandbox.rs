@@ -34,7 +34,8 @@ impl Sandbox {
     }
 
     pub fn settings(&self) -> Result<Settings, SettingsError> {
-        let others = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let others =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         let others = others.filter(|(name, _)| !name.starts_with("SVC_"));
         Settings::load(Some(Path::new("/dev/null")), others.chain(self.variables()))
     }

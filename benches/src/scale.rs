@@ -61,7 +61,12 @@ fn memory(when: &str, nodes: usize, memory: Memory, out: &mut dyn FnMut(Figure))
 }
 
 /// The time of each search method as a caller sees it.
-async fn searches(client: &Client<Remote>, when: &str, nodes: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+async fn searches(
+    client: &Client<Remote>,
+    when: &str,
+    nodes: usize,
+    out: &mut dyn FnMut(Figure),
+) -> Result<(), BoxError> {
     for method in ["vector", "fulltext", "bm25", "hybrid"] {
         let mut prose = Prose::new(7);
         let mut times = Vec::with_capacity(SEARCHES);

@@ -50,7 +50,8 @@ impl ServiceProcess {
         let id = self.child.id().ok_or("the service has ended")?;
         let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
         let bytes = |name: &str| -> Result<f64, BoxError> {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)).ok_or("the kernel counts no memory here")?;
+            let line =
+                status.lines().find_map(|line| line.strip_prefix(name)).ok_or("the kernel counts no memory here")?;
             let kibibytes: f64 = line.trim_start_matches(':').trim().trim_end_matches(" kB").parse()?;
             Ok(kibibytes * 1024.0)
         };

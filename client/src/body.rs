@@ -1,5 +1,8 @@
 //! What a call may carry beside its path and query.
-use crate::{Failure, operation::{Params, Wire}};
+use crate::{
+    Failure,
+    operation::{Params, Wire},
+};
 use bytes::Bytes;
 use futures_util::{StreamExt, future::BoxFuture, stream::BoxStream};
 use serde::{Deserialize, Serialize};
@@ -7,10 +10,15 @@ use serde::{Deserialize, Serialize};
 /// A request body, as the remote client sends it.
 pub trait Body: Send + 'static {
     /// Attaches the body to a request that is about to be sent.
-    fn attach(self, request: reqwest::RequestBuilder) -> impl Future<Output = Result<reqwest::RequestBuilder, Failure>> + Send;
+    fn attach(
+        self,
+        request: reqwest::RequestBuilder,
+    ) -> impl Future<Output = Result<reqwest::RequestBuilder, Failure>> + Send;
     /// Describes the body and names the schemas that it refers to.
     #[cfg(feature = "openapi")]
-    fn describe(schemas: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>) -> Option<utoipa::openapi::request_body::RequestBody>;
+    fn describe(
+        schemas: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>,
+    ) -> Option<utoipa::openapi::request_body::RequestBody>;
 }
 
 /// No parameters, or no body.
@@ -20,7 +28,9 @@ pub struct Nothing {}
 
 #[cfg(feature = "openapi")]
 impl utoipa::IntoParams for Nothing {
-    fn into_params(_: impl Fn() -> Option<utoipa::openapi::path::ParameterIn>) -> Vec<utoipa::openapi::path::Parameter> {
+    fn into_params(
+        _: impl Fn() -> Option<utoipa::openapi::path::ParameterIn>,
+    ) -> Vec<utoipa::openapi::path::Parameter> {
         Vec::new()
     }
 }
@@ -30,7 +40,9 @@ impl Body for Nothing {
         Ok(request)
     }
     #[cfg(feature = "openapi")]
-    fn describe(_: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>) -> Option<utoipa::openapi::request_body::RequestBody> {
+    fn describe(
+        _: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>,
+    ) -> Option<utoipa::openapi::request_body::RequestBody> {
         None
     }
 }
@@ -44,7 +56,9 @@ impl<T: Wire> Body for Json<T> {
         Ok(request.json(&self.0))
     }
     #[cfg(feature = "openapi")]
-    fn describe(schemas: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>) -> Option<utoipa::openapi::request_body::RequestBody> {
+    fn describe(
+        schemas: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>,
+    ) -> Option<utoipa::openapi::request_body::RequestBody> {
         use utoipa::openapi::{ContentBuilder, Required, request_body::RequestBodyBuilder};
         let content = ContentBuilder::new().schema(Some(crate::reply::reference::<T>(schemas))).build();
         Some(RequestBodyBuilder::new().content("application/json", content).required(Some(Required::True)).build())
@@ -113,11 +127,20 @@ impl Body for FileUpload {
         Ok(request.multipart(form.part("file", part)))
     }
     #[cfg(feature = "openapi")]
-    fn describe(_: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>) -> Option<utoipa::openapi::request_body::RequestBody> {
-        use utoipa::openapi::{ContentBuilder, KnownFormat, ObjectBuilder, Required, SchemaFormat, Type, request_body::RequestBodyBuilder};
-        let file = ObjectBuilder::new().schema_type(Type::String).format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)));
+    fn describe(
+        _: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>,
+    ) -> Option<utoipa::openapi::request_body::RequestBody> {
+        use utoipa::openapi::{
+            ContentBuilder, KnownFormat, ObjectBuilder, Required, SchemaFormat, Type, request_body::RequestBodyBuilder,
+        };
+        let file =
+            ObjectBuilder::new().schema_type(Type::String).format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)));
         let options = ObjectBuilder::new().schema_type(Type::Object).description(Some("ingest options by group"));
-        let form = ObjectBuilder::new().schema_type(Type::Object).property("file", file).required("file").property("options", options);
+        let form = ObjectBuilder::new()
+            .schema_type(Type::Object)
+            .property("file", file)
+            .required("file")
+            .property("options", options);
         let content = ContentBuilder::new().schema(Some(form)).build();
         Some(RequestBodyBuilder::new().content("multipart/form-data", content).required(Some(Required::True)).build())
     }

@@ -1,5 +1,9 @@
 //! The client over HTTP.
-use crate::{Body, Code, Failure, VERSION, VERSION_HEADER, operation::{Call, Operation, Outcome, Transport}, reply::Reply};
+use crate::{
+    Body, Code, Failure, VERSION, VERSION_HEADER,
+    operation::{Call, Operation, Outcome, Transport},
+    reply::Reply,
+};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// A service somewhere else.
@@ -52,7 +56,10 @@ async fn exchange(base: &str, request: reqwest::RequestBuilder) -> Result<(u16, 
 
 fn refusal(status: u16, bytes: &[u8]) -> Failure {
     serde_json::from_slice(bytes).unwrap_or_else(|_| {
-        let mut failure = Failure::new(Code::Unreachable, format!("status {status} without a problem description: is this the address of an svc service?"));
+        let mut failure = Failure::new(
+            Code::Unreachable,
+            format!("status {status} without a problem description: is this the address of an svc service?"),
+        );
         failure.status = status;
         failure
     })
@@ -83,7 +90,10 @@ mod tests {
     #[test]
     fn a_path_parameter_cannot_leave_its_segment() {
         let parameters = serde_json::json!({"id": 7, "name": "../a b/{id}?x=%"});
-        assert_eq!(fill("/documents/{id}/by/{name}/x", &parameters), "/documents/7/by/..%2Fa%20b%2F%7Bid%7D%3Fx%3D%25/x");
+        assert_eq!(
+            fill("/documents/{id}/by/{name}/x", &parameters),
+            "/documents/7/by/..%2Fa%20b%2F%7Bid%7D%3Fx%3D%25/x"
+        );
     }
 
     #[test]

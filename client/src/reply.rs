@@ -31,22 +31,25 @@ fn json_response<T: utoipa::ToSchema>(description: &str, schemas: &mut Schemas) 
 }
 
 fn from_json<T: Wire>(bytes: &[u8]) -> Result<T, Failure> {
-    serde_json::from_slice(bytes).map_err(|e| Failure::unreachable(format!("the answer is not of this version's form: {e}")))
+    serde_json::from_slice(bytes)
+        .map_err(|e| Failure::unreachable(format!("the answer is not of this version's form: {e}")))
 }
 
-macro_rules! json_reply { ($name:ident, $status:literal, $description:literal) => {
-    impl<T: Wire> Reply for $name<T> {
-        type Value = T;
-        const STATUS: u16 = $status;
-        fn decode(bytes: &[u8]) -> Result<T, Failure> {
-            from_json(bytes)
+macro_rules! json_reply {
+    ($name:ident, $status:literal, $description:literal) => {
+        impl<T: Wire> Reply for $name<T> {
+            type Value = T;
+            const STATUS: u16 = $status;
+            fn decode(bytes: &[u8]) -> Result<T, Failure> {
+                from_json(bytes)
+            }
+            #[cfg(feature = "openapi")]
+            fn describe(schemas: &mut Schemas) -> utoipa::openapi::Response {
+                json_response::<T>($description, schemas)
+            }
         }
-        #[cfg(feature = "openapi")]
-        fn describe(schemas: &mut Schemas) -> utoipa::openapi::Response {
-            json_response::<T>($description, schemas)
-        }
-    }
-} }
+    };
+}
 
 /// 201 with the new resource and its Location.
 pub struct Created<T>(pub T);

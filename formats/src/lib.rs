@@ -6,7 +6,6 @@
 //! Every byte is hostile. All readers hold [`Limits`], but a third-party engine cannot be held to them from inside:
 //! callers run readers in a child process through [`isolated`].
 
-
 mod charset;
 mod chunk;
 mod detect;

@@ -1,5 +1,8 @@
 //! `svc config` and `svc migrate`.
-use super::{CliError, output::{Output, one_line}};
+use super::{
+    CliError,
+    output::{Output, one_line},
+};
 use crate::{app::Backend, settings::Settings, store::database};
 use clap::Args;
 use serde_json::json;
@@ -43,7 +46,10 @@ pub fn config(settings: &Settings, output: Output, arguments: &ConfigArguments) 
 
 pub async fn migrate(settings: &Settings, arguments: &MigrateArguments) -> Result<ExitCode, CliError> {
     if settings.database_url.is_blank() {
-        return Err(CliError::Other("the embedded database migrates itself when the service starts; set SVC_DATABASE_URL to migrate another".to_owned()));
+        return Err(CliError::Other(
+            "the embedded database migrates itself when the service starts; set SVC_DATABASE_URL to migrate another"
+                .to_owned(),
+        ));
     }
     let backend = Backend::join(settings).await?;
     let missing = database::missing(&backend.pool).await.map_err(crate::app::AppError::from)?;

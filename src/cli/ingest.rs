@@ -1,12 +1,24 @@
 //! `svc ingest`: uploads, follows the frontier, and says at the end what failed and why.
-use super::{CliError, SOME_FAILED, output::{Output, one_line}};
+use super::{
+    CliError, SOME_FAILED,
+    output::{Output, one_line},
+};
 use clap::Args;
 use futures_util::{StreamExt, stream};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::Value;
-use std::{collections::VecDeque, fs, path::{Path, PathBuf}, process::ExitCode, time::{Duration, Instant}};
-use svc_client::{Client, Code, Failure, FileUpload, Remote, wire::{DocumentPath, FrontierResponse, Settled, UploadQuery}};
+use std::{
+    collections::VecDeque,
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+use svc_client::{
+    Client, Code, Failure, FileUpload, Remote,
+    wire::{DocumentPath, FrontierResponse, Settled, UploadQuery},
+};
 
 /// Uploads under way at once.
 const UPLOADS: usize = 4;
@@ -38,7 +50,7 @@ pub struct IngestArguments {
 struct Report {
     file: String,
     document_id: Option<i64>,
-    /// `settled`, `failed`, `in_flight`, or `refused` where the upload itself was.
+    /// `settled`, `failed`, `in_flight`, `deleted` by somebody meanwhile, or `refused` where the upload itself was.
     state: String,
     was_existing: bool,
     nodes: i64,
@@ -56,7 +68,10 @@ pub async fn ingest(client: &Client<Remote>, output: Output, arguments: IngestAr
     let query = UploadQuery { parent_id: arguments.parent, private: arguments.private };
 
     let bar = ProgressBar::new(files.len() as u64);
-    bar.set_style(ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} files, {elapsed}").unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_style(
+        ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} files, {elapsed}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
     bar.set_message("uploading");
     let uploads = stream::iter(files).map(|file| upload(client, file, query, options.clone())).buffered(UPLOADS);
     let mut reports: Vec<Report> = uploads.inspect(|_| bar.inc(1)).collect().await;
@@ -69,7 +84,8 @@ pub async fn ingest(client: &Client<Remote>, output: Output, arguments: IngestAr
         Output::Json => reports.iter().try_for_each(Output::line)?,
         Output::Table => show(&reports, started.elapsed())?,
     }
-    let bad = reports.iter().any(|report| report.state == "failed" || report.state == "refused" || report.nodes_failed > 0);
+    let bad =
+        reports.iter().any(|report| report.state == "failed" || report.state == "refused" || report.nodes_failed > 0);
     Ok(if bad { ExitCode::from(SOME_FAILED) } else { ExitCode::SUCCESS })
 }
 
@@ -85,7 +101,8 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
             continue;
         }
         while let Some(folder) = open.pop_front() {
-            let mut entries: Vec<_> = fs::read_dir(&folder).and_then(Iterator::collect).map_err(|error| unreadable(&folder, error))?;
+            let mut entries: Vec<_> =
+                fs::read_dir(&folder).and_then(Iterator::collect).map_err(|error| unreadable(&folder, error))?;
             entries.sort_by_key(fs::DirEntry::file_name);
             for entry in entries {
                 match entry.file_type() {
@@ -127,7 +144,10 @@ async fn upload(client: &Client<Remote>, path: PathBuf, query: UploadQuery, opti
                 };
             }
             // The service says that it cannot now: wait and send the file again, which is safe.
-            Err(failure) if matches!(failure.code, Code::Unavailable | Code::TooManyRequests) && waited < Duration::from_secs(60) => {
+            Err(failure)
+                if matches!(failure.code, Code::Unavailable | Code::TooManyRequests)
+                    && waited < Duration::from_secs(60) =>
+            {
                 tokio::time::sleep(waited).await;
                 waited *= 2;
             }
@@ -138,7 +158,10 @@ async fn upload(client: &Client<Remote>, path: PathBuf, query: UploadQuery, opti
 
 /// Asks for the frontiers until every file is done.
 async fn follow(client: &Client<Remote>, reports: &mut [Report], bar: &ProgressBar) -> Result<(), CliError> {
-    bar.set_style(ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} files, {elapsed}").unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_style(
+        ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} files, {elapsed}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
     bar.set_position(0);
     let mut open: VecDeque<usize> = (0..reports.len()).filter(|index| reports[*index].document_id.is_some()).collect();
     bar.set_length(open.len() as u64);
@@ -155,6 +178,11 @@ async fn follow(client: &Client<Remote>, reports: &mut [Report], bar: &ProgressB
                     away += 1;
                     open.push_front(index);
                     break;
+                }
+                Err(failure) if failure.code == Code::NotFound => {
+                    reports[index].state = "deleted".to_owned();
+                    bar.inc(1);
+                    continue;
                 }
                 Err(failure) => return Err(failure.into()),
             };
@@ -208,7 +236,8 @@ fn show(reports: &[Report], elapsed: Duration) -> Result<(), CliError> {
         .iter()
         .map(|report| {
             let id = report.document_id.map_or("-".to_owned(), |id| id.to_string());
-            let state = if report.was_existing { format!("{}, stored before", report.state) } else { report.state.clone() };
+            let state =
+                if report.was_existing { format!("{}, stored before", report.state) } else { report.state.clone() };
             vec![one_line(&report.file, 60), id, state, report.nodes.to_string(), report.warnings.join(", ")]
         })
         .collect();
@@ -217,7 +246,12 @@ fn show(reports: &[Report], elapsed: Duration) -> Result<(), CliError> {
     let nodes: i64 = reports.iter().map(|report| report.nodes).sum();
     println!(
         "{} files in {:.1} s: {} settled, {} failed, {} refused, {} in flight; {nodes} nodes",
-        reports.len(), elapsed.as_secs_f64(), count("settled"), count("failed"), count("refused"), count("in_flight")
+        reports.len(),
+        elapsed.as_secs_f64(),
+        count("settled"),
+        count("failed"),
+        count("refused"),
+        count("in_flight")
     );
     for report in reports.iter().filter(|report| report.reason.is_some()) {
         println!("  {} {}: {}", report.file, report.state, one_line(report.reason.as_deref().unwrap_or_default(), 300));

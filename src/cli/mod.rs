@@ -10,7 +10,10 @@ mod worker;
 
 pub use worker::worker_main;
 
-use crate::{app::AppError, settings::{Settings, SettingsError}};
+use crate::{
+    app::AppError,
+    settings::{Settings, SettingsError},
+};
 use clap::{Parser, Subcommand};
 use output::Output;
 use std::{path::PathBuf, process::ExitCode};
@@ -74,19 +77,27 @@ pub fn main() -> ExitCode {
     if let Some(code) = crate::ingest::reader::serve_if_asked(std::env::args_os()) {
         return code;
     }
+    let arguments = Arguments::parse();
+    run_to_end("svc", run(arguments))
+}
+
+/// Runs a program on a runtime of its own and says in one line why it did not do what it was asked; 2 for bad settings.
+fn run_to_end(name: &str, work: impl Future<Output = Result<ExitCode, CliError>>) -> ExitCode {
     // A second provider in the process would be a mistake of ours, and the first one stands.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let arguments = Arguments::parse();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("svc: the runtime does not start: {error}");
+            eprintln!("{name}: the runtime does not start: {error}");
             return ExitCode::FAILURE;
         }
     };
-    let code = runtime.block_on(run(arguments)).unwrap_or_else(|error| {
-        eprintln!("svc: {error}");
-        ExitCode::FAILURE
+    let code = runtime.block_on(work).unwrap_or_else(|error| {
+        eprintln!("{name}: {error}");
+        match error {
+            CliError::Settings(_) => ExitCode::from(2),
+            _ => ExitCode::FAILURE,
+        }
     });
     // Blocking work that nobody waits for any more must not hold the end up.
     runtime.shutdown_background();
@@ -114,6 +125,8 @@ fn environment() -> impl Iterator<Item = (String, String)> {
 
 /// The client of the service that the settings name.
 fn client(settings: &Settings) -> Result<Client<Remote>, CliError> {
-    let http = reqwest::Client::builder().build().map_err(|error| CliError::Other(format!("the HTTP client does not start: {error}")))?;
+    let http = reqwest::Client::builder()
+        .build()
+        .map_err(|error| CliError::Other(format!("the HTTP client does not start: {error}")))?;
     Ok(Client(Remote::new(&settings.service_url(), settings.api_token.expose(), http)))
 }

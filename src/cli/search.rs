@@ -1,9 +1,15 @@
 //! `svc search`.
-use super::{CliError, output::{Output, one_line}};
+use super::{
+    CliError,
+    output::{Output, one_line},
+};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 use std::process::ExitCode;
-use svc_client::{Client, Json, Remote, wire::{Bm25Search, DocumentPath, FulltextSearch, HybridSearch, SearchResponse, SearchResult, VectorSearch}};
+use svc_client::{
+    Client, Json, Remote,
+    wire::{Bm25Search, DocumentPath, FulltextSearch, HybridSearch, SearchResponse, SearchResult, VectorSearch},
+};
 
 #[derive(Args)]
 pub struct SearchArguments {
@@ -51,7 +57,13 @@ pub async fn search(client: &Client<Remote>, output: Output, arguments: SearchAr
 async fn show(client: &Client<Remote>, query: &str, found: &SearchResponse) -> Result<(), CliError> {
     println!("{} results by {} in {:.0} ms for “{}”", found.total, found.method, found.latency_ms, one_line(query, 80));
     for (place, result) in found.results.iter().enumerate() {
-        println!("{:>3}. {}  (document {}, score {:.4})", place + 1, whence(client, result).await, result.document.id, result.score);
+        println!(
+            "{:>3}. {}  (document {}, score {:.4})",
+            place + 1,
+            whence(client, result).await,
+            result.document.id,
+            result.score
+        );
         let text = one_line(&result.document.content, 220);
         println!("     {}", if text.is_empty() { "(a container: its parts hold the text)" } else { &text });
     }

@@ -1,6 +1,11 @@
 //! `svc serve`.
 use super::CliError;
-use crate::{app::{App, asked_to_stop}, ingest::reader::Reader, logging, settings::Settings};
+use crate::{
+    app::{App, asked_to_stop},
+    ingest::reader::Reader,
+    logging,
+    settings::Settings,
+};
 use std::{process::ExitCode, sync::Arc};
 
 pub async fn serve(settings: Settings) -> Result<ExitCode, CliError> {

@@ -15,14 +15,25 @@ pub async fn status(client: &Client<Remote>, output: Output) -> Result<ExitCode,
         }
     };
     match output {
-        Output::Json => Output::line(&json!({"health": health, "ready": ready, "checks": checks, "queue": queue, "workers": workers}))?,
+        Output::Json => Output::line(
+            &json!({"health": health, "ready": ready, "checks": checks, "queue": queue, "workers": workers}),
+        )?,
         Output::Table => {
-            println!("svc {} is {}, {}, up {} s", health.version, health.status, if ready { "ready" } else { "not ready" }, health.uptime_seconds);
-            let rows: Vec<Vec<String>> =
-                checks.iter().map(|c| vec![c.name.clone(), if c.ok { "ok" } else { "MISSING" }.to_owned(), c.detail.clone()]).collect();
+            println!(
+                "svc {} is {}, {}, up {} s",
+                health.version,
+                health.status,
+                if ready { "ready" } else { "not ready" },
+                health.uptime_seconds
+            );
+            let rows: Vec<Vec<String>> = checks
+                .iter()
+                .map(|c| vec![c.name.clone(), if c.ok { "ok" } else { "MISSING" }.to_owned(), c.detail.clone()])
+                .collect();
             Output::table(&["check", "state", "detail"], &rows)?;
             if let Some(queue) = queue {
-                let oldest = queue.oldest_seconds.map_or("none waits".to_owned(), |age| format!("the oldest waits {age:.0} s"));
+                let oldest =
+                    queue.oldest_seconds.map_or("none waits".to_owned(), |age| format!("the oldest waits {age:.0} s"));
                 println!(
                     "queue: {} pending, {} held, {} to be tried again, {} failed; {oldest}",
                     queue.pending, queue.held, queue.waiting_for_retry, queue.failed
@@ -30,7 +41,10 @@ pub async fn status(client: &Client<Remote>, output: Output) -> Result<ExitCode,
             }
             for worker in workers {
                 let badges = if worker.badges.is_empty() { "any badge".to_owned() } else { worker.badges.join(", ") };
-                println!("worker {}: {badges}, holds {}, last beat {:.1} s ago", worker.worker_id, worker.tasks_held, worker.silent_seconds);
+                println!(
+                    "worker {}: {badges}, holds {}, last beat {:.1} s ago",
+                    worker.worker_id, worker.tasks_held, worker.silent_seconds
+                );
             }
         }
     }

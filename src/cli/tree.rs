@@ -1,8 +1,14 @@
 //! `svc tree`.
-use super::{CliError, output::{Output, one_line}};
+use super::{
+    CliError,
+    output::{Output, one_line},
+};
 use clap::Args;
 use std::{collections::HashMap, process::ExitCode};
-use svc_client::{Client, Remote, wire::{DocumentPath, DocumentResponse, PageQuery}};
+use svc_client::{
+    Client, Remote,
+    wire::{DocumentPath, DocumentResponse, PageQuery},
+};
 
 #[derive(Args)]
 pub struct TreeArguments {
@@ -44,7 +50,14 @@ fn show(nodes: &[DocumentResponse], more: bool) {
     while let Some((node, depth)) = open.pop() {
         let text = one_line(&node.content, 70);
         let text = if text.is_empty() { String::new() } else { format!(": {text}") };
-        println!("{}{} {} “{}” [{}]{text}", "  ".repeat(depth), node.id, node.usetype, one_line(&node.title, 60), node.settled.as_str());
+        println!(
+            "{}{} {} “{}” [{}]{text}",
+            "  ".repeat(depth),
+            node.id,
+            node.usetype,
+            one_line(&node.title, 60),
+            node.settled.as_str()
+        );
         let mut below = children.remove(&Some(node.id)).unwrap_or_default();
         below.sort_by_key(|child| (child.position.map_or(i64::MAX, i64::from), child.id));
         open.extend(below.into_iter().rev().map(|child| (child, depth + 1)));

@@ -1,5 +1,5 @@
 //! The command line of `svc-worker`.
-use super::{CliError, environment};
+use super::{CliError, environment, run_to_end};
 use crate::{
     app::{Backend, DRAIN, asked_to_stop, load_engine},
     ingest::reader::{Reader, serve_if_asked},
@@ -50,7 +50,10 @@ struct Arguments {
 
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "takes a number of seconds".to_owned())?;
-    Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero()).ok_or_else(|| "takes a number of seconds above 0".to_owned())
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| "takes a number of seconds above 0".to_owned())
 }
 
 /// What `svc-worker` does; 2 for arguments that cannot be worked with.
@@ -58,24 +61,7 @@ pub fn worker_main() -> ExitCode {
     if let Some(code) = serve_if_asked(std::env::args_os()) {
         return code;
     }
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let arguments = Arguments::parse();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("svc-worker: the runtime does not start: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let code = runtime.block_on(run(arguments)).unwrap_or_else(|error| {
-        eprintln!("svc-worker: {error}");
-        match error {
-            CliError::Settings(_) => ExitCode::from(2),
-            _ => ExitCode::FAILURE,
-        }
-    });
-    runtime.shutdown_background();
-    code
+    run_to_end("svc-worker", run(Arguments::parse()))
 }
 
 async fn run(arguments: Arguments) -> Result<ExitCode, CliError> {

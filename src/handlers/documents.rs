@@ -6,13 +6,21 @@ use crate::{
     registry::Handle,
     search::bm25,
     service::Service,
-    store::{self, documents::{NewRow, Place, SiblingCursor, sibling_position}, ingest_nodes::Frontier, tasks::NewTask},
+    store::{
+        self,
+        documents::{NewRow, Place, SiblingCursor, sibling_position},
+        ingest_nodes::Frontier,
+        tasks::NewTask,
+    },
 };
 use serde_json::json;
 use sqlx::PgConnection;
 use std::time::Duration;
 use svc_actors::{Lane, WriteMode};
-use svc_client::{Call, Code, Failure, ops, wire::{DocumentPage, DocumentResponse, EvidenceResponse, LinkPage, NewDocument, Settled}};
+use svc_client::{
+    Call, Code, Failure, ops,
+    wire::{DocumentPage, DocumentResponse, EvidenceResponse, LinkPage, NewDocument, Settled},
+};
 
 /// How long `?wait=true` waits.
 const WAIT: Duration = Duration::from_secs(60);
@@ -20,7 +28,7 @@ const WAIT_STEP: Duration = Duration::from_millis(20);
 
 impl Handle<ops::create_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::create_document>) -> Result<DocumentResponse, Failure> {
-        let new = without_nul(call.body.0);
+        let new = without_nul(call.body.0)?;
         let mut tx = self.pool.begin().await.or_fail()?;
         let (id, task) = create(self, &mut tx, caller, &new).await?;
         tx.commit().await.or_fail()?;
@@ -32,19 +40,29 @@ impl Handle<ops::create_document> for Service {
     }
 }
 
-/// PostgreSQL's text and JSON take no NUL.
-fn without_nul(mut new: NewDocument) -> NewDocument {
+/// PostgreSQL's text takes no NUL.
+fn without_nul(mut new: NewDocument) -> Result<NewDocument, Failure> {
     new.title = new.title.replace('\0', "");
     new.content = new.content.replace('\0', "");
-    new
+    if new.title.is_empty() {
+        return Err(Failure::field("title", "must not be empty"));
+    }
+    Ok(new)
 }
 
-async fn create(service: &Service, conn: &mut PgConnection, caller: &Caller, new: &NewDocument) -> Result<(i64, i64), Failure> {
-    if serde_json::to_string(&new.structured_content).is_ok_and(|text| text.contains("\\u0000")) {
-        return Err(Failure::field("structured_content", "takes no NUL character"));
-    }
+async fn create(
+    service: &Service,
+    conn: &mut PgConnection,
+    caller: &Caller,
+    new: &NewDocument,
+) -> Result<(i64, i64), Failure> {
     let parent = match new.parent_id {
-        Some(id) => Some(store::documents::lock_parent(conn, &caller.scope(), id).await.or_fail()?.ok_or_else(|| Failure::no_document(id))?),
+        Some(id) => Some(
+            store::documents::lock_parent(conn, &caller.scope(), id)
+                .await
+                .or_fail()?
+                .ok_or_else(|| Failure::no_document(id))?,
+        ),
         None => None,
     };
     let path = parent.as_ref().map(Place::children_path).unwrap_or_default();
@@ -63,7 +81,9 @@ async fn create(service: &Service, conn: &mut PgConnection, caller: &Caller, new
     let id = store::documents::insert(conn, &row).await.or_fail()?;
     if parent.is_some() {
         free_of_holders(conn, &path, id, WriteMode::Itself).await?;
-        store::ingest_nodes::count(conn, id, Frontier { total: 1, settled: 1, ..Frontier::default() }).await.or_fail()?;
+        store::ingest_nodes::count(conn, id, Frontier { total: 1, settled: 1, ..Frontier::default() })
+            .await
+            .or_fail()?;
     }
     if new.private {
         store::blobs::protect(conn, id).await.or_fail()?;
@@ -93,7 +113,8 @@ async fn wait_for(service: &Service, id: i64, task: i64) -> Result<(), Failure> 
                 None => {}
                 Some(true) => return Ok(()),
                 Some(false) => {
-                    let detail = "the document is stored, but it could not be embedded and indexed; its evidence has the reason";
+                    let detail =
+                        "the document is stored, but it could not be embedded and indexed; its evidence has the reason";
                     return Err(Failure::new(Code::Internal, detail).with("document_id", id));
                 }
             }
@@ -103,7 +124,10 @@ async fn wait_for(service: &Service, id: i64, task: i64) -> Result<(), Failure> 
         }
     };
     tokio::time::timeout(WAIT, done).await.unwrap_or_else(|_| {
-        Err(Failure::new(Code::Unavailable, "the document is stored; it is not yet embedded and indexed").with("retry_after", 5).with("task_id", task))
+        Err(Failure::new(Code::Unavailable, "the document is stored; it is not yet embedded and indexed")
+            .with("document_id", id)
+            .with("task_id", task)
+            .with("remedy", "read the document until it can be found; do not create it again"))
     })
 }
 
@@ -112,7 +136,8 @@ pub async fn free_of_holders(conn: &mut PgConnection, path: &[i64], id: i64, mod
     match store::reservations::reserve_for_edit(conn, path, id, mode).await.or_fail()? {
         Ok(hold) => store::reservations::release_edit(conn, hold).await.or_fail(),
         Err(holder) => {
-            let failure = Failure::new(Code::Conflict, "this part of the tree is being ingested").with("retry_after", 5);
+            let failure =
+                Failure::new(Code::Conflict, "this part of the tree is being ingested").with("retry_after", 5);
             Err(match holder {
                 Some(holder) => failure
                     .with("task_id", holder.task_id)
@@ -141,10 +166,17 @@ impl Handle<ops::delete_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::delete_document>) -> Result<(), Failure> {
         let id = call.path.id;
         let mut tx = self.pool.begin().await.or_fail()?;
-        let row = store::documents::read(&mut tx, &caller.scope(), id, false).await.or_fail()?.ok_or_else(|| Failure::no_document(id))?;
-        free_of_holders(&mut tx, &row.path, id, WriteMode::Subtree).await?;
+        let place = store::documents::lock_for_delete(&mut tx, &caller.scope(), id).await.or_fail()?;
+        let place = place.ok_or_else(|| Failure::no_document(id))?;
+        free_of_holders(&mut tx, &place.path, id, WriteMode::Subtree).await?;
+        store::ingest_nodes::lock_roots(&mut tx, id).await.or_fail()?;
         let before = store::ingest_nodes::count_by_path(&mut tx, id).await.or_fail()?;
-        let change = Frontier { total: -before.total, in_flight: -before.in_flight, settled: -before.settled, failed: -before.failed };
+        let change = Frontier {
+            total: -before.total,
+            in_flight: -before.in_flight,
+            settled: -before.settled,
+            failed: -before.failed,
+        };
         store::ingest_nodes::count(&mut tx, id, change).await.or_fail()?;
         if let Some((root, parent)) = store::ingest_nodes::waited_for(&mut tx, id).await.or_fail()? {
             store::ingest_nodes::children_done(&mut tx, root, &[(parent, 1, 0)]).await.or_fail()?;
@@ -178,7 +210,9 @@ impl Handle<ops::list_roots> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::list_roots>) -> Result<DocumentPage, Failure> {
         let (limit, after) = (call.query.rows(), id_cursor(call.query.cursor.as_deref())?);
         let mut conn = self.pool.acquire().await.or_fail()?;
-        let rows = store::documents::roots(&mut conn, &caller.scope(), after, limit + 1, call.query.include_embed).await.or_fail()?;
+        let rows = store::documents::roots(&mut conn, &caller.scope(), after, limit + 1, call.query.include_embed)
+            .await
+            .or_fail()?;
         let (rows, next) = page_by_id(rows, limit, |row| row.id);
         Ok(documents(rows, next))
     }
@@ -189,7 +223,10 @@ impl Handle<ops::list_subtree> for Service {
         let (id, limit, after) = (call.path.id, call.query.rows(), id_cursor(call.query.cursor.as_deref())?);
         read(self, caller, id, false).await?;
         let mut conn = self.pool.acquire().await.or_fail()?;
-        let rows = store::documents::subtree(&mut conn, &caller.scope(), id, after, limit + 1, call.query.include_embed).await.or_fail()?;
+        let rows =
+            store::documents::subtree(&mut conn, &caller.scope(), id, after, limit + 1, call.query.include_embed)
+                .await
+                .or_fail()?;
         let (rows, next) = page_by_id(rows, limit, |row| row.id);
         Ok(documents(rows, next))
     }
@@ -201,7 +238,10 @@ impl Handle<ops::list_children> for Service {
         let after = call.query.cursor.as_deref().map(sibling_cursor).transpose()?;
         read(self, caller, id, false).await?;
         let mut conn = self.pool.acquire().await.or_fail()?;
-        let mut rows = store::documents::children(&mut conn, &caller.scope(), id, after, limit + 1, call.query.include_embed).await.or_fail()?;
+        let mut rows =
+            store::documents::children(&mut conn, &caller.scope(), id, after, limit + 1, call.query.include_embed)
+                .await
+                .or_fail()?;
         let more = rows.len() > limit as usize;
         rows.truncate(limit as usize);
         let next = rows.last().filter(|_| more).map(|row| format!("{}.{}", sibling_position(row.position), row.id));
@@ -210,7 +250,9 @@ impl Handle<ops::list_children> for Service {
 }
 
 fn sibling_cursor(text: &str) -> Result<SiblingCursor, Failure> {
-    let parts = text.split_once('.').and_then(|(position, id)| Some(SiblingCursor { position: position.parse().ok()?, id: id.parse().ok()? }));
+    let parts = text
+        .split_once('.')
+        .and_then(|(position, id)| Some(SiblingCursor { position: position.parse().ok()?, id: id.parse().ok()? }));
     parts.ok_or_else(|| Failure::field("cursor", "takes a next_cursor of this list"))
 }
 
@@ -233,7 +275,10 @@ impl Handle<ops::read_evidence> for Service {
         let mut evidence = store::evidence::read(&mut conn, id).await.or_fail()?;
         let attempts = store::evidence::attempts(&mut conn, id).await.or_fail()?;
         if !attempts.is_empty() {
-            evidence.insert("attempts".to_owned(), serde_json::to_value(attempts).map_err(|e| Failure::new(Code::Internal, e))?);
+            evidence.insert(
+                "attempts".to_owned(),
+                serde_json::to_value(attempts).map_err(|e| Failure::new(Code::Internal, e))?,
+            );
         }
         Ok(EvidenceResponse { document_id: id, evidence })
     }

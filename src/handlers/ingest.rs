@@ -1,6 +1,9 @@
 //! Files on their way in.
 use crate::{access::Caller, error::OrFail, ingest::upload::upload, registry::Handle, service::Service, store};
-use svc_client::{Call, Failure, ops, wire::{FrontierResponse, UploadResponse}};
+use svc_client::{
+    Call, Failure, ops,
+    wire::{FrontierResponse, UploadResponse},
+};
 
 impl Handle<ops::upload_file> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::upload_file>) -> Result<UploadResponse, Failure> {
@@ -12,6 +15,8 @@ impl Handle<ops::read_frontier> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::read_frontier>) -> Result<FrontierResponse, Failure> {
         let id = call.path.id;
         let mut tx = self.pool.begin().await.or_fail()?;
+        // One moment for all counts: else a file could look done between two statements.
+        store::database::snapshot(&mut tx).await.or_fail()?;
         let row = store::documents::read(&mut tx, &caller.scope(), id, false).await.or_fail()?;
         let settled = store::documents::settled(&row.ok_or_else(|| Failure::no_document(id))?.settled);
         let counts = match store::ingest_nodes::frontier(&mut tx, id).await.or_fail()? {
@@ -19,7 +24,8 @@ impl Handle<ops::read_frontier> for Service {
             None => store::ingest_nodes::count_by_path(&mut tx, id).await.or_fail()?,
         };
         let empty = store::evidence::read_one(&mut tx, id, "extract.empty").await.or_fail()?;
-        let warnings = empty.iter().filter_map(|value| value.as_str()).map(|reason| format!("extract.empty: {reason}")).collect();
+        let warnings =
+            empty.iter().filter_map(|value| value.as_str()).map(|reason| format!("extract.empty: {reason}")).collect();
         Ok(FrontierResponse {
             document_id: id,
             settled,

@@ -1,6 +1,9 @@
 //! Finding documents.
 use crate::{access::Caller, registry::Handle, search, service::Service};
-use svc_client::{Call, Failure, ops, wire::{HybridSearch, SearchResponse}};
+use svc_client::{
+    Call, Failure, ops,
+    wire::{HybridSearch, SearchResponse},
+};
 
 impl Handle<ops::search_vector> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::search_vector>) -> Result<SearchResponse, Failure> {

@@ -1,17 +1,36 @@
 //! The service about itself.
-use crate::{access::Caller, error::OrFail, registry::{self, Handle}, service::Service, store, telemetry};
+use crate::{
+    access::Caller,
+    error::OrFail,
+    registry::{self, Handle},
+    service::Service,
+    store, telemetry,
+};
 use serde_json::json;
-use svc_client::{Call, Code, Failure, VERSION, ops, wire::{HealthResponse, OpenApiDocument, ReadinessCheck, ReadinessResponse}};
+use std::time::Duration;
+use svc_client::{
+    Call, Code, Failure, VERSION, ops,
+    wire::{HealthResponse, OpenApiDocument, ReadinessCheck, ReadinessResponse},
+};
 
 impl Handle<ops::read_health> for Service {
     async fn handle(&self, _: &Caller, _: Call<ops::read_health>) -> Result<HealthResponse, Failure> {
-        let unserved = match self.pool.acquire().await {
-            Ok(mut conn) => store::tasks::unserved_badges(&mut conn).await.unwrap_or_default(),
-            Err(_) => Vec::new(),
+        // Being alive does not hang on the database.
+        let unserved = async {
+            let mut conn = self.pool.acquire().await?;
+            store::tasks::unserved_badges(&mut conn).await
         };
+        let unserved = tokio::time::timeout(Duration::from_millis(200), unserved)
+            .await
+            .unwrap_or(Ok(Vec::new()))
+            .unwrap_or_default();
         let stalled = unserved.iter().any(|(_, _, oldest_seconds)| *oldest_seconds > 60.0);
         let status = if stalled { "degraded" } else { "ok" };
-        Ok(HealthResponse { status: status.to_owned(), version: VERSION.to_owned(), uptime_seconds: self.started.elapsed().as_secs() })
+        Ok(HealthResponse {
+            status: status.to_owned(),
+            version: VERSION.to_owned(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+        })
     }
 }
 
@@ -22,33 +41,45 @@ impl Handle<ops::read_readiness> for Service {
             let ok = outcome.is_ok();
             checks.push(ReadinessCheck { name: name.to_owned(), ok, detail: outcome.unwrap_or_else(|reason| reason) });
         };
-        check("model", match &self.engine {
-            Some(engine) => Ok(engine.info().identity.clone()),
-            None => Err("no embedding model is loaded: see SVC_EMBEDDING_MODEL".to_owned()),
-        });
+        check(
+            "model",
+            match &self.engine {
+                Some(engine) => Ok(engine.info().identity.clone()),
+                None => Err("no embedding model is loaded: see SVC_EMBEDDING_MODEL".to_owned()),
+            },
+        );
         let database = store::database::missing(&self.pool).await;
         check("database", database.as_ref().map(|_| "answers".to_owned()).map_err(|_| "does not answer".to_owned()));
         let (mut queue, mut workers) = (Default::default(), Vec::new());
         if let Ok(missing) = database {
-            check("migrations", match missing.len() {
-                0 => Ok("all applied".to_owned()),
-                count => Err(format!("{count} missing: run `svc migrate`")),
-            });
+            check(
+                "migrations",
+                match missing.len() {
+                    0 => Ok("all applied".to_owned()),
+                    count => Err(format!("{count} missing: run `svc migrate`")),
+                },
+            );
             let mut conn = self.pool.acquire().await.or_fail()?;
             queue = store::tasks::state(&mut conn).await.or_fail()?;
             workers = store::workers::alive(&mut conn).await.or_fail()?;
             let unserved = store::tasks::unserved_badges(&mut conn).await.or_fail()?;
-            check("workers", match (workers.len(), unserved.first()) {
-                (0, _) => Err("no worker is alive: start svc-worker, or set SVC_INGEST_WORKER_ENABLED=true".to_owned()),
-                (_, Some((badge, tasks, _))) => Err(format!("{tasks} tasks with badge `{badge}` have no worker")),
-                (count, None) => Ok(format!("{count} alive")),
-            });
+            check(
+                "workers",
+                match (workers.len(), unserved.first()) {
+                    (0, _) => {
+                        Err("no worker is alive: start svc-worker, or set SVC_INGEST_WORKER_ENABLED=true".to_owned())
+                    }
+                    (_, Some((badge, tasks, _))) => Err(format!("{tasks} tasks with badge `{badge}` have no worker")),
+                    (count, None) => Ok(format!("{count} alive")),
+                },
+            );
         }
         let ready = checks.iter().all(|check| check.ok);
         if ready {
             return Ok(ReadinessResponse { ready, checks, queue, workers });
         }
-        let reasons: Vec<String> = checks.iter().filter(|c| !c.ok).map(|c| format!("{}: {}", c.name, c.detail)).collect();
+        let reasons: Vec<String> =
+            checks.iter().filter(|c| !c.ok).map(|c| format!("{}: {}", c.name, c.detail)).collect();
         Err(Failure::new(Code::Unavailable, reasons.join("; ")).with("checks", json!(checks)).with("retry_after", 2))
     }
 }

@@ -90,7 +90,10 @@ impl Options {
     fn check(&self) -> Result<(), Failure> {
         let Structure { chunk_strategy, max_tokens, min_chunk_length } = &self.structure;
         if chunk_strategy != "sentence_packed" {
-            return Err(Failure::field("structure.chunk_strategy", format!("takes `sentence_packed`, got `{chunk_strategy}`")));
+            return Err(Failure::field(
+                "structure.chunk_strategy",
+                format!("takes `sentence_packed`, got `{chunk_strategy}`"),
+            ));
         }
         if !(8..=8192).contains(max_tokens) {
             return Err(Failure::field("structure.max_tokens", "takes 8 to 8192"));
@@ -130,7 +133,8 @@ fn override_group(resolved: &mut Value, group: &str, keys: &Value) -> Result<(),
 }
 
 fn unknown(key: &str, known: &[String]) -> Failure {
-    Failure::new(Code::UnknownOption, format!("the option `{key}` is not known; known here: {}", known.join(", "))).with("key", key)
+    Failure::new(Code::UnknownOption, format!("the option `{key}` is not known; known here: {}", known.join(", ")))
+        .with("key", key)
 }
 
 /// The refusal of the same bytes under other options, naming both sets.
@@ -161,15 +165,18 @@ mod tests {
 
     #[test]
     fn overrides_replace_single_keys_and_order_does_not_matter() {
-        let one = Options::resolve(Some(&json!({"structure": {"max_tokens": 60}, "rollup": {"penalty": 2}}))).expect("valid");
-        let other = Options::resolve(Some(&json!({"rollup": {"penalty": 2.0}, "structure": {"max_tokens": 60}}))).expect("valid");
+        let one =
+            Options::resolve(Some(&json!({"structure": {"max_tokens": 60}, "rollup": {"penalty": 2}}))).expect("valid");
+        let other = Options::resolve(Some(&json!({"rollup": {"penalty": 2.0}, "structure": {"max_tokens": 60}})))
+            .expect("valid");
         assert_eq!((one.structure.max_tokens, one.structure.min_chunk_length), (60, 20));
         assert_eq!(one.to_value(), other.to_value());
     }
 
     #[test]
     fn what_is_wrong_is_named() {
-        let code_and_text = |value| Options::resolve(Some(&value)).map_err(|f| (f.code, f.detail)).expect_err("must be refused");
+        let code_and_text =
+            |value| Options::resolve(Some(&value)).map_err(|f| (f.code, f.detail)).expect_err("must be refused");
         let (code, text) = code_and_text(json!({"structure": {"max_token": 60}}));
         assert_eq!(code, Code::UnknownOption);
         assert!(text.contains("structure.max_token") && text.contains("max_tokens"), "{text}");

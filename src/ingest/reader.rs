@@ -1,6 +1,9 @@
 //! Starts the reader's child process and minds its clock; dropping the call kills the child.
 use std::{fs::File, io, path::PathBuf, process::Stdio, time::Duration};
-use svc_formats::{FormatError, isolated::{Answer, Exit, Request, max_frame_bytes, parse_answer}};
+use svc_formats::{
+    FormatError,
+    isolated::{Answer, Exit, Request, max_frame_bytes, parse_answer},
+};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// The hidden subcommand of the service's binaries that reads one file.

@@ -112,7 +112,9 @@ impl Rule {
         let missing = self.requires.iter().map(|p| self.pattern(*p, format)).find(|p| !patterns.holds(*p));
         let present = self.forbids.iter().map(|p| self.pattern(*p, format)).find(|p| patterns.holds(*p));
         let (outcome, reason) = match (missing, present) {
-            (Some(pattern), _) if patterns.get(pattern).is_none() => (Verdict::NotApplicable, Some(format!("{pattern} was not measured"))),
+            (Some(pattern), _) if patterns.get(pattern).is_none() => {
+                (Verdict::NotApplicable, Some(format!("{pattern} was not measured")))
+            }
             (Some(pattern), _) => (Verdict::NotApplicable, Some(format!("{pattern} is false"))),
             (None, Some(pattern)) => (Verdict::NotApplicable, Some(format!("{pattern} is true"))),
             (None, None) if self.has_handler => (Verdict::Enqueued, None),
@@ -155,7 +157,8 @@ mod tests {
 
     #[test]
     fn why_not_is_said() {
-        let decisions = plan(Format::Xlsx, &Patterns::default().with(Pattern::HasSheets, true).with(Pattern::IsScanned, true));
+        let decisions =
+            plan(Format::Xlsx, &Patterns::default().with(Pattern::HasSheets, true).with(Pattern::IsScanned, true));
         let of = |task| decisions.iter().find(|d| d.task == task).expect("a row a task");
         assert_eq!(of("extract:text").reason.as_deref(), Some("has_text_layer was not measured"));
         assert_eq!(of("ocr").outcome, Verdict::Deferred);

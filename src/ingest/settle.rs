@@ -4,7 +4,11 @@
 //! the tree is walked once.
 use crate::{
     ingest::tasks::{EMBED, SUMMARIZE},
-    store::{self, ingest_nodes::{Frontier, Touched}, tasks::NewTask},
+    store::{
+        self,
+        ingest_nodes::{Frontier, Touched},
+        tasks::NewTask,
+    },
 };
 use serde_json::{Value, json};
 use sqlx::{PgConnection, PgPool};
@@ -22,6 +26,12 @@ pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, file_root:
             return Ok(queued);
         }
         let Some(touched) = store::ingest_nodes::apply_events(&mut tx, file_root).await? else {
+            // Somebody may have committed an event and gone away over our lock since we looked.
+            tx.rollback().await?;
+            let mut conn = pool.acquire().await?;
+            if store::ingest_nodes::has_events(&mut conn, file_root).await? {
+                continue;
+            }
             return Ok(queued);
         };
         let mut settled = Vec::new();
@@ -46,7 +56,12 @@ async fn needs_rollup(conn: &mut PgConnection, node: &Touched) -> sqlx::Result<b
     Ok(node.rollup == "none" && store::ingest_nodes::has_settled_child(conn, node.document_id).await?)
 }
 
-async fn queue_summarize(conn: &mut PgConnection, badges: &BTreeMap<String, String>, file_root: i64, node: &Touched) -> sqlx::Result<()> {
+async fn queue_summarize(
+    conn: &mut PgConnection,
+    badges: &BTreeMap<String, String>,
+    file_root: i64,
+    node: &Touched,
+) -> sqlx::Result<()> {
     let task = NewTask {
         task_type: SUMMARIZE,
         lane: Lane::Model,
@@ -72,7 +87,13 @@ async fn finish_nodes(conn: &mut PgConnection, file_root: i64, nodes: &[Touched]
         // Nothing settled under it: the rollup ran, so to say, and produced nothing.
         store::evidence::record(conn, node.document_id, "effective_content", &Value::Null).await?;
         if node.failed_children > 0 {
-            store::evidence::record(conn, node.document_id, "rollup", &json!({"failed_children": node.failed_children})).await?;
+            store::evidence::record(
+                conn,
+                node.document_id,
+                "rollup",
+                &json!({"failed_children": node.failed_children}),
+            )
+            .await?;
         }
     }
     let moved = store::documents::leave_flight(conn, &ids, Settled::Settled).await?;
@@ -85,7 +106,8 @@ async fn finish_nodes(conn: &mut PgConnection, file_root: i64, nodes: &[Touched]
     let events: Vec<(i64, i32, i32)> = by_parent.into_iter().map(|(parent, done)| (parent, done, 0)).collect();
     store::ingest_nodes::children_done(conn, file_root, &events).await?;
     let count = moved.len() as i64;
-    store::ingest_nodes::count(conn, file_root, Frontier { in_flight: -count, settled: count, ..Frontier::default() }).await?;
+    store::ingest_nodes::count(conn, file_root, Frontier { in_flight: -count, settled: count, ..Frontier::default() })
+        .await?;
     if ids.contains(&file_root) {
         store::ingest_nodes::fold_frontier(conn, file_root).await?;
     }
@@ -93,13 +115,19 @@ async fn finish_nodes(conn: &mut PgConnection, file_root: i64, nodes: &[Touched]
 }
 
 /// Chunks left flight together: tells their parents and the frontier.
-pub async fn leaves_done(conn: &mut PgConnection, file_root: i64, moved: &[(i64, Option<i64>)], to: Settled) -> sqlx::Result<()> {
+pub async fn leaves_done(
+    conn: &mut PgConnection,
+    file_root: i64,
+    moved: &[(i64, Option<i64>)],
+    to: Settled,
+) -> sqlx::Result<()> {
     let failed = to == Settled::Failed;
     let mut by_parent: BTreeMap<i64, i32> = BTreeMap::new();
     for parent in moved.iter().filter_map(|(_, parent)| *parent) {
         *by_parent.entry(parent).or_default() += 1;
     }
-    let events: Vec<_> = by_parent.into_iter().map(|(parent, done)| (parent, done, if failed { done } else { 0 })).collect();
+    let events: Vec<_> =
+        by_parent.into_iter().map(|(parent, done)| (parent, done, if failed { done } else { 0 })).collect();
     store::ingest_nodes::children_done(conn, file_root, &events).await?;
     let count = moved.len() as i64;
     let change = if failed {
@@ -111,7 +139,12 @@ pub async fn leaves_done(conn: &mut PgConnection, file_root: i64, moved: &[(i64,
 }
 
 /// A task will not run again: its node fails, or the chunks that it was to embed do, and who waits for them learns it.
-pub async fn task_failed(conn: &mut PgConnection, task_type: &str, document_id: i64, params: &Value) -> sqlx::Result<Option<i64>> {
+pub async fn task_failed(
+    conn: &mut PgConnection,
+    task_type: &str,
+    document_id: i64,
+    params: &Value,
+) -> sqlx::Result<Option<i64>> {
     let Some((file_root, parent)) = store::ingest_nodes::root_of(conn, document_id).await? else {
         return Ok(None);
     };
@@ -127,7 +160,8 @@ pub async fn task_failed(conn: &mut PgConnection, task_type: &str, document_id: 
     }
     let moved = store::documents::leave_flight(conn, &[document_id], Settled::Failed).await?;
     if !moved.is_empty() {
-        store::ingest_nodes::count(conn, file_root, Frontier { in_flight: -1, failed: 1, ..Frontier::default() }).await?;
+        store::ingest_nodes::count(conn, file_root, Frontier { in_flight: -1, failed: 1, ..Frontier::default() })
+            .await?;
         if let Some(parent) = parent {
             store::ingest_nodes::children_done(conn, file_root, &[(parent, 1, 1)]).await?;
         }
@@ -141,7 +175,10 @@ pub async fn sweep(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx::Re
     let mut conn = pool.acquire().await?;
     let mut roots = store::ingest_nodes::roots_with_events(&mut conn).await?;
     for root in store::ingest_nodes::stalled_roots(&mut conn).await? {
-        tracing::error!(document.id = root, "nodes in flight with nothing left to do: recounting, which is a repair of a bug");
+        tracing::error!(
+            document.id = root,
+            "nodes in flight with nothing left to do: recounting, which is a repair of a bug"
+        );
         let mut tx = pool.begin().await?;
         if store::ingest_nodes::try_lock(&mut tx, root).await? {
             store::ingest_nodes::recount(&mut tx, root).await?;
@@ -155,7 +192,14 @@ pub async fn sweep(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx::Re
         // One root that cannot be settled must not keep the others waiting.
         match settle(pool, badges, root).await {
             Ok(more) => queued |= more,
-            Err(error) => tracing::error!(document.id = root, error = %error, "this root could not be settled"),
+            Err(error) => {
+                tracing::error!(document.id = root, error = %error, "this root could not be settled: recounting, which is a repair of a bug");
+                let mut tx = pool.begin().await?;
+                if store::ingest_nodes::try_lock(&mut tx, root).await? {
+                    store::ingest_nodes::recount(&mut tx, root).await?;
+                    tx.commit().await?;
+                }
+            }
         }
     }
     Ok(queued)

@@ -2,7 +2,11 @@
 use crate::store;
 use sha2::{Digest, Sha256};
 use sqlx::{PgConnection, postgres::types::Oid};
-use std::{fs::File, io::{self, Read, Seek, SeekFrom, Write}, path::Path};
+use std::{
+    fs::File,
+    io::{self, Read, Seek, SeekFrom, Write},
+    path::Path,
+};
 
 /// Bytes that came in, with what was learned on the way.
 pub struct Spooled {
@@ -41,7 +45,11 @@ impl Spool {
     /// Closes it and rewinds the file.
     pub fn finish(mut self) -> io::Result<Spooled> {
         self.file.seek(SeekFrom::Start(0))?;
-        Ok(Spooled { file: self.file, byte_size: self.byte_size, content_hash: format!("sha256:{}", hex::encode(self.hasher.finalize())) })
+        Ok(Spooled {
+            file: self.file,
+            byte_size: self.byte_size,
+            content_hash: format!("sha256:{}", hex::encode(self.hasher.finalize())),
+        })
     }
 }
 

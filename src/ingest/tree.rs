@@ -40,7 +40,13 @@ impl Kind {
 }
 
 /// Plans the tree under a file. `declared`: by the file's own headings or pages; else chunks alone.
-pub fn build(extraction: &Extraction, file_title: &str, declared: bool, options: &ChunkOptions, tokens: &dyn TokenCounter) -> Vec<Node> {
+pub fn build(
+    extraction: &Extraction,
+    file_title: &str,
+    declared: bool,
+    options: &ChunkOptions,
+    tokens: &dyn TokenCounter,
+) -> Vec<Node> {
     let text = &extraction.text;
     let sections = if declared { sections(extraction) } else { Vec::new() };
     let own_end = sections.first().map_or(text.len(), |first| first.start);
@@ -151,13 +157,19 @@ pub fn batches(nodes: &[Node]) -> Vec<Batch> {
     let total = nodes.iter().filter(|node| node.kind == Kind::Chunk).count();
     if total <= BATCH {
         let chunks = || nodes.iter().enumerate().filter(|(_, node)| node.kind == Kind::Chunk).map(|(index, _)| index);
-        batches.extend(chunks().next().zip(chunks().next_back()).map(|(first, last)| Batch { under: None, first, last }));
+        batches.extend(chunks().next().zip(chunks().next_back()).map(|(first, last)| Batch {
+            under: None,
+            first,
+            last,
+        }));
         return batches;
     }
     // The batch that is open in each container; a container's list of chunks is never cut by a sibling's batch,
     // since a large sibling closes it.
     let mut open: Option<(Batch, usize)> = None;
-    let close = |open: &mut Option<(Batch, usize)>, batches: &mut Vec<Batch>| batches.extend(open.take().map(|(batch, _)| batch));
+    let close = |open: &mut Option<(Batch, usize)>, batches: &mut Vec<Batch>| {
+        batches.extend(open.take().map(|(batch, _)| batch))
+    };
     for (index, node) in nodes.iter().enumerate() {
         if node.kind == Kind::Section {
             if node.leaves >= SMALL {
@@ -264,7 +276,16 @@ mod tests {
         let extraction = extraction(&[1, 2, 2, 1], 3);
         let shown: String = nodes(&extraction)
             .iter()
-            .map(|n| format!("{}{} {} #{} [{}]\n", "  ".repeat(n.depth), n.kind.usetype(), n.title, n.position, &extraction.text[n.start..n.end].lines().next().unwrap_or_default()))
+            .map(|n| {
+                format!(
+                    "{}{} {} #{} [{}]\n",
+                    "  ".repeat(n.depth),
+                    n.kind.usetype(),
+                    n.title,
+                    n.position,
+                    &extraction.text[n.start..n.end].lines().next().unwrap_or_default()
+                )
+            })
             .collect();
         insta::assert_snapshot!(shown);
     }

@@ -2,40 +2,75 @@
 use crate::{
     access::Caller,
     error::OrFail,
-    ingest::{options::{Options, stored_with_others}, spool::{self, Spool, Spooled}},
+    ingest::{
+        options::{Options, stored_with_others},
+        spool::{self, Spool, Spooled},
+    },
     service::Service,
-    store::{self, blobs::BlobRow, documents::{NewRow, Place}, ingest_nodes::{Frontier, IngestNode}, scope::Scope, tasks::NewTask},
+    store::{
+        self,
+        blobs::BlobRow,
+        documents::{NewRow, Place},
+        ingest_nodes::{Frontier, IngestNode},
+        scope::Scope,
+        tasks::NewTask,
+    },
 };
 use futures_util::StreamExt;
 use serde_json::{Map, json};
-use sqlx::PgConnection;
+use sqlx::{PgConnection, postgres::types::Oid};
 use std::io::{Seek, SeekFrom};
 use svc_actors::{Lane, WriteMode};
-use svc_client::{Code, Failure, FileUpload, wire::{Settled, UploadQuery, UploadResponse}};
+use svc_client::{
+    Code, Failure, FileUpload,
+    wire::{Settled, UploadQuery, UploadResponse},
+};
 use svc_formats::Detection;
 
 /// A name longer than this is cut; nobody reads it, and a title is indexed.
 const TITLE_CHARACTERS: usize = 255;
 
 /// Stores an upload, or finds the node that holds its bytes already.
-pub async fn upload(service: &Service, caller: &Caller, query: UploadQuery, upload: FileUpload) -> Result<UploadResponse, Failure> {
+pub async fn upload(
+    service: &Service,
+    caller: &Caller,
+    query: UploadQuery,
+    upload: FileUpload,
+) -> Result<UploadResponse, Failure> {
     let FileUpload { filename, declared_mime, bytes, options, .. } = upload;
     let title = title(filename.as_deref());
     let spooled = receive(service, bytes).await?;
     let options = Options::resolve(options.await?.as_ref())?;
     let (spooled, detection) = recognise(spooled).await?;
-    let arrival = Arrival { title, declared_mime, detection, options, content_hash: spooled.content_hash.clone(), byte_size: spooled.byte_size };
+    let arrival = Arrival {
+        title,
+        declared_mime,
+        detection,
+        options,
+        content_hash: spooled.content_hash.clone(),
+        byte_size: spooled.byte_size,
+    };
 
     let scope = caller.scope();
     let mut tx = service.pool.begin().await.or_fail()?;
     store::blobs::lock_hash(&mut tx, &arrival.content_hash).await.or_fail()?;
+    let found = store::blobs::find(&mut tx, &scope, &arrival.content_hash, query.private).await.or_fail()?;
+    // The bytes before any lock on the tree: copying them takes long.
+    let lob = match &found {
+        Some(_) => None,
+        None => Some(spool::to_large_object(&mut tx, spooled.file).await.or_fail()?),
+    };
     let parent = match query.parent_id {
-        Some(id) => Some(store::documents::lock_parent(&mut tx, &scope, id).await.or_fail()?.ok_or_else(|| Failure::no_document(id))?),
+        Some(id) => {
+            let parent = store::documents::lock_parent(&mut tx, &scope, id).await.or_fail()?;
+            Some(parent.ok_or_else(|| Failure::no_document(id))?)
+        }
         None => None,
     };
-    let response = match store::blobs::find(&mut tx, &scope, &arrival.content_hash, query.private).await.or_fail()? {
-        Some(blob) => existing(&mut tx, &scope, blob, &arrival, parent.as_ref()).await?,
-        None => store_new(service, &mut tx, &arrival, spooled, parent.as_ref(), query.private).await?,
+    let response = match (found, lob) {
+        (Some(blob), _) => existing(&mut tx, &scope, blob, &arrival, parent.as_ref()).await?,
+        (None, Some(lob)) => store_new(service, &mut tx, &arrival, lob, parent.as_ref(), query.private).await?,
+        (None, None) => return Err(Failure::new(Code::Internal, "the upload was neither found nor stored")),
     };
     tx.commit().await.or_fail()?;
     service.wake.notify_one();
@@ -61,13 +96,18 @@ fn title(filename: Option<&str>) -> String {
     if name.is_empty() { "untitled".to_owned() } else { name.to_owned() }
 }
 
-async fn receive(service: &Service, mut bytes: futures_util::stream::BoxStream<'static, std::io::Result<bytes::Bytes>>) -> Result<Spooled, Failure> {
+async fn receive(
+    service: &Service,
+    mut bytes: futures_util::stream::BoxStream<'static, std::io::Result<bytes::Bytes>>,
+) -> Result<Spooled, Failure> {
     let limit = service.settings.max_upload_bytes;
     let mut spool = Spool::new(&service.settings.data_dir.join("spool")).or_fail()?;
     while let Some(piece) = bytes.next().await {
         let piece = piece.map_err(|e| Failure::new(Code::MalformedRequest, format!("the upload broke off: {e}")))?;
         if spool.byte_size() + piece.len() as u64 > limit {
-            return Err(Failure::new(Code::TooLarge, format!("the file is over {limit} bytes")).with("limit", limit).with("setting", "SVC_MAX_UPLOAD_BYTES"));
+            return Err(Failure::new(Code::TooLarge, format!("the file is over {limit} bytes"))
+                .with("limit", limit)
+                .with("setting", "SVC_MAX_UPLOAD_BYTES"));
         }
         spool = blocking(move || spool.write(&piece).map(|()| spool)).await?;
     }
@@ -87,7 +127,13 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> +
     tokio::task::spawn_blocking(work).await.map_err(|e| Failure::new(Code::Internal, e))?.or_fail()
 }
 
-async fn existing(conn: &mut PgConnection, scope: &Scope, blob: BlobRow, arrival: &Arrival, parent: Option<&Place>) -> Result<UploadResponse, Failure> {
+async fn existing(
+    conn: &mut PgConnection,
+    scope: &Scope,
+    blob: BlobRow,
+    arrival: &Arrival,
+    parent: Option<&Place>,
+) -> Result<UploadResponse, Failure> {
     let asked = arrival.options.to_value();
     if blob.options != asked {
         return Err(stored_with_others(blob.document_id, &blob.options, &asked));
@@ -97,7 +143,10 @@ async fn existing(conn: &mut PgConnection, scope: &Scope, blob: BlobRow, arrival
     let mut linked_into_parent = false;
     if let Some(parent) = parent.filter(|parent| found.parent_id != Some(parent.id)) {
         if parent.id == found.id || parent.path.contains(&found.id) {
-            return Err(Failure::field("parent_id", format!("document {} lies under the file that holds these bytes", parent.id)));
+            return Err(Failure::field(
+                "parent_id",
+                format!("document {} lies under the file that holds these bytes", parent.id),
+            ));
         }
         store::links::insert(conn, parent.id, found.id, "contains").await.or_fail()?;
         linked_into_parent = true;
@@ -120,7 +169,7 @@ async fn store_new(
     service: &Service,
     conn: &mut PgConnection,
     arrival: &Arrival,
-    spooled: Spooled,
+    lob: Oid,
     parent: Option<&Place>,
     private: bool,
 ) -> Result<UploadResponse, Failure> {
@@ -138,9 +187,7 @@ async fn store_new(
         settled: Settled::InFlight,
     };
     let id = store::documents::insert(conn, &row).await.or_fail()?;
-    let lob = spool::to_large_object(conn, spooled.file).await.or_fail()?;
     if parent.is_some() {
-        // After the bytes: a claim that meets our region waits for the end of this transaction.
         crate::handlers::documents::free_of_holders(conn, &path, id, WriteMode::Itself).await?;
     }
     let blob = BlobRow {

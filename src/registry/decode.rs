@@ -33,9 +33,14 @@ impl<T: Wire> Decode for Json<T> {
         let media_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let essence = media_type.split(';').next().unwrap_or_default().trim();
         if !essence.eq_ignore_ascii_case("application/json") {
-            return Err(Failure::new(Code::UnsupportedMediaType, "the body must be sent as `Content-Type: application/json`"));
+            return Err(Failure::new(
+                Code::UnsupportedMediaType,
+                "the body must be sent as `Content-Type: application/json`",
+            ));
         }
-        let bytes = axum::body::to_bytes(request.into_body(), limit).await.map_err(|error| too_large_or_broken(&error, limit))?;
+        let bytes = axum::body::to_bytes(request.into_body(), limit)
+            .await
+            .map_err(|error| too_large_or_broken(&error, limit))?;
         let mut deserializer = serde_json::Deserializer::from_slice(&bytes);
         let value: T = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
             let field = error.path().to_string();
@@ -47,7 +52,9 @@ impl<T: Wire> Decode for Json<T> {
                 _ => Failure::new(Code::MalformedRequest, format!("the body is not JSON: {}", error.inner())),
             }
         })?;
-        deserializer.end().map_err(|error| Failure::new(Code::MalformedRequest, format!("the body is not JSON: {error}")))?;
+        deserializer
+            .end()
+            .map_err(|error| Failure::new(Code::MalformedRequest, format!("the body is not JSON: {error}")))?;
         value.check().map(|()| Json(value))
     }
 
@@ -59,7 +66,9 @@ impl<T: Wire> Decode for Json<T> {
 fn too_large_or_broken(error: &axum::Error, limit: usize) -> Failure {
     let text = error.to_string();
     if text.contains("length limit") {
-        Failure::new(Code::TooLarge, format!("the body is over {limit} bytes")).with("limit", limit).with("setting", "SVC_MAX_BODY_BYTES")
+        Failure::new(Code::TooLarge, format!("the body is over {limit} bytes"))
+            .with("limit", limit)
+            .with("setting", "SVC_MAX_BODY_BYTES")
     } else {
         Failure::new(Code::MalformedRequest, format!("the body broke off: {text}"))
     }
@@ -69,9 +78,14 @@ impl Decode for FileUpload {
     async fn decode(request: Request, _: usize) -> Result<Self, Failure> {
         let media_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         if !media_type.to_ascii_lowercase().starts_with("multipart/form-data") {
-            return Err(Failure::new(Code::UnsupportedMediaType, "the body must be `multipart/form-data` with a part `file`"));
+            return Err(Failure::new(
+                Code::UnsupportedMediaType,
+                "the body must be `multipart/form-data` with a part `file`",
+            ));
         }
-        let form = Multipart::from_request(request, &()).await.map_err(|e| Failure::new(Code::MalformedRequest, e.body_text()))?;
+        let form = Multipart::from_request(request, &())
+            .await
+            .map_err(|e| Failure::new(Code::MalformedRequest, e.body_text()))?;
         let (first, started) = oneshot::channel();
         // Reads the form at the handler's pace; ends when either side lets go.
         tokio::spawn(read_form(form, first));
@@ -132,10 +146,15 @@ async fn forward(mut field: Field<'_>, pieces: &mpsc::Sender<io::Result<Bytes>>)
     }
 }
 
-async fn rest_of_form(mut form: Multipart, mut options: Option<serde_json::Value>) -> Result<Option<serde_json::Value>, Failure> {
+async fn rest_of_form(
+    mut form: Multipart,
+    mut options: Option<serde_json::Value>,
+) -> Result<Option<serde_json::Value>, Failure> {
     loop {
         match form.next_field().await {
-            Ok(Some(field)) if field.name() == Some("file") => return Err(Failure::field("file", "the form has two parts `file`; upload one file a call")),
+            Ok(Some(field)) if field.name() == Some("file") => {
+                return Err(Failure::field("file", "the form has two parts `file`; upload one file a call"));
+            }
             Ok(Some(field)) => options = Some(read_options(field, &options).await?),
             Ok(None) => return Ok(options),
             Err(error) => return Err(Failure::new(Code::MalformedRequest, error.body_text())),
@@ -145,7 +164,9 @@ async fn rest_of_form(mut form: Multipart, mut options: Option<serde_json::Value
 
 async fn read_options(mut field: Field<'_>, before: &Option<serde_json::Value>) -> Result<serde_json::Value, Failure> {
     match field.name() {
-        Some("options") if before.is_some() => return Err(Failure::field("options", "the form has two parts `options`")),
+        Some("options") if before.is_some() => {
+            return Err(Failure::field("options", "the form has two parts `options`"));
+        }
         Some("options") => {}
         name => return Err(Failure::field(name.unwrap_or("?"), "the form takes the parts `file` and `options`")),
     }
@@ -153,7 +174,8 @@ async fn read_options(mut field: Field<'_>, before: &Option<serde_json::Value>) 
     while let Some(piece) = field.chunk().await.map_err(|e| Failure::new(Code::MalformedRequest, e.body_text()))? {
         text.extend_from_slice(&piece);
         if text.len() > OPTIONS_BYTES {
-            return Err(Failure::new(Code::TooLarge, format!("`options` is over {OPTIONS_BYTES} bytes")).with("limit", OPTIONS_BYTES));
+            return Err(Failure::new(Code::TooLarge, format!("`options` is over {OPTIONS_BYTES} bytes"))
+                .with("limit", OPTIONS_BYTES));
         }
     }
     serde_json::from_slice(&text).map_err(|e| Failure::field("options", format!("is not JSON: {e}")))

@@ -1,5 +1,8 @@
 //! Replies, to HTTP.
-use axum::{Json as JsonResponse, response::{IntoResponse, Response}};
+use axum::{
+    Json as JsonResponse,
+    response::{IntoResponse, Response},
+};
 use http::{HeaderValue, StatusCode, header};
 use svc_client::{Accepted, Created, Json, Located, NoContent, Reply, Text, Wire};
 

@@ -11,8 +11,13 @@ fn service() -> Arc<Service> {
     Arc::new(Service::new(settings, pool, None, "owner"))
 }
 
-async fn call(router: &Router, request: http::request::Builder, body: &'static str) -> (u16, http::HeaderMap, serde_json::Value) {
-    let response = router.clone().oneshot(request.body(HttpBody::from(body)).expect("a request")).await.expect("a response");
+async fn call(
+    router: &Router,
+    request: http::request::Builder,
+    body: &'static str,
+) -> (u16, http::HeaderMap, serde_json::Value) {
+    let response =
+        router.clone().oneshot(request.body(HttpBody::from(body)).expect("a request")).await.expect("a response");
     let (parts, body) = response.into_parts();
     let bytes = axum::body::to_bytes(body, 1 << 20).await.expect("a body");
     (parts.status.as_u16(), parts.headers, serde_json::from_slice(&bytes).unwrap_or_default())
@@ -20,10 +25,15 @@ async fn call(router: &Router, request: http::request::Builder, body: &'static s
 
 #[tokio::test]
 async fn every_operation_is_one_route_one_entry_and_two_methods() {
-    let rows: BTreeSet<_> = OPERATIONS.iter().map(|o| (o.method.to_string(), o.path.to_owned(), o.name.to_owned())).collect();
+    let rows: BTreeSet<_> =
+        OPERATIONS.iter().map(|o| (o.method.to_string(), o.path.to_owned(), o.name.to_owned())).collect();
     let names: BTreeSet<_> = OPERATIONS.iter().map(|o| o.name).collect();
     let routes: BTreeSet<_> = OPERATIONS.iter().map(|o| (o.method.as_str(), o.path)).collect();
-    assert_eq!((rows.len(), names.len(), routes.len()), (OPERATIONS.len(), OPERATIONS.len(), OPERATIONS.len()), "two rows share a name or a route");
+    assert_eq!(
+        (rows.len(), names.len(), routes.len()),
+        (OPERATIONS.len(), OPERATIONS.len(), OPERATIONS.len()),
+        "two rows share a name or a route"
+    );
 
     let document = serde_json::to_value(openapi()).expect("a document");
     let entries: BTreeSet<_> = document["paths"]
@@ -31,19 +41,27 @@ async fn every_operation_is_one_route_one_entry_and_two_methods() {
         .expect("paths")
         .iter()
         .flat_map(|(path, item)| {
-            item.as_object().expect("an item").iter().filter(|(_, entry)| entry.get("operationId").is_some()).map(move |(method, entry)| {
-                (method.to_uppercase(), path.clone(), entry["operationId"].as_str().expect("a name").to_owned())
-            })
+            item.as_object().expect("an item").iter().filter(|(_, entry)| entry.get("operationId").is_some()).map(
+                move |(method, entry)| {
+                    (method.to_uppercase(), path.clone(), entry["operationId"].as_str().expect("a name").to_owned())
+                },
+            )
         })
         .collect();
     assert_eq!(rows, entries);
 
     let router = router(service());
-    for row in OPERATIONS.iter().filter(|row| row.access == svc_client::Access::Token || row.access == svc_client::Access::RunnerKey) {
+    for row in OPERATIONS
+        .iter()
+        .filter(|row| row.access == svc_client::Access::Token || row.access == svc_client::Access::RunnerKey)
+    {
         let request = Request::builder().method(row.method.clone()).uri(row.path.replace("{id}", "7"));
         let (status, headers, problem) = call(&router, request, "").await;
         assert_eq!(status, 401, "{} is not mounted, or open to anyone", row.name);
-        assert_eq!((headers["www-authenticate"].as_bytes(), problem["code"].as_str()), (&b"Bearer"[..], Some("unauthenticated")));
+        assert_eq!(
+            (headers["www-authenticate"].as_bytes(), problem["code"].as_str()),
+            (&b"Bearer"[..], Some("unauthenticated"))
+        );
     }
     macro_rules! both_clients { ($(
         #[doc = $doc:literal] $method:ident $path:literal $name:ident $args:tt -> $reply:ty $(, access $access:ident)? $(, needs $need:ident)?;
@@ -77,14 +95,16 @@ fn every_reference_of_the_contract_resolves() {
 
 #[test]
 fn the_operations_are_these() {
-    let list: String = OPERATIONS.iter().map(|o| format!("{:<6} {:<30} {:<18} {:?}\n", o.method, o.path, o.name, o.access)).collect();
+    let list: String =
+        OPERATIONS.iter().map(|o| format!("{:<6} {:<30} {:<18} {:?}\n", o.method, o.path, o.name, o.access)).collect();
     insta::assert_snapshot!(list);
 }
 
 #[tokio::test]
 async fn no_plain_text_error_leaves_the_service() {
     let router = router(service());
-    let authorized = |method: &str, uri: &str| Request::builder().method(method).uri(uri).header("authorization", "Bearer owner");
+    let authorized =
+        |method: &str, uri: &str| Request::builder().method(method).uri(uri).header("authorization", "Bearer owner");
     let json = |method: &str, uri: &str| authorized(method, uri).header("content-type", "application/json");
     for (request, body, status, code) in [
         (authorized("GET", "/nowhere"), "", 404, "not_found"),
@@ -132,12 +152,17 @@ async fn a_panic_is_a_500_with_a_request_id_and_nothing_more() {
 
 #[tokio::test]
 async fn browsers_of_other_origins_are_refused() {
-    let home = [("HOME", "/nonexistent"), ("SVC_CORS_ORIGINS", r#"["https://console.example"]"#)].map(|(n, v)| (n.to_owned(), v.to_owned()));
+    let home = [("HOME", "/nonexistent"), ("SVC_CORS_ORIGINS", r#"["https://console.example"]"#)]
+        .map(|(n, v)| (n.to_owned(), v.to_owned()));
     let settings = Arc::new(Settings::load(Some(std::path::Path::new("/dev/null")), home.into_iter()).expect("valid"));
     let pool = crate::store::database::pool(sqlx::postgres::PgConnectOptions::new(), 1, settings.worker_lease);
     let router = router(Arc::new(Service::new(settings, pool, None, "owner")));
     for (origin, allowed) in [("https://console.example", true), ("https://evil.example", false)] {
-        let request = Request::builder().method("OPTIONS").uri("/documents").header("origin", origin).header("access-control-request-method", "POST");
+        let request = Request::builder()
+            .method("OPTIONS")
+            .uri("/documents")
+            .header("origin", origin)
+            .header("access-control-request-method", "POST");
         let (_, headers, _) = call(&router, request, "").await;
         assert_eq!(headers.contains_key("access-control-allow-origin"), allowed, "{origin}");
     }

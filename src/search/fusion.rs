@@ -36,7 +36,8 @@ pub fn fuse(vector: &[(i64, f64)], bm25: &[(i64, f64)], weights: Weights, limit:
     for (leg, weight, is_vector) in [(vector, weights.vector, true), (bm25, weights.bm25, false)] {
         for (place, (document_id, score)) in leg.iter().enumerate() {
             let rank = u32::try_from(place + 1).unwrap_or(u32::MAX);
-            let entry = fused.entry(*document_id).or_insert(Fused { document_id: *document_id, score: 0.0, legs: none });
+            let entry =
+                fused.entry(*document_id).or_insert(Fused { document_id: *document_id, score: 0.0, legs: none });
             entry.score += weight / (K + f64::from(rank));
             let leg = Some(Leg { rank, score: *score });
             if is_vector { entry.legs.vector = leg } else { entry.legs.bm25 = leg }
@@ -63,12 +64,16 @@ mod tests {
         let fused = fuse(&[(1, 0.9), (2, 0.8)], &[(2, 7.0)], weights(None), 10);
         assert_eq!(fused[0].document_id, 2);
         assert!((fused[0].score - (0.86 / 62.0 + 0.14 / 61.0)).abs() < 1e-12);
-        assert_eq!(fused[0].legs, Legs { vector: Some(Leg { rank: 2, score: 0.8 }), bm25: Some(Leg { rank: 1, score: 7.0 }) });
+        assert_eq!(
+            fused[0].legs,
+            Legs { vector: Some(Leg { rank: 2, score: 0.8 }), bm25: Some(Leg { rank: 1, score: 7.0 }) }
+        );
         assert_eq!(fused[1].legs.bm25, None);
     }
 
     fn ranking() -> impl Strategy<Value = Vec<(i64, f64)>> {
-        prop::collection::btree_set(0i64..40, 0..25).prop_map(|ids| ids.into_iter().map(|id| (id * 7 % 41, 1.0)).collect())
+        prop::collection::btree_set(0i64..40, 0..25)
+            .prop_map(|ids| ids.into_iter().map(|id| (id * 7 % 41, 1.0)).collect())
     }
 
     proptest! {

@@ -2,14 +2,26 @@
 pub mod bm25;
 pub mod fusion;
 
-use crate::{access::Caller, error::OrFail, service::Service, store::{self, search::{EXACT_LIMIT, Eligible}}};
+use crate::{
+    access::Caller,
+    error::OrFail,
+    service::Service,
+    store::{
+        self,
+        search::{EXACT_LIMIT, Eligible},
+    },
+};
 use bm25::{Allowed, Verified, Verify};
 use pgvector::Vector;
 use sqlx::{Connection, PgConnection};
 use std::{collections::HashMap, time::Instant};
-use svc_client::{Code, Failure, wire::{
-    Bm25Search, FulltextSearch, HybridSearch, Legs, ScopeState, SearchFilter, SearchResponse, SearchResult, VectorSearch,
-}};
+use svc_client::{
+    Code, Failure,
+    wire::{
+        Bm25Search, FulltextSearch, HybridSearch, Legs, ScopeState, SearchFilter, SearchResponse, SearchResult,
+        VectorSearch,
+    },
+};
 
 /// Results that a leg of a hybrid search contributes, at least.
 const LEG_DEPTH: u32 = 100;
@@ -34,7 +46,9 @@ pub async fn fulltext(service: &Service, caller: &Caller, body: FulltextSearch) 
     let eligible = eligible(service, caller, body.parent_id, body.usetype, body.filter);
     let mut tx = service.pool.begin().await.or_fail()?;
     store::search::prepare(&mut tx).await.or_fail()?;
-    let ranked = store::search::fulltext(&mut tx, &eligible, &without_nul(&body.query), i64::from(body.limit)).await.or_fail()?;
+    let ranked = store::search::fulltext(&mut tx, &eligible, &without_nul(&body.query), i64::from(body.limit))
+        .await
+        .or_fail()?;
     tx.commit().await.or_fail()?;
     respond(service, &eligible, "fulltext", started, ranked, HashMap::new()).await
 }
@@ -62,7 +76,13 @@ pub async fn hybrid(service: &Service, caller: &Caller, body: HybridSearch) -> R
     respond(service, &eligible, "hybrid", started, ranked, legs).await
 }
 
-fn eligible(service: &Service, caller: &Caller, parent_id: Option<i64>, usetypes: Option<Vec<String>>, filter: Option<SearchFilter>) -> Eligible {
+fn eligible(
+    service: &Service,
+    caller: &Caller,
+    parent_id: Option<i64>,
+    usetypes: Option<Vec<String>>,
+    filter: Option<SearchFilter>,
+) -> Eligible {
     let filter = filter.unwrap_or_default();
     Eligible {
         scope: caller.scope(),
@@ -106,11 +126,18 @@ impl Verify for StillEligible<'_> {
     }
 }
 
-async fn bm25_leg(service: &Service, eligible: &Eligible, index: Option<&str>, query: &str, limit: u32) -> Result<Ranked, Failure> {
+async fn bm25_leg(
+    service: &Service,
+    eligible: &Eligible,
+    index: Option<&str>,
+    query: &str,
+    limit: u32,
+) -> Result<Ranked, Failure> {
     let name = index.unwrap_or("default");
     let mut conn = service.pool.acquire().await.or_fail()?;
     let index = store::indexes::by_name(&mut conn, name).await.or_fail()?;
-    let index = index.ok_or_else(|| Failure::new(Code::NotFound, format!("there is no index `{name}`")).with("index", name))?;
+    let index =
+        index.ok_or_else(|| Failure::new(Code::NotFound, format!("there is no index `{name}`")).with("index", name))?;
     let narrow = narrow(&mut conn, eligible).await.or_fail()?;
     let verify = StillEligible(eligible);
     let allowed = match narrow {
@@ -123,7 +150,10 @@ async fn bm25_leg(service: &Service, eligible: &Eligible, index: Option<&str>, q
 
 /// The eligible ids where a filter leaves few; a filter that leaves many is checked on the results instead.
 async fn narrow(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Option<Vec<i64>>> {
-    let filtered = !eligible.scope.everything || eligible.parent_id.is_some() || eligible.usetypes.is_some() || eligible.structured_content.is_some();
+    let filtered = !eligible.scope.everything
+        || eligible.parent_id.is_some()
+        || eligible.usetypes.is_some()
+        || eligible.structured_content.is_some();
     if !filtered {
         return Ok(None);
     }
@@ -146,11 +176,14 @@ async fn respond(
     let mut conn = service.pool.acquire().await.or_fail()?;
     let ids: Vec<i64> = ranked.iter().map(|(id, _)| *id).collect();
     let rows = store::documents::read_many(&mut conn, &eligible.scope, &ids, false).await.or_fail()?;
-    let (in_flight, failed) = store::documents::unsettled(&mut conn, &eligible.scope, eligible.parent_id).await.or_fail()?;
+    let (in_flight, failed) =
+        store::documents::unsettled(&mut conn, &eligible.scope, eligible.parent_id).await.or_fail()?;
     let mut documents: HashMap<i64, _> = rows.into_iter().map(|row| (row.id, row)).collect();
     let results: Vec<SearchResult> = ranked
         .into_iter()
-        .filter_map(|(id, score)| Some(SearchResult { document: documents.remove(&id)?.into(), score, legs: legs.get(&id).copied() }))
+        .filter_map(|(id, score)| {
+            Some(SearchResult { document: documents.remove(&id)?.into(), score, legs: legs.get(&id).copied() })
+        })
         .collect();
     Ok(SearchResponse {
         total: results.len() as u64,

@@ -87,7 +87,12 @@ pub async fn lock_hash(conn: &mut PgConnection, content_hash: &str) -> sqlx::Res
 }
 
 /// The oldest file node with these bytes that the scope covers; `private`: only among access-control roots.
-pub async fn find(conn: &mut PgConnection, scope: &Scope, content_hash: &str, private: bool) -> sqlx::Result<Option<BlobRow>> {
+pub async fn find(
+    conn: &mut PgConnection,
+    scope: &Scope,
+    content_hash: &str,
+    private: bool,
+) -> sqlx::Result<Option<BlobRow>> {
     let mut arguments = scope.arguments();
     super::documents::add(&mut arguments, content_hash.to_owned());
     super::documents::add(&mut arguments, private);
@@ -108,5 +113,9 @@ pub async fn find(conn: &mut PgConnection, scope: &Scope, content_hash: &str, pr
 
 /// Makes a document an access-control root.
 pub async fn protect(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()> {
-    sqlx::query("INSERT INTO access_roots (document_id) VALUES ($1) ON CONFLICT DO NOTHING").bind(document_id).execute(conn).await.map(|_| ())
+    sqlx::query("INSERT INTO access_roots (document_id) VALUES ($1) ON CONFLICT DO NOTHING")
+        .bind(document_id)
+        .execute(conn)
+        .await
+        .map(|_| ())
 }

@@ -32,7 +32,8 @@ pub enum DatabaseError {
 
 /// Reads SVC_DATABASE_URL; the message never repeats the URL, since it may hold a password.
 pub fn options(url: &str) -> Result<PgConnectOptions, DatabaseError> {
-    PgConnectOptions::from_str(url).map_err(|_| DatabaseError::Url("it takes postgres://user:password@host:port/database".to_owned()))
+    PgConnectOptions::from_str(url)
+        .map_err(|_| DatabaseError::Url("it takes postgres://user:password@host:port/database".to_owned()))
 }
 
 /// A pool whose connections cannot hang for hours on a dead peer, nor keep a transaction open past the lease.
@@ -45,10 +46,7 @@ pub fn pool(options: PgConnectOptions, connections: u32, lease: Duration) -> PgP
         ("tcp_keepalives_count", "3"),
         ("tcp_user_timeout", "30000"),
     ]);
-    PgPoolOptions::new()
-        .max_connections(connections)
-        .acquire_timeout(Duration::from_secs(5))
-        .connect_lazy_with(options)
+    PgPoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(5)).connect_lazy_with(options)
 }
 
 /// Refuses a server that svc cannot work on, saying what is missing.
@@ -61,9 +59,10 @@ pub async fn check_server(pool: &PgPool) -> Result<(), DatabaseError> {
     if number < 140_000 {
         return Err(DatabaseError::TooOld { found: version, needed: 14 });
     }
-    let vector: Option<String> = sqlx::query_scalar("SELECT default_version FROM pg_available_extensions WHERE name = 'vector'")
-        .fetch_optional(pool)
-        .await?;
+    let vector: Option<String> =
+        sqlx::query_scalar("SELECT default_version FROM pg_available_extensions WHERE name = 'vector'")
+            .fetch_optional(pool)
+            .await?;
     let vector = vector.ok_or(DatabaseError::NoVector)?;
     let mut parts = vector.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     match (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) {
@@ -82,5 +81,14 @@ pub async fn missing(pool: &PgPool) -> Result<Vec<(i64, String)>, DatabaseError>
     let mut conn = pool.acquire().await.map_err(DatabaseError::Unreachable)?;
     conn.ensure_migrations_table("_sqlx_migrations").await?;
     let applied: Vec<i64> = conn.list_applied_migrations("_sqlx_migrations").await?.iter().map(|m| m.version).collect();
-    Ok(MIGRATIONS.iter().filter(|m| !applied.contains(&m.version)).map(|m| (m.version, m.description.to_string())).collect())
+    Ok(MIGRATIONS
+        .iter()
+        .filter(|m| !applied.contains(&m.version))
+        .map(|m| (m.version, m.description.to_string()))
+        .collect())
+}
+
+/// Must run first in a transaction: all its statements see one moment, and none writes.
+pub async fn snapshot(conn: &mut sqlx::PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY").execute(conn).await.map(|_| ())
 }

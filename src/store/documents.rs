@@ -99,23 +99,39 @@ pub async fn insert(conn: &mut PgConnection, row: &NewRow<'_>) -> sqlx::Result<i
 }
 
 /// Reads one document that the scope covers.
-pub async fn read(conn: &mut PgConnection, scope: &Scope, id: i64, include_embed: bool) -> sqlx::Result<Option<DocumentRow>> {
+pub async fn read(
+    conn: &mut PgConnection,
+    scope: &Scope,
+    id: i64,
+    include_embed: bool,
+) -> sqlx::Result<Option<DocumentRow>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, include_embed);
     add(&mut arguments, id);
-    sqlx::query_as_with(concat!("SELECT ", columns!(), " FROM documents d WHERE d.id = $6 AND ", readable!()), arguments)
-        .fetch_optional(conn)
-        .await
+    sqlx::query_as_with(
+        concat!("SELECT ", columns!(), " FROM documents d WHERE d.id = $6 AND ", readable!()),
+        arguments,
+    )
+    .fetch_optional(conn)
+    .await
 }
 
 /// Reads those of `ids` that the scope covers, in no order.
-pub async fn read_many(conn: &mut PgConnection, scope: &Scope, ids: &[i64], include_embed: bool) -> sqlx::Result<Vec<DocumentRow>> {
+pub async fn read_many(
+    conn: &mut PgConnection,
+    scope: &Scope,
+    ids: &[i64],
+    include_embed: bool,
+) -> sqlx::Result<Vec<DocumentRow>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, include_embed);
     add(&mut arguments, ids.to_vec());
-    sqlx::query_as_with(concat!("SELECT ", columns!(), " FROM documents d WHERE d.id = ANY($6) AND ", readable!()), arguments)
-        .fetch_all(conn)
-        .await
+    sqlx::query_as_with(
+        concat!("SELECT ", columns!(), " FROM documents d WHERE d.id = ANY($6) AND ", readable!()),
+        arguments,
+    )
+    .fetch_all(conn)
+    .await
 }
 
 /// Where a node stands in the tree; its row stays until the transaction ends.
@@ -139,19 +155,51 @@ impl Place {
 pub async fn lock_parent(conn: &mut PgConnection, scope: &Scope, id: i64) -> sqlx::Result<Option<Place>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, id);
-    sqlx::query_as_with(concat!("SELECT d.id, d.path, d.settled FROM documents d WHERE d.id = $5 AND ", readable!(), " FOR KEY SHARE"), arguments)
-        .fetch_optional(conn)
-        .await
+    sqlx::query_as_with(
+        concat!("SELECT d.id, d.path, d.settled FROM documents d WHERE d.id = $5 AND ", readable!(), " FOR KEY SHARE"),
+        arguments,
+    )
+    .fetch_optional(conn)
+    .await
+}
+
+/// Takes hold of a node that is about to be deleted, and of the tasks under it, so that nobody claims one meanwhile.
+pub async fn lock_for_delete(conn: &mut PgConnection, scope: &Scope, id: i64) -> sqlx::Result<Option<Place>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, id);
+    let query =
+        concat!("SELECT d.id, d.path, d.settled FROM documents d WHERE d.id = $5 AND ", readable!(), " FOR UPDATE");
+    let place = sqlx::query_as_with(query, arguments).fetch_optional(&mut *conn).await?;
+    sqlx::query(
+        "SELECT t.id FROM documents d JOIN task_queue t ON t.scope_document_id = d.id
+          WHERE (d.id = $1 OR d.path @> ARRAY[$1::bigint]) AND NOT t.final ORDER BY t.id FOR UPDATE OF t",
+    )
+    .bind(id)
+    .execute(conn)
+    .await?;
+    Ok(place)
 }
 
 /// The documents without a parent after `after`, by id.
-pub async fn roots(conn: &mut PgConnection, scope: &Scope, after: i64, limit: u32, include_embed: bool) -> sqlx::Result<Vec<DocumentRow>> {
+pub async fn roots(
+    conn: &mut PgConnection,
+    scope: &Scope,
+    after: i64,
+    limit: u32,
+    include_embed: bool,
+) -> sqlx::Result<Vec<DocumentRow>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, include_embed);
     add(&mut arguments, after);
     add(&mut arguments, i64::from(limit));
     sqlx::query_as_with(
-        concat!("SELECT ", columns!(), " FROM documents d WHERE d.parent_id IS NULL AND d.id > $6 AND ", readable!(), " ORDER BY d.id LIMIT $7"),
+        concat!(
+            "SELECT ",
+            columns!(),
+            " FROM documents d WHERE d.parent_id IS NULL AND d.id > $6 AND ",
+            readable!(),
+            " ORDER BY d.id LIMIT $7"
+        ),
         arguments,
     )
     .fetch_all(conn)
@@ -199,14 +247,27 @@ pub async fn children(
 }
 
 /// All under a node after `after`, by id, which puts parents before their children as ingestion makes them.
-pub async fn subtree(conn: &mut PgConnection, scope: &Scope, root: i64, after: i64, limit: u32, include_embed: bool) -> sqlx::Result<Vec<DocumentRow>> {
+pub async fn subtree(
+    conn: &mut PgConnection,
+    scope: &Scope,
+    root: i64,
+    after: i64,
+    limit: u32,
+    include_embed: bool,
+) -> sqlx::Result<Vec<DocumentRow>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, include_embed);
     add(&mut arguments, root);
     add(&mut arguments, after);
     add(&mut arguments, i64::from(limit));
     sqlx::query_as_with(
-        concat!("SELECT ", columns!(), " FROM documents d WHERE d.path @> ARRAY[$6::bigint] AND d.id > $7 AND ", readable!(), " ORDER BY d.id LIMIT $8"),
+        concat!(
+            "SELECT ",
+            columns!(),
+            " FROM documents d WHERE d.path @> ARRAY[$6::bigint] AND d.id > $7 AND ",
+            readable!(),
+            " ORDER BY d.id LIMIT $8"
+        ),
         arguments,
     )
     .fetch_all(conn)
@@ -219,9 +280,11 @@ pub async fn unsettled(conn: &mut PgConnection, scope: &Scope, under: Option<i64
     add(&mut arguments, under);
     sqlx::query_as_with(
         concat!(
-            "SELECT (SELECT count(*) FROM (SELECT 1 FROM documents d WHERE d.settled = 'in_flight' AND ", readable!(),
+            "SELECT (SELECT count(*) FROM (SELECT 1 FROM documents d WHERE d.settled = 'in_flight' AND ",
+            readable!(),
             " AND ($5::bigint IS NULL OR d.path @> ARRAY[$5] OR d.id = $5) LIMIT 10000) f),
-                    (SELECT count(*) FROM (SELECT 1 FROM documents d WHERE d.settled = 'failed' AND ", readable!(),
+                    (SELECT count(*) FROM (SELECT 1 FROM documents d WHERE d.settled = 'failed' AND ",
+            readable!(),
             " AND ($5::bigint IS NULL OR d.path @> ARRAY[$5] OR d.id = $5) LIMIT 10000) f)"
         ),
         arguments,
@@ -302,10 +365,12 @@ pub struct TextRow {
 
 /// The texts of these nodes, in the order of their ids.
 pub async fn texts(conn: &mut PgConnection, ids: &[i64]) -> sqlx::Result<Vec<TextRow>> {
-    sqlx::query_as("SELECT id, parent_id, title, content, usetype, settled FROM documents WHERE id = ANY($1) ORDER BY id")
-        .bind(ids)
-        .fetch_all(conn)
-        .await
+    sqlx::query_as(
+        "SELECT id, parent_id, title, content, usetype, settled FROM documents WHERE id = ANY($1) ORDER BY id",
+    )
+    .bind(ids)
+    .fetch_all(conn)
+    .await
 }
 
 /// The leaves made by one run of a structure task whose ids lie between two, both included.
@@ -332,29 +397,38 @@ pub async fn set_vectors(conn: &mut PgConnection, ids: &[i64], vectors: &[Vector
         .map(|_| ())
 }
 
-
 /// Moves nodes out of flight; returns those that were in flight, with their parents.
 pub async fn leave_flight(conn: &mut PgConnection, ids: &[i64], to: Settled) -> sqlx::Result<Vec<(i64, Option<i64>)>> {
-    sqlx::query_as("UPDATE documents SET settled = $2 WHERE id = ANY($1) AND settled = 'in_flight' RETURNING id, parent_id")
-        .bind(ids)
-        .bind(to.as_str())
-        .fetch_all(conn)
-        .await
+    sqlx::query_as(
+        "UPDATE documents SET settled = $2 WHERE id = ANY($1) AND settled = 'in_flight' RETURNING id, parent_id",
+    )
+    .bind(ids)
+    .bind(to.as_str())
+    .fetch_all(conn)
+    .await
 }
 
-/// The settled leaves under a container in the order of the file; ids are given out in that order.
+/// The settled chunks that a structure task made under a container, in the order of the file; ids are given out in that
+/// order. What lies in files of their own under it is theirs.
 pub async fn settled_leaf_texts(conn: &mut PgConnection, under: i64) -> sqlx::Result<Vec<String>> {
-    sqlx::query_scalar("SELECT content FROM documents WHERE path @> ARRAY[$1::bigint] AND usetype = 'chunk' AND settled = 'settled' ORDER BY id")
-        .bind(under)
-        .fetch_all(conn)
-        .await
+    sqlx::query_scalar(
+        "SELECT d.content FROM documents d
+          WHERE d.path @> ARRAY[$1::bigint] AND d.usetype = 'chunk' AND d.settled = 'settled'
+            AND NOT d.path && (SELECT coalesce(array_agg(f.id), '{}') FROM documents f WHERE f.path @> ARRAY[$1::bigint] AND f.usetype = 'file')
+            AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule LIKE 'structure:%')
+          ORDER BY d.id",
+    )
+    .bind(under)
+    .fetch_all(conn)
+    .await
 }
 
-/// How many settled children a container has, and the normalised mean of their vectors of one model.
+/// How many settled children a structure task made in a container, and the normalised mean of their vectors of one model.
 pub async fn children_mean(conn: &mut PgConnection, parent: i64, model: &str) -> sqlx::Result<(i64, Option<Vector>)> {
     sqlx::query_as(
-        "SELECT count(*), CASE WHEN count(embed) > 0 THEN l2_normalize(avg(embed) FILTER (WHERE embed_model = $2)) END
-           FROM documents WHERE parent_id = $1 AND settled = 'settled'",
+        "SELECT count(*), CASE WHEN count(embed) FILTER (WHERE embed_model = $2) > 0 THEN l2_normalize(avg(embed) FILTER (WHERE embed_model = $2)) END
+           FROM documents d WHERE parent_id = $1 AND settled = 'settled'
+            AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule LIKE 'structure:%')",
     )
     .bind(parent)
     .bind(model)

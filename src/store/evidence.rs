@@ -19,14 +19,21 @@ pub async fn record(conn: &mut PgConnection, document_id: i64, name: &str, value
 }
 
 /// Records where a node came from.
-pub async fn record_origin(conn: &mut PgConnection, document_id: i64, rule: &str, anchor: Option<&Value>) -> sqlx::Result<()> {
-    sqlx::query("INSERT INTO node_origins (document_id, rule, anchor) VALUES ($1, $2, $3) ON CONFLICT (document_id) DO NOTHING")
-        .bind(document_id)
-        .bind(rule)
-        .bind(anchor)
-        .execute(conn)
-        .await
-        .map(|_| ())
+pub async fn record_origin(
+    conn: &mut PgConnection,
+    document_id: i64,
+    rule: &str,
+    anchor: Option<&Value>,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO node_origins (document_id, rule, anchor) VALUES ($1, $2, $3) ON CONFLICT (document_id) DO NOTHING",
+    )
+    .bind(document_id)
+    .bind(rule)
+    .bind(anchor)
+    .execute(conn)
+    .await
+    .map(|_| ())
 }
 
 /// Everything recorded about a node but its attempts, by name.
@@ -97,7 +104,12 @@ pub async fn attempts(conn: &mut PgConnection, document_id: i64) -> sqlx::Result
 }
 
 /// Keeps the text that a reader pulled out of a file.
-pub async fn store_extraction(conn: &mut PgConnection, document_id: i64, text: &str, layout: &Value) -> sqlx::Result<()> {
+pub async fn store_extraction(
+    conn: &mut PgConnection,
+    document_id: i64,
+    text: &str,
+    layout: &Value,
+) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO extractions (document_id, text, layout) VALUES ($1, $2, $3)
          ON CONFLICT (document_id) DO UPDATE SET text = EXCLUDED.text, layout = EXCLUDED.layout",
@@ -112,5 +124,8 @@ pub async fn store_extraction(conn: &mut PgConnection, document_id: i64, text: &
 
 /// The text of a file, and the pages and headings in it.
 pub async fn extraction(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Option<(String, Value)>> {
-    sqlx::query_as("SELECT text, layout FROM extractions WHERE document_id = $1").bind(document_id).fetch_optional(conn).await
+    sqlx::query_as("SELECT text, layout FROM extractions WHERE document_id = $1")
+        .bind(document_id)
+        .fetch_optional(conn)
+        .await
 }

@@ -41,7 +41,13 @@ pub struct IngestNode {
 }
 
 /// Adds to a container's counts: tasks queued, children made, tokens under it.
-pub async fn grow(conn: &mut PgConnection, document_id: i64, tasks: i32, children: i32, tokens: i64) -> sqlx::Result<()> {
+pub async fn grow(
+    conn: &mut PgConnection,
+    document_id: i64,
+    tasks: i32,
+    children: i32,
+    tokens: i64,
+) -> sqlx::Result<()> {
     sqlx::query("UPDATE ingest_node SET open_tasks = open_tasks + $2, open_children = open_children + $3, tokens = tokens + $4 WHERE document_id = $1")
         .bind(document_id)
         .bind(tasks)
@@ -67,7 +73,11 @@ pub async fn task_over(conn: &mut PgConnection, document_id: i64) -> sqlx::Resul
 
 /// A rollup was decided and done: the settler may settle the node.
 pub async fn rolled_up(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()> {
-    sqlx::query("UPDATE ingest_node SET rollup = 'done' WHERE document_id = $1").bind(document_id).execute(conn).await.map(|_| ())
+    sqlx::query("UPDATE ingest_node SET rollup = 'done' WHERE document_id = $1")
+        .bind(document_id)
+        .execute(conn)
+        .await
+        .map(|_| ())
 }
 
 /// Tells the settler of children that are done, grouped by parent.
@@ -90,14 +100,14 @@ pub async fn count(conn: &mut PgConnection, at: i64, change: Frontier) -> sqlx::
            JOIN ingest_node n ON n.document_id = above.id AND n.file_root = above.id
           WHERE d.id = $1",
     )
-        .bind(at)
-        .bind(change.total)
-        .bind(change.in_flight)
-        .bind(change.settled)
-        .bind(change.failed)
-        .execute(conn)
-        .await
-        .map(|_| ())
+    .bind(at)
+    .bind(change.total)
+    .bind(change.in_flight)
+    .bind(change.settled)
+    .bind(change.failed)
+    .execute(conn)
+    .await
+    .map(|_| ())
 }
 
 /// The counts under a root of ingestion; None where nothing was ever counted there.
@@ -109,7 +119,9 @@ pub async fn frontier(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<Opt
     .fetch_one(conn)
     .await?;
     Ok(match row {
-        (Some(total), Some(in_flight), Some(settled), Some(failed)) => Some(Frontier { total, in_flight, settled, failed }),
+        (Some(total), Some(in_flight), Some(settled), Some(failed)) => {
+            Some(Frontier { total, in_flight, settled, failed })
+        }
         _ => None,
     })
 }
@@ -197,17 +209,26 @@ pub async fn close(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()
 
 /// Whether a container has a settled child to be rolled up from, or a vector of its own to keep.
 pub async fn has_settled_child(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<bool> {
-    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM documents WHERE parent_id = $1 AND settled = 'settled')").bind(document_id).fetch_one(conn).await
+    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM documents WHERE parent_id = $1 AND settled = 'settled')")
+        .bind(document_id)
+        .fetch_one(conn)
+        .await
 }
 
 /// The tokens under a container and its root.
 pub async fn tokens(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Option<(i64, i32)>> {
-    sqlx::query_as("SELECT tokens, failed_children FROM ingest_node WHERE document_id = $1").bind(document_id).fetch_optional(conn).await
+    sqlx::query_as("SELECT tokens, failed_children FROM ingest_node WHERE document_id = $1")
+        .bind(document_id)
+        .fetch_optional(conn)
+        .await
 }
 
 /// The root of ingestion above a node, and whose count falls when the node is done.
 pub async fn root_of(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Option<(i64, Option<i64>)>> {
-    sqlx::query_as("SELECT file_root, parent_id FROM ingest_node WHERE document_id = $1").bind(document_id).fetch_optional(conn).await
+    sqlx::query_as("SELECT file_root, parent_id FROM ingest_node WHERE document_id = $1")
+        .bind(document_id)
+        .fetch_optional(conn)
+        .await
 }
 
 /// Roots that have settle events which nobody took.
@@ -227,12 +248,36 @@ pub async fn stalled_roots(conn: &mut PgConnection) -> sqlx::Result<Vec<i64>> {
     .await
 }
 
+/// Whether a root has events that nobody took.
+pub async fn has_events(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<bool> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM settle_event WHERE file_root = $1)")
+        .bind(file_root)
+        .fetch_one(conn)
+        .await
+}
+
+/// Keeps the settler away from every root of ingestion at, above and under a node until the transaction ends.
+pub async fn lock_roots(conn: &mut PgConnection, id: i64) -> sqlx::Result<()> {
+    sqlx::query(
+        "SELECT pg_advisory_xact_lock(7376, key) FROM (
+             SELECT DISTINCT hashint8(n.file_root) AS key FROM documents d JOIN ingest_node n ON n.document_id = d.id
+              WHERE d.id = $1 OR d.path @> ARRAY[$1::bigint] OR d.id = ANY (SELECT unnest(path) FROM documents WHERE id = $1)
+              ORDER BY 1) AS keys",
+    )
+    .bind(id)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
 /// Recomputes the counts of a root from its rows and tells the settler to look at every node in flight.
 pub async fn recount(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<()> {
+    sqlx::query("DELETE FROM settle_event WHERE file_root = $1").bind(file_root).execute(&mut *conn).await?;
     sqlx::query(
         "UPDATE ingest_node n SET
                 open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = n.document_id AND NOT t.final AND t.task_type <> 'edit'),
-                open_children = (SELECT count(*) FROM documents c WHERE c.parent_id = n.document_id AND c.settled = 'in_flight'),
+                open_children = (SELECT count(*) FROM documents c LEFT JOIN ingest_node own ON own.document_id = c.id
+                                  WHERE c.parent_id = n.document_id AND c.settled = 'in_flight' AND own.file_root IS DISTINCT FROM c.id),
                 rollup = CASE WHEN n.rollup = 'queued' THEN 'none' ELSE n.rollup END
            FROM documents d WHERE d.id = n.document_id AND n.file_root = $1 AND d.settled = 'in_flight'",
     )

@@ -1,5 +1,8 @@
 //! Typed edges between documents.
-use super::{documents::add, scope::{Scope, readable}};
+use super::{
+    documents::add,
+    scope::{Scope, readable},
+};
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, types::Json};
@@ -18,17 +21,25 @@ struct LinkRow {
 
 /// Links two documents; the same link twice is one.
 pub async fn insert(conn: &mut PgConnection, source_id: i64, target_id: i64, link_type: &str) -> sqlx::Result<()> {
-    sqlx::query("INSERT INTO document_links (source_id, target_id, link_type) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING")
-        .bind(source_id)
-        .bind(target_id)
-        .bind(link_type)
-        .execute(conn)
-        .await
-        .map(|_| ())
+    sqlx::query(
+        "INSERT INTO document_links (source_id, target_id, link_type) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+    )
+    .bind(source_id)
+    .bind(target_id)
+    .bind(link_type)
+    .execute(conn)
+    .await
+    .map(|_| ())
 }
 
 /// A document's links after a cursor, in both directions, where the scope covers the other end.
-pub async fn of_document(conn: &mut PgConnection, scope: &Scope, id: i64, after: i64, limit: u32) -> sqlx::Result<Vec<LinkResponse>> {
+pub async fn of_document(
+    conn: &mut PgConnection,
+    scope: &Scope,
+    id: i64,
+    after: i64,
+    limit: u32,
+) -> sqlx::Result<Vec<LinkResponse>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, id);
     add(&mut arguments, after);

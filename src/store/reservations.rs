@@ -13,7 +13,12 @@ pub struct Holder {
 
 /// Holds a node's region until the transaction ends, or says who holds it. The row that is left
 /// behind in a success goes with [`release_edit`], in the same transaction.
-pub async fn reserve_for_edit(conn: &mut PgConnection, path: &[i64], id: i64, mode: WriteMode) -> sqlx::Result<Result<i64, Option<Holder>>> {
+pub async fn reserve_for_edit(
+    conn: &mut PgConnection,
+    path: &[i64],
+    id: i64,
+    mode: WriteMode,
+) -> sqlx::Result<Result<i64, Option<Holder>>> {
     let key = path_key(path, id);
     let depth = i32::try_from(path.len()).unwrap_or(i32::MAX);
     let task_id: Option<i64> = sqlx::query_scalar(

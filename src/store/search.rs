@@ -1,5 +1,8 @@
 //! The SQL of the search legs that PostgreSQL runs itself, and the filter that all legs share.
-use super::{documents::add, scope::{Scope, readable}};
+use super::{
+    documents::add,
+    scope::{Scope, readable},
+};
 use chrono::{DateTime, Utc};
 use pgvector::Vector;
 use serde_json::Value;
@@ -50,7 +53,7 @@ impl Eligible {
 
 /// Must run first in a search's transaction: a generic plan loses the partial indexes behind the optional filters.
 pub async fn prepare(conn: &mut PgConnection) -> sqlx::Result<()> {
-    sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY").execute(&mut *conn).await?;
+    super::database::snapshot(conn).await?;
     sqlx::query("SET LOCAL plan_cache_mode = force_custom_plan").execute(conn).await.map(|_| ())
 }
 
@@ -58,25 +61,38 @@ pub async fn prepare(conn: &mut PgConnection) -> sqlx::Result<()> {
 pub async fn count(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<i64> {
     let mut arguments = eligible.arguments();
     add(&mut arguments, EXACT_LIMIT + 1);
-    sqlx::query_scalar_with(concat!("SELECT count(*) FROM (SELECT 1 FROM documents d WHERE ", eligible!(), " LIMIT $13) e"), arguments)
-        .fetch_one(conn)
-        .await
+    sqlx::query_scalar_with(
+        concat!("SELECT count(*) FROM (SELECT 1 FROM documents d WHERE ", eligible!(), " LIMIT $13) e"),
+        arguments,
+    )
+    .fetch_one(conn)
+    .await
 }
 
 /// The eligible documents' ids; call it only where [`count`] found at most [`EXACT_LIMIT`].
 pub async fn ids(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Vec<i64>> {
-    sqlx::query_scalar_with(concat!("SELECT d.id FROM documents d WHERE ", eligible!()), eligible.arguments()).fetch_all(conn).await
+    sqlx::query_scalar_with(concat!("SELECT d.id FROM documents d WHERE ", eligible!()), eligible.arguments())
+        .fetch_all(conn)
+        .await
 }
 
 /// Those of `ids` that are eligible.
 pub async fn verify(conn: &mut PgConnection, eligible: &Eligible, ids: &[i64]) -> sqlx::Result<Vec<i64>> {
     let mut arguments = eligible.arguments();
     add(&mut arguments, ids.to_vec());
-    sqlx::query_scalar_with(concat!("SELECT d.id FROM documents d WHERE d.id = ANY($13) AND ", eligible!()), arguments).fetch_all(conn).await
+    sqlx::query_scalar_with(concat!("SELECT d.id FROM documents d WHERE d.id = ANY($13) AND ", eligible!()), arguments)
+        .fetch_all(conn)
+        .await
 }
 
 /// The nearest eligible documents of one model, by cosine, each compared; ties by id.
-pub async fn vector_exact(conn: &mut PgConnection, eligible: &Eligible, model: &str, query: &Vector, limit: i64) -> sqlx::Result<Vec<(i64, f64)>> {
+pub async fn vector_exact(
+    conn: &mut PgConnection,
+    eligible: &Eligible,
+    model: &str,
+    query: &Vector,
+    limit: i64,
+) -> sqlx::Result<Vec<(i64, f64)>> {
     let mut arguments = eligible.arguments();
     add(&mut arguments, model.to_owned());
     add(&mut arguments, query.clone());
@@ -94,7 +110,13 @@ pub async fn vector_exact(conn: &mut PgConnection, eligible: &Eligible, model: &
 }
 
 /// The same by way of the HNSW index; may return fewer than there are.
-pub async fn vector_approximate(conn: &mut PgConnection, eligible: &Eligible, model: &str, query: &Vector, limit: i64) -> sqlx::Result<Vec<(i64, f64)>> {
+pub async fn vector_approximate(
+    conn: &mut PgConnection,
+    eligible: &Eligible,
+    model: &str,
+    query: &Vector,
+    limit: i64,
+) -> sqlx::Result<Vec<(i64, f64)>> {
     for setting in [
         "SET LOCAL hnsw.iterative_scan = relaxed_order",
         "SET LOCAL hnsw.ef_search = 200",
@@ -121,7 +143,12 @@ pub async fn vector_approximate(conn: &mut PgConnection, eligible: &Eligible, mo
 }
 
 /// Eligible documents that match a web-style query, by cover density; ties by id.
-pub async fn fulltext(conn: &mut PgConnection, eligible: &Eligible, query: &str, limit: i64) -> sqlx::Result<Vec<(i64, f64)>> {
+pub async fn fulltext(
+    conn: &mut PgConnection,
+    eligible: &Eligible,
+    query: &str,
+    limit: i64,
+) -> sqlx::Result<Vec<(i64, f64)>> {
     let mut arguments = eligible.arguments();
     add(&mut arguments, query.to_owned());
     add(&mut arguments, limit);

@@ -227,7 +227,6 @@ pub async fn fail(
     grant: &Grant,
     failure: &TaskFailure,
     worker: &str,
-    started_at: DateTime<Utc>,
     delay: Duration,
 ) -> sqlx::Result<Failed> {
     let retryable = matches!(failure.class, ErrorClass::Retryable | ErrorClass::Timeout);
@@ -247,10 +246,9 @@ pub async fn fail(
     .fetch_optional(&mut *conn)
     .await?;
     let Some(is_final) = is_final else { return Ok(Failed::NotOurs) };
-    release(conn, grant.task_id).await?;
     sqlx::query(
         "INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint)
-         VALUES ($1, $2, $3, $4, 'failed', $5, $6, $7, $8, $9, $10)",
+         SELECT $1, $2, $3, $4, 'failed', $5, $6, $7, $8, coalesce((SELECT since FROM task_reservation WHERE task_id = $2), clock_timestamp()), $9",
     )
     .bind(grant.document_id)
     .bind(grant.task_id)
@@ -260,10 +258,10 @@ pub async fn fail(
     .bind(&failure.code)
     .bind(&failure.message)
     .bind(worker)
-    .bind(started_at)
     .bind(fingerprint(&grant.payload))
     .execute(&mut *conn)
     .await?;
+    release(conn, grant.task_id).await?;
     if is_final {
         fail_dependents(conn, grant.task_id, grant.document_id).await?;
     }
@@ -294,7 +292,7 @@ async fn fail_dependents(conn: &mut PgConnection, task_id: i64, document_id: i64
 pub async fn give_back(pool: &PgPool, tokens: &[Uuid]) -> sqlx::Result<()> {
     let mut tx = pool.begin().await?;
     let ids: Vec<i64> = sqlx::query_scalar(
-        "UPDATE task_queue SET status = 'pending', ready = true, claim_token = NULL, claimed_by = NULL, heartbeat_at = NULL
+        "UPDATE task_queue SET status = 'pending', ready = true, parked_on = NULL, claim_token = NULL, claimed_by = NULL, heartbeat_at = NULL
           WHERE claim_token = ANY($1) AND status IN ('claimed', 'running') RETURNING id",
     )
     .bind(tokens)
@@ -330,7 +328,8 @@ pub struct Reaped {
 
 /// Takes back the claims whose lease ran out, at most a thousand a call; empty where another worker is at it.
 pub async fn reap(conn: &mut PgConnection, lease: Duration) -> sqlx::Result<Vec<Reaped>> {
-    let ours: bool = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)").bind(REAP_LOCK).fetch_one(&mut *conn).await?;
+    let ours: bool =
+        sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)").bind(REAP_LOCK).fetch_one(&mut *conn).await?;
     if !ours {
         return Ok(Vec::new());
     }
@@ -347,7 +346,7 @@ pub async fn reap(conn: &mut PgConnection, lease: Duration) -> sqlx::Result<Vec<
          UPDATE task_queue t SET lease_losses = t.lease_losses + 1, claim_token = NULL, claimed_by = NULL, heartbeat_at = NULL,
                 status = CASE WHEN t.lease_losses >= 2 THEN 'failed' ELSE 'pending' END,
                 error_type = CASE WHEN t.lease_losses >= 2 THEN 'timeout' ELSE t.error_type END,
-                ready = t.lease_losses < 2, final = t.lease_losses >= 2
+                ready = t.lease_losses < 2, final = t.lease_losses >= 2, parked_on = NULL
            FROM expired WHERE t.id = expired.id
          RETURNING t.id, t.scope_document_id, t.task_type, t.params, t.final AS is_final",
     )
@@ -366,7 +365,7 @@ pub async fn reap(conn: &mut PgConnection, lease: Duration) -> sqlx::Result<Vec<
 /// Repairs what no longer adds up: a task parked on nothing becomes ready. Returns how many.
 pub async fn unpark_orphans(conn: &mut PgConnection) -> sqlx::Result<u64> {
     sqlx::query(
-        "UPDATE task_queue t SET ready = (status = 'pending' AND unmet_deps = 0), parked_on = NULL WHERE t.id IN (
+        "UPDATE task_queue t SET ready = (status IN ('pending', 'failed') AND NOT final AND unmet_deps = 0), parked_on = NULL WHERE t.id IN (
              SELECT p.id FROM task_queue p WHERE p.parked_on IS NOT NULL
                 AND NOT EXISTS (SELECT 1 FROM task_reservation r WHERE r.task_id = p.parked_on)
                 AND NOT EXISTS (SELECT 1 FROM task_intent i WHERE i.task_id = p.parked_on)
@@ -380,12 +379,16 @@ pub async fn unpark_orphans(conn: &mut PgConnection) -> sqlx::Result<u64> {
 
 /// How many tasks under a root still owe work.
 pub async fn unfinished(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<i64> {
-    sqlx::query_scalar("SELECT count(*) FROM task_queue WHERE root_id = $1 AND NOT final").bind(root_id).fetch_one(conn).await
+    sqlx::query_scalar("SELECT count(*) FROM task_queue WHERE root_id = $1 AND NOT final")
+        .bind(root_id)
+        .fetch_one(conn)
+        .await
 }
 
 /// How a task ended: None while it still owes work, else whether it completed. One that is gone has ended.
 pub async fn ended(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<Option<bool>> {
-    let row: Option<(bool, String)> = sqlx::query_as("SELECT final, status FROM task_queue WHERE id = $1").bind(task_id).fetch_optional(conn).await?;
+    let row: Option<(bool, String)> =
+        sqlx::query_as("SELECT final, status FROM task_queue WHERE id = $1").bind(task_id).fetch_optional(conn).await?;
     Ok(match row {
         Some((false, _)) => None,
         Some((true, status)) => Some(status == "completed"),
@@ -412,17 +415,34 @@ pub async fn state(conn: &mut PgConnection) -> sqlx::Result<QueueState> {
     Ok(QueueState { pending, held, waiting_for_retry, failed, oldest_seconds })
 }
 
-/// Tasks by type and status.
+/// Tasks that owe work or failed for good, by type and status; what completed is counted by the workers as it does.
 pub async fn by_type_and_status(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, String, i64)>> {
-    sqlx::query_as("SELECT task_type, status, count(*) FROM task_queue GROUP BY 1, 2 ORDER BY 1, 2").fetch_all(conn).await
+    sqlx::query_as(
+        "SELECT task_type, status, count(*) FROM (
+             SELECT task_type, status FROM task_queue WHERE NOT final
+             UNION ALL SELECT task_type, status FROM task_queue WHERE status = 'failed' AND final) t
+          GROUP BY 1, 2 ORDER BY 1, 2",
+    )
+    .fetch_all(conn)
+    .await
 }
 
-/// Badges of ready tasks that no living worker answers to, with how long the oldest has waited in seconds.
+/// Badges of ready tasks that no living worker answers to, with how many there are and how long the oldest has waited in
+/// seconds. Skips through the index from badge to badge, so that a long queue costs no more than a short one.
 pub async fn unserved_badges(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, i64, f64)>> {
     sqlx::query_as(
-        "SELECT coalesce(service_badge, ''), count(*), extract(epoch FROM clock_timestamp() - min(created_at))::float8
-           FROM task_queue t WHERE t.ready AND NOT EXISTS (
-                SELECT 1 FROM workers w WHERE w.beat_at > now() - w.lease AND (w.badges = '{}' OR t.service_badge IS NULL OR t.service_badge = ANY(w.badges)))
+        "WITH RECURSIVE pair(lane, badge) AS (
+             (SELECT lane, coalesce(service_badge, '') FROM task_queue WHERE ready ORDER BY lane, coalesce(service_badge, '') LIMIT 1)
+             UNION ALL
+             SELECT next.lane, next.badge FROM pair CROSS JOIN LATERAL (
+                 SELECT lane, coalesce(service_badge, '') AS badge FROM task_queue
+                  WHERE ready AND (lane, coalesce(service_badge, '')) > (pair.lane, pair.badge)
+                  ORDER BY lane, coalesce(service_badge, '') LIMIT 1) next),
+         unserved AS (
+             SELECT lane, badge FROM pair WHERE NOT EXISTS (
+                 SELECT 1 FROM workers w WHERE w.beat_at > now() - w.lease AND (w.badges = '{}' OR pair.badge = '' OR pair.badge = ANY(w.badges))))
+         SELECT u.badge, count(*), extract(epoch FROM clock_timestamp() - min(t.created_at))::float8
+           FROM unserved u JOIN task_queue t ON t.ready AND t.lane = u.lane AND coalesce(t.service_badge, '') = u.badge
           GROUP BY 1 ORDER BY 1",
     )
     .fetch_all(conn)

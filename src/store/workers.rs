@@ -39,7 +39,12 @@ pub async fn beat(conn: &mut PgConnection, worker: &WorkerRow, snapshot: &Value)
 
 /// Signs a worker off.
 pub async fn remove(conn: &mut PgConnection, worker_id: &str, boot_nonce: Uuid) -> sqlx::Result<()> {
-    sqlx::query("DELETE FROM workers WHERE worker_id = $1 AND boot_nonce = $2").bind(worker_id).bind(boot_nonce).execute(conn).await.map(|_| ())
+    sqlx::query("DELETE FROM workers WHERE worker_id = $1 AND boot_nonce = $2")
+        .bind(worker_id)
+        .bind(boot_nonce)
+        .execute(conn)
+        .await
+        .map(|_| ())
 }
 
 /// Forgets workers that have been silent for a day.
@@ -58,6 +63,12 @@ pub async fn alive(conn: &mut PgConnection) -> sqlx::Result<Vec<WorkerState>> {
     .await?;
     Ok(rows
         .into_iter()
-        .map(|(worker_id, version, badges, silent_seconds, tasks_held)| WorkerState { worker_id, version, badges, silent_seconds, tasks_held })
+        .map(|(worker_id, version, badges, silent_seconds, tasks_held)| WorkerState {
+            worker_id,
+            version,
+            badges,
+            silent_seconds,
+            tasks_held,
+        })
         .collect())
 }

@@ -22,7 +22,10 @@ struct PgBeat {
 
 impl Beat for PgBeat {
     fn beat(&mut self, tokens: &[Uuid], snapshot: &TreeSnapshot) -> Result<Vec<BeatAnswer>, PortError> {
-        let runtime = self.runtime.as_ref().ok_or_else(|| PortError::new("the heart has no runtime: too many threads or files are open"))?;
+        let runtime = self
+            .runtime
+            .as_ref()
+            .ok_or_else(|| PortError::new("the heart has no runtime: too many threads or files are open"))?;
         let snapshot = serde_json::to_value(snapshot).map_err(PortError::new)?;
         let (options, row, kept) = (&self.options, &self.row, self.conn.take());
         // A connection that hangs is dropped well before the lease is over, and the next beat makes a new one.

@@ -1,10 +1,13 @@
 //! A worker process: the actors of `svc-actors` with their ports on PostgreSQL.
 mod heart;
 mod queue;
-mod wakeup;
+pub mod wakeup;
 
 use crate::{
-    ingest::{Tools, tasks::{TASK_TYPES, TaskHandler}},
+    ingest::{
+        Tools,
+        tasks::{TASK_TYPES, TaskHandler},
+    },
     settings::Settings,
     store::{self, tasks::Claimer, workers::WorkerRow},
 };
@@ -86,7 +89,8 @@ impl RunningWorker {
         let reading = tools.settings.parser_wall_time + READING_MARGIN;
         let queue = queue::PgQueue::new(pool.clone(), claimer, role.lease, badges, reading);
         let heart = heart::factory(options.clone(), row.clone());
-        let worker = Worker::start(settings, Arc::new(queue), heart, Arc::new(TaskHandler::new(tools, role.worker_id))).await?;
+        let worker =
+            Worker::start(settings, Arc::new(queue), heart, Arc::new(TaskHandler::new(tools, role.worker_id))).await?;
         let listeners = wakeup::start(options, pool.clone(), wake, worker.waker());
         Ok(RunningWorker { worker, pool, row, listeners })
     }

@@ -2,14 +2,19 @@
 use crate::{
     ingest::settle,
     search::bm25,
-    store::{self, tasks::{Claimer, Failed}},
+    store::{
+        self,
+        tasks::{Claimer, Failed},
+    },
     telemetry,
 };
 use async_trait::async_trait;
-use chrono::Utc;
 use rand::RngExt;
 use sqlx::PgPool;
-use std::{collections::BTreeMap, time::{Duration, Instant}};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 use svc_actors::{Grant, Lane, PortError, Queue, TaskFailure};
 use uuid::Uuid;
 
@@ -25,13 +30,19 @@ pub struct PgQueue {
     claimer: Claimer,
     lease: Duration,
     badges: BTreeMap<String, String>,
-    /// How long a task that reads or cuts a file may run.
-    reading: Duration,
+    /// How long a task may run.
+    deadline: Duration,
 }
 
 impl PgQueue {
-    pub fn new(pool: PgPool, claimer: Claimer, lease: Duration, badges: BTreeMap<String, String>, reading: Duration) -> PgQueue {
-        PgQueue { pool, claimer, lease, badges, reading }
+    pub fn new(
+        pool: PgPool,
+        claimer: Claimer,
+        lease: Duration,
+        badges: BTreeMap<String, String>,
+        deadline: Duration,
+    ) -> PgQueue {
+        PgQueue { pool, claimer, lease, badges, deadline }
     }
 
     async fn settle(&self, root: i64) {
@@ -43,7 +54,7 @@ impl PgQueue {
     async fn record_failure(&self, grant: &Grant, failure: &TaskFailure) -> sqlx::Result<(Failed, Option<i64>)> {
         let mut tx = self.pool.begin().await?;
         let delay = delay(grant.attempt).max(failure.retry_after.unwrap_or_default());
-        let failed = store::tasks::fail(&mut tx, grant, failure, &self.claimer.worker_id, Utc::now(), delay).await?;
+        let failed = store::tasks::fail(&mut tx, grant, failure, &self.claimer.worker_id, delay).await?;
         let root = match failed {
             Failed::Final => settle::task_failed(&mut tx, &grant.task_type, grant.document_id, &grant.payload).await?,
             _ => None,
@@ -57,9 +68,16 @@ impl PgQueue {
         let reaped = store::tasks::reap(&mut tx, self.lease).await?;
         let mut roots = Vec::new();
         for task in &reaped {
-            tracing::warn!(task.id = task.id, task.task_type = task.task_type, r#final = task.is_final, "a lease ran out");
+            tracing::warn!(
+                task.id = task.id,
+                task.task_type = task.task_type,
+                r#final = task.is_final,
+                "a lease ran out"
+            );
             if task.is_final {
-                roots.extend(settle::task_failed(&mut tx, &task.task_type, task.scope_document_id, &task.params.0).await?);
+                roots.extend(
+                    settle::task_failed(&mut tx, &task.task_type, task.scope_document_id, &task.params.0).await?,
+                );
             }
         }
         let woken = store::tasks::unpark_orphans(&mut tx).await?;
@@ -79,7 +97,12 @@ impl PgQueue {
         let mut conn = self.pool.acquire().await?;
         for (badge, tasks, oldest_seconds) in store::tasks::unserved_badges(&mut conn).await? {
             if oldest_seconds > UNSERVED_SECONDS {
-                tracing::error!(badge, tasks, oldest_seconds, "no living worker answers to this badge: start one with `svc-worker --badge`");
+                tracing::error!(
+                    badge,
+                    tasks,
+                    oldest_seconds,
+                    "no living worker answers to this badge: start one with `svc-worker --badge`"
+                );
             }
         }
         Ok(())
@@ -97,7 +120,9 @@ impl PgQueue {
                     tracing::debug!(index = index.name, postings = compaction.sealed_postings, "compacted");
                 }
                 Ok(_) => {}
-                Err(error) => tracing::warn!(index = index.name, error = %error, "compaction is tried again with the next sweep"),
+                Err(error) => {
+                    tracing::warn!(index = index.name, error = %error, "compaction is tried again with the next sweep")
+                }
             }
         }
         Ok(())
@@ -116,8 +141,8 @@ impl Queue for PgQueue {
     async fn claim(&self, want: &[(Lane, usize)]) -> Result<Vec<Grant>, PortError> {
         let started = Instant::now();
         let mut grants = store::tasks::claim(&self.pool, &self.claimer, want).await.map_err(PortError::new)?;
-        for grant in grants.iter_mut().filter(|grant| grant.lane == Lane::Cpu) {
-            grant.deadline = Some(self.reading);
+        for grant in &mut grants {
+            grant.deadline = Some(self.deadline);
         }
         metrics::histogram!(telemetry::CLAIM_SECONDS).record(started.elapsed().as_secs_f64());
         metrics::counter!(telemetry::CLAIMED).increment(grants.len() as u64);

@@ -1,6 +1,9 @@
 //! Wake-ups between processes. The poll stays the truth: a lost one costs at most one poll.
 use crate::store::tasks;
-use sqlx::{PgPool, postgres::{PgConnectOptions, PgListener, PgPoolOptions}};
+use sqlx::{
+    PgPool,
+    postgres::{PgConnectOptions, PgListener, PgPoolOptions},
+};
 use std::{sync::Arc, time::Duration};
 use svc_actors::Waker;
 use tokio::{sync::Notify, task::JoinHandle};
@@ -11,7 +14,7 @@ const DEBOUNCE: Duration = Duration::from_millis(50);
 
 /// Listens for other processes' work on one connection, and tells them of ours, after the commits, on another.
 pub fn start(options: PgConnectOptions, pool: PgPool, wake: Arc<Notify>, waker: Waker) -> Vec<JoinHandle<()>> {
-    let (here, elsewhere) = (waker.clone(), waker);
+    let elsewhere = waker.clone();
     let listen = tokio::spawn(async move {
         let own = PgPoolOptions::new().max_connections(1).connect_lazy_with(options);
         loop {
@@ -21,17 +24,22 @@ pub fn start(options: PgConnectOptions, pool: PgPool, wake: Arc<Notify>, waker: 
             tokio::time::sleep(Duration::from_secs(5)).await;
         }
     });
-    let tell = tokio::spawn(async move {
+    vec![listen, tell(pool, wake, Some(waker))]
+}
+
+/// Tells the other processes, and the worker of this one if there is one, whenever tasks were queued here.
+pub fn tell(pool: PgPool, wake: Arc<Notify>, waker: Option<Waker>) -> JoinHandle<()> {
+    let here = move || waker.iter().for_each(Waker::wake);
+    tokio::spawn(async move {
         loop {
             wake.notified().await;
-            here.wake();
+            here();
             tokio::time::sleep(DEBOUNCE).await;
-            here.wake();
+            here();
             // Lost where the database is away: the poll finds the work.
             let _ = tasks::announce(&pool, CHANNEL).await;
         }
-    });
-    vec![listen, tell]
+    })
 }
 
 async fn listen(pool: &PgPool, waker: &Waker) -> sqlx::Result<()> {

@@ -1,6 +1,9 @@
 //! The invariants of ARCHITECTURE.md that can be read off the files.
 use crate::support::repository;
-use std::{fs, path::{Path, PathBuf}};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut open = vec![folder.to_owned()];
@@ -53,7 +56,11 @@ fn only_the_store_holds_sql() {
 fn only_the_registry_and_the_console_mount_routes() {
     for (path, text) in sources(&repository().join("src")) {
         let mounts = text.contains(".route(");
-        assert!(!mounts || path.starts_with("src/registry.rs") || path.starts_with("src/console"), "{} mounts a route", path.display());
+        assert!(
+            !mounts || path.starts_with("src/registry.rs") || path.starts_with("src/console"),
+            "{} mounts a route",
+            path.display()
+        );
     }
 }
 

@@ -8,7 +8,10 @@ use std::{
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
-use svc_client::{Client, FileUpload, Remote, wire::{DocumentPath, Settled, UploadQuery}};
+use svc_client::{
+    Client, FileUpload, Remote,
+    wire::{DocumentPath, Settled, UploadQuery},
+};
 
 /// A child that ends with the test.
 struct Process(Child);
@@ -28,13 +31,28 @@ impl Drop for Process {
 
 fn url(options: &sqlx::postgres::PgConnectOptions) -> String {
     let socket = options.get_socket().map(|path| path.display().to_string()).unwrap_or_default();
-    format!("postgres://{}@localhost/{}?host={socket}", options.get_username(), options.get_database().unwrap_or_default())
+    format!(
+        "postgres://{}@localhost/{}?host={socket}",
+        options.get_username(),
+        options.get_database().unwrap_or_default()
+    )
 }
 
 fn worker(app: &TestApp, number: usize) -> Process {
     let mut command = Command::new(env!("CARGO_BIN_EXE_svc-worker"));
     command
-        .args(["--worker-id", &format!("victim-{number}"), "--poll-seconds", "0.05", "--heartbeat-seconds", "0.3", "--lease-seconds", "1", "--reap-seconds", "0.3"])
+        .args([
+            "--worker-id",
+            &format!("victim-{number}"),
+            "--poll-seconds",
+            "0.05",
+            "--heartbeat-seconds",
+            "0.3",
+            "--lease-seconds",
+            "1",
+            "--reap-seconds",
+            "0.3",
+        ])
         .args(["--log-level", "error", "--config", "/dev/null"])
         .env("SVC_DATABASE_URL", url(&app.options))
         .env("SVC_DATA_DIR", support::server::work_dir().join("data"))
@@ -45,11 +63,16 @@ fn worker(app: &TestApp, number: usize) -> Process {
 
 /// Fifty different small files, Markdown and PDF and broken ones among them.
 fn files() -> Vec<(String, Vec<u8>)> {
-    let mut files: Vec<(String, Vec<u8>)> = ["quarterly-review.pdf", "onboarding-checklist.docx", "corrupt.pdf", "corrupt.docx", "handbook.md"]
-        .map(|name| (name.to_owned(), std::fs::read(sample(name)).unwrap()))
-        .into();
+    let mut files: Vec<(String, Vec<u8>)> =
+        ["quarterly-review.pdf", "onboarding-checklist.docx", "corrupt.pdf", "corrupt.docx", "handbook.md"]
+            .map(|name| (name.to_owned(), std::fs::read(sample(name)).unwrap()))
+            .into();
     for n in files.len()..50 {
-        let sections: String = (0..1 + n % 5).map(|s| format!("# Part {s} of file {n}\n\n{}\n\n", "A few plain words about nothing much. ".repeat(3 + n % 7))).collect();
+        let sections: String = (0..1 + n % 5)
+            .map(|s| {
+                format!("# Part {s} of file {n}\n\n{}\n\n", "A few plain words about nothing much. ".repeat(3 + n % 7))
+            })
+            .collect();
         files.push((format!("file-{n}.md"), sections.into_bytes()));
     }
     files
@@ -72,8 +95,15 @@ async fn twenty_kills_of_a_worker_lose_nothing_and_do_nothing_twice() {
         let name = format!("victim-{kills}");
         let holds = async {
             loop {
-                let held: i64 = sqlx::query_scalar("SELECT count(*) FROM task_queue WHERE claimed_by = $1").bind(&name).fetch_one(&app.pool).await.unwrap();
-                let left: i64 = sqlx::query_scalar("SELECT count(*) FROM task_queue WHERE NOT final").fetch_one(&app.pool).await.unwrap();
+                let held: i64 = sqlx::query_scalar("SELECT count(*) FROM task_queue WHERE claimed_by = $1")
+                    .bind(&name)
+                    .fetch_one(&app.pool)
+                    .await
+                    .unwrap();
+                let left: i64 = sqlx::query_scalar("SELECT count(*) FROM task_queue WHERE NOT final")
+                    .fetch_one(&app.pool)
+                    .await
+                    .unwrap();
                 if held > 0 || left == 0 {
                     return held > 0;
                 }
@@ -81,7 +111,9 @@ async fn twenty_kills_of_a_worker_lose_nothing_and_do_nothing_twice() {
             }
         };
         working += usize::from(tokio::time::timeout(PATIENCE, holds).await.unwrap());
-        tokio::time::timeout(Duration::from_millis(random.random_range(0..150)), std::future::pending::<()>()).await.unwrap_err();
+        tokio::time::timeout(Duration::from_millis(random.random_range(0..150)), std::future::pending::<()>())
+            .await
+            .unwrap_err();
         victim.kill();
         kills += 1;
         invariants::check(&app.pool).await;
@@ -96,7 +128,10 @@ async fn twenty_kills_of_a_worker_lose_nothing_and_do_nothing_twice() {
     // The broken ones, and whatever was three times in the hands of a worker that died.
     assert!(failed >= 2, "{failed}");
     last.kill();
-    let deaths: i64 = sqlx::query_scalar("SELECT count(*) FROM task_attempts WHERE outcome = 'lease_lost'").fetch_one(&app.pool).await.unwrap();
+    let deaths: i64 = sqlx::query_scalar("SELECT count(*) FROM task_attempts WHERE outcome = 'lease_lost'")
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
     assert!(deaths > 0, "no lease was ever lost: the kills hit nothing");
     invariants::check_drained(&app.pool).await;
     app.end().await;
@@ -125,7 +160,8 @@ fn serve(data_dir: &Path) -> Serving {
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let line = lines.find_map(|line| line.ok().filter(|line| line.contains("serves"))).expect("the service starts");
-    let address = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().trim_end_matches('/').to_owned();
+    let address =
+        line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().trim_end_matches('/').to_owned();
     // The pipe stays open, or the service could not print its last word.
     std::thread::spawn(move || lines.for_each(drop));
     Serving { process: Process(child), client: Client(Remote::new(&address, "kept", support::http())) }
@@ -154,14 +190,25 @@ impl Drop for Folder {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_killed_in_mid_ingest_goes_on_where_it_was() {
     let folder = Folder(std::env::temp_dir().join(format!("svc-crash-{}", std::process::id())));
-    let first = tokio::task::spawn_blocking({ let folder = folder.0.clone(); move || serve(&folder) }).await.unwrap();
+    let first = tokio::task::spawn_blocking({
+        let folder = folder.0.clone();
+        move || serve(&folder)
+    })
+    .await
+    .unwrap();
     let mut ids = Vec::new();
     for (name, bytes) in files().into_iter().take(20) {
-        let stored = first.client.upload_file(UploadQuery::default(), FileUpload::from_bytes(&name, bytes, None)).await.unwrap();
+        let stored =
+            first.client.upload_file(UploadQuery::default(), FileUpload::from_bytes(&name, bytes, None)).await.unwrap();
         ids.push(stored.document_id);
     }
     first.process.kill();
-    let second = tokio::task::spawn_blocking({ let folder = folder.0.clone(); move || serve(&folder) }).await.unwrap();
+    let second = tokio::task::spawn_blocking({
+        let folder = folder.0.clone();
+        move || serve(&folder)
+    })
+    .await
+    .unwrap();
     for id in ids {
         done(&second.client, id).await;
     }

@@ -15,8 +15,12 @@ async fn a_document_is_read_back_as_it_was_written() {
     }))
     .unwrap();
     let created = app.client.create_document(WaitQuery { wait: true }, Json(new)).await.unwrap();
-    let read = app.client.read_document(DocumentPath { id: created.id }, EmbedQuery { include_embed: true }).await.unwrap();
-    assert_eq!((read.title.as_str(), read.content.as_str(), read.usetype.as_str()), ("Überschrift", "Zwei\nZeilen 🎈", "raw"));
+    let read =
+        app.client.read_document(DocumentPath { id: created.id }, EmbedQuery { include_embed: true }).await.unwrap();
+    assert_eq!(
+        (read.title.as_str(), read.content.as_str(), read.usetype.as_str()),
+        ("Überschrift", "Zwei\nZeilen 🎈", "raw")
+    );
     assert_eq!((read.position, read.settled, read.path.len(), read.parent_id), (Some(3), Settled::Settled, 0, None));
     assert_eq!(serde_json::to_value(&read.structured_content).unwrap(), json!({"a": [1, null, "x"]}));
     assert_eq!(read.content_hash, svc::ingest::tasks::content_hash("Zwei\nZeilen 🎈"));
@@ -37,7 +41,10 @@ async fn both_clients_answer_alike() {
     let local = app.in_process.read_document(path, EmbedQuery { include_embed: true }).await.unwrap();
     assert_eq!(serde_json::to_value(remote).unwrap(), serde_json::to_value(local).unwrap());
     let missing = DocumentPath { id: 999_999 };
-    let (remote, local) = (app.client.read_evidence(missing).await.unwrap_err(), app.in_process.read_evidence(missing).await.unwrap_err());
+    let (remote, local) = (
+        app.client.read_evidence(missing).await.unwrap_err(),
+        app.in_process.read_evidence(missing).await.unwrap_err(),
+    );
     assert_eq!((remote.code, remote.detail), (local.code, local.detail));
     let refused = app.in_process.create_document(WaitQuery::default(), Json(document("", "x"))).await.unwrap_err();
     assert_eq!(refused.code, Code::InvalidField);
@@ -49,7 +56,14 @@ async fn lists_come_page_by_page_in_a_stable_order() {
     let app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
     let root = app.client.create_document(WaitQuery::default(), Json(document("Root", ""))).await.unwrap();
     let mut expected = Vec::new();
-    for (title, position) in [("late", Some(9)), ("unplaced one", None), ("first", Some(-1)), ("tie a", Some(4)), ("tie b", Some(4)), ("unplaced two", None)] {
+    for (title, position) in [
+        ("late", Some(9)),
+        ("unplaced one", None),
+        ("first", Some(-1)),
+        ("tie a", Some(4)),
+        ("tie b", Some(4)),
+        ("unplaced two", None),
+    ] {
         let mut new = document(title, "");
         (new.parent_id, new.position) = (Some(root.id), position);
         let id = app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().id;
@@ -73,7 +87,10 @@ async fn lists_come_page_by_page_in_a_stable_order() {
     let roots = app.client.list_roots(PageQuery::default()).await.unwrap();
     assert_eq!((roots.documents.len(), roots.next_cursor), (1, None));
     let wrong = PageQuery { cursor: Some("x".into()), ..PageQuery::default() };
-    assert_eq!(app.client.list_children(DocumentPath { id: root.id }, wrong).await.unwrap_err().code, Code::InvalidField);
+    assert_eq!(
+        app.client.list_children(DocumentPath { id: root.id }, wrong).await.unwrap_err().code,
+        Code::InvalidField
+    );
     app.end().await;
 }
 
@@ -83,13 +100,19 @@ async fn what_cannot_be_stored_is_refused_by_name() {
     let mut orphan = document("t", "c");
     orphan.parent_id = Some(424_242);
     assert_eq!(app.client.create_document(WaitQuery::default(), Json(orphan)).await.unwrap_err().code, Code::NotFound);
-    let answer = app.raw("POST", "/documents").json(&json!({"title": "a\u{0}b", "content": "c\u{0}d"})).send().await.unwrap();
+    let answer =
+        app.raw("POST", "/documents").json(&json!({"title": "a\u{0}b", "content": "c\u{0}d"})).send().await.unwrap();
     assert_eq!(answer.status(), 201);
     let location = answer.headers()["location"].to_str().unwrap().to_owned();
     let stored: serde_json::Value = answer.json().await.unwrap();
     assert_eq!((stored["title"].as_str(), stored["content"].as_str()), (Some("ab"), Some("cd")));
     assert_eq!(location, format!("/documents/{}", stored["id"]));
-    let answer = app.raw("POST", "/documents").json(&json!({"title": "t", "content": "c", "structured_content": {"k": "\u{0}"}})).send().await.unwrap();
+    let answer = app
+        .raw("POST", "/documents")
+        .json(&json!({"title": "t", "content": "c", "structured_content": {"k": "\u{0}"}}))
+        .send()
+        .await
+        .unwrap();
     assert_eq!(answer.status(), 422);
     app.end().await;
 }
@@ -107,7 +130,10 @@ async fn rows(app: &TestApp) -> Vec<(String, i64)> {
         let query = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {table}"));
         counts.push((table, sqlx::query_scalar(query).fetch_one(&app.pool).await.unwrap()));
     }
-    counts.push(("pg_largeobject_metadata".into(), sqlx::query_scalar("SELECT count(*) FROM pg_largeobject_metadata").fetch_one(&app.pool).await.unwrap()));
+    counts.push((
+        "pg_largeobject_metadata".into(),
+        sqlx::query_scalar("SELECT count(*) FROM pg_largeobject_metadata").fetch_one(&app.pool).await.unwrap(),
+    ));
     counts
 }
 
@@ -119,17 +145,34 @@ async fn delete_takes_every_row_and_byte() {
     let note = app.create("A note on the review", "It lies under the file.", Some(gone)).await;
     app.client.delete_document(DocumentPath { id: gone }).await.unwrap();
     for id in [gone, note.id] {
-        assert_eq!(app.client.read_document(DocumentPath { id }, EmbedQuery::default()).await.unwrap_err().code, Code::NotFound);
+        assert_eq!(
+            app.client.read_document(DocumentPath { id }, EmbedQuery::default()).await.unwrap_err().code,
+            Code::NotFound
+        );
     }
     assert_eq!(app.client.delete_document(DocumentPath { id: gone }).await.unwrap_err().code, Code::NotFound);
     invariants::check_drained(&app.pool).await;
-    let left: i64 = sqlx::query_scalar("SELECT count(*) FROM documents WHERE id = $1 OR path @> ARRAY[$1]").bind(kept).fetch_one(&app.pool).await.unwrap();
+    let left: i64 = sqlx::query_scalar("SELECT count(*) FROM documents WHERE id = $1 OR path @> ARRAY[$1]")
+        .bind(kept)
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
     let all: i64 = sqlx::query_scalar("SELECT count(*) FROM documents").fetch_one(&app.pool).await.unwrap();
     assert_eq!(left, all, "something of the deleted file is left");
     app.client.delete_document(DocumentPath { id: kept }).await.unwrap();
     // What the queue and the index keep of their own: releases until the next claim, terms and tombstones until compaction, workers, the ledger.
-    let own = ["_sqlx_migrations", "workers", "search_indexes", "search_index_deltas", "search_term_stats", "search_term_postings", "search_term_tombstones", "task_release"];
-    let left: Vec<_> = rows(&app).await.into_iter().filter(|(table, count)| *count > 0 && !own.contains(&table.as_str())).collect();
+    let own = [
+        "_sqlx_migrations",
+        "workers",
+        "search_indexes",
+        "search_index_deltas",
+        "search_term_stats",
+        "search_term_postings",
+        "search_term_tombstones",
+        "task_release",
+    ];
+    let left: Vec<_> =
+        rows(&app).await.into_iter().filter(|(table, count)| *count > 0 && !own.contains(&table.as_str())).collect();
     assert!(left.is_empty(), "{left:?}");
     app.end().await;
 }
@@ -144,6 +187,46 @@ async fn an_edit_inside_a_held_region_is_refused_naming_the_holder() {
     assert_eq!((refused.code, refused.members["task_id"].as_i64()), (Code::Conflict, Some(grants[0].task_id)));
     svc::store::tasks::give_back(&app.pool, &[grants[0].token]).await.unwrap();
     app.client.delete_document(DocumentPath { id }).await.unwrap();
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_file_under_another_counts_in_both_and_its_end_disturbs_neither() {
+    let mut app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
+    let outer = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    let into = |name| {
+        let query = svc_client::wire::UploadQuery { parent_id: Some(outer), private: false };
+        app.client.upload_file(
+            query,
+            svc_client::FileUpload::from_bytes(name, format!("# {name}\n\nA file under another."), None),
+        )
+    };
+    let (gone, kept) = (into("gone.md").await.unwrap().document_id, into("kept.md").await.unwrap().document_id);
+    let note = app
+        .client
+        .create_document(
+            WaitQuery::default(),
+            Json({
+                let mut note = document("Note", "A note under the outer file.");
+                note.parent_id = Some(outer);
+                note
+            }),
+        )
+        .await
+        .unwrap()
+        .id;
+    let total = async |id| app.client.read_frontier(DocumentPath { id }).await.unwrap().nodes_total;
+    assert_eq!((total(outer).await, total(kept).await), (4, 1));
+    app.client.delete_document(DocumentPath { id: gone }).await.unwrap();
+    app.client.delete_document(DocumentPath { id: note }).await.unwrap();
+    assert_eq!(total(outer).await, 2);
+    invariants::check(&app.pool).await;
+    app.start_worker().await;
+    let inner = app.settled(kept).await;
+    let whole = app.settled(outer).await;
+    assert_eq!((inner.settled, whole.settled, whole.nodes_failed), (Settled::Settled, Settled::Settled, 0));
+    assert_eq!(whole.nodes_total, 1 + app.subtree(outer).await.len() as i64);
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

@@ -1,7 +1,5 @@
 //! The managed PostgreSQL: what it keeps through crashes of its own and of the service.
 
-
-
 use std::{
     fs,
     io::{BufRead, BufReader},

@@ -16,7 +16,14 @@ async fn shape(app: &TestApp, id: i64) -> String {
     let depth = nodes.first().map_or(0, |node| node.path.len());
     let line = |node: &svc_client::wire::DocumentResponse| {
         let words: Vec<&str> = node.content.split_whitespace().take(6).collect();
-        format!("{}{} #{} {}: {}\n", "  ".repeat(node.path.len() - depth), node.usetype, node.position.unwrap_or(-1), node.title, words.join(" "))
+        format!(
+            "{}{} #{} {}: {}\n",
+            "  ".repeat(node.path.len() - depth),
+            node.usetype,
+            node.position.unwrap_or(-1),
+            node.title,
+            words.join(" ")
+        )
     };
     nodes.iter().map(line).collect()
 }
@@ -29,17 +36,23 @@ async fn a_markdown_file_becomes_the_tree_that_it_declares() {
     insta::assert_snapshot!("handbook_tree", shape(&app, id).await);
     let evidence = evidence(&app, id).await;
     assert_eq!(evidence["matched.patterns"]["has_headings"], true);
-    let tasks: Vec<_> = evidence["attempts"].as_array().unwrap().iter().map(|a| a["task_type"].as_str().unwrap().to_owned()).collect();
+    let tasks: Vec<_> =
+        evidence["attempts"].as_array().unwrap().iter().map(|a| a["task_type"].as_str().unwrap().to_owned()).collect();
     assert_eq!(&tasks[..3], ["probe", "extract:text", "structure:declared"]);
     assert!(tasks[3..].iter().any(|task| task == "summarize"), "{tasks:?}");
     invariants::check_drained(&app.pool).await;
 
     // Each chunk is the slice of the extracted text that its anchor names.
-    let (text, _): (String, Value) = sqlx::query_as("SELECT text, layout FROM extractions WHERE document_id = $1").bind(id).fetch_one(&app.pool).await.unwrap();
+    let (text, _): (String, Value) = sqlx::query_as("SELECT text, layout FROM extractions WHERE document_id = $1")
+        .bind(id)
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
     let characters: Vec<char> = text.chars().collect();
     for node in app.subtree(id).await.iter().filter(|node| node.usetype == "chunk") {
         let anchor = self::evidence(&app, node.id).await["anchor"].clone();
-        let (start, end) = (anchor["characters"][0].as_u64().unwrap() as usize, anchor["characters"][1].as_u64().unwrap() as usize);
+        let (start, end) =
+            (anchor["characters"][0].as_u64().unwrap() as usize, anchor["characters"][1].as_u64().unwrap() as usize);
         assert_eq!(characters[start..end].iter().collect::<String>(), node.content, "{anchor}");
     }
     app.end().await;
@@ -72,18 +85,24 @@ async fn a_container_says_how_it_got_its_embedding() {
         }
         concatenated += 1;
         assert_eq!((effective["method"].as_str(), effective["window"].as_u64()), (Some("concatenated"), Some(window)));
-        let children = app.client.list_children(DocumentPath { id: node.id }, PageQuery::default()).await.unwrap().documents.len();
+        let children =
+            app.client.list_children(DocumentPath { id: node.id }, PageQuery::default()).await.unwrap().documents.len();
         assert_eq!(effective["source_children"].as_u64(), Some(children as u64));
         assert!(effective["tokens"].as_u64().unwrap() <= window && effective["characters"].as_u64().unwrap() > 0);
     }
     assert!(concatenated > 0);
-    let long: String = (0..400).map(|n| format!("Sentence number {n} of a text that no window of this model holds. ")).collect();
+    let long: String =
+        (0..400).map(|n| format!("Sentence number {n} of a text that no window of this model holds. ")).collect();
     let file = app.upload_bytes("long.txt", long).await.unwrap().document_id;
     app.settled(file).await;
     let evidence = evidence(&app, file).await;
     assert_eq!(evidence["effective_content"], Value::Null);
     assert!(evidence["rollup"]["not_concatenated"]["tokens"].as_u64().unwrap() > window, "{evidence}");
-    let has_vector: bool = sqlx::query_scalar("SELECT embed IS NOT NULL FROM documents WHERE id = $1").bind(file).fetch_one(&app.pool).await.unwrap();
+    let has_vector: bool = sqlx::query_scalar("SELECT embed IS NOT NULL FROM documents WHERE id = $1")
+        .bind(file)
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
     assert!(has_vector, "a container gets an embedding derived from its children");
     app.end().await;
 }
@@ -96,11 +115,19 @@ async fn the_same_bytes_are_stored_once() {
     assert!(first.content_hash.starts_with("sha256:") && first.blob_ref.starts_with("lob:"));
     app.settled(first.document_id).await;
     let second = app.upload(&sample("release-notes.txt")).await.unwrap();
-    assert_eq!((second.document_id, second.was_existing, second.settled, second.linked_into_parent), (first.document_id, true, Settled::Settled, false));
+    assert_eq!(
+        (second.document_id, second.was_existing, second.settled, second.linked_into_parent),
+        (first.document_id, true, Settled::Settled, false)
+    );
     assert!(!second.attempts.is_empty());
 
     let folder = app.create("Folder", "", None).await.id;
-    let into = |parent_id| app.client.upload_file(UploadQuery { parent_id, private: false }, FileUpload::from_bytes("again.txt", std::fs::read(sample("release-notes.txt")).unwrap(), None));
+    let into = |parent_id| {
+        app.client.upload_file(
+            UploadQuery { parent_id, private: false },
+            FileUpload::from_bytes("again.txt", std::fs::read(sample("release-notes.txt")).unwrap(), None),
+        )
+    };
     let linked = into(Some(folder)).await.unwrap();
     assert_eq!((linked.document_id, linked.linked_into_parent), (first.document_id, true));
     assert_eq!(app.subtree(folder).await.len(), 0);
@@ -109,10 +136,21 @@ async fn the_same_bytes_are_stored_once() {
     assert_eq!(into(Some(12_345)).await.unwrap_err().code, Code::NotFound);
 
     let options = json!({"structure": {"max_tokens": 40}});
-    let with = |options| app.client.upload_file(UploadQuery::default(), FileUpload::from_bytes("n", std::fs::read(sample("release-notes.txt")).unwrap(), Some(options)));
+    let with = |options| {
+        app.client.upload_file(
+            UploadQuery::default(),
+            FileUpload::from_bytes("n", std::fs::read(sample("release-notes.txt")).unwrap(), Some(options)),
+        )
+    };
     let refused = with(options.clone()).await.unwrap_err();
     assert_eq!((refused.code, refused.status), (Code::StoredWithOtherOptions, 400));
-    assert_eq!((&refused.members["requested_options"]["structure"]["max_tokens"], &refused.members["stored_options"]["structure"]["max_tokens"]), (&json!(40), &json!(120)));
+    assert_eq!(
+        (
+            &refused.members["requested_options"]["structure"]["max_tokens"],
+            &refused.members["stored_options"]["structure"]["max_tokens"]
+        ),
+        (&json!(40), &json!(120))
+    );
     assert_eq!(with(json!({"structure": {"max_tokens": 120}})).await.unwrap().document_id, first.document_id);
     let unknown = with(json!({"structure": {"tokens": 40}})).await.unwrap_err();
     assert_eq!((unknown.status, unknown.members["key"].as_str()), (400, Some("structure.tokens")));
@@ -137,12 +175,18 @@ async fn options_reach_the_chunks_and_may_come_last_in_the_form() {
     let app = TestApp::start().await;
     let text: String = (0..60).map(|n| format!("This is plain sentence number {n} here. ")).collect();
     let form = reqwest::multipart::Form::new()
-        .part("file", reqwest::multipart::Part::text(text.clone()).file_name("plain.txt").mime_str("text/x-claimed").unwrap())
+        .part(
+            "file",
+            reqwest::multipart::Part::text(text.clone()).file_name("plain.txt").mime_str("text/x-claimed").unwrap(),
+        )
         .text("options", r#"{"structure": {"max_tokens": 20}}"#);
     let answer = app.raw("POST", "/ingest/file").multipart(form).send().await.unwrap();
     assert_eq!(answer.status(), 202);
     let answer: Value = answer.json().await.unwrap();
-    assert_eq!((answer["declared_mime"].as_str(), answer["detected_mime"].as_str()), (Some("text/x-claimed"), Some("text/plain")));
+    assert_eq!(
+        (answer["declared_mime"].as_str(), answer["detected_mime"].as_str()),
+        (Some("text/x-claimed"), Some("text/plain"))
+    );
     let id = answer["document_id"].as_i64().unwrap();
     app.settled(id).await;
     let chunks = app.subtree(id).await;
@@ -160,9 +204,18 @@ async fn bad_files_fail_for_good_at_the_first_attempt_and_say_why() {
         let (id, frontier) = app.ingest(&sample(name)).await;
         assert_eq!((frontier.settled, frontier.nodes_failed, frontier.nodes_total), (Settled::Failed, 1, 1), "{name}");
         let attempts = evidence(&app, id).await["attempts"].clone();
-        let failed: Vec<_> = attempts.as_array().unwrap().iter().filter(|a| a["outcome"] == "failed" && a["error_type"] != "dependency").collect();
+        let failed: Vec<_> = attempts
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|a| a["outcome"] == "failed" && a["error_type"] != "dependency")
+            .collect();
         assert_eq!(failed.len(), 1, "{name}: {attempts}");
-        assert_eq!((failed[0]["error_type"].as_str(), failed[0]["attempt"].as_i64()), (Some("permanent"), Some(1)), "{name}");
+        assert_eq!(
+            (failed[0]["error_type"].as_str(), failed[0]["attempt"].as_i64()),
+            (Some("permanent"), Some(1)),
+            "{name}"
+        );
         assert!(failed[0]["message"].as_str().unwrap().len() > 10, "{name}: {attempts}");
     }
     let (noise, frontier) = {
@@ -181,7 +234,10 @@ async fn bad_files_fail_for_good_at_the_first_attempt_and_say_why() {
 async fn odd_files_are_taken_for_what_they_are() {
     let app = TestApp::start().await;
     let (_, empty) = app.ingest(&sample("empty.txt")).await;
-    assert_eq!((empty.settled, empty.nodes_total, empty.warnings.clone()), (Settled::Settled, 1, vec!["extract.empty: no_text".to_owned()]));
+    assert_eq!(
+        (empty.settled, empty.nodes_total, empty.warnings.clone()),
+        (Settled::Settled, 1, vec!["extract.empty: no_text".to_owned()])
+    );
     for (name, title) in [("", "untitled"), (&"n".repeat(300), &"n".repeat(255) as &str), ("../../x.txt", "x.txt")] {
         let id = app.upload_bytes(name, format!("A file named {name:?} in some way.")).await.unwrap().document_id;
         assert_eq!(app.client.read_document(DocumentPath { id }, Default::default()).await.unwrap().title, title);
@@ -189,8 +245,10 @@ async fn odd_files_are_taken_for_what_they_are() {
     }
     // The claim is recorded and not believed.
     let latin: Vec<u8> = b"Caf\xe9 au lait, d\xe9j\xe0 vu, na\xefve, \xe0 la carte, fa\xe7ade, cr\xe8me br\xfbl\xe9e, o\xf9 \xeates-vous.".to_vec();
-    let form = reqwest::multipart::Form::new()
-        .part("file", reqwest::multipart::Part::bytes(latin).file_name("latin.txt").mime_str("text/plain; charset=utf-8").unwrap());
+    let form = reqwest::multipart::Form::new().part(
+        "file",
+        reqwest::multipart::Part::bytes(latin).file_name("latin.txt").mime_str("text/plain; charset=utf-8").unwrap(),
+    );
     let answer: Value = app.raw("POST", "/ingest/file").multipart(form).send().await.unwrap().json().await.unwrap();
     let id = answer["document_id"].as_i64().unwrap();
     app.settled(id).await;
@@ -210,13 +268,22 @@ async fn stored(app: &TestApp) -> (i64, i64, i64) {
 async fn what_does_not_come_in_whole_leaves_nothing() {
     let limit = 300 * 1024;
     let app = TestApp::with(Wish { settings: &[("SVC_MAX_UPLOAD_BYTES", "307200")], no_worker: true }).await;
-    let upload = |pieces| FileUpload { filename: Some("broken.txt".into()), declared_mime: None, length: None, bytes: broken_stream(pieces), options: Box::pin(async { Ok(None) }) };
+    let upload = |pieces| FileUpload {
+        filename: Some("broken.txt".into()),
+        declared_mime: None,
+        length: None,
+        bytes: broken_stream(pieces),
+        options: Box::pin(async { Ok(None) }),
+    };
     let hung_up = app.client.upload_file(UploadQuery::default(), upload(3)).await.unwrap_err();
     assert_eq!(hung_up.code, Code::Unreachable, "the client itself broke off");
     let in_process = app.in_process.upload_file(UploadQuery::default(), upload(3)).await.unwrap_err();
     assert_eq!(in_process.code, Code::MalformedRequest);
     let large = app.upload_bytes("large.txt", vec![b'x'; limit + 1]).await.unwrap_err();
-    assert_eq!((large.status, large.members["limit"].as_u64(), large.members["setting"].as_str()), (413, Some(limit as u64), Some("SVC_MAX_UPLOAD_BYTES")));
+    assert_eq!(
+        (large.status, large.members["limit"].as_u64(), large.members["setting"].as_str()),
+        (413, Some(limit as u64), Some("SVC_MAX_UPLOAD_BYTES"))
+    );
     app.upload_bytes("fits.txt", vec![b'x'; limit]).await.unwrap();
     for (form, field) in [
         (reqwest::multipart::Form::new().text("options", "{}"), "file"),
@@ -258,9 +325,25 @@ async fn the_corpus_of_real_files_is_read_or_refused_with_a_reason() {
         });
         assert_eq!(frontier.settled == Settled::Failed, reason.is_some(), "{name}: {frontier:?} {reason:?}");
         let state = frontier.settled.as_str();
-        report += &format!("{name}: {state}{}{}\n", reason.unwrap_or_default(), frontier.warnings.iter().map(|w| format!(" ({w})")).collect::<String>());
+        report += &format!(
+            "{name}: {state}{}{}\n",
+            reason.unwrap_or_default(),
+            frontier.warnings.iter().map(|w| format!(" ({w})")).collect::<String>()
+        );
     }
     insta::assert_snapshot!("corpus_outcomes", report);
     invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_file_of_some_megabytes_comes_in_whole() {
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    let bytes: Vec<u8> = (0..5 * 1024 * 1024u32).map(|n| b'a' + (n % 26) as u8).collect();
+    let stored = app.upload_bytes("large.txt", bytes.clone()).await.unwrap();
+    let lob: i64 = stored.blob_ref.trim_start_matches("lob:").parse().unwrap();
+    let held: Vec<u8> =
+        sqlx::query_scalar("SELECT lo_get($1::bigint::oid)").bind(lob).fetch_one(&app.pool).await.unwrap();
+    assert!(held == bytes, "{} bytes came back", held.len());
     app.end().await;
 }

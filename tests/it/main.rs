@@ -5,6 +5,7 @@ mod support;
 
 mod architecture;
 mod bm25;
+mod cli;
 mod crash;
 mod documents;
 mod embedded;

@@ -3,7 +3,10 @@ use crate::support::{self, PATIENCE, TOKEN, document, invariants, sample};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use svc::{app::App, ingest::reader::Reader};
-use svc_client::{Client, Code, FileUpload, Json, Remote, wire::{DocumentPath, UploadQuery, WaitQuery}};
+use svc_client::{
+    Client, Code, FileUpload, Json, Remote,
+    wire::{DocumentPath, UploadQuery, WaitQuery},
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn meanwhile_503_and_then_on() {
@@ -22,7 +25,8 @@ async fn meanwhile_503_and_then_on() {
     let database = svc::embedded::EmbeddedPostgres::start(&data_dir.join("database"), &home).await.unwrap();
     let options = database.connect_options();
     let socket = options.get_socket().unwrap().display().to_string();
-    let url = format!("postgres://{}@localhost/{}?host={socket}", options.get_username(), options.get_database().unwrap());
+    let url =
+        format!("postgres://{}@localhost/{}?host={socket}", options.get_username(), options.get_database().unwrap());
     let settings = support::settings(&[
         ("SVC_DATA_DIR", &folder),
         ("SVC_LISTEN", "127.0.0.1:0"),
@@ -33,7 +37,8 @@ async fn meanwhile_503_and_then_on() {
         ("SVC_WORKER_LEASE_SECONDS", "10"),
         ("SVC_WORKER_REAP_SECONDS", "1"),
     ]);
-    let app = App::start(Arc::new(settings), TOKEN, Reader::new(PathBuf::from(env!("CARGO_BIN_EXE_svc")))).await.unwrap();
+    let app =
+        App::start(Arc::new(settings), TOKEN, Reader::new(PathBuf::from(env!("CARGO_BIN_EXE_svc")))).await.unwrap();
     let client = Client(Remote::new(&format!("http://{}", app.address), TOKEN, support::http()));
     let file = |name: &str| FileUpload::from_bytes(name, std::fs::read(sample(name)).unwrap(), None);
     let before = client.upload_file(UploadQuery::default(), file("handbook.md")).await.unwrap().document_id;
@@ -44,7 +49,10 @@ async fn meanwhile_503_and_then_on() {
     let mut refused = 0;
     let back = async {
         loop {
-            match client.create_document(WaitQuery::default(), Json(document("During", "Written while the database restarts."))).await {
+            match client
+                .create_document(WaitQuery::default(), Json(document("During", "Written while the database restarts.")))
+                .await
+            {
                 Ok(created) => return created.id,
                 Err(failure) => {
                     assert_eq!((failure.code, failure.status), (Code::Unavailable, 503), "{failure}");
@@ -52,7 +60,11 @@ async fn meanwhile_503_and_then_on() {
                     refused += 1;
                 }
             }
-            assert_eq!(client.read_health().await.unwrap().version, svc_client::VERSION, "the process is alive meanwhile");
+            assert_eq!(
+                client.read_health().await.unwrap().version,
+                svc_client::VERSION,
+                "the process is alive meanwhile"
+            );
             tokio::time::timeout(Duration::from_millis(20), std::future::pending::<()>()).await.unwrap_err();
         }
     };
@@ -60,7 +72,10 @@ async fn meanwhile_503_and_then_on() {
     assert!(refused > 0, "the outage was not noticed");
     let settles = async {
         loop {
-            let frontiers = [client.read_frontier(DocumentPath { id: before }).await, client.read_frontier(DocumentPath { id: during }).await];
+            let frontiers = [
+                client.read_frontier(DocumentPath { id: before }).await,
+                client.read_frontier(DocumentPath { id: during }).await,
+            ];
             if frontiers.iter().all(|f| f.as_ref().is_ok_and(|f| f.nodes_in_flight == 0 && f.tasks_unfinished == 0)) {
                 return;
             }

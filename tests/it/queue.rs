@@ -5,7 +5,10 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use serde_json::{Map, json};
 use sqlx::PgPool;
 use std::{
-    sync::{Arc, atomic::{AtomicUsize, Ordering}},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 use svc::store::tasks::{self, AttemptRow, Claimer, Failed, NewTask};
@@ -25,7 +28,11 @@ async fn node(app: &TestApp, parent_id: Option<i64>) -> (i64, Vec<i64>) {
     let mut new = document("node", "");
     new.parent_id = parent_id;
     let created = app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap();
-    sqlx::query("DELETE FROM task_queue WHERE scope_document_id = $1").bind(created.id).execute(&app.pool).await.unwrap();
+    sqlx::query("DELETE FROM task_queue WHERE scope_document_id = $1")
+        .bind(created.id)
+        .execute(&app.pool)
+        .await
+        .unwrap();
     (created.id, created.path)
 }
 
@@ -61,7 +68,11 @@ async fn finish(pool: &PgPool, grant: &Grant) -> bool {
 }
 
 async fn status(app: &TestApp, id: i64) -> (String, bool, Option<i64>) {
-    sqlx::query_as("SELECT status, ready, parked_on FROM task_queue WHERE id = $1").bind(id).fetch_one(&app.pool).await.unwrap()
+    sqlx::query_as("SELECT status, ready, parked_on FROM task_queue WHERE id = $1")
+        .bind(id)
+        .fetch_one(&app.pool)
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
@@ -73,13 +84,23 @@ async fn claims_go_by_priority_then_age_and_badges_only_filter() {
     let young = task(&app, &nodes[2], WriteMode::Itself, 0, None).await;
     let urgent = task(&app, &nodes[3], WriteMode::Itself, 1, None).await;
     let ids = |grants: &[Grant]| grants.iter().map(|g| g.task_id).collect::<Vec<_>>();
-    let badged = |badges: &[&str], strict| Claimer { worker_id: "b".into(), badges: Some(badges.iter().map(|b| (*b).to_owned()).collect()), strict };
-    assert_eq!(ids(&tasks::claim(&app.pool, &badged(&["cpu"], true), &[(Lane::Io, 9)]).await.unwrap()), Vec::<i64>::new());
+    let badged = |badges: &[&str], strict| Claimer {
+        worker_id: "b".into(),
+        badges: Some(badges.iter().map(|b| (*b).to_owned()).collect()),
+        strict,
+    };
+    assert_eq!(
+        ids(&tasks::claim(&app.pool, &badged(&["cpu"], true), &[(Lane::Io, 9)]).await.unwrap()),
+        Vec::<i64>::new()
+    );
     let first = tasks::claim(&app.pool, &badged(&["cpu"], false), &[(Lane::Io, 2)]).await.unwrap();
     assert_eq!(ids(&first), [urgent, old]);
     let tokens: Vec<_> = first.iter().map(|g| g.token).collect();
     tasks::give_back(&app.pool, &tokens).await.unwrap();
-    assert_eq!(ids(&tasks::claim(&app.pool, &badged(&["gpu", "x"], false), &[(Lane::Io, 2)]).await.unwrap()), [gpu, urgent]);
+    assert_eq!(
+        ids(&tasks::claim(&app.pool, &badged(&["gpu", "x"], false), &[(Lane::Io, 2)]).await.unwrap()),
+        [gpu, urgent]
+    );
     assert_eq!(ids(&claim(&app, 9).await), [old, young], "a worker without badges takes everything");
     assert_eq!(claim(&app, 9).await.len(), 0);
     let other_lane = tasks::claim(&app.pool, &claimer("w"), &[(Lane::Cpu, 9)]).await.unwrap();
@@ -144,7 +165,11 @@ async fn a_stale_token_never_changes_a_row() {
     let root = node(&app, None).await;
     let id = task(&app, &root, WriteMode::Itself, 0, None).await;
     let stale = claim(&app, 1).await.remove(0);
-    sqlx::query("UPDATE task_queue SET heartbeat_at = now() - interval '1 hour' WHERE id = $1").bind(id).execute(&app.pool).await.unwrap();
+    sqlx::query("UPDATE task_queue SET heartbeat_at = now() - interval '1 hour' WHERE id = $1")
+        .bind(id)
+        .execute(&app.pool)
+        .await
+        .unwrap();
     let mut tx = app.pool.begin().await.unwrap();
     assert_eq!(tasks::reap(&mut tx, Duration::from_secs(90)).await.unwrap().len(), 1);
     tx.commit().await.unwrap();
@@ -154,7 +179,7 @@ async fn a_stale_token_never_changes_a_row() {
     assert!(!finish(&app.pool, &stale).await);
     let mut conn = app.pool.acquire().await.unwrap();
     let failure = TaskFailure::retryable("late", "a worker that was thought dead");
-    assert_eq!(tasks::fail(&mut conn, &stale, &failure, "w", Utc::now(), Duration::ZERO).await.unwrap(), Failed::NotOurs);
+    assert_eq!(tasks::fail(&mut conn, &stale, &failure, "w", Duration::ZERO).await.unwrap(), Failed::NotOurs);
     assert_eq!(tasks::beat(&mut conn, &[stale.token, fresh.token]).await.unwrap(), [(fresh.token, false)]);
     drop(conn);
     tasks::give_back(&app.pool, &[stale.token]).await.unwrap();
@@ -171,13 +196,21 @@ async fn a_task_that_kills_its_worker_three_times_is_given_up() {
     let id = task(&app, &root, WriteMode::Itself, 0, None).await;
     for round in 1..=3 {
         assert_eq!(claim(&app, 1).await.len(), 1, "round {round}");
-        sqlx::query("UPDATE task_queue SET heartbeat_at = now() - interval '1 hour' WHERE id = $1").bind(id).execute(&app.pool).await.unwrap();
+        sqlx::query("UPDATE task_queue SET heartbeat_at = now() - interval '1 hour' WHERE id = $1")
+            .bind(id)
+            .execute(&app.pool)
+            .await
+            .unwrap();
         let mut tx = app.pool.begin().await.unwrap();
         let reaped = tasks::reap(&mut tx, Duration::from_secs(90)).await.unwrap();
         assert_eq!((reaped.len(), reaped[0].is_final), (1, round == 3));
         tx.commit().await.unwrap();
     }
-    let row: (String, String, bool) = sqlx::query_as("SELECT status, error_type, final FROM task_queue WHERE id = $1").bind(id).fetch_one(&app.pool).await.unwrap();
+    let row: (String, String, bool) = sqlx::query_as("SELECT status, error_type, final FROM task_queue WHERE id = $1")
+        .bind(id)
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
     assert_eq!(row, ("failed".into(), "timeout".into(), true));
     invariants::check_drained(&app.pool).await;
     app.end().await;
@@ -189,29 +222,50 @@ async fn retries_wait_and_end_at_the_cap_and_dependents_fail_with_their_task() {
     let root = node(&app, None).await;
     let id = task(&app, &root, WriteMode::Itself, 0, None).await;
     let dependent = NewTask {
-        task_type: "after", lane: Lane::Io, document_id: root.0, path: &root.1, root_id: root.0, write_mode: WriteMode::Itself,
-        dependencies: &[id], params: &json!({}), badge: None, priority: 50,
+        task_type: "after",
+        lane: Lane::Io,
+        document_id: root.0,
+        path: &root.1,
+        root_id: root.0,
+        write_mode: WriteMode::Itself,
+        dependencies: &[id],
+        params: &json!({}),
+        badge: None,
+        priority: 50,
     };
     let after = tasks::enqueue(&mut app.pool.acquire().await.unwrap(), &dependent).await.unwrap();
     for attempt in 1..=6 {
         let grants = claim(&app, 9).await;
-        assert_eq!(grants.iter().map(|g| (g.task_id, g.attempt)).collect::<Vec<_>>(), [(id, attempt)], "the dependent must wait");
+        assert_eq!(
+            grants.iter().map(|g| (g.task_id, g.attempt)).collect::<Vec<_>>(),
+            [(id, attempt)],
+            "the dependent must wait"
+        );
         let failure = TaskFailure::retryable("flaky", "not this time");
         let mut tx = app.pool.begin().await.unwrap();
-        let failed = tasks::fail(&mut tx, &grants[0], &failure, "w", Utc::now(), Duration::from_secs(3600)).await.unwrap();
+        let failed = tasks::fail(&mut tx, &grants[0], &failure, "w", Duration::from_secs(3600)).await.unwrap();
         tx.commit().await.unwrap();
         assert_eq!(failed, if attempt == 6 { Failed::Final } else { Failed::Retry });
         assert!(claim(&app, 9).await.is_empty(), "a retry waits its time");
-        sqlx::query("UPDATE task_queue SET retry_after = now() WHERE id = $1 AND NOT final").bind(id).execute(&app.pool).await.unwrap();
+        sqlx::query("UPDATE task_queue SET retry_after = now() WHERE id = $1 AND NOT final")
+            .bind(id)
+            .execute(&app.pool)
+            .await
+            .unwrap();
     }
-    let row: (String, Option<String>) = sqlx::query_as("SELECT status, error_type FROM task_queue WHERE id = $1").bind(after).fetch_one(&app.pool).await.unwrap();
+    let row: (String, Option<String>) = sqlx::query_as("SELECT status, error_type FROM task_queue WHERE id = $1")
+        .bind(after)
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
     assert_eq!(row, ("failed".into(), Some("dependency".into())));
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
 
 /// The way that does not hold: skip what is locked, and look whether something held is in the way.
-const NAIVE: &str = "UPDATE task_queue u SET status = 'claimed', ready = false, claimed_by = $1, heartbeat_at = now() WHERE id = (
+const NAIVE: &str =
+    "UPDATE task_queue u SET status = 'claimed', ready = false, claimed_by = $1, heartbeat_at = now() WHERE id = (
     SELECT t.id FROM task_queue t WHERE t.ready AND t.status = 'pending' AND NOT EXISTS (
         SELECT 1 FROM task_queue h WHERE h.status = 'claimed'
            AND region_paths(h.node_path, h.write_mode) && region_paths(t.node_path, t.write_mode)
@@ -246,7 +300,8 @@ async fn eight_claimers_on_a_hot_set_never_overlap_and_the_naive_way_does() {
         let pool = app.pool.clone();
         tokio::spawn(async move {
             for _ in 0..120 {
-                let _: Option<i64> = sqlx::query_scalar(NAIVE).bind(format!("w{worker}")).fetch_optional(&pool).await.unwrap();
+                let _: Option<i64> =
+                    sqlx::query_scalar(NAIVE).bind(format!("w{worker}")).fetch_optional(&pool).await.unwrap();
             }
         })
     });

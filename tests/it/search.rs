@@ -3,7 +3,9 @@ use crate::support::{TestApp, Wish, document, sample};
 use serde_json::json;
 use svc_client::{
     Code, Json,
-    wire::{Bm25Search, FulltextSearch, HybridSearch, HybridWeights, SearchQuery, SearchResponse, VectorSearch, WaitQuery},
+    wire::{
+        Bm25Search, FulltextSearch, HybridSearch, HybridWeights, SearchQuery, SearchResponse, VectorSearch, WaitQuery,
+    },
 };
 
 const FACTS: &[(&str, &str)] = &[
@@ -51,7 +53,10 @@ async fn weights_shift_the_fusion_and_nonsense_weights_are_refused() {
     for (title, content) in FACTS {
         app.create(title, content, None).await;
     }
-    let with = |vector, bm25| HybridSearch { weights: Some(HybridWeights { vector, bm25 }), ..HybridSearch::new("the letters of typewriters") };
+    let with = |vector, bm25| HybridSearch {
+        weights: Some(HybridWeights { vector, bm25 }),
+        ..HybridSearch::new("the letters of typewriters")
+    };
     let equal = app.client.search_hybrid(Json(with(None, None))).await.unwrap();
     assert!((equal.results[0].score - 2.0 / 61.0).abs() < 1e-12);
     let words = app.client.search_hybrid(Json(with(Some(0.0), Some(1.0)))).await.unwrap();
@@ -87,9 +92,18 @@ async fn filters_hold_in_every_leg() {
         serde_json::from_value(json!({"event_time_from": "2021-01-01T00:00:00Z", "event_time_until": "2024-01-01T00:00:00Z", "structured_content": {"tags": ["a"]}})).unwrap();
     assert_eq!(found!(VectorSearch, search_vector, { parent_id: Some(folder) }), ["Glaciers", "Tides", "Volcanoes"]);
     assert_eq!(found!(HybridSearch, search_hybrid, { parent_id: Some(folder) }), ["Glaciers", "Tides", "Volcanoes"]);
-    assert_eq!(found!(VectorSearch, search_vector, { usetype: Some(vec!["raw".into()]) }), ["Bread", "Glaciers", "Tides"]);
-    assert_eq!(found!(VectorSearch, search_vector, { filter: Some(filter.clone()) }), ["Bread", "Glaciers", "Keyboards"]);
-    for titles in [found!(Bm25Search, search_bm25, { parent_id: Some(folder) }), found!(Bm25Search, search_bm25, { parent_id: Some(folder), usetype: Some(vec!["raw".into(), "markdown".into()]) })] {
+    assert_eq!(
+        found!(VectorSearch, search_vector, { usetype: Some(vec!["raw".into()]) }),
+        ["Bread", "Glaciers", "Tides"]
+    );
+    assert_eq!(
+        found!(VectorSearch, search_vector, { filter: Some(filter.clone()) }),
+        ["Bread", "Glaciers", "Keyboards"]
+    );
+    for titles in [
+        found!(Bm25Search, search_bm25, { parent_id: Some(folder) }),
+        found!(Bm25Search, search_bm25, { parent_id: Some(folder), usetype: Some(vec!["raw".into(), "markdown".into()]) }),
+    ] {
         assert_eq!(titles, ["Glaciers", "Tides", "Volcanoes"]);
     }
     assert_eq!(found!(Bm25Search, search_bm25, { filter: Some(filter) }), ["Bread", "Glaciers", "Keyboards"]);
@@ -124,7 +138,8 @@ async fn excluded_usetypes_are_in_no_answer() {
     assert_eq!(titles(&app.client.search_bm25(Json(bm25)).await.unwrap()), ["markdown"]);
     assert_eq!(titles(&app.client.search_fulltext(Json(fulltext)).await.unwrap()), ["markdown"]);
     assert_eq!(titles(&app.client.search_hybrid(Json(hybrid)).await.unwrap()), ["markdown"]);
-    let indexed: i64 = sqlx::query_scalar("SELECT count(*) FROM search_index_entries").fetch_one(&app.pool).await.unwrap();
+    let indexed: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM search_index_entries").fetch_one(&app.pool).await.unwrap();
     assert_eq!(indexed, 1);
     app.end().await;
 }
@@ -133,7 +148,11 @@ async fn excluded_usetypes_are_in_no_answer() {
 async fn a_query_only_meets_vectors_of_its_own_model() {
     let app = TestApp::start().await;
     let id = app.create("Tides", FACTS[0].1, None).await.id;
-    sqlx::query("UPDATE documents SET embed_model = 'another' WHERE id = $1").bind(id).execute(&app.pool).await.unwrap();
+    sqlx::query("UPDATE documents SET embed_model = 'another' WHERE id = $1")
+        .bind(id)
+        .execute(&app.pool)
+        .await
+        .unwrap();
     assert_eq!(app.client.search_vector(Json(VectorSearch::new("tides"))).await.unwrap().total, 0);
     app.end().await;
 }
@@ -150,6 +169,9 @@ async fn a_text_over_the_window_is_never_cut_and_its_words_are_found() {
     let query = VectorSearch::new(&"many words ".repeat(600));
     let refused = app.client.search_vector(Json(query)).await.unwrap_err();
     assert_eq!((refused.code, refused.status), (Code::TextTooLong, 422));
-    assert!(refused.members["token_count"].as_u64() > refused.members["limit"].as_u64() && refused.members.contains_key("remedy"));
+    assert!(
+        refused.members["token_count"].as_u64() > refused.members["limit"].as_u64()
+            && refused.members.contains_key("remedy")
+    );
     app.end().await;
 }

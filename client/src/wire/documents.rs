@@ -1,5 +1,8 @@
 //! Documents: the nodes of the tree.
-use crate::{Failure, Located, operation::{Params, Wire}};
+use crate::{
+    Failure, Located,
+    operation::{Params, Wire},
+};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -111,7 +114,8 @@ pub(crate) fn check_title(title: &str) -> Result<(), Failure> {
 }
 
 pub(crate) fn check_usetype(usetype: &str) -> Result<(), Failure> {
-    let fits = (1..=100).contains(&usetype.len()) && usetype.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-:.".contains(&b));
+    let fits = (1..=100).contains(&usetype.len())
+        && usetype.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-:.".contains(&b));
     if fits { Ok(()) } else { Err(Failure::field("usetype", "takes 1 to 100 of the characters a-z A-Z 0-9 _ - : .")) }
 }
 

@@ -1,5 +1,8 @@
 //! Files on their way in.
-use crate::{operation::{Params, Wire}, wire::Settled};
+use crate::{
+    operation::{Params, Wire},
+    wire::Settled,
+};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -1,5 +1,9 @@
 //! Finding documents.
-use crate::{Failure, operation::{Params, Wire}, wire::DocumentResponse};
+use crate::{
+    Failure,
+    operation::{Params, Wire},
+    wire::DocumentResponse,
+};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

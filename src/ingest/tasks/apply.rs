@@ -1,6 +1,9 @@
 //! The second half of every task: one short transaction whose last statement is fenced by the claim token.
 use super::OrTaskFailure;
-use crate::{ingest::{Tools, settle}, store::{self, tasks::AttemptRow}};
+use crate::{
+    ingest::{Tools, settle},
+    store::{self, tasks::AttemptRow},
+};
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, PgTransaction};

@@ -64,7 +64,8 @@ async fn prepare_postings(tools: &Tools, rows: &[TextRow], ids: &[i64]) -> Resul
     let excluded = &tools.settings.bm25_exclude_usetypes;
     let mut texts: std::collections::BTreeMap<i64, Vec<bm25::Text>> = std::collections::BTreeMap::new();
     for (index, document_id) in covering {
-        if let Some(row) = rows.iter().find(|row| row.id == document_id).filter(|row| !excluded.contains(&row.usetype)) {
+        if let Some(row) = rows.iter().find(|row| row.id == document_id).filter(|row| !excluded.contains(&row.usetype))
+        {
             texts.entry(index).or_default().push(bm25::Text { document_id, text: searchable(row) });
         }
     }
@@ -84,21 +85,36 @@ struct Embedded {
 
 async fn embed(engine: &Engine, rows: &[TextRow]) -> Result<Embedded, TaskFailure> {
     let mut fitting: Vec<(i64, String)> = rows.iter().map(|row| (row.id, searchable(row))).collect();
+    let texts = |fitting: &[(i64, String)]| fitting.iter().map(|(_, text)| text.clone()).collect();
     let mut refused = Vec::new();
-    let vectors = loop {
-        if fitting.is_empty() {
-            break Vec::new();
-        }
-        match engine.embed_documents(fitting.iter().map(|(_, text)| text.clone()).collect()).await {
-            Ok(vectors) => break vectors,
-            Err(ModelError::TextTooLong { index, token_count, limit, chars_total }) if index < fitting.len() => {
-                let (id, _) = fitting.remove(index);
-                let refusal = json!({"skipped": "text_too_long", "token_count": token_count, "limit": limit, "chars_total": chars_total,
-                    "remedy": "chunk the document; until then only its words are searchable"});
-                refused.push((id, refusal));
+    let mut embedded = engine.embed_documents(texts(&fitting)).await;
+    if let Err(ModelError::TextTooLong { limit, .. }) = embedded {
+        (fitting, refused) = part_by_length(engine, fitting, limit).await?;
+        embedded = engine.embed_documents(texts(&fitting)).await;
+    }
+    let vectors = embedded.classified()?.into_iter().map(Vector::from).collect();
+    Ok(Embedded { ids: fitting.into_iter().map(|(id, _)| id).collect(), vectors, refused })
+}
+
+/// A node and what is said of it, or its text.
+type Parted = (Vec<(i64, String)>, Vec<(i64, serde_json::Value)>);
+
+/// Sets aside the texts that the model's window does not hold, each counted once.
+async fn part_by_length(engine: &Engine, texts: Vec<(i64, String)>, limit: usize) -> Result<Parted, TaskFailure> {
+    let engine = engine.clone();
+    let parted = tokio::task::spawn_blocking(move || {
+        let (mut fitting, mut refused) = (Vec::new(), Vec::new());
+        for (id, text) in texts {
+            let token_count = engine.count_tokens(&text)?;
+            if token_count <= limit {
+                fitting.push((id, text));
+                continue;
             }
-            Err(error) => return Err(error).classified(),
+            let refusal = json!({"skipped": "text_too_long", "token_count": token_count, "limit": limit, "chars_total": text.chars().count(),
+                "remedy": "chunk the document; until then only its words are searchable"});
+            refused.push((id, refusal));
         }
-    };
-    Ok(Embedded { ids: fitting.into_iter().map(|(id, _)| id).collect(), vectors: vectors.into_iter().map(Vector::from).collect(), refused })
+        Ok::<Parted, ModelError>((fitting, refused))
+    });
+    parted.await.classified()?.classified()
 }

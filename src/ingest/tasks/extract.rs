@@ -1,15 +1,22 @@
 //! extract:text: the text of a file, with its pages and headings.
 use super::{Apply, OrTaskFailure, probe::input};
-use crate::{ingest::{Tools, limits}, store};
+use crate::{
+    ingest::{Tools, limits},
+    store,
+};
 use serde_json::{Map, Value, json};
 use svc_actors::{Outcome, TaskFailure};
-use svc_formats::{Extraction, Format, FormatError, isolated::{Answer, Request, Step}};
+use svc_formats::{
+    Extraction, Format, FormatError,
+    isolated::{Answer, Request, Step},
+};
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let id = apply.grant.document_id;
     let extraction = read(tools, id).await?;
     let summary = summary(&extraction);
-    let empty = extraction.text.trim().is_empty().then(|| if extraction.pages.is_empty() { "no_text" } else { "needs_ocr" });
+    let empty =
+        extraction.text.trim().is_empty().then(|| if extraction.pages.is_empty() { "no_text" } else { "needs_ocr" });
     let (text, layout) = split(extraction)?;
 
     let mut tx = apply.begin().await?;
@@ -30,7 +37,11 @@ async fn read(tools: &Tools, document_id: i64) -> Result<Extraction, TaskFailure
     let format = {
         let mut conn = tools.pool.acquire().await.classified()?;
         let plan = store::evidence::read_one(&mut conn, document_id, "plan").await.classified()?.unwrap_or_default();
-        plan["format"].as_str().and_then(|name| name.parse::<Format>().ok()).ok_or(FormatError::UnknownFormat).classified()?
+        plan["format"]
+            .as_str()
+            .and_then(|name| name.parse::<Format>().ok())
+            .ok_or(FormatError::UnknownFormat)
+            .classified()?
     };
     let request = Request { step: Step::Extract(format), limits: limits(&tools.settings) };
     match tools.reader.read(input(tools, document_id).await?, &request).await.classified()? {
@@ -63,6 +74,10 @@ fn summary(extraction: &Extraction) -> Value {
 /// The text apart from what describes it, as stored.
 fn split(mut extraction: Extraction) -> Result<(String, Value), TaskFailure> {
     let text = std::mem::take(&mut extraction.text);
+    for heading in &mut extraction.headings {
+        // PostgreSQL's JSON takes no NUL.
+        heading.title = heading.title.replace('\0', "");
+    }
     let layout = serde_json::to_value(&extraction).classified()?;
     Ok((text, layout))
 }

@@ -8,9 +8,9 @@ mod structure;
 
 use crate::{error::database_is_away, ingest::Tools, search::bm25, telemetry};
 use apply::Apply;
-pub use structure::content_hash;
 use async_trait::async_trait;
 use std::time::Instant;
+pub use structure::content_hash;
 use svc_actors::{CancelToken, ErrorClass, Grant, Handler, Outcome, TaskFailure};
 use svc_formats::FormatError;
 use svc_models::ModelError;
@@ -45,7 +45,8 @@ impl TaskHandler {
             STRUCTURE_INFERRED => structure::run(&self.tools, apply, false).await,
             EMBED => embed::run(&self.tools, apply).await,
             SUMMARIZE => rollup::run(&self.tools, apply).await,
-            other => Err(TaskFailure::permanent("no_handler", format!("no handler is registered for `{other}`"))),
+            // A newer worker may know it: this one must not fail it for good.
+            other => Err(TaskFailure::retryable("no_handler", format!("no handler is registered for `{other}`"))),
         }
     }
 }
@@ -62,7 +63,8 @@ impl Handler for TaskHandler {
             Err(_) => "failed",
         };
         telemetry::seconds(telemetry::HANDLER_SECONDS, "task_type", grant.task_type.clone(), started.elapsed());
-        metrics::counter!(telemetry::TASKS_ENDED, "task_type" => grant.task_type.clone(), "outcome" => label).increment(1);
+        metrics::counter!(telemetry::TASKS_ENDED, "task_type" => grant.task_type.clone(), "outcome" => label)
+            .increment(1);
         outcome
     }
 }
@@ -79,7 +81,9 @@ impl Classify for sqlx::Error {
         }
         match &self {
             // Serialization failures, deadlocks and a full disk pass; what breaks a constraint will break it again.
-            sqlx::Error::Database(e) if e.code().is_some_and(|c| c.starts_with("40") || c.starts_with("53") || c.starts_with("55")) => {
+            sqlx::Error::Database(e)
+                if e.code().is_some_and(|c| c.starts_with("40") || c.starts_with("53") || c.starts_with("55")) =>
+            {
                 TaskFailure::retryable("database", self.to_string())
             }
             sqlx::Error::Database(_) => TaskFailure::permanent("database", self.to_string()),

@@ -26,7 +26,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
             (effective, Some(text.vector))
         }
         None => {
-            rollup["not_concatenated"] = json!({"tokens": tokens, "window": window, "embedding": "mean of the children's vectors"});
+            rollup["not_concatenated"] =
+                json!({"tokens": tokens, "window": window, "embedding": "mean of the children's vectors"});
             (Value::Null, mean)
         }
     };

@@ -1,8 +1,17 @@
 //! structure:declared and structure:inferred: the nodes under a file, in flight, and the tasks that embed them.
 use super::{Apply, EMBED, OrTaskFailure, apply::Transaction, extract};
 use crate::{
-    ingest::{Tools, options::Structure, tree::{self, Batch, CharacterIndex, Kind, Node}},
-    store::{self, documents::NewNodes, ingest_nodes::{Frontier, IngestNode}, tasks::NewTask},
+    ingest::{
+        Tools,
+        options::Structure,
+        tree::{self, Batch, CharacterIndex, Kind, Node},
+    },
+    store::{
+        self,
+        documents::NewNodes,
+        ingest_nodes::{Frontier, IngestNode},
+        tasks::NewTask,
+    },
 };
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -21,7 +30,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>, declared: bool) -> Result<Outc
     let batches = tree::batches(&nodes);
     let rule = grant.task_type.clone();
     let sections = nodes.iter().filter(|node| node.kind == Kind::Section).count();
-    let shape = json!({"rule": rule, "sections": sections, "chunks": nodes.len() - sections, "from": extraction.headings_from});
+    let shape =
+        json!({"rule": rule, "sections": sections, "chunks": nodes.len() - sections, "from": extraction.headings_from});
 
     let mut tx = apply.begin().await?;
     let ids = store::documents::reserve_ids(tx.conn(), nodes.len()).await.classified()?;
@@ -42,13 +52,20 @@ pub async fn run(tools: &Tools, apply: Apply<'_>, declared: bool) -> Result<Outc
 async fn load(tools: &Tools, id: i64) -> Result<(Extraction, String), TaskFailure> {
     let mut conn = tools.pool.acquire().await.classified()?;
     let stored = store::evidence::extraction(&mut conn, id).await.classified()?;
-    let (text, layout) = stored.ok_or_else(|| TaskFailure::permanent("no_text", "no text was extracted from this file"))?;
+    let (text, layout) =
+        stored.ok_or_else(|| TaskFailure::permanent("no_text", "no text was extracted from this file"))?;
     let rows = store::documents::texts(&mut conn, &[id]).await.classified()?;
     let title = rows.into_iter().next().map(|row| row.title).unwrap_or_default();
     Ok((extract::join(text, layout)?, title))
 }
 
-async fn build(tools: &Tools, extraction: Extraction, title: String, declared: bool, options: Structure) -> Result<(Extraction, Vec<Node>), TaskFailure> {
+async fn build(
+    tools: &Tools,
+    extraction: Extraction,
+    title: String,
+    declared: bool,
+    options: Structure,
+) -> Result<(Extraction, Vec<Node>), TaskFailure> {
     let engine = tools.engine.clone().ok_or_else(no_model)?;
     let options = ChunkOptions {
         max_tokens: options.max_tokens,
@@ -99,7 +116,12 @@ impl Made<'_> {
     }
 }
 
-async fn insert_nodes(tx: &mut Transaction<'_>, made: &Made<'_>, extraction: &Extraction, rule: &str) -> Result<(), TaskFailure> {
+async fn insert_nodes(
+    tx: &mut Transaction<'_>,
+    made: &Made<'_>,
+    extraction: &Extraction,
+    rule: &str,
+) -> Result<(), TaskFailure> {
     let characters = CharacterIndex::new(&extraction.text);
     for start in (0..made.nodes.len()).step_by(ROWS) {
         let range = start..made.nodes.len().min(start + ROWS);
@@ -118,7 +140,10 @@ async fn insert_nodes(tx: &mut Transaction<'_>, made: &Made<'_>, extraction: &Ex
             usetypes: &made.nodes[range.clone()].iter().map(|node| node.kind.usetype().to_owned()).collect::<Vec<_>>(),
             positions: &made.nodes[range.clone()].iter().map(|node| node.position).collect::<Vec<_>>(),
             rule,
-            anchors: &made.nodes[range].iter().map(|node| tree::anchor(node, extraction, &characters)).collect::<Vec<_>>(),
+            anchors: &made.nodes[range]
+                .iter()
+                .map(|node| tree::anchor(node, extraction, &characters))
+                .collect::<Vec<_>>(),
         };
         store::documents::insert_nodes(tx.conn(), &nodes).await.classified()?;
     }
@@ -160,13 +185,21 @@ async fn insert_counters(tx: &mut Transaction<'_>, made: &Made<'_>, batches: &[B
     let (children, tokens) = (i32::try_from(top().count()).unwrap_or(i32::MAX), top().map(|node| node.tokens).sum());
     store::ingest_nodes::grow(tx.conn(), made.file, file_tasks, children, tokens).await.classified()?;
     // A section without anything under it has nothing to wait for.
-    let bare: Vec<(i64, i32, i32)> = sections().filter(|(_, node)| node.children == 0).map(|(index, _)| (made.ids[index], 0, 0)).collect();
+    let bare: Vec<(i64, i32, i32)> =
+        sections().filter(|(_, node)| node.children == 0).map(|(index, _)| (made.ids[index], 0, 0)).collect();
     store::ingest_nodes::children_done(tx.conn(), made.root_id, &bare).await.classified()?;
     let total = made.nodes.len() as i64;
-    store::ingest_nodes::count(tx.conn(), made.root_id, Frontier { total, in_flight: total, ..Frontier::default() }).await.classified()
+    store::ingest_nodes::count(tx.conn(), made.root_id, Frontier { total, in_flight: total, ..Frontier::default() })
+        .await
+        .classified()
 }
 
-async fn enqueue_embed(tools: &Tools, tx: &mut Transaction<'_>, made: &Made<'_>, batch: &Batch) -> Result<(), TaskFailure> {
+async fn enqueue_embed(
+    tools: &Tools,
+    tx: &mut Transaction<'_>,
+    made: &Made<'_>,
+    batch: &Batch,
+) -> Result<(), TaskFailure> {
     let (document_id, path) = match batch.under {
         Some(index) => (made.ids[index], made.path(index)),
         None => (made.file, made.file_path[..made.file_path.len().saturating_sub(1)].to_vec()),

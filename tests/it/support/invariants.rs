@@ -39,13 +39,15 @@ const INVARIANTS: &[(&str, &str)] = &[
     (
         "nothing settles above a node in flight",
         "SELECT n.document_id::text FROM ingest_node n JOIN documents d ON d.id = n.document_id JOIN documents c ON c.parent_id = d.id
-          WHERE d.settled = 'settled' AND c.settled = 'in_flight'",
+           LEFT JOIN ingest_node own ON own.document_id = c.id
+          WHERE d.settled = 'settled' AND c.settled = 'in_flight' AND own.file_root IS DISTINCT FROM c.id",
     ),
     (
         "counters equal a recount",
         "SELECT n.document_id::text FROM ingest_node n JOIN documents d ON d.id = n.document_id
           WHERE d.settled = 'in_flight' AND (
-                n.open_children <> (SELECT count(*) FROM documents c WHERE c.parent_id = n.document_id AND c.settled = 'in_flight')
+                n.open_children <> (SELECT count(*) FROM documents c LEFT JOIN ingest_node own ON own.document_id = c.id
+                                      WHERE c.parent_id = n.document_id AND c.settled = 'in_flight' AND own.file_root IS DISTINCT FROM c.id)
                                  + coalesce((SELECT sum(e.done) FROM settle_event e WHERE e.document_id = n.document_id), 0)
              OR n.open_tasks <> (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = n.document_id AND NOT t.final))",
     ),
@@ -96,7 +98,11 @@ async fn broken(pool: &PgPool, invariants: &[(&'static str, &'static str)]) -> V
     for (name, query) in invariants {
         let rows: Vec<Option<String>> = sqlx::query_scalar(*query).fetch_all(pool).await.unwrap();
         if !rows.is_empty() {
-            broken.push(format!("{name}: {} rows, first {:?}", rows.len(), rows.iter().flatten().take(5).collect::<Vec<_>>()));
+            broken.push(format!(
+                "{name}: {} rows, first {:?}",
+                rows.len(),
+                rows.iter().flatten().take(5).collect::<Vec<_>>()
+            ));
         }
     }
     broken

@@ -19,7 +19,10 @@ use svc::{
 };
 use svc_client::{
     Client, Failure, FileUpload, Json, Remote,
-    wire::{DocumentPath, DocumentResponse, FrontierResponse, NewDocument, PageQuery, UploadQuery, UploadResponse, WaitQuery},
+    wire::{
+        DocumentPath, DocumentResponse, FrontierResponse, NewDocument, PageQuery, UploadQuery, UploadResponse,
+        WaitQuery,
+    },
 };
 use svc_models::Engine;
 
@@ -114,7 +117,8 @@ impl TestApp {
     /// Starts what a wish for no worker left out.
     pub async fn start_worker(&mut self) {
         let role = Role::of(&self.service.settings);
-        self.worker = Some(RunningWorker::start(role, self.service.tools(reader()), self.options.clone()).await.unwrap());
+        self.worker =
+            Some(RunningWorker::start(role, self.service.tools(reader()), self.options.clone()).await.unwrap());
     }
 
     /// Stops everything, after the invariants were checked on what the test left.

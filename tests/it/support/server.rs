@@ -3,7 +3,10 @@ use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
 use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{OnceLock, atomic::{AtomicU32, Ordering}},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 use svc::embedded::EmbeddedPostgres;
 
@@ -26,11 +29,22 @@ fn start() -> Server {
     let work_dir = std::env::temp_dir().join(format!("svc-it-{}", std::process::id()));
     let home = super::settings(&[]).postgres_home;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let postgres = runtime.block_on(EmbeddedPostgres::start(&work_dir.join("server"), &home)).expect("`make setup` was run");
+    let postgres =
+        runtime.block_on(EmbeddedPostgres::start(&work_dir.join("server"), &home)).expect("`make setup` was run");
     let options = postgres.connect_options();
     runtime.block_on(make_template(&options));
-    let script = format!("cat >/dev/null; kill -INT {} 2>/dev/null; sleep 1; rm -rf '{}'", postgres.server_pid().unwrap(), work_dir.display());
-    let watchdog = Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let script = format!(
+        "cat >/dev/null; kill -INT {} 2>/dev/null; sleep 1; rm -rf '{}'",
+        postgres.server_pid().unwrap(),
+        work_dir.display()
+    );
+    let watchdog = Command::new("sh")
+        .args(["-c", &script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     std::mem::forget(postgres);
     std::mem::forget(runtime);
     Server { options, work_dir, _watchdog: watchdog }

@@ -1,0 +1,134 @@
+//! The command line, as a program reads it and as a person does.
+use crate::support::{TOKEN, TestApp, http, repository, sample};
+use serde_json::Value;
+use std::process::{Command, Output};
+
+/// Runs `svc` against the service of a test.
+async fn svc(app: &TestApp, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
+    command
+        .args(arguments)
+        .env("SVC_URL", &app.base)
+        .env("SVC_API_TOKEN", TOKEN)
+        .env("SVC_CONFIG", "/dev/null")
+        .current_dir(repository());
+    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    String::from_utf8_lossy(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_folder_is_ingested_searched_and_shown() {
+    let app = TestApp::start().await;
+    let folder = repository().join("tests/samples").display().to_string();
+    let ingested = svc(&app, &["ingest", &folder]).await;
+    assert_eq!(ingested.status.code(), Some(3), "some samples are broken: {}", text(&ingested.stderr));
+    let reports = lines(&ingested);
+    let of = |name: &str| reports.iter().find(|r| r["file"].as_str().unwrap().ends_with(name)).unwrap();
+    assert_eq!(
+        (of("handbook.md")["state"].as_str(), of("handbook.md")["nodes_failed"].as_i64()),
+        (Some("settled"), Some(0))
+    );
+    assert_eq!(of("corrupt.pdf")["state"], "failed");
+    assert!(of("corrupt.pdf")["reason"].as_str().unwrap().contains("damaged"), "{}", of("corrupt.pdf"));
+    assert_eq!(of("empty.txt")["warnings"][0], "extract.empty: no_text");
+
+    let found = svc(&app, &["search", "what to do when the radar gauge fails", "--limit", "3"]).await;
+    assert!(found.status.success(), "{}", text(&found.stderr));
+    let results = lines(&found);
+    assert_eq!(results.len(), 3);
+    assert!(results[0]["content"].as_str().unwrap().contains("radar gauge is silent"), "{}", results[0]);
+    let id = of("handbook.md")["document_id"].to_string();
+    let shown =
+        text(&svc(&app, &["--table", "search", "radar gauge", "--under", &id, "--method", "bm25"]).await.stdout);
+    assert!(shown.contains("results by bm25") && shown.contains("handbook.md ›"), "{shown}");
+    let tree = text(&svc(&app, &["--table", "tree", &id]).await.stdout);
+    assert!(tree.contains("file “handbook.md” [settled]") && tree.contains("    "), "{tree}");
+    let status = lines(&svc(&app, &["status"]).await);
+    assert_eq!((status[0]["ready"].as_bool(), status[0]["queue"]["pending"].as_i64()), (Some(true), Some(0)));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_goes_wrong_is_said_in_one_line_with_its_remedy() {
+    let app = TestApp::start().await;
+    let path = sample("handbook.md").display().to_string();
+    for (arguments, says) in [
+        (&["tree", "424242"][..], "there is no document 424242"),
+        (&["ingest", "/no/such/file"], "/no/such/file"),
+        (&["ingest", &path, "--options", "{"], "--options is not JSON"),
+        (&["search", ""], "query: must not be empty"),
+        (&["migrate"], "SVC_DATABASE_URL"),
+    ] {
+        let output = svc(&app, arguments).await;
+        let said = text(&output.stderr);
+        assert!(
+            output.status.code() == Some(1) && said.contains(says) && said.lines().count() == 1,
+            "{arguments:?}: {said}"
+        );
+    }
+    let refused = lines(&svc(&app, &["ingest", &path, "--options", r#"{"structure": {"tokens": 1}}"#]).await);
+    assert_eq!(refused[0]["state"], "refused");
+    assert!(refused[0]["reason"].as_str().unwrap().contains("structure.tokens"), "{}", refused[0]);
+    let wrong = Command::new(env!("CARGO_BIN_EXE_svc"))
+        .args(["status"])
+        .env("SVC_URL", "http://127.0.0.1:9")
+        .env("SVC_CONFIG", "/dev/null")
+        .output()
+        .unwrap();
+    assert!(text(&wrong.stderr).contains("no answer from http://127.0.0.1:9"), "{}", text(&wrong.stderr));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn settings_are_shown_with_their_origin_and_no_secret() {
+    let output = Command::new(env!("CARGO_BIN_EXE_svc"))
+        .args(["config"])
+        .env("SVC_CONFIG", "/dev/null")
+        .env("SVC_API_TOKEN", "very-secret-token")
+        .env("SVC_BM25_K1", "1.5")
+        .output()
+        .unwrap();
+    let rows = lines(&output);
+    let of = |name: &str| rows.iter().find(|row| row["name"] == name).unwrap();
+    assert_eq!(
+        (of("SVC_BM25_K1")["value"].as_str(), of("SVC_BM25_B")["origin"].as_str()),
+        (Some("1.5"), Some("default"))
+    );
+    assert!(of("SVC_BM25_K1")["origin"].as_str().unwrap().contains("environment"));
+    assert!(!text(&output.stdout).contains("very-secret"), "{}", of("SVC_API_TOKEN"));
+    let bad = Command::new(env!("CARGO_BIN_EXE_svc"))
+        .args(["config"])
+        .env("SVC_CONFIG", "/dev/null")
+        .env("SVC_BM25_K1", "lots")
+        .output()
+        .unwrap();
+    let said = text(&bad.stderr);
+    assert!(
+        !bad.status.success() && said.contains("SVC_BM25_K1") && said.contains("lots") && said.contains("takes"),
+        "{said}"
+    );
+    let short = Command::new(env!("CARGO_BIN_EXE_svc-worker"))
+        .args(["--lease-seconds", "5", "--heartbeat-seconds", "2", "--config", "/dev/null"])
+        .output()
+        .unwrap();
+    let said = text(&short.stderr);
+    assert_eq!(short.status.code(), Some(2));
+    assert!(said.contains("SVC_WORKER_LEASE_SECONDS") && said.contains("SVC_WORKER_HEARTBEAT_SECONDS"), "{said}");
+}
+
+#[tokio::test]
+async fn the_documentation_page_needs_nothing_from_elsewhere() {
+    let app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
+    let page = http().get(format!("{}/docs/", app.base)).send().await.unwrap();
+    assert_eq!(page.status(), 200);
+    let page = page.text().await.unwrap();
+    assert!(page.contains("swagger") && !page.contains("https://") && !page.contains("//cdn"), "{page}");
+    app.end().await;
+}
