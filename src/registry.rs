@@ -33,12 +33,14 @@ pub trait Handle<O: Operation> {
     fn handle(&self, caller: &Caller, call: Call<O>) -> impl Future<Output = Outcome<O>> + Send;
 }
 
+type Served = BoxFuture<'static, Result<Response, Failure>>;
+type Serve = fn(Arc<Service>, Caller, Request) -> Served;
 type Schemas = Vec<(String, openapi::RefOr<openapi::Schema>)>;
 
 /// A row with its types erased, so that routing is compiled once, not once a row.
 struct Mounted {
     info: OperationInfo,
-    serve: fn(Arc<Service>, Caller, Request) -> BoxFuture<'static, Result<Response, Failure>>,
+    serve: Serve,
     describe: fn(&mut Schemas) -> OperationBuilder,
 }
 
@@ -124,12 +126,7 @@ fn cors(origins: &[String]) -> tower_http::cors::CorsLayer {
 }
 
 /// Authenticates, serves, survives a panic, and logs: the one way through which every operation is answered.
-async fn answer(
-    service: Arc<Service>,
-    info: OperationInfo,
-    serve: fn(Arc<Service>, Caller, Request) -> BoxFuture<'static, Result<Response, Failure>>,
-    request: Request,
-) -> Response {
+async fn answer(service: Arc<Service>, info: OperationInfo, serve: Serve, request: Request) -> Response {
     let started = Instant::now();
     let id = request_id();
     let path = request.uri().path().to_owned();

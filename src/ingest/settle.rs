@@ -12,7 +12,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use sqlx::{PgConnection, PgPool};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use svc_actors::{Lane, WriteMode};
 use svc_client::wire::Settled;
 
@@ -97,8 +97,9 @@ async fn finish_nodes(conn: &mut PgConnection, file_root: i64, nodes: &[Touched]
         }
     }
     let moved = store::documents::leave_flight(conn, &ids, Settled::Settled).await?;
+    let left: BTreeSet<i64> = moved.iter().map(|(id, _)| *id).collect();
     let mut by_parent: BTreeMap<i64, i32> = BTreeMap::new();
-    for node in nodes.iter().filter(|node| moved.iter().any(|(id, _)| *id == node.document_id)) {
+    for node in nodes.iter().filter(|node| left.contains(&node.document_id)) {
         if let Some(parent) = node.parent_id {
             *by_parent.entry(parent).or_default() += 1;
         }

@@ -139,7 +139,7 @@ async fn no_plain_text_error_leaves_the_service() {
 
 #[tokio::test]
 async fn a_panic_is_a_500_with_a_request_id_and_nothing_more() {
-    fn explode(_: Arc<Service>, _: Caller, _: Request) -> BoxFuture<'static, Result<Response, Failure>> {
+    fn explode(_: Arc<Service>, _: Caller, _: Request) -> Served {
         Box::pin(async { panic!("the secret reason") })
     }
     let info = <ops::read_health as Operation>::INFO;

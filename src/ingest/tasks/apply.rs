@@ -7,6 +7,10 @@ use crate::{
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, PgTransaction};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 use svc_actors::{Grant, Outcome, TaskFailure};
 
 /// A task on its way to its commit.
@@ -15,16 +19,19 @@ pub struct Apply<'a> {
     tools: &'a Tools,
     worker_id: &'a str,
     started_at: DateTime<Utc>,
+    /// Set when there is no way back.
+    applying: Arc<AtomicBool>,
 }
 
 impl<'a> Apply<'a> {
     /// Starts the clock of the attempt.
-    pub fn new(tools: &'a Tools, grant: &'a Grant, worker_id: &'a str) -> Apply<'a> {
-        Apply { grant, tools, worker_id, started_at: Utc::now() }
+    pub fn new(tools: &'a Tools, grant: &'a Grant, worker_id: &'a str, applying: Arc<AtomicBool>) -> Apply<'a> {
+        Apply { grant, tools, worker_id, started_at: Utc::now(), applying }
     }
 
     /// Begins the transaction.
     pub async fn begin(self) -> Result<Transaction<'a>, TaskFailure> {
+        self.applying.store(true, Ordering::SeqCst);
         let tx = self.tools.pool.begin().await.classified()?;
         Ok(Transaction { apply: self, tx })
     }
@@ -44,7 +51,7 @@ impl Transaction<'_> {
 
     /// Completes the task and commits, unless the token is stale: then nothing was written.
     pub async fn complete(mut self, detail: Map<String, Value>) -> Result<Outcome, TaskFailure> {
-        let Apply { grant, tools, worker_id, started_at } = self.apply;
+        let Apply { grant, tools, worker_id, started_at, .. } = self.apply;
         store::ingest_nodes::task_over(&mut self.tx, grant.document_id).await.classified()?;
         let attempt = AttemptRow { grant, worker: worker_id, started_at, outcome: "completed", detail: &detail };
         if !store::tasks::finish(&mut self.tx, &attempt).await.classified()? {
@@ -52,11 +59,14 @@ impl Transaction<'_> {
             return Ok(Outcome::LostLease);
         }
         self.tx.commit().await.classified()?;
-        // Best effort: whatever goes wrong here, the events stand and the sweep takes them.
-        if let Err(error) = settle::settle(&tools.pool, &tools.settings.task_badges, grant.root_id).await {
-            tracing::warn!(document.id = grant.root_id, error = %error, "settling is left to the sweep");
-        }
-        tools.wake.notify_one();
+        // Apart from this task, whose region and permit are free now. Whatever goes wrong, the events stand and the sweep takes them.
+        let (tools, root) = (tools.clone(), grant.root_id);
+        tokio::spawn(async move {
+            if let Err(error) = settle::settle(&tools.pool, &tools.settings.task_badges, root).await {
+                tracing::warn!(document.id = root, error = %error, "settling is left to the sweep");
+            }
+            tools.wake.notify_one();
+        });
         Ok(Outcome::Completed)
     }
 }

@@ -15,8 +15,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let id = apply.grant.document_id;
     let extraction = read(tools, id).await?;
     let summary = summary(&extraction);
-    let empty =
-        extraction.text.trim().is_empty().then(|| if extraction.pages.is_empty() { "no_text" } else { "needs_ocr" });
+    let reason = if extraction.pages.is_empty() { "no_text" } else { "needs_ocr" };
+    let empty = extraction.text.trim().is_empty().then_some(reason);
     let (text, layout) = split(extraction)?;
 
     let mut tx = apply.begin().await?;

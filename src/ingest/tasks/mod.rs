@@ -9,11 +9,18 @@ mod structure;
 use crate::{error::database_is_away, ingest::Tools, search::bm25, telemetry};
 use apply::Apply;
 use async_trait::async_trait;
-use std::time::Instant;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
 pub use structure::content_hash;
 use svc_actors::{CancelToken, ErrorClass, Grant, Handler, Outcome, TaskFailure};
 use svc_formats::FormatError;
 use svc_models::ModelError;
+use tokio::task::JoinHandle;
 
 pub const PROBE: &str = "probe";
 pub const EXTRACT_TEXT: &str = "extract:text";
@@ -36,17 +43,32 @@ impl TaskHandler {
     pub fn new(tools: Tools, worker_id: String) -> TaskHandler {
         TaskHandler { tools, worker_id }
     }
+}
 
-    async fn dispatch(&self, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
-        match apply.grant.task_type.as_str() {
-            PROBE => probe::run(&self.tools, apply).await,
-            EXTRACT_TEXT => extract::run(&self.tools, apply).await,
-            STRUCTURE_DECLARED => structure::run(&self.tools, apply, true).await,
-            STRUCTURE_INFERRED => structure::run(&self.tools, apply, false).await,
-            EMBED => embed::run(&self.tools, apply).await,
-            SUMMARIZE => rollup::run(&self.tools, apply).await,
-            // A newer worker may know it: this one must not fail it for good.
-            other => Err(TaskFailure::retryable("no_handler", format!("no handler is registered for `{other}`"))),
+async fn dispatch(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
+    match apply.grant.task_type.as_str() {
+        PROBE => probe::run(tools, apply).await,
+        EXTRACT_TEXT => extract::run(tools, apply).await,
+        STRUCTURE_DECLARED => structure::run(tools, apply, true).await,
+        STRUCTURE_INFERRED => structure::run(tools, apply, false).await,
+        EMBED => embed::run(tools, apply).await,
+        SUMMARIZE => rollup::run(tools, apply).await,
+        // A newer worker may know it: this one must not fail it for good.
+        other => Err(TaskFailure::retryable("no_handler", format!("no handler is registered for `{other}`"))),
+    }
+}
+
+/// A task at work. Let go of, it is stopped where it prepares; once it applies it goes on to its fenced commit, since a
+/// transaction cut off between two statements leaves its connection in an unknown state.
+struct Running {
+    work: JoinHandle<Result<Outcome, TaskFailure>>,
+    applying: Arc<AtomicBool>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.applying.load(Ordering::SeqCst) {
+            self.work.abort();
         }
     }
 }
@@ -55,7 +77,16 @@ impl TaskHandler {
 impl Handler for TaskHandler {
     async fn run(&self, grant: &Grant, _: CancelToken) -> Result<Outcome, TaskFailure> {
         let started = Instant::now();
-        let outcome = self.dispatch(Apply::new(&self.tools, grant, &self.worker_id)).await;
+        let applying = Arc::new(AtomicBool::new(false));
+        let (tools, owned, worker_id, flag) =
+            (self.tools.clone(), grant.clone(), self.worker_id.clone(), applying.clone());
+        let work = tokio::spawn(async move { dispatch(&tools, Apply::new(&tools, &owned, &worker_id, flag)).await });
+        let mut running = Running { work, applying };
+        let outcome = match (&mut running.work).await {
+            Ok(outcome) => outcome,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(error) => Err(error).classified(),
+        };
         let label = match &outcome {
             Ok(Outcome::Completed) => "completed",
             Ok(Outcome::Skipped { .. }) => "skipped",

@@ -206,6 +206,7 @@ pub fn reader() -> Reader {
 }
 
 /// The queue as text, for a test that failed.
+#[expect(clippy::type_complexity, reason = "the rows are printed and nothing else")]
 pub async fn queue_text(pool: &PgPool) -> String {
     let rows: Vec<(i64, String, i64, String, bool, Option<i64>, i32, Option<String>)> = sqlx::query_as(
         "SELECT t.id, task_type, scope_document_id, status, ready, parked_on, unmet_deps, (SELECT a.message FROM task_attempts a WHERE a.task_id = t.id ORDER BY a.id DESC LIMIT 1)
