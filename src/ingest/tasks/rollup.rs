@@ -23,7 +23,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let (effective, vector) = match concatenated {
         Some(text) => {
             let effective = json!({"method": "concatenated", "source_children": children, "tokens": text.tokens, "window": window, "characters": text.characters});
-            (effective, Some(text.vector))
+            // One child's text embedded again would give the vector that the child has.
+            (effective, text.vector.or(mean))
         }
         None => {
             rollup["not_concatenated"] =
@@ -45,20 +46,24 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
 struct Concatenated {
     tokens: usize,
     characters: usize,
-    vector: Vector,
+    /// None where the text is one chunk's, whose vector is the mean of itself.
+    vector: Option<Vector>,
 }
 
 /// The text under a container as one, embedded; None where it is longer than the window after all.
 async fn concatenate(tools: &Tools, engine: &Engine, id: i64) -> Result<Option<Concatenated>, TaskFailure> {
-    let text = {
+    let texts = {
         let mut conn = tools.pool.acquire().await.classified()?;
-        store::documents::settled_leaf_texts(&mut conn, id).await.classified()?.join("\n\n")
+        store::documents::settled_leaf_texts(&mut conn, id).await.classified()?
     };
+    let single = texts.len() == 1;
+    let text = texts.join("\n\n");
     let characters = text.chars().count();
     let tokens = engine.count_tokens(&text).classified()?;
     if tokens > engine.info().doc_window {
         return Ok(None);
     }
-    let vector = engine.embed_documents(vec![text]).await.classified()?.pop();
-    Ok(vector.map(|vector| Concatenated { tokens, characters, vector: Vector::from(vector) }))
+    let vector =
+        if single { None } else { engine.embed_documents(vec![text]).await.classified()?.pop().map(Vector::from) };
+    Ok(Some(Concatenated { tokens, characters, vector }))
 }
