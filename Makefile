@@ -24,6 +24,7 @@ run: setup ## Runs the service on its usual data folder, until Ctrl-C.
 
 test: setup ## Runs every test, against a PostgreSQL of their own.
 	cargo test --workspace
+	@[ -d ../shared/corpus ] || echo "left out: the corpus of real files and the Cranfield collection (no ../shared beside the repository); the samples in tests/samples stood in"
 
 lint: ## Checks the format and the lints.
 	cargo fmt --all --check
