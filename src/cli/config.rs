@@ -1,7 +1,7 @@
 //! `svc config` and `svc migrate`.
 use super::{
     CliError,
-    output::{Output, one_line},
+    output::{Output, one_line, say},
 };
 use crate::{app::Backend, settings::Settings, store::database};
 use clap::Args;
@@ -24,7 +24,7 @@ pub struct MigrateArguments {
 
 pub fn config(settings: &Settings, output: Output, arguments: &ConfigArguments) -> Result<ExitCode, CliError> {
     if arguments.template {
-        print!("{}", settings.template());
+        say!("{}", settings.template().trim_end());
         return Ok(ExitCode::SUCCESS);
     }
     let rows = settings.rows();
@@ -54,12 +54,12 @@ pub async fn migrate(settings: &Settings, arguments: &MigrateArguments) -> Resul
     let backend = Backend::join(settings).await?;
     let missing = database::missing(&backend.pool).await.map_err(crate::app::AppError::from)?;
     for (number, name) in &missing {
-        println!("{} {number:04} {name}", if arguments.plan { "would apply" } else { "applying" });
+        say!("{} {number:04} {name}", if arguments.plan { "would apply" } else { "applying" });
     }
     if !arguments.plan {
         database::migrate(&backend.pool).await.map_err(crate::app::AppError::from)?;
     }
-    println!("{}", if missing.is_empty() { "nothing to apply" } else { "done" });
+    say!("{}", if missing.is_empty() { "nothing to apply" } else { "done" });
     backend.stop().await;
     Ok(ExitCode::SUCCESS)
 }

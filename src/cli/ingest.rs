@@ -1,7 +1,7 @@
 //! `svc ingest`: uploads, follows the frontier, and says at the end what failed and why.
 use super::{
     CliError, SOME_FAILED,
-    output::{Output, one_line},
+    output::{Output, one_line, say},
 };
 use clap::Args;
 use futures_util::{StreamExt, stream};
@@ -244,7 +244,7 @@ fn show(reports: &[Report], elapsed: Duration) -> Result<(), CliError> {
     Output::table(&["file", "document", "state", "nodes", "remarks"], &rows)?;
     let count = |state: &str| reports.iter().filter(|report| report.state == state).count();
     let nodes: i64 = reports.iter().map(|report| report.nodes).sum();
-    println!(
+    say!(
         "{} files in {:.1} s: {} settled, {} failed, {} refused, {} in flight; {nodes} nodes",
         reports.len(),
         elapsed.as_secs_f64(),
@@ -254,7 +254,7 @@ fn show(reports: &[Report], elapsed: Duration) -> Result<(), CliError> {
         count("in_flight")
     );
     for report in reports.iter().filter(|report| report.reason.is_some()) {
-        println!("  {} {}: {}", report.file, report.state, one_line(report.reason.as_deref().unwrap_or_default(), 300));
+        say!("  {} {}: {}", report.file, report.state, one_line(report.reason.as_deref().unwrap_or_default(), 300));
     }
     Ok(())
 }

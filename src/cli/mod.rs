@@ -93,6 +93,10 @@ fn run_to_end(name: &str, work: impl Future<Output = Result<ExitCode, CliError>>
         }
     };
     let code = runtime.block_on(work).unwrap_or_else(|error| {
+        // Whoever read has enough: that is no failure.
+        if matches!(&error, CliError::Io(io) if io.kind() == std::io::ErrorKind::BrokenPipe) {
+            return ExitCode::SUCCESS;
+        }
         eprintln!("{name}: {error}");
         match error {
             CliError::Settings(_) => ExitCode::from(2),

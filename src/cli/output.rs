@@ -2,6 +2,14 @@
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 
+/// A line for whoever reads; an error where nobody does any more, as behind `| head`.
+macro_rules! say {
+    ($($text:tt)*) => {
+        std::io::Write::write_fmt(&mut std::io::stdout().lock(), format_args!("{}\n", format_args!($($text)*)))?
+    };
+}
+pub(super) use say;
+
 /// Who reads the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {

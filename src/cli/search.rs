@@ -1,7 +1,7 @@
 //! `svc search`.
 use super::{
     CliError,
-    output::{Output, one_line},
+    output::{Output, one_line, say},
 };
 use clap::{Args, ValueEnum};
 use serde_json::Value;
@@ -55,9 +55,9 @@ pub async fn search(client: &Client<Remote>, output: Output, arguments: SearchAr
 }
 
 async fn show(client: &Client<Remote>, query: &str, found: &SearchResponse) -> Result<(), CliError> {
-    println!("{} results by {} in {:.0} ms for “{}”", found.total, found.method, found.latency_ms, one_line(query, 80));
+    say!("{} results by {} in {:.0} ms for “{}”", found.total, found.method, found.latency_ms, one_line(query, 80));
     for (place, result) in found.results.iter().enumerate() {
-        println!(
+        say!(
             "{:>3}. {}  (document {}, score {:.4})",
             place + 1,
             whence(client, result).await,
@@ -65,11 +65,11 @@ async fn show(client: &Client<Remote>, query: &str, found: &SearchResponse) -> R
             result.score
         );
         let text = one_line(&result.document.content, 220);
-        println!("     {}", if text.is_empty() { "(a container: its parts hold the text)" } else { &text });
+        say!("     {}", if text.is_empty() { "(a container: its parts hold the text)" } else { &text });
     }
     let state = found.scope_state;
     if state.in_flight + state.failed > 0 {
-        println!("Not searchable: {} nodes still being ingested, {} failed.", state.in_flight, state.failed);
+        say!("Not searchable: {} nodes still being ingested, {} failed.", state.in_flight, state.failed);
     }
     Ok(())
 }

@@ -6,7 +6,14 @@ use crate::{
     logging,
     settings::Settings,
 };
-use std::{process::ExitCode, sync::Arc};
+use std::{io::Write, process::ExitCode, sync::Arc};
+
+/// A line for whoever started the service; nobody need be reading.
+macro_rules! announce {
+    ($($text:tt)*) => {
+        drop(writeln!(std::io::stdout(), $($text)*))
+    };
+}
 
 pub async fn serve(settings: Settings) -> Result<ExitCode, CliError> {
     logging::start(settings.log_level, settings.log_format);
@@ -20,13 +27,13 @@ pub async fn serve(settings: Settings) -> Result<ExitCode, CliError> {
     let ephemeral = settings.api_token.is_blank();
     let mut app = App::start(Arc::new(settings), &token, Reader::of_this_program()?).await?;
     if ephemeral {
-        println!("owner token of this start (set SVC_API_TOKEN to keep one): {token}");
+        announce!("owner token of this start (set SVC_API_TOKEN to keep one): {token}");
     }
-    println!("svc {} serves http://{}/ (documentation: /docs)", env!("CARGO_PKG_VERSION"), app.address);
+    announce!("svc {} serves http://{}/ (documentation: /docs)", env!("CARGO_PKG_VERSION"), app.address);
     let ended = app.run(asked_to_stop()).await;
     app.stop().await;
     ended?;
-    println!("stopped");
+    announce!("stopped");
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,5 +1,8 @@
 //! `svc status`.
-use super::{CliError, output::Output};
+use super::{
+    CliError,
+    output::{Output, say},
+};
 use serde_json::json;
 use std::process::ExitCode;
 use svc_client::{Client, Remote, wire::ReadinessCheck};
@@ -19,7 +22,7 @@ pub async fn status(client: &Client<Remote>, output: Output) -> Result<ExitCode,
             &json!({"health": health, "ready": ready, "checks": checks, "queue": queue, "workers": workers}),
         )?,
         Output::Table => {
-            println!(
+            say!(
                 "svc {} is {}, {}, up {} s",
                 health.version,
                 health.status,
@@ -34,16 +37,21 @@ pub async fn status(client: &Client<Remote>, output: Output) -> Result<ExitCode,
             if let Some(queue) = queue {
                 let oldest =
                     queue.oldest_seconds.map_or("none waits".to_owned(), |age| format!("the oldest waits {age:.0} s"));
-                println!(
+                say!(
                     "queue: {} pending, {} held, {} to be tried again, {} failed; {oldest}",
-                    queue.pending, queue.held, queue.waiting_for_retry, queue.failed
+                    queue.pending,
+                    queue.held,
+                    queue.waiting_for_retry,
+                    queue.failed
                 );
             }
             for worker in workers {
                 let badges = if worker.badges.is_empty() { "any badge".to_owned() } else { worker.badges.join(", ") };
-                println!(
+                say!(
                     "worker {}: {badges}, holds {}, last beat {:.1} s ago",
-                    worker.worker_id, worker.tasks_held, worker.silent_seconds
+                    worker.worker_id,
+                    worker.tasks_held,
+                    worker.silent_seconds
                 );
             }
         }

@@ -1,7 +1,7 @@
 //! `svc tree`.
 use super::{
     CliError,
-    output::{Output, one_line},
+    output::{Output, one_line, say},
 };
 use clap::Args;
 use std::{collections::HashMap, process::ExitCode};
@@ -36,12 +36,12 @@ pub async fn tree(client: &Client<Remote>, output: Output, arguments: TreeArgume
     nodes.truncate(arguments.most.max(1));
     match output {
         Output::Json => nodes.iter().try_for_each(Output::line)?,
-        Output::Table => show(&nodes, more),
+        Output::Table => show(&nodes, more)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(nodes: &[DocumentResponse], more: bool) {
+fn show(nodes: &[DocumentResponse], more: bool) -> Result<(), CliError> {
     let mut children: HashMap<Option<i64>, Vec<&DocumentResponse>> = HashMap::new();
     for node in &nodes[1..] {
         children.entry(node.parent_id).or_default().push(node);
@@ -50,7 +50,7 @@ fn show(nodes: &[DocumentResponse], more: bool) {
     while let Some((node, depth)) = open.pop() {
         let text = one_line(&node.content, 70);
         let text = if text.is_empty() { String::new() } else { format!(": {text}") };
-        println!(
+        say!(
             "{}{} {} “{}” [{}]{text}",
             "  ".repeat(depth),
             node.id,
@@ -63,6 +63,7 @@ fn show(nodes: &[DocumentResponse], more: bool) {
         open.extend(below.into_iter().rev().map(|child| (child, depth + 1)));
     }
     if more {
-        println!("… and more: raise --most");
+        say!("… and more: raise --most");
     }
+    Ok(())
 }

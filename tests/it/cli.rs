@@ -55,6 +55,20 @@ async fn a_folder_is_ingested_searched_and_shown() {
     app.end().await;
 }
 
+#[tokio::test]
+async fn a_reader_that_has_enough_is_no_failure() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_svc"))
+        .args(["--table", "config"])
+        .env("SVC_CONFIG", "/dev/null")
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_goes_wrong_is_said_in_one_line_with_its_remedy() {
     let app = TestApp::start().await;
