@@ -1,0 +1,151 @@
+//! Real and hostile files against what agreeing reference readers say of them. The corpus lies beside the repository and may
+//! be absent; the samples the project ships are always read.
+
+#![expect(clippy::unwrap_used, reason = "a test may end where it stands")]
+
+mod docx;
+mod pdf;
+mod text;
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+use svc_formats::{
+    DetectedBy, Detection, Extraction, Format, FormatError, Limits, Pattern, Patterns, detect, extract, probe, sections,
+};
+use unicode_normalization::UnicodeNormalization;
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn sample(name: &str) -> File {
+    File::open(repository().join("tests/samples").join(name)).unwrap()
+}
+
+struct Entry {
+    name: String,
+    detector: String,
+    expect: Value,
+    path: PathBuf,
+}
+
+impl Entry {
+    fn open(&self) -> File {
+        File::open(&self.path).unwrap()
+    }
+
+    fn detection(&self) -> Detection {
+        detect(&mut self.open()).unwrap()
+    }
+
+    fn probe(&self) -> Result<Patterns, FormatError> {
+        probe(self.detection().format.unwrap(), self.open(), &Limits::default())
+    }
+
+    fn extract(&self) -> Result<Extraction, FormatError> {
+        extract(self.detection().format.unwrap(), self.open(), &Limits::default())
+    }
+}
+
+/// The corpus' entries under a folder; none where the corpus is absent.
+fn corpus(folder: &str) -> Vec<Entry> {
+    let root = repository().join("../shared/corpus");
+    let Ok(manifest) = std::fs::read(root.join("manifest.json")) else {
+        println!("left out: the corpus is not here, so no file of {folder:?} was read");
+        return Vec::new();
+    };
+    let manifest: Vec<Value> = serde_json::from_slice(&manifest).unwrap();
+    manifest
+        .into_iter()
+        .filter(|entry| entry["file"].as_str().unwrap().starts_with(folder))
+        .map(|entry| Entry {
+            name: entry["file"].as_str().unwrap().to_owned(),
+            detector: entry["detector"].as_str().unwrap().to_owned(),
+            path: root.join(entry["file"].as_str().unwrap()),
+            expect: entry["expect"].clone(),
+        })
+        .collect()
+}
+
+/// Texts compare after NFKC, without white space and soft hyphens.
+fn bare(text: &str) -> String {
+    text.nfkc().filter(|character| !character.is_whitespace() && *character != '\u{AD}').collect()
+}
+
+#[test]
+fn every_file_is_detected() {
+    for entry in corpus("") {
+        let detection = entry.detection();
+        let found = detection.format.map_or("unknown", Format::as_str);
+        // Some of the damaged ones allow more than one answer.
+        assert!(
+            entry.detector.split_whitespace().any(|word| word == found),
+            "{}: {found}, not {}",
+            entry.name,
+            entry.detector
+        );
+        let by = match detection.format {
+            Some(Format::Docx | Format::Pptx | Format::Xlsx) => DetectedBy::ZipManifest,
+            Some(Format::Text) => DetectedBy::ContentSniff,
+            _ => DetectedBy::MagicBytes,
+        };
+        assert_eq!(detection.by, Some(by), "{}", entry.name);
+    }
+}
+
+#[test]
+fn probes_measure_what_the_references_measure() {
+    // Measured for other formats too one day; today these.
+    let measured = [
+        Pattern::HasTextLayer,
+        Pattern::HasHeadings,
+        Pattern::HasOutline,
+        Pattern::IsScanned,
+        Pattern::HasImages,
+        Pattern::HasHeadingStyles,
+        Pattern::HasSlides,
+        Pattern::HasSheets,
+        Pattern::SheetCount,
+        Pattern::HasComments,
+        Pattern::IsLegacyBinary,
+        Pattern::IsEncrypted,
+    ];
+    for entry in corpus("") {
+        let Ok(patterns) = entry.probe() else { continue };
+        for pattern in measured {
+            let (Some(found), expected) = (patterns.get(pattern), &entry.expect[pattern.as_str()]) else { continue };
+            if !expected.is_null() {
+                assert_eq!(found, expected, "{}: {pattern}", entry.name);
+            }
+        }
+        if entry.expect["is_encrypted_openable_with_empty_password"] == true {
+            assert!(patterns.holds(Pattern::IsEncrypted), "{}", entry.name);
+        }
+    }
+}
+
+#[test]
+fn samples_read_whole() {
+    let read = |name: &str| {
+        let format = detect(&mut sample(name)).unwrap().format.unwrap();
+        extract(format, sample(name), &Limits::default())
+    };
+    let handbook = read("handbook.md").unwrap();
+    assert!(handbook.headings.len() > 5 && sections(&handbook).iter().any(|section| section.parent.is_some()));
+    let pdf = read("quarterly-review.pdf").unwrap();
+    assert_eq!(pdf.pages.len(), 3);
+    let outline: Vec<_> = sections(&pdf).into_iter().map(|section| (section.title, section.level)).collect();
+    assert_eq!(outline.iter().map(|(_, level)| *level).collect::<Vec<_>>(), [1, 1, 2, 1], "{outline:?}");
+    let docx = read("onboarding-checklist.docx").unwrap();
+    assert!(docx.text.contains("\n| ---") && docx.text.contains("\n- "), "{}", docx.text);
+    assert_eq!(docx.headings_from.as_deref(), Some("styles"));
+    assert_eq!(read("empty.txt").unwrap().text, "");
+    for broken in ["corrupt.pdf", "corrupt.docx"] {
+        let error = read(broken).unwrap_err();
+        assert!(error.code() == "corrupt" && error.is_permanent(), "{broken}: {error}");
+    }
+}
