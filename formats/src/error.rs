@@ -14,7 +14,9 @@ pub enum FormatError {
     Corrupt { format: Format, reason: String },
     #[error("limit {limit} exceeded: {detail}; split the file, or raise the limit in the settings")]
     LimitExceeded { limit: Limit, detail: String },
-    #[error("the {format} file is encrypted: a password is required; remove it and upload again")]
+    #[error(
+        "the {format} file is encrypted, and its password is missing or wrong; give it as the option `extract.password`, or upload the file without one"
+    )]
     Encrypted { format: Format },
     #[error("{format} is not supported here: {reason}")]
     Unsupported { format: Format, reason: String },

@@ -15,14 +15,20 @@ use std::{
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 use serde::{Deserialize, Serialize};
 
-use crate::{Detection, Extraction, Format, FormatError, Limit, Limits, Patterns, detect, extract, probe};
+use crate::{Access, Detection, Extraction, Format, FormatError, Limit, Limits, Patterns, Secret, detect, extract, probe};
 
-/// What the child is asked to do, passed to it as one argument.
+/// The child's environment variable that holds the file's password; an argument would show in every list of processes.
+const PASSWORD: &str = "SVC_READER_PASSWORD";
+
+/// What the child is asked to do, passed to it as one argument and, where the file needs a password, one variable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     pub step: Step,
     #[serde(default)]
     pub limits: Limits,
+    /// Not part of the argument.
+    #[serde(skip)]
+    pub password: Option<Secret>,
 }
 
 /// One reading of the file.
@@ -41,12 +47,18 @@ impl Request {
         serde_json::to_string(self).expect("a request is plain data")
     }
 
-    /// The request of an argument.
+    /// What the child's environment must hold, for a parent that clears it.
+    pub fn to_environment(&self) -> Option<(&'static str, &str)> {
+        self.password.as_ref().map(|password| (PASSWORD, password.reveal()))
+    }
+
+    /// The request of an argument and of this process's environment.
     ///
     /// # Errors
     /// Names what in the argument is not a request's.
     pub fn from_argument(argument: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(argument)
+        let password = std::env::var(PASSWORD).ok().map(Secret::new);
+        Ok(Self { password, ..serde_json::from_str(argument)? })
     }
 }
 
@@ -125,17 +137,18 @@ fn read(request: Request, input: File) -> Result<Answer, FormatError> {
 /// # Errors
 /// What the reader met.
 pub fn answer(request: &Request, input: File) -> Result<Answer, FormatError> {
+    let access = Access { limits: &request.limits, password: request.password.as_ref() };
     let mut input = BufReader::new(input);
     match request.step {
         Step::Probe => {
             let detection = detect(&mut input)?;
             let patterns = match detection.format {
-                Some(format) => probe(format, input, &request.limits),
+                Some(format) => probe(format, input, access),
                 None => Err(FormatError::UnknownFormat),
             };
             Ok(Answer::Probed { detection, patterns })
         }
-        Step::Extract(format) => extract(format, input, &request.limits).map(Answer::Extracted),
+        Step::Extract(format) => extract(format, input, access).map(Answer::Extracted),
     }
 }
 
@@ -229,8 +242,15 @@ mod tests {
 
     #[test]
     fn requests_and_answers_cross_the_border() {
-        let request = Request { step: Step::Extract(Format::Pdf), limits: Limits { pages: 7, ..Limits::default() } };
+        let request = Request {
+            step: Step::Extract(Format::Pdf),
+            limits: Limits { pages: 7, ..Limits::default() },
+            password: None,
+        };
         assert_eq!(Request::from_argument(&request.to_argument()).unwrap(), request);
+        let closed = Request { password: Some(Secret::new("hunter2")), ..request.clone() };
+        assert!(!closed.to_argument().contains("hunter2"), "an argument is seen by everybody");
+        assert_eq!(closed.to_environment().map(|(_, value)| value), Some("hunter2"));
         let given = Ok(Answer::Extracted(Extraction { text: "a\nb".into(), ..Extraction::default() }));
         let exit = Exit { code: Some(0), ..Exit::default() };
         assert_eq!(parse(exit.clone(), &frame(&given, &Limits::default()).unwrap()), given);

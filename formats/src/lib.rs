@@ -6,6 +6,7 @@
 //! Every byte is hostile. All readers hold [`Limits`], but a third-party engine cannot be held to them from inside:
 //! callers run readers in a child process through [`isolated`].
 
+mod access;
 mod charset;
 mod chunk;
 mod detect;
@@ -27,6 +28,7 @@ mod xml;
 
 use std::io::{Read, Seek};
 
+pub use access::{Access, Secret};
 pub use chunk::{Chunk, ChunkOptions, ChunkStrategy, TokenCounter, chunk};
 pub use detect::detect;
 pub use error::FormatError;
@@ -40,10 +42,16 @@ pub use sections::{Section, sections};
 ///
 /// # Errors
 /// What the reader met. A format without a prober ([`Format::has_prober`]) measures nothing and is no error.
-pub fn probe<R: Read + Seek>(format: Format, source: R, limits: &Limits) -> Result<Patterns, FormatError> {
+pub fn probe<'a, R: Read + Seek>(
+    format: Format,
+    source: R,
+    access: impl Into<Access<'a>>,
+) -> Result<Patterns, FormatError> {
+    let access = access.into();
+    let limits = access.limits;
     match format {
         Format::Text => text::probe(source, limits),
-        Format::Pdf => pdf::probe(source, limits),
+        Format::Pdf => pdf::probe(source, access),
         Format::Docx => docx::probe(source, limits),
         Format::Pptx => pptx::probe(source, limits),
         Format::Xlsx => xlsx::probe(source, limits),
@@ -56,10 +64,16 @@ pub fn probe<R: Read + Seek>(format: Format, source: R, limits: &Limits) -> Resu
 ///
 /// # Errors
 /// [`FormatError::Unsupported`] for a format without a reader, else what the reader met.
-pub fn extract<R: Read + Seek>(format: Format, source: R, limits: &Limits) -> Result<Extraction, FormatError> {
+pub fn extract<'a, R: Read + Seek>(
+    format: Format,
+    source: R,
+    access: impl Into<Access<'a>>,
+) -> Result<Extraction, FormatError> {
+    let access = access.into();
+    let limits = access.limits;
     match format {
         Format::Text => text::extract(source, limits),
-        Format::Pdf => pdf::extract(source, limits),
+        Format::Pdf => pdf::extract(source, access),
         Format::Docx => docx::extract(source, limits),
         Format::Pptx | Format::Xlsx => Err(FormatError::unsupported(format, "no reader yet")),
         Format::Ole2 => Err(FormatError::unsupported(

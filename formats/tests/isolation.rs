@@ -16,7 +16,7 @@ use std::{
 
 use nix::sys::resource::{UsageWho, getrusage};
 use svc_formats::{
-    Format, FormatError, Limit, Limits,
+    Format, FormatError, Limit, Limits, Secret,
     isolated::{Answer, Exit, Request, Step, max_frame_bytes, parse_answer, serve},
 };
 
@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     samples_answer();
+    a_password_reaches_the_child();
     a_closed_door();
     hostile_files_cost_little();
     // Last, since its children are large on purpose and the count is of the largest so far.
@@ -72,7 +73,7 @@ fn child(request: &str) -> ExitCode {
 /// Sets tight limits by serving an empty file, then does the deed.
 fn misbehave(deed: impl FnOnce() -> ExitCode) -> ExitCode {
     let input = std::io::stdin().as_fd().try_clone_to_owned().expect("standard input is open");
-    serve(&Request { step: Step::Probe, limits: tight() }, File::from(input), std::io::sink());
+    serve(&Request { step: Step::Probe, limits: tight(), password: None }, File::from(input), std::io::sink());
     deed()
 }
 
@@ -81,9 +82,15 @@ fn tight() -> Limits {
 }
 
 /// Runs a child to its end, with a wall clock that only a broken child meets.
-fn run(argument: &str, input: &Path, limits: &Limits) -> (Exit, Vec<u8>) {
+fn run(
+    argument: &str,
+    environment: Option<(&str, &str)>,
+    input: &Path,
+    limits: &Limits,
+) -> (Exit, Vec<u8>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--serve", argument])
+        .envs(environment)
         .stdin(File::open(input).unwrap())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -102,8 +109,12 @@ fn run(argument: &str, input: &Path, limits: &Limits) -> (Exit, Vec<u8>) {
 }
 
 fn ask(step: Step, input: &Path, limits: &Limits) -> Result<Answer, FormatError> {
-    let (exit, bytes) = run(&Request { step, limits: limits.clone() }.to_argument(), input, limits);
-    parse_answer(&exit, &bytes, limits)
+    ask_all(&Request { step, limits: limits.clone(), password: None }, input)
+}
+
+fn ask_all(request: &Request, input: &Path) -> Result<Answer, FormatError> {
+    let (exit, bytes) = run(&request.to_argument(), request.to_environment(), input, &request.limits);
+    parse_answer(&exit, &bytes, &request.limits)
 }
 
 fn repository() -> PathBuf {
@@ -129,15 +140,33 @@ fn samples_answer() {
     );
 }
 
+fn a_password_reaches_the_child() {
+    let closed = repository().join("../shared/corpus/pdf/r3-user-password.pdf");
+    if !closed.exists() {
+        println!("left out: the corpus is not here, so no file was opened with a password");
+        return;
+    }
+    let with = |password: Option<&str>| {
+        let password = password.map(Secret::new);
+        ask_all(&Request { step: Step::Extract(Format::Pdf), limits: Limits::default(), password }, &closed)
+    };
+    assert!(matches!(with(Some("asdfzxcv")), Ok(Answer::Extracted(read)) if read.text.contains("encryption test")));
+    for refused in [None, Some("wrong")] {
+        let error = with(refused).unwrap_err();
+        assert!(error.code() == "encrypted" && error.is_permanent(), "{error}");
+        assert!(error.to_string().contains("extract.password"), "the remedy has a name: {error}");
+    }
+}
+
 fn a_closed_door() {
-    let (exit, _) = run("open", &repository().join("tests/samples/empty.txt"), &tight());
+    let (exit, _) = run("open", None, &repository().join("tests/samples/empty.txt"), &tight());
     assert_eq!(exit.code, Some(0), "a reader can open no file");
 }
 
 fn memory_ends_named() {
     let input = repository().join("tests/samples/empty.txt");
     for (deed, limit) in [("eat", Limit::Memory), ("spin", Limit::CpuTime)] {
-        let (exit, bytes) = run(deed, &input, &tight());
+        let (exit, bytes) = run(deed, None, &input, &tight());
         let error = parse_answer(&exit, &bytes, &tight()).unwrap_err();
         assert_eq!((error.limit(), error.is_permanent()), (Some(limit), true), "{deed}: {exit:?}");
     }

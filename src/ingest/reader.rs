@@ -34,6 +34,7 @@ impl Reader {
             .arg(SUBCOMMAND)
             .arg(request.to_argument())
             .env_clear()
+            .envs(request.to_environment())
             .stdin(Stdio::from(input))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

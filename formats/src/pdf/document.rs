@@ -1,6 +1,9 @@
 //! A PDF opened within its limits.
 
-use std::io::{Read, Seek};
+use std::{
+    io::{Read, Seek},
+    sync::Arc,
+};
 
 use flate2::read::ZlibDecoder;
 use hayro_syntax::{
@@ -11,16 +14,23 @@ use hayro_syntax::{
 };
 
 use super::page_text::PageReader;
-use crate::{Format, FormatError, Limit, Limits, text::read_all};
+use crate::{Access, Format, FormatError, Limit, Limits, Secret, text::read_all};
 
 pub(super) struct Document {
     pdf: Pdf,
 }
 
 impl Document {
-    pub(super) fn open<R: Read + Seek>(source: R, limits: &Limits) -> Result<Self, FormatError> {
-        let bytes = read_all(source, limits)?;
-        let pdf = Pdf::new(bytes).map_err(|error| match error {
+    pub(super) fn open<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Self, FormatError> {
+        let limits = access.limits;
+        let bytes = Arc::new(read_all(source, limits)?);
+        let password = access.password.map_or("", Secret::reveal);
+        let opened = Pdf::new_with_password(Arc::clone(&bytes), password).or_else(|error| match error {
+            // A file that any reader opens needs no password, whatever was handed in.
+            LoadPdfError::Decryption(DecryptionError::PasswordProtected) if !password.is_empty() => Pdf::new(bytes),
+            error => Err(error),
+        });
+        let pdf = opened.map_err(|error| match error {
             LoadPdfError::Decryption(DecryptionError::PasswordProtected) => {
                 FormatError::Encrypted { format: Format::Pdf }
             }

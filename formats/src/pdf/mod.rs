@@ -8,7 +8,7 @@ mod strings;
 
 use std::io::{Read, Seek};
 
-use crate::{Extraction, FormatError, Heading, Limits, Page, Pattern, Patterns, extraction::check_text};
+use crate::{Access, Extraction, FormatError, Heading, Limits, Page, Pattern, Patterns, extraction::check_text};
 use document::Document;
 use page_text::PageText;
 
@@ -18,8 +18,9 @@ const PROBED_PAGES: usize = 48;
 const SCANNED_CHARACTERS: usize = 10;
 const SCANNED_COVERAGE: f64 = 0.5;
 
-pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
-    let document = match Document::open(source, limits) {
+pub(crate) fn probe<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Patterns, FormatError> {
+    let limits = access.limits;
+    let document = match Document::open(source, access) {
         Ok(document) => document,
         // What it holds cannot be known, but that it is closed is an answer.
         Err(FormatError::Encrypted { .. }) => return Ok(Patterns::default().with(Pattern::IsEncrypted, true)),
@@ -51,8 +52,9 @@ fn is_scanned(page: &PageText) -> bool {
     page.characters < SCANNED_CHARACTERS && page.image_coverage >= SCANNED_COVERAGE
 }
 
-pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extraction, FormatError> {
-    let document = Document::open(source, limits)?;
+pub(crate) fn extract<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Extraction, FormatError> {
+    let limits = access.limits;
+    let document = Document::open(source, access)?;
     let mut reader = document.reader();
     let mut extraction = Extraction::default();
     let (mut unreadable, mut unusable, mut unknown) = (0usize, 0usize, 0usize);

@@ -43,7 +43,7 @@ async fn read(tools: &Tools, document_id: i64) -> Result<Extraction, TaskFailure
             .ok_or(FormatError::UnknownFormat)
             .classified()?
     };
-    let request = Request { step: Step::Extract(format), limits: limits(&tools.settings) };
+    let request = Request { step: Step::Extract(format), limits: limits(&tools.settings), password: None };
     match tools.reader.read(input(tools, document_id).await?, &request).await.classified()? {
         Answer::Extracted(extraction) => Ok(extraction),
         Answer::Probed { .. } => Err(TaskFailure::retryable("crashed", "the reader answered another question")),

@@ -1,0 +1,52 @@
+//! What a reader is given beside the bytes.
+
+use std::fmt;
+
+use crate::Limits;
+
+/// A password. It is never serialised, and neither logs nor errors show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(secret: impl Into<String>) -> Self {
+        Self(secret.into())
+    }
+
+    /// The text itself, for the one place that needs it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// What a reading may cost, and the password that opens the file. Limits alone are access to a file that needs none.
+#[derive(Debug, Clone, Copy)]
+pub struct Access<'a> {
+    pub limits: &'a Limits,
+    pub password: Option<&'a Secret>,
+}
+
+impl<'a> From<&'a Limits> for Access<'a> {
+    fn from(limits: &'a Limits) -> Self {
+        Self { limits, password: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_does_not_show() {
+        let secret = Secret::new("hunter2");
+        let shown = format!("{:?}", Access { limits: &Limits::default(), password: Some(&secret) });
+        assert!(shown.contains("Secret(..)") && !shown.contains("hunter2"), "{shown}");
+        assert_eq!(secret.reveal(), "hunter2");
+    }
+}
