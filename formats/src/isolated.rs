@@ -15,7 +15,9 @@ use std::{
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 use serde::{Deserialize, Serialize};
 
-use crate::{Access, Detection, Extraction, Format, FormatError, Limit, Limits, Patterns, Secret, detect, extract, probe};
+use crate::{
+    Access, Detection, Extraction, Format, FormatError, Limit, Limits, Patterns, Secret, detect, extract, probe,
+};
 
 /// The child's environment variable that holds the file's password; an argument would show in every list of processes.
 const PASSWORD: &str = "SVC_READER_PASSWORD";

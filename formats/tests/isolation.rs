@@ -82,12 +82,7 @@ fn tight() -> Limits {
 }
 
 /// Runs a child to its end, with a wall clock that only a broken child meets.
-fn run(
-    argument: &str,
-    environment: Option<(&str, &str)>,
-    input: &Path,
-    limits: &Limits,
-) -> (Exit, Vec<u8>) {
+fn run(argument: &str, environment: Option<(&str, &str)>, input: &Path, limits: &Limits) -> (Exit, Vec<u8>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--serve", argument])
         .envs(environment)
