@@ -56,16 +56,27 @@ impl FormatError {
     }
 
     pub(crate) fn corrupt(format: Format, reason: impl ToString) -> Self {
-        Self::Corrupt { format, reason: reason.to_string() }
+        Self::Corrupt { format, reason: bounded(reason) }
     }
 
     pub(crate) fn unsupported(format: Format, reason: impl ToString) -> Self {
-        Self::Unsupported { format, reason: reason.to_string() }
+        Self::Unsupported { format, reason: bounded(reason) }
+    }
+
+    pub(crate) fn crashed(reason: impl ToString) -> Self {
+        Self::Crashed { reason: bounded(reason) }
     }
 
     pub(crate) fn over(limit: Limit, detail: impl ToString) -> Self {
-        Self::LimitExceeded { limit, detail: detail.to_string() }
+        Self::LimitExceeded { limit, detail: bounded(detail) }
     }
+}
+
+/// Messages of engines may quote the file, at any length.
+fn bounded(reason: impl ToString) -> String {
+    let mut reason = reason.to_string();
+    reason.truncate(reason.floor_char_boundary(500));
+    reason
 }
 
 impl From<io::Error> for FormatError {
@@ -73,7 +84,7 @@ impl From<io::Error> for FormatError {
         // Readers that only speak io::Error carry our own refusal through their error's payload.
         match error.get_ref().and_then(|inner| inner.downcast_ref::<Self>()) {
             Some(ours) => ours.clone(),
-            None => Self::Io { reason: error.to_string() },
+            None => Self::Io { reason: bounded(error) },
         }
     }
 }

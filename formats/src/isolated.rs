@@ -2,22 +2,31 @@
 //! that aborts cannot be caught.
 //!
 //! The child side is [`serve`], for a hidden subcommand of the service's binary: it puts the limits on itself, reads the
-//! file on its standard input and writes one framed answer. The parent side is [`parse_answer`], which makes an answer or a
-//! named refusal of what came back. Starting the child, its wall clock and its kill belong to the caller.
+//! file on its standard input and writes frames to its standard output. The parent side is a [`Decoder`], fed with what comes
+//! over the pipe; it yields whole [`Answer`]s, and with the child's [`Exit`] either what the reading cost or a named refusal.
+//! Starting the child, its wall clock and its kill belong to the caller.
+
+mod exit;
+mod frames;
 
 use std::{
     fs::File,
-    io::{self, BufReader, Write},
-    process::{ExitCode, ExitStatus},
+    io::{self, BufReader, Read, Seek, SeekFrom, Write},
+    process::ExitCode,
     thread,
+    time::Duration,
 };
 
-use rustix::process::{Resource, Rlimit, Signal, setrlimit};
+use rustix::{
+    process::{Resource, Rlimit, setrlimit},
+    time::{ClockId, clock_gettime},
+};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Access, Detection, Extraction, Format, FormatError, Limit, Limits, Patterns, Secret, detect, extract, probe,
-};
+use crate::{Access, Detection, Extraction, Format, FormatError, Limits, Patterns, Secret, detect, extract, probe};
+
+pub use exit::Exit;
+pub use frames::Decoder;
 
 /// The child's environment variable that holds the file's password; an argument would show in every list of processes.
 const PASSWORD: &str = "SVC_READER_PASSWORD";
@@ -34,7 +43,7 @@ pub struct Request {
 }
 
 /// One reading of the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
     /// Detect the format and measure its patterns.
@@ -43,28 +52,49 @@ pub enum Step {
     Extract(Format),
 }
 
+impl Step {
+    /// The most bytes that one answer takes on its way, whatever the sum of them.
+    fn largest_answer(&self, limits: &Limits) -> u64 {
+        match self {
+            Self::Extract(_) => limits.answer_bytes,
+            _ => limits.answer_bytes.min(64 << 20),
+        }
+    }
+}
+
 impl Request {
+    /// A request for a file that needs no password.
+    pub fn new(step: Step, limits: Limits) -> Self {
+        Self { step, limits, password: None }
+    }
+
     /// The request as the child's argument.
     pub fn to_argument(&self) -> String {
         serde_json::to_string(self).expect("a request is plain data")
     }
 
     /// What the child's environment must hold, for a parent that clears it.
-    pub fn to_environment(&self) -> Option<(&'static str, &str)> {
-        self.password.as_ref().map(|password| (PASSWORD, password.reveal()))
+    pub fn to_environment(&self) -> Option<(&'static str, String)> {
+        // As JSON, since a variable cannot hold every character that a password can.
+        let text = serde_json::to_string(self.password.as_ref()?.reveal()).expect("a password is text");
+        Some((PASSWORD, text))
     }
 
     /// The request of an argument and of this process's environment.
     ///
     /// # Errors
-    /// Names what in the argument is not a request's.
+    /// Names what in the two is not a request's.
     pub fn from_argument(argument: &str) -> Result<Self, serde_json::Error> {
-        let password = std::env::var(PASSWORD).ok().map(Secret::new);
+        Self::received(argument, std::env::var(PASSWORD).ok().as_deref())
+    }
+
+    fn received(argument: &str, variable: Option<&str>) -> Result<Self, serde_json::Error> {
+        let password = variable.map(serde_json::from_str::<String>).transpose()?.map(Secret::new);
         Ok(Self { password, ..serde_json::from_str(argument)? })
     }
 }
 
-/// What a reading found.
+/// What a reading found. A step with many of them emits them one by one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -76,38 +106,32 @@ pub enum Answer {
     Extracted(Extraction),
 }
 
-/// How the child ended, as its parent saw it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Exit {
-    pub code: Option<i32>,
-    pub signal: Option<i32>,
-    /// The parent killed it because the wall clock ran out.
-    pub timed_out: bool,
-    /// The end of what it wrote to standard error, where the parent kept it; it tells a full stack from full memory.
-    pub stderr: String,
+/// What a reading cost, as the child measured it at its end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Most memory it had resident at once, in bytes.
+    pub peak_bytes: u64,
+    /// Processor time in milliseconds.
+    pub cpu_ms: u64,
 }
 
-impl From<ExitStatus> for Exit {
-    fn from(status: ExitStatus) -> Self {
-        use std::os::unix::process::ExitStatusExt;
-        Self { code: status.code(), signal: status.signal(), ..Self::default() }
-    }
-}
-
-const MAGIC: &[u8; 4] = b"SVF1";
-const HEADER: usize = MAGIC.len() + size_of::<u64>();
+/// Takes an answer on its way to the parent; a reader that gets an error from it ends with that error.
+pub type Emit<'a> = dyn FnMut(Answer) -> Result<(), FormatError> + 'a;
 
 /// Engines recurse; the main thread's stack is whatever the shell gave it.
 const STACK_BYTES: usize = 64 << 20;
 
-/// Answers one request: limits first, then the reading, then the frame on `out`. `input` must be seekable.
-pub fn serve(request: &Request, input: File, mut out: impl Write) -> ExitCode {
-    let answer = match confine(&request.limits) {
-        Ok(()) => read(request.clone(), input),
+/// Serves one request: limits first, then the reading, its answers as frames on `out`. `input` must be seekable.
+pub fn serve(request: &Request, input: File, out: impl Write + Send) -> ExitCode {
+    // Opened before the limits forbid it. What `getrusage` says of memory would begin at the parent's own.
+    let status = File::open("/proc/self/status");
+    let mut out = frames::Encoder::new(out, request);
+    let result = match confine(&request.limits) {
+        Ok(()) => read(request, input, &mut out),
         // Without its limits the child must not look at the file.
         Err(error) => Err(FormatError::Io { reason: format!("the reader could not limit itself: {error}") }),
     };
-    match frame(&answer, &request.limits).and_then(|frame| out.write_all(&frame).and_then(|()| out.flush())) {
+    match out.end(result, usage(status.ok())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
@@ -125,32 +149,50 @@ fn confine(limits: &Limits) -> io::Result<()> {
     Ok(())
 }
 
-fn read(request: Request, input: File) -> Result<Answer, FormatError> {
-    let reader = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || answer(&request, input));
-    match reader.map(thread::JoinHandle::join) {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(panic)) => Err(FormatError::Crashed { reason: panic_text(panic.as_ref()) }),
-        Err(error) => Err(FormatError::Io { reason: format!("the reader could not start: {error}") }),
+fn usage(status: Option<File>) -> Usage {
+    let mut text = String::new();
+    if let Some(mut status) = status {
+        let _ = status.seek(SeekFrom::Start(0)).and_then(|_| status.read_to_string(&mut text));
     }
+    let kilobytes = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let time = Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0));
+    Usage {
+        peak_bytes: kilobytes.unwrap_or(0u64).saturating_mul(1024),
+        cpu_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+fn read<W: Write + Send>(request: &Request, input: File, out: &mut frames::Encoder<W>) -> Result<(), FormatError> {
+    thread::scope(|scope| {
+        let reader = thread::Builder::new()
+            .stack_size(STACK_BYTES)
+            .spawn_scoped(scope, move || answer(request, input, &mut |answer| out.answer(&answer)));
+        match reader.map(thread::ScopedJoinHandle::join) {
+            Ok(Ok(result)) => result,
+            Ok(Err(panic)) => Err(FormatError::crashed(panic_text(panic.as_ref()))),
+            Err(error) => Err(FormatError::Io { reason: format!("the reader could not start: {error}") }),
+        }
+    })
 }
 
 /// Does the step in this process; for the child, and for tests that trust the file.
 ///
 /// # Errors
-/// What the reader met.
-pub fn answer(request: &Request, input: File) -> Result<Answer, FormatError> {
+/// What the reader met, or what `emit` gave.
+pub fn answer(request: &Request, input: File, emit: &mut Emit<'_>) -> Result<(), FormatError> {
     let access = Access { limits: &request.limits, password: request.password.as_ref() };
     let mut input = BufReader::new(input);
-    match request.step {
+    match &request.step {
         Step::Probe => {
             let detection = detect(&mut input)?;
             let patterns = match detection.format {
                 Some(format) => probe(format, input, access),
                 None => Err(FormatError::UnknownFormat),
             };
-            Ok(Answer::Probed { detection, patterns })
+            emit(Answer::Probed { detection, patterns })
         }
-        Step::Extract(format) => extract(format, input, access).map(Answer::Extracted),
+        Step::Extract(format) => emit(Answer::Extracted(extract(*format, input, access)?)),
     }
 }
 
@@ -159,129 +201,28 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     format!("it panicked: {}", text.unwrap_or("no message"))
 }
 
-/// The largest frame a child of these limits writes; a parent reads no more than this and one byte.
-pub fn max_frame_bytes(limits: &Limits) -> u64 {
-    limits.answer_bytes.saturating_add(HEADER as u64)
-}
-
-fn frame(answer: &Result<Answer, FormatError>, limits: &Limits) -> io::Result<Vec<u8>> {
-    let mut frame = vec![0; HEADER];
-    serde_json::to_writer(&mut frame, answer)?;
-    if (frame.len() - HEADER) as u64 > limits.answer_bytes {
-        frame.truncate(HEADER);
-        let detail = format_args!("the answer is over {} bytes", limits.answer_bytes);
-        serde_json::to_writer(&mut frame, &Err::<Answer, _>(FormatError::over(Limit::AnswerBytes, detail)))?;
-    }
-    let length = (frame.len() - HEADER) as u64;
-    frame[..MAGIC.len()].copy_from_slice(MAGIC);
-    frame[MAGIC.len()..HEADER].copy_from_slice(&length.to_le_bytes());
-    Ok(frame)
-}
-
-/// Makes an answer of a child's end and what it wrote. `limits` are those of its request.
-///
-/// # Errors
-/// The reader's own refusal, or what its end stands for: a limit by name, a crash, or an I/O error where somebody outside
-/// asked it to end.
-pub fn parse_answer(exit: &Exit, bytes: &[u8], limits: &Limits) -> Result<Answer, FormatError> {
-    if exit.timed_out {
-        let detail = format_args!("the reader ran for over {} s", limits.wall_time.as_secs());
-        return Err(FormatError::over(Limit::WallTime, detail));
-    }
-    if let Some(signal) = exit.signal {
-        return Err(died(signal, &exit.stderr, limits));
-    }
-    if bytes.len() as u64 > max_frame_bytes(limits) {
-        return Err(FormatError::over(
-            Limit::AnswerBytes,
-            format_args!("the answer is over {} bytes", limits.answer_bytes),
-        ));
-    }
-    let crashed = |reason: String| FormatError::Crashed { reason };
-    let body = body(bytes)
-        .ok_or_else(|| crashed(format!("exit code {}, {} bytes of an answer", exit.code.unwrap_or(-1), bytes.len())))?;
-    serde_json::from_slice::<Result<Answer, FormatError>>(body)
-        .map_err(|error| crashed(format!("its answer does not read: {error}")))?
-}
-
-fn body(bytes: &[u8]) -> Option<&[u8]> {
-    let (length, body) = bytes.strip_prefix(MAGIC)?.split_first_chunk()?;
-    (u64::from_le_bytes(*length) == body.len() as u64).then_some(body)
-}
-
-fn died(signal: i32, stderr: &str, limits: &Limits) -> FormatError {
-    let memory = || FormatError::over(Limit::Memory, format_args!("the reader needed over {} bytes", limits.memory));
-    let stack = || FormatError::over(Limit::Stack, "the reader overflowed its stack");
-    match signal {
-        signal if signal == Signal::XCPU.as_raw() => {
-            let detail = format_args!("the reader computed for over {} s", limits.cpu_time.as_secs());
-            FormatError::over(Limit::CpuTime, detail)
-        }
-        // Rust aborts both when an allocation fails and when a stack is full.
-        signal if signal == Signal::ABORT.as_raw() && stderr.contains("overflowed its stack") => stack(),
-        signal if signal == Signal::ABORT.as_raw() => memory(),
-        signal if signal == Signal::SEGV.as_raw() || signal == Signal::BUS.as_raw() => stack(),
-        // Not the parent's kill, or it would have timed out: the kernel ran out of memory.
-        signal if signal == Signal::KILL.as_raw() => memory(),
-        signal if [Signal::TERM, Signal::INT, Signal::HUP].iter().any(|asked| asked.as_raw() == signal) => {
-            FormatError::Io { reason: format!("the reader was asked to end by signal {signal}") }
-        }
-        signal => FormatError::Crashed { reason: format!("killed by signal {signal}") },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(exit: Exit, bytes: &[u8]) -> Result<Answer, FormatError> {
-        parse_answer(&exit, bytes, &Limits::default())
-    }
-
-    fn signal(signal: Signal) -> Exit {
-        Exit { signal: Some(signal.as_raw()), ..Exit::default() }
-    }
-
     #[test]
-    fn requests_and_answers_cross_the_border() {
+    fn a_request_crosses_the_border_and_its_password_by_another_way() {
         let request = Request {
-            step: Step::Extract(Format::Pdf),
-            limits: Limits { pages: 7, ..Limits::default() },
-            password: None,
+            password: Some(Secret::new("käse\0\n\"")),
+            ..Request::new(Step::Extract(Format::Pdf), Limits { pages: 7, ..Limits::default() })
         };
-        assert_eq!(Request::from_argument(&request.to_argument()).unwrap(), request);
-        let closed = Request { password: Some(Secret::new("hunter2")), ..request.clone() };
-        assert!(!closed.to_argument().contains("hunter2"), "an argument is seen by everybody");
-        assert_eq!(closed.to_environment().map(|(_, value)| value), Some("hunter2"));
-        let given = Ok(Answer::Extracted(Extraction { text: "a\nb".into(), ..Extraction::default() }));
-        let exit = Exit { code: Some(0), ..Exit::default() };
-        assert_eq!(parse(exit.clone(), &frame(&given, &Limits::default()).unwrap()), given);
-        let refused = Err(FormatError::Encrypted { format: Format::Pdf });
-        assert_eq!(parse(exit, &frame(&refused, &Limits::default()).unwrap()), refused);
+        let argument = request.to_argument();
+        assert!(!argument.contains("käse"), "an argument is seen by everybody: {argument}");
+        let (_, value) = request.to_environment().unwrap();
+        assert!(!value.contains('\0'), "no variable could hold it");
+        assert_eq!(Request::received(&argument, Some(&value)).unwrap(), request);
+        assert_eq!(Request::received(&argument, None).unwrap().password, None);
+        assert!(Request::received("{}", None).is_err());
     }
 
     #[test]
-    fn each_death_has_its_name() {
-        let of = |exit| parse(exit, b"").unwrap_err();
-        assert_eq!(of(signal(Signal::ABORT)).limit(), Some(Limit::Memory));
-        assert_eq!(of(signal(Signal::KILL)).limit(), Some(Limit::Memory));
-        assert_eq!(of(signal(Signal::XCPU)).limit(), Some(Limit::CpuTime));
-        assert_eq!(of(Exit { timed_out: true, ..signal(Signal::KILL) }).limit(), Some(Limit::WallTime));
-        let stderr = "thread 'x' has overflowed its stack".to_owned();
-        assert_eq!(of(Exit { stderr, ..signal(Signal::ABORT) }).limit(), Some(Limit::Stack));
-        assert!(!of(signal(Signal::TERM)).is_permanent(), "a shutdown says nothing about the file");
-    }
-
-    #[test]
-    fn half_an_answer_is_no_answer() {
-        let given = Ok(Answer::Extracted(Extraction::default()));
-        let whole = frame(&given, &Limits::default()).unwrap();
-        for cut in 0..whole.len() {
-            assert_eq!(parse(Exit { code: Some(0), ..Exit::default() }, &whole[..cut]).unwrap_err().code(), "crashed");
-        }
-        let limits = Limits { answer_bytes: 8, ..Limits::default() };
-        let frame = frame(&given, &limits).unwrap();
-        let error = parse_answer(&Exit { code: Some(0), ..Exit::default() }, &frame, &Limits::default()).unwrap_err();
-        assert_eq!(error.limit(), Some(Limit::AnswerBytes));
+    fn a_reading_says_what_it_cost() {
+        let usage = usage(File::open("/proc/self/status").ok());
+        assert!(usage.peak_bytes > 1 << 20, "{usage:?}");
     }
 }

@@ -17,7 +17,7 @@ use std::{
 use nix::sys::resource::{UsageWho, getrusage};
 use svc_formats::{
     Format, FormatError, Limit, Limits, Secret,
-    isolated::{Answer, Exit, Request, Step, max_frame_bytes, parse_answer, serve},
+    isolated::{Answer, Decoder, Exit, Request, Step, Usage, serve},
 };
 
 /// What one hostile file may cost, resident.
@@ -73,7 +73,7 @@ fn child(request: &str) -> ExitCode {
 /// Sets tight limits by serving an empty file, then does the deed.
 fn misbehave(deed: impl FnOnce() -> ExitCode) -> ExitCode {
     let input = std::io::stdin().as_fd().try_clone_to_owned().expect("standard input is open");
-    serve(&Request { step: Step::Probe, limits: tight(), password: None }, File::from(input), std::io::sink());
+    serve(&Request::new(Step::Probe, tight()), File::from(input), std::io::sink());
     deed()
 }
 
@@ -81,11 +81,11 @@ fn tight() -> Limits {
     Limits { memory: 256 << 20, cpu_time: Duration::from_secs(1), ..Limits::default() }
 }
 
-/// Runs a child to its end, with a wall clock that only a broken child meets.
-fn run(argument: &str, environment: Option<(&str, &str)>, input: &Path, limits: &Limits) -> (Exit, Vec<u8>) {
+/// Runs a child to its end; only the CPU limit stops one that spins.
+fn run(argument: &str, request: &Request, input: &Path) -> (Vec<Answer>, Exit, Result<Usage, FormatError>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--serve", argument])
-        .envs(environment)
+        .envs(request.to_environment())
         .stdin(File::open(input).unwrap())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -97,19 +97,28 @@ fn run(argument: &str, environment: Option<(&str, &str)>, input: &Path, limits: 
         errors.read_to_string(&mut text).ok();
         text
     });
-    let mut bytes = Vec::new();
-    child.stdout.take().unwrap().take(max_frame_bytes(limits) + 1).read_to_end(&mut bytes).unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let (mut decoder, mut answers, mut buffer) = (Decoder::new(request), Vec::new(), vec![0; 64 << 10]);
+    loop {
+        let read = stdout.read(&mut buffer).unwrap();
+        if read == 0 || decoder.feed(&buffer[..read]).is_err() {
+            break;
+        }
+        answers.extend(std::iter::from_fn(|| decoder.next_answer()));
+    }
+    drop(stdout);
     let status = child.wait().unwrap();
-    (Exit { stderr: errors.join().unwrap(), ..status.into() }, bytes)
+    let exit = Exit { stderr: errors.join().unwrap(), ..status.into() };
+    let end = decoder.finish(&exit);
+    (answers, exit, end)
 }
 
-fn ask(step: Step, input: &Path, limits: &Limits) -> Result<Answer, FormatError> {
-    ask_all(&Request { step, limits: limits.clone(), password: None }, input)
-}
-
-fn ask_all(request: &Request, input: &Path) -> Result<Answer, FormatError> {
-    let (exit, bytes) = run(&request.to_argument(), request.to_environment(), input, &request.limits);
-    parse_answer(&exit, &bytes, &request.limits)
+/// The one answer of a step, and what it cost.
+fn ask(request: &Request, input: &Path) -> Result<(Answer, Usage), FormatError> {
+    let (answers, _, end) = run(&request.to_argument(), request, input);
+    let usage = end?;
+    let [answer] = <[Answer; 1]>::try_from(answers).expect("one answer");
+    Ok((answer, usage))
 }
 
 fn repository() -> PathBuf {
@@ -119,20 +128,18 @@ fn repository() -> PathBuf {
 fn samples_answer() {
     let sample = repository().join("tests/samples/quarterly-review.pdf");
     let limits = Limits::default();
-    let Ok(Answer::Probed { detection, patterns: Ok(_) }) = ask(Step::Probe, &sample, &limits) else {
+    let Ok((Answer::Probed { detection, patterns: Ok(_) }, _)) =
+        ask(&Request::new(Step::Probe, limits.clone()), &sample)
+    else {
         panic!("the sample probes")
     };
     assert_eq!(detection.format, Some(Format::Pdf));
-    let Ok(Answer::Extracted(read)) = ask(Step::Extract(Format::Pdf), &sample, &limits) else {
-        panic!("the sample reads")
-    };
+    let extract = |limits| ask(&Request::new(Step::Extract(Format::Pdf), limits), &sample);
+    let Ok((Answer::Extracted(read), usage)) = extract(limits.clone()) else { panic!("the sample reads") };
     assert_eq!(read.pages.len(), 3);
-    let limits = Limits { pages: 2, ..limits };
-    assert_eq!(
-        ask(Step::Extract(Format::Pdf), &sample, &limits).unwrap_err().limit(),
-        Some(Limit::Pages),
-        "limits reach the child"
-    );
+    assert!((1..100 << 20).contains(&usage.peak_bytes), "the reader's own memory: {usage:?}");
+    let error = extract(Limits { pages: 2, ..limits }).unwrap_err();
+    assert_eq!(error.limit(), Some(Limit::Pages), "limits reach the child");
 }
 
 fn a_password_reaches_the_child() {
@@ -143,7 +150,8 @@ fn a_password_reaches_the_child() {
     }
     let with = |password: Option<&str>| {
         let password = password.map(Secret::new);
-        ask_all(&Request { step: Step::Extract(Format::Pdf), limits: Limits::default(), password }, &closed)
+        let request = Request { password, ..Request::new(Step::Extract(Format::Pdf), Limits::default()) };
+        ask(&request, &closed).map(|(answer, _)| answer)
     };
     assert!(matches!(with(Some("asdfzxcv")), Ok(Answer::Extracted(read)) if read.text.contains("encryption test")));
     for refused in [None, Some("wrong")] {
@@ -154,15 +162,16 @@ fn a_password_reaches_the_child() {
 }
 
 fn a_closed_door() {
-    let (exit, _) = run("open", None, &repository().join("tests/samples/empty.txt"), &tight());
+    let request = Request::new(Step::Probe, tight());
+    let (_, exit, _) = run("open", &request, &repository().join("tests/samples/empty.txt"));
     assert_eq!(exit.code, Some(0), "a reader can open no file");
 }
 
 fn memory_ends_named() {
     let input = repository().join("tests/samples/empty.txt");
     for (deed, limit) in [("eat", Limit::Memory), ("spin", Limit::CpuTime)] {
-        let (exit, bytes) = run(deed, None, &input, &tight());
-        let error = parse_answer(&exit, &bytes, &tight()).unwrap_err();
+        let (_, exit, end) = run(deed, &Request::new(Step::Probe, tight()), &input);
+        let error = end.unwrap_err();
         assert_eq!((error.limit(), error.is_permanent()), (Some(limit), true), "{deed}: {exit:?}");
     }
 }
@@ -185,9 +194,10 @@ fn hostile_files_cost_little() {
     files.sort();
     for file in files {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
-        let probed = ask(Step::Probe, &file, &limits).unwrap();
+        let ask = |step| ask(&Request::new(step, limits.clone()), &file);
+        let (probed, _) = ask(Step::Probe).unwrap();
         let Answer::Probed { detection, patterns } = probed else { panic!("{name}: a probe's answer") };
-        let extracted = detection.format.map(|format| ask(Step::Extract(format), &file, &limits));
+        let extracted = detection.format.map(|format| ask(Step::Extract(format)));
         let error = extracted.and_then(Result::err).or(patterns.err());
         let outcome = error.as_ref().map_or("read".to_owned(), ToString::to_string);
         let peak = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap().max_rss() * 1024;

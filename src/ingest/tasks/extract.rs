@@ -8,13 +8,14 @@ use serde_json::{Map, Value, json};
 use svc_actors::{Outcome, TaskFailure};
 use svc_formats::{
     Extraction, Format, FormatError,
-    isolated::{Answer, Request, Step},
+    isolated::{Answer, Request, Step, Usage},
 };
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let id = apply.grant.document_id;
-    let extraction = read(tools, id).await?;
-    let summary = summary(&extraction);
+    let (extraction, usage) = read(tools, id).await?;
+    let mut summary = summary(&extraction);
+    summary["reader"] = json!(usage);
     let reason = if extraction.pages.is_empty() { "no_text" } else { "needs_ocr" };
     let empty = extraction.text.trim().is_empty().then_some(reason);
     let (text, layout) = split(extraction)?;
@@ -33,7 +34,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
 }
 
 /// Runs the reader on a file's stored bytes.
-async fn read(tools: &Tools, document_id: i64) -> Result<Extraction, TaskFailure> {
+async fn read(tools: &Tools, document_id: i64) -> Result<(Extraction, Usage), TaskFailure> {
     let format = {
         let mut conn = tools.pool.acquire().await.classified()?;
         let plan = store::evidence::read_one(&mut conn, document_id, "plan").await.classified()?.unwrap_or_default();
@@ -43,9 +44,10 @@ async fn read(tools: &Tools, document_id: i64) -> Result<Extraction, TaskFailure
             .ok_or(FormatError::UnknownFormat)
             .classified()?
     };
-    let request = Request { step: Step::Extract(format), limits: limits(&tools.settings), password: None };
-    match tools.reader.read(input(tools, document_id).await?, &request).await.classified()? {
-        Answer::Extracted(extraction) => Ok(extraction),
+    let request = Request::new(Step::Extract(format), limits(&tools.settings));
+    let (answer, usage) = tools.reader.read(input(tools, document_id).await?, &request).await.classified()?;
+    match answer {
+        Answer::Extracted(extraction) => Ok((extraction, usage)),
         Answer::Probed { .. } => Err(TaskFailure::retryable("crashed", "the reader answered another question")),
     }
 }

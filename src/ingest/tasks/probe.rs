@@ -19,8 +19,9 @@ use svc_formats::{
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
     let input = input(tools, grant.document_id).await?;
-    let request = Request { step: Step::Probe, limits: limits(&tools.settings), password: None };
-    let (detection, patterns) = match tools.reader.read(input, &request).await.classified()? {
+    let request = Request::new(Step::Probe, limits(&tools.settings));
+    let (answer, _) = tools.reader.read(input, &request).await.classified()?;
+    let (detection, patterns) = match answer {
         Answer::Probed { detection, patterns } => (detection, patterns.classified()?),
         Answer::Extracted(_) => return Err(TaskFailure::retryable("crashed", "the reader answered another question")),
     };

@@ -1,0 +1,286 @@
+//! The answers of a child on their pipe.
+//!
+//! A stream is the magic, then frames: a kind (one byte), the length of the body (four bytes, the low one first), the body.
+//! An answer is JSON in one or more bodies of bounded size, so neither side holds it twice. The last frame says how the
+//! reading ended; a stream without it broke off.
+
+use std::{collections::VecDeque, io, io::Write};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Answer, Exit, Request, Usage};
+use crate::{FormatError, Limit};
+
+const MAGIC: &[u8; 4] = b"SVF2";
+const HEADER: usize = 1 + size_of::<u32>();
+/// The most bytes of one body.
+const BODY: usize = 256 << 10;
+
+/// Part of an answer, more follow.
+const PART: u8 = b'P';
+/// The last, or only, part of an answer.
+const ANSWER: u8 = b'A';
+/// The end of the reading.
+const END: u8 = b'E';
+
+#[derive(Serialize, Deserialize)]
+struct End {
+    result: Result<(), FormatError>,
+    usage: Usage,
+}
+
+/// The child's side: makes frames of answers and writes them.
+pub(super) struct Encoder<W> {
+    out: W,
+    begun: bool,
+    /// A frame: its header, then what has gathered of its body.
+    frame: Vec<u8>,
+    /// Bytes left of all answers, and of this one.
+    room: u64,
+    room_of_answer: u64,
+    limits: (u64, u64),
+}
+
+impl<W: Write> Encoder<W> {
+    pub(super) fn new(out: W, request: &Request) -> Self {
+        let limits = (request.limits.answer_bytes, request.step.largest_answer(&request.limits));
+        Self { out, begun: false, frame: vec![0; HEADER], room: limits.0, room_of_answer: 0, limits }
+    }
+
+    pub(super) fn answer(&mut self, answer: &Answer) -> Result<(), FormatError> {
+        self.room_of_answer = self.limits.1;
+        // The error of a writer comes back as it was given.
+        serde_json::to_writer(&mut *self, answer).map_err(io::Error::from)?;
+        Ok(self.send(ANSWER)?)
+    }
+
+    pub(super) fn end(mut self, result: Result<(), FormatError>, usage: Usage) -> io::Result<()> {
+        // What is left of an answer that was given up.
+        self.frame.truncate(HEADER);
+        serde_json::to_writer(&mut self.frame, &End { result, usage })?;
+        self.send(END)?;
+        self.out.flush()
+    }
+
+    fn send(&mut self, kind: u8) -> io::Result<()> {
+        if !self.begun {
+            self.out.write_all(MAGIC)?;
+            self.begun = true;
+        }
+        let length = u32::try_from(self.frame.len() - HEADER).map_err(io::Error::other)?;
+        self.frame[0] = kind;
+        self.frame[1..HEADER].copy_from_slice(&length.to_le_bytes());
+        self.out.write_all(&self.frame)?;
+        self.frame.truncate(HEADER);
+        Ok(())
+    }
+}
+
+impl<W: Write> Write for Encoder<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let length = bytes.len() as u64;
+        for (room, limit, what) in [
+            (&mut self.room_of_answer, self.limits.1, "the answer is"),
+            (&mut self.room, self.limits.0, "the answers are together"),
+        ] {
+            *room = room.checked_sub(length).ok_or_else(|| over(what, limit))?;
+        }
+        for piece in bytes.chunks(BODY) {
+            if self.frame.len() - HEADER + piece.len() > BODY {
+                self.send(PART)?;
+            }
+            self.frame.extend_from_slice(piece);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn over(what: &str, limit: u64) -> FormatError {
+    FormatError::over(Limit::AnswerBytes, format_args!("{what} over {limit} bytes"))
+}
+
+/// The parent's side: makes answers of what comes over the pipe, in pieces of any size. Holds one answer that is not whole
+/// yet, and those that nobody has taken.
+#[derive(Debug)]
+pub struct Decoder {
+    request: Request,
+    state: State,
+    /// What has come of the answer.
+    answer: Vec<u8>,
+    room: u64,
+    ready: VecDeque<Answer>,
+    end: Option<(Result<(), FormatError>, Usage)>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Within the magic or a header; what has come of it.
+    Header {
+        begun: bool,
+        bytes: Vec<u8>,
+    },
+    Body {
+        kind: u8,
+        left: usize,
+    },
+    /// Nothing that comes is looked at: the stream has been refused.
+    Refused(FormatError),
+}
+
+impl Decoder {
+    /// For the answers to one request.
+    pub fn new(request: &Request) -> Self {
+        Self {
+            state: State::Header { begun: false, bytes: Vec::new() },
+            answer: Vec::new(),
+            room: request.limits.answer_bytes,
+            ready: VecDeque::new(),
+            end: None,
+            request: request.clone(),
+        }
+    }
+
+    /// Takes in what has come. Answers that are whole thereby wait in [`Decoder::next_answer`].
+    ///
+    /// # Errors
+    /// A stream that no child of ours writes, or one over its limits; the child is best killed then. The error stays.
+    pub fn feed(&mut self, mut bytes: &[u8]) -> Result<(), FormatError> {
+        while !bytes.is_empty() {
+            match self.step(&mut bytes) {
+                Ok(next) => self.state = next,
+                Err(error) => self.state = State::Refused(error),
+            }
+            if let State::Refused(error) = &self.state {
+                return Err(error.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, bytes: &mut &[u8]) -> Result<State, FormatError> {
+        match std::mem::replace(&mut self.state, State::Refused(FormatError::UnknownFormat)) {
+            State::Header { begun, bytes: mut header } => {
+                let wanted = if begun { HEADER } else { MAGIC.len() };
+                header.extend_from_slice(take(bytes, wanted - header.len()));
+                if header.len() < wanted {
+                    return Ok(State::Header { begun, bytes: header });
+                }
+                if !begun {
+                    return match header == MAGIC {
+                        true => Ok(State::Header { begun: true, bytes: Vec::new() }),
+                        false => Err(FormatError::crashed("its output is not a reader's")),
+                    };
+                }
+                self.header(&header)
+            }
+            State::Body { kind, left } => {
+                let piece = take(bytes, left);
+                self.answer.extend_from_slice(piece);
+                self.body(kind, left - piece.len())
+            }
+            refused @ State::Refused(_) => Ok(refused),
+        }
+    }
+
+    fn header(&mut self, header: &[u8]) -> Result<State, FormatError> {
+        let kind = header[0];
+        let length = header[1..].iter().rev().fold(0, |length, &byte| length << 8 | usize::from(byte));
+        if self.end.is_some() || ![PART, ANSWER, END].contains(&kind) || length > BODY {
+            return Err(FormatError::crashed("a frame of its answer does not read"));
+        }
+        if kind == END {
+            // Part of an answer may stand before it, where the answer was given up.
+            let unfinished = !std::mem::take(&mut self.answer).is_empty();
+            return Ok(State::Body { kind: if unfinished { END | UNFINISHED } else { END }, left: length });
+        }
+        let limits = &self.request.limits;
+        let whole = (self.answer.len() + length) as u64;
+        let largest = self.request.step.largest_answer(limits);
+        if whole > largest {
+            return Err(over("the answer is", largest));
+        }
+        self.room = self
+            .room
+            .checked_sub(length as u64)
+            .ok_or_else(|| over("the answers are together", limits.answer_bytes))?;
+        self.body(kind, length)
+    }
+
+    /// Goes on in a body of which `left` bytes are still to come.
+    fn body(&mut self, kind: u8, left: usize) -> Result<State, FormatError> {
+        if left > 0 {
+            return Ok(State::Body { kind, left });
+        }
+        match kind {
+            PART => {}
+            ANSWER => {
+                let bytes = std::mem::take(&mut self.answer);
+                self.ready.push_back(serde_json::from_slice(&bytes).map_err(unreadable)?);
+            }
+            _ => {
+                let End { result, usage } =
+                    serde_json::from_slice(&std::mem::take(&mut self.answer)).map_err(unreadable)?;
+                if kind & UNFINISHED != 0 && result.is_ok() {
+                    return Err(FormatError::crashed("its last answer is not whole"));
+                }
+                self.end = Some((result, usage));
+            }
+        }
+        Ok(State::Header { begun: true, bytes: Vec::new() })
+    }
+
+    /// The next answer that is whole, in the order they were given.
+    pub fn next_answer(&mut self) -> Option<Answer> {
+        self.ready.pop_front()
+    }
+
+    /// What the reading cost, once its end has come; a child that was killed could not say.
+    pub fn usage(&self) -> Option<Usage> {
+        self.end.as_ref().map(|(_, usage)| *usage)
+    }
+
+    /// Whether the reading ended well. For when the pipe is closed and the child is gone; until this says so, answers may be
+    /// those of a reading that failed half way.
+    ///
+    /// # Errors
+    /// The reader's own refusal, or what its end stands for: a limit by name, a crash, or an I/O error where somebody
+    /// outside asked it to end.
+    pub fn finish(&self, exit: &Exit) -> Result<Usage, FormatError> {
+        // The caller kills a child whose stream was refused, so this comes first.
+        if let State::Refused(error) = &self.state {
+            return Err(error.clone());
+        }
+        if let Some(refusal) = exit.refusal(&self.request.limits) {
+            return Err(refusal);
+        }
+        match &self.end {
+            Some((result, usage)) if matches!(&self.state, State::Header { bytes, .. } if bytes.is_empty()) => {
+                result.clone().map(|()| *usage)
+            }
+            _ => Err(FormatError::crashed(format_args!(
+                "exit code {}, and its answer broke off",
+                exit.code.unwrap_or(-1)
+            ))),
+        }
+    }
+}
+
+/// Marks, among the kinds of a body, an end that came within an answer.
+const UNFINISHED: u8 = 0x80;
+
+fn take<'a>(bytes: &mut &'a [u8], most: usize) -> &'a [u8] {
+    let (taken, rest) = bytes.split_at(bytes.len().min(most));
+    *bytes = rest;
+    taken
+}
+
+fn unreadable(error: serde_json::Error) -> FormatError {
+    FormatError::crashed(format_args!("its answer does not read: {error}"))
+}
+
+#[cfg(test)]
+mod tests;
