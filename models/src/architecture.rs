@@ -1,8 +1,18 @@
-use std::fmt;
+use std::{fmt, path::Path};
 
 use serde::Deserialize;
 
-/// The families of encoders. Only [`Architecture::Bert`] is built so far; the others are known, and refused by name.
+use crate::{ModelError, encoder::EncoderWeights, weights::WeightFile};
+
+mod bert;
+mod modern_bert;
+mod mpnet;
+mod nomic_bert;
+mod shape;
+
+pub(crate) use shape::{Shape, linear};
+
+/// The families of encoders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -35,5 +45,45 @@ impl fmt::Display for Architecture {
             Self::NomicBert => "NomicBERT",
             Self::ModernBert => "ModernBERT",
         })
+    }
+}
+
+/// What a config.json says, read and checked: enough to know which tensors the weights must hold.
+pub(crate) struct EncoderConfig {
+    pub shape: Shape,
+    family: Family,
+}
+
+enum Family {
+    Bert(bert::Config),
+    Mpnet(mpnet::Config),
+    NomicBert(nomic_bert::Config),
+    ModernBert(modern_bert::Config),
+}
+
+impl EncoderConfig {
+    /// `path` is what errors name.
+    pub fn from_json(architecture: Architecture, json: &[u8], path: &Path) -> Result<Self, ModelError> {
+        let (shape, family) = match architecture {
+            Architecture::Bert => bert::read(json, path).map(|(shape, config)| (shape, Family::Bert(config))),
+            Architecture::Mpnet => mpnet::read(json, path).map(|(shape, config)| (shape, Family::Mpnet(config))),
+            Architecture::NomicBert => {
+                nomic_bert::read(json, path).map(|(shape, config)| (shape, Family::NomicBert(config)))
+            }
+            Architecture::ModernBert => {
+                modern_bert::read(json, path).map(|(shape, config)| (shape, Family::ModernBert(config)))
+            }
+        }?;
+        Ok(Self { shape, family })
+    }
+
+    /// Reads the encoder's tensors, each with the shape that the config asks for.
+    pub fn load(&self, file: &mut WeightFile) -> Result<EncoderWeights, ModelError> {
+        match &self.family {
+            Family::Bert(config) => bert::load(file, &self.shape, config),
+            Family::Mpnet(config) => mpnet::load(file, &self.shape, config),
+            Family::NomicBert(config) => nomic_bert::load(file, &self.shape, config),
+            Family::ModernBert(config) => modern_bert::load(file, &self.shape, config),
+        }
     }
 }

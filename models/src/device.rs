@@ -1,6 +1,16 @@
-use std::{fmt, str::FromStr};
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    str::FromStr,
+    sync::Arc,
+    thread::available_parallelism,
+};
 
-use crate::ModelError;
+use crate::{
+    ModelError,
+    encoder::{Encoder, EncoderWeights, FlexEncoder, PlainEncoder},
+    worker::panic_message,
+};
 
 /// Where the model runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,6 +20,52 @@ pub enum Device {
     Cpu,
     /// `cpu-plain`: the same backend through Burn's public tensor API alone. Slower; for checking the other by.
     CpuPlain,
+    /// `ndarray`: Burn's NdArray backend.
+    #[cfg(feature = "ndarray")]
+    NdArray,
+    /// `wgpu`: the first graphics processor, by Vulkan, Metal or DirectX 12.
+    #[cfg(feature = "wgpu")]
+    Wgpu,
+    /// `cuda`: the first NVIDIA processor; the driver and toolkit are looked for when the model is loaded.
+    #[cfg(feature = "cuda")]
+    Cuda,
+}
+
+impl Device {
+    /// Brings the weights there.
+    pub(crate) fn encoder(self, weights: EncoderWeights) -> Result<Arc<dyn Encoder>, ModelError> {
+        // Backends panic where there is no such processor or no driver for it.
+        catch_unwind(AssertUnwindSafe(|| -> Arc<dyn Encoder> {
+            match self {
+                Self::Cpu => Arc::new(FlexEncoder::new(weights)),
+                Self::CpuPlain => Arc::new(PlainEncoder::new(weights, burn::tensor::Device::flex())),
+                #[cfg(feature = "ndarray")]
+                #[expect(deprecated, reason = "Burn advises Flex, which is the default here; this one is an extra")]
+                Self::NdArray => Arc::new(PlainEncoder::new(weights, burn::tensor::Device::ndarray())),
+                #[cfg(feature = "wgpu")]
+                Self::Wgpu => Arc::new(PlainEncoder::new(
+                    weights,
+                    burn::tensor::Device::wgpu(burn::tensor::DeviceKind::DefaultDevice),
+                )),
+                #[cfg(feature = "cuda")]
+                Self::Cuda => Arc::new(PlainEncoder::new(weights, burn::tensor::Device::cuda(0))),
+            }
+        }))
+        .map_err(|panic| ModelError::DeviceFailed { device: self.to_string(), message: panic_message(&*panic) })
+    }
+
+    /// How many threads run the model where `asked` were asked for; 0 asks for as many as the machine has.
+    pub(crate) fn threads(self, asked: usize) -> usize {
+        match (self, asked) {
+            // One thread keeps such a processor busy; another would only take memory there.
+            #[cfg(feature = "wgpu")]
+            (Self::Wgpu, _) => 1,
+            #[cfg(feature = "cuda")]
+            (Self::Cuda, _) => 1,
+            (_, 0) => available_parallelism().map_or(1, usize::from),
+            (_, asked) => asked,
+        }
+    }
 }
 
 impl FromStr for Device {
@@ -20,6 +76,13 @@ impl FromStr for Device {
         match name {
             "cpu" => Ok(Self::Cpu),
             "cpu-plain" => Ok(Self::CpuPlain),
+            #[cfg(feature = "ndarray")]
+            "ndarray" => Ok(Self::NdArray),
+            #[cfg(feature = "wgpu")]
+            "wgpu" => Ok(Self::Wgpu),
+            #[cfg(feature = "cuda")]
+            "cuda" => Ok(Self::Cuda),
+            // Where the feature is built in, its arm above comes first.
             "ndarray" => not_built("ndarray"),
             "wgpu" => not_built("wgpu"),
             "cuda" => not_built("cuda"),
@@ -33,6 +96,12 @@ impl fmt::Display for Device {
         f.write_str(match self {
             Self::Cpu => "cpu",
             Self::CpuPlain => "cpu-plain",
+            #[cfg(feature = "ndarray")]
+            Self::NdArray => "ndarray",
+            #[cfg(feature = "wgpu")]
+            Self::Wgpu => "wgpu",
+            #[cfg(feature = "cuda")]
+            Self::Cuda => "cuda",
         })
     }
 }

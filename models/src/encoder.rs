@@ -1,4 +1,23 @@
-use crate::ragged::Ragged;
+//! The encoder: one description for every architecture, and two ways to run it.
+//!
+//! [`FlexEncoder`] is fast and runs on one backend, [`PlainEncoder`] is on Burn's public tensor API and runs on any. Each is
+//! the other's oracle in tests.
+
+use std::sync::Arc;
+
+use crate::{
+    architecture::Shape,
+    kernels::{LayerNorm, Rotary},
+    ragged::Ragged,
+};
+
+mod flex;
+mod plain;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use flex::FlexEncoder;
+pub(crate) use plain::PlainEncoder;
 
 /// A model's body: token ids in, one row of hidden state per token out.
 pub(crate) trait Encoder: Send + Sync {
@@ -7,4 +26,103 @@ pub(crate) trait Encoder: Send + Sync {
     fn forward(&self, batch: &Ragged) -> Vec<f32>;
 
     fn hidden_size(&self) -> usize;
+}
+
+/// All weights of an encoder as plain numbers, whatever its architecture.
+pub(crate) struct EncoderWeights {
+    pub shape: Shape,
+    pub embeddings: Embeddings,
+    /// One for all layers.
+    pub relative_bias: Option<RelativeBias>,
+    pub layers: Vec<LayerWeights>,
+    pub norm_place: NormPlace,
+    pub activation: Activation,
+    pub final_norm: Option<LayerNorm>,
+}
+
+/// What a token's first row is the normalised sum of.
+pub(crate) struct Embeddings {
+    /// `[vocabulary, hidden]`
+    pub words: Vec<f32>,
+    /// `[positions, hidden]`; rotary models have none.
+    pub positions: Option<Vec<f32>>,
+    /// `[types, hidden]`
+    pub token_types: Option<Vec<f32>>,
+    pub norm: LayerNorm,
+}
+
+pub(crate) struct LayerWeights {
+    /// Queries, keys and values side by side: one product instead of three.
+    pub qkv: Linear,
+    pub output: Linear,
+    pub attention_norm: Option<LayerNorm>,
+    /// Twice as wide as `down` is deep where the activation is gated: the half that goes through the function first.
+    pub up: Linear,
+    pub down: Linear,
+    /// The feed-forward part's.
+    pub norm: LayerNorm,
+    /// Tokens that a token sees to each side; `None`: all.
+    pub window: Option<usize>,
+    pub rotary: Option<Arc<Rotary>>,
+}
+
+/// A linear layer, its weight `[inputs, outputs]`.
+pub(crate) struct Linear {
+    pub weight: Vec<f32>,
+    pub bias: Option<Vec<f32>>,
+    pub inputs: usize,
+    pub outputs: usize,
+}
+
+impl Linear {
+    /// One layer whose outputs are those of all parts, which have the same inputs, and all biases or none.
+    pub fn side_by_side(parts: &[Self]) -> Self {
+        let inputs = parts.first().map_or(0, |part| part.inputs);
+        let outputs = parts.iter().map(|part| part.outputs).sum();
+        let mut weight = Vec::with_capacity(inputs * outputs);
+        for input in 0..inputs {
+            for part in parts {
+                weight.extend_from_slice(&part.weight[input * part.outputs..(input + 1) * part.outputs]);
+            }
+        }
+        let biases: Option<Vec<&Vec<f32>>> = parts.iter().map(|part| part.bias.as_ref()).collect();
+        let bias = biases.map(|biases| biases.into_iter().flatten().copied().collect());
+        Self { weight, bias, inputs, outputs }
+    }
+}
+
+/// What is added to a score for how far its key stands from its query.
+pub(crate) struct RelativeBias {
+    /// For each head, by distance from `1 - positions` to `positions - 1`.
+    pub values: Vec<f32>,
+    pub positions: usize,
+}
+
+impl RelativeBias {
+    /// For one head and one query, the biases of the keys from `first_key` on.
+    pub fn row(&self, head: usize, query: usize, first_key: usize) -> &[f32] {
+        let width = 2 * self.positions - 1;
+        let at = (self.positions - 1 + first_key).saturating_sub(query);
+        &self.values[head * width + at..(head + 1) * width]
+    }
+}
+
+/// Where a sublayer's normalisation stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NormPlace {
+    /// Before it, on what goes in; what comes out is added to what was not normalised.
+    Before,
+    /// After it, on the sum of what went in and what came out.
+    After,
+}
+
+/// What stands between the two linear layers of the feed-forward part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Activation {
+    /// GELU by erf.
+    Gelu,
+    /// GELU of the first half times the second.
+    GatedGelu,
+    /// SiLU of the first half times the second.
+    GatedSilu,
 }

@@ -1,14 +1,13 @@
-use std::{ops::Range, panic::catch_unwind, sync::Arc, thread::available_parallelism};
-
-use tokio::sync::oneshot;
+use std::{ops::Range, panic::catch_unwind, sync::Arc};
 
 use crate::{
-    Architecture, Device, ModelError, ModelInfo, ModelSettings, VECTOR_WIDTH,
-    bert::{BertConfig, BertWeights, FlexBert, PlainBert},
+    Device, ModelError, ModelInfo, ModelSettings, VECTOR_WIDTH,
+    architecture::EncoderConfig,
     encoder::Encoder,
     folder::ModelFolder,
-    queue::{Lane, Outcome, Queue, Wanted},
-    ragged::{Ragged, TOKENS_PER_PASS, plan_passes},
+    passes,
+    queue::{Lane, Queue, Wanted},
+    ragged::Ragged,
     tokenizer::{OverLimit, TextTokenizer, Tokens},
     weights::WeightFile,
     worker,
@@ -78,21 +77,21 @@ impl TokenVectors {
     }
 }
 
-/// Texts of fewer bytes in sum are tokenised where the caller stands: handing them to another thread takes as long.
-const TOKENISED_IN_PLACE: usize = 4096;
-
 impl Engine {
     /// Reads the model's files and starts its threads. Blocks: some tenths of a second for a small model.
     pub fn load(settings: &ModelSettings) -> Result<Self, ModelError> {
         settings.check()?;
         let device: Device = settings.device.parse()?;
         let folder = ModelFolder::open(settings)?;
-        let Architecture::Bert = folder.architecture else {
-            return Err(ModelError::ArchitectureUnsupported { model: folder.name, architecture: folder.architecture });
-        };
         let config_path = folder.path.join("config.json");
-        let config = BertConfig::from_json(&folder.config, &config_path)?;
-        let (native_width, max_positions) = (config.hidden_size, config.max_position_embeddings);
+        // A cross-encoder has the same weights below its head, but these give no embeddings.
+        if let Some(head) = folder.classifier {
+            let what = format!("{head}, a classifier or reranker,");
+            let supported = "supported: embedding models of architecture BERT, MPNet, NomicBERT and ModernBERT";
+            return Err(ModelError::Unsupported { path: config_path, what, supported });
+        }
+        let config = EncoderConfig::from_json(folder.architecture, &folder.config, &config_path)?;
+        let (native_width, max_positions) = (config.shape.hidden, config.shape.positions);
         if native_width > VECTOR_WIDTH {
             return Err(ModelError::TooWide { model: folder.name, native_width });
         }
@@ -101,7 +100,7 @@ impl Engine {
             return Err(ModelError::Corrupt { path: config_path, problem });
         }
         // The tokenizer's own code meets a file from outside: a panic in it must not end the process.
-        let tokenizer = catch_unwind(|| TextTokenizer::from_json(&folder.tokenizer, config.vocab_size))
+        let tokenizer = catch_unwind(|| TextTokenizer::from_json(&folder.tokenizer, config.shape.vocabulary))
             .unwrap_or_else(|panic| Err(worker::panic_message(&*panic)))
             .map_err(|problem| ModelError::Corrupt { path: folder.path.join("tokenizer.json"), problem })?;
         if tokenizer.special_count() >= max_positions {
@@ -109,11 +108,7 @@ impl Engine {
             return Err(ModelError::Corrupt { path: config_path, problem });
         }
         let mut weights = WeightFile::open(&folder.path.join("model.safetensors"))?;
-        let bert = BertWeights::load(&mut weights, config)?;
-        let encoder: Arc<dyn Encoder> = match device {
-            Device::Cpu => Arc::new(FlexBert::new(bert)),
-            Device::CpuPlain => Arc::new(PlainBert::new(bert, burn::tensor::Device::flex())),
-        };
+        let encoder = device.encoder(config.load(&mut weights)?)?;
         let info = ModelInfo {
             identity: folder.identity(weights.digest()),
             name: folder.name,
@@ -127,10 +122,7 @@ impl Engine {
             query_prefix: folder.query_prefix,
             document_prefix: folder.document_prefix,
             device: device.to_string(),
-            threads: match settings.threads {
-                0 => available_parallelism().map_or(1, usize::from),
-                threads => threads,
-            },
+            threads: device.threads(settings.threads),
         };
         tracing::info!(
             model.identity = info.identity,
@@ -214,7 +206,6 @@ impl Engine {
         Ok(vectors.collect())
     }
 
-    /// On the caller's side, so that the model's threads do nothing but run the model.
     async fn tokenize(
         &self,
         texts: Vec<String>,
@@ -222,24 +213,12 @@ impl Engine {
         limit: usize,
         with_offsets: bool,
     ) -> Result<Vec<Tokens>, ModelError> {
-        let bytes: usize = texts.iter().map(String::len).sum();
-        let runtime = tokio::runtime::Handle::try_current();
-        let (false, Ok(runtime)) = (bytes <= TOKENISED_IN_PLACE, runtime) else {
-            return self.shared.tokenize(&texts, lane, limit, with_offsets, || false);
-        };
         let shared = Arc::clone(&self.shared);
-        // Dropped with this future; the other thread sees that and stops.
-        let waiting = Arc::new(());
-        let watch = Arc::downgrade(&waiting);
-        let is_cancelled = move || watch.strong_count() == 0;
-        let task = runtime.spawn_blocking(move || shared.tokenize(&texts, lane, limit, with_offsets, is_cancelled));
-        match task.await {
-            Ok(tokens) => tokens,
-            Err(error) if error.is_panic() => {
-                Err(ModelError::Tokenize { message: worker::panic_message(&*error.into_panic()) })
-            }
-            Err(_) => Err(ModelError::Stopped),
-        }
+        let bytes = texts.iter().map(String::len).sum();
+        passes::beside_the_runtime(bytes, move |is_cancelled| {
+            shared.tokenize(&texts, lane, limit, with_offsets, is_cancelled)
+        })
+        .await
     }
 
     /// Runs all texts in passes of like lengths; gives the results in the texts' order.
@@ -251,19 +230,8 @@ impl Engine {
         max_texts: usize,
     ) -> Result<Vec<Vec<f32>>, ModelError> {
         let lengths: Vec<usize> = tokens.iter().map(|tokens| tokens.ids.len()).collect();
-        let passes = plan_passes(&lengths, TOKENS_PER_PASS, max_texts);
-        let mut outcomes = Outcomes { queue: &self.shared.queue, waiting: Vec::with_capacity(passes.len()) };
-        for pass in &passes {
-            let batch = Ragged::from_sequences(pass.iter().map(|&text| tokens[text].ids.as_slice()));
-            outcomes.waiting.push(self.shared.queue.submit(lane, batch, wanted).await?);
-        }
-        let mut results = vec![Vec::new(); tokens.len()];
-        for (pass, outcome) in passes.iter().zip(&mut outcomes.waiting) {
-            for (&text, result) in pass.iter().zip(outcome.await.map_err(|_| ModelError::Stopped)??) {
-                results[text] = result;
-            }
-        }
-        Ok(results)
+        let batch = |texts: &[usize]| Ragged::from_sequences(texts.iter().map(|&text| tokens[text].ids.as_slice()));
+        passes::run(&self.shared.queue, lane, wanted, &lengths, max_texts, batch).await
     }
 }
 
@@ -274,7 +242,7 @@ impl Shared {
         lane: Lane,
         limit: usize,
         with_offsets: bool,
-        is_cancelled: impl Fn() -> bool,
+        is_cancelled: &dyn Fn() -> bool,
     ) -> Result<Vec<Tokens>, ModelError> {
         let prefix = match lane {
             Lane::Query => &self.info.query_prefix,
@@ -289,21 +257,5 @@ impl Shared {
             })
         };
         texts.iter().enumerate().map(tokenize).collect()
-    }
-}
-
-/// The passes that a caller waits for. Dropped before their time, they leave the queue.
-struct Outcomes<'a> {
-    queue: &'a Queue,
-    waiting: Vec<oneshot::Receiver<Outcome>>,
-}
-
-impl Drop for Outcomes<'_> {
-    fn drop(&mut self) {
-        let is_abandoned = self.waiting.iter().any(|outcome| !outcome.is_terminated());
-        self.waiting.clear();
-        if is_abandoned {
-            self.queue.sweep();
-        }
     }
 }

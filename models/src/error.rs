@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use crate::{Architecture, VECTOR_WIDTH};
+use crate::VECTOR_WIDTH;
 
 /// Why a model could not be loaded, or a text not be embedded.
 #[derive(Debug, thiserror::Error)]
@@ -25,10 +25,6 @@ pub enum ModelError {
     #[error("{} is not usable: {problem}; fetch the model's files again or choose another model", path.display())]
     Corrupt { path: PathBuf, problem: String },
 
-    /// The model is whole, but asks for something that is not built.
-    #[error("model {model:?}: architecture {architecture} is not supported yet; supported: BERT")]
-    ArchitectureUnsupported { model: String, architecture: Architecture },
-
     /// The model is whole, but is of no kind known here.
     #[error("{}: {what} is not supported; {supported}", path.display())]
     Unsupported { path: PathBuf, what: String, supported: &'static str },
@@ -44,8 +40,12 @@ pub enum ModelError {
     DeviceUnknown { device: String },
 
     /// The device is known, but this build has no code for it.
-    #[error("device {device:?} is not supported yet: it needs a build with the feature `{feature}`; use cpu")]
+    #[error("this build has no code for device {device:?}: build with the feature `{feature}`, or use cpu")]
     DeviceNotBuilt { device: String, feature: &'static str },
+
+    /// The device is built in, but did not take the model.
+    #[error("device {device:?} cannot be used: {message}; check its driver, or use cpu")]
+    DeviceFailed { device: String, message: String },
 
     /// A setting has a value that nothing can be done with.
     #[error("the setting {setting} is {value}: {problem}")]
@@ -76,6 +76,10 @@ pub enum ModelError {
     /// The model's output has no direction: not finite, or all zeros.
     #[error("the model gave a vector without a direction (not finite, or zero); its weights are probably damaged")]
     NoDirection,
+
+    /// A score that is not a number.
+    #[error("the model gave a score that is not finite; its weights are probably damaged")]
+    NoScore,
 
     /// The engine was shut down before the text's turn came.
     #[error("the model's engine has stopped")]

@@ -19,6 +19,8 @@ pub(crate) struct ModelFolder {
     pub name: String,
     pub path: PathBuf,
     pub architecture: Architecture,
+    /// The class of a model with a classification head on top: a cross-encoder.
+    pub classifier: Option<String>,
     pub config: Vec<u8>,
     pub tokenizer: Vec<u8>,
     pub pooling: Pooling,
@@ -30,9 +32,6 @@ pub(crate) struct ModelFolder {
 impl ModelFolder {
     pub fn open(settings: &ModelSettings) -> Result<Self, ModelError> {
         let (name, path, entry) = find(settings)?;
-        if let Some(entry) = entry.filter(|entry| entry.architecture != Architecture::Bert) {
-            return Err(ModelError::ArchitectureUnsupported { model: name, architecture: entry.architecture });
-        }
         if !path.is_dir() {
             return Err(ModelError::FolderMissing {
                 name,
@@ -48,10 +47,7 @@ impl ModelFolder {
         }
         let config_path = path.join("config.json");
         let config = read_file(&config_path, MAX_CONFIG_BYTES)?;
-        let architecture = architecture(&config, &config_path)?;
-        if architecture != Architecture::Bert {
-            return Err(ModelError::ArchitectureUnsupported { model: name, architecture });
-        }
+        let (architecture, classifier) = architecture(&config, &config_path)?;
         let tokenizer = read_file(&path.join("tokenizer.json"), MAX_TOKENIZER_BYTES)?;
         let (pooling, query_prefix, document_prefix) = match entry {
             Some(entry) => (entry.pooling, entry.query_prefix.clone(), entry.document_prefix.clone()),
@@ -61,7 +57,18 @@ impl ModelFolder {
             }
         };
         let catalog_width = entry.map(|entry| entry.width);
-        Ok(Self { name, path, architecture, config, tokenizer, pooling, query_prefix, document_prefix, catalog_width })
+        Ok(Self {
+            name,
+            path,
+            architecture,
+            classifier,
+            config,
+            tokenizer,
+            pooling,
+            query_prefix,
+            document_prefix,
+            catalog_width,
+        })
     }
 
     /// What is stamped on each vector: equal when, and only when, the same text gives the same vector.
@@ -124,23 +131,25 @@ fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<Option<T>, Mod
     }
 }
 
-fn architecture(config: &[u8], path: &Path) -> Result<Architecture, ModelError> {
+/// The architecture, and the class of the model where it has a classifier on top.
+fn architecture(config: &[u8], path: &Path) -> Result<(Architecture, Option<String>), ModelError> {
     #[derive(Deserialize)]
     struct Kind {
         model_type: String,
         #[serde(default)]
         architectures: Option<Vec<String>>,
     }
-    const SUPPORTED: &str = "supported: embedding models of architecture BERT";
     let kind: Kind = serde_json::from_slice(config)
         .map_err(|error| ModelError::Corrupt { path: path.to_owned(), problem: error.to_string() })?;
-    let unsupported = |what| ModelError::Unsupported { path: path.to_owned(), what, supported: SUPPORTED };
-    // A cross-encoder has the same weights below its head, but these give no embeddings.
-    if let Some(head) = kind.architectures.iter().flatten().find(|name| name.ends_with("ForSequenceClassification")) {
-        return Err(unsupported(format!("{head}, a classifier or reranker,")));
+    let classifier = kind.architectures.into_iter().flatten().find(|name| name.ends_with("ForSequenceClassification"));
+    match Architecture::from_model_type(&kind.model_type) {
+        Some(architecture) => Ok((architecture, classifier)),
+        None => Err(ModelError::Unsupported {
+            path: path.to_owned(),
+            what: format!("model_type {:?}", kind.model_type),
+            supported: "supported: BERT, MPNet, NomicBERT and ModernBERT",
+        }),
     }
-    Architecture::from_model_type(&kind.model_type)
-        .ok_or_else(|| unsupported(format!("model_type {:?}", kind.model_type)))
 }
 
 /// From `1_Pooling/config.json` as sentence-transformers writes it; without that file the mean, its default.

@@ -8,17 +8,20 @@
 //! bounded queue in which queries overtake documents, run by one of the model's threads, pooled, normalised.
 
 mod architecture;
-mod bert;
 mod catalog;
+mod classifier;
 mod device;
 mod encoder;
 mod engine;
 mod error;
 mod folder;
 mod kernels;
+mod matryoshka;
+mod passes;
 mod pooling;
 mod queue;
 mod ragged;
+mod reranker;
 mod settings;
 mod tokenizer;
 mod weights;
@@ -32,7 +35,9 @@ pub use catalog::{CatalogEntry, catalog, default_models_dir};
 pub use device::Device;
 pub use engine::{Engine, TokenVectors};
 pub use error::ModelError;
+pub use matryoshka::shorten;
 pub use pooling::Pooling;
+pub use reranker::{Reranker, RerankerInfo, RerankerSettings};
 pub use settings::{ModelInfo, ModelSettings};
 
 /// The width of every vector: components, whatever the model.

@@ -7,6 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::{
     ModelError,
+    classifier::Classifier,
     ragged::{Ragged, TOKENS_PER_PASS},
 };
 
@@ -18,12 +19,14 @@ pub(crate) enum Lane {
 }
 
 /// What is made of the rows that the encoder gives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) enum Wanted {
     /// One pooled vector a text.
     Vector,
     /// The rows of all of a text's tokens, each of unit length, one after the other.
     Rows,
+    /// One number a pair: what the classifier makes of the first token's row.
+    Score(Arc<Classifier>),
 }
 
 /// For each sequence of a pass, in order, what was wanted.

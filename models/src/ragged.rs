@@ -8,19 +8,33 @@ pub(crate) const TOKENS_PER_PASS: usize = 600;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ragged {
     pub token_ids: Vec<u32>,
+    /// Of each token: 0, or 1 for what belongs to the second text of a pair.
+    pub token_types: Vec<u8>,
     /// Where each sequence's tokens lie in `token_ids`.
     pub sequences: Vec<Range<usize>>,
 }
 
 impl Ragged {
     pub fn from_sequences<'a>(sequences: impl IntoIterator<Item = &'a [u32]>) -> Self {
+        Self::from_pairs(sequences.into_iter().map(|sequence| (sequence, sequence.len())))
+    }
+
+    /// Each pair comes with the number of tokens that belong to its first text.
+    pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a [u32], usize)>) -> Self {
         let mut ragged = Self::default();
-        for sequence in sequences {
+        for (sequence, first) in pairs {
             let start = ragged.token_ids.len();
             ragged.token_ids.extend_from_slice(sequence);
+            ragged.token_types.resize(start + first, 0);
+            ragged.token_types.resize(start + sequence.len(), 1);
             ragged.sequences.push(start..ragged.token_ids.len());
         }
         ragged
+    }
+
+    /// Of each token, its place in its sequence.
+    pub fn positions(&self) -> Vec<u32> {
+        self.sequences.iter().flat_map(|sequence| 0..sequence.len() as u32).collect()
     }
 
     pub fn token_count(&self) -> usize {

@@ -28,7 +28,8 @@ pub(crate) const TOKENIZER_JSON: &str = r###"{
   "post_processor": {
     "type": "TemplateProcessing",
     "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "[SEP]", "type_id": 0}}],
-    "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+    "pair": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "[SEP]", "type_id": 0}},
+      {"Sequence": {"id": "B", "type_id": 1}}, {"SpecialToken": {"id": "[SEP]", "type_id": 1}}],
     "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [2], "tokens": ["[CLS]"]}, "[SEP]": {"id": "[SEP]", "ids": [3], "tokens": ["[SEP]"]}}
   },
   "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
@@ -50,10 +51,26 @@ pub(crate) fn config() -> serde_json::Value {
 /// Writes the model's three files into `folder`.
 pub(crate) fn write_model(folder: &Path) {
     std::fs::write(folder.join("config.json"), config().to_string()).unwrap();
-    std::fs::write(folder.join("tokenizer.json"), TOKENIZER_JSON).unwrap();
+    write_weights(folder, shapes(""));
+}
+
+/// Writes the same as a cross-encoder: the same weights below a classifier.
+pub(crate) fn write_cross_encoder(folder: &Path) {
+    let mut config = config();
+    config["architectures"] = json!(["BertForSequenceClassification"]);
+    std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
+    let mut shapes = shapes("bert.");
+    shapes.insert("bert.pooler.dense.weight".into(), vec![HIDDEN, HIDDEN]);
+    shapes.insert("bert.pooler.dense.bias".into(), vec![HIDDEN]);
+    shapes.insert("classifier.weight".into(), vec![1, HIDDEN]);
+    shapes.insert("classifier.bias".into(), vec![1]);
+    write_weights(folder, shapes);
+}
+
+fn shapes(root: &str) -> BTreeMap<String, Vec<usize>> {
     let (hidden, wide) = (HIDDEN, 88);
     let mut shapes: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    let mut add = |name: &str, shape: &[usize]| shapes.insert(name.to_owned(), shape.to_vec());
+    let mut add = |name: &str, shape: &[usize]| shapes.insert(format!("{root}{name}"), shape.to_vec());
     add("embeddings.word_embeddings.weight", &[VOCABULARY, hidden]);
     add("embeddings.position_embeddings.weight", &[POSITIONS, hidden]);
     add("embeddings.token_type_embeddings.weight", &[2, hidden]);
@@ -76,6 +93,12 @@ pub(crate) fn write_model(folder: &Path) {
             add(&format!("encoder.layer.{layer}.{part}.bias"), &[hidden]);
         }
     }
+    shapes
+}
+
+/// Random weights of these shapes, and the tokenizer.
+fn write_weights(folder: &Path, shapes: BTreeMap<String, Vec<usize>>) {
+    std::fs::write(folder.join("tokenizer.json"), TOKENIZER_JSON).unwrap();
     let mut state = 1u32;
     let data: BTreeMap<String, Vec<u8>> = shapes
         .iter()

@@ -68,6 +68,44 @@ impl TextTokenizer {
         Ok(Self { tokenizer, before, after })
     }
 
+    /// As [`Self::from_json`], for a model that reads two texts at once: the special tokens must be those of BERT,
+    /// `[CLS] first [SEP] second [SEP]`, the second text and its end of type 1.
+    pub fn of_pairs(json: &[u8], vocabulary: usize) -> Result<Self, String> {
+        let this = Self::from_json(json, vocabulary)?;
+        let encoding = this.tokenizer.encode_fast(("a", "a"), true).map_err(|error| error.to_string())?;
+        let text = this.tokenizer.encode_fast("a", false).map_err(|error| error.to_string())?;
+        let (ids, first) = this.pair(text.get_ids(), text.get_ids());
+        let types: Vec<u32> = (0..ids.len()).map(|token| u32::from(token >= first)).collect();
+        if encoding.get_ids() != ids || encoding.get_type_ids() != types {
+            return Err("its post-processor joins two texts in another way than BERT's".to_owned());
+        }
+        Ok(this)
+    }
+
+    /// Two texts' tokens as one sequence, and how many tokens of it are of type 0.
+    pub fn pair(&self, first: &[u32], second: &[u32]) -> (Vec<u32>, usize) {
+        let ids = [&self.before, first, &self.after, second, &self.after].concat();
+        (ids, self.before.len() + first.len() + self.after.len())
+    }
+
+    /// Special tokens of a pair.
+    pub fn special_count_of_pairs(&self) -> usize {
+        self.before.len() + 2 * self.after.len()
+    }
+
+    /// The first tokens of a text, at most `limit`, without special tokens.
+    pub fn beginning(&self, text: &str, limit: usize) -> Result<Vec<u32>, ModelError> {
+        let mut ids = Vec::new();
+        for piece in pieces(text) {
+            ids.extend_from_slice(self.encode(piece, false)?.get_ids());
+            if ids.len() >= limit {
+                break;
+            }
+        }
+        ids.truncate(limit);
+        Ok(ids)
+    }
+
     /// The tokens of `prefix` and `text` with special tokens, unless these are more than `limit`.
     /// The outer error is the tokenizer's own refusal.
     pub fn tokenize(

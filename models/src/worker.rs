@@ -3,9 +3,15 @@
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     thread,
 };
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::{
     ModelError, Pooling, VECTOR_WIDTH,
@@ -15,6 +21,18 @@ use crate::{
     ragged::Ragged,
 };
 
+/// What the threads share.
+struct Crew {
+    queue: Arc<Queue>,
+    encoder: Arc<dyn Encoder>,
+    pooling: Pooling,
+    /// Passes that run now.
+    running: AtomicUsize,
+    /// As many threads as take passes. A pass that has the machine to itself runs here, shared out; the others run each on
+    /// the thread that took it, which costs nothing in handing over and keeps what it works on in one core's cache.
+    shared_out: Option<ThreadPool>,
+}
+
 /// Starts `threads` threads that take passes from `queue` until it is closed.
 pub(crate) fn start(
     threads: usize,
@@ -22,34 +40,63 @@ pub(crate) fn start(
     encoder: &Arc<dyn Encoder>,
     pooling: Pooling,
 ) -> Result<(), ModelError> {
+    let named = |number| format!("model-shared-{number}");
+    let shared_out = match threads {
+        1 => None,
+        _ => Some(
+            ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .thread_name(named)
+                .build()
+                .map_err(|error| not_started(threads, &error.to_string()))?,
+        ),
+    };
+    let (queue, encoder) = (Arc::clone(queue), Arc::clone(encoder));
+    let crew = Arc::new(Crew { queue, encoder, pooling, running: AtomicUsize::new(0), shared_out });
     let (ready, started) = mpsc::channel();
     for number in 0..threads {
-        let (queue_of_thread, encoder, ready) = (Arc::clone(queue), Arc::clone(encoder), ready.clone());
+        let (crew_of_thread, ready) = (Arc::clone(&crew), ready.clone());
         let spawned = thread::Builder::new().name(format!("model-{number}")).spawn(move || {
-            // A pool of this thread alone: nothing inside a pass forks, joins or waits for another pass, and as many
-            // passes run as there are threads.
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build();
+            // A pool of this thread alone: nothing inside a pass forks, joins or waits for another pass.
+            let pool = ThreadPoolBuilder::new().num_threads(1).use_current_thread().build();
             let is_started = pool.is_ok();
             // The receiver is gone only when another thread failed to start; the queue is closed then.
             let _ = ready.send(pool.as_ref().map(|_| ()).map_err(ToString::to_string));
             drop(ready);
             if is_started {
-                serve(&queue_of_thread, &*encoder, pooling);
+                crew_of_thread.serve();
             }
         });
         if let Err(error) = spawned {
-            queue.close();
+            crew.queue.close();
             return Err(not_started(threads, &error.to_string()));
         }
     }
     drop(ready);
     for result in started {
         if let Err(problem) = result {
-            queue.close();
+            crew.queue.close();
             return Err(not_started(threads, &problem));
         }
     }
     Ok(())
+}
+
+impl Crew {
+    fn serve(&self) {
+        while let Some(pass) = self.queue.take() {
+            let is_alone = self.running.fetch_add(1, Ordering::Relaxed) == 0;
+            let run = || run(&*self.encoder, self.pooling, &pass.batch, &pass.wanted);
+            let outcome = catch_unwind(AssertUnwindSafe(|| match &self.shared_out {
+                Some(pool) if is_alone => pool.install(run),
+                _ => run(),
+            }))
+            .unwrap_or_else(|panic| Err(ModelError::ForwardPanicked { message: panic_message(&*panic) }));
+            self.running.fetch_sub(1, Ordering::Relaxed);
+            // Nobody waits any more when the caller was cancelled meanwhile.
+            let _ = pass.reply.send(outcome);
+        }
+    }
 }
 
 fn not_started(threads: usize, problem: &str) -> ModelError {
@@ -61,16 +108,7 @@ fn not_started(threads: usize, problem: &str) -> ModelError {
     }
 }
 
-fn serve(queue: &Queue, encoder: &dyn Encoder, pooling: Pooling) {
-    while let Some(pass) = queue.take() {
-        let outcome = catch_unwind(AssertUnwindSafe(|| run(encoder, pooling, &pass.batch, pass.wanted)))
-            .unwrap_or_else(|panic| Err(ModelError::ForwardPanicked { message: panic_message(&*panic) }));
-        // Nobody waits any more when the caller was cancelled meanwhile.
-        let _ = pass.reply.send(outcome);
-    }
-}
-
-fn run(encoder: &dyn Encoder, pooling: Pooling, batch: &Ragged, wanted: Wanted) -> Outcome {
+fn run(encoder: &dyn Encoder, pooling: Pooling, batch: &Ragged, wanted: &Wanted) -> Outcome {
     let hidden = encoder.hidden_size();
     let mut rows = encoder.forward(batch);
     batch
@@ -84,6 +122,7 @@ fn run(encoder: &dyn Encoder, pooling: Pooling, batch: &Ragged, wanted: Wanted) 
                     rows.chunks_exact_mut(hidden).try_for_each(normalise)?;
                     Ok(rows.to_vec())
                 }
+                Wanted::Score(classifier) => Ok(vec![classifier.score(&rows[..hidden])?]),
             }
         })
         .collect()

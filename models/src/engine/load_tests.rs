@@ -56,7 +56,9 @@ fn a_model_that_cannot_be_used_is_refused_by_name() {
         std::fs::write(path, &bytes[..bytes.len() - 10]).unwrap();
     };
     refused(&cut, &["model.safetensors", "cut short"]);
-    refused(&with("model_type", "modernbert".into()), &["architecture ModernBERT is not supported yet"]);
+    refused(&with("model_type", "modernbert".into()), &["no tensor embeddings.tok_embeddings.weight"]);
+    refused(&with("model_type", "mpnet".into()), &["no tensor encoder.relative_attention_bias.weight"]);
+    refused(&with("model_type", "nomic_bert".into()), &["activation \"gelu\"", "supported: swiglu"]);
     refused(&with("model_type", "gpt2".into()), &["model_type \"gpt2\""]);
     refused(&with("architectures", serde_json::json!(["BertForSequenceClassification"])), &["reranker"]);
     refused(&with("hidden_act", "relu".into()), &["hidden_act \"relu\""]);
@@ -68,6 +70,8 @@ fn a_model_that_cannot_be_used_is_refused_by_name() {
     refused(&with("num_hidden_layers", 3.into()), &["no tensor encoder.layer.2.attention.self.query.weight"]);
     refused(&with("vocab_size", 19.into()), &["tokenizer.json", "19 tokens"]);
     refused(&with("intermediate_size", u64::MAX.into()), &["intermediate_size"]);
+    refused(&with("max_position_embeddings", 9_000_000.into()), &["max_position_embeddings is 9000000"]);
+    refused(&with("type_vocab_size", 0.into()), &["type_vocab_size is 0"]);
 }
 
 #[test]
@@ -79,8 +83,6 @@ fn settings_that_mean_nothing_are_refused_by_name() {
     assert!(error(ModelSettings { device: "cuda".into(), ..settings(&folder) }).contains("feature `cuda`"));
     assert!(error(ModelSettings { device: "tpu".into(), ..settings(&folder) }).contains("unknown device \"tpu\""));
     assert!(error(ModelSettings { model: "no/such model".into(), ..settings(&folder) }).contains("all-MiniLM-L6-v2"));
-    let modern = ModelSettings { model: "nomic-ai/modernbert-embed-base".into(), ..settings(&folder) };
-    assert!(error(modern).contains("architecture ModernBERT is not supported yet"));
     let named =
         ModelSettings { model: "all-MiniLM-L6-v2".into(), models_dir: Some(folder.path().into()), ..settings(&folder) };
     assert!(error(named).contains("does not exist"));

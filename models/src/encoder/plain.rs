@@ -1,0 +1,280 @@
+use std::{ops::Range, sync::Arc};
+
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData, activation, module};
+
+use super::{Activation, Encoder, EncoderWeights, Linear, NormPlace, RelativeBias};
+use crate::{
+    kernels::{LayerNorm, Rotary},
+    ragged::Ragged,
+};
+
+/// The plain path: padded batches on Burn's public tensor API, for any device.
+pub(crate) struct PlainEncoder {
+    device: Device,
+    hidden: usize,
+    heads: usize,
+    words: Tensor<2>,
+    positions: Option<Tensor<2>>,
+    token_types: Option<Tensor<2>>,
+    embedding_norm: Norm,
+    relative_bias: Option<RelativeBias>,
+    layers: Vec<Layer>,
+    norm_place: NormPlace,
+    activation: Activation,
+    final_norm: Option<Norm>,
+}
+
+struct Layer {
+    qkv: Dense,
+    output: Dense,
+    attention_norm: Option<Norm>,
+    up: Dense,
+    down: Dense,
+    norm: Norm,
+    window: Option<usize>,
+    rotary: Option<Arc<Rotary>>,
+}
+
+struct Dense {
+    weight: Tensor<2>,
+    bias: Option<Tensor<2>>,
+}
+
+struct Norm {
+    gain: Tensor<1>,
+    offset: Tensor<1>,
+    epsilon: f64,
+}
+
+/// Queries whose scores stand in memory at once: what attention takes grows with the length, not with its square.
+const QUERY_ROWS: usize = 512;
+
+fn matrix(data: Vec<f32>, columns: usize, device: &Device) -> Tensor<2> {
+    let shape = [data.len() / columns, columns];
+    Tensor::from_data(TensorData::new(data, shape), device)
+}
+
+impl Dense {
+    fn new(linear: Linear, device: &Device) -> Self {
+        let Linear { weight, bias, outputs, .. } = linear;
+        Self { weight: matrix(weight, outputs, device), bias: bias.map(|bias| matrix(bias, outputs, device)) }
+    }
+
+    fn apply(&self, x: Tensor<2>) -> Tensor<2> {
+        let product = x.matmul(self.weight.clone());
+        match &self.bias {
+            Some(bias) => product + bias.clone(),
+            None => product,
+        }
+    }
+}
+
+impl Norm {
+    fn new(norm: LayerNorm, device: &Device) -> Self {
+        let vector = |data: Vec<f32>| {
+            let shape = [data.len()];
+            Tensor::from_data(TensorData::new(data, shape), device)
+        };
+        Self { gain: vector(norm.gain), offset: vector(norm.offset), epsilon: f64::from(norm.epsilon) }
+    }
+
+    fn apply(&self, x: Tensor<2>) -> Tensor<2> {
+        module::layer_norm(x, self.gain.clone(), Some(self.offset.clone()), self.epsilon)
+    }
+}
+
+/// The sequences side by side, the shorter ones padded.
+struct Padded {
+    count: usize,
+    longest: usize,
+    lengths: Vec<usize>,
+}
+
+impl Padded {
+    fn new(batch: &Ragged) -> Self {
+        let lengths: Vec<usize> = batch.sequences.iter().map(ExactSizeIterator::len).collect();
+        Self { count: lengths.len(), longest: lengths.iter().copied().max().unwrap_or(0), lengths }
+    }
+
+    /// `[count, longest]`, zeros where there is padding.
+    fn integers(&self, batch: &Ragged, value: impl Fn(usize) -> i32, device: &Device) -> Tensor<2, Int> {
+        let mut integers = vec![0i32; self.count * self.longest];
+        for (row, sequence) in integers.chunks_exact_mut(self.longest).zip(&batch.sequences) {
+            for (integer, token) in row.iter_mut().zip(sequence.clone()) {
+                *integer = value(token);
+            }
+        }
+        Tensor::from_data(TensorData::new(integers, [self.count, self.longest]), device)
+    }
+
+    /// `[count, heads, queries, keys]`, true where a query does not see a key: padding, or outside its window. Every token
+    /// sees itself, padding too, whose rows would be no numbers otherwise. `None` where all is seen.
+    fn mask(
+        &self,
+        queries: Range<usize>,
+        keys: Range<usize>,
+        window: Option<usize>,
+        heads: usize,
+        device: &Device,
+    ) -> Option<Tensor<4, Bool>> {
+        let window = window.unwrap_or(usize::MAX);
+        let mut mask = Vec::with_capacity(self.count * queries.len() * keys.len());
+        for &length in &self.lengths {
+            for query in queries.clone() {
+                mask.extend(keys.clone().map(|key| key != query && (key >= length || key.abs_diff(query) > window)));
+            }
+        }
+        if !mask.contains(&true) {
+            return None;
+        }
+        let mask = TensorData::new(mask, [self.count, 1, queries.len(), keys.len()]);
+        Some(Tensor::<4, Bool>::from_data(mask, device).expand([self.count, heads, queries.len(), keys.len()]))
+    }
+}
+
+impl PlainEncoder {
+    pub fn new(weights: EncoderWeights, device: Device) -> Self {
+        let hidden = weights.shape.hidden;
+        let layers = weights.layers.into_iter().map(|layer| Layer {
+            qkv: Dense::new(layer.qkv, &device),
+            output: Dense::new(layer.output, &device),
+            attention_norm: layer.attention_norm.map(|norm| Norm::new(norm, &device)),
+            up: Dense::new(layer.up, &device),
+            down: Dense::new(layer.down, &device),
+            norm: Norm::new(layer.norm, &device),
+            window: layer.window,
+            rotary: layer.rotary,
+        });
+        let embeddings = weights.embeddings;
+        Self {
+            hidden,
+            heads: weights.shape.heads,
+            layers: layers.collect(),
+            words: matrix(embeddings.words, hidden, &device),
+            positions: embeddings.positions.map(|rows| matrix(rows, hidden, &device)),
+            token_types: embeddings.token_types.map(|rows| matrix(rows, hidden, &device)),
+            embedding_norm: Norm::new(embeddings.norm, &device),
+            relative_bias: weights.relative_bias,
+            norm_place: weights.norm_place,
+            activation: weights.activation,
+            final_norm: weights.final_norm.map(|norm| Norm::new(norm, &device)),
+            device,
+        }
+    }
+
+    fn embed(&self, batch: &Ragged, padded: &Padded) -> Tensor<2> {
+        let ids = padded.integers(batch, |token| batch.token_ids[token] as i32, &self.device);
+        let mut x = module::embedding(self.words.clone(), ids);
+        if let Some(types) = &self.token_types {
+            let ids = padded.integers(batch, |token| i32::from(batch.token_types[token]), &self.device);
+            x = x + module::embedding(types.clone(), ids);
+        }
+        if let Some(positions) = &self.positions {
+            let positions = positions.clone().narrow(0, 0, padded.longest);
+            x = x + positions.reshape([1, padded.longest, self.hidden]);
+        }
+        self.embedding_norm.apply(x.reshape([padded.count * padded.longest, self.hidden]))
+    }
+
+    fn attend(&self, layer: &Layer, x: Tensor<2>, padded: &Padded) -> Tensor<2> {
+        let (heads, head_width) = (self.heads, self.hidden / self.heads);
+        let &Padded { count, longest, .. } = padded;
+        let qkv = layer.qkv.apply(x).reshape([count, longest, 3 * heads, head_width]).swap_dims(1, 2);
+        let third = |at: usize| qkv.clone().narrow(1, at * heads, heads);
+        let (mut queries, mut keys, values) = (third(0), third(1), third(2));
+        if let Some(rotary) = &layer.rotary {
+            (queries, keys) = (self.rotate(queries, rotary), self.rotate(keys, rotary));
+        }
+        let blocks = (0..longest).step_by(QUERY_ROWS).map(|first| {
+            let rows = first..longest.min(first + QUERY_ROWS);
+            let window = layer.window.unwrap_or(longest);
+            let seen = first.saturating_sub(window)..longest.min(rows.end.saturating_add(window));
+            let mask = padded.mask(rows.clone(), seen.clone(), layer.window, heads, &self.device);
+            let bias = self.relative_bias.as_ref().map(|bias| self.bias(bias, rows.clone(), seen.clone(), count));
+            module::attention(
+                queries.clone().narrow(2, first, rows.len()),
+                keys.clone().narrow(2, seen.start, seen.len()),
+                values.clone().narrow(2, seen.start, seen.len()),
+                mask,
+                bias,
+                Default::default(),
+            )
+        });
+        let attended = Tensor::cat(blocks.collect(), 2);
+        layer.output.apply(attended.swap_dims(1, 2).reshape([count * longest, self.hidden]))
+    }
+
+    /// Each half of a head times the cosines, and the other half, once negated, times the sines.
+    fn rotate(&self, x: Tensor<4>, rotary: &Rotary) -> Tensor<4> {
+        let [_, _, longest, head_width] = x.dims();
+        let half = head_width / 2;
+        let table = |values: &[f32]| {
+            let values = TensorData::new(values[..longest * half].to_vec(), [1, 1, longest, half]);
+            Tensor::<4>::from_data(values, &self.device)
+        };
+        let (cosines, sines) = (table(&rotary.cosines), table(&rotary.sines));
+        let (first, second) = (x.clone().narrow(3, 0, half), x.narrow(3, half, half));
+        let turned = first.clone() * cosines.clone() - second.clone() * sines.clone();
+        Tensor::cat(vec![turned, second * cosines + first * sines], 3)
+    }
+
+    fn bias(&self, bias: &RelativeBias, queries: Range<usize>, keys: Range<usize>, count: usize) -> Tensor<4> {
+        let mut values = Vec::with_capacity(self.heads * queries.len() * keys.len());
+        for head in 0..self.heads {
+            for query in queries.clone() {
+                values.extend_from_slice(&bias.row(head, query, keys.start)[..keys.len()]);
+            }
+        }
+        let values = TensorData::new(values, [1, self.heads, queries.len(), keys.len()]);
+        Tensor::<4>::from_data(values, &self.device).expand([count, self.heads, queries.len(), keys.len()])
+    }
+
+    fn feed_forward(&self, layer: &Layer, x: Tensor<2>) -> Tensor<2> {
+        let wide = layer.up.apply(x);
+        let half = wide.dims()[1] / 2;
+        let gate = |at| wide.clone().narrow(1, at, half);
+        layer.down.apply(match self.activation {
+            Activation::Gelu => activation::gelu(wide),
+            Activation::GatedGelu => activation::gelu(gate(0)) * gate(half),
+            Activation::GatedSilu => activation::silu(gate(0)) * gate(half),
+        })
+    }
+}
+
+fn normalised(norm: Option<&Norm>, x: Tensor<2>) -> Tensor<2> {
+    norm.map_or(x.clone(), |norm| norm.apply(x))
+}
+
+impl Encoder for PlainEncoder {
+    fn forward(&self, batch: &Ragged) -> Vec<f32> {
+        let padded = Padded::new(batch);
+        if padded.longest == 0 {
+            return Vec::new();
+        }
+        let mut x = self.embed(batch, &padded);
+        for layer in &self.layers {
+            let norm = layer.attention_norm.as_ref();
+            match self.norm_place {
+                NormPlace::After => {
+                    x = normalised(norm, x.clone() + self.attend(layer, x, &padded));
+                    x = layer.norm.apply(x.clone() + self.feed_forward(layer, x));
+                }
+                NormPlace::Before => {
+                    x = x.clone() + self.attend(layer, normalised(norm, x), &padded);
+                    x = x.clone() + self.feed_forward(layer, layer.norm.apply(x));
+                }
+            }
+        }
+        let rows = normalised(self.final_norm.as_ref(), x);
+        let rows = rows.into_data().try_to_vec::<f32>().expect("the tensor was made of f32");
+        let mut kept = Vec::with_capacity(batch.token_count() * self.hidden);
+        for (rows, length) in rows.chunks_exact(padded.longest * self.hidden).zip(padded.lengths) {
+            kept.extend_from_slice(&rows[..length * self.hidden]);
+        }
+        kept
+    }
+
+    fn hidden_size(&self) -> usize {
+        self.hidden
+    }
+}

@@ -1,0 +1,236 @@
+//! Every architecture against transformers (`tests/reference/make_architectures.py`), and one path against the other.
+
+use std::{collections::BTreeMap, path::Path};
+
+use safetensors::{Dtype, tensor::TensorView};
+use serde::Deserialize;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::*;
+use crate::{Architecture, Device, architecture::EncoderConfig, classifier::Classifier, weights::WeightFile};
+
+#[derive(Deserialize)]
+struct Model {
+    name: String,
+    config: serde_json::Value,
+    tensors: BTreeMap<String, Vec<usize>>,
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    ids: Vec<u32>,
+    /// Tokens of type 0.
+    first: usize,
+    at: Vec<usize>,
+    rows: Vec<Vec<f64>>,
+    mean: Vec<f64>,
+    logit: Option<f64>,
+}
+
+fn models() -> Vec<Model> {
+    serde_json::from_str(include_str!("../../tests/reference/architectures.json")).unwrap()
+}
+
+/// The twin of `value` in the script: from -1 to 1 by a hash of the name and the place, then of a size that keeps
+/// activations near 1.
+fn value(name: &str, at: u32, shape: &[usize]) -> f32 {
+    let seed = name.bytes().fold(2_166_136_261u32, |seed, byte| (seed ^ u32::from(byte)).wrapping_mul(16_777_619));
+    let mut x = at.wrapping_mul(2_654_435_769).wrapping_add(seed);
+    x = (x ^ (x >> 16)).wrapping_mul(0x85EB_CA6B);
+    x = (x ^ (x >> 13)).wrapping_mul(0xC2B2_AE35);
+    x ^= x >> 16;
+    let value = (x >> 8) as f32 / (1 << 23) as f32 - 1.0;
+    match shape {
+        [_] if name.ends_with("weight") => value / 4.0 + 1.0,
+        [_] => value / 4.0,
+        _ if name.contains("embeddings") || name.contains("relative_attention_bias") => value,
+        _ => value / 4.0,
+    }
+}
+
+impl Model {
+    fn architecture(&self) -> Architecture {
+        Architecture::from_model_type(self.config["model_type"].as_str().unwrap()).unwrap()
+    }
+
+    fn config(&self) -> EncoderConfig {
+        let json = self.config.to_string();
+        EncoderConfig::from_json(self.architecture(), json.as_bytes(), Path::new("config.json")).unwrap()
+    }
+
+    fn write(&self) -> (TempDir, WeightFile) {
+        let data: BTreeMap<&String, Vec<u8>> = self
+            .tensors
+            .iter()
+            .map(|(name, shape)| {
+                let count = shape.iter().product::<usize>() as u32;
+                (name, (0..count).flat_map(|at| value(name, at, shape).to_le_bytes()).collect())
+            })
+            .collect();
+        let tensors = data.iter().map(|(&name, bytes)| {
+            (name.as_str(), TensorView::new(Dtype::F32, self.tensors[name].clone(), bytes).unwrap())
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        safetensors::serialize_to_file(tensors, None, &path).unwrap();
+        let file = WeightFile::open(&path).unwrap();
+        (folder, file)
+    }
+
+    fn encoder(&self, device: Device) -> Arc<dyn Encoder> {
+        let (_folder, mut file) = self.write();
+        device.encoder(self.config().load(&mut file).unwrap()).unwrap()
+    }
+}
+
+/// Runs `work` in a pool of so many threads: the fast path shares out what it does.
+fn on<T: Send>(threads: usize, work: impl FnOnce() -> T + Send) -> T {
+    rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(work)
+}
+
+fn largest_difference<'a>(got: &[f32], want: impl IntoIterator<Item = &'a f64>) -> f64 {
+    let differences = got.iter().zip(want).map(|(got, want)| (f64::from(*got) - want).abs());
+    differences.fold(0.0, |most, difference| if difference <= most { most } else { difference })
+}
+
+fn is_that_of_transformers(device: Device, threads: usize) {
+    for model in models() {
+        let encoder = model.encoder(device);
+        let hidden = encoder.hidden_size();
+        let batch = Ragged::from_pairs(model.cases.iter().map(|case| (case.ids.as_slice(), case.first)));
+        let rows = on(threads, || encoder.forward(&batch));
+        assert_eq!(rows.len(), batch.token_count() * hidden);
+        let mut worst = 0f64;
+        for (case, sequence) in model.cases.iter().zip(&batch.sequences) {
+            let rows = &rows[sequence.start * hidden..sequence.end * hidden];
+            for (&at, want) in case.at.iter().zip(&case.rows) {
+                worst = worst.max(largest_difference(&rows[at * hidden..(at + 1) * hidden], want));
+            }
+            let mut mean = vec![0f32; hidden];
+            for row in rows.chunks_exact(hidden) {
+                for (mean, value) in mean.iter_mut().zip(row) {
+                    *mean += value / case.ids.len() as f32;
+                }
+            }
+            worst = worst.max(largest_difference(&mean, &case.mean));
+            if let Some(want) = case.logit {
+                let (_folder, mut file) = model.write();
+                let classifier = Classifier::load(&mut file, &model.config().shape).unwrap();
+                worst = worst.max((f64::from(classifier.score(&rows[..hidden]).unwrap()) - want).abs());
+            }
+        }
+        println!("{} on {device}, {threads} threads: off by at most {worst:e}", model.name);
+        assert!(worst < 1e-4, "{} on {device} is off by {worst:e}", model.name);
+    }
+}
+
+#[test]
+fn the_fast_path_is_that_of_transformers() {
+    is_that_of_transformers(Device::Cpu, 1);
+    is_that_of_transformers(Device::Cpu, 3);
+}
+
+#[test]
+fn the_plain_path_is_that_of_transformers() {
+    is_that_of_transformers(Device::CpuPlain, 1);
+}
+
+#[cfg(feature = "ndarray")]
+#[test]
+fn ndarray_is_that_of_transformers() {
+    is_that_of_transformers(Device::NdArray, 1);
+}
+
+#[cfg(feature = "wgpu")]
+#[test]
+fn wgpu_is_that_of_transformers() {
+    is_that_of_transformers(Device::Wgpu, 1);
+}
+
+#[test]
+fn both_paths_agree_on_ragged_batches() {
+    for model in models() {
+        let (fast, plain) = (model.encoder(Device::Cpu), model.encoder(Device::CpuPlain));
+        // The longest has more queries than a block of the plain path and more keys than one of the fast path.
+        for lengths in [&[1usize][..], &[2, 33, 1, 150, 299], &[31, 32, 33], &[317]] {
+            let ids: Vec<Vec<u32>> = lengths
+                .iter()
+                .map(|&length| (0..length as u32).map(|at| (at * 7 + at / 5 + length as u32) % 60).collect())
+                .collect();
+            let batch = Ragged::from_sequences(ids.iter().map(Vec::as_slice));
+            let want: Vec<f64> = plain.forward(&batch).into_iter().map(f64::from).collect();
+            for threads in [1, 2] {
+                let got = on(threads, || fast.forward(&batch));
+                let off = largest_difference(&got, &want);
+                assert!(got.len() == want.len() && off < 5e-5, "{} {lengths:?}: off by {off:e}", model.name);
+            }
+        }
+        assert!(fast.forward(&Ragged::default()).is_empty() && plain.forward(&Ragged::default()).is_empty());
+    }
+}
+
+#[test]
+fn rotary_models_go_beyond_a_block_of_keys() {
+    for mut model in models().into_iter().filter(|model| ["nomic_bert", "modernbert"].contains(&model.name.as_str())) {
+        for key in ["n_positions", "max_position_embeddings"] {
+            if model.config.get(key).is_some() {
+                model.config[key] = json!(2048);
+            }
+        }
+        let ids: Vec<u32> = (0..1300).map(|at| (at * 7 + at / 5) % 60).collect();
+        let batch = Ragged::from_sequences([&ids[..], &ids[..40]]);
+        let want: Vec<f64> = model.encoder(Device::CpuPlain).forward(&batch).into_iter().map(f64::from).collect();
+        let off = largest_difference(&on(2, || model.encoder(Device::Cpu).forward(&batch)), &want);
+        assert!(off < 5e-5, "{}: off by {off:e}", model.name);
+    }
+}
+
+#[test]
+fn what_a_config_asks_for_and_is_not_built_is_refused() {
+    let refused = |name: &str, key: &str, value: serde_json::Value, wanted: &str| {
+        let mut model = models().into_iter().find(|model| model.name == name).unwrap();
+        model.config[key] = value;
+        let json = model.config.to_string();
+        let result = EncoderConfig::from_json(model.architecture(), json.as_bytes(), Path::new("config.json"));
+        let error = result.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains(wanted), "{wanted:?} is not said in {error:?}");
+    };
+    refused("nomic_bert", "rotary_scaling_factor", json!(2.0), "scaled rotary");
+    refused("nomic_bert", "rotary_emb_fraction", json!(0.5), "part of a head");
+    refused("nomic_bert", "rotary_emb_interleaved", json!(true), "interleaved");
+    refused("nomic_bert", "prenorm", json!(true), "before a sublayer");
+    refused("nomic_bert", "qkv_proj_bias", json!(true), "bias");
+    refused("nomic_bert", "activation_function", json!("gelu"), "gelu");
+    refused("nomic_bert", "rotary_emb_base", json!(0.0), "base of its rotary positions is 0");
+    refused("nomic_bert", "n_head", json!(16), "even width");
+    refused("nomic_bert", "n_embd", json!(null), "hidden_size is 0");
+    refused("modernbert", "hidden_activation", json!("silu"), "silu");
+    refused("modernbert", "norm_bias", json!(true), "bias");
+    refused("modernbert", "layer_types", json!(["full_attention"]), "1 layer_types for 4 layers");
+    refused("modernbert", "layer_types", json!(["chunked", "chunked", "chunked", "chunked"]), "chunked");
+    refused("modernbert", "rope_parameters", json!({"full_attention": {"rope_type": "yarn"}}), "scaled rotary");
+    refused("mpnet", "relative_attention_num_buckets", json!(3), "relative_attention_num_buckets is 3");
+    refused("mpnet", "max_position_embeddings", json!(2), "max_position_embeddings is 0");
+    refused("mpnet", "hidden_act", json!("relu"), "relu");
+}
+
+#[test]
+fn modernbert_is_read_from_configs_of_before_and_after_transformers_5() {
+    let after = models().into_iter().find(|model| model.name == "modernbert").unwrap();
+    let mut before = models().into_iter().find(|model| model.name == "modernbert").unwrap();
+    let config = before.config.as_object_mut().unwrap();
+    config.remove("layer_types");
+    config.remove("rope_parameters");
+    for (key, value) in
+        [("global_attn_every_n_layers", 3.0), ("global_rope_theta", 160_000.0), ("local_rope_theta", 10_000.0)]
+    {
+        config.insert(key.to_owned(), if key.contains("theta") { json!(value) } else { json!(value as u32) });
+    }
+    let batch = Ragged::from_sequences([&after.cases[3].ids[..]]);
+    let rows = |model: &Model| model.encoder(Device::Cpu).forward(&batch);
+    assert_eq!(rows(&before), rows(&after));
+    before.config["local_attention"] = json!(64);
+    assert_ne!(rows(&before), rows(&after));
+}

@@ -1,0 +1,76 @@
+//! One caller's texts on their way to the model: tokenised beside the runtime, then through the queue in passes.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::{
+    ModelError,
+    queue::{Lane, Outcome, Queue, Wanted},
+    ragged::{Ragged, TOKENS_PER_PASS, plan_passes},
+    worker::panic_message,
+};
+
+/// Texts of fewer bytes in sum are tokenised where the caller stands: handing them to another thread takes as long.
+const TOKENISED_IN_PLACE: usize = 4096;
+
+/// Tokenises on the caller's side, so that the model's threads do nothing but run the model; where the texts have many
+/// `bytes`, not on the runtime's own threads. `tokenise` is given what says whether the caller is gone.
+pub(crate) async fn beside_the_runtime<T: Send + 'static>(
+    bytes: usize,
+    tokenise: impl FnOnce(&dyn Fn() -> bool) -> Result<T, ModelError> + Send + 'static,
+) -> Result<T, ModelError> {
+    let runtime = tokio::runtime::Handle::try_current();
+    let (false, Ok(runtime)) = (bytes <= TOKENISED_IN_PLACE, runtime) else {
+        return tokenise(&|| false);
+    };
+    // Dropped with this future; the other thread sees that and stops.
+    let waiting = Arc::new(());
+    let watch = Arc::downgrade(&waiting);
+    let task = runtime.spawn_blocking(move || tokenise(&|| watch.strong_count() == 0));
+    match task.await {
+        Ok(result) => result,
+        Err(error) if error.is_panic() => Err(ModelError::Tokenize { message: panic_message(&*error.into_panic()) }),
+        Err(_) => Err(ModelError::Stopped),
+    }
+}
+
+/// Runs all sequences in passes of like lengths, at most `max_sequences` in one; `batch` makes the pass of those that it is
+/// given by number. Gives the results in the sequences' order.
+pub(crate) async fn run(
+    queue: &Queue,
+    lane: Lane,
+    wanted: Wanted,
+    lengths: &[usize],
+    max_sequences: usize,
+    batch: impl Fn(&[usize]) -> Ragged,
+) -> Result<Vec<Vec<f32>>, ModelError> {
+    let passes = plan_passes(lengths, TOKENS_PER_PASS, max_sequences);
+    let mut outcomes = Outcomes { queue, waiting: Vec::with_capacity(passes.len()) };
+    for pass in &passes {
+        outcomes.waiting.push(queue.submit(lane, batch(pass), wanted.clone()).await?);
+    }
+    let mut results = vec![Vec::new(); lengths.len()];
+    for (pass, outcome) in passes.iter().zip(&mut outcomes.waiting) {
+        for (&sequence, result) in pass.iter().zip(outcome.await.map_err(|_| ModelError::Stopped)??) {
+            results[sequence] = result;
+        }
+    }
+    Ok(results)
+}
+
+/// The passes that a caller waits for. Dropped before their time, they leave the queue.
+struct Outcomes<'a> {
+    queue: &'a Queue,
+    waiting: Vec<oneshot::Receiver<Outcome>>,
+}
+
+impl Drop for Outcomes<'_> {
+    fn drop(&mut self) {
+        let is_abandoned = self.waiting.iter().any(|outcome| !outcome.is_terminated());
+        self.waiting.clear();
+        if is_abandoned {
+            self.queue.sweep();
+        }
+    }
+}

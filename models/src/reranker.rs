@@ -1,0 +1,220 @@
+use std::{panic::catch_unwind, path::PathBuf, sync::Arc};
+
+use crate::{
+    Architecture, Device, ModelError, ModelSettings, Pooling,
+    architecture::EncoderConfig,
+    classifier::Classifier,
+    folder::ModelFolder,
+    passes,
+    queue::{Lane, Queue, Wanted},
+    ragged::Ragged,
+    tokenizer::TextTokenizer,
+    weights::WeightFile,
+    worker,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// Which cross-encoder to load, and how it is to run.
+#[derive(Debug, Clone)]
+pub struct RerankerSettings {
+    /// A name from `config/models.toml`, or the path of a folder with the model's files.
+    pub model: String,
+    /// Where the folders of named models lie; `None`: [`crate::default_models_dir`].
+    pub models_dir: Option<PathBuf>,
+    /// See [`Device`].
+    pub device: String,
+    /// Threads that run the model; 0: as many as the machine has.
+    pub threads: usize,
+    /// Pairs in one pass at most.
+    pub batch_size: usize,
+    /// Tokens of a pair at most, special tokens included; the model's own positions are a second limit.
+    pub max_length: usize,
+    /// Passes that may wait for their turn; further callers wait before they are queued.
+    pub queue_capacity: usize,
+}
+
+impl Default for RerankerSettings {
+    fn default() -> Self {
+        Self {
+            model: "cross-encoder/ms-marco-MiniLM-L6-v2".to_owned(),
+            models_dir: None,
+            device: "cpu".to_owned(),
+            threads: 0,
+            batch_size: 32,
+            max_length: 512,
+            queue_capacity: 256,
+        }
+    }
+}
+
+/// What was loaded.
+#[derive(Debug, Clone)]
+pub struct RerankerInfo {
+    pub name: String,
+    pub architecture: Architecture,
+    /// Tokens of a pair at most, special tokens included.
+    pub max_length: usize,
+    pub device: String,
+    /// Threads that run the model.
+    pub threads: usize,
+}
+
+/// A loaded cross-encoder and its threads: it reads a query and a document together and says how well they fit. A handle:
+/// cloning is cheap, the threads end with the last one.
+#[derive(Clone)]
+pub struct Reranker {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    info: RerankerInfo,
+    tokenizer: TextTokenizer,
+    classifier: Arc<Classifier>,
+    queue: Arc<Queue>,
+    batch_size: usize,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
+impl std::fmt::Debug for Reranker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reranker").field("info", &self.shared.info).finish_non_exhaustive()
+    }
+}
+
+/// Query and document as the model sees them.
+struct Pair {
+    ids: Vec<u32>,
+    /// Tokens of type 0: the query's, and the special tokens up to the document.
+    first: usize,
+}
+
+impl Reranker {
+    /// Reads the model's files and starts its threads. Blocks: some tenths of a second for a small model.
+    pub fn load(settings: &RerankerSettings) -> Result<Self, ModelError> {
+        let &RerankerSettings { threads, batch_size, max_length, queue_capacity, .. } = settings;
+        let device: Device = settings.device.parse()?;
+        let of_engine = ModelSettings {
+            model: settings.model.clone(),
+            models_dir: settings.models_dir.clone(),
+            device: settings.device.clone(),
+            threads,
+            batch_size,
+            doc_window: max_length,
+            queue_capacity,
+            ..ModelSettings::default()
+        };
+        of_engine.check()?;
+        let folder = ModelFolder::open(&of_engine)?;
+        let config_path = folder.path.join("config.json");
+        if folder.classifier.is_none() || folder.architecture != Architecture::Bert {
+            let what = format!("{} without a classifier, an embedding model,", folder.architecture);
+            let supported = "supported rerankers: BertForSequenceClassification";
+            return Err(ModelError::Unsupported { path: config_path, what, supported });
+        }
+        let config = EncoderConfig::from_json(folder.architecture, &folder.config, &config_path)?;
+        let tokenizer = catch_unwind(|| TextTokenizer::of_pairs(&folder.tokenizer, config.shape.vocabulary))
+            .unwrap_or_else(|panic| Err(worker::panic_message(&*panic)))
+            .map_err(|problem| ModelError::Corrupt { path: folder.path.join("tokenizer.json"), problem })?;
+        let max_length = max_length.min(config.shape.positions);
+        if tokenizer.special_count_of_pairs() + 2 > max_length {
+            return Err(ModelError::Setting {
+                setting: "max_length",
+                value: max_length.to_string(),
+                problem: "it leaves no room for a token of each text",
+            });
+        }
+        let mut weights = WeightFile::open(&folder.path.join("model.safetensors"))?;
+        let encoder = config.load(&mut weights)?;
+        let classifier = Arc::new(Classifier::load(&mut weights, &config.shape)?);
+        let encoder = device.encoder(encoder)?;
+        let info = RerankerInfo {
+            name: folder.name,
+            architecture: folder.architecture,
+            max_length,
+            device: device.to_string(),
+            threads: device.threads(threads),
+        };
+        let queue = Arc::new(Queue::new(queue_capacity));
+        // No vector is ever asked of it, so how it would be pooled does not matter.
+        worker::start(info.threads, &queue, &encoder, Pooling::Cls)?;
+        tracing::info!(
+            model.name = info.name,
+            model.device = info.device,
+            model.threads = info.threads,
+            "reranker loaded"
+        );
+        Ok(Self { shared: Arc::new(Shared { info, tokenizer, classifier, queue, batch_size }) })
+    }
+
+    /// What was loaded.
+    pub fn info(&self) -> &RerankerInfo {
+        &self.shared.info
+    }
+
+    /// For each document, in their order, how well it fits the query: the model's logit, any number, greater is better. Only
+    /// scores for the same query can be compared.
+    ///
+    /// A pair of more than [`RerankerInfo::max_length`] tokens is cut as cross-encoders are trained to see it: the longer of
+    /// the two texts loses its end, token by token, until both fit; a query of up to half the room is never cut. Dropping
+    /// the future takes back what has not begun.
+    pub async fn score(&self, query: &str, documents: Vec<String>) -> Result<Vec<f32>, ModelError> {
+        let shared = Arc::clone(&self.shared);
+        let query = query.to_owned();
+        let pairs = passes::beside_the_runtime(query.len() + documents.iter().map(String::len).sum::<usize>(), {
+            move |is_cancelled| shared.pairs(&query, &documents, is_cancelled)
+        })
+        .await?;
+        let lengths: Vec<usize> = pairs.iter().map(|pair| pair.ids.len()).collect();
+        let batch = |numbers: &[usize]| {
+            Ragged::from_pairs(numbers.iter().map(|&pair| (pairs[pair].ids.as_slice(), pairs[pair].first)))
+        };
+        let Shared { queue, classifier, batch_size, .. } = &*self.shared;
+        let wanted = Wanted::Score(Arc::clone(classifier));
+        let scores = passes::run(queue, Lane::Query, wanted, &lengths, *batch_size, batch).await?;
+        Ok(scores.into_iter().flatten().collect())
+    }
+}
+
+impl Shared {
+    fn pairs(
+        &self,
+        query: &str,
+        documents: &[String],
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Vec<Pair>, ModelError> {
+        let room = self.info.max_length - self.tokenizer.special_count_of_pairs();
+        let query = self.tokenizer.beginning(query, room)?;
+        let pair = |document: &String| {
+            if is_cancelled() {
+                return Err(ModelError::Stopped);
+            }
+            let document = self.tokenizer.beginning(document, room)?;
+            let (of_query, of_document) = longest_first(query.len(), document.len(), room);
+            let (ids, first) = self.tokenizer.pair(&query[..of_query], &document[..of_document]);
+            Ok(Pair { ids, first })
+        };
+        documents.iter().map(pair).collect()
+    }
+}
+
+/// How many tokens of each are kept so that both fit into `room`: the longer one is cut first, the second by one token less
+/// where they are as long.
+fn longest_first(first: usize, second: usize, room: usize) -> (usize, usize) {
+    if first + second <= room {
+        return (first, second);
+    }
+    let half = room / 2;
+    match () {
+        () if first <= half => (first, room - first),
+        () if second <= half => (room - second, second),
+        () if first > second => (room - half, half),
+        () => (half, room - half),
+    }
+}
