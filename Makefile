@@ -5,7 +5,7 @@ SHELL := bash
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test lint fmt bench clean-cache
+.PHONY: help setup demo run test chaos lint fmt bench clean-cache
 
 help: ## Prints the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ run: setup ## Runs the service on its usual data folder, until Ctrl-C.
 test: setup ## Runs every test, against a PostgreSQL of their own.
 	cargo test --workspace
 	@[ -d ../shared/corpus ] || echo "left out: the corpus of real files and the Cranfield collection (no ../shared beside the repository); the samples in tests/samples stood in"
+
+chaos: setup ## Hurts workers, database and network at random: make chaos SECONDS=600 SEED=7.
+	cargo test --workspace --test chaos -- $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
 lint: ## Checks the format and the lints.
 	cargo fmt --all --check

@@ -48,7 +48,7 @@ impl Keys {
         match access {
             Access::Public => Ok(Caller::Nobody),
             Access::Metrics if self.metrics_are_public => Ok(Caller::Nobody),
-            Access::Token | Access::Metrics if holds(&self.owner) => Ok(Caller::Owner),
+            Access::Token | Access::Owner | Access::Metrics if holds(&self.owner) => Ok(Caller::Owner),
             Access::RunnerKey if self.runner.as_ref().is_some_and(holds) => Ok(Caller::Nobody),
             _ => Err(Failure::new(Code::Unauthenticated, "send `Authorization: Bearer <token>` with a valid token")),
         }

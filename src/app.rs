@@ -218,17 +218,33 @@ impl App {
         }
     }
 
-    /// Takes everything down: first the listener, then the worker, last the database.
-    pub async fn stop(self) {
+    /// Takes everything down: first the listener, then the worker, last the database. Once `hurry` is done, nothing that
+    /// still runs is waited for.
+    pub async fn stop(self, hurry: impl Future<Output = ()>) {
+        let mut hurry = std::pin::pin!(hurry);
+        let mut hurried = false;
         // No one may be listening any more, which is as well.
         let _ = self.stop_server.send(true);
         let mut server = self.server;
-        if tokio::time::timeout(DRAIN, &mut server).await.is_err() {
-            tracing::warn!("requests that would not end were cut off");
-            server.abort();
+        tokio::select! {
+            _ = &mut server => {}
+            () = async {
+                tokio::select! {
+                    () = tokio::time::sleep(DRAIN) => {}
+                    () = &mut hurry => hurried = true,
+                }
+            } => {
+                tracing::warn!("requests that would not end were cut off");
+                server.abort();
+            }
         }
         if let Some(worker) = self.worker {
-            worker.stop(DRAIN).await;
+            let hurry = async {
+                if !hurried {
+                    hurry.await
+                }
+            };
+            worker.stop(DRAIN, hurry).await;
         }
         self.backend.stop().await;
     }

@@ -225,7 +225,7 @@ pub fn openapi() -> openapi::OpenApi {
     <Failure as utoipa::ToSchema>::schemas(&mut schemas);
     for Mounted { info, describe, .. } in registry() {
         let mut entry = describe(&mut schemas).operation_id(Some(info.name)).summary(Some(info.summary));
-        if matches!(info.access, svc_client::Access::Token | svc_client::Access::RunnerKey) {
+        if !matches!(info.access, svc_client::Access::Public | svc_client::Access::Metrics) {
             entry = entry.security(openapi::SecurityRequirement::new::<&str, [&str; 0], &str>("bearer", []));
         }
         let family = info.path.split('/').nth(1).unwrap_or_default();

@@ -18,6 +18,8 @@ const TASKS: &str = "svc_tasks";
 const QUEUE_DEPTH: &str = "svc_queue_depth";
 const OLDEST_SECONDS: &str = "svc_queue_oldest_seconds";
 const UNSERVED: &str = "svc_tasks_unserved";
+const UNSERVED_TYPES: &str = "svc_tasks_without_handler";
+const BLOCKED: &str = "svc_tasks_blocked";
 const WORKERS: &str = "svc_workers";
 
 /// The recorder of this process; made once, since the metrics crate keeps one a process.
@@ -53,6 +55,8 @@ fn describe() {
     metrics::describe_gauge!(QUEUE_DEPTH, "Tasks that still owe work");
     metrics::describe_gauge!(OLDEST_SECONDS, "Age of the oldest task that still owes work");
     metrics::describe_gauge!(UNSERVED, "Ready tasks that no living worker answers to, by badge");
+    metrics::describe_gauge!(UNSERVED_TYPES, "Tasks whose type no living worker can run, by type");
+    metrics::describe_gauge!(BLOCKED, "Unfinished tasks that are not running, by the reason");
     metrics::describe_gauge!(WORKERS, "Workers that beat within their lease");
 }
 
@@ -69,6 +73,10 @@ pub async fn refresh(pool: &PgPool) -> Result<(), sqlx::Error> {
     );
     let unserved = store::tasks::unserved_badges(&mut conn).await?;
     fresh(UNSERVED, unserved.into_iter().map(|(badge, count, _)| (vec![("badge", badge)], count)));
+    let types = store::tasks::unserved_types(&mut conn).await?;
+    fresh(UNSERVED_TYPES, types.into_iter().map(|(name, count, _)| (vec![("task_type", name)], count)));
+    let blocked = store::admin::blocked(&mut conn).await?;
+    fresh(BLOCKED, blocked.into_iter().map(|(reason, count)| (vec![("blocked_by", reason)], count)));
     metrics::gauge!(WORKERS).set(store::workers::alive(&mut conn).await?.len() as f64);
     Ok(())
 }

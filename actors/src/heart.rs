@@ -5,8 +5,8 @@ use crate::shared::Shared;
 use crate::tree::{ActorKind, Label, Load, Seat};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ pub(crate) struct HeartState {
     shared: Arc<Shared>,
     seat: Seat,
     /// The thread ends when this is dropped.
-    _alive: Sender<()>,
+    _alive: Arc<Sender<()>>,
 }
 
 impl Actor for Heart {
@@ -36,11 +36,13 @@ impl Actor for Heart {
         (shared, parent, load): Self::Arguments,
     ) -> Result<HeartState, ActorProcessingErr> {
         let seat = shared.board.sit(me.get_cell(), Label::of(ActorKind::Heart, parent), load.clone());
-        let (alive, ended) = channel();
+        let (alive, pulse) = channel();
+        let alive = Arc::new(alive);
+        *shared.pulse.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&alive);
         let body = {
             let (shared, me) = (shared.clone(), me.clone());
             move || {
-                let result = std::panic::catch_unwind(AssertUnwindSafe(|| beat(&shared, &load, &ended)));
+                let result = std::panic::catch_unwind(AssertUnwindSafe(|| beat(&shared, &load, &pulse)));
                 if let Err(panic) = result {
                     let text = panic
                         .downcast_ref::<&str>()
@@ -89,8 +91,8 @@ impl Actor for Heart {
     }
 }
 
-/// The thread's loop, until the actor is gone.
-fn beat(shared: &Shared, load: &Load, ended: &Receiver<()>) {
+/// The thread's loop, until the actor is gone. A message on `pulse` asks for a beat before its time.
+fn beat(shared: &Shared, load: &Load, pulse: &Receiver<()>) {
     let settings = &shared.settings;
     let mut beat = (shared.beat)();
     let mut streak = Streak::new("the heartbeat", settings.heartbeat);
@@ -111,9 +113,11 @@ fn beat(shared: &Shared, load: &Load, ended: &Receiver<()>) {
         }
         expire(shared);
         let wait = settings.heartbeat.saturating_sub(begun.elapsed());
-        if ended.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
+        if pulse.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
             return;
         }
+        // Any number of calls since the last beat are one.
+        while pulse.try_recv().is_ok() {}
     }
 }
 

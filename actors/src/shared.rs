@@ -9,7 +9,8 @@ use crate::settings::WorkerSettings;
 use crate::tree::{Board, Post};
 use crate::worker::WorkerEnd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::watch;
 
 pub(crate) struct Shared {
@@ -26,6 +27,8 @@ pub(crate) struct Shared {
     pub locks: Address<LockMessage>,
     pub dispatcher: Address<DispatcherMessage>,
     pub documents: Address<DocumentsMessage>,
+    /// Makes the heart beat at once; weak, since the heart's thread ends when its actor drops the other end.
+    pub pulse: Mutex<Weak<Sender<()>>>,
     /// A wake-up is in the dispatcher's mailbox already, so that any number of them take one message.
     pub woken: AtomicBool,
 }
@@ -63,6 +66,7 @@ impl Shared {
             locks: Address::default(),
             dispatcher: Address::default(),
             documents: Address::default(),
+            pulse: Mutex::default(),
             woken: AtomicBool::new(false),
         }
     }
@@ -74,6 +78,15 @@ impl Shared {
             if let Some(dispatcher) = self.dispatcher.get() {
                 let _ = dispatcher.cast(DispatcherMessage::Wake);
             }
+        }
+    }
+
+    /// Somebody may have asked for the end of a task that is held here.
+    pub fn beat(&self) {
+        let pulse = self.pulse.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        if let Some(pulse) = pulse {
+            // A heart that is being restarted beats at once by itself.
+            let _ = pulse.send(());
         }
     }
 

@@ -32,6 +32,11 @@ impl Waker {
     pub fn wake(&self) {
         self.0.wake();
     }
+
+    /// A task that is held here may have to end: beat now and not at the next beat's time.
+    pub fn beat(&self) {
+        self.0.beat();
+    }
 }
 
 /// A running worker. Ended in order by [`Worker::stop`]; dropped without it, its tasks are killed and the leases of what
@@ -94,12 +99,20 @@ impl Worker {
     /// Claims nothing more, lets running tasks finish for up to `within`, then stops the rest and gives it back. Takes at
     /// most `within` and twice the `drain_timeout`.
     pub async fn stop(self, within: Duration) {
+        self.stop_unless(within, std::future::pending()).await;
+    }
+
+    /// The same, and waits for running tasks no longer once `hurry` is done.
+    pub async fn stop_unless(self, within: Duration, hurry: impl Future<Output = ()>) {
         let shared = &self.shared;
         let (ledger, patience) = (&shared.ledger, shared.settings.drain_timeout);
         shared.closing.store(true, Ordering::Release);
         // A tree that failed writes nothing any more.
         if !matches!(*shared.end.borrow(), Some(WorkerEnd::Failed(_))) {
-            let _ = timeout(within, ledger.until_none(|_| true)).await;
+            tokio::select! {
+                _ = timeout(within, ledger.until_none(|_| true)) => {}
+                () = hurry => {}
+            }
             let stopped = async {
                 ledger.stop_all();
                 // A claim under way is handed out before this is answered, and so is known to be stopped too.

@@ -16,7 +16,7 @@ pub async fn run(files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxErr
     let sandbox = Sandbox::new()?;
     let app = App::start(Arc::new(sandbox.settings()?), TOKEN, Reader::of_this_program()?).await?;
     let measured = interruptible(measure(&app, files, out)).await;
-    app.stop().await;
+    app.stop(std::future::pending()).await;
     measured
 }
 

@@ -22,6 +22,8 @@ pub struct OperationInfo {
 pub enum Access {
     /// The owner token or a principal's.
     Token,
+    /// The owner token alone.
+    Owner,
     /// Whoever holds `SVC_RUNNER_KEY`.
     RunnerKey,
     /// Anyone.

@@ -8,6 +8,8 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     POST   "/ingest/file"                 upload_file(query: UploadQuery, body: FileUpload) -> Accepted<UploadResponse>;
     /// Counts what is still to be done under an ingested file.
     GET    "/ingest/file/{id}/frontier"   read_frontier(path: DocumentPath) -> Json<FrontierResponse>;
+    /// Ends a file's ingestion: what waits fails as cancelled at once, what runs is stopped within 2 seconds.
+    POST   "/ingest/file/{id}/cancel"     cancel_ingest(path: DocumentPath) -> Accepted<CancelResponse>;
 
     /// Creates a document; with `wait` it answers once the document can be found.
     POST   "/documents"                   create_document(query: WaitQuery, body: Json<NewDocument>) -> Created<DocumentResponse>;
@@ -36,6 +38,25 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     POST   "/search/hybrid"               search_hybrid(body: Json<HybridSearch>) -> Json<SearchResponse>, needs Model;
     /// Searches with the defaults, for a browser's address line.
     GET    "/search/"                     search(query: SearchQuery) -> Json<SearchResponse>, needs Model;
+
+    /// Lists tasks, oldest first, page by page; without a status those that still owe work.
+    GET    "/admin/tasks"                 list_tasks(query: TaskQuery) -> Json<TaskPage>, access Owner;
+    /// Reads one task and why it is not running.
+    GET    "/admin/tasks/{id}"            read_task(path: TaskPath) -> Json<TaskResponse>, access Owner;
+    /// Queues a task again that failed for good, and with it those that failed because of it.
+    POST   "/admin/tasks/{id}/retry"      retry_task(path: TaskPath) -> Json<TaskResponse>, access Owner;
+    /// Ends one task: it fails as cancelled, at once where it waits, within 2 seconds where it runs.
+    POST   "/admin/tasks/{id}/cancel"     cancel_task(path: TaskPath) -> Json<TaskResponse>, access Owner;
+    /// Lists the task types with what waits of each.
+    GET    "/admin/task-types"            list_task_types() -> Json<TaskTypeList>, access Owner;
+    /// Keeps tasks of one type from being claimed; those that run go on.
+    POST   "/admin/task-types/{task_type}/pause"   pause_task_type(path: TaskTypePath) -> Json<TaskTypeState>, access Owner;
+    /// Lets tasks of one type be claimed again.
+    POST   "/admin/task-types/{task_type}/resume"  resume_task_type(path: TaskTypePath) -> Json<TaskTypeState>, access Owner;
+    /// Lists the workers with their actors at the last beat.
+    GET    "/admin/workers"               list_workers() -> Json<WorkerList>, access Owner;
+    /// Lists the regions that are held, page by page.
+    GET    "/admin/reservations"          list_reservations(query: PageQuery) -> Json<ReservationPage>, access Owner;
 
     /// Says that the process is alive.
     GET    "/health"                      read_health() -> Json<HealthResponse>, access Public;

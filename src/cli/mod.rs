@@ -1,4 +1,5 @@
 //! The command line `svc`: serves, and talks to a running service over the remote client.
+mod cancel;
 mod config;
 mod ingest;
 mod output;
@@ -45,6 +46,8 @@ enum Command {
     Serve,
     /// Uploads files and folders, and follows their ingestion to its end.
     Ingest(ingest::IngestArguments),
+    /// Ends a file's ingestion.
+    Cancel(cancel::CancelArguments),
     /// Searches.
     Search(search::SearchArguments),
     /// Shows a document and what is under it.
@@ -114,6 +117,7 @@ async fn run(arguments: Arguments) -> Result<ExitCode, CliError> {
     match arguments.command {
         Command::Serve => serve::serve(settings).await,
         Command::Ingest(arguments) => ingest::ingest(&client(&settings)?, output, arguments).await,
+        Command::Cancel(arguments) => cancel::cancel(&client(&settings)?, output, arguments).await,
         Command::Search(arguments) => search::search(&client(&settings)?, output, arguments).await,
         Command::Tree(arguments) => tree::tree(&client(&settings)?, output, arguments).await,
         Command::Status => status::status(&client(&settings)?, output).await,

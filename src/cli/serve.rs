@@ -31,7 +31,8 @@ pub async fn serve(settings: Settings) -> Result<ExitCode, CliError> {
     }
     announce!("svc {} serves http://{}/ (documentation: /docs)", env!("CARGO_PKG_VERSION"), app.address);
     let ended = app.run(asked_to_stop()).await;
-    app.stop().await;
+    // A second signal says that nobody wants to wait.
+    app.stop(asked_to_stop()).await;
     ended?;
     announce!("stopped");
     Ok(ExitCode::SUCCESS)

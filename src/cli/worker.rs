@@ -1,14 +1,19 @@
 //! The command line of `svc-worker`.
-use super::{CliError, environment, run_to_end};
+use super::{
+    CliError, environment,
+    output::{Output, say},
+    run_to_end,
+};
 use crate::{
     app::{Backend, DRAIN, asked_to_stop, load_engine},
     ingest::reader::{Reader, serve_if_asked},
     logging,
     service::Service,
     settings::Settings,
+    store,
     worker::{Role, RunningWorker},
 };
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 use svc_actors::WorkerEnd;
 
@@ -22,6 +27,9 @@ struct Arguments {
     /// Takes tasks with this badge, and those without one; may be given again. None: takes every task.
     #[arg(long, value_name = "NAME")]
     badge: Vec<String>,
+    /// Takes only tasks with one of its badges, none without a badge.
+    #[arg(long, requires = "badge")]
+    strict_badges: bool,
     /// Written to claimed_by; host and process id where left out.
     #[arg(long, value_name = "NAME")]
     worker_id: Option<String>,
@@ -46,6 +54,21 @@ struct Arguments {
     /// Least severity that is logged: off, error, warn, info, debug or trace.
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Says what keeps tasks from running: unserved, starved, stuck, lapsed; ends with 1 where there is anything.
+    Doctor {
+        /// A task that has waited for this long and could run counts as starved or stuck.
+        #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "600")]
+        patience_seconds: Duration,
+        /// JSON lines, as a pipe gets them anyway.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -80,10 +103,14 @@ async fn run(arguments: Arguments) -> Result<ExitCode, CliError> {
     for warning in settings.warnings() {
         tracing::warn!("{warning}");
     }
+    if let Some(Command::Doctor { patience_seconds, json }) = arguments.command {
+        return doctor(&settings, patience_seconds, Output::choose(json, false)).await;
+    }
     let mut role = Role { drain: arguments.drain, max_tasks: arguments.max_tasks, ..Role::of(&settings) };
     if !arguments.badge.is_empty() {
         role.badges = arguments.badge;
     }
+    role.strict_badges = arguments.strict_badges;
     let backend = Backend::join(&settings).await?;
     backend.check_schema().await?;
     let engine = load_engine(&settings).await?;
@@ -95,10 +122,67 @@ async fn run(arguments: Arguments) -> Result<ExitCode, CliError> {
         () = asked_to_stop() => None,
         end = worker.wait() => Some(end),
     };
-    worker.stop(DRAIN).await;
+    // A second signal says that nobody wants to wait: what still runs is given back.
+    worker.stop(DRAIN, asked_to_stop()).await;
     backend.stop().await;
     match ended {
         Some(WorkerEnd::Failed(reason)) => Err(CliError::Other(format!("the worker failed: {reason}"))),
         _ => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// What is wrong with the queue, one line a finding.
+async fn doctor(settings: &Settings, patience: Duration, output: Output) -> Result<ExitCode, CliError> {
+    let backend = Backend::join(settings).await?;
+    backend.check_schema().await?;
+    let findings = async {
+        let mut conn = backend.pool.acquire().await?;
+        let workers = store::workers::alive(&mut conn).await?.len();
+        let state = store::tasks::state(&mut conn).await?;
+        Ok::<_, sqlx::Error>((store::admin::findings(&mut conn, patience).await?, workers, state))
+    }
+    .await;
+    backend.stop().await;
+    let (findings, workers, state) =
+        findings.map_err(|error| CliError::Other(format!("the queue cannot be read: {error}")))?;
+    let waiting = state.pending + state.waiting_for_retry;
+    let idle = workers == 0 && waiting > 0;
+    match output {
+        Output::Json => {
+            for finding in &findings {
+                Output::line(finding)?;
+            }
+            Output::line(
+                &serde_json::json!({"healthy": findings.is_empty() && !idle, "workers": workers, "queue": state}),
+            )?;
+        }
+        Output::Table => {
+            if !findings.is_empty() {
+                let rows: Vec<Vec<String>> = findings
+                    .iter()
+                    .map(|f| {
+                        vec![
+                            f.kind.clone(),
+                            f.about.clone(),
+                            f.tasks.to_string(),
+                            format!("{:.0} s", f.seconds),
+                            f.remedy().to_owned(),
+                        ]
+                    })
+                    .collect();
+                Output::table(&["finding", "about", "tasks", "oldest", "what to do"], &rows)?;
+            }
+            if idle {
+                say!("no worker is alive, and {waiting} tasks wait: start svc-worker");
+            } else if findings.is_empty() {
+                say!(
+                    "healthy: {workers} workers, {} pending, {} held, {} to be tried again",
+                    state.pending,
+                    state.held,
+                    state.waiting_for_retry
+                );
+            }
+        }
+    }
+    Ok(if findings.is_empty() && !idle { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -191,14 +191,14 @@ impl Handle<ops::delete_document> for Service {
 }
 
 /// A page of rows by id, and the cursor of the next.
-fn page_by_id<T>(mut rows: Vec<T>, limit: u32, id: impl Fn(&T) -> i64) -> (Vec<T>, Option<String>) {
+pub(super) fn page_by_id<T>(mut rows: Vec<T>, limit: u32, id: impl Fn(&T) -> i64) -> (Vec<T>, Option<String>) {
     let more = rows.len() > limit as usize;
     rows.truncate(limit as usize);
     let next = rows.last().filter(|_| more).map(|row| id(row).to_string());
     (rows, next)
 }
 
-fn id_cursor(cursor: Option<&str>) -> Result<i64, Failure> {
+pub(super) fn id_cursor(cursor: Option<&str>) -> Result<i64, Failure> {
     cursor.map_or(Ok(0), |text| text.parse().map_err(|_| Failure::field("cursor", "takes a next_cursor of this list")))
 }
 

@@ -26,6 +26,7 @@ impl Handle<ops::read_frontier> for Service {
         let empty = store::evidence::read_one(&mut tx, id, "extract.empty").await.or_fail()?;
         let warnings =
             empty.iter().filter_map(|value| value.as_str()).map(|reason| format!("extract.empty: {reason}")).collect();
+        let (stages, oldest_seconds, blocked_by) = store::admin::frontier(&mut tx, id).await.or_fail()?;
         Ok(FrontierResponse {
             document_id: id,
             settled,
@@ -33,7 +34,10 @@ impl Handle<ops::read_frontier> for Service {
             nodes_settled: counts.settled,
             nodes_in_flight: counts.in_flight,
             nodes_failed: counts.failed,
-            tasks_unfinished: store::tasks::unfinished(&mut tx, id).await.or_fail()?,
+            tasks_unfinished: stages.iter().map(|stage| stage.pending + stage.held + stage.waiting_for_retry).sum(),
+            stages,
+            oldest_seconds,
+            blocked_by,
             warnings,
         })
     }

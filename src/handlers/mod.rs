@@ -1,4 +1,5 @@
 //! What each operation does, one file a family: authorize, do, answer.
+pub mod admin;
 pub mod documents;
 pub mod ingest;
 pub mod search;

@@ -18,7 +18,9 @@ impl Handle<ops::read_health> for Service {
         // Being alive does not hang on the database.
         let unserved = async {
             let mut conn = self.pool.acquire().await?;
-            store::tasks::unserved_badges(&mut conn).await
+            let badges = store::tasks::unserved_badges(&mut conn).await?;
+            let types = store::tasks::unserved_types(&mut conn).await?;
+            Ok::<_, sqlx::Error>(badges.into_iter().chain(types).collect::<Vec<_>>())
         };
         let unserved = tokio::time::timeout(Duration::from_millis(200), unserved)
             .await
@@ -62,15 +64,25 @@ impl Handle<ops::read_readiness> for Service {
             let mut conn = self.pool.acquire().await.or_fail()?;
             queue = store::tasks::state(&mut conn).await.or_fail()?;
             workers = store::workers::alive(&mut conn).await.or_fail()?;
-            let unserved = store::tasks::unserved_badges(&mut conn).await.or_fail()?;
+            let badges = store::tasks::unserved_badges(&mut conn).await.or_fail()?;
+            let types = store::tasks::unserved_types(&mut conn).await.or_fail()?;
+            let unserved = badges.iter().map(|(badge, tasks, _)| match badge.as_str() {
+                "" => format!("{tasks} tasks without a badge have no worker: all are strict about their badges"),
+                badge => format!("{tasks} tasks with badge `{badge}` have no worker"),
+            });
+            let unserved =
+                unserved.chain(types.iter().map(|(name, tasks, _)| {
+                    format!("{tasks} tasks of type `{name}` have no worker that can run them")
+                }));
+            let unserved: Vec<String> = unserved.collect();
             check(
                 "workers",
-                match (workers.len(), unserved.first()) {
+                match (workers.len(), unserved.is_empty()) {
                     (0, _) => {
                         Err("no worker is alive: start svc-worker, or set SVC_INGEST_WORKER_ENABLED=true".to_owned())
                     }
-                    (_, Some((badge, tasks, _))) => Err(format!("{tasks} tasks with badge `{badge}` have no worker")),
-                    (count, None) => Ok(format!("{count} alive")),
+                    (_, false) => Err(unserved.join("; ")),
+                    (count, true) => Ok(format!("{count} alive")),
                 },
             );
         }

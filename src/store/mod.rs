@@ -2,6 +2,7 @@
 //!
 //! Whoever calls begins and ends the transaction. Every read that a caller's request leads to takes
 //! the [`scope::Scope`] of what that caller may read.
+pub mod admin;
 pub mod blobs;
 pub mod database;
 pub mod documents;

@@ -159,13 +159,13 @@ pub struct AttemptRow<'a> {
     pub detail: &'a Map<String, Value>,
 }
 
-/// The fenced end of an apply, last of all in its transaction: false says that the token is stale, and
-/// that the caller must roll back everything.
+/// The fenced end of an apply, last of all in its transaction: false says that the token is stale or a cancel was asked
+/// for, and that the caller must roll back everything.
 pub async fn finish(conn: &mut PgConnection, attempt: &AttemptRow<'_>) -> sqlx::Result<bool> {
     let grant = attempt.grant;
     let done = sqlx::query(
         "UPDATE task_queue SET status = 'completed', final = true, claim_token = NULL, heartbeat_at = NULL, error_type = NULL
-          WHERE id = $1 AND claim_token = $2 AND status = 'running'",
+          WHERE id = $1 AND claim_token = $2 AND status = 'running' AND cancel_requested_at IS NULL",
     )
     .bind(grant.task_id)
     .bind(grant.token)
@@ -201,8 +201,17 @@ pub async fn finish(conn: &mut PgConnection, attempt: &AttemptRow<'_>) -> sqlx::
     Ok(true)
 }
 
+/// Whether a cancel was asked for of a task that this token still holds.
+pub async fn is_cancelled(conn: &mut PgConnection, grant: &Grant) -> sqlx::Result<bool> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM task_queue WHERE id = $1 AND claim_token = $2 AND cancel_requested_at IS NOT NULL)")
+        .bind(grant.task_id)
+        .bind(grant.token)
+        .fetch_one(conn)
+        .await
+}
+
 /// Frees a task's region and lets the next claim wake what was parked on it.
-async fn release(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<()> {
+pub(super) async fn release(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<()> {
     sqlx::query("WITH freed AS (DELETE FROM task_reservation WHERE task_id = $1) INSERT INTO task_release VALUES ($1)")
         .bind(task_id)
         .execute(conn)
@@ -269,7 +278,7 @@ pub async fn fail(
 }
 
 /// The tasks of the node that waited for one that will not run again will not run either.
-async fn fail_dependents(conn: &mut PgConnection, task_id: i64, document_id: i64) -> sqlx::Result<()> {
+pub async fn fail_dependents(conn: &mut PgConnection, task_id: i64, document_id: i64) -> sqlx::Result<()> {
     sqlx::query(
         "WITH RECURSIVE lost(id) AS (
              SELECT $1::bigint UNION SELECT t.id FROM task_queue t JOIN lost ON lost.id = ANY(t.dependencies)
@@ -288,12 +297,12 @@ async fn fail_dependents(conn: &mut PgConnection, task_id: i64, document_id: i64
     .map(|_| ())
 }
 
-/// Gives claims back that never ended: pending again, no retry counted.
+/// Gives claims back that never ended: pending again, no retry counted. One that was to be cancelled is left to the reaper.
 pub async fn give_back(pool: &PgPool, tokens: &[Uuid]) -> sqlx::Result<()> {
     let mut tx = pool.begin().await?;
     let ids: Vec<i64> = sqlx::query_scalar(
         "UPDATE task_queue SET status = 'pending', ready = true, parked_on = NULL, claim_token = NULL, claimed_by = NULL, heartbeat_at = NULL
-          WHERE claim_token = ANY($1) AND status IN ('claimed', 'running') RETURNING id",
+          WHERE claim_token = ANY($1) AND status IN ('claimed', 'running') AND cancel_requested_at IS NULL RETURNING id",
     )
     .bind(tokens)
     .fetch_all(&mut *tx)
@@ -322,7 +331,7 @@ pub struct Reaped {
     pub scope_document_id: i64,
     pub task_type: String,
     pub params: Json<Value>,
-    /// Lost its third lease: failed rather than queued again.
+    /// Lost its third lease, or was to be cancelled: failed rather than queued again.
     pub is_final: bool,
 }
 
@@ -335,18 +344,19 @@ pub async fn reap(conn: &mut PgConnection, lease: Duration) -> sqlx::Result<Vec<
     }
     let reaped: Vec<Reaped> = sqlx::query_as(
         "WITH expired AS (
-             SELECT id, claimed_by, heartbeat_at FROM task_queue WHERE status IN ('claimed', 'running') AND heartbeat_at < clock_timestamp() - $1
+             SELECT id, claimed_by, heartbeat_at, cancel_requested_at IS NOT NULL AS cancelled, lease_losses >= 2 OR cancel_requested_at IS NOT NULL AS ends
+               FROM task_queue WHERE status IN ('claimed', 'running') AND heartbeat_at < clock_timestamp() - $1
               ORDER BY id LIMIT 1000 FOR UPDATE SKIP LOCKED),
          attempts AS (
              INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint)
              SELECT t.scope_document_id, t.id, t.task_type, t.retry_count + t.lease_losses + 1,
-                    CASE WHEN t.lease_losses >= 2 THEN 'failed' ELSE 'lease_lost' END, 'timeout', 'lease_expired',
-                    'worker ' || coalesce(t.claimed_by, '?') || ' fell silent', coalesce(t.claimed_by, ''), t.heartbeat_at, t.param_fingerprint
+                    CASE WHEN ends THEN 'failed' ELSE 'lease_lost' END, CASE WHEN cancelled THEN 'permanent' ELSE 'timeout' END,
+                    CASE WHEN cancelled THEN 'cancelled' ELSE 'lease_expired' END, 'worker ' || coalesce(t.claimed_by, '?') || ' fell silent', coalesce(t.claimed_by, ''), t.heartbeat_at, t.param_fingerprint
                FROM task_queue t JOIN expired USING (id))
          UPDATE task_queue t SET lease_losses = t.lease_losses + 1, claim_token = NULL, claimed_by = NULL, heartbeat_at = NULL,
-                status = CASE WHEN t.lease_losses >= 2 THEN 'failed' ELSE 'pending' END,
-                error_type = CASE WHEN t.lease_losses >= 2 THEN 'timeout' ELSE t.error_type END,
-                ready = t.lease_losses < 2, final = t.lease_losses >= 2, parked_on = NULL
+                status = CASE WHEN ends THEN 'failed' ELSE 'pending' END,
+                error_type = CASE WHEN cancelled THEN 'permanent' WHEN ends THEN 'timeout' ELSE t.error_type END,
+                ready = NOT ends, final = ends, parked_on = NULL
            FROM expired WHERE t.id = expired.id
          RETURNING t.id, t.scope_document_id, t.task_type, t.params, t.final AS is_final",
     )
@@ -370,19 +380,12 @@ pub async fn unpark_orphans(conn: &mut PgConnection) -> sqlx::Result<u64> {
                 AND NOT EXISTS (SELECT 1 FROM task_reservation r WHERE r.task_id = p.parked_on)
                 AND NOT EXISTS (SELECT 1 FROM task_intent i WHERE i.task_id = p.parked_on)
                 AND NOT EXISTS (SELECT 1 FROM task_release f WHERE f.task_id = p.parked_on)
+                AND NOT EXISTS (SELECT 1 FROM paused_task_type q WHERE q.id = -p.parked_on)
               ORDER BY p.id LIMIT 1000 FOR UPDATE SKIP LOCKED)",
     )
     .execute(conn)
     .await
     .map(|done| done.rows_affected())
-}
-
-/// How many tasks under a root still owe work.
-pub async fn unfinished(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<i64> {
-    sqlx::query_scalar("SELECT count(*) FROM task_queue WHERE root_id = $1 AND NOT final")
-        .bind(root_id)
-        .fetch_one(conn)
-        .await
 }
 
 /// How a task ended: None while it still owes work, else whether it completed. One that is gone has ended.
@@ -396,7 +399,7 @@ pub async fn ended(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<Option
     })
 }
 
-/// Tells the workers of other processes that there may be work.
+/// Tells the workers of other processes that there may be work, or that a cancel was asked for.
 pub async fn announce(pool: &PgPool, channel: &str) -> sqlx::Result<()> {
     sqlx::query("SELECT pg_notify($1, '')").bind(channel).execute(pool).await.map(|_| ())
 }
@@ -440,9 +443,22 @@ pub async fn unserved_badges(conn: &mut PgConnection) -> sqlx::Result<Vec<(Strin
                   ORDER BY lane, coalesce(service_badge, '') LIMIT 1) next),
          unserved AS (
              SELECT lane, badge FROM pair WHERE NOT EXISTS (
-                 SELECT 1 FROM workers w WHERE w.beat_at > now() - w.lease AND (w.badges = '{}' OR pair.badge = '' OR pair.badge = ANY(w.badges))))
+                 SELECT 1 FROM workers w WHERE w.beat_at > now() - w.lease AND (w.badges = '{}' OR (pair.badge = '' AND NOT w.strict) OR pair.badge = ANY(w.badges))))
          SELECT u.badge, count(*), extract(epoch FROM clock_timestamp() - min(t.created_at))::float8
            FROM unserved u JOIN task_queue t ON t.ready AND t.lane = u.lane AND coalesce(t.service_badge, '') = u.badge
+          GROUP BY 1 ORDER BY 1",
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// Task types that no living worker can run, of tasks that a worker tried and put off for that reason, with how many there
+/// are and how long the oldest has waited in seconds.
+pub async fn unserved_types(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, i64, f64)>> {
+    sqlx::query_as(
+        "SELECT t.task_type, count(*), extract(epoch FROM clock_timestamp() - min(t.created_at))::float8 FROM task_queue t
+          WHERE t.status = 'failed' AND NOT t.final AND NOT t.ready AND t.parked_on IS NULL
+            AND NOT EXISTS (SELECT 1 FROM workers w WHERE w.beat_at > now() - w.lease AND t.task_type = ANY(w.task_types))
           GROUP BY 1 ORDER BY 1",
     )
     .fetch_all(conn)

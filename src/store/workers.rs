@@ -13,6 +13,8 @@ pub struct WorkerRow {
     pub version: String,
     /// Empty: takes every task.
     pub badges: Vec<String>,
+    /// Leaves tasks without a badge alone.
+    pub strict: bool,
     pub task_types: Vec<String>,
     pub lease: Duration,
 }
@@ -20,9 +22,9 @@ pub struct WorkerRow {
 /// Registers a worker, or beats for it.
 pub async fn beat(conn: &mut PgConnection, worker: &WorkerRow, snapshot: &Value) -> sqlx::Result<()> {
     sqlx::query(
-        "INSERT INTO workers (worker_id, boot_nonce, version, badges, task_types, lease, snapshot) VALUES ($1, $2, $3, $4, $5, $6, $7)
+        "INSERT INTO workers (worker_id, boot_nonce, version, badges, task_types, lease, snapshot, strict) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
          ON CONFLICT (worker_id) DO UPDATE SET beat_at = clock_timestamp(), snapshot = EXCLUDED.snapshot, boot_nonce = EXCLUDED.boot_nonce,
-             version = EXCLUDED.version, badges = EXCLUDED.badges, task_types = EXCLUDED.task_types, lease = EXCLUDED.lease,
+             version = EXCLUDED.version, badges = EXCLUDED.badges, task_types = EXCLUDED.task_types, lease = EXCLUDED.lease, strict = EXCLUDED.strict,
              started_at = CASE WHEN workers.boot_nonce = EXCLUDED.boot_nonce THEN workers.started_at ELSE clock_timestamp() END",
     )
     .bind(&worker.worker_id)
@@ -32,6 +34,7 @@ pub async fn beat(conn: &mut PgConnection, worker: &WorkerRow, snapshot: &Value)
     .bind(&worker.task_types)
     .bind(worker.lease)
     .bind(snapshot)
+    .bind(worker.strict)
     .execute(conn)
     .await
     .map(|_| ())

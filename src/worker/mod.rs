@@ -25,6 +25,8 @@ pub struct Role {
     pub worker_id: String,
     /// Empty: takes every task.
     pub badges: Vec<String>,
+    /// Leaves tasks without a badge alone.
+    pub strict_badges: bool,
     pub poll: Duration,
     pub heartbeat: Duration,
     pub lease: Duration,
@@ -41,6 +43,7 @@ impl Role {
         Role {
             worker_id: settings.worker_id.clone(),
             badges: settings.worker_badge.clone(),
+            strict_badges: false,
             poll: settings.ingest_worker_poll,
             heartbeat: settings.worker_heartbeat,
             lease: settings.worker_lease,
@@ -77,13 +80,14 @@ impl RunningWorker {
             boot_nonce: Uuid::new_v4(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             badges: role.badges.clone(),
+            strict: role.strict_badges,
             task_types: TASK_TYPES.iter().map(|name| (*name).to_owned()).collect(),
             lease: role.lease,
         };
         let claimer = Claimer {
             worker_id: role.worker_id.clone(),
             badges: (!role.badges.is_empty()).then_some(role.badges),
-            strict: false,
+            strict: role.strict_badges,
         };
         let (pool, wake, badges) = (tools.pool.clone(), tools.wake.clone(), tools.settings.task_badges.clone());
         let reading = tools.settings.parser_wall_time + READING_MARGIN;
@@ -100,9 +104,9 @@ impl RunningWorker {
         self.worker.wait().await
     }
 
-    /// Finishes what is held, for as long as this, gives the rest back, and signs off.
-    pub async fn stop(self, within: Duration) {
-        self.worker.stop(within).await;
+    /// Finishes what is held, for as long as this and until `hurry` is done, gives the rest back, and signs off.
+    pub async fn stop(self, within: Duration, hurry: impl Future<Output = ()>) {
+        self.worker.stop_unless(within, hurry).await;
         for listener in self.listeners {
             listener.abort();
         }

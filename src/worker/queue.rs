@@ -92,7 +92,7 @@ impl PgQueue {
         Ok(reaped.len() as u64)
     }
 
-    /// A stall by badge is loud.
+    /// A stall by badge or by task type is loud.
     async fn tell_unserved(&self) -> sqlx::Result<()> {
         let mut conn = self.pool.acquire().await?;
         for (badge, tasks, oldest_seconds) in store::tasks::unserved_badges(&mut conn).await? {
@@ -104,6 +104,14 @@ impl PgQueue {
                     "no living worker answers to this badge: start one with `svc-worker --badge`"
                 );
             }
+        }
+        for (task_type, tasks, oldest_seconds) in store::tasks::unserved_types(&mut conn).await? {
+            tracing::error!(
+                task_type,
+                tasks,
+                oldest_seconds,
+                "no living worker can run this task type: start a worker of the version that queued it"
+            );
         }
         Ok(())
     }

@@ -9,6 +9,8 @@ use svc_actors::Waker;
 use tokio::{sync::Notify, task::JoinHandle};
 
 const CHANNEL: &str = "svc_tasks";
+/// Says that a held task is to be cancelled.
+pub const CANCEL: &str = "svc_cancel";
 /// At most one notification in this time: NOTIFY takes a lock that serialises commits.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
@@ -44,9 +46,12 @@ pub fn tell(pool: PgPool, wake: Arc<Notify>, waker: Option<Waker>) -> JoinHandle
 
 async fn listen(pool: &PgPool, waker: &Waker) -> sqlx::Result<()> {
     let mut listener = PgListener::connect_with(pool).await?;
-    listener.listen(CHANNEL).await?;
+    listener.listen_all([CHANNEL, CANCEL]).await?;
     loop {
-        listener.recv().await?;
-        waker.wake();
+        match listener.recv().await?.channel() {
+            // The beat's answer names the tasks that are to end.
+            CANCEL => waker.beat(),
+            _ => waker.wake(),
+        }
     }
 }

@@ -14,7 +14,7 @@ use svc_client::{
 };
 
 /// A child that ends with the test.
-struct Process(Child);
+pub(crate) struct Process(pub Child);
 
 impl Process {
     fn kill(mut self) {
@@ -29,7 +29,7 @@ impl Drop for Process {
     }
 }
 
-fn url(options: &sqlx::postgres::PgConnectOptions) -> String {
+pub(crate) fn url(options: &sqlx::postgres::PgConnectOptions) -> String {
     let socket = options.get_socket().map(|path| path.display().to_string()).unwrap_or_default();
     format!(
         "postgres://{}@localhost/{}?host={socket}",

@@ -3,6 +3,7 @@
 
 mod support;
 
+mod admin;
 mod architecture;
 mod bm25;
 mod cli;
@@ -10,6 +11,7 @@ mod crash;
 mod documents;
 mod embedded;
 mod ingest;
+mod network;
 mod outage;
 mod queue;
 mod search;

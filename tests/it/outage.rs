@@ -82,7 +82,7 @@ async fn meanwhile_503_and_then_on() {
     let pool = sqlx::PgPool::connect_with(database.connect_options()).await.unwrap();
     invariants::check_drained(&pool).await;
     pool.close().await;
-    app.stop().await;
+    app.stop(std::future::pending()).await;
     database.stop().await;
     let _ = std::fs::remove_dir_all(&data_dir);
 }

@@ -24,7 +24,7 @@ fn claimer(worker_id: &str) -> Claimer {
 }
 
 /// A node with nothing to do.
-async fn node(app: &TestApp, parent_id: Option<i64>) -> (i64, Vec<i64>) {
+pub(crate) async fn node(app: &TestApp, parent_id: Option<i64>) -> (i64, Vec<i64>) {
     let mut new = document("node", "");
     new.parent_id = parent_id;
     let created = app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap();
@@ -36,7 +36,13 @@ async fn node(app: &TestApp, parent_id: Option<i64>) -> (i64, Vec<i64>) {
     (created.id, created.path)
 }
 
-async fn task(app: &TestApp, node: &(i64, Vec<i64>), mode: WriteMode, priority: i32, badge: Option<&str>) -> i64 {
+pub(crate) async fn task(
+    app: &TestApp,
+    node: &(i64, Vec<i64>),
+    mode: WriteMode,
+    priority: i32,
+    badge: Option<&str>,
+) -> i64 {
     let task = NewTask {
         task_type: "test",
         lane: Lane::Io,

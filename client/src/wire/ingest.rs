@@ -6,6 +6,7 @@ use crate::{
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 #[cfg(feature = "openapi")]
 use utoipa::{IntoParams, ToSchema};
 
@@ -78,7 +79,7 @@ pub struct Attempt {
 }
 
 /// How much is left to do under a file; there is no percentage, since the tasks below the present frontier do not exist yet.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct FrontierResponse {
     pub document_id: i64,
@@ -90,7 +91,25 @@ pub struct FrontierResponse {
     pub nodes_failed: i64,
     /// Tasks that still owe work: pending, claimed, running, batched, or failed and to be tried again.
     pub tasks_unfinished: i64,
+    /// The unfinished tasks by type.
+    pub stages: Vec<FrontierStage>,
+    /// Age of the oldest unfinished task, in seconds.
+    pub oldest_seconds: Option<f64>,
+    /// Unfinished tasks that are not running, by the reason; see `GET /admin/tasks`.
+    pub blocked_by: BTreeMap<String, i64>,
     /// What a reader of the tree should know, for example `extract.empty: needs_ocr`.
     pub warnings: Vec<String>,
 }
 impl Wire for FrontierResponse {}
+
+/// Unfinished tasks of one type under a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct FrontierStage {
+    pub task_type: String,
+    pub pending: i64,
+    /// Claimed, running or batched.
+    pub held: i64,
+    /// Failed, and to be tried again.
+    pub waiting_for_retry: i64,
+}

@@ -1,9 +1,11 @@
 //! The values of the contract, one file a family.
+mod admin;
 mod documents;
 mod ingest;
 mod search;
 mod system;
 
+pub use admin::*;
 pub use documents::*;
 pub use ingest::*;
 pub use search::*;

@@ -49,14 +49,18 @@ impl Transaction<'_> {
         &mut self.tx
     }
 
-    /// Completes the task and commits, unless the token is stale: then nothing was written.
+    /// Completes the task and commits, unless the token is stale or the task was cancelled: then nothing was written.
     pub async fn complete(mut self, detail: Map<String, Value>) -> Result<Outcome, TaskFailure> {
         let Apply { grant, tools, worker_id, started_at, .. } = self.apply;
         store::ingest_nodes::task_over(&mut self.tx, grant.document_id).await.classified()?;
         let attempt = AttemptRow { grant, worker: worker_id, started_at, outcome: "completed", detail: &detail };
         if !store::tasks::finish(&mut self.tx, &attempt).await.classified()? {
             self.tx.rollback().await.classified()?;
-            return Ok(Outcome::LostLease);
+            let mut conn = tools.pool.acquire().await.classified()?;
+            return match store::tasks::is_cancelled(&mut conn, grant).await.classified()? {
+                true => Err(TaskFailure::permanent("cancelled", "the task was cancelled")),
+                false => Ok(Outcome::LostLease),
+            };
         }
         self.tx.commit().await.classified()?;
         // Apart from this task, whose region and permit are free now. Whatever goes wrong, the events stand and the sweep takes them.

@@ -1,5 +1,6 @@
 //! A service of its own for each test: own database, real model, real actors.
 pub mod invariants;
+pub mod proxy;
 pub mod server;
 
 use futures_util::StreamExt;
@@ -124,7 +125,7 @@ impl TestApp {
     /// Stops everything, after the invariants were checked on what the test left.
     pub async fn end(self) {
         if let Some(worker) = self.worker {
-            worker.stop(Duration::from_secs(10)).await;
+            worker.stop(Duration::from_secs(10), std::future::pending()).await;
         }
         invariants::check(&self.pool).await;
         self.server.abort();
@@ -187,6 +188,22 @@ impl TestApp {
     /// A request that the client would never make.
     pub fn raw(&self, method: &str, path: &str) -> reqwest::RequestBuilder {
         http().request(method.parse().unwrap(), format!("{}{path}", self.base)).bearer_auth(TOKEN)
+    }
+}
+
+/// Asks again, every now and then, until there is an answer.
+pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let answer = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            tokio::time::timeout(Duration::from_millis(20), std::future::pending::<()>()).await.unwrap_err();
+        }
+    };
+    match tokio::time::timeout(PATIENCE, answer).await {
+        Ok(answer) => answer,
+        Err(_) => panic!("waited in vain for {what}"),
     }
 }
 

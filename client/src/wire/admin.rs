@@ -1,0 +1,256 @@
+//! The queue and the fleet, for whoever runs the service.
+use crate::{
+    Failure,
+    operation::{Params, Wire},
+};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+#[cfg(feature = "openapi")]
+use utoipa::{IntoParams, ToSchema};
+
+/// Which task.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(IntoParams))]
+#[serde(deny_unknown_fields)]
+pub struct TaskPath {
+    /// The task's id.
+    pub id: i64,
+}
+impl Params for TaskPath {}
+
+/// Which task type.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(IntoParams))]
+#[serde(deny_unknown_fields)]
+pub struct TaskTypePath {
+    /// For example `extract:text`.
+    pub task_type: String,
+}
+impl Params for TaskTypePath {
+    fn check(&self) -> Result<(), Failure> {
+        super::documents::check_usetype(&self.task_type)
+            .map_err(|_| Failure::field("task_type", "takes 1 to 100 of the characters a-z A-Z 0-9 _ - : ."))
+    }
+}
+
+/// Which tasks to list; what is left out does not filter.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(IntoParams))]
+#[serde(default, deny_unknown_fields)]
+pub struct TaskQuery {
+    /// `pending`, `claimed`, `running`, `batched`, `completed` or `failed`; left out: all that still owe work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_type: Option<String>,
+    /// The pool that should run it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub badge: Option<String>,
+    /// The file whose tree the task belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root_id: Option<i64>,
+    /// A reason of [`Blockage`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocked_by: Option<String>,
+    /// `next_cursor` of the page before; none for the first page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// Rows a page, 1 to 1,000; 100 where left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
+/// Every status of a task.
+const STATUSES: &[&str] = &["pending", "claimed", "running", "batched", "completed", "failed"];
+/// Every reason why an unfinished task is not running.
+pub const BLOCKED_BY: &[&str] = &[
+    "no_worker",
+    "no_worker_for_badge",
+    "no_handler",
+    "paused",
+    "reservation",
+    "dependency",
+    "backoff",
+    "lease_lapsed",
+    "batch_parked",
+    "workers_busy",
+];
+
+impl Params for TaskQuery {
+    fn check(&self) -> Result<(), Failure> {
+        let one_of = |field, value: &Option<String>, known: &[&str]| match value {
+            Some(value) if !known.contains(&value.as_str()) => {
+                Err(Failure::field(field, format!("takes {}, got `{value}`", known.join(", "))))
+            }
+            _ => Ok(()),
+        };
+        one_of("status", &self.status, STATUSES)?;
+        one_of("blocked_by", &self.blocked_by, BLOCKED_BY)?;
+        match self.limit {
+            Some(limit) if !(1..=1000).contains(&limit) => Err(Failure::field("limit", "takes 1 to 1000")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// One task of the queue.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct TaskResponse {
+    pub id: i64,
+    pub task_type: String,
+    /// The node that the task is scoped to.
+    pub document_id: i64,
+    /// The file whose tree the task belongs to.
+    pub root_id: i64,
+    /// `pending`, `claimed`, `running`, `batched`, `completed` or `failed`.
+    pub status: String,
+    /// True where nothing more will happen to it: completed, or failed and not to be tried again.
+    pub finished: bool,
+    /// `self`, `children` or `subtree`: what is reserved while the task is held.
+    pub write_mode: String,
+    /// `cpu`, `model`, `llm` or `io`: which permits of a worker it takes.
+    pub lane: String,
+    pub badge: Option<String>,
+    /// Higher is claimed first.
+    pub priority: i32,
+    pub dependencies: Vec<i64>,
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    pub params: Value,
+    pub retry_count: i32,
+    pub max_retries: i32,
+    pub retry_after: Option<DateTime<Utc>>,
+    /// `retryable`, `permanent`, `timeout` or `dependency`, of the last failure.
+    pub error_type: Option<String>,
+    /// How often a worker fell silent while it held the task.
+    pub lease_losses: i32,
+    pub claimed_by: Option<String>,
+    pub heartbeat_at: Option<DateTime<Utc>>,
+    pub cancel_requested_at: Option<DateTime<Utc>>,
+    pub created_at: DateTime<Utc>,
+    /// Why it is not running; null where it is, or owes nothing more.
+    pub blocked_by: Option<Blockage>,
+}
+impl Wire for TaskResponse {}
+
+/// What an unfinished task waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct Blockage {
+    /// `no_worker`, `no_worker_for_badge`, `no_handler`, `paused`, `reservation`, `dependency`, `backoff`, `lease_lapsed`,
+    /// `batch_parked` or `workers_busy`.
+    pub reason: String,
+    /// The task in the way: the holder of an overlapping region, or an unmet dependency.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<i64>,
+    /// The end of a backoff.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<DateTime<Utc>>,
+}
+
+/// Tasks, page by page, oldest first.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct TaskPage {
+    pub tasks: Vec<TaskResponse>,
+    /// Ask for the next page with this; null on the last.
+    pub next_cursor: Option<String>,
+}
+impl Wire for TaskPage {}
+
+/// What a cancel did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct CancelResponse {
+    pub document_id: i64,
+    /// Tasks that waited, and failed at once with the code `cancelled`.
+    pub tasks_cancelled: i64,
+    /// Tasks that were running and are being stopped, which takes at most 2 seconds.
+    pub tasks_stopping: i64,
+}
+impl Wire for CancelResponse {}
+
+/// A task type and whether it may be claimed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct TaskTypeState {
+    pub task_type: String,
+    pub paused: bool,
+    pub paused_since: Option<DateTime<Utc>>,
+    /// Tasks that wait.
+    pub pending: i64,
+    /// Claimed, running or batched.
+    pub held: i64,
+    /// Failed, and to be tried again.
+    pub waiting_for_retry: i64,
+    /// A living worker can run it.
+    pub has_handler: bool,
+}
+impl Wire for TaskTypeState {}
+
+/// The task types that are in the queue, known to a living worker, or paused.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct TaskTypeList {
+    pub task_types: Vec<TaskTypeState>,
+}
+impl Wire for TaskTypeList {}
+
+/// One worker process, whole.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct WorkerResponse {
+    pub worker_id: String,
+    /// Differs after each start.
+    pub boot_nonce: String,
+    pub version: String,
+    /// Empty: takes every task.
+    pub badges: Vec<String>,
+    /// Leaves tasks without a badge alone.
+    pub strict_badges: bool,
+    pub task_types: Vec<String>,
+    pub started_at: DateTime<Utc>,
+    pub beat_at: DateTime<Utc>,
+    pub lease_seconds: f64,
+    /// It beat within its lease.
+    pub alive: bool,
+    pub tasks_held: i64,
+    /// Its actors at its last beat.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    pub snapshot: Value,
+}
+
+/// Every worker that beat within a day.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct WorkerList {
+    pub workers: Vec<WorkerResponse>,
+}
+impl Wire for WorkerList {}
+
+/// One region that is held.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct ReservationResponse {
+    pub task_id: i64,
+    pub task_type: String,
+    pub document_id: i64,
+    pub root_id: i64,
+    /// `self`, `children` or `subtree` of the document.
+    pub write_mode: String,
+    pub worker: String,
+    pub since: DateTime<Utc>,
+    /// Tasks that wait for this region.
+    pub tasks_waiting: i64,
+}
+
+/// Regions, page by page, by task.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct ReservationPage {
+    pub reservations: Vec<ReservationResponse>,
+    /// Ask for the next page with this; null on the last.
+    pub next_cursor: Option<String>,
+}
+impl Wire for ReservationPage {}

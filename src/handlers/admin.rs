@@ -1,0 +1,221 @@
+//! The queue and the fleet, for whoever runs the service; and the end of an ingestion.
+use super::documents::{id_cursor, page_by_id};
+use crate::{
+    access::Caller,
+    error::OrFail,
+    ingest::{
+        settle,
+        tasks::{EMBED, TASK_TYPES},
+    },
+    registry::Handle,
+    service::Service,
+    store::{self, admin::Moved, ingest_nodes::Frontier},
+    worker::wakeup,
+};
+use serde_json::json;
+use sqlx::PgConnection;
+use svc_client::{
+    Call, Code, Failure, ops,
+    wire::{CancelResponse, ReservationPage, TaskPage, TaskResponse, TaskTypeList, TaskTypeState, WorkerList},
+};
+
+fn no_task(id: i64) -> Failure {
+    Failure::new(Code::NotFound, format!("there is no task {id}"))
+}
+
+async fn task(conn: &mut PgConnection, id: i64) -> Result<TaskResponse, Failure> {
+    store::admin::task(conn, id).await.or_fail()?.ok_or_else(|| no_task(id))
+}
+
+impl Handle<ops::list_tasks> for Service {
+    async fn handle(&self, _: &Caller, call: Call<ops::list_tasks>) -> Result<TaskPage, Failure> {
+        let (limit, after) = (call.query.limit.unwrap_or(100), id_cursor(call.query.cursor.as_deref())?);
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        let rows = store::admin::tasks(&mut conn, &call.query, after, limit + 1).await.or_fail()?;
+        let (tasks, next_cursor) = page_by_id(rows, limit, |task| task.id);
+        Ok(TaskPage { tasks, next_cursor })
+    }
+}
+
+impl Handle<ops::read_task> for Service {
+    async fn handle(&self, _: &Caller, call: Call<ops::read_task>) -> Result<TaskResponse, Failure> {
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        task(&mut conn, call.path.id).await
+    }
+}
+
+impl Handle<ops::retry_task> for Service {
+    async fn handle(&self, _: &Caller, call: Call<ops::retry_task>) -> Result<TaskResponse, Failure> {
+        let id = call.path.id;
+        let mut tx = self.pool.begin().await.or_fail()?;
+        let before = task(&mut tx, id).await?;
+        // The settler must not look at the tree while its counts are made anew.
+        store::ingest_nodes::lock_roots(&mut tx, before.root_id).await.or_fail()?;
+        let Some(moved) = store::admin::put_back(&mut tx, id).await.or_fail()? else {
+            let detail =
+                format!("task {id} is {}: only a task that failed for good can be queued again", before.status);
+            return Err(Failure::new(Code::Conflict, detail).with("task_status", before.status));
+        };
+        let mut nodes = Vec::new();
+        for task in &moved {
+            nodes.extend(nodes_of(&mut tx, task).await?);
+        }
+        let root = before.root_id;
+        if store::ingest_nodes::root_of(&mut tx, before.document_id).await.or_fail()?.is_some() {
+            let (settled, failed) = store::admin::back_in_flight(&mut tx, &nodes, root).await.or_fail()?;
+            let change = Frontier { in_flight: settled + failed, settled: -settled, failed: -failed, total: 0 };
+            store::ingest_nodes::count(&mut tx, root, change).await.or_fail()?;
+            store::ingest_nodes::recount(&mut tx, root).await.or_fail()?;
+        }
+        let after = task(&mut tx, id).await?;
+        tx.commit().await.or_fail()?;
+        self.wake.notify_one();
+        Ok(after)
+    }
+}
+
+/// The nodes that a task which failed took with it.
+async fn nodes_of(conn: &mut PgConnection, task: &Moved) -> Result<Vec<i64>, Failure> {
+    let params = &task.params.0;
+    if task.task_type == EMBED
+        && let (Some(first), Some(last)) = (params["first"].as_i64(), params["last"].as_i64())
+    {
+        let rows = store::documents::leaves_between(conn, task.scope_document_id, first, last).await.or_fail()?;
+        let failed = rows.into_iter().filter(|row| row.settled == "failed").map(|row| row.id);
+        return Ok(failed.chain([task.scope_document_id]).collect());
+    }
+    Ok(vec![task.scope_document_id])
+}
+
+impl Handle<ops::cancel_task> for Service {
+    async fn handle(&self, _: &Caller, call: Call<ops::cancel_task>) -> Result<TaskResponse, Failure> {
+        let id = call.path.id;
+        let mut tx = self.pool.begin().await.or_fail()?;
+        let before = task(&mut tx, id).await?;
+        if before.finished {
+            let detail = format!("task {id} is {} already", before.status);
+            return Err(Failure::new(Code::Conflict, detail).with("task_status", before.status));
+        }
+        let stopping = store::admin::cancel_held(&mut tx, None, Some(id)).await.or_fail()?;
+        let cancelled = store::admin::cancel_waiting(&mut tx, None, Some(id)).await.or_fail()?;
+        for task in &cancelled {
+            store::tasks::fail_dependents(&mut tx, task.id, task.scope_document_id).await.or_fail()?;
+            settle::task_failed(&mut tx, &task.task_type, task.scope_document_id, &task.params.0).await.or_fail()?;
+        }
+        tx.commit().await.or_fail()?;
+        announce_cancel(self, stopping).await;
+        if !cancelled.is_empty() {
+            settle::settle(&self.pool, &self.settings.task_badges, before.root_id).await.or_fail()?;
+            self.wake.notify_one();
+        }
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        task(&mut conn, id).await
+    }
+}
+
+/// Tells the workers to look at once; without it they learn at their next beat.
+async fn announce_cancel(service: &Service, stopping: i64) {
+    if stopping > 0
+        && let Err(error) = store::tasks::announce(&service.pool, wakeup::CANCEL).await
+    {
+        tracing::warn!(error = %error, "the workers learn of a cancel only at their next beat");
+    }
+}
+
+impl Handle<ops::cancel_ingest> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::cancel_ingest>) -> Result<CancelResponse, Failure> {
+        let id = call.path.id;
+        let mut tx = self.pool.begin().await.or_fail()?;
+        let row = store::documents::read(&mut tx, &caller.scope(), id, false).await.or_fail()?;
+        row.ok_or_else(|| Failure::no_document(id))?;
+        let root = store::ingest_nodes::root_of(&mut tx, id).await.or_fail()?;
+        match root {
+            Some((root, _)) if root == id => {}
+            Some((root, _)) => {
+                let detail = format!("document {id} is part of the file {root}: cancel that one");
+                return Err(Failure::new(Code::Conflict, detail).with("file_id", root));
+            }
+            None => return Err(Failure::new(Code::Conflict, format!("document {id} is not an ingested file"))),
+        }
+        store::ingest_nodes::lock_roots(&mut tx, id).await.or_fail()?;
+        let mut tasks_cancelled = 0;
+        // A task that commits between two looks leaves new ones behind; none can once it was asked to stop.
+        loop {
+            let stopping = store::admin::cancel_held(&mut tx, Some(id), None).await.or_fail()?;
+            let cancelled = store::admin::cancel_waiting(&mut tx, Some(id), None).await.or_fail()?;
+            tasks_cancelled += cancelled.len() as i64;
+            if stopping == 0 && cancelled.is_empty() {
+                break;
+            }
+        }
+        let tasks_stopping = store::admin::stopping(&mut tx, id).await.or_fail()?;
+        if tasks_cancelled + tasks_stopping > 0 {
+            let failed = store::admin::fail_in_flight(&mut tx, id).await.or_fail()?;
+            let change = Frontier { in_flight: -failed, failed, ..Frontier::default() };
+            store::ingest_nodes::count(&mut tx, id, change).await.or_fail()?;
+            let evidence = json!({"at": chrono::Utc::now(), "nodes_failed": failed, "tasks_cancelled": tasks_cancelled + tasks_stopping});
+            store::evidence::record(&mut tx, id, "cancelled", &evidence).await.or_fail()?;
+        }
+        tx.commit().await.or_fail()?;
+        announce_cancel(self, tasks_stopping).await;
+        self.wake.notify_one();
+        Ok(CancelResponse { document_id: id, tasks_cancelled, tasks_stopping })
+    }
+}
+
+impl Handle<ops::list_task_types> for Service {
+    async fn handle(&self, _: &Caller, _: Call<ops::list_task_types>) -> Result<TaskTypeList, Failure> {
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        Ok(TaskTypeList { task_types: store::admin::task_types(&mut conn, None).await.or_fail()? })
+    }
+}
+
+async fn task_type(conn: &mut PgConnection, name: &str) -> Result<TaskTypeState, Failure> {
+    let mut found = store::admin::task_types(conn, Some(name)).await.or_fail()?;
+    found.pop().ok_or_else(|| Failure::new(Code::NotFound, format!("there is no task type `{name}`")))
+}
+
+impl Handle<ops::pause_task_type> for Service {
+    async fn handle(&self, _: &Caller, call: Call<ops::pause_task_type>) -> Result<TaskTypeState, Failure> {
+        let name = call.path.task_type;
+        let mut tx = self.pool.begin().await.or_fail()?;
+        let known = task_type(&mut tx, &name).await?;
+        let ours = TASK_TYPES.contains(&name.as_str());
+        if !ours && !known.has_handler && !known.paused && known.pending + known.held + known.waiting_for_retry == 0 {
+            let detail = format!("there is no task type `{name}` in the queue, and no living worker knows it");
+            return Err(Failure::new(Code::NotFound, detail));
+        }
+        store::admin::pause(&mut tx, &name).await.or_fail()?;
+        let state = task_type(&mut tx, &name).await?;
+        tx.commit().await.or_fail()?;
+        Ok(state)
+    }
+}
+
+impl Handle<ops::resume_task_type> for Service {
+    async fn handle(&self, _: &Caller, call: Call<ops::resume_task_type>) -> Result<TaskTypeState, Failure> {
+        let mut tx = self.pool.begin().await.or_fail()?;
+        store::admin::resume(&mut tx, &call.path.task_type).await.or_fail()?;
+        let state = task_type(&mut tx, &call.path.task_type).await?;
+        tx.commit().await.or_fail()?;
+        self.wake.notify_one();
+        Ok(state)
+    }
+}
+
+impl Handle<ops::list_workers> for Service {
+    async fn handle(&self, _: &Caller, _: Call<ops::list_workers>) -> Result<WorkerList, Failure> {
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        Ok(WorkerList { workers: store::admin::workers(&mut conn).await.or_fail()? })
+    }
+}
+
+impl Handle<ops::list_reservations> for Service {
+    async fn handle(&self, _: &Caller, call: Call<ops::list_reservations>) -> Result<ReservationPage, Failure> {
+        let (limit, after) = (call.query.rows(), id_cursor(call.query.cursor.as_deref())?);
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        let rows = store::admin::reservations(&mut conn, after, limit + 1).await.or_fail()?;
+        let (reservations, next_cursor) = page_by_id(rows, limit, |row| row.task_id);
+        Ok(ReservationPage { reservations, next_cursor })
+    }
+}

@@ -1,0 +1,344 @@
+//! What whoever runs the service sees: tasks with what they wait for, the fleet, held regions, pauses.
+mod changes;
+
+pub use changes::*;
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use sqlx::{PgConnection, types::Json};
+use std::collections::BTreeMap;
+use svc_client::wire::{
+    Blockage, FrontierStage, ReservationResponse, TaskQuery, TaskResponse, TaskTypeState, WorkerResponse,
+};
+use uuid::Uuid;
+
+#[derive(sqlx::FromRow)]
+struct TaskRow {
+    id: i64,
+    task_type: String,
+    scope_document_id: i64,
+    root_id: i64,
+    status: String,
+    r#final: bool,
+    write_mode: String,
+    lane: String,
+    service_badge: Option<String>,
+    priority: i32,
+    dependencies: Vec<i64>,
+    params: Json<Value>,
+    retry_count: i32,
+    max_retries: i32,
+    retry_after: Option<DateTime<Utc>>,
+    error_type: Option<String>,
+    lease_losses: i32,
+    claimed_by: Option<String>,
+    heartbeat_at: Option<DateTime<Utc>>,
+    cancel_requested_at: Option<DateTime<Utc>>,
+    created_at: DateTime<Utc>,
+    blocked_by: Option<String>,
+    at_task: Option<i64>,
+    until: Option<DateTime<Utc>>,
+}
+
+impl From<TaskRow> for TaskResponse {
+    fn from(row: TaskRow) -> TaskResponse {
+        TaskResponse {
+            id: row.id,
+            task_type: row.task_type,
+            document_id: row.scope_document_id,
+            root_id: row.root_id,
+            status: row.status,
+            finished: row.r#final,
+            write_mode: row.write_mode,
+            lane: row.lane,
+            badge: row.service_badge,
+            priority: row.priority,
+            dependencies: row.dependencies,
+            params: row.params.0,
+            retry_count: row.retry_count,
+            max_retries: row.max_retries,
+            retry_after: row.retry_after,
+            error_type: row.error_type,
+            lease_losses: row.lease_losses,
+            claimed_by: row.claimed_by,
+            heartbeat_at: row.heartbeat_at,
+            cancel_requested_at: row.cancel_requested_at,
+            created_at: row.created_at,
+            blocked_by: row.blocked_by.map(|reason| Blockage { reason, task_id: row.at_task, until: row.until }),
+        }
+    }
+}
+
+macro_rules! task_columns {
+    () => {
+        "t.id, t.task_type, t.scope_document_id, t.root_id, t.status, t.final, t.write_mode, t.lane, t.service_badge, t.priority, t.dependencies,
+         t.params, t.retry_count, t.max_retries, t.retry_after, t.error_type, t.lease_losses, t.claimed_by, t.heartbeat_at, t.cancel_requested_at,
+         t.created_at, b.blocked_by, b.at_task, b.until FROM task_queue t LEFT JOIN task_blockage b ON b.task_id = t.id"
+    };
+}
+
+/// One task and what it waits for.
+pub async fn task(conn: &mut PgConnection, id: i64) -> sqlx::Result<Option<TaskResponse>> {
+    let row: Option<TaskRow> =
+        sqlx::query_as(concat!("SELECT ", task_columns!(), " WHERE t.id = $1")).bind(id).fetch_optional(conn).await?;
+    Ok(row.map(TaskResponse::from))
+}
+
+/// Tasks after `after`, by id, as the query filters them.
+pub async fn tasks(
+    conn: &mut PgConnection,
+    query: &TaskQuery,
+    after: i64,
+    limit: u32,
+) -> sqlx::Result<Vec<TaskResponse>> {
+    let rows: Vec<TaskRow> = sqlx::query_as(concat!(
+        "SELECT ",
+        task_columns!(),
+        " WHERE t.id > $1 AND (t.status = $2 OR ($2 IS NULL AND NOT t.final)) AND ($3::text IS NULL OR t.task_type = $3)
+            AND ($4::text IS NULL OR t.service_badge = $4) AND ($5::bigint IS NULL OR t.root_id = $5)
+            AND ($6::text IS NULL OR b.blocked_by = $6) ORDER BY t.id LIMIT $7"
+    ))
+    .bind(after)
+    .bind(&query.status)
+    .bind(&query.task_type)
+    .bind(&query.badge)
+    .bind(query.root_id)
+    .bind(&query.blocked_by)
+    .bind(i64::from(limit))
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(TaskResponse::from).collect())
+}
+
+/// The unfinished tasks under a root: how many, by type, the age of the oldest in seconds, and why those that wait do.
+pub async fn frontier(
+    conn: &mut PgConnection,
+    root_id: i64,
+) -> sqlx::Result<(Vec<FrontierStage>, Option<f64>, BTreeMap<String, i64>)> {
+    let rows: Vec<(String, i64, i64, i64, Option<f64>)> = sqlx::query_as(
+        "SELECT task_type, count(*) FILTER (WHERE status = 'pending'), count(*) FILTER (WHERE status IN ('claimed', 'running', 'batched')),
+                count(*) FILTER (WHERE status = 'failed'), extract(epoch FROM clock_timestamp() - min(created_at))::float8
+           FROM task_queue WHERE root_id = $1 AND NOT final GROUP BY 1 ORDER BY 1",
+    )
+    .bind(root_id)
+    .fetch_all(&mut *conn)
+    .await?;
+    let oldest = rows.iter().filter_map(|row| row.4).reduce(f64::max);
+    let stages = rows
+        .into_iter()
+        .map(|(task_type, pending, held, waiting_for_retry, _)| FrontierStage {
+            task_type,
+            pending,
+            held,
+            waiting_for_retry,
+        })
+        .collect();
+    let blocked: Vec<(String, i64)> = sqlx::query_as(
+        "SELECT b.blocked_by, count(*) FROM task_queue t JOIN task_blockage b ON b.task_id = t.id
+          WHERE t.root_id = $1 AND NOT t.final AND b.blocked_by IS NOT NULL GROUP BY 1",
+    )
+    .bind(root_id)
+    .fetch_all(conn)
+    .await?;
+    Ok((stages, oldest, blocked.into_iter().collect()))
+}
+
+/// Unfinished tasks that are not running, by the reason; of the first 100,000.
+pub async fn blocked(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, i64)>> {
+    sqlx::query_as(
+        "SELECT blocked_by, count(*) FROM (SELECT blocked_by FROM task_blockage LIMIT 100000) b WHERE blocked_by IS NOT NULL GROUP BY 1 ORDER BY 1",
+    )
+    .fetch_all(conn)
+    .await
+}
+
+#[derive(sqlx::FromRow)]
+struct TaskTypeRow {
+    task_type: String,
+    paused_since: Option<DateTime<Utc>>,
+    pending: i64,
+    held: i64,
+    waiting_for_retry: i64,
+    has_handler: bool,
+}
+
+/// The task types that are in the queue, known to a living worker, or paused; one alone where it is named.
+pub async fn task_types(conn: &mut PgConnection, only: Option<&str>) -> sqlx::Result<Vec<TaskTypeState>> {
+    let rows: Vec<TaskTypeRow> = sqlx::query_as(
+        "WITH queued AS (
+             SELECT task_type, count(*) FILTER (WHERE status = 'pending') AS pending,
+                    count(*) FILTER (WHERE status IN ('claimed', 'running', 'batched')) AS held, count(*) FILTER (WHERE status = 'failed') AS waiting
+               FROM task_queue WHERE NOT final AND ($1::text IS NULL OR task_type = $1) GROUP BY 1),
+         known AS (SELECT DISTINCT unnest(task_types) AS task_type FROM workers WHERE beat_at > now() - lease),
+         named AS (SELECT task_type FROM queued UNION SELECT task_type FROM known UNION SELECT task_type FROM paused_task_type UNION SELECT $1 WHERE $1 IS NOT NULL)
+         SELECT n.task_type, p.since AS paused_since, coalesce(q.pending, 0) AS pending, coalesce(q.held, 0) AS held, coalesce(q.waiting, 0) AS waiting_for_retry,
+                k.task_type IS NOT NULL AS has_handler
+           FROM named n LEFT JOIN queued q USING (task_type) LEFT JOIN known k USING (task_type) LEFT JOIN paused_task_type p USING (task_type)
+          WHERE $1 IS NULL OR n.task_type = $1 ORDER BY 1",
+    )
+    .bind(only)
+    .fetch_all(conn)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| TaskTypeState {
+            task_type: row.task_type,
+            paused: row.paused_since.is_some(),
+            paused_since: row.paused_since,
+            pending: row.pending,
+            held: row.held,
+            waiting_for_retry: row.waiting_for_retry,
+            has_handler: row.has_handler,
+        })
+        .collect())
+}
+
+#[derive(sqlx::FromRow)]
+struct WorkerRow {
+    worker_id: String,
+    boot_nonce: Uuid,
+    version: String,
+    badges: Vec<String>,
+    strict: bool,
+    task_types: Vec<String>,
+    started_at: DateTime<Utc>,
+    beat_at: DateTime<Utc>,
+    lease_seconds: f64,
+    alive: bool,
+    tasks_held: i64,
+    snapshot: Json<Value>,
+}
+
+/// Every worker that is still remembered.
+pub async fn workers(conn: &mut PgConnection) -> sqlx::Result<Vec<WorkerResponse>> {
+    let rows: Vec<WorkerRow> = sqlx::query_as(
+        "SELECT w.worker_id, w.boot_nonce, w.version, w.badges, w.strict, w.task_types, w.started_at, w.beat_at,
+                extract(epoch FROM w.lease)::float8 AS lease_seconds, w.beat_at > now() - w.lease AS alive,
+                (SELECT count(*) FROM task_reservation r WHERE r.worker = w.worker_id) AS tasks_held, w.snapshot
+           FROM workers w ORDER BY w.worker_id",
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| WorkerResponse {
+            worker_id: row.worker_id,
+            boot_nonce: row.boot_nonce.to_string(),
+            version: row.version,
+            badges: row.badges,
+            strict_badges: row.strict,
+            task_types: row.task_types,
+            started_at: row.started_at,
+            beat_at: row.beat_at,
+            lease_seconds: row.lease_seconds,
+            alive: row.alive,
+            tasks_held: row.tasks_held,
+            snapshot: row.snapshot.0,
+        })
+        .collect())
+}
+
+#[derive(sqlx::FromRow)]
+struct ReservationRow {
+    task_id: i64,
+    task_type: String,
+    scope_document_id: i64,
+    root_id: i64,
+    write_mode: String,
+    worker: String,
+    since: DateTime<Utc>,
+    tasks_waiting: i64,
+}
+
+/// Held regions after `after`, by task.
+pub async fn reservations(conn: &mut PgConnection, after: i64, limit: u32) -> sqlx::Result<Vec<ReservationResponse>> {
+    let rows: Vec<ReservationRow> = sqlx::query_as(
+        "SELECT r.task_id, t.task_type, t.scope_document_id, t.root_id, r.write_mode, r.worker, r.since,
+                (SELECT count(*) FROM task_queue p WHERE p.parked_on = r.task_id) AS tasks_waiting
+           FROM task_reservation r JOIN task_queue t ON t.id = r.task_id WHERE r.task_id > $1 ORDER BY r.task_id LIMIT $2",
+    )
+    .bind(after)
+    .bind(i64::from(limit))
+    .fetch_all(conn)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| ReservationResponse {
+            task_id: row.task_id,
+            task_type: row.task_type,
+            document_id: row.scope_document_id,
+            root_id: row.root_id,
+            write_mode: row.write_mode,
+            worker: row.worker,
+            since: row.since,
+            tasks_waiting: row.tasks_waiting,
+        })
+        .collect())
+}
+
+/// What is wrong with the queue, for people; empty where nothing is.
+#[derive(Debug, serde::Serialize, sqlx::FromRow)]
+pub struct Finding {
+    /// `unserved`, `no_handler`, `lapsed`, `stuck`, `starved` or `paused`.
+    pub kind: String,
+    /// The badge, task type or task that it is about.
+    pub about: String,
+    pub tasks: i64,
+    /// How long the oldest has waited.
+    pub seconds: f64,
+}
+
+impl Finding {
+    /// What an operator does about it.
+    pub fn remedy(&self) -> &'static str {
+        match self.kind.as_str() {
+            "unserved" => "start a worker with this badge: svc-worker --badge",
+            "no_handler" => "start a worker of the version that queued it",
+            "lapsed" => "the worker fell silent; a living one takes the tasks back within its reap interval",
+            "stuck" => "look at the task in the way: GET /admin/tasks/{id}",
+            "starved" => "start more workers, or raise the priority: younger tasks overtake these",
+            _ => "resume the task type: POST /admin/task-types/{task_type}/resume",
+        }
+    }
+}
+
+/// Looks for what keeps tasks from running: badges and task types that no living worker serves, leases that lapsed and were
+/// not reaped, tasks parked for long on a region or an intent, ready tasks that younger ones overtake, and paused types that wait.
+pub async fn findings(conn: &mut PgConnection, patience: std::time::Duration) -> sqlx::Result<Vec<Finding>> {
+    let mut findings: Vec<Finding> = super::tasks::unserved_badges(conn)
+        .await?
+        .into_iter()
+        .map(|(badge, tasks, seconds)| Finding { kind: "unserved".to_owned(), about: badge, tasks, seconds })
+        .collect();
+    findings.extend(super::tasks::unserved_types(conn).await?.into_iter().map(|(task_type, tasks, seconds)| Finding {
+        kind: "no_handler".to_owned(),
+        about: task_type,
+        tasks,
+        seconds,
+    }));
+    let more: Vec<Finding> = sqlx::query_as(
+        "SELECT 'lapsed' AS kind, 'worker ' || coalesce(claimed_by, '?') AS about, count(*) AS tasks,
+                extract(epoch FROM clock_timestamp() - min(heartbeat_at))::float8 AS seconds
+           FROM task_queue t WHERE status IN ('claimed', 'running')
+            AND heartbeat_at < clock_timestamp() - coalesce((SELECT w.lease FROM workers w WHERE w.worker_id = t.claimed_by), interval '90 seconds')
+          GROUP BY 2
+         UNION ALL
+         SELECT 'stuck', 'behind task ' || parked_on, count(*), extract(epoch FROM clock_timestamp() - min(parked_since))::float8
+           FROM task_queue WHERE parked_on > 0 AND parked_since < clock_timestamp() - $1 GROUP BY 2
+         UNION ALL
+         SELECT 'starved', task_type, count(*), extract(epoch FROM clock_timestamp() - min(created_at))::float8
+           FROM (SELECT task_type, created_at FROM task_queue WHERE ready AND created_at < clock_timestamp() - $1 LIMIT 100000) waiting
+          WHERE created_at < (SELECT max(y.created_at) FROM (SELECT task_id, ended_at FROM task_attempts ORDER BY id DESC LIMIT 1000) a
+                                JOIN task_queue y ON y.id = a.task_id WHERE a.ended_at > clock_timestamp() - $1)
+          GROUP BY 2
+         UNION ALL
+         SELECT 'paused', p.task_type, count(t.id), extract(epoch FROM clock_timestamp() - p.since)::float8
+           FROM paused_task_type p JOIN task_queue t ON t.parked_on = -p.id GROUP BY p.task_type, p.since
+          ORDER BY 1, 2",
+    )
+    .bind(patience)
+    .fetch_all(&mut *conn)
+    .await?;
+    findings.extend(more);
+    Ok(findings)
+}

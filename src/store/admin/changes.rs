@@ -1,0 +1,165 @@
+//! What whoever runs the service does to tasks: cancel, put back, pause, resume.
+use crate::store::tasks::release;
+use serde_json::Value;
+use sqlx::{PgConnection, types::Json};
+
+/// A task that was failed from outside, or put back.
+#[derive(Debug, sqlx::FromRow)]
+pub struct Moved {
+    pub id: i64,
+    pub scope_document_id: i64,
+    pub task_type: String,
+    pub params: Json<Value>,
+}
+
+/// Fails tasks that wait, of one root or one alone, as cancelled. What waited for their regions or intents is woken.
+pub async fn cancel_waiting(
+    conn: &mut PgConnection,
+    root_id: Option<i64>,
+    task_id: Option<i64>,
+) -> sqlx::Result<Vec<Moved>> {
+    let cancelled: Vec<Moved> = sqlx::query_as(
+        "WITH cancelled AS (
+             UPDATE task_queue t SET status = 'failed', error_type = 'permanent', final = true, ready = false, parked_on = NULL, retry_after = NULL
+              WHERE t.id IN (SELECT id FROM task_queue WHERE NOT final AND status IN ('pending', 'failed')
+                                AND (root_id = $1 OR id = $2) ORDER BY id FOR UPDATE)
+             RETURNING t.id, t.scope_document_id, t.task_type, t.params, t.retry_count, t.param_fingerprint),
+         intents AS (DELETE FROM task_intent i USING cancelled c WHERE i.task_id = c.id RETURNING i.task_id),
+         woken AS (INSERT INTO task_release SELECT task_id FROM intents),
+         logged AS (
+             INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint)
+             SELECT scope_document_id, id, task_type, retry_count, 'failed', 'permanent', 'cancelled', 'the task was cancelled', '', clock_timestamp(), param_fingerprint
+               FROM cancelled)
+         SELECT id, scope_document_id, task_type, params FROM cancelled ORDER BY id",
+    )
+    .bind(root_id)
+    .bind(task_id)
+    .fetch_all(&mut *conn)
+    .await?;
+    Ok(cancelled)
+}
+
+/// Asks for the end of tasks that are held, of one root or one alone. From here on none of them can complete. Returns how
+/// many were not asked before.
+pub async fn cancel_held(conn: &mut PgConnection, root_id: Option<i64>, task_id: Option<i64>) -> sqlx::Result<i64> {
+    sqlx::query(
+        "UPDATE task_queue t SET cancel_requested_at = clock_timestamp()
+          WHERE t.id IN (SELECT id FROM task_queue WHERE status IN ('claimed', 'running', 'batched') AND cancel_requested_at IS NULL
+                            AND (root_id = $1 OR id = $2) ORDER BY id FOR UPDATE)
+            AND t.status IN ('claimed', 'running', 'batched')",
+    )
+    .bind(root_id)
+    .bind(task_id)
+    .execute(conn)
+    .await
+    .map(|done| i64::try_from(done.rows_affected()).unwrap_or(i64::MAX))
+}
+
+/// How many tasks of a root are being stopped.
+pub async fn stopping(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<i64> {
+    sqlx::query_scalar(
+        "SELECT count(*) FROM task_queue WHERE root_id = $1 AND NOT final AND cancel_requested_at IS NOT NULL",
+    )
+    .bind(root_id)
+    .fetch_one(conn)
+    .await
+}
+
+/// Makes everything under a root of ingestion that is still in flight failed, the root itself too, and nothing of it waits
+/// any more. Returns how many nodes.
+pub async fn fail_in_flight(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<i64> {
+    let failed: i64 = sqlx::query_scalar(
+        "WITH failed AS (
+             UPDATE documents d SET settled = 'failed'
+              WHERE d.settled = 'in_flight' AND (d.id = $1 OR d.path @> ARRAY[$1::bigint])
+                AND NOT d.path && (SELECT coalesce(array_agg(n.document_id), '{}') FROM ingest_node n
+                                    WHERE n.document_id = n.file_root AND n.document_id <> $1
+                                      AND n.document_id IN (SELECT id FROM documents WHERE path @> ARRAY[$1::bigint]))
+                AND NOT EXISTS (SELECT 1 FROM ingest_node own WHERE own.document_id = d.id AND own.file_root = d.id AND d.id <> $1)
+             RETURNING 1)
+         SELECT count(*) FROM failed",
+    )
+    .bind(root_id)
+    .fetch_one(&mut *conn)
+    .await?;
+    sqlx::query("DELETE FROM settle_event WHERE file_root = $1").bind(root_id).execute(&mut *conn).await?;
+    sqlx::query(
+        "UPDATE ingest_node n SET rollup = 'done', open_children = 0,
+                open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = n.document_id AND NOT t.final)
+          WHERE n.file_root = $1",
+    )
+    .bind(root_id)
+    .execute(conn)
+    .await?;
+    Ok(failed)
+}
+
+/// Puts a task that failed for good back, and those of its node that failed because of it; None where it did not fail.
+pub async fn put_back(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<Option<Vec<Moved>>> {
+    let moved: Vec<Moved> = sqlx::query_as(
+        "WITH RECURSIVE again(id, scope) AS (
+             SELECT id, scope_document_id FROM task_queue WHERE id = $1 AND status = 'failed' AND final
+             UNION SELECT t.id, t.scope_document_id FROM task_queue t JOIN again ON t.scope_document_id = again.scope AND again.id = ANY(t.dependencies)
+              WHERE t.status = 'failed' AND t.final AND t.error_type = 'dependency'),
+         unmet AS (
+             SELECT a.id, (SELECT count(*) FROM task_queue d JOIN task_queue t ON t.id = a.id AND d.id = ANY(t.dependencies)
+                            WHERE d.status <> 'completed')::int AS count FROM again a)
+         UPDATE task_queue t SET status = 'pending', final = false, error_type = NULL, retry_count = 0, lease_losses = 0, retry_after = NULL,
+                cancel_requested_at = NULL, claimed_by = NULL, park_count = 0, parked_since = NULL, unmet_deps = u.count, ready = (u.count = 0)
+           FROM unmet u WHERE t.id = u.id
+         RETURNING t.id, t.scope_document_id, t.task_type, t.params",
+    )
+    .bind(task_id)
+    .fetch_all(conn)
+    .await?;
+    Ok((!moved.is_empty()).then_some(moved))
+}
+
+/// Puts nodes, and the containers above them up to their root of ingestion, back in flight, to be rolled up again.
+/// Returns how many left each state: settled, failed.
+pub async fn back_in_flight(conn: &mut PgConnection, ids: &[i64], root_id: i64) -> sqlx::Result<(i64, i64)> {
+    let counts: (i64, i64) = sqlx::query_as(
+        "WITH nodes AS (
+             SELECT d.id, d.settled FROM documents d
+              WHERE d.settled <> 'in_flight' AND (d.id = ANY($1) OR (
+                    d.id IN (SELECT unnest(x.path) FROM documents x WHERE x.id = ANY($1))
+                    AND (d.id = $2 OR d.path @> ARRAY[$2::bigint]))) FOR UPDATE),
+         moved AS (UPDATE documents d SET settled = 'in_flight' FROM nodes n WHERE d.id = n.id RETURNING n.settled AS was)
+         SELECT count(*) FILTER (WHERE was = 'settled'), count(*) FILTER (WHERE was = 'failed') FROM moved",
+    )
+    .bind(ids)
+    .bind(root_id)
+    .fetch_one(&mut *conn)
+    .await?;
+    sqlx::query(
+        "UPDATE ingest_node n SET rollup = 'none',
+                failed_children = (SELECT count(*) FROM documents c WHERE c.parent_id = n.document_id AND c.settled = 'failed')
+           FROM documents d WHERE d.id = n.document_id AND n.file_root = $1 AND d.settled = 'in_flight' AND n.rollup = 'done'",
+    )
+    .bind(root_id)
+    .execute(conn)
+    .await?;
+    Ok(counts)
+}
+
+/// Keeps a task type from being claimed; held tasks go on.
+pub async fn pause(conn: &mut PgConnection, task_type: &str) -> sqlx::Result<()> {
+    sqlx::query("INSERT INTO paused_task_type (task_type) VALUES ($1) ON CONFLICT DO NOTHING")
+        .bind(task_type)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// Lets a task type be claimed again, and wakes what was set aside meanwhile.
+pub async fn resume(conn: &mut PgConnection, task_type: &str) -> sqlx::Result<()> {
+    let id: Option<i64> = sqlx::query_scalar("DELETE FROM paused_task_type WHERE task_type = $1 RETURNING id")
+        .bind(task_type)
+        .fetch_optional(&mut *conn)
+        .await?;
+    match id {
+        // The next claims wake what is parked on it, a few at a time.
+        Some(id) => release(conn, -id).await,
+        None => Ok(()),
+    }
+}

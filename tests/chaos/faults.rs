@@ -1,0 +1,255 @@
+//! What can be done to the fleet.
+use crate::support::proxy::{Proxy, Weather};
+use rand::{RngExt, rngs::SmallRng};
+use rustix::process::{Pid, Signal, kill_process};
+use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+use svc::embedded::EmbeddedPostgres;
+
+/// Of the workers; short, so that a minute sees many lapse.
+pub const LEASE: Duration = Duration::from_millis(1500);
+const WORKERS: usize = 3;
+
+/// Each fault, with how often it is drawn.
+const FAULTS: &[(Fault, u32)] = &[
+    (Fault::KillWorker, 6),
+    (Fault::StopWorker, 4),
+    (Fault::TerminateBackend, 6),
+    (Fault::KillBackend, 2),
+    (Fault::RestartServer, 1),
+    (Fault::ExhaustConnections, 2),
+    (Fault::CutNetwork, 3),
+    (Fault::BlackholeNetwork, 3),
+    (Fault::SlowNetwork, 2),
+    (Fault::FillDisk, 1),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    KillWorker,
+    /// Past its lease, and then on again: a zombie.
+    StopWorker,
+    TerminateBackend,
+    /// SIGKILL, after which the whole server recovers.
+    KillBackend,
+    RestartServer,
+    ExhaustConnections,
+    CutNetwork,
+    BlackholeNetwork,
+    SlowNetwork,
+    FillDisk,
+}
+
+/// The processes that are hurt.
+pub struct Fleet {
+    pub options: PgConnectOptions,
+    pub database: EmbeddedPostgres,
+    pub counts: BTreeMap<Fault, u32>,
+    proxy: Proxy,
+    workers: Vec<(Child, usize)>,
+    started: usize,
+    data_dir: PathBuf,
+    disk: Option<Disk>,
+}
+
+impl Fleet {
+    pub async fn start(database: EmbeddedPostgres, data_dir: &Path, disk: Option<Disk>) -> Fleet {
+        let options = database.connect_options();
+        let socket = options.get_socket().unwrap().join(format!(".s.PGSQL.{}", options.get_port()));
+        let proxy = Proxy::start(socket).await;
+        let mut fleet = Fleet {
+            options,
+            database,
+            counts: BTreeMap::new(),
+            proxy,
+            workers: Vec::new(),
+            started: 0,
+            data_dir: data_dir.to_owned(),
+            disk,
+        };
+        for slot in 0..WORKERS {
+            let worker = fleet.spawn(slot);
+            fleet.workers.push((worker, slot));
+        }
+        fleet
+    }
+
+    /// The first slots speak to the server's socket, the last one through the proxy.
+    fn url(&self, slot: usize) -> String {
+        let (user, database) = (self.options.get_username(), self.options.get_database().unwrap_or_default());
+        if slot + 1 == WORKERS {
+            return format!("postgres://{user}@{}/{database}?sslmode=disable", self.proxy.address);
+        }
+        let socket = self.options.get_socket().unwrap().display().to_string();
+        format!("postgres://{user}@localhost:{}/{database}?host={socket}", self.options.get_port())
+    }
+
+    fn spawn(&mut self, slot: usize) -> Child {
+        self.started += 1;
+        let seconds = |part: f64| (LEASE.as_secs_f64() * part).to_string();
+        Command::new(env!("CARGO_BIN_EXE_svc-worker"))
+            .args(["--worker-id", &format!("worker-{slot}-{}", self.started), "--config", "/dev/null"])
+            .args(["--poll-seconds", "0.05", "--heartbeat-seconds", &seconds(0.3), "--lease-seconds", &seconds(1.0)])
+            .args(["--reap-seconds", "0.3", "--log-level", "error"])
+            .env("SVC_DATABASE_URL", self.url(slot))
+            .env("SVC_DATA_DIR", &self.data_dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    }
+
+    fn draw(&self, random: &mut SmallRng) -> Fault {
+        let faults = FAULTS.iter().filter(|(fault, _)| *fault != Fault::FillDisk || self.disk.is_some());
+        let mut at = random.random_range(0..faults.clone().map(|(_, weight)| weight).sum());
+        for (fault, weight) in faults {
+            if at < *weight {
+                return *fault;
+            }
+            at -= weight;
+        }
+        Fault::KillWorker
+    }
+
+    /// One fault, and its end where it has one.
+    pub async fn hurt(&mut self, random: &mut SmallRng) {
+        self.revive();
+        let fault = self.draw(random);
+        *self.counts.entry(fault).or_default() += 1;
+        let slot = random.random_range(0..WORKERS);
+        let while_it_lasts = Duration::from_millis(random.random_range(100..2500));
+        let pick: usize = random.random_range(0..1000);
+        match fault {
+            Fault::KillWorker => self.kill(slot),
+            Fault::StopWorker => {
+                let pid = Pid::from_child(&self.workers[slot].0);
+                let _ = kill_process(pid, Signal::STOP);
+                tokio::time::sleep(LEASE + LEASE / 2).await;
+                let _ = kill_process(pid, Signal::CONT);
+            }
+            Fault::TerminateBackend => {
+                if let Some(pid) = self.backend(pick).await
+                    && let Ok(mut conn) = PgConnection::connect_with(&self.options).await
+                {
+                    let _ = sqlx::query("SELECT pg_terminate_backend($1)").bind(pid).execute(&mut conn).await;
+                }
+            }
+            Fault::KillBackend => {
+                if let Some(pid) = self.backend(pick).await.and_then(Pid::from_raw) {
+                    let _ = kill_process(pid, Signal::KILL);
+                }
+            }
+            Fault::RestartServer => {
+                // An immediate shutdown: the supervisor starts it again, and it recovers.
+                if let Some(pid) = self.database.server_pid().and_then(|pid| Pid::from_raw(pid.cast_signed())) {
+                    let _ = kill_process(pid, Signal::QUIT);
+                }
+            }
+            Fault::ExhaustConnections => {
+                let mut held = Vec::new();
+                for _ in 0..100 {
+                    match PgConnection::connect_with(&self.options).await {
+                        Ok(conn) => held.push(conn),
+                        Err(_) => break,
+                    }
+                }
+                tokio::time::sleep(while_it_lasts).await;
+            }
+            Fault::CutNetwork => self.weather(Weather::Cut, while_it_lasts).await,
+            Fault::BlackholeNetwork => self.weather(Weather::Blackhole, while_it_lasts + LEASE).await,
+            Fault::SlowNetwork => self.weather(Weather::Slow(Duration::from_millis(30)), while_it_lasts).await,
+            Fault::FillDisk => {
+                if let Some(disk) = &self.disk {
+                    disk.fill();
+                    tokio::time::sleep(while_it_lasts).await;
+                    disk.free();
+                }
+            }
+        }
+    }
+
+    async fn weather(&self, weather: Weather, time: Duration) {
+        self.proxy.set(weather);
+        tokio::time::sleep(time).await;
+        self.proxy.set(Weather::Fair);
+    }
+
+    /// A backend of anyone but the one who asks.
+    async fn backend(&self, pick: usize) -> Option<i32> {
+        let mut conn = PgConnection::connect_with(&self.options).await.ok()?;
+        let pids: Vec<i32> = sqlx::query_scalar(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() ORDER BY pid",
+        )
+        .fetch_all(&mut conn)
+        .await
+        .ok()?;
+        pids.get(pick % pids.len().max(1)).copied()
+    }
+
+    fn kill(&mut self, slot: usize) {
+        let worker = &mut self.workers[slot].0;
+        let _ = worker.kill();
+        let _ = worker.wait();
+        self.workers[slot].0 = self.spawn(slot);
+    }
+
+    /// Starts again what ended, as whoever runs a fleet does.
+    pub fn revive(&mut self) {
+        for slot in 0..WORKERS {
+            if !matches!(self.workers[slot].0.try_wait(), Ok(None)) {
+                self.workers[slot].0 = self.spawn(slot);
+            }
+        }
+    }
+
+    /// Ends the workers and gives the database back.
+    pub fn end(mut self) -> EmbeddedPostgres {
+        for (worker, _) in &mut self.workers {
+            let _ = worker.kill();
+            let _ = worker.wait();
+        }
+        self.database
+    }
+}
+
+/// A small file system of the database's own, to be filled.
+pub struct Disk(PathBuf);
+
+impl Disk {
+    /// None where this user may not mount.
+    pub fn mount(at: &Path) -> Option<Disk> {
+        std::fs::create_dir_all(at).unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=1500m,mode=0755", "tmpfs"])
+            .arg(at)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        mounted.is_ok_and(|status| status.success()).then(|| Disk(at.to_owned()))
+    }
+
+    fn fill(&self) {
+        // Until nothing more fits.
+        let _ = Command::new("dd")
+            .args(["if=/dev/zero", "bs=1M", &format!("of={}", self.0.join("ballast").display())])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+    }
+
+    fn free(&self) {
+        let _ = std::fs::remove_file(self.0.join("ballast"));
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}

@@ -1,0 +1,165 @@
+//! The work that goes on meanwhile, and what must be true of it in the end.
+use crate::{
+    faults::{Disk, Fleet},
+    support::{self, TOKEN, invariants},
+};
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use std::{
+    collections::BTreeSet,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use svc::{app::App, embedded::EmbeddedPostgres, ingest::reader::Reader};
+use svc_client::{Client, FileUpload, Remote, wire::UploadQuery};
+
+/// What the fleet gets to finish what was begun.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Files a second, so that the work neither runs out nor piles up.
+const PACE: Duration = Duration::from_millis(400);
+
+/// Hurts the fleet for so long, lets it finish, and checks.
+pub async fn run(seed: u64, time: Duration) {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let folder = Folder(std::env::temp_dir().join(format!("svc-chaos-{}", std::process::id())));
+    let disk = Disk::mount(&folder.0.join("disk"));
+    if disk.is_none() {
+        println!("left out: a full disk (this user may not mount a file system of its own)");
+    }
+    let home = support::settings(&[]).postgres_home;
+    let database = EmbeddedPostgres::start(&folder.0.join("disk/database"), &home).await.unwrap();
+    let options = database.connect_options();
+    let app = serve(&folder, &options).await;
+    let data_dir = folder.0.join("data");
+    let mut fleet = Fleet::start(database, &data_dir, disk).await;
+
+    let done = Arc::new(AtomicBool::new(false));
+    let uploads = tokio::spawn(upload(format!("http://{}", app.address), seed, done.clone()));
+    let (mut random, start) = (SmallRng::seed_from_u64(seed), Instant::now());
+    while start.elapsed() < time {
+        tokio::time::sleep(Duration::from_millis(random.random_range(100..1200))).await;
+        fleet.hurt(&mut random).await;
+    }
+    done.store(true, Ordering::SeqCst);
+    let stored = uploads.await.unwrap();
+    let pool = sqlx::postgres::PgPoolOptions::new().max_connections(2).connect_lazy_with(options);
+    drain(&pool, &mut fleet).await;
+    invariants::check_drained(&pool).await;
+    report(&pool, &fleet, &stored).await;
+    pool.close().await;
+    app.stop(std::future::ready(())).await;
+    fleet.end().stop().await;
+}
+
+async fn serve(folder: &Folder, options: &sqlx::postgres::PgConnectOptions) -> App {
+    let socket = options.get_socket().unwrap().display().to_string();
+    let (user, port, name) = (options.get_username(), options.get_port(), options.get_database().unwrap());
+    let url = format!("postgres://{user}@localhost:{port}/{name}?host={socket}");
+    let data_dir = folder.0.join("data").display().to_string();
+    let settings = support::settings(&[
+        ("SVC_DATA_DIR", &data_dir),
+        ("SVC_LISTEN", "127.0.0.1:0"),
+        ("SVC_CONSOLE_LISTEN", "127.0.0.1:0"),
+        ("SVC_DATABASE_URL", &url),
+        ("SVC_MIGRATE", "auto"),
+        ("SVC_INGEST_WORKER_ENABLED", "false"),
+    ]);
+    App::start(Arc::new(settings), TOKEN, Reader::new(PathBuf::from(env!("CARGO_BIN_EXE_svc")))).await.unwrap()
+}
+
+/// Uploads one small file after the other, each until it is stored; answers the nodes.
+async fn upload(base: String, seed: u64, done: Arc<AtomicBool>) -> BTreeSet<i64> {
+    let client = Client(Remote::new(&base, TOKEN, support::http()));
+    let mut random = SmallRng::seed_from_u64(seed ^ 1);
+    let mut stored = BTreeSet::new();
+    let mut number = 0;
+    while !done.load(Ordering::SeqCst) {
+        number += 1;
+        let parts = random.random_range(1..6);
+        let text: String = (0..parts)
+            .map(|part| {
+                format!("# Part {part} of file {number}\n\n{}\n\n", "Plain words about nothing much. ".repeat(8))
+            })
+            .collect();
+        loop {
+            let file = FileUpload::from_bytes(&format!("file-{number}.md"), text.clone().into_bytes(), None);
+            match client.upload_file(UploadQuery::default(), file).await {
+                Ok(answer) => {
+                    stored.insert(answer.document_id);
+                    break;
+                }
+                // Stored or not: the same bytes again find out.
+                Err(failure) if failure.status == 503 || failure.status == 0 => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                // A full disk, or a statement cut off in its middle.
+                Err(failure) if failure.status == 500 => tokio::time::sleep(Duration::from_millis(100)).await,
+                Err(failure) => panic!("an upload was refused: {failure}"),
+            }
+        }
+        tokio::time::sleep(PACE).await;
+    }
+    stored
+}
+
+/// Waits until nothing owes work.
+async fn drain(pool: &sqlx::PgPool, fleet: &mut Fleet) {
+    let start = Instant::now();
+    loop {
+        fleet.revive();
+        let open: Result<i64, _> = sqlx::query_scalar(
+            "SELECT (SELECT count(*) FROM task_queue WHERE NOT final) + (SELECT count(*) FROM documents WHERE settled = 'in_flight')
+                  + (SELECT count(*) FROM settle_event) + (SELECT count(*) FROM task_reservation)",
+        )
+        .fetch_one(pool)
+        .await;
+        match open {
+            Ok(0) => return,
+            _ if start.elapsed() > PATIENCE => panic!("not drained: {open:?}\n{}", support::queue_text(pool).await),
+            _ => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+/// Every file that was stored is there, and failed only where its workers died under it.
+async fn report(pool: &sqlx::PgPool, fleet: &Fleet, stored: &BTreeSet<i64>) {
+    let files: Vec<(i64, String)> =
+        sqlx::query_as("SELECT id, settled FROM documents WHERE usetype = 'file' ORDER BY id")
+            .fetch_all(pool)
+            .await
+            .unwrap();
+    let there: BTreeSet<i64> = files.iter().map(|(id, _)| *id).collect();
+    assert_eq!(&there, stored, "files that were stored, and files that are there");
+    let failed = files.iter().filter(|(_, settled)| settled == "failed").count();
+    let reasons: Vec<(String, String, i64)> = sqlx::query_as(
+        "SELECT error_type, code, count(*) FROM task_attempts WHERE outcome = 'failed' GROUP BY 1, 2 ORDER BY 3 DESC",
+    )
+    .fetch_all(pool)
+    .await
+    .unwrap();
+    let permanent: Vec<_> = reasons.iter().filter(|(class, _, _)| class == "permanent").collect();
+    assert!(permanent.is_empty(), "sound files failed for good: {reasons:?}");
+    let (attempts, lost): (i64, i64) =
+        sqlx::query_as("SELECT count(*), count(*) FILTER (WHERE outcome = 'lease_lost') FROM task_attempts")
+            .fetch_one(pool)
+            .await
+            .unwrap();
+    println!("chaos: {:?}", fleet.counts);
+    println!(
+        "chaos: {} files stored, {} settled, {failed} failed; {attempts} attempts, {lost} leases lost; failures {reasons:?}",
+        files.len(),
+        files.len() - failed
+    );
+    println!("chaos: every invariant holds");
+}
+
+struct Folder(PathBuf);
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

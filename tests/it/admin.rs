@@ -1,0 +1,363 @@
+//! What an operator sees of the queue and the fleet, and does to them.
+use crate::{
+    crash::{Process, url},
+    queue::{node, task},
+    support::{self, TestApp, Wish, invariants, sample, until},
+};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    process::{Command, Output, Stdio},
+    time::Duration,
+};
+use svc::store::{
+    tasks::{self, Claimer, NewTask},
+    workers::{self, WorkerRow},
+};
+use svc_actors::{Grant, Lane, TaskFailure, WriteMode};
+use svc_client::wire::{DocumentPath, PageQuery, Settled, TaskPath, TaskQuery, TaskTypePath};
+
+async fn idle() -> TestApp {
+    TestApp::with(Wish { no_worker: true, ..Default::default() }).await
+}
+
+/// A worker that is only a row.
+async fn pretend(app: &TestApp, worker_id: &str, badges: &[&str], strict: bool) {
+    let row = WorkerRow {
+        worker_id: worker_id.to_owned(),
+        boot_nonce: uuid::Uuid::new_v4(),
+        version: "test".to_owned(),
+        badges: badges.iter().map(|badge| (*badge).to_owned()).collect(),
+        strict,
+        task_types: vec!["test".to_owned()],
+        lease: Duration::from_secs(600),
+    };
+    workers::beat(&mut app.pool.acquire().await.unwrap(), &row, &serde_json::json!({})).await.unwrap();
+}
+
+async fn claim(app: &TestApp, count: usize) -> Vec<Grant> {
+    let claimer = Claimer { worker_id: "w".to_owned(), badges: None, strict: false };
+    tasks::claim(&app.pool, &claimer, &[(Lane::Io, count)]).await.unwrap()
+}
+
+async fn reason(app: &TestApp, id: i64) -> Option<String> {
+    app.client.read_task(TaskPath { id }).await.unwrap().blocked_by.map(|blockage| blockage.reason)
+}
+
+pub(crate) fn of_root(root_id: i64) -> TaskQuery {
+    TaskQuery { root_id: Some(root_id), ..TaskQuery::default() }
+}
+
+#[tokio::test]
+async fn every_unfinished_task_says_what_it_waits_for() {
+    let app = idle().await;
+    let nodes = [node(&app, None).await, node(&app, None).await, node(&app, None).await];
+    let root = node(&app, None).await;
+    let child = node(&app, Some(root.0)).await;
+    let plain = task(&app, &nodes[0], WriteMode::Itself, 0, None).await;
+    let gpu = task(&app, &nodes[1], WriteMode::Itself, -9, Some("gpu")).await;
+    assert_eq!(reason(&app, plain).await.as_deref(), Some("no_worker"));
+
+    pretend(&app, "w", &["cpu"], false).await;
+    assert_eq!(reason(&app, plain).await.as_deref(), Some("workers_busy"));
+    assert_eq!(reason(&app, gpu).await.as_deref(), Some("no_worker_for_badge"));
+    pretend(&app, "w", &["gpu"], true).await;
+    assert_eq!(reason(&app, gpu).await.as_deref(), Some("workers_busy"));
+    assert_eq!(reason(&app, plain).await.as_deref(), Some("no_worker_for_badge"), "a strict worker leaves it alone");
+    pretend(&app, "w", &[], false).await;
+
+    let unknown = NewTask {
+        task_type: "from_the_future",
+        lane: Lane::Cpu,
+        document_id: nodes[2].0,
+        path: &nodes[2].1,
+        root_id: nodes[2].0,
+        write_mode: WriteMode::Itself,
+        dependencies: &[plain],
+        params: &serde_json::json!({}),
+        badge: None,
+        priority: 0,
+    };
+    let mut conn = app.pool.acquire().await.unwrap();
+    let dependent = tasks::enqueue(&mut conn, &unknown).await.unwrap();
+    let unknown = tasks::enqueue(&mut conn, &NewTask { dependencies: &[], ..unknown }).await.unwrap();
+    assert_eq!(reason(&app, unknown).await.as_deref(), Some("no_handler"));
+    let blockage = app.client.read_task(TaskPath { id: dependent }).await.unwrap().blocked_by.unwrap();
+    assert_eq!((blockage.reason.as_str(), blockage.task_id), ("dependency", Some(plain)));
+
+    let whole = task(&app, &root, WriteMode::Subtree, 9, None).await;
+    let below = task(&app, &child, WriteMode::Itself, 8, None).await;
+    let held = claim(&app, 1).await;
+    assert_eq!(held[0].task_id, whole);
+    assert_eq!(claim(&app, 1).await[0].task_id, plain, "the claim passes the blocked one by and parks it");
+    let blockage = app.client.read_task(TaskPath { id: below }).await.unwrap().blocked_by.unwrap();
+    assert_eq!((blockage.reason.as_str(), blockage.task_id), ("reservation", Some(whole)));
+    assert_eq!(reason(&app, whole).await, None, "it is held by a worker that beats");
+    let regions = app.client.list_reservations(PageQuery::default()).await.unwrap().reservations;
+    assert_eq!((regions.len(), regions[1].task_id, regions[1].tasks_waiting), (2, whole, 1));
+
+    sqlx::query("UPDATE task_queue SET heartbeat_at = now() - interval '1 hour' WHERE id = $1")
+        .bind(whole)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    assert_eq!(reason(&app, whole).await.as_deref(), Some("lease_lapsed"));
+    let failure = TaskFailure::retryable("x", "y");
+    tasks::fail(&mut conn, &held[0], &failure, "w", Duration::from_secs(3600)).await.unwrap();
+    let blockage = app.client.read_task(TaskPath { id: whole }).await.unwrap().blocked_by.unwrap();
+    assert!(blockage.reason == "backoff" && blockage.until.unwrap() > chrono::Utc::now());
+
+    // The list filters by all of it, and pages.
+    let ids = |page: svc_client::wire::TaskPage| page.tasks.into_iter().map(|task| task.id).collect::<Vec<_>>();
+    let list = |query| app.client.list_tasks(query);
+    let blocked = |by: &str| TaskQuery { blocked_by: Some(by.to_owned()), ..TaskQuery::default() };
+    assert_eq!(ids(list(blocked("backoff")).await.unwrap()), [whole]);
+    assert_eq!(ids(list(blocked("dependency")).await.unwrap()), [dependent]);
+    assert_eq!(ids(list(TaskQuery { badge: Some("gpu".into()), ..TaskQuery::default() }).await.unwrap()), [gpu]);
+    assert_eq!(ids(list(of_root(root.0)).await.unwrap()), [whole, below]);
+    let first = list(TaskQuery { limit: Some(4), ..TaskQuery::default() }).await.unwrap();
+    let second = list(TaskQuery { cursor: first.next_cursor.clone(), ..TaskQuery::default() }).await.unwrap();
+    assert_eq!([ids(first), ids(second)].concat(), [plain, gpu, dependent, unknown, whole, below]);
+    let wrong = list(blocked("the weather")).await.unwrap_err();
+    assert!(wrong.status == 422 && wrong.detail.contains("workers_busy"), "{wrong}");
+
+    let metrics = app.client.read_metrics().await.unwrap();
+    assert!(metrics.contains("svc_tasks_blocked{blocked_by=\"dependency\"} 1"), "{metrics}");
+    drop(conn);
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn only_the_owner_token_opens_the_queue() {
+    let app = idle().await;
+    for path in ["tasks", "tasks/1", "task-types", "workers", "reservations"] {
+        let answer = support::http().get(format!("{}/admin/{path}", app.base)).send().await.unwrap();
+        assert_eq!(answer.status(), 401, "{path}");
+    }
+    assert_eq!(app.client.read_task(TaskPath { id: 77 }).await.unwrap_err().status, 404);
+    app.end().await;
+}
+
+/// Enough text for a few embed tasks.
+pub(crate) fn long_text() -> Vec<u8> {
+    let part =
+        |n: usize| format!("# Part {n}\n\n{}\n\n", "Each day the gauge was read twice and written down. ".repeat(40));
+    (0..40).map(part).collect::<String>().into_bytes()
+}
+
+#[tokio::test]
+async fn a_paused_type_waits_and_a_cancelled_file_can_be_taken_up_again() {
+    let app = TestApp::start().await;
+    let embed = || TaskTypePath { task_type: "embed".to_owned() };
+    let paused = app.client.pause_task_type(embed()).await.unwrap();
+    assert!(paused.paused && paused.paused_since.is_some(), "{paused:?}");
+    let unknown = app.client.pause_task_type(TaskTypePath { task_type: "no_such".to_owned() }).await.unwrap_err();
+    assert_eq!(unknown.status, 404);
+
+    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    let frontier = until("the file to wait for the paused type alone", async || {
+        let frontier = app.client.read_frontier(DocumentPath { id }).await.unwrap();
+        let paused = frontier.blocked_by.get("paused").copied().unwrap_or_default();
+        (frontier.tasks_unfinished > 0 && paused == frontier.tasks_unfinished).then_some(frontier)
+    })
+    .await;
+    assert!(frontier.stages.iter().all(|stage| stage.task_type == "embed" && stage.pending > 0), "{frontier:?}");
+    assert!(frontier.oldest_seconds.is_some_and(|age| age >= 0.0) && frontier.nodes_in_flight > 0);
+
+    let cancelled = app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
+    assert_eq!((cancelled.tasks_cancelled, cancelled.tasks_stopping), (frontier.tasks_unfinished, 0));
+    let after = app.client.read_frontier(DocumentPath { id }).await.unwrap();
+    assert_eq!((after.settled, after.nodes_in_flight, after.tasks_unfinished), (Settled::Failed, 0, 0), "{after:?}");
+    invariants::check(&app.pool).await;
+    let again = app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
+    assert_eq!((again.tasks_cancelled, again.tasks_stopping), (0, 0), "a second cancel finds nothing");
+    let evidence = app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence;
+    assert_eq!(evidence["cancelled"]["nodes_failed"], frontier.nodes_in_flight);
+
+    // Each of its tasks can be queued again, and once they are done the file is whole.
+    let failed = TaskQuery { status: Some("failed".to_owned()), ..of_root(id) };
+    let tasks = app.client.list_tasks(failed).await.unwrap().tasks;
+    assert_eq!(tasks.len() as i64, frontier.tasks_unfinished);
+    for task in &tasks {
+        assert_eq!((task.error_type.as_deref(), task.finished), (Some("permanent"), true));
+        let task = app.client.retry_task(TaskPath { id: task.id }).await.unwrap();
+        assert_eq!((task.status.as_str(), task.retry_count), ("pending", 0));
+        invariants::check(&app.pool).await;
+    }
+    let twice = app.client.retry_task(TaskPath { id: tasks[0].id }).await.unwrap_err();
+    assert_eq!((twice.status, &twice.members["task_status"]), (409, &serde_json::json!("pending")));
+    assert!(!app.client.resume_task_type(embed()).await.unwrap().paused);
+    let whole = app.settled(id).await;
+    assert_eq!((whole.settled, whole.nodes_failed), (Settled::Settled, 0), "{whole:?}");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_cancel_in_the_middle_stops_what_runs_and_frees_its_region() {
+    let app = TestApp::with(Wish {
+        settings: &[("SVC_WORKER_HEARTBEAT_SECONDS", "300"), ("SVC_WORKER_LEASE_SECONDS", "900")],
+        ..Default::default()
+    })
+    .await;
+    let id = app.upload_bytes("long.md", long_text()).await.unwrap().document_id;
+    let running = until("an embed task that runs", async || {
+        let query =
+            TaskQuery { status: Some("running".to_owned()), task_type: Some("embed".to_owned()), ..of_root(id) };
+        app.client.list_tasks(query).await.unwrap().tasks.pop()
+    })
+    .await;
+    let cancelled = app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
+    assert!(cancelled.tasks_stopping > 0, "{cancelled:?}");
+    let after = app.settled(id).await;
+    assert_eq!((after.settled, after.nodes_in_flight), (Settled::Failed, 0), "{after:?}");
+    let stopped = app.client.read_task(TaskPath { id: running.id }).await.unwrap();
+    assert_eq!((stopped.status.as_str(), stopped.error_type.as_deref()), ("failed", Some("permanent")));
+    assert!(app.client.list_reservations(PageQuery::default()).await.unwrap().reservations.is_empty());
+    invariants::check_drained(&app.pool).await;
+    // With the beats this far apart, the worker has been told by the cancel and not by a beat.
+    let beaten: bool =
+        sqlx::query_scalar("SELECT bool_and(beat_at < started_at + interval '300 seconds') FROM workers")
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+    assert!(beaten, "the test took so long that a beat of its own came in between");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn one_task_can_be_cancelled_and_takes_its_dependents_along() {
+    let app = idle().await;
+    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    let probe = app.client.list_tasks(of_root(id)).await.unwrap().tasks.pop().unwrap();
+    let task = app.client.cancel_task(TaskPath { id: probe.id }).await.unwrap();
+    assert_eq!((task.status.as_str(), task.finished), ("failed", true));
+    let document = app.client.read_document(DocumentPath { id }, Default::default()).await.unwrap();
+    assert_eq!(document.settled, Settled::Failed);
+    assert_eq!(app.client.cancel_task(TaskPath { id: probe.id }).await.unwrap_err().status, 409);
+    let outside = node(&app, None).await.0;
+    assert_eq!(app.client.cancel_ingest(DocumentPath { id: outside }).await.unwrap_err().status, 409);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+pub(crate) fn worker_command(app: &TestApp, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_svc-worker"));
+    command
+        .args(["--config", "/dev/null", "--log-level", "error"])
+        .args(arguments)
+        .env("SVC_DATABASE_URL", url(&app.options))
+        .env("SVC_DATA_DIR", support::server::work_dir().join("data"))
+        .stdin(Stdio::null());
+    command
+}
+
+async fn run(mut command: Command) -> Output {
+    tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn the_doctor_names_what_is_wrong_and_ends_with_1() {
+    let app = idle().await;
+    let doctor = || worker_command(&app, &["doctor"]);
+    let healthy = run(doctor()).await;
+    assert!(healthy.status.success(), "{healthy:?}");
+
+    let root = node(&app, None).await;
+    let child = node(&app, Some(root.0)).await;
+    task(&app, &root, WriteMode::Subtree, 0, None).await;
+    task(&app, &child, WriteMode::Itself, 0, None).await;
+    let lonely = run(doctor()).await;
+    assert_eq!(lonely.status.code(), Some(1), "nobody works: {lonely:?}");
+    pretend(&app, "w", &["cpu"], false).await;
+    task(&app, &node(&app, None).await, WriteMode::Itself, 0, Some("gpu")).await;
+    claim(&app, 1).await;
+    claim(&app, 1).await;
+    sqlx::query("UPDATE task_queue SET heartbeat_at = now() - interval '1 hour' WHERE status = 'claimed'")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    sqlx::query("UPDATE task_queue SET parked_since = now() - interval '1 hour' WHERE parked_on IS NOT NULL")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    // The one claim took the task with the badge, as a worker without badges does.
+    sqlx::query("UPDATE task_queue SET created_at = now() - interval '1 hour' WHERE ready")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    task(&app, &node(&app, None).await, WriteMode::Itself, 0, Some("tpu")).await;
+    let sick = run(doctor()).await;
+    let text = String::from_utf8(sick.stdout).unwrap();
+    assert_eq!(sick.status.code(), Some(1), "{text}");
+    let kinds: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for (kind, about) in [("unserved", "tpu"), ("lapsed", "worker w"), ("stuck", "behind task")] {
+        let named = |finding: &serde_json::Value| {
+            finding["kind"] == kind && finding["about"].as_str().is_some_and(|text| text.starts_with(about))
+        };
+        assert!(kinds.iter().any(named), "{kind} is not in {text}");
+    }
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_strict_worker_leaves_tasks_without_a_badge_and_the_service_says_so() {
+    let app = idle().await;
+    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    let refused = run(worker_command(&app, &["--strict-badges"])).await;
+    assert_eq!(refused.status.code(), Some(2), "strict about no badge: {refused:?}");
+    let strict =
+        Process(worker_command(&app, &["--badge", "gpu", "--strict-badges", "--worker-id", "strict"]).spawn().unwrap());
+    let alive = async || {
+        let list = app.client.list_workers().await.unwrap().workers;
+        list.into_iter().find(|worker| worker.worker_id == "strict" && worker.strict_badges)
+    };
+    until("the strict worker", alive).await;
+    let failure = app.client.read_readiness().await.unwrap_err();
+    assert!(failure.detail.contains("without a badge"), "{failure}");
+    assert_eq!(app.client.read_frontier(DocumentPath { id }).await.unwrap().blocked_by["no_worker_for_badge"], 1);
+    drop(strict);
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    sqlx::query("UPDATE documents SET settled = 'failed'").execute(&app.pool).await.unwrap();
+    sqlx::query("DELETE FROM frontier_delta").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_second_signal_gives_back_what_still_runs() {
+    let app = idle().await;
+    let id = app.upload_bytes("long.md", long_text()).await.unwrap().document_id;
+    let mut worker =
+        Process(worker_command(&app, &["--worker-id", "hurried", "--poll-seconds", "0.1"]).spawn().unwrap());
+    until("an embed task that runs", async || {
+        let query =
+            TaskQuery { status: Some("running".to_owned()), task_type: Some("embed".to_owned()), ..of_root(id) };
+        app.client.list_tasks(query).await.unwrap().tasks.pop()
+    })
+    .await;
+    let pid = Pid::from_raw(worker.0.id().cast_signed()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    // One signal at a time: pending ones are not counted. It hears the second once it has begun to stop.
+    let status = until("the worker's end", async || {
+        let ended = worker.0.try_wait().unwrap();
+        if ended.is_none() {
+            kill_process(pid, Signal::TERM).unwrap();
+        }
+        ended
+    })
+    .await;
+    assert!(status.success(), "{status}");
+    assert!(app.client.list_reservations(PageQuery::default()).await.unwrap().reservations.is_empty());
+    let given_back: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM task_queue WHERE task_type = 'embed' AND status = 'pending' AND retry_count = 0",
+    )
+    .fetch_one(&app.pool)
+    .await
+    .unwrap();
+    assert!(given_back > 0, "nothing was given back");
+    let mut app = app;
+    app.start_worker().await;
+    assert_eq!(app.settled(id).await.settled, Settled::Settled);
+    app.end().await;
+}

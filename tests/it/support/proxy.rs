@@ -1,0 +1,92 @@
+//! A TCP proxy between a worker and PostgreSQL that can be told to cut, to swallow and to delay.
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream, UnixStream},
+    sync::watch,
+};
+
+/// What becomes of the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weather {
+    Fair,
+    /// Connections are reset and new ones refused.
+    Cut,
+    /// Everything is taken and nothing goes on, as behind a firewall that drops packets.
+    Blackhole,
+    /// Each read goes on after this.
+    Slow(Duration),
+}
+
+/// Listens on a port of its own and speaks to the server's socket.
+pub struct Proxy {
+    pub address: SocketAddr,
+    weather: Arc<watch::Sender<Weather>>,
+    accepting: tokio::task::JoinHandle<()>,
+}
+
+impl Proxy {
+    pub async fn start(socket: PathBuf) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let weather = Arc::new(watch::Sender::new(Weather::Fair));
+        let changes = weather.clone();
+        let accepting = tokio::spawn(async move {
+            loop {
+                let Ok((client, _)) = listener.accept().await else { continue };
+                if *changes.borrow() == Weather::Cut {
+                    continue;
+                }
+                tokio::spawn(carry(client, socket.clone(), changes.subscribe()));
+            }
+        });
+        Proxy { address, weather, accepting }
+    }
+
+    pub fn set(&self, weather: Weather) {
+        self.weather.send_replace(weather);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn carry(mut client: TcpStream, socket: PathBuf, weather: watch::Receiver<Weather>) {
+    let Ok(mut server) = UnixStream::connect(socket).await else { return };
+    let mut cut = weather.clone();
+    let (mut from_client, mut to_client) = client.split();
+    let (mut from_server, mut to_server) = server.split();
+    tokio::select! {
+        _ = cut.wait_for(|weather| *weather == Weather::Cut) => {}
+        () = pump(&mut from_client, &mut to_server, weather.clone()) => {}
+        () = pump(&mut from_server, &mut to_client, weather) => {}
+    }
+}
+
+async fn pump(
+    from: &mut (impl AsyncReadExt + Unpin),
+    to: &mut (impl AsyncWriteExt + Unpin),
+    mut weather: watch::Receiver<Weather>,
+) {
+    let mut bytes = vec![0; 16 * 1024];
+    loop {
+        let Ok(read) = from.read(&mut bytes).await else { return };
+        let now = *weather.borrow_and_update();
+        match now {
+            Weather::Blackhole => {
+                // Held back, not lost: TCP would send it again once the way is open.
+                if weather.wait_for(|weather| *weather != Weather::Blackhole).await.is_err() {
+                    return;
+                }
+            }
+            Weather::Slow(delay) => tokio::time::sleep(delay).await,
+            Weather::Fair | Weather::Cut => {}
+        }
+        if read == 0 || to.write_all(&bytes[..read]).await.is_err() {
+            return;
+        }
+    }
+}
