@@ -15,6 +15,9 @@ pub struct Extraction {
     pub text: String,
     /// Empty where the format has no pages.
     pub pages: Vec<Page>,
+    /// What the pages are.
+    #[serde(default)]
+    pub page_kind: PageKind,
     /// In order of appearance.
     pub headings: Vec<Heading>,
     /// What declared the headings: `markdown`, `outline`, `tags`, `sizes`, `styles` or `slides`.
@@ -23,6 +26,15 @@ pub struct Extraction {
     pub charset: Option<String>,
     /// What else is worth recording as evidence: counts and warnings.
     pub facts: BTreeMap<String, Value>,
+}
+
+/// What a page of the extraction is in its file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PageKind {
+    #[default]
+    Page,
+    Slide,
 }
 
 /// A page, counted from 1, and its text `start..end`.

@@ -13,14 +13,18 @@ mod detect;
 mod docx;
 mod error;
 mod extraction;
+mod facts;
 mod format;
 pub mod isolated;
 mod limits;
+mod markdown;
 mod ole2;
 mod package;
 mod patterns;
 mod pdf;
 mod pptx;
+#[cfg(test)]
+mod sample;
 mod sections;
 mod text;
 mod xlsx;
@@ -32,7 +36,7 @@ pub use access::{Access, Secret};
 pub use chunk::{Chunk, ChunkOptions, ChunkStrategy, TokenCounter, chunk};
 pub use detect::detect;
 pub use error::FormatError;
-pub use extraction::{Extraction, Heading, Page};
+pub use extraction::{Extraction, Heading, Page, PageKind};
 pub use format::{DetectedBy, Detection, Format, UnknownFormat};
 pub use limits::{Limit, Limits};
 pub use patterns::{Pattern, Patterns, UnknownPattern};
@@ -75,7 +79,8 @@ pub fn extract<'a, R: Read + Seek>(
         Format::Text => text::extract(source, limits),
         Format::Pdf => pdf::extract(source, access),
         Format::Docx => docx::extract(source, limits),
-        Format::Pptx | Format::Xlsx => Err(FormatError::unsupported(format, "no reader yet")),
+        Format::Pptx => pptx::extract(source, limits),
+        Format::Xlsx => Err(FormatError::unsupported(format, "no reader yet")),
         Format::Ole2 => Err(FormatError::unsupported(
             format,
             "legacy binary office files and encrypted packages are not read; save the file as docx, pptx or xlsx without a password",

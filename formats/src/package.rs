@@ -23,6 +23,7 @@ pub(crate) struct Package<R> {
 
 /// A reference from one part to another.
 pub(crate) struct Relationship {
+    pub id: String,
     /// The last step of the type's address; the steps before differ between the standard's two variants.
     pub kind: String,
     pub target: String,
@@ -82,6 +83,7 @@ impl<R: Read + Seek> Package<R> {
             }
             let (Some(kind), Some(target)) = (element.attribute("Type"), element.attribute("Target")) else { continue };
             found.push(Relationship {
+                id: element.attribute("Id").unwrap_or_default().to_owned(),
                 kind: kind.rsplit('/').next().unwrap_or_default().to_owned(),
                 target: resolve(&folder, target),
             });

@@ -22,7 +22,7 @@ pub(crate) enum Node {
     Text(String),
 }
 
-/// An element's local name and attributes; attributes are by local name too, the first of two alike wins.
+/// An element's local name and attributes; attributes are by local name too, of two alike the first wins.
 #[derive(Debug)]
 pub(crate) struct Element {
     pub name: String,
@@ -31,7 +31,12 @@ pub(crate) struct Element {
 
 impl Element {
     pub(crate) fn attribute(&self, name: &str) -> Option<&str> {
-        self.attributes.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.attributes(name).next()
+    }
+
+    /// The attributes of a local name, which those of several namespaces may share.
+    pub(crate) fn attributes(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.attributes.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     /// The attribute every WordprocessingML property keeps its value in.

@@ -86,10 +86,13 @@ async fn whence(client: &Client<Remote>, result: &SearchResult) -> String {
         None => title,
     };
     if let Ok(evidence) = client.read_evidence(DocumentPath { id: document.id }).await
-        && let Some(Value::Array(pages)) = evidence.evidence.get("anchor").and_then(|anchor| anchor.get("pages"))
-        && let [first, last] = pages.as_slice()
+        && let Some(anchor) = evidence.evidence.get("anchor")
     {
-        place += &if first == last { format!(", page {first}") } else { format!(", pages {first} to {last}") };
+        for (name, one) in [("pages", "page"), ("slides", "slide")] {
+            if let Some([first, last]) = anchor.get(name).and_then(Value::as_array).map(Vec::as_slice) {
+                place += &if first == last { format!(", {one} {first}") } else { format!(", {name} {first} to {last}") };
+            }
+        }
     }
     place
 }

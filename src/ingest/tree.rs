@@ -1,6 +1,6 @@
 //! From a text to the nodes under its file: sections in pre-order, each before its chunks. Pure.
 use serde_json::{Value, json};
-use svc_formats::{Chunk, ChunkOptions, Extraction, Section, TokenCounter, chunk, sections};
+use svc_formats::{Chunk, ChunkOptions, Extraction, PageKind, Section, TokenCounter, chunk, sections};
 
 /// A node to be made. Ids are given out in the order of the list, which is the order of the file.
 #[derive(Clone, Debug)]
@@ -238,13 +238,17 @@ fn starts_character(byte: u8) -> bool {
     byte & 0b1100_0000 != 0b1000_0000
 }
 
-/// Where a node came from: characters of the extracted text, and pages where the format has them.
+/// Where a node came from: characters of the extracted text, and pages or slides where the format has them.
 pub fn anchor(node: &Node, extraction: &Extraction, characters: &CharacterIndex<'_>) -> Value {
     let mut anchor = json!({"characters": [characters.at(node.start), characters.at(node.end)]});
     let first = extraction.page_at(node.start);
     let last = extraction.page_at(node.end.saturating_sub(1).max(node.start));
     if let (Some(first), Some(last)) = (first, last) {
-        anchor["pages"] = json!([first, last]);
+        let kind = match extraction.page_kind {
+            PageKind::Page => "pages",
+            PageKind::Slide => "slides",
+        };
+        anchor[kind] = json!([first, last]);
     }
     anchor
 }
@@ -294,10 +298,12 @@ mod tests {
     fn anchors_count_characters_and_pages() {
         let text = "äöü one\npage two ends".to_owned();
         let pages = vec![Page { number: 1, start: 0, end: 10 }, Page { number: 2, start: 11, end: text.len() }];
-        let extraction = Extraction { text, pages, ..Extraction::default() };
+        let mut extraction = Extraction { text, pages, ..Extraction::default() };
         let nodes = build(&extraction, "f", false, &ChunkOptions::default(), &count);
         let characters = CharacterIndex::new(&extraction.text);
         assert_eq!(anchor(&nodes[0], &extraction, &characters), json!({"characters": [0, 21], "pages": [1, 2]}));
+        extraction.page_kind = PageKind::Slide;
+        assert_eq!(anchor(&nodes[0], &extraction, &characters), json!({"characters": [0, 21], "slides": [1, 2]}));
     }
 
     proptest! {

@@ -1,43 +1,75 @@
 //! The main part, streamed: paragraphs, lists and tables in body order.
 
+mod changes;
+mod properties;
+
 use std::io::Read;
 
+use self::changes::Inserted;
 use super::{
-    markdown::{Block, Writer},
-    styles::{Numbering, Styles},
+    evidence::{Change, Evidence, Mark},
+    frames::{Carried, Cell, Frame, Noted, Paragraph, Run, Table},
+    notes::Kind,
+    numbering::{Counter, Numbering},
+    styles::Styles,
+    symbols,
 };
 use crate::{
     Extraction, FormatError, Limits, charset,
+    extraction::check_text,
+    markdown::{self, Block, Writer},
     xml::{Element, Node, XmlReader},
 };
 
-/// A span wider than any sheet of paper holds is a lie.
-const MAX_SPAN: usize = 63;
-
-pub(super) fn convert<R: Read>(xml: XmlReader<R>, styles: &Styles, limits: &Limits) -> Result<Extraction, FormatError> {
+pub(super) fn convert<R: Read>(
+    xml: XmlReader<R>,
+    styles: &Styles,
+    numbering: &Numbering,
+    evidence: Evidence,
+    limits: &Limits,
+) -> Result<Extraction, FormatError> {
     let mut converter = Converter {
         xml,
         styles,
+        numbering,
+        counter: Counter::new(numbering),
+        evidence,
         limits,
         open: Vec::new(),
         frames: Vec::new(),
+        runs: Vec::new(),
         alternates: Vec::new(),
+        changes: Vec::new(),
+        carried: None,
+        held: 0,
         writer: Writer::default(),
     };
     converter.run()?;
-    Ok(converter.writer.finish())
+    let mut extraction = converter.writer.finish("styles");
+    converter.evidence.record(&mut extraction);
+    Ok(extraction)
 }
 
 struct Converter<'a, R: Read> {
     xml: XmlReader<R>,
     styles: &'a Styles,
+    numbering: &'a Numbering,
+    counter: Counter<'a>,
+    evidence: Evidence,
     limits: &'a Limits,
     /// What each open element means.
     open: Vec<Open>,
     /// Open paragraphs, tables and cells: a text box nests them in a paragraph, a cell in a table.
     frames: Vec<Frame>,
+    runs: Vec<Run>,
     /// For each open `mc:AlternateContent`, whether a branch was taken: both hold the same text.
     alternates: Vec<bool>,
+    /// Open insertions.
+    changes: Vec<Inserted>,
+    /// A paragraph whose mark is deleted goes on in the next one.
+    carried: Option<Carried>,
+    /// Bytes taken in so far: what waits in frames is bounded by the limit of the text too.
+    held: usize,
     writer: Writer,
 }
 
@@ -47,24 +79,14 @@ enum Open {
     Table,
     Row,
     Cell,
+    /// A table within a cell, flattened to text of the cell; and a row of it.
+    InnerTable,
+    InnerRow,
+    Run,
     Text,
+    Insertion,
     Alternate,
     Other,
-}
-
-enum Frame {
-    Paragraph(Paragraph),
-    Table { rows: Vec<Vec<String>>, row_deleted: bool },
-    Cell { text: String, span: usize, continues: bool },
-}
-
-#[derive(Default)]
-struct Paragraph {
-    text: String,
-    style: Option<String>,
-    numbering: Numbering,
-    /// Blocks of text boxes anchored in it, which follow it.
-    after: Vec<Block>,
 }
 
 impl<R: Read> Converter<'_, R> {
@@ -74,47 +96,60 @@ impl<R: Read> Converter<'_, R> {
                 Node::Start(element) => self.start(&element)?,
                 Node::Text(text) => {
                     if self.open.last() == Some(&Open::Text) {
-                        self.push_text(&text);
+                        self.push_text(&text)?;
                     }
                 }
-                Node::End => match self.open.pop() {
-                    Some(Open::Alternate) => {
-                        self.alternates.pop();
-                    }
-                    Some(Open::Paragraph | Open::Table | Open::Cell) => self.close_frame()?,
-                    Some(Open::Row) => self.close_row(),
-                    _ => {}
-                },
+                Node::End => self.end()?,
             }
+        }
+        self.flush_carried(0)
+    }
+
+    fn end(&mut self) -> Result<(), FormatError> {
+        match self.open.pop() {
+            Some(Open::Alternate) => {
+                self.alternates.pop();
+            }
+            Some(Open::Run) => {
+                self.runs.pop();
+            }
+            Some(Open::Insertion) => self.close_insertion(),
+            Some(Open::Paragraph | Open::Table | Open::Cell) => self.close_frame()?,
+            Some(Open::Row) => self.close_row()?,
+            Some(inner @ (Open::InnerRow | Open::InnerTable)) => {
+                if let Some(Frame::Cell(cell)) = self.frames.last_mut() {
+                    cell.separator = if inner == Open::InnerRow { "; " } else { " " };
+                }
+            }
+            Some(Open::Text | Open::Other) | None => {}
         }
         Ok(())
     }
 
     fn start(&mut self, element: &Element) -> Result<(), FormatError> {
         let open = match element.name.as_str() {
-            "p" => {
-                self.frames.push(Frame::Paragraph(Paragraph::default()));
-                Open::Paragraph
-            }
-            "tbl" => {
-                self.frames.push(Frame::Table { rows: Vec::new(), row_deleted: false });
-                Open::Table
-            }
-            "tr" => {
-                if let Some(Frame::Table { rows, row_deleted }) = self.frames.last_mut() {
-                    rows.push(Vec::new());
-                    *row_deleted = false;
+            "p" => self.open_paragraph(),
+            "tbl" => self.open_table()?,
+            "tr" => match self.frames.last_mut() {
+                Some(Frame::Table(table)) => {
+                    table.begin_row();
+                    Open::Row
                 }
-                Open::Row
-            }
-            "tc" => {
-                self.frames.push(Frame::Cell { text: String::new(), span: 1, continues: false });
+                _ => Open::InnerRow,
+            },
+            "tc" if matches!(self.frames.last(), Some(Frame::Table(_))) => {
+                self.frames.push(Frame::Cell(Cell::default()));
                 Open::Cell
+            }
+            "r" => {
+                self.runs.push(Run::default());
+                Open::Run
             }
             "t" => Open::Text,
             "pPr" => return self.paragraph_properties(),
             "tcPr" => return self.cell_properties(),
             "trPr" => return self.row_properties(),
+            "rPr" => return self.run_properties(),
             "AlternateContent" => {
                 self.alternates.push(false);
                 Open::Alternate
@@ -126,141 +161,196 @@ impl<R: Read> Converter<'_, R> {
                 }
                 Open::Other
             }
-            // Deleted or moved away, instructions rather than text, phonetic guides, and properties without text.
-            "del" | "moveFrom" | "delText" | "instrText" | "delInstrText" | "rt" | "rPr" | "sectPr" | "tblPr"
-            | "tblGrid" | "tblPrEx" | "sdtPr" | "sdtEndPr" => return self.xml.skip(),
-            "tab" | "ptab" => self.push_character('\t'),
-            "br" | "cr" => self.push_character('\n'),
-            "noBreakHyphen" => self.push_character('-'),
+            name @ ("del" | "moveFrom") => return self.deletion(element, name),
+            name @ ("ins" | "moveTo") => self.open_insertion(element, name),
+            // Instructions rather than text, phonetic guides, and properties without text.
+            "delText" | "instrText" | "delInstrText" | "rt" | "sectPr" | "tblPr" | "tblGrid" | "tblPrEx" | "sdtPr"
+            | "sdtEndPr" => return self.xml.skip(),
+            "tab" | "ptab" => self.push_character('\t')?,
+            "br" | "cr" => self.push_character('\n')?,
+            "noBreakHyphen" => self.push_character('-')?,
+            "sym" => match symbols::character(element.attribute("font"), element.attribute("char")) {
+                Some(character) => self.push_character(character)?,
+                None => Open::Other,
+            },
+            "fldChar" => self.field(element.attribute("fldCharType")),
+            "commentRangeStart" | "commentReference" => self.reference(Kind::Comment, element),
+            "footnoteReference" => self.reference(Kind::Footnote, element),
+            "endnoteReference" => self.reference(Kind::Endnote, element),
             _ => Open::Other,
         };
         self.open.push(open);
         Ok(())
     }
 
-    fn push_character(&mut self, character: char) -> Open {
-        self.push_text(character.encode_utf8(&mut [0; 4]));
+    fn open_paragraph(&mut self) -> Open {
+        let depth = self.frames.len();
+        let mut paragraph = Paragraph::default();
+        if let Some(carried) = self.carried.take_if(|carried| carried.depth == depth) {
+            paragraph.text = carried.text;
+            paragraph.noted = carried.noted;
+            paragraph.own_from = paragraph.text.len();
+        }
+        self.frames.push(Frame::Paragraph(paragraph));
+        Open::Paragraph
+    }
+
+    /// Of a table within a cell only the text is of use: no table may stand in a table.
+    fn open_table(&mut self) -> Result<Open, FormatError> {
+        if self.frames.iter().any(|frame| matches!(frame, Frame::Cell(_))) {
+            return Ok(Open::InnerTable);
+        }
+        self.flush_carried(self.frames.len())?;
+        self.frames.push(Frame::Table(Table::default()));
+        Ok(Open::Table)
+    }
+
+    /// A field's instructions are not shown, its result is.
+    fn field(&mut self, part: Option<&str>) -> Open {
+        if let Some(Frame::Paragraph(paragraph)) = self.frames.last_mut() {
+            paragraph.fields.note(part);
+        }
         Open::Other
     }
 
-    fn push_text(&mut self, text: &str) {
-        if let Some(Frame::Paragraph(paragraph)) = self.frames.last_mut() {
-            paragraph.text.push_str(&charset::clean(text));
-        }
+    fn push_character(&mut self, character: char) -> Result<Open, FormatError> {
+        self.push_text(character.encode_utf8(&mut [0; 4]))?;
+        Ok(Open::Other)
     }
 
-    /// Reads the children of a properties element that just began, until its end.
-    fn properties(&mut self, mut note: impl FnMut(&mut Self, &Element)) -> Result<(), FormatError> {
-        let mut depth = 1u32;
-        while depth > 0 {
-            match self.xml.next()? {
-                // What the properties were before a tracked change, and those of the paragraph's mark.
-                Some(Node::Start(element)) if element.name.ends_with("Change") || element.name == "rPr" => {
-                    self.xml.skip()?
-                }
-                Some(Node::Start(element)) => {
-                    depth += 1;
-                    note(self, &element);
-                }
-                Some(Node::End) => depth -= 1,
-                Some(Node::Text(_)) => {}
-                None => break,
-            }
+    fn push_text(&mut self, text: &str) -> Result<(), FormatError> {
+        let Some(Frame::Paragraph(paragraph)) = self.frames.last_mut() else { return Ok(()) };
+        let hidden = self.runs.last().and_then(|run| run.hidden).unwrap_or(paragraph.hidden);
+        if hidden || paragraph.fields.in_instructions() {
+            return Ok(());
+        }
+        self.held += text.len();
+        check_text(self.held, self.limits)?;
+        match text.contains(['\0', '\r']) {
+            true => paragraph.text.push_str(&charset::clean(text)),
+            false => paragraph.text.push_str(text),
         }
         Ok(())
     }
 
-    fn paragraph_properties(&mut self) -> Result<(), FormatError> {
-        self.properties(|converter, element| {
-            let Some(Frame::Paragraph(paragraph)) = converter.frames.last_mut() else { return };
-            match element.name.as_str() {
-                "pStyle" => paragraph.style = element.value().map(str::to_owned),
-                name => paragraph.numbering.note(name, element.value()),
+    fn close_row(&mut self) -> Result<(), FormatError> {
+        let Some(Frame::Table(table)) = self.frames.last_mut() else { return Ok(()) };
+        match table.row_deleted.take() {
+            Some((author, date)) => {
+                let row = table.markdown.drop_row();
+                table.noted.marks.extend(self.evidence.change(Change::Deleted, &author, &date, &row));
             }
-        })
-    }
-
-    fn cell_properties(&mut self) -> Result<(), FormatError> {
-        self.properties(|converter, element| {
-            let Some(Frame::Cell { span, continues, .. }) = converter.frames.last_mut() else { return };
-            match element.name.as_str() {
-                "gridSpan" => {
-                    *span = element.value().and_then(|value| value.parse().ok()).unwrap_or(1).clamp(1, MAX_SPAN)
-                }
-                // Without a value it continues the cell above.
-                "vMerge" | "hMerge" => *continues = element.value() != Some("restart"),
-                _ => {}
+            None => {
+                self.held += table.blanks_after * markdown::Table::BLANK_BYTES;
+                table.markdown.blanks(table.blanks_after);
+                table.markdown.end_row();
             }
-        })
-    }
-
-    fn row_properties(&mut self) -> Result<(), FormatError> {
-        self.properties(|converter, element| {
-            if let Some(Frame::Table { row_deleted, .. }) = converter.frames.last_mut() {
-                *row_deleted |= element.name == "del";
-            }
-        })
-    }
-
-    fn close_row(&mut self) {
-        if let Some(Frame::Table { rows, row_deleted: true }) = self.frames.last_mut() {
-            rows.pop();
         }
+        check_text(self.held, self.limits)
     }
 
     fn close_frame(&mut self) -> Result<(), FormatError> {
+        // What was carried within the frame ends with it.
+        self.flush_carried(self.frames.len())?;
         match self.frames.pop() {
-            Some(Frame::Paragraph(paragraph)) => {
-                let (block, after) = self.paragraph(paragraph);
-                for block in block.into_iter().chain(after) {
-                    self.emit(block)?;
+            Some(Frame::Paragraph(paragraph)) => self.close_paragraph(paragraph),
+            Some(Frame::Table(table)) => self.emit(Block::Table(table.markdown), table.noted.marks),
+            Some(Frame::Cell(cell)) => {
+                if let Some(Frame::Table(table)) = self.frames.last_mut() {
+                    table.noted.marks.extend(cell.noted.marks);
+                    if !cell.deleted {
+                        table.markdown.cell(if cell.continues { "" } else { &cell.text });
+                        table.markdown.blanks(cell.span - 1);
+                        self.held += cell.span * markdown::Table::BLANK_BYTES;
+                    }
                 }
+                Ok(())
             }
-            Some(Frame::Table { rows, .. }) if rows.iter().flatten().any(|cell| !cell.is_empty()) => {
-                self.emit(Block::Table(rows))?;
+            None => Ok(()),
+        }
+    }
+
+    fn close_paragraph(&mut self, paragraph: Paragraph) -> Result<(), FormatError> {
+        let has_text = paragraph.text.get(paragraph.own_from..).is_some_and(|own| !own.trim().is_empty());
+        if self.frames.is_empty() {
+            self.evidence.paragraphs += u64::from(has_text || !paragraph.noted.after.is_empty());
+        }
+        if paragraph.mark_deleted {
+            let depth = self.frames.len();
+            self.carried = Some(Carried { depth, text: paragraph.text, noted: paragraph.noted });
+            return Ok(());
+        }
+        self.finish_paragraph(paragraph)
+    }
+
+    fn finish_paragraph(&mut self, mut paragraph: Paragraph) -> Result<(), FormatError> {
+        let Noted { mut marks, after } = std::mem::take(&mut paragraph.noted);
+        if !paragraph.text.trim().is_empty() {
+            let block = self.block(paragraph, &mut marks);
+            self.emit(block, std::mem::take(&mut marks))?;
+        }
+        for (index, (block, mut own)) in after.into_iter().enumerate() {
+            // Marks of a paragraph without text of its own are those of the first box in it.
+            if index == 0 {
+                own.append(&mut marks);
             }
-            Some(Frame::Cell { text, span, continues }) => {
-                if let Some(Frame::Table { rows, .. }) = self.frames.last_mut()
-                    && let Some(row) = rows.last_mut()
-                {
-                    row.push(if continues { String::new() } else { text });
-                    row.extend(std::iter::repeat_n(String::new(), span - 1));
-                }
+            self.emit(block, own)?;
+        }
+        match marks.is_empty() {
+            true => Ok(()),
+            false => self.keep_marks(marks),
+        }
+    }
+
+    /// The marks of a paragraph without any text belong to what is around it, or to where it stood.
+    fn keep_marks(&mut self, marks: Vec<Mark>) -> Result<(), FormatError> {
+        match self.frames.last_mut() {
+            Some(Frame::Paragraph(Paragraph { noted, .. }) | Frame::Cell(Cell { noted, .. })) => {
+                noted.marks.extend(marks)
             }
-            Some(Frame::Table { .. }) | None => {}
+            Some(Frame::Table(table)) => table.noted.marks.extend(marks),
+            None => self.evidence.place(marks, self.writer.len()),
         }
         Ok(())
     }
 
-    fn paragraph(&self, paragraph: Paragraph) -> (Option<Block>, Vec<Block>) {
-        let Paragraph { text, style, numbering, after } = paragraph;
-        if text.trim().is_empty() {
-            return (None, after);
-        }
+    fn block(&mut self, paragraph: Paragraph, marks: &mut Vec<Mark>) -> Block {
+        let Paragraph { text, style, place, .. } = paragraph;
         let style = style.as_deref();
-        let block = match style.and_then(|style| self.styles.heading_level(style)) {
-            Some(level) => Block::Heading { level, text },
-            None => match self.styles.list_level(numbering, style) {
-                Some(level) => Block::ListItem { level, text },
-                None => Block::Paragraph(text),
-            },
-        };
-        (Some(block), after)
+        let heading = style.and_then(|style| self.styles.heading_level(style));
+        let place = self.styles.list_place(place, style, self.numbering);
+        if let Some((list, level)) = place {
+            let label = self.counter.next(list, level);
+            marks.extend(self.evidence.item(level, label, heading.is_some()));
+        }
+        match (heading, place) {
+            (Some(level), _) => Block::Heading { level, text },
+            (None, Some((_, level))) => Block::ListItem { level, text },
+            (None, None) => Block::Paragraph(text),
+        }
+    }
+
+    /// Ends what was carried at this depth or deeper: nothing follows it there.
+    fn flush_carried(&mut self, depth: usize) -> Result<(), FormatError> {
+        match self.carried.take_if(|carried| carried.depth >= depth) {
+            Some(carried) => {
+                self.finish_paragraph(Paragraph { text: carried.text, noted: carried.noted, ..Paragraph::default() })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Hands a finished block to what is around it.
-    fn emit(&mut self, block: Block) -> Result<(), FormatError> {
+    fn emit(&mut self, block: Block, marks: Vec<Mark>) -> Result<(), FormatError> {
         match self.frames.last_mut() {
-            Some(Frame::Paragraph(paragraph)) => paragraph.after.push(block),
-            Some(Frame::Cell { text, .. }) => {
-                let inner = block.into_cell_text();
-                if !text.is_empty() && !inner.is_empty() {
-                    text.push(' ');
-                }
-                text.push_str(&inner);
-            }
+            Some(Frame::Paragraph(paragraph)) => paragraph.noted.after.push((block, marks)),
+            Some(Frame::Cell(cell)) => cell.take(block, marks),
             // A block right in a table is out of place; its text is not lost.
-            Some(Frame::Table { .. }) | None => self.writer.write(block, self.limits)?,
+            Some(Frame::Table(_)) | None => {
+                if let Some(start) = self.writer.write(block, self.limits)? {
+                    self.evidence.place(marks, start);
+                }
+            }
         }
         Ok(())
     }

@@ -1,17 +1,25 @@
 //! Word documents to Markdown.
+//!
+//! Comments, notes, tracked changes and the kinds and numbers of lists are no part of the Markdown; they are facts of the
+//! extraction: `docx.comments`, `docx.footnotes`, `docx.endnotes`, `docx.tracked_changes` and `docx.lists`, each entry with
+//! `at`, the character of the text where its paragraph begins.
 
 mod body;
-mod markdown;
+mod evidence;
+mod frames;
+mod notes;
+mod numbering;
 mod styles;
+mod symbols;
 
 use std::io::{Read, Seek};
 
-use crate::{Extraction, Format, FormatError, Limits, Pattern, Patterns, package::Package};
+use crate::{Extraction, Format, FormatError, Limits, Pattern, Patterns, markdown, package::Package};
 
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
     let extraction = extract(source, limits)?;
     Ok(Patterns::default()
-        .with(Pattern::HasTextLayer, !extraction.text.is_empty())
+        .with(Pattern::HasTextLayer, markdown::has_text(&extraction.text))
         .with(Pattern::HasHeadingStyles, !extraction.headings.is_empty()))
 }
 
@@ -19,14 +27,31 @@ pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extr
     let mut package = Package::open(source, Format::Docx, limits)?;
     let main = package.main_part()?;
     let related = package.relationships(&main)?;
-    let styles = match related.iter().find(|relation| relation.kind == "styles") {
-        Some(relation) => package.xml(&relation.target)?.map(styles::Styles::read).transpose()?,
+    let part = |kind: &str| related.iter().find(|relation| relation.kind == kind).map(|relation| &*relation.target);
+    let styles = match part("styles") {
+        Some(name) => package.xml(name)?.map(styles::Styles::read).transpose()?,
         None => None,
     };
+    let numbering = match part("numbering") {
+        Some(name) => package.xml(name)?.map(numbering::Numbering::read).transpose()?,
+        None => None,
+    };
+    let mut evidence = evidence::Evidence::default();
+    for kind in notes::Kind::ALL {
+        if let Some(name) = part(kind.relationship())
+            && let Some(xml) = package.xml(name)?
+        {
+            evidence.read_notes(xml, kind)?;
+        }
+    }
     let Some(xml) = package.xml(&main)? else {
         return Err(FormatError::corrupt(Format::Docx, "the package has no main part"));
     };
-    body::convert(xml, &styles.unwrap_or_default(), limits)?.within(limits)
+    let mut extraction =
+        body::convert(xml, &styles.unwrap_or_default(), &numbering.unwrap_or_default(), evidence, limits)?;
+    let images = related.iter().filter(|relation| relation.kind == "image").count();
+    extraction.facts.insert("docx.images".to_owned(), images.into());
+    extraction.within(limits)
 }
 
 #[cfg(test)]

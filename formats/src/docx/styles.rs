@@ -1,14 +1,18 @@
-//! Paragraph styles: which are headings, which are lists.
+//! Styles: which are headings, which are lists, which hide their text.
 
 use std::{collections::HashMap, io::Read};
 
+use super::numbering::{Numbering, Place};
 use crate::{
     FormatError,
-    xml::{Node, XmlReader},
+    xml::{Element, Node, XmlReader},
 };
 
 /// Longer chains of styles do not occur; a cycle does.
 const MAX_CHAIN: usize = 64;
+
+/// More styles than any producer writes.
+const MAX_STYLES: usize = 50_000;
 
 #[derive(Default)]
 pub(super) struct Styles {
@@ -20,30 +24,8 @@ struct Style {
     name: String,
     based_on: Option<String>,
     outline_level: Option<u8>,
-    numbering: Numbering,
-}
-
-/// A paragraph's place in a list, as it or its style says.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Numbering {
-    /// `Some(false)` takes the paragraph out of its style's list.
-    pub listed: Option<bool>,
-    pub level: Option<u8>,
-}
-
-impl Numbering {
-    /// Takes in a child of `w:numPr`.
-    pub(super) fn note(&mut self, name: &str, value: Option<&str>) {
-        match name {
-            "ilvl" => self.level = value.and_then(|value| value.parse().ok()),
-            "numId" => self.listed = Some(value.is_some_and(|value| value != "0")),
-            _ => {}
-        }
-    }
-
-    fn or(self, other: Self) -> Self {
-        Self { listed: self.listed.or(other.listed), level: self.level.or(other.level) }
-    }
+    place: Place,
+    hidden: Option<bool>,
 }
 
 impl Styles {
@@ -54,11 +36,11 @@ impl Styles {
             let Node::Start(element) = node else { continue };
             match (element.name.as_str(), &mut open) {
                 ("style", _) => {
-                    if let Some((id, style)) = open.take() {
-                        styles.by_id.insert(id, style);
-                    }
+                    styles.add(open.take());
                     open = element.attribute("styleId").map(|id| (id.to_owned(), Style::default()));
                 }
+                // Formats of parts of a table are the table's, not the style's own.
+                ("tblStylePr", _) => xml.skip()?,
                 ("name", Some((_, style))) => {
                     style.name = element.value().unwrap_or_default().trim().to_ascii_lowercase()
                 }
@@ -66,22 +48,29 @@ impl Styles {
                 ("outlineLvl", Some((_, style))) => {
                     style.outline_level = element.value().and_then(|value| value.parse().ok());
                 }
-                (name @ ("ilvl" | "numId"), Some((_, style))) => style.numbering.note(name, element.value()),
+                ("vanish", Some((_, style))) => style.hidden = Some(is_on(&element)),
+                (name @ ("ilvl" | "numId"), Some((_, style))) => style.place.note(name, element.value()),
                 _ => {}
             }
         }
-        styles.by_id.extend(open);
+        styles.add(open);
         Ok(styles)
     }
 
-    fn chain(&self, id: &str) -> impl Iterator<Item = &Style> {
-        let first = self.by_id.get(id);
-        std::iter::successors(first, |style| self.by_id.get(style.based_on.as_deref()?)).take(MAX_CHAIN)
+    fn add(&mut self, style: Option<(String, Style)>) {
+        if self.by_id.len() < MAX_STYLES {
+            self.by_id.extend(style);
+        }
+    }
+
+    fn chain<'a>(&'a self, id: &'a str) -> impl Iterator<Item = (&'a str, &'a Style)> {
+        let get = |id: &'a str| self.by_id.get(id).map(|style| (id, style));
+        std::iter::successors(get(id), move |(_, style)| get(style.based_on.as_deref()?)).take(MAX_CHAIN)
     }
 
     /// The heading level, 1 to 9, of a style or of the nearest style it is based on. Names are always English, ids are not.
     pub(super) fn heading_level(&self, id: &str) -> Option<u8> {
-        for style in self.chain(id) {
+        for (_, style) in self.chain(id) {
             if style.name == "title" {
                 return Some(1);
             }
@@ -96,9 +85,27 @@ impl Styles {
         None
     }
 
-    /// The list level of a paragraph, counted from 0, by its own properties and its style's.
-    pub(super) fn list_level(&self, own: Numbering, id: Option<&str>) -> Option<u8> {
-        let all = id.into_iter().flat_map(|id| self.chain(id)).fold(own, |found, style| found.or(style.numbering));
-        (all.listed == Some(true)).then(|| all.level.unwrap_or(0).min(8))
+    /// Whether text of the style is hidden.
+    pub(super) fn hides(&self, id: &str) -> bool {
+        self.chain(id).find_map(|(_, style)| style.hidden).unwrap_or(false)
     }
+
+    /// The list and level of a paragraph, by its own properties and its style's.
+    pub(super) fn list_place(&self, own: Place, id: Option<&str>, numbering: &Numbering) -> Option<(u32, u8)> {
+        let mut place = own;
+        for (id, style) in id.into_iter().flat_map(|id| self.chain(id)) {
+            if place.list.is_none() && style.place.list.is_some() {
+                // A style may leave its level to the numbering, which names the style at a level.
+                place.level = place.level.or(style.place.level).or_else(|| numbering.level_of(style.place.list?, id));
+            }
+            place = place.or(style.place);
+        }
+        let list = place.list.filter(|&list| list != 0)?;
+        Some((list, place.level.unwrap_or(0).min(8)))
+    }
+}
+
+/// Whether a switch such as `w:vanish` is on: without a value it is.
+pub(super) fn is_on(element: &Element) -> bool {
+    !matches!(element.value(), Some("0" | "false" | "off"))
 }

@@ -5,6 +5,7 @@
 
 mod docx;
 mod pdf;
+mod pptx;
 mod text;
 
 use std::{
@@ -14,7 +15,8 @@ use std::{
 
 use serde_json::Value;
 use svc_formats::{
-    DetectedBy, Detection, Extraction, Format, FormatError, Limits, Pattern, Patterns, detect, extract, probe, sections,
+    DetectedBy, Detection, Extraction, Format, FormatError, Limit, Limits, PageKind, Pattern, Patterns, detect,
+    extract, probe, sections,
 };
 use unicode_normalization::UnicodeNormalization;
 
@@ -108,6 +110,7 @@ fn probes_measure_what_the_references_measure() {
         Pattern::HasImages,
         Pattern::HasHeadingStyles,
         Pattern::HasSlides,
+        Pattern::HasSmartart,
         Pattern::HasSheets,
         Pattern::SheetCount,
         Pattern::HasComments,

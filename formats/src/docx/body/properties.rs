@@ -1,0 +1,112 @@
+//! Properties of paragraphs, runs, cells and rows.
+
+use std::io::Read;
+
+use super::{Converter, Open};
+use crate::{
+    FormatError,
+    docx::{frames::Frame, styles},
+    markdown::Table,
+    xml::{Element, Node},
+};
+
+/// A span wider than any sheet of paper holds is a lie.
+const MAX_SPAN: usize = 63;
+
+impl<R: Read> Converter<'_, R> {
+    /// Reads the children of a properties element that just began, until its end.
+    fn properties(&mut self, mut note: impl FnMut(&mut Self, &Element)) -> Result<(), FormatError> {
+        let mut depth = 1u32;
+        while depth > 0 {
+            match self.xml.next()? {
+                // What the properties were before a tracked change.
+                Some(Node::Start(element)) if element.name.ends_with("Change") => self.xml.skip()?,
+                Some(Node::Start(element)) => {
+                    depth += 1;
+                    note(self, &element);
+                }
+                Some(Node::End) => depth -= 1,
+                Some(Node::Text(_)) => {}
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn paragraph_properties(&mut self) -> Result<(), FormatError> {
+        let mut is_numbered = false;
+        self.properties(|converter, element| {
+            let Some(Frame::Paragraph(paragraph)) = converter.frames.last_mut() else { return };
+            match element.name.as_str() {
+                "pStyle" => {
+                    paragraph.style = element.value().map(str::to_owned);
+                    paragraph.hidden = paragraph.style.as_deref().is_some_and(|style| converter.styles.hides(style));
+                }
+                // The paragraph's mark was deleted, or moved away.
+                "del" | "moveFrom" => paragraph.mark_deleted = true,
+                "numPr" => is_numbered = true,
+                name => paragraph.place.note(name, element.value()),
+            }
+        })?;
+        self.evidence.numbered += u64::from(is_numbered);
+        Ok(())
+    }
+
+    pub(super) fn run_properties(&mut self) -> Result<(), FormatError> {
+        if self.open.last() != Some(&Open::Run) {
+            return self.xml.skip();
+        }
+        self.properties(|converter, element| {
+            let Some(run) = converter.runs.last_mut() else { return };
+            match element.name.as_str() {
+                "vanish" => run.hidden = Some(styles::is_on(element)),
+                "rStyle" if run.hidden.is_none() => {
+                    run.hidden = element.value().filter(|style| converter.styles.hides(style)).map(|_| true);
+                }
+                _ => {}
+            }
+        })
+    }
+
+    pub(super) fn cell_properties(&mut self) -> Result<(), FormatError> {
+        if self.open.last() != Some(&Open::Cell) {
+            return self.xml.skip();
+        }
+        self.properties(|converter, element| {
+            let Some(Frame::Cell(cell)) = converter.frames.last_mut() else { return };
+            match element.name.as_str() {
+                "gridSpan" => cell.span = count(element).max(1),
+                // Without a value it continues the cell above.
+                "vMerge" | "hMerge" => cell.continues = element.value() != Some("restart"),
+                "cellDel" => cell.deleted = true,
+                _ => {}
+            }
+        })
+    }
+
+    pub(super) fn row_properties(&mut self) -> Result<(), FormatError> {
+        if self.open.last() != Some(&Open::Row) {
+            return self.xml.skip();
+        }
+        self.properties(|converter, element| {
+            let Some(Frame::Table(table)) = converter.frames.last_mut() else { return };
+            match element.name.as_str() {
+                "gridBefore" => {
+                    table.markdown.blanks(count(element));
+                    converter.held += count(element) * Table::BLANK_BYTES;
+                }
+                "gridAfter" => table.blanks_after = count(element),
+                "del" => {
+                    let own = |name: &str| element.attribute(name).unwrap_or_default().to_owned();
+                    table.row_deleted = Some((own("author"), own("date")));
+                }
+                _ => {}
+            }
+        })
+    }
+}
+
+/// The number of columns an element spans or leaves out.
+fn count(element: &Element) -> usize {
+    element.value().and_then(|value| value.parse().ok()).unwrap_or(0).min(MAX_SPAN)
+}

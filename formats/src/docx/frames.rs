@@ -1,0 +1,124 @@
+//! What is open while the main part is read.
+
+use super::{evidence::Mark, numbering::Place};
+use crate::markdown::{self, Block};
+
+pub(super) enum Frame {
+    Paragraph(Paragraph),
+    Table(Table),
+    Cell(Cell),
+}
+
+/// What belongs to a piece of text without being of it.
+#[derive(Default)]
+pub(super) struct Noted {
+    pub marks: Vec<Mark>,
+    /// Blocks of text boxes anchored in it, which follow it.
+    pub after: Vec<(Block, Vec<Mark>)>,
+}
+
+#[derive(Default)]
+pub(super) struct Paragraph {
+    pub text: String,
+    /// Where its own text begins, after what was carried into it.
+    pub own_from: usize,
+    pub style: Option<String>,
+    pub place: Place,
+    /// Its style hides its text, where a run does not say otherwise.
+    pub hidden: bool,
+    pub mark_deleted: bool,
+    pub fields: Fields,
+    pub noted: Noted,
+}
+
+/// The text of a paragraph whose mark was deleted.
+pub(super) struct Carried {
+    /// How many frames are around it.
+    pub depth: usize,
+    pub text: String,
+    pub noted: Noted,
+}
+
+#[derive(Default)]
+pub(super) struct Run {
+    pub hidden: Option<bool>,
+}
+
+/// The fields that began in a paragraph, innermost last: whether each is at its result. Instructions end with their
+/// paragraph, so that a field never closed hides no more than that.
+#[derive(Default)]
+pub(super) struct Fields {
+    at_result: Vec<bool>,
+    /// How many of them are not.
+    in_instructions: usize,
+}
+
+impl Fields {
+    pub(super) fn note(&mut self, part: Option<&str>) {
+        match part {
+            Some("begin") => {
+                self.at_result.push(false);
+                self.in_instructions += 1;
+            }
+            Some("separate") => {
+                if let Some(at_result @ false) = self.at_result.last_mut() {
+                    *at_result = true;
+                    self.in_instructions -= 1;
+                }
+            }
+            Some("end") => self.in_instructions -= usize::from(self.at_result.pop() == Some(false)),
+            _ => {}
+        }
+    }
+
+    pub(super) fn in_instructions(&self) -> bool {
+        self.in_instructions > 0
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Table {
+    pub markdown: markdown::Table,
+    pub blanks_after: usize,
+    /// Who deleted the row that is open, and when.
+    pub row_deleted: Option<(String, String)>,
+    pub noted: Noted,
+}
+
+impl Table {
+    pub(super) fn begin_row(&mut self) {
+        self.blanks_after = 0;
+        self.row_deleted = None;
+    }
+}
+
+pub(super) struct Cell {
+    pub text: String,
+    /// What stands between its text and what comes next.
+    pub separator: &'static str,
+    pub span: usize,
+    /// It is the lower part of a cell above.
+    pub continues: bool,
+    pub deleted: bool,
+    pub noted: Noted,
+}
+
+impl Default for Cell {
+    fn default() -> Self {
+        Self { text: String::new(), separator: " ", span: 1, continues: false, deleted: false, noted: Noted::default() }
+    }
+}
+
+impl Cell {
+    /// Takes in a block as text.
+    pub(super) fn take(&mut self, block: Block, marks: Vec<Mark>) {
+        self.noted.marks.extend(marks);
+        if let Block::Heading { text, .. } | Block::Paragraph(text) | Block::ListItem { text, .. } = block {
+            if !self.text.is_empty() {
+                self.text.push_str(self.separator);
+            }
+            self.text.push_str(&text);
+        }
+        self.separator = " ";
+    }
+}

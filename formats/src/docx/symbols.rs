@@ -1,0 +1,104 @@
+//! Characters of the symbol fonts, which number their glyphs as they please, in Unicode.
+//!
+//! The tables follow dingbat-to-unicode (BSD-2-Clause). U+FFFD marks what has no character.
+
+/// The character of `w:sym`: a font and the number of a glyph in it, in hexadecimal.
+pub(super) fn character(font: Option<&str>, number: Option<&str>) -> Option<char> {
+    let number = u32::from_str_radix(number?, 16).ok()?;
+    let own = match number {
+        // Glyphs of a symbol font stand in a private area too.
+        0xF020..=0xF0FF => number - 0xF000,
+        _ => number,
+    };
+    let table = match font.unwrap_or_default() {
+        "Symbol" => SYMBOL,
+        "Wingdings" => WINGDINGS,
+        "Wingdings 2" => WINGDINGS_2,
+        "Wingdings 3" => WINGDINGS_3,
+        "Webdings" => WEBDINGS,
+        _ => "",
+    };
+    let glyph = usize::try_from(own).ok()?.checked_sub(0x20)?;
+    match table.chars().filter(|character| *character != '\n').nth(glyph) {
+        Some(char::REPLACEMENT_CHARACTER) => None,
+        Some(character) => Some(character),
+        // An ordinary font: the number is that of the character.
+        None => char::from_u32(number).filter(|character| !character.is_control()),
+    }
+}
+
+/// From 0x20, 32 glyphs a line.
+const SYMBOL: &str = "\
+\u{20}!∀#∃%&∍()*+,−./0123456789:;<=>?
+≅ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_
+‾αβχδεφγηιϕκλμνοπθρστυϖωξψζ{|}~�
+��������������������������������
+€ϒ′≤⁄∞ƒ♣♦♥♠↔←↑→↓°±″≥×∝∂•÷≠≡≈…⏐⎯↵
+ℵℑℜ℘⊗⊕∅∩∪⊃⊇⊄⊂⊆∈∉∠∇®©™∏√⋅¬∧∨⇔⇐⇑⇒⇓
+◊〈®©™∑⎛⎜⎝⎡⎢⎣⎧⎨⎩⎪�〉∫⌠⎮⌡⎞⎟⎠⎤⎥⎦⎫⎬⎭�";
+
+/// From 0x20, 32 glyphs a line.
+const WINGDINGS: &str = "\
+\u{20}🖉✂✁👓🕭🕮🕯🕿✆🖂🖃📪📫📬📭🗀🗁🗎🗏🗐🗄⌛🖮🖰🖲🖳🖴🖫🖬✇✍
+🖎✌🖏👍👎☜☞☝☟🖐☺😐☹💣🕱🏳🏱✈☼🌢❄🕆✞🕈✠✡☪☯🕉☸♈♉
+♊♋♌♍♎♏♐♑♒♓🙰🙵⚫🔾◼🞏🞐❑❒🞟⧫◆❖⬩⌧⮹⌘🏵🏶🙶🙷▯
+🄋➀➁➂➃➄➅➆➇➈➉🄌➊➋➌➍➎➏➐➑➒➓🙢🙠🙡🙣🙞🙜🙝🙟∙•
+⬝⭘🞆🞈🞊🞋🔿▪🞎🟁🟅★🟋🟏🟓🟑⯐⌖⯎⯏⯑✪✰🕐🕑🕒🕓🕔🕕🕖🕗🕘
+🕙🕚🕛⮰⮱⮲⮳⮴⮵⮶⮷🙪🙫🙕🙔🙗🙖🙐🙑🙒🙓⌫⌦⮘⮚⮙⮛⮈⮊⮉⮋🡨
+🡪🡩🡫🡬🡭🡯🡮🡸🡺🡹🡻🡼🡽🡿🡾⇦⇨⇧⇩⬄⇳⬁⬀⬃⬂🢬🢭🗶✓🗷🗹�";
+
+/// From 0x20, 32 glyphs a line.
+const WINGDINGS_2: &str = "\
+\u{20}🖊🖋🖌🖍✄✀🕾🕽🗅🗆🗇🗈🗉🗊🗋🗌🗍📋🗑🗔🖵🖶🖷🖸🖭🖯🖱🖒🖓🖘🖙
+🖚🖛👈👉🖜🖝🖞🖟🖠🖡👆👇🖢🖣🖑🗴🗸🗵☑⮽☒⮾⮿🛇⦸🙱🙴🙲🙳‽🙹🙺
+🙻🙦🙤🙥🙧🙚🙘🙙🙛⓪①②③④⑤⑥⑦⑧⑨⑩⓿❶❷❸❹❺❻❼❽❾❿�
+☉🌕☽☾⸿✝🕇🕜🕝🕞🕟🕠🕡🕢🕣🕤🕥🕦🕧🙨🙩⋅🞄⦁●○🞅🞇🞉⊙⦿🞌
+🞍◾■□🞑🞒🞓🞔▣🞕🞖🞗🞘⬩⬥◇🞚◈🞛🞜🞝🞞⬪⬧◊🞠◖◗⯊⯋⯀⯁
+⬟⯂⬣⬢⯃⯄🞡🞢🞣🞤🞥🞦🞧🞨🞩🞪🞫🞬🞭🞮🞯🞰🞱🞲🞳🞴🞵🞶🞷🞸🞹🞺
+🞻🞼🞽🞾🞿🟀🟂🟄🟆🟉🟊✶🟌🟎🟐🟒✹🟃🟇✯🟍🟔⯌⯍※⁂������";
+
+/// From 0x20, 32 glyphs a line.
+const WINGDINGS_3: &str = "\
+\u{20}⭠⭢⭡⭣⭦⭧⭩⭨⭰⭲⭱⭳⭶⭸⭻⭽⭤⭥⭪⭬⭫⭭⭍⮠⮡⮢⮣⮤⮥⮦⮧
+⮐⮑⮒⮓⮀⮃⭾⭿⮄⮆⮅⮇⮏⮍⮎⮌⭮⭯⎋⌤⌃⌥␣⍽⇪⮸🢠🢡🢢🢣🢤🢥
+🢦🢧🢨🢩🢪🢫🡐🡒🡑🡓🡔🡕🡗🡖🡘🡙▲▼△▽◀▶◁▷◣◢◤◥🞀🞂🞁�
+🞃⯅⯆⯇⯈⮜⮞⮝⮟🠐🠒🠑🠓🠔🠖🠕🠗🠘🠚🠙🠛🠜🠞🠝🠟🠀🠂🠁🠃🠄🠆🠅
+🠇🠈🠊🠉🠋🠠🠢🠤🠦🠨🠪🠬🢜🢝🢞🢟🠮🠰🠲🠴🠶🠸🠺🠹🠻🢘🢚🢙🢛🠼🠾🠽
+🠿🡀🡂🡁🡃🡄🡆🡅🡇⮨⮩⮪⮫⮬⮭⮮⮯🡠🡢🡡🡣🡤🡥🡧🡦🡰🡲🡱🡳🡴🡵🡷
+🡶🢀🢂🢁🢃🢄🢅🢇🢆🢐🢒🢑🢓🢔🢖🢕🢗���������������";
+
+/// From 0x20, 32 glyphs a line.
+const WEBDINGS: &str = "\
+\u{20}🕷🕸🕲🕶🏆🎖🖇🗨🗩🗰🗱🌶🎗🙾🙼🗕🗖🗗⏴⏵⏶⏷⏪⏩⏮⏭⏸⏹⏺🗚🗳
+🛠🏗🏘🏙🏚🏜🏭🏛🏠🏖🏝🛣🔍🏔👁👂🏞🏕🛤🏟🛳🕬🕫🕨🔈🎔🎕🗬🙽🗭🗪🗫
+⮔✔🚲⬜🛡📦🛱⬛🚑🛈🛩🛰🟈🕴⬤🛥🚔🗘🗙❓🛲🚇🚍⛳⦸⊖🚭🗮⏐🗯🗲�
+🚹🚺🛉🛊🚼👽🏋⛷🏂🏌🏊🏄🏍🏎🚘🗠🛢💰🏷💳👪🗡🗢🗣✯🖄🖅🖃🖆🖹🖺🖻
+🕵🕰🖽🖾📋🗒🗓🕮📚🗞🗟🗃🗂🖼🎭🎜🎘🎙🎧💿🎞📷🎟🎬📽📹📾📻🎚🎛📺💻
+🖥🖦🖧🕹🎮🕻🕼📟🖁🖀🖨🖩🖿🖪🗜🔒🔓🗝📥📤🕳🌣🌤🌥🌦☁🌨🌧🌩🌪🌬🌫
+🌜🌡🛋🛏🍽🍸🛎🛍Ⓟ♿🛆🖈🎓🗤🗥🗦🗧🛪🐿🐦🐟🐕🐈🙬🙮🙭🙯🗺🌍🌏🌎🕊";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn glyphs_have_their_characters() {
+        for (font, number, expected) in [
+            ("Symbol", "F061", Some('α')),
+            ("Symbol", "00A5", Some('∞')),
+            ("Wingdings", "F04A", Some('☺')),
+            ("Wingdings", "F0A7", Some('▪')),
+            ("Webdings", "F020", Some(' ')),
+            ("Symbol", "F080", None),
+            ("Arial", "00E9", Some('é')),
+            ("Arial", "0007", None),
+            ("Arial", "what", None),
+            ("Arial", "D800", None),
+        ] {
+            assert_eq!(character(Some(font), Some(number)), expected, "{font} {number}");
+        }
+        for table in [SYMBOL, WINGDINGS, WINGDINGS_2, WINGDINGS_3, WEBDINGS] {
+            assert_eq!(table.chars().filter(|character| *character != '\n').count(), 0xE0);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+use super::*;
+
+#[test]
+fn headings_go_by_name_through_based_on() {
+    let body = [
+        styled("Titel", "Name"),
+        styled("Own", "One"),
+        styled("Toc", "Contents"),
+        styled("Seven", "Deep"),
+        styled("Nine", "Deeper"),
+        styled("LoopA", "x"),
+        styled("Heading1", "y"),
+    ];
+    let read = read(&body.concat());
+    assert_eq!(read.text, "# Name\n\n# One\n\nContents\n\n###### Deep\n\n###### Deeper\n\nx\n\ny");
+    let levels: Vec<_> = read.headings.iter().map(|heading| (heading.level, heading.start)).collect();
+    assert_eq!(levels, [(1, 0), (1, 8), (7, 25), (9, 38)]);
+    assert_eq!(read.headings_from.as_deref(), Some("styles"));
+}
+
+#[test]
+fn tracked_changes_read_as_accepted() {
+    let body = r#"<w:p><w:pPr><w:pPrChange><w:pPr><w:pStyle w:val="Own"/></w:pPr></w:pPrChange></w:pPr>
+        <w:ins><w:r><w:t>new </w:t></w:r></w:ins><w:del><w:r><w:delText>old</w:delText><w:t>old</w:t></w:r></w:del>
+        <w:moveFrom><w:r><w:t>gone</w:t></w:r></w:moveFrom><w:moveTo><w:r><w:t>here &amp; now</w:t></w:r></w:moveTo>
+        <w:r><w:instrText>PAGE</w:instrText></w:r></w:p>"#;
+    assert_eq!(read(body).text, "new here & now");
+}
+
+#[test]
+fn a_paragraph_without_its_mark_goes_on_in_the_next() {
+    let open = |text: &str| paragraph("<w:rPr><w:del/></w:rPr>", text);
+    let body = [open("one "), open("two "), styled("Own", "three"), open("four"), "<w:tbl><w:tr><w:tc>".to_owned()];
+    let cell = [open("in "), open("cell"), "</w:tc></w:tr></w:tbl>".to_owned(), open("last")];
+    let read = read(&[body.concat(), cell.concat()].concat());
+    assert_eq!(read.text, "# one two three\n\nfour\n\n| in cell |\n| --- |\n\nlast");
+    assert_eq!(read.facts["docx.paragraphs"], 5);
+}
+
+#[test]
+fn hidden_text_is_not_read() {
+    let hidden = |properties: &str, text: &str| format!("<w:r><w:rPr>{properties}</w:rPr><w:t>{text}</w:t></w:r>");
+    let body = [
+        "<w:p>".to_owned(),
+        run("seen "),
+        hidden("<w:vanish/>", "hidden"),
+        hidden(r#"<w:rStyle w:val="Secret"/>"#, "hidden"),
+        hidden(r#"<w:vanish w:val="0"/>"#, "shown"),
+        hidden("<w:webHidden/>", " on paper"),
+        "</w:p>".to_owned(),
+        r#"<w:p><w:pPr><w:pStyle w:val="Secret"/></w:pPr>"#.to_owned(),
+        run("hidden"),
+        hidden(r#"<w:vanish w:val="false"/>"#, "but this"),
+        "</w:p>".to_owned(),
+        // A hidden mark of a paragraph hides no text.
+        paragraph("<w:rPr><w:vanish/></w:rPr>", "kept"),
+    ];
+    assert_eq!(read(&body.concat()).text, "seen shown on paper\n\nbut this\n\nkept");
+}
+
+#[test]
+fn fields_show_their_results_alone() {
+    let part = |kind: &str| format!(r#"<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>"#);
+    let body = [
+        "<w:p>".to_owned(),
+        run("see "),
+        part("begin"),
+        run("IF "),
+        part("begin"),
+        "<w:r><w:instrText>MERGEFIELD x</w:instrText></w:r>".to_owned(),
+        part("separate"),
+        run("not shown"),
+        part("end"),
+        part("separate"),
+        run("page 3"),
+        part("end"),
+        run("."),
+        r#"<w:fldSimple w:instr=" DATE "><w:r><w:t> today</w:t></w:r></w:fldSimple>"#.to_owned(),
+        "</w:p>".to_owned(),
+        format!("<w:p>{}{}</w:p>", part("begin"), run("never ended")),
+        paragraph("", "the rest is read"),
+    ];
+    assert_eq!(read(&body.concat()).text, "see page 3. today\n\nthe rest is read");
+}
+
+#[test]
+fn containers_are_entered() {
+    let body = format!(
+        "<w:p><w:hyperlink>{}</w:hyperlink><w:smartTag><w:smartTagPr/>{}</w:smartTag><w:sdt><w:sdtPr><w:text/></w:sdtPr>\
+         <w:sdtContent>{}</w:sdtContent></w:sdt><w:customXml>{}</w:customXml><w:bdo w:val=\"rtl\">{}</w:bdo></w:p>\
+         <w:sdt><w:sdtContent>{}</w:sdtContent></w:sdt>",
+        run("a "),
+        run("b "),
+        run("c "),
+        run("d "),
+        run("שלום"),
+        paragraph("", "block"),
+    );
+    assert_eq!(read(&body).text, "a b c d שלום\n\nblock");
+}
+
+#[test]
+fn characters_that_are_elements_are_read() {
+    let body = r#"<w:p><w:pPr><w:tabs><w:tab w:val="left"/></w:tabs></w:pPr><w:r><w:t>a</w:t><w:tab/><w:t>b</w:t><w:noBreakHyphen/><w:t>c</w:t>
+        <w:softHyphen/><w:t>d</w:t><w:br/><w:t>e</w:t><w:cr/><w:t>f</w:t><w:sym w:font="Symbol" w:char="F061"/><w:lastRenderedPageBreak/></w:r></w:p>"#;
+    assert_eq!(read(body).text, "a\tb-cd\ne\nfα");
+}
+
+#[test]
+fn mathematics_and_ruby_are_text() {
+    let body = "<w:p><m:oMathPara><m:oMath><m:r><m:rPr/><w:rPr/><m:t>x=1</m:t></m:r></m:oMath></m:oMathPara>\
+        <w:r><w:ruby><w:rubyPr/><w:rt><w:r><w:t>かん</w:t></w:r></w:rt><w:rubyBase><w:r><w:t>漢</w:t></w:r></w:rubyBase></w:ruby></w:r></w:p>";
+    assert_eq!(read(body).text, "x=1漢");
+}
+
+#[test]
+fn one_branch_of_an_alternate_is_read() {
+    let text_box = |text: &str| format!("<w:pict><w:txbxContent>{}</w:txbxContent></w:pict>", paragraph("", text));
+    let body = format!(
+        "<w:p><w:r><w:t>around</w:t><mc:AlternateContent><mc:Choice>{}</mc:Choice><mc:Fallback>{}</mc:Fallback></mc:AlternateContent></w:r></w:p>",
+        text_box("boxed"),
+        text_box("boxed"),
+    );
+    assert_eq!(read(&body).text, "around\n\nboxed");
+}
+
+#[test]
+fn a_text_box_holds_what_a_body_holds() {
+    let inner = [
+        styled("Own", "in a box"),
+        numbered(4, 0, "item"),
+        "<w:tbl><w:tr><w:tc>".to_owned() + &paragraph("", "cell") + "</w:tc></w:tr></w:tbl>",
+    ];
+    let body = format!("<w:p>{}<w:r><w:txbxContent>{}</w:txbxContent></w:r></w:p>", run("around"), inner.concat());
+    assert_eq!(read(&body).text, "around\n\n# in a box\n\n- item\n\n| cell |\n| --- |");
+}

@@ -1,0 +1,120 @@
+//! Blocks of an office file written as Markdown.
+//!
+//! Text stays as it is, save for what would change the structure: see [`escape`]. Parsing the Markdown gives exactly the
+//! headings, list items, tables and paragraphs that were written.
+
+mod escape;
+mod table;
+
+pub(crate) use table::Table;
+
+use crate::{Extraction, FormatError, Heading, Limits, extraction::check_text};
+
+/// A block, in order of appearance.
+#[derive(Debug)]
+pub(crate) enum Block {
+    /// Level 1 to 9; Markdown has six.
+    Heading {
+        level: u8,
+        text: String,
+    },
+    /// A line end in the text is a soft break.
+    Paragraph(String),
+    /// Level from 0.
+    ListItem {
+        level: u8,
+        text: String,
+    },
+    Table(Table),
+}
+
+/// Writes blocks into an [`Extraction`].
+#[derive(Default)]
+pub(crate) struct Writer {
+    extraction: Extraction,
+    /// Levels of the list items the next item may nest in, outermost first; empty outside a list.
+    list: Vec<u8>,
+}
+
+impl Writer {
+    /// Writes a block and says where it begins; one without any text is left out and gives `None`.
+    pub(crate) fn write(&mut self, block: Block, limits: &Limits) -> Result<Option<usize>, FormatError> {
+        let text = &mut self.extraction.text;
+        if block.is_empty() {
+            return Ok(None);
+        }
+        let is_list_item = matches!(block, Block::ListItem { .. });
+        if !text.is_empty() {
+            text.push_str(if is_list_item && !self.list.is_empty() { "\n" } else { "\n\n" });
+        }
+        if !is_list_item {
+            self.list.clear();
+        }
+        let start = text.len();
+        match block {
+            Block::Heading { level, text: title } => {
+                let title = one_line(&title);
+                text.extend(std::iter::repeat_n('#', usize::from(level.clamp(1, 6))));
+                text.push(' ');
+                escape::push_heading(text, &title);
+                self.extraction.headings.push(Heading { level, title, start });
+            }
+            Block::Paragraph(paragraph) => escape::push_paragraph(text, &paragraph),
+            Block::ListItem { level, text: item } => {
+                // Only what stands below an item nests in it: four blanks with nothing above would be code.
+                while self.list.last().is_some_and(|&above| above >= level) {
+                    self.list.pop();
+                }
+                text.extend(std::iter::repeat_n("  ", self.list.len()));
+                self.list.push(level);
+                text.push_str("- ");
+                escape::push_paragraph(text, &one_line(&item));
+            }
+            Block::Table(table) => table.write(text),
+        }
+        check_text(text.len(), limits)?;
+        Ok(Some(start))
+    }
+
+    /// Bytes written so far.
+    pub(crate) fn len(&self) -> usize {
+        self.extraction.text.len()
+    }
+
+    /// The text with its headings, which `declared` declared.
+    pub(crate) fn finish(mut self, declared: &str) -> Extraction {
+        if !self.extraction.headings.is_empty() {
+            self.extraction.headings_from = Some(declared.to_owned());
+        }
+        self.extraction
+    }
+}
+
+impl Block {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Heading { text, .. } | Self::Paragraph(text) | Self::ListItem { text, .. } => text.trim().is_empty(),
+            Self::Table(table) => table.is_empty(),
+        }
+    }
+}
+
+/// Whether Markdown holds more than its own marks: the bars of an empty table are no text.
+pub(crate) fn has_text(markdown: &str) -> bool {
+    markdown.chars().any(|character| !character.is_whitespace() && !matches!(character, '|' | '-' | '#' | '\\'))
+}
+
+/// White space, line ends among it, as single blanks.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for word in text.split_whitespace() {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests;

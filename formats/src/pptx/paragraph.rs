@@ -1,0 +1,81 @@
+//! A paragraph of DrawingML.
+
+use crate::charset;
+
+#[derive(Debug, Default)]
+pub(super) struct Paragraph {
+    pub text: String,
+    /// From 0.
+    pub level: u8,
+    /// Whether it has a bullet or a number, where it says so itself.
+    pub bullet: Option<bool>,
+}
+
+impl Paragraph {
+    /// Appends text; a vertical tab is a soft break.
+    pub(super) fn push(&mut self, text: &str) {
+        if !text.contains(['\u{b}', '\0', '\r', '_']) {
+            self.text.push_str(text);
+            return;
+        }
+        let mut rest = text;
+        while let Some(at) = rest.find("_x") {
+            let (before, escape) = rest.split_at(at);
+            self.push_clean(before);
+            match unescape(escape) {
+                Some(character) => {
+                    self.push_clean(character.encode_utf8(&mut [0; 4]));
+                    rest = &escape[ESCAPE..];
+                }
+                None => {
+                    self.text.push_str("_x");
+                    rest = &escape[2..];
+                }
+            }
+        }
+        self.push_clean(rest);
+    }
+
+    fn push_clean(&mut self, text: &str) {
+        self.text.extend(charset::clean(text).chars().map(|character| match character {
+            '\u{b}' => '\n',
+            other => other,
+        }));
+    }
+}
+
+/// Bytes of `_x000B_`, the way of a character that XML does not take.
+const ESCAPE: usize = 7;
+
+/// The control character that an escape at the start of the text stands for. Others are text: people write `_x1234_` too.
+fn unescape(text: &str) -> Option<char> {
+    let digits = text.get(..ESCAPE)?.strip_prefix("_x")?.strip_suffix('_')?;
+    if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let number = u32::from_str_radix(digits, 16).ok()?;
+    char::from_u32(number).filter(|character| character.is_control())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vertical_tabs_break_lines_and_escapes_are_undone() {
+        for (given, expected) in [
+            ("plain", "plain"),
+            ("a\u{b}b", "a\nb"),
+            ("a_x000B_b_x000b_c", "a\nb\nc"),
+            ("a_x000D_b", "a\nb"),
+            ("snake_xcase and _x00e4_", "snake_xcase and _x00e4_"),
+            ("_x_x000B_", "_x\n"),
+            ("_xé0B_", "_xé0B_"),
+            ("cut _x00", "cut _x00"),
+        ] {
+            let mut paragraph = Paragraph::default();
+            paragraph.push(given);
+            assert_eq!(paragraph.text, expected);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! A slide as blocks.
+
+use crate::markdown::Block;
+
+#[derive(Debug, Default)]
+pub(super) struct Slide {
+    /// The text of the title placeholder.
+    pub title: Option<String>,
+    /// Everything else, in the order of the shapes.
+    pub blocks: Vec<Block>,
+    pub notes: Vec<Block>,
+    /// Left out when the presentation is shown.
+    pub is_hidden: bool,
+}
+
+impl Slide {
+    /// Whether there is any text, in notes too.
+    pub(super) fn has_text(&self) -> bool {
+        let has_text = |block: &Block| match block {
+            Block::Table(table) => table.first_text().is_some(),
+            Block::Heading { .. } | Block::Paragraph(_) | Block::ListItem { .. } => true,
+        };
+        self.title.is_some() || self.blocks.iter().chain(&self.notes).any(has_text)
+    }
+}
+
+/// Takes the first line of text out of the blocks. A table is not taken apart: where there is nothing else, the text of its
+/// first cell is given and stays.
+pub(super) fn promote(blocks: &mut Vec<Block>) -> Option<String> {
+    let found = blocks.iter_mut().enumerate().find_map(|(index, block)| match block {
+        Block::Heading { text, .. } | Block::Paragraph(text) | Block::ListItem { text, .. } => Some((index, text)),
+        Block::Table(_) => None,
+    });
+    let Some((index, text)) = found else {
+        return blocks.iter().find_map(|block| match block {
+            Block::Table(table) => table.first_text().map(str::to_owned),
+            _ => None,
+        });
+    };
+    let whole = text.trim_start();
+    let (line, rest) = whole.split_once('\n').unwrap_or((whole, ""));
+    let (line, rest) = (line.trim_end().to_owned(), rest.trim().to_owned());
+    if rest.is_empty() {
+        blocks.remove(index);
+    } else {
+        *text = rest;
+    }
+    Some(line)
+}
