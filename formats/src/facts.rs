@@ -71,11 +71,12 @@ fn size(value: &Value) -> usize {
     }
 }
 
-/// A text as a value: trimmed, and ending in an ellipsis where it was cut.
+/// A text as a value: trimmed, free of NUL, which the store's JSON does not take, and ending in an ellipsis where it was cut.
 pub(crate) fn text(text: &str) -> Value {
     let text = text.trim();
     let end = text.floor_char_boundary(TEXT_BYTES);
-    if end < text.len() { format!("{}…", &text[..end]).into() } else { text.into() }
+    let kept = text[..end].replace('\0', "");
+    if end < text.len() { format!("{kept}…").into() } else { kept.into() }
 }
 
 /// Appends to a text that is kept for a fact, up to a little over what is kept of it.
@@ -107,6 +108,7 @@ mod tests {
         assert!(facts["large"].to_string().len() <= 257 << 10);
         assert_eq!(facts["large.left_out"], 100 - facts["large"].as_array().unwrap().len());
         assert!(facts["large"][0]["text"].as_str().unwrap().ends_with("ää…"));
+        assert_eq!(text(" a\0b "), "ab");
         FactList::default().record("none", &mut facts);
         assert!(!facts.contains_key("none"));
     }

@@ -90,7 +90,8 @@ async fn whence(client: &Client<Remote>, result: &SearchResult) -> String {
     {
         for (name, one) in [("pages", "page"), ("slides", "slide")] {
             if let Some([first, last]) = anchor.get(name).and_then(Value::as_array).map(Vec::as_slice) {
-                place += &if first == last { format!(", {one} {first}") } else { format!(", {name} {first} to {last}") };
+                place +=
+                    &if first == last { format!(", {one} {first}") } else { format!(", {name} {first} to {last}") };
             }
         }
     }

@@ -122,7 +122,7 @@ impl Evidence {
             ("level", Some(level.into())),
             ("ordered", Some(label.ordered.into())),
             ("number", label.number.map(Value::from)),
-            ("label", label.text.map(Value::from)),
+            ("label", label.text.as_deref().map(facts::text)),
             ("heading", is_heading.then(|| true.into())),
         ])?;
         Some(Mark { list: List::Item, index })

@@ -53,7 +53,7 @@ fn no_text(format: Format, patterns: &Patterns, plan: &[Decision]) -> &'static s
         _ if patterns.holds(Pattern::IsLegacyBinary) => "legacy_binary",
         _ if ocr => "needs_ocr",
         Format::Pdf => "no_text_layer",
-        Format::Pptx | Format::Xlsx | Format::Zip => "no_reader",
+        Format::Xlsx | Format::Zip => "no_reader",
         _ => "no_text",
     }
 }
