@@ -96,31 +96,21 @@ struct ClaimedRow {
     claim_token: Option<Uuid>,
 }
 
-/// Claims up to as many tasks of each lane as are wanted, in one transaction under the claim lock.
+/// Claims up to as many tasks of each lane as are wanted, in one statement under the claim lock.
 pub async fn claim(pool: &PgPool, claimer: &Claimer, want: &[(Lane, usize)]) -> sqlx::Result<Vec<Grant>> {
-    let mut tx = pool.begin().await?;
-    // Safe only because the token is random; see `claim_tasks`.
-    sqlx::query("SET LOCAL synchronous_commit = off").execute(&mut *tx).await?;
-    // A statement of its own, so that the next one sees what the last holder committed.
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(CLAIM_LOCK).execute(&mut *tx).await?;
-    sqlx::query("SELECT wake_tasks()").execute(&mut *tx).await?;
-    let mut grants = Vec::new();
-    for (lane, count) in want {
-        let rows: Vec<ClaimedRow> = sqlx::query_as(
-            "SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, retry_count, lease_losses, claim_token
-               FROM claim_tasks($1, $2, $3, $4, $5, 8, interval '60 seconds')",
-        )
-        .bind(&claimer.worker_id)
-        .bind(&claimer.badges)
-        .bind(claimer.strict)
-        .bind(lane.as_str())
-        .bind(i32::try_from(*count).unwrap_or(i32::MAX))
-        .fetch_all(&mut *tx)
-        .await?;
-        grants.extend(rows.into_iter().filter_map(grant));
-    }
-    tx.commit().await?;
-    Ok(grants)
+    let rows: Vec<ClaimedRow> = sqlx::query_as(
+        "SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, retry_count, lease_losses, claim_token
+           FROM claim_batch($1, $2, $3, $4, $5, $6, 8, interval '60 seconds') ORDER BY priority DESC, created_at, id",
+    )
+    .bind(CLAIM_LOCK)
+    .bind(&claimer.worker_id)
+    .bind(&claimer.badges)
+    .bind(claimer.strict)
+    .bind(want.iter().map(|(lane, _)| lane.as_str()).collect::<Vec<_>>())
+    .bind(want.iter().map(|(_, count)| i32::try_from(*count).unwrap_or(i32::MAX)).collect::<Vec<_>>())
+    .fetch_all(pool)
+    .await?;
+    Ok(rows.into_iter().filter_map(grant).collect())
 }
 
 fn grant(row: ClaimedRow) -> Option<Grant> {
@@ -139,14 +129,10 @@ fn grant(row: ClaimedRow) -> Option<Grant> {
     })
 }
 
-/// `claimed` to `running`; false where the token is no longer ours.
+/// `claimed` to `running`; false where the token is no longer ours. Not inside another transaction: its commit does not wait
+/// for the disk.
 pub async fn start(conn: &mut PgConnection, grant: &Grant) -> sqlx::Result<bool> {
-    sqlx::query("UPDATE task_queue SET status = 'running', heartbeat_at = clock_timestamp() WHERE id = $1 AND claim_token = $2 AND status = 'claimed'")
-        .bind(grant.task_id)
-        .bind(grant.token)
-        .execute(conn)
-        .await
-        .map(|done| done.rows_affected() == 1)
+    sqlx::query_scalar("SELECT start_task($1, $2)").bind(grant.task_id).bind(grant.token).fetch_one(conn).await
 }
 
 /// How a task ended, for the node's attempt log.
@@ -163,42 +149,19 @@ pub struct AttemptRow<'a> {
 /// for, and that the caller must roll back everything.
 pub async fn finish(conn: &mut PgConnection, attempt: &AttemptRow<'_>) -> sqlx::Result<bool> {
     let grant = attempt.grant;
-    let done = sqlx::query(
-        "UPDATE task_queue SET status = 'completed', final = true, claim_token = NULL, heartbeat_at = NULL, error_type = NULL
-          WHERE id = $1 AND claim_token = $2 AND status = 'running' AND cancel_requested_at IS NULL",
-    )
-    .bind(grant.task_id)
-    .bind(grant.token)
-    .execute(&mut *conn)
-    .await?;
-    if done.rows_affected() == 0 {
-        return Ok(false);
-    }
-    release(conn, grant.task_id).await?;
-    sqlx::query(
-        "UPDATE task_queue SET unmet_deps = unmet_deps - 1, ready = (unmet_deps = 1 AND status = 'pending' AND parked_on IS NULL)
-          WHERE scope_document_id = $1 AND unmet_deps > 0 AND $2 = ANY(dependencies)",
-    )
-    .bind(grant.document_id)
-    .bind(grant.task_id)
-    .execute(&mut *conn)
-    .await?;
-    sqlx::query(
-        "INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, worker, started_at, param_fingerprint, detail)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-    )
-    .bind(grant.document_id)
-    .bind(grant.task_id)
-    .bind(&grant.task_type)
-    .bind(grant.attempt)
-    .bind(attempt.outcome)
-    .bind(attempt.worker)
-    .bind(attempt.started_at)
-    .bind(fingerprint(&grant.payload))
-    .bind(Json(attempt.detail))
-    .execute(conn)
-    .await?;
-    Ok(true)
+    sqlx::query_scalar("SELECT finish_task($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)")
+        .bind(grant.task_id)
+        .bind(grant.token)
+        .bind(grant.document_id)
+        .bind(&grant.task_type)
+        .bind(grant.attempt)
+        .bind(attempt.outcome)
+        .bind(attempt.worker)
+        .bind(attempt.started_at)
+        .bind(fingerprint(&grant.payload))
+        .bind(Json(attempt.detail))
+        .fetch_one(conn)
+        .await
 }
 
 /// Whether a cancel was asked for of a task that this token still holds.

@@ -11,14 +11,15 @@ use crate::{
 use std::time::Duration;
 use svc_client::wire::{DocumentPath, Settled, TaskQuery};
 
-/// A worker whose connections all go through the proxy, with a short lease.
-fn behind(app: &TestApp, proxy: &Proxy, name: &str) -> Process {
+/// A worker whose connections all go through the proxy.
+fn behind(app: &TestApp, proxy: &Proxy, name: &str, pace: &[&str]) -> Process {
     let (user, database) = (app.options.get_username(), app.options.get_database().unwrap());
     let url = format!("postgres://{user}@{}/{database}?sslmode=disable", proxy.address);
-    let mut command = worker_command(app, &[&["--worker-id", name][..], HASTE].concat());
+    let mut command = worker_command(app, &[&["--worker-id", name][..], pace].concat());
     Process(command.env("SVC_DATABASE_URL", url).spawn().unwrap())
 }
 
+/// A lease short enough to see it lapse.
 const HASTE: &[&str] =
     &["--poll-seconds", "0.1", "--heartbeat-seconds", "0.4", "--lease-seconds", "1.5", "--reap-seconds", "0.3"];
 
@@ -41,7 +42,7 @@ async fn cut_off(weather: Weather) {
     let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
     let proxy = proxy(&app).await;
     let first = app.upload_bytes("first.md", long_text()).await.unwrap().document_id;
-    let far = behind(&app, &proxy, "far");
+    let far = behind(&app, &proxy, "far", HASTE);
     runs(&app, first, "far").await;
     proxy.set(weather);
     let near = Process(worker_command(&app, &[&["--worker-id", "near"][..], HASTE].concat()).spawn().unwrap());
@@ -84,8 +85,8 @@ async fn a_worker_in_a_black_hole_loses_its_tasks_and_comes_back() {
 async fn a_slow_network_slows_work_and_breaks_nothing() {
     let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
     let proxy = proxy(&app).await;
-    proxy.set(Weather::Slow(Duration::from_millis(20)));
-    let _far = behind(&app, &proxy, "far");
+    proxy.set(Weather::Slow(Duration::from_millis(5)));
+    let _far = behind(&app, &proxy, "far", &["--poll-seconds", "0.1"]);
     let id = app.upload(&crate::support::sample("handbook.md")).await.unwrap().document_id;
     assert_eq!(app.settled(id).await.settled, Settled::Settled);
     assert_eq!(app.client.read_frontier(DocumentPath { id }).await.unwrap().nodes_failed, 0);
