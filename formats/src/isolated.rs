@@ -23,7 +23,10 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Access, Detection, Extraction, Format, FormatError, Limits, Patterns, Secret, detect, extract, probe};
+use crate::{
+    Access, Detection, Extraction, Format, FormatError, Limits, Patterns, Secret, detect, extract, probe,
+    xlsx::{self, Cells, Range, RecordsPart, SheetProfile, Workbook},
+};
 
 pub use exit::Exit;
 pub use frames::Decoder;
@@ -50,6 +53,14 @@ pub enum Step {
     Probe,
     /// Pull the text out of a file of this format.
     Extract(Format),
+    /// List a workbook's sheets.
+    Workbook,
+    /// Measure a sheet, by its place among the tabs.
+    ProfileSheet { sheet: u32, sketch_columns: bool },
+    /// Read a sheet's rows as records: a stream of [`Answer::Records`].
+    Records { sheet: u32 },
+    /// Read a rectangle of a sheet; the asker has checked its area.
+    Cells { sheet: u32, range: Range },
 }
 
 impl Step {
@@ -104,6 +115,10 @@ pub enum Answer {
         patterns: Result<Patterns, FormatError>,
     },
     Extracted(Extraction),
+    Workbook(Workbook),
+    SheetProfile(SheetProfile),
+    Records(RecordsPart),
+    Cells(Cells),
 }
 
 /// What a reading cost, as the child measured it at its end.
@@ -181,7 +196,8 @@ fn read<W: Write + Send>(request: &Request, input: File, out: &mut frames::Encod
 /// # Errors
 /// What the reader met, or what `emit` gave.
 pub fn answer(request: &Request, input: File, emit: &mut Emit<'_>) -> Result<(), FormatError> {
-    let access = Access { limits: &request.limits, password: request.password.as_ref() };
+    let limits = &request.limits;
+    let access = Access { limits, password: request.password.as_ref() };
     let mut input = BufReader::new(input);
     match &request.step {
         Step::Probe => {
@@ -193,6 +209,12 @@ pub fn answer(request: &Request, input: File, emit: &mut Emit<'_>) -> Result<(),
             emit(Answer::Probed { detection, patterns })
         }
         Step::Extract(format) => emit(Answer::Extracted(extract(*format, input, access)?)),
+        Step::Workbook => emit(Answer::Workbook(xlsx::workbook(input, limits)?)),
+        Step::ProfileSheet { sheet, sketch_columns } => {
+            emit(Answer::SheetProfile(xlsx::profile_sheet(input, *sheet, *sketch_columns, limits)?))
+        }
+        Step::Records { sheet } => xlsx::records(input, *sheet, limits, &mut |part| emit(Answer::Records(part))),
+        Step::Cells { sheet, range } => emit(Answer::Cells(xlsx::cells(input, *sheet, *range, limits)?)),
     }
 }
 

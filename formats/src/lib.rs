@@ -27,7 +27,7 @@ mod pptx;
 mod sample;
 mod sections;
 mod text;
-mod xlsx;
+pub mod xlsx;
 mod xml;
 
 use std::io::{Read, Seek};

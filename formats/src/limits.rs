@@ -14,6 +14,7 @@ pub enum Limit {
     ZipRatio,
     UnpackedBytes,
     XmlDepth,
+    Cells,
     TextBytes,
     Headings,
     AnswerBytes,
@@ -33,6 +34,7 @@ impl Limit {
             Self::ZipRatio => "zip_ratio",
             Self::UnpackedBytes => "unpacked_bytes",
             Self::XmlDepth => "xml_depth",
+            Self::Cells => "cells",
             Self::TextBytes => "text_bytes",
             Self::Headings => "headings",
             Self::AnswerBytes => "answer_bytes",
@@ -66,6 +68,8 @@ pub struct Limits {
     pub unpacked_bytes: u64,
     /// Nesting of XML elements.
     pub xml_depth: u32,
+    /// Cells of one sheet, and what else it counts: rows, merged ranges.
+    pub cells: u64,
     /// Bytes of the text handed out.
     pub text_bytes: u64,
     /// Headings, or outline entries.
@@ -96,6 +100,7 @@ impl Default for Limits {
             zip_ratio: 100,
             unpacked_bytes: 1 << 30,
             xml_depth: 256,
+            cells: 5_000_000,
             text_bytes: 128 << 20,
             headings: 100_000,
             answer_bytes: 512 << 20,

@@ -38,6 +38,7 @@ pub fn limits(settings: &Settings) -> Limits {
         zip_ratio: count(settings.parser_zip_ratio),
         unpacked_bytes: settings.parser_unpacked_bytes,
         xml_depth: count(settings.parser_xml_depth),
+        cells: settings.parser_cells as u64,
         text_bytes: settings.parser_text_bytes,
         headings: count(settings.parser_headings),
         answer_bytes: settings.parser_answer_bytes,

@@ -48,7 +48,7 @@ async fn read(tools: &Tools, document_id: i64) -> Result<(Extraction, Usage), Ta
     let (answer, usage) = tools.reader.read(input(tools, document_id).await?, &request).await.classified()?;
     match answer {
         Answer::Extracted(extraction) => Ok((extraction, usage)),
-        Answer::Probed { .. } => Err(TaskFailure::retryable("crashed", "the reader answered another question")),
+        _ => Err(TaskFailure::retryable("crashed", "the reader answered another question")),
     }
 }
 
