@@ -18,6 +18,7 @@ mod format;
 pub mod isolated;
 mod limits;
 mod markdown;
+mod math;
 mod ole2;
 mod package;
 mod patterns;

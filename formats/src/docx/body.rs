@@ -85,6 +85,8 @@ enum Open {
     Run,
     Text,
     Insertion,
+    /// A formula, or an element of one.
+    Math,
     Alternate,
     Other,
 }
@@ -119,6 +121,11 @@ impl<R: Read> Converter<'_, R> {
             Some(inner @ (Open::InnerRow | Open::InnerTable)) => {
                 if let Some(Frame::Cell(cell)) = self.frames.last_mut() {
                     cell.separator = if inner == Open::InnerRow { "; " } else { " " };
+                }
+            }
+            Some(Open::Math) => {
+                if let Some(Frame::Paragraph(paragraph)) = self.frames.last_mut() {
+                    paragraph.math.end(&mut paragraph.text);
                 }
             }
             Some(Open::Text | Open::Other) | None => {}
@@ -177,7 +184,13 @@ impl<R: Read> Converter<'_, R> {
             "commentRangeStart" | "commentReference" => self.reference(Kind::Comment, element),
             "footnoteReference" => self.reference(Kind::Footnote, element),
             "endnoteReference" => self.reference(Kind::Endnote, element),
-            _ => Open::Other,
+            _ => match self.frames.last_mut() {
+                Some(Frame::Paragraph(paragraph)) if paragraph.math.takes(element) => {
+                    paragraph.math.start(element, &mut paragraph.text);
+                    Open::Math
+                }
+                _ => Open::Other,
+            },
         };
         self.open.push(open);
         Ok(())
@@ -226,6 +239,7 @@ impl<R: Read> Converter<'_, R> {
         }
         self.held += text.len();
         check_text(self.held, self.limits)?;
+        paragraph.math.before_text(text, &mut paragraph.text);
         match text.contains(['\0', '\r']) {
             true => paragraph.text.push_str(&charset::clean(text)),
             false => paragraph.text.push_str(text),

@@ -1,7 +1,10 @@
 //! What is open while the main part is read.
 
 use super::{evidence::Mark, numbering::Place};
-use crate::markdown::{self, Block};
+use crate::{
+    markdown::{self, Block},
+    math::Math,
+};
 
 pub(super) enum Frame {
     Paragraph(Paragraph),
@@ -28,6 +31,7 @@ pub(super) struct Paragraph {
     pub hidden: bool,
     pub mark_deleted: bool,
     pub fields: Fields,
+    pub math: Math,
     pub noted: Noted,
 }
 

@@ -1,6 +1,6 @@
 //! A paragraph of DrawingML.
 
-use crate::charset;
+use crate::{charset, math::Math};
 
 #[derive(Debug, Default)]
 pub(super) struct Paragraph {
@@ -9,11 +9,13 @@ pub(super) struct Paragraph {
     pub level: u8,
     /// Whether it has a bullet or a number, where it says so itself.
     pub bullet: Option<bool>,
+    pub math: Math,
 }
 
 impl Paragraph {
     /// Appends text; a vertical tab is a soft break.
     pub(super) fn push(&mut self, text: &str) {
+        self.math.before_text(text, &mut self.text);
         if !text.contains(['\u{b}', '\0', '\r', '_']) {
             self.text.push_str(text);
             return;

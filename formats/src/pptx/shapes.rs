@@ -72,6 +72,8 @@ enum Open {
     Cell,
     Paragraph,
     Text,
+    /// A formula, or an element of one.
+    Math,
     Alternate,
     Other,
 }
@@ -166,7 +168,13 @@ impl<R: Read> Reader<'_, R> {
             // What holds no text, or text that is not the slide's own.
             "txBody" | "lstStyle" | "tbl" | "spPr" | "style" | "bodyPr" | "pPr" | "rPr" | "endParaRPr" | "tblPr"
             | "tblGrid" | "tcPr" | "bg" | "timing" | "transition" | "extLst" | "oleObj" => return self.xml.skip(),
-            _ => Open::Other,
+            _ => match &mut self.paragraph {
+                Some(paragraph) if paragraph.math.takes(element) => {
+                    paragraph.math.start(element, &mut paragraph.text);
+                    Open::Math
+                }
+                _ => Open::Other,
+            },
         };
         self.open.push(open);
         Ok(())
@@ -192,6 +200,11 @@ impl<R: Read> Reader<'_, R> {
             }
             Some(Open::Table) => {
                 self.slide.blocks.extend(self.table.take().filter(|table| !table.is_empty()).map(Block::Table));
+            }
+            Some(Open::Math) => {
+                if let Some(paragraph) = &mut self.paragraph {
+                    paragraph.math.end(&mut paragraph.text);
+                }
             }
             Some(Open::Body | Open::Text | Open::Other) | None => {}
         }
@@ -230,7 +243,7 @@ impl<R: Read> Reader<'_, R> {
     }
 
     fn close_paragraph(&mut self) {
-        let Some(Paragraph { text, level, bullet }) = self.paragraph.take() else { return };
+        let Some(Paragraph { text, level, bullet, .. }) = self.paragraph.take() else { return };
         if text.trim().is_empty() {
             return;
         }

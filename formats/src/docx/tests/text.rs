@@ -114,6 +114,55 @@ fn mathematics_and_ruby_are_text() {
 }
 
 #[test]
+fn formulas_are_linear_text() {
+    let r = |text: &str| format!("<m:r><m:rPr/><w:rPr/><m:t>{text}</m:t></m:r>");
+    let arg = |name: &str, inner: &str| format!("<m:{name}>{inner}</m:{name}>");
+    let object = |name: &str, properties: &str, inner: &str| {
+        format!("<m:{name}><m:{name}Pr>{properties}<m:ctrlPr/></m:{name}Pr>{inner}</m:{name}>")
+    };
+    let sup = |base: &str, above: &str| object("sSup", "", &(arg("e", base) + &arg("sup", above)));
+    let paren = |inner: &str| object("d", "", &arg("e", inner));
+    let binomial = object("f", r#"<m:type m:val="noBar"/>"#, &(arg("num", &r("n")) + &arg("den", &r("k"))));
+    let sum = object(
+        "nary",
+        r#"<m:chr m:val="∑"/>"#,
+        &[
+            arg("sub", &r("k=0")),
+            arg("sup", &r("n")),
+            arg("e", &(paren(&binomial) + &sup(&r("x"), &r("k")) + &sup(&r("a"), &r("n-k")))),
+        ]
+        .concat(),
+    );
+    let row = |a: &str, b: &str| arg("mr", &(arg("e", &r(a)) + &arg("e", &r(b))));
+    for (formula, expected) in [
+        (sup(&paren(&r("x+a")), &r("n")) + &r("=") + &sum, "(x+a)^n=∑_(k=0)^n (n¦k)x^k a^(n-k)"),
+        (object("f", "", &(arg("num", &r("a+b")) + &arg("den", &r("2c")))) + &r("d"), "(a+b)/2c d"),
+        (object("rad", "", &(arg("deg", "") + &arg("e", &r("x+1")))), "√(x+1)"),
+        (object("rad", "", &(arg("deg", &r("3")) + &arg("e", &r("x")))), "√(3&x)"),
+        (object("sSubSup", "", &(arg("e", &r("x")) + &arg("sub", &r("i")) + &arg("sup", &r("2")))), "x_i^2"),
+        (object("func", "", &(arg("fName", &r("sin")) + &arg("e", &r("x")))), "sin x"),
+        (object("limLow", "", &(arg("e", &r("lim")) + &arg("lim", &r("x→0")))), "lim_(x→0)"),
+        (object("limUpp", "", &(arg("e", &r("=")) + &arg("lim", &r("def")))), "=^def"),
+        (
+            object(
+                "d",
+                r#"<m:begChr m:val="["/><m:sepChr m:val=","/><m:endChr m:val=""/>"#,
+                &(arg("e", &r("a")) + &arg("e", &r("b"))),
+            ),
+            "[a,b",
+        ),
+        (object("m", "", &(row("a", "b") + &row("c", "d"))), "[a, b; c, d]"),
+        (object("acc", "", &arg("e", &r("x"))), "x\u{302}"),
+        (object("nary", "", &(arg("sub", "") + &arg("sup", "") + &arg("e", &r("f")))), "∫ f"),
+        (object("eqArr", "", &(arg("e", &r("a=b")) + &arg("e", &r("c=d")))), "a=b; c=d"),
+    ] {
+        let body =
+            format!("<w:p>{}<m:oMathPara><m:oMath>{formula}</m:oMath></m:oMathPara>{}</w:p>", run("so "), run(" then"));
+        assert_eq!(read(&body).text, format!("so {expected} then"));
+    }
+}
+
+#[test]
 fn one_branch_of_an_alternate_is_read() {
     let text_box = |text: &str| format!("<w:pict><w:txbxContent>{}</w:txbxContent></w:pict>", paragraph("", text));
     let body = format!(
