@@ -8,7 +8,11 @@ use crate::{
         until,
     },
 };
-use std::time::Duration;
+use std::{
+    path::PathBuf,
+    process::{Command, Stdio},
+    time::Duration,
+};
 use svc_client::wire::{DocumentPath, Settled, TaskQuery};
 
 /// A worker whose connections all go through the proxy.
@@ -23,8 +27,12 @@ fn behind(app: &TestApp, proxy: &Proxy, name: &str, pace: &[&str]) -> Process {
 const HASTE: &[&str] =
     &["--poll-seconds", "0.1", "--heartbeat-seconds", "0.4", "--lease-seconds", "1.5", "--reap-seconds", "0.3"];
 
+fn socket(app: &TestApp) -> PathBuf {
+    app.options.get_socket().unwrap().join(format!(".s.PGSQL.{}", app.options.get_port()))
+}
+
 async fn proxy(app: &TestApp) -> Proxy {
-    Proxy::start(app.options.get_socket().unwrap().join(format!(".s.PGSQL.{}", app.options.get_port()))).await
+    Proxy::start(socket(app)).await
 }
 
 /// A task that this worker runs.
@@ -38,52 +46,84 @@ async fn runs(app: &TestApp, root: i64, worker: &str) {
     .await;
 }
 
-async fn cut_off(weather: Weather) {
-    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
-    let proxy = proxy(&app).await;
+/// What stands between a worker and the database.
+trait Road {
+    fn worker(&self, app: &TestApp, name: &str) -> Process;
+    fn close(&self);
+    fn open(&self);
+}
+
+/// A proxy whose weather turns.
+struct Stormy(Proxy, Weather);
+
+impl Road for Stormy {
+    fn worker(&self, app: &TestApp, name: &str) -> Process {
+        behind(app, &self.0, name, HASTE)
+    }
+    fn close(&self) {
+        self.0.set(self.1);
+    }
+    fn open(&self) {
+        self.0.set(Weather::Fair);
+    }
+}
+
+/// One worker is cut off in the middle of a task, another one takes over; then the first comes back and works alone.
+async fn cut_off(app: TestApp, road: impl Road, other: impl FnOnce(&TestApp) -> Process) {
     let first = app.upload_bytes("first.md", long_text()).await.unwrap().document_id;
-    let far = behind(&app, &proxy, "far", HASTE);
+    let far = road.worker(&app, "far");
     runs(&app, first, "far").await;
-    proxy.set(weather);
-    let near = Process(worker_command(&app, &[&["--worker-id", "near"][..], HASTE].concat()).spawn().unwrap());
+    road.close();
+    let near = other(&app);
     assert_eq!(app.settled(first).await.settled, Settled::Settled, "another worker takes over");
-    let lost: i64 =
-        sqlx::query_scalar("SELECT count(*) FROM task_attempts WHERE outcome = 'lease_lost' AND worker = 'far'")
+    let count = async |outcome: &str, worker: &str| -> i64 {
+        sqlx::query_scalar("SELECT count(*) FROM task_attempts WHERE outcome = $1 AND worker = $2")
+            .bind(outcome)
+            .bind(worker)
             .fetch_one(&app.pool)
             .await
-            .unwrap();
-    assert!(lost > 0, "the lease of the one cut off ran out");
+            .unwrap()
+    };
+    assert!(count("lease_lost", "far").await > 0, "the lease of the one cut off ran out");
+    let before = count("completed", "far").await;
     drop(near);
-    proxy.set(Weather::Fair);
+    road.open();
     // Alone again, it comes back by itself and works.
     let mut second = long_text();
     second.extend(b"# And another part\n\nSo that these are other bytes.\n");
     let second = app.upload_bytes("second.md", second).await.unwrap().document_id;
     assert_eq!(app.settled(second).await.settled, Settled::Settled);
-    let by_far: i64 =
-        sqlx::query_scalar("SELECT count(*) FROM task_attempts WHERE outcome = 'completed' AND worker = 'far'")
-            .fetch_one(&app.pool)
-            .await
-            .unwrap();
-    assert!(by_far > 0, "the one that was cut off works again");
+    assert!(count("completed", "far").await > before, "the one that was cut off works again");
     drop(far);
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
 
+fn near(app: &TestApp) -> Process {
+    Process(worker_command(app, &[&["--worker-id", "near"][..], HASTE].concat()).spawn().unwrap())
+}
+
+async fn idle() -> TestApp {
+    TestApp::with(Wish { no_worker: true, ..Default::default() }).await
+}
+
 #[tokio::test]
 async fn a_worker_whose_connections_are_cut_loses_its_tasks_and_comes_back() {
-    cut_off(Weather::Cut).await;
+    let app = idle().await;
+    let road = Stormy(proxy(&app).await, Weather::Cut);
+    cut_off(app, road, near).await;
 }
 
 #[tokio::test]
 async fn a_worker_in_a_black_hole_loses_its_tasks_and_comes_back() {
-    cut_off(Weather::Blackhole).await;
+    let app = idle().await;
+    let road = Stormy(proxy(&app).await, Weather::Blackhole);
+    cut_off(app, road, near).await;
 }
 
 #[tokio::test]
 async fn a_slow_network_slows_work_and_breaks_nothing() {
-    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    let app = idle().await;
     let proxy = proxy(&app).await;
     proxy.set(Weather::Slow(Duration::from_millis(5)));
     let _far = behind(&app, &proxy, "far", &["--poll-seconds", "0.1"]);
@@ -92,4 +132,88 @@ async fn a_slow_network_slows_work_and_breaks_nothing() {
     assert_eq!(app.client.read_frontier(DocumentPath { id }).await.unwrap().nodes_failed, 0);
     invariants::check_drained(&app.pool).await;
     app.end().await;
+}
+
+/// A host of its own: a network namespace with one cable to the database's.
+struct Host {
+    name: String,
+    cable: String,
+    database: String,
+}
+
+impl Host {
+    /// None where the kernel gives this user no such thing.
+    fn new(number: u8) -> Option<Host> {
+        let tag = std::process::id() % 10_000;
+        let (name, cable, far_end) =
+            (format!("svc{tag}h{number}"), format!("svc{tag}v{number}"), format!("svc{tag}e{number}"));
+        // A documentation network is nobody's: 198.51.100.0/24.
+        let (here, there) = (format!("198.51.100.{}", number * 4 + 1), format!("198.51.100.{}", number * 4 + 2));
+        let host = Host { name: name.clone(), cable: cable.clone(), database: here.clone() };
+        let done = ip(&["netns", "add", &name])
+            && ip(&["link", "add", &cable, "type", "veth", "peer", "name", &far_end, "netns", &name])
+            && ip(&["addr", "add", &format!("{here}/30"), "dev", &cable])
+            && ip(&["link", "set", &cable, "up"])
+            && ip(&["-n", &name, "addr", "add", &format!("{there}/30"), "dev", &far_end])
+            && ip(&["-n", &name, "link", "set", &far_end, "up"])
+            && ip(&["-n", &name, "link", "set", "lo", "up"]);
+        done.then_some(host)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        ip(&["netns", "delete", &self.name]);
+        ip(&["link", "delete", &self.cable]);
+    }
+}
+
+fn ip(arguments: &[&str]) -> bool {
+    let status = Command::new("ip").args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// A host's way to the database: its cable, and what carries on from there to the server's socket.
+struct Cable {
+    host: Host,
+    server: Proxy,
+}
+
+impl Cable {
+    async fn new(app: &TestApp, host: Host) -> Cable {
+        let server = Proxy::start_on(&host.database, socket(app)).await;
+        Cable { host, server }
+    }
+}
+
+impl Road for Cable {
+    fn worker(&self, app: &TestApp, name: &str) -> Process {
+        let worker = worker_command(app, &[&["--worker-id", name][..], HASTE].concat());
+        let (user, database) = (app.options.get_username(), app.options.get_database().unwrap());
+        let url = format!("postgres://{user}@{}/{database}?sslmode=disable", self.server.address);
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.host.name]);
+        command.arg(worker.get_program()).args(worker.get_args()).stdin(Stdio::null());
+        for (variable, value) in worker.get_envs() {
+            command.env(variable, value.unwrap_or_default());
+        }
+        Process(command.env("SVC_DATABASE_URL", url).spawn().unwrap())
+    }
+    fn close(&self) {
+        assert!(ip(&["link", "set", &self.host.cable, "down"]));
+    }
+    fn open(&self) {
+        assert!(ip(&["link", "set", &self.host.cable, "up"]));
+    }
+}
+
+#[tokio::test]
+async fn of_two_hosts_one_is_cut_off_and_comes_back() {
+    let (Some(first), Some(second)) = (Host::new(1), Host::new(2)) else {
+        println!("left out: two hosts (the kernel gives this user no network namespaces, or iproute2 is missing)");
+        return;
+    };
+    let app = idle().await;
+    let (first, second) = (Cable::new(&app, first).await, Cable::new(&app, second).await);
+    cut_off(app, first, |app| second.worker(app, "near")).await;
 }

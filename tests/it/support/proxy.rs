@@ -27,7 +27,11 @@ pub struct Proxy {
 
 impl Proxy {
     pub async fn start(socket: PathBuf) -> Proxy {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Proxy::start_on("127.0.0.1", socket).await
+    }
+
+    pub async fn start_on(address: &str, socket: PathBuf) -> Proxy {
+        let listener = TcpListener::bind((address, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let weather = Arc::new(watch::Sender::new(Weather::Fair));
         let changes = weather.clone();
