@@ -70,11 +70,7 @@ impl<R: Read> XmlReader<R> {
             let event = self.inner.read_event_into(&mut self.buffer).map_err(|error| read_error(self.format, error))?;
             return Ok(Some(match event {
                 Event::Start(start) => {
-                    self.depth += 1;
-                    if self.depth > self.max_depth {
-                        let detail = format_args!("XML elements nest deeper than {}", self.max_depth);
-                        return Err(FormatError::over(Limit::XmlDepth, detail));
-                    }
+                    self.depth = deeper(self.depth, self.max_depth)?;
                     Node::Start(element(&start))
                 }
                 Event::End(_) => {
@@ -92,28 +88,45 @@ impl<R: Read> XmlReader<R> {
                         }
                     },
                 }),
-                // Entities declared there expand without bound; no office package has a document type.
-                Event::DocType(_) => {
-                    return Err(FormatError::corrupt(
-                        self.format,
-                        "an XML part declares a document type, which is refused",
-                    ));
-                }
-                Event::Eof if self.depth > 0 => {
-                    return Err(FormatError::corrupt(self.format, "an XML part ends within an element"));
-                }
+                Event::DocType(_) => return Err(document_type(self.format)),
+                Event::Eof if self.depth > 0 => return Err(cut_short(self.format)),
                 Event::Eof => return Ok(None),
                 Event::Comment(_) | Event::PI(_) | Event::Decl(_) | Event::Empty(_) => continue,
             }));
         }
     }
 
-    /// Skips to the end of the element that just began.
+    /// Skips to the end of the element that just began, without a look at what is in it.
     pub(crate) fn skip(&mut self) -> Result<(), FormatError> {
         let outside = self.depth.saturating_sub(1);
-        while self.depth > outside && self.next()?.is_some() {}
+        while self.depth > outside {
+            self.buffer.clear();
+            match self.inner.read_event_into(&mut self.buffer).map_err(|error| read_error(self.format, error))? {
+                Event::Start(_) => self.depth = deeper(self.depth, self.max_depth)?,
+                Event::End(_) => self.depth -= 1,
+                Event::DocType(_) => return Err(document_type(self.format)),
+                Event::Eof => return Err(cut_short(self.format)),
+                _ => {}
+            }
+        }
         Ok(())
     }
+}
+
+fn deeper(depth: u32, max_depth: u32) -> Result<u32, FormatError> {
+    if depth >= max_depth {
+        return Err(FormatError::over(Limit::XmlDepth, format_args!("XML elements nest deeper than {max_depth}")));
+    }
+    Ok(depth + 1)
+}
+
+/// Entities declared there expand without bound; no office package has a document type.
+fn document_type(format: Format) -> FormatError {
+    FormatError::corrupt(format, "an XML part declares a document type, which is refused")
+}
+
+fn cut_short(format: Format) -> FormatError {
+    FormatError::corrupt(format, "an XML part ends within an element")
 }
 
 fn element(start: &BytesStart<'_>) -> Element {
@@ -162,6 +175,20 @@ mod tests {
     fn references_are_text_and_names_are_local() {
         let xml = br#"<?xml version="1.0"?><w:t w:val="a&amp;b">x &amp; y &#x41;<![CDATA[<&]]></w:t>"#;
         assert_eq!(all(xml).unwrap(), r#"<t Some("a&b")>x & y A<&/"#);
+    }
+
+    #[test]
+    fn what_is_skipped_is_bounded_too() {
+        let skip = |xml: &str| {
+            let mut reader = XmlReader::new(xml.as_bytes(), Format::Docx, &Limits::default());
+            reader.next()?;
+            reader.next()?;
+            reader.skip()?;
+            Ok::<_, FormatError>(matches!(reader.next()?, Some(Node::Text(text)) if text == "after"))
+        };
+        assert_eq!(skip("<a><b><c>x</c><d/>&amp;</b>after</a>"), Ok(true));
+        assert_eq!(skip(&format!("<a><b>{}", "<c>".repeat(300))).unwrap_err().limit(), Some(Limit::XmlDepth));
+        assert_eq!(skip("<a><b><c>").unwrap_err().code(), "corrupt");
     }
 
     #[test]

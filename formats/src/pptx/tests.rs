@@ -5,8 +5,11 @@ use serde_json::json;
 use super::*;
 use crate::{Limit, sample};
 
+/// Ids, kinds and targets of a slide's relationships.
+type Related<'a> = &'a [(&'a str, &'a str, &'a str)];
+
 /// A deck of slides, each its XML and its relationships, and further members.
-fn deck(slides: &[(&str, &[(&str, &str, &str)])], more: &[(&str, &str)]) -> Cursor<Vec<u8>> {
+fn deck(slides: &[(&str, Related<'_>)], more: &[(&str, &str)]) -> Cursor<Vec<u8>> {
     let ids: String =
         (1..=slides.len()).map(|number| format!(r#"<p:sldId id="{}" r:id="r{number}"/>"#, 255 + number)).collect();
     let main = format!(
