@@ -217,6 +217,7 @@ fn only_what_would_change_the_structure_is_escaped() {
         ("[1] Smith", "[1] Smith"),
         ("[a]: b", "\\[a]: b"),
         ("title\n---", "title\n\\---"),
+        ("column\n:--", "column\n\\:--"),
         ("*stars* and_lines", "*stars* and_lines"),
         ("a  \n\n b", "a\nb"),
     ] {
