@@ -22,26 +22,20 @@ pub(super) fn sentences(text: &str, range: Range<usize>) -> Vec<Range<usize>> {
     // UAX 29 ends a sentence at every line; lines of one block belong together.
     let block = text[range.clone()].replace('\n', " ");
     let mut sentences: Vec<Range<usize>> = Vec::new();
-    let mut at = 0;
+    // Where the sentence begins that is being read, and up to where it was read.
+    let (mut start, mut at) = (0, 0);
     while at < block.len() {
         let end = block.floor_char_boundary(at + WINDOW);
-        let end = if end > at { end } else { block.len() };
-        let window = &block[at..end];
-        let mut bounds: Vec<usize> = window.split_sentence_bound_indices().map(|(start, _)| start).skip(1).collect();
-        if end == block.len() {
-            bounds.push(window.len());
-        } else if bounds.is_empty() {
-            // One sentence longer than the window: it will be cut anyway, best between words.
-            bounds.push(window.rfind(char::is_whitespace).filter(|&cut| cut > 0).unwrap_or(window.len()));
-        }
-        let from = at;
+        let bounds = block[at..end].split_sentence_bound_indices().map(|(bound, _)| at + bound).skip(1);
+        let bounds: Vec<usize> = bounds.chain((end == block.len()).then_some(end)).collect();
+        // Without any, the sentence is longer than the window and goes on in the next.
+        at = bounds.last().copied().unwrap_or(end);
         for bound in bounds {
-            let bound = from + bound;
             match sentences.last_mut() {
-                Some(last) if is_false_end(&block[last.clone()], &block[at..bound]) => last.end = bound,
-                _ => sentences.push(at..bound),
+                Some(last) if is_false_end(&block[last.clone()], &block[start..bound]) => last.end = bound,
+                _ => sentences.push(start..bound),
             }
-            at = bound;
+            start = bound;
         }
     }
     for sentence in &mut sentences {

@@ -4,46 +4,52 @@ use std::ops::Range;
 
 use unicode_segmentation::{GraphemeCursor, UnicodeSegmentation};
 
-use super::{ChunkOptions, TokenCounter, trim};
+use super::{TokenCounter, trim};
 
-/// Pieces of a range with their tokens. The first keeps to `room` (tokens, characters), what is left of a chunk already begun;
-/// the others to the options.
-pub(super) fn pieces(
+/// What a piece may be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    pub tokens: usize,
+    pub characters: usize,
+}
+
+/// The first piece of what is left of a unit.
+#[derive(Debug)]
+pub(super) struct Piece {
+    /// `None` where a mark was cut off the blank that carries it.
+    pub range: Option<Range<usize>>,
+    pub tokens: usize,
+    /// Where the next piece begins.
+    pub next: usize,
+}
+
+/// A grapheme of more characters than this is no text, and may be cut.
+const LONG_GRAPHEME: usize = 64;
+
+/// The first piece of `rest`, which begins with text, that keeps to the room, as large as a few tries find it.
+/// `guess`: characters it is expected to take; what the next one will take when this returns.
+pub(super) fn first_piece(
     text: &str,
-    range: Range<usize>,
-    room: (usize, usize),
-    options: &ChunkOptions,
+    rest: &Range<usize>,
+    room: Room,
+    guess: &mut usize,
     tokens: &dyn TokenCounter,
-) -> Vec<(Range<usize>, usize)> {
-    let full = (options.max_tokens, options.max_chars);
-    // Too little room is worse than a heading of its own.
-    let mut room = if room.0 * 4 < full.0 || room.1 * 4 < full.1 { full } else { room };
-    let mut pieces = Vec::new();
-    let mut rest = range;
-    // Characters a piece is expected to take; the piece before is the best guess.
-    let mut guess = full.1;
-    while let Some(trimmed) = trim(text, rest.clone()) {
-        rest = trimmed;
-        let (max_tokens, max_chars) = room;
-        let mut size = guess.clamp(1, max_chars);
-        loop {
-            let end = cut(text, &rest, size);
-            let piece = trim(text, rest.start..end).unwrap_or(rest.start..end);
-            let count = tokens.count(&text[piece.clone()]);
-            let characters = text[rest.start..end].chars().count();
-            if count > max_tokens && characters > 1 && end > first_grapheme(text, &rest, max_chars) {
-                // In proportion, a little less; at least one less, so that it ends.
-                size = (characters * max_tokens / count * 15 / 16).clamp(1, characters - 1);
-                continue;
-            }
-            guess = (characters * full.0).checked_div(count).map_or(max_chars, |fit| fit.clamp(8.min(full.1), full.1));
-            pieces.push((piece, count));
-            rest.start = end;
-            break;
+) -> Piece {
+    let least = first_grapheme(text, rest, room.characters);
+    let mut size = (*guess).clamp(1, room.characters.max(1));
+    loop {
+        let end = cut(text, rest, size).max(least);
+        let range = trim(text, rest.start..end);
+        let count = range.clone().map_or(0, |range| tokens.count(&text[range]));
+        let characters = text[rest.start..end].chars().count();
+        if count > room.tokens && end > least {
+            // In proportion, a little less; at least one less, so that it ends.
+            size = (characters * room.tokens / count * 15 / 16).clamp(1, characters - 1);
+            continue;
         }
-        room = full;
+        *guess = (characters * room.tokens).checked_div(count).unwrap_or(room.characters).max(8);
+        return Piece { range, tokens: count, next: end };
     }
-    pieces
 }
 
 /// Where to cut so that at most `size` characters come before, always past the start.
@@ -53,7 +59,7 @@ fn cut(text: &str, rest: &Range<usize>, size: usize) -> usize {
     let window = &slice[..limit];
     // A better place to cut is worth at most half of the piece.
     let half = window.floor_char_boundary(limit / 2);
-    let at_line = window[half..].rfind('\n').map(|at| half + at + 1);
+    let at_line = || window[half..].rfind('\n').map(|at| half + at + 1);
     let at_blank = || {
         window[half..].char_indices().rev().find(|(_, character)| character.is_whitespace()).map(|(at, _)| half + at)
     };
@@ -67,26 +73,31 @@ fn cut(text: &str, rest: &Range<usize>, size: usize) -> usize {
             .last()
             .filter(|&at| at > from)
     };
-    let found = at_line.or_else(at_blank).or_else(at_word).filter(|&at| at > 0);
-    let at = found.unwrap_or_else(|| grapheme_end(slice, limit));
-    rest.start + at
+    let ways: [&dyn Fn() -> Option<usize>; 3] = [&at_line, &at_blank, &at_word];
+    let found = ways.iter().find_map(|way| way().filter(|&at| at > 0 && is_boundary(slice, at)));
+    rest.start + found.unwrap_or_else(|| grapheme_end(slice, limit))
 }
 
-/// The grapheme boundary at or before `limit`, or `limit` itself where the grapheme is larger than that.
+/// The grapheme boundary at or before `limit`; `limit` itself within the first grapheme.
 fn grapheme_end(slice: &str, limit: usize) -> usize {
-    let mut cursor = GraphemeCursor::new(limit, slice.len(), true);
-    if cursor.is_boundary(slice, 0).unwrap_or(true) {
+    if is_boundary(slice, limit) {
         return limit;
     }
+    let mut cursor = GraphemeCursor::new(limit, slice.len(), true);
     match cursor.prev_boundary(slice, 0) {
         Ok(Some(at)) if at > 0 => at,
         _ => limit,
     }
 }
 
-/// The end of the first grapheme, of at most `max_chars` characters: the least a piece can be.
-fn first_grapheme(text: &str, rest: &Range<usize>, max_chars: usize) -> usize {
+/// Whether a grapheme begins at the offset; `text` itself is taken to begin with one.
+pub(super) fn is_boundary(text: &str, at: usize) -> bool {
+    GraphemeCursor::new(at, text.len(), true).is_boundary(text, 0).unwrap_or(true)
+}
+
+/// The end of the first grapheme, of at most so many characters: the least a piece can be.
+pub(super) fn first_grapheme(text: &str, rest: &Range<usize>, characters: usize) -> usize {
     let slice = &text[rest.clone()];
-    let cap = slice.char_indices().nth(max_chars).map_or(slice.len(), |(at, _)| at);
+    let cap = slice.char_indices().nth(characters.min(LONG_GRAPHEME)).map_or(slice.len(), |(at, _)| at);
     rest.start + slice[..cap].graphemes(true).next().map_or(cap, str::len)
 }
