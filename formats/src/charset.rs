@@ -6,52 +6,129 @@ use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
 /// A decoded text: free of byte order marks and NUL, lines ending in `\n`.
 pub(crate) struct Decoded {
     pub text: String,
-    pub charset: &'static Encoding,
+    /// As the Encoding Standard names it; that has no UTF-32.
+    pub charset: &'static str,
     /// Whether bytes stood for no character and became U+FFFD.
     pub had_errors: bool,
 }
 
+/// An encoding of whole words, told by a mark or by where its NUL bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wide {
+    Utf16(&'static Encoding),
+    Utf32 { big_endian: bool },
+}
+
+/// Bytes looked at for the width of characters.
+const SAMPLE: usize = 4096;
+
 /// Whether the head of a file reads as text; `whole` says that nothing follows it.
 pub(crate) fn looks_like_text(head: &[u8], whole: bool) -> bool {
-    if Encoding::for_bom(head).is_some() || bare_utf_16(head).is_some() {
+    // Its pictures may be bytes as they are, but what it says is text.
+    if wide(head).is_some() || head.starts_with(b"{\\rtf") {
         return true;
     }
     if head.contains(&0) {
         return false;
     }
-    // Random bytes decode as windows-1252: the density of controls is what tells them from a text.
-    let controls = head.iter().filter(|&&byte| matches!(byte, 0x01..=0x08 | 0x0E..=0x1A | 0x1C..=0x1F | 0x7F)).count();
     match std::str::from_utf8(head) {
-        Ok(_) => controls * 10 <= head.len(),
+        Ok(_) => has_text_bytes(head),
         // A character cut by the end of the head is no error.
-        Err(error) if !whole && error.error_len().is_none() => controls * 10 <= head.len(),
-        Err(_) => controls * 100 <= head.len(),
+        Err(error) if !whole && error.error_len().is_none() => has_text_bytes(head),
+        Err(_) => controls(head) * 100 <= head.len(),
     }
 }
 
-/// UTF-16 without a mark: in Western text every other byte is NUL.
-fn bare_utf_16(head: &[u8]) -> Option<&'static Encoding> {
-    let head = &head[..head.len().min(1024) & !1];
-    if head.len() < 8 {
+/// Whether bytes from the middle of a text of one-byte units may be that.
+pub(crate) fn has_text_bytes(window: &[u8]) -> bool {
+    !window.contains(&0) && controls(window) * 10 <= window.len()
+}
+
+/// Random bytes decode as windows-1252: the density of controls is what tells them from a text.
+fn controls(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|&&byte| matches!(byte, 0x01..=0x08 | 0x0E..=0x1A | 0x1C..=0x1F | 0x7F)).count()
+}
+
+/// The encoding of units of two or four bytes, if it is one: by its mark, else by NUL bytes that all stand where a unit is
+/// high; and what the units stand for must be text.
+fn wide(head: &[u8]) -> Option<Wide> {
+    let sample = &head[..head.len().min(SAMPLE)];
+    let (marked, bare) = match sample {
+        [0xFF, 0xFE, 0, 0, ..] => (Some(Wide::Utf32 { big_endian: false }), None),
+        [0, 0, 0xFE, 0xFF, ..] => (Some(Wide::Utf32 { big_endian: true }), None),
+        [0xFF, 0xFE, ..] => (Some(Wide::Utf16(UTF_16LE)), None),
+        [0xFE, 0xFF, ..] => (Some(Wide::Utf16(UTF_16BE)), None),
+        _ => (None, by_zeros(sample)),
+    };
+    marked.or(bare).filter(|wide| {
+        let characters = match wide {
+            Wide::Utf16(charset) => charset.decode_without_bom_handling(&sample[..sample.len() & !1]).0.into_owned(),
+            Wide::Utf32 { big_endian } => decode_utf_32(&sample[..sample.len() & !3], *big_endian).0,
+        };
+        let characters = characters.trim_start_matches('\u{FEFF}');
+        // The last unit may be half of a character.
+        let odd = characters.chars().filter(|&character| is_odd(character)).count().saturating_sub(1);
+        odd * 20 <= characters.chars().count()
+    })
+}
+
+/// What no text is made of: controls, private use, and what stands for broken units.
+fn is_odd(character: char) -> bool {
+    (character.is_control() && !character.is_ascii_whitespace() && character != '\u{1B}')
+        || matches!(character, '\u{E000}'..='\u{F8FF}' | '\u{FFFD}' | '\u{FFFE}' | '\u{FFFF}' | '\u{F0000}'..)
+}
+
+fn by_zeros(sample: &[u8]) -> Option<Wide> {
+    if sample.len() < 8 {
         return None;
     }
-    let zeros = |odd: usize| head.iter().skip(odd).step_by(2).filter(|&&byte| byte == 0).count();
-    let (even, odd, pairs) = (zeros(0), zeros(1), head.len() / 2);
-    match (even, odd) {
-        (0, odd) if odd * 10 >= pairs * 7 => Some(UTF_16LE),
-        (even, 0) if even * 10 >= pairs * 7 => Some(UTF_16BE),
+    let mut zeros = [0usize; 4];
+    for unit in sample.chunks_exact(4) {
+        for (zeros, byte) in zeros.iter_mut().zip(unit) {
+            *zeros += usize::from(*byte == 0);
+        }
+    }
+    let units = sample.len() / 4;
+    let [first, second, third, fourth] = zeros;
+    if first == 0 && third * 10 >= units * 9 && fourth == units {
+        return Some(Wide::Utf32 { big_endian: false });
+    }
+    if fourth == 0 && first == units && second * 10 >= units * 9 {
+        return Some(Wide::Utf32 { big_endian: true });
+    }
+    match (first + third, second + fourth) {
+        (0, 1..) => Some(Wide::Utf16(UTF_16LE)),
+        (1.., 0) => Some(Wide::Utf16(UTF_16BE)),
         _ => None,
     }
 }
 
 /// Decodes a text of unknown encoding: a mark, then UTF-8, then what the bytes are most like.
 pub(crate) fn decode(bytes: &[u8]) -> Decoded {
-    let charset = match Encoding::for_bom(bytes) {
-        Some((marked, _)) => marked,
-        None => bare_utf_16(bytes).unwrap_or_else(|| guess(bytes)),
+    let charset = match wide(bytes) {
+        Some(Wide::Utf32 { big_endian }) => {
+            let (text, had_errors) = decode_utf_32(bytes, big_endian);
+            let charset = if big_endian { "UTF-32BE" } else { "UTF-32LE" };
+            return Decoded { text: clean(text.trim_start_matches('\u{FEFF}')), charset, had_errors };
+        }
+        Some(Wide::Utf16(charset)) => charset,
+        None => guess(bytes),
     };
     let (decoded, had_errors) = charset.decode_with_bom_removal(bytes);
-    Decoded { text: clean(&decoded), charset, had_errors }
+    Decoded { text: clean(&decoded), charset: charset.name(), had_errors }
+}
+
+fn decode_utf_32(bytes: &[u8], big_endian: bool) -> (String, bool) {
+    let mut had_errors = bytes.len() % 4 != 0;
+    let units = bytes.chunks_exact(4).map(|unit| {
+        let unit = [unit[0], unit[1], unit[2], unit[3]];
+        let value = if big_endian { u32::from_be_bytes(unit) } else { u32::from_le_bytes(unit) };
+        char::from_u32(value).unwrap_or_else(|| {
+            had_errors = true;
+            char::REPLACEMENT_CHARACTER
+        })
+    });
+    (units.collect(), had_errors)
 }
 
 fn guess(bytes: &[u8]) -> &'static Encoding {
@@ -88,7 +165,7 @@ mod tests {
     fn marks_and_line_ends_go() {
         let decoded = decode(b"\xEF\xBB\xBFa\r\nb\rc\nd\0e");
         assert_eq!(
-            (decoded.text.as_str(), decoded.charset.name(), decoded.had_errors),
+            (decoded.text.as_str(), decoded.charset, decoded.had_errors),
             ("a\nb\nc\nde", "UTF-8", false)
         );
     }
@@ -100,6 +177,32 @@ mod tests {
         assert_eq!(decode(&bare).text, "Plain words.");
         let marked: Vec<u8> = "\u{FEFF}Żółw".encode_utf16().flat_map(u16::to_be_bytes).collect();
         assert_eq!(decode(&marked).text, "Żółw");
+        let script: Vec<u8> = "中文的句子。 第二句。\n".repeat(9).encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert!(looks_like_text(&script, true));
+        assert_eq!(decode(&script).charset, "UTF-16LE");
+    }
+
+    #[test]
+    fn utf_32_reads_with_and_without_a_mark() {
+        for mark in ["", "\u{FEFF}"] {
+            let text = format!("{mark}Plain words, \u{1F600}.");
+            let little: Vec<u8> = text.chars().flat_map(|character| u32::from(character).to_le_bytes()).collect();
+            let big: Vec<u8> = text.chars().flat_map(|character| u32::from(character).to_be_bytes()).collect();
+            for (bytes, charset) in [(little, "UTF-32LE"), (big, "UTF-32BE")] {
+                assert!(looks_like_text(&bytes, true), "{charset}");
+                let decoded = decode(&bytes);
+                assert_eq!((decoded.text.as_str(), decoded.charset), ("Plain words, \u{1F600}.", charset));
+            }
+        }
+    }
+
+    #[test]
+    fn a_mark_alone_makes_no_text() {
+        let noise = (0..4096u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8);
+        let marked: Vec<u8> = [0xFF, 0xFE].into_iter().chain(noise).collect();
+        assert!(!looks_like_text(&marked, true));
+        let samples: Vec<u8> = (0..2048i16).flat_map(|index| (index.wrapping_mul(7919) | 1).to_le_bytes()).collect();
+        assert!(!looks_like_text(&samples, true), "sound is no text either");
     }
 
     #[test]

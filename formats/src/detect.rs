@@ -1,17 +1,19 @@
 //! Names the format of bytes by what they are, never by a file name.
 //!
-//! This runs where the upload is received, so it reads a bounded head and, of a zip, a bounded directory.
+//! This runs where the upload is received, so it reads a bounded head, some windows and, of a zip, a bounded directory.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-use flate2::read::DeflateDecoder;
-
-use crate::{DetectedBy, Detection, Format, charset};
+use crate::{
+    DetectedBy, Detection, Format,
+    archive::{Directory, u16_at},
+    charset,
+};
 
 const HEAD: u64 = 64 << 10;
-const TAIL: u64 = (64 << 10) + 22;
-const DIRECTORY: u64 = 8 << 20;
 const CONTENT_TYPES: u64 = 1 << 20;
+/// What is looked at of a long text at each of three places behind its head.
+const WINDOW: u64 = 4 << 10;
 
 /// Names the format of the source; reads it from its beginning and leaves the position anywhere.
 ///
@@ -27,105 +29,102 @@ pub fn detect<R: Read + Seek>(source: &mut R) -> io::Result<Detection> {
     if head.starts_with(b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1") {
         return Ok(Detection::of(Format::Ole2, DetectedBy::MagicBytes));
     }
-    if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
-        return Ok(match zip_kind(source, &head)? {
-            Some(format) => Detection::of(format, DetectedBy::ZipManifest),
-            None => Detection::of(Format::Zip, DetectedBy::MagicBytes),
-        });
+    // An archive cut from a set of several begins with a mark of its own.
+    let zip = head.strip_prefix(b"PK\x07\x08").or(head.strip_prefix(b"PK00")).unwrap_or(&head);
+    if zip.starts_with(b"PK\x03\x04") || zip.starts_with(b"PK\x05\x06") {
+        let directory = Directory::read(source)?;
+        return archive(source, &head, directory.as_ref());
     }
+    let is_text = is_text(source, &head)?;
     if let Some(at) = find(&head[..head.len().min(1024 + 5)], b"%PDF-")
-        && is_pdf_after_junk(&head, at)
+        && is_pdf_after_junk(source, &head, at, is_text)?
+        || is_postscript_of_pdf(&head)
     {
         return Ok(Detection::of(Format::Pdf, DetectedBy::MagicBytes));
     }
-    if charset::looks_like_text(&head, (head.len() as u64) < HEAD) {
+    if !is_other(&head)
+        && let Some(directory) = Directory::read(source)?
+        && directory.is_anchored(source)?
+    {
+        return archive(source, &head, Some(&directory));
+    }
+    if is_text {
         return Ok(Detection::of(Format::Text, DetectedBy::ContentSniff));
     }
     Ok(Detection::default())
 }
 
-/// Text may quote `%PDF-1.7`; a PDF goes on with a digit and has an object soon after.
-fn is_pdf_after_junk(head: &[u8], at: usize) -> bool {
+/// Images and programs may carry an archive behind them; they stay what they begin as.
+fn is_other(head: &[u8]) -> bool {
+    const MARKS: [&[u8]; 8] =
+        [b"\x89PNG", b"\xFF\xD8\xFF", b"GIF8", b"RIFF", b"MZ", b"\x7FELF", b"\x1F\x8B", b"BM"];
+    MARKS.iter().any(|mark| head.starts_with(mark))
+}
+
+/// Whether the head, and windows behind it, read as text: a script may carry a program.
+fn is_text<R: Read + Seek>(source: &mut R, head: &[u8]) -> io::Result<bool> {
+    let length = source.seek(SeekFrom::End(0))?;
+    if !charset::looks_like_text(head, length == head.len() as u64) {
+        return Ok(false);
+    }
+    // Wide characters are full of NUL bytes, and a window may begin in the middle of one.
+    if length <= HEAD || head.contains(&0) {
+        return Ok(true);
+    }
+    for quarter in 1..4 {
+        source.seek(SeekFrom::Start((length / 4 * quarter).max(HEAD)))?;
+        let mut window = Vec::new();
+        source.by_ref().take(WINDOW).read_to_end(&mut window)?;
+        if !charset::has_text_bytes(&window) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Text may quote `%PDF-1.7`; a PDF goes on with a digit, has an object soon after, and in its end says where to begin.
+fn is_pdf_after_junk<R: Read + Seek>(source: &mut R, head: &[u8], at: usize, is_text: bool) -> io::Result<bool> {
     let rest = &head[at + 5..];
-    rest.first().is_some_and(u8::is_ascii_digit) && find(&rest[..rest.len().min(16 << 10)], b" obj").is_some()
+    if !rest.first().is_some_and(u8::is_ascii_digit) || find(&rest[..rest.len().min(16 << 10)], b" obj").is_none() {
+        return Ok(false);
+    }
+    if !is_text {
+        return Ok(true);
+    }
+    let length = source.seek(SeekFrom::End(0))?;
+    source.seek(SeekFrom::Start(length.saturating_sub(WINDOW)))?;
+    let mut tail = Vec::new();
+    source.by_ref().take(WINDOW).read_to_end(&mut tail)?;
+    Ok(find(&tail, b"startxref").is_some())
+}
+
+/// An old form of the first line: `%!PS-Adobe-3.0 PDF-1.4`.
+fn is_postscript_of_pdf(head: &[u8]) -> bool {
+    let line = &head[..head.len().min(32)];
+    line.starts_with(b"%!PS-Adobe-") && find(line, b" PDF-").is_some()
 }
 
 /// Which office format the package is, by its content types, else by the names of its members.
-fn zip_kind<R: Read + Seek>(source: &mut R, head: &[u8]) -> io::Result<Option<Format>> {
-    let Some(directory) = central_directory(source)? else {
+fn archive<R: Read + Seek>(source: &mut R, head: &[u8], directory: Option<&Directory>) -> io::Result<Detection> {
+    let kind = match directory {
         // A truncated file has lost its directory; the local headers still tell what it was.
-        return Ok(kind_by_names(local_names(head)));
+        None => kind_by_names(local_names(head)),
+        Some(directory) => kind_by_content_types(source, directory)
+            .or_else(|| kind_by_names(directory.entries().map(|entry| entry.name))),
     };
-    if let Some(entry) = entries(&directory.bytes).find(|entry| entry.name.eq_ignore_ascii_case(b"[Content_Types].xml"))
-        && let Ok(types) = read_entry(source, &entry, directory.shift)
-        && let Some(format) = kind_by_types(&types)
-    {
-        return Ok(Some(format));
-    }
-    Ok(kind_by_names(entries(&directory.bytes).map(|entry| entry.name)))
-}
-
-struct Directory {
-    bytes: Vec<u8>,
-    /// Bytes in front of the archive: offsets in the directory do not count them.
-    shift: u64,
-}
-
-struct Entry<'a> {
-    name: &'a [u8],
-    method: u16,
-    packed: u64,
-    header: u64,
-}
-
-fn central_directory<R: Read + Seek>(source: &mut R) -> io::Result<Option<Directory>> {
-    let length = source.seek(SeekFrom::End(0))?;
-    let from = length.saturating_sub(TAIL);
-    source.seek(SeekFrom::Start(from))?;
-    let mut tail = Vec::new();
-    source.by_ref().take(TAIL).read_to_end(&mut tail)?;
-    let Some(at) = tail.windows(4).rposition(|window| window == b"PK\x05\x06") else { return Ok(None) };
-    let Some(record) = tail.get(at..at + 22) else { return Ok(None) };
-    let (size, offset) = (u64::from(u32_at(record, 12)), u64::from(u32_at(record, 16)));
-    let end = from + at as u64;
-    // zip64 directories say 0xFFFFFFFF here; their directory still ends before this record, so the head decides.
-    let Some(start) = end.checked_sub(size) else { return Ok(None) };
-    let Some(shift) = start.checked_sub(offset) else { return Ok(None) };
-    source.seek(SeekFrom::Start(start))?;
-    let mut bytes = Vec::new();
-    source.by_ref().take(size.min(DIRECTORY)).read_to_end(&mut bytes)?;
-    Ok(Some(Directory { bytes, shift }))
-}
-
-fn entries(mut bytes: &[u8]) -> impl Iterator<Item = Entry<'_>> {
-    std::iter::from_fn(move || {
-        let fixed = bytes.get(..46).filter(|fixed| fixed.starts_with(b"PK\x01\x02"))?;
-        let (name, extra, comment) = (u16_at(fixed, 28), u16_at(fixed, 30), u16_at(fixed, 32));
-        let entry = Entry {
-            name: bytes.get(46..46 + usize::from(name))?,
-            method: u16_at(fixed, 10),
-            packed: u64::from(u32_at(fixed, 20)),
-            header: u64::from(u32_at(fixed, 42)),
-        };
-        bytes = bytes.get(46 + usize::from(name) + usize::from(extra) + usize::from(comment)..)?;
-        Some(entry)
+    Ok(match kind {
+        Some(format) => Detection::of(format, DetectedBy::ZipManifest),
+        None => Detection::of(Format::Zip, DetectedBy::MagicBytes),
     })
 }
 
-fn read_entry<R: Read + Seek>(source: &mut R, entry: &Entry<'_>, shift: u64) -> io::Result<Vec<u8>> {
-    source.seek(SeekFrom::Start(entry.header + shift))?;
-    let mut fixed = [0; 30];
-    source.read_exact(&mut fixed)?;
-    let skip = u64::from(u16_at(&fixed, 26)) + u64::from(u16_at(&fixed, 28));
-    source.seek(SeekFrom::Current(skip as i64))?;
-    let packed = source.by_ref().take(entry.packed);
-    let mut bytes = Vec::new();
-    match entry.method {
-        0 => packed.take(CONTENT_TYPES).read_to_end(&mut bytes)?,
-        8 => DeflateDecoder::new(packed).take(CONTENT_TYPES).read_to_end(&mut bytes)?,
-        _ => 0,
-    };
-    Ok(bytes)
+fn kind_by_content_types<R: Read + Seek>(source: &mut R, directory: &Directory) -> Option<Format> {
+    let entry = directory.entries().find(|entry| entry.name.eq_ignore_ascii_case(b"[Content_Types].xml"))?;
+    let mut types = directory.unpack(source, &entry, CONTENT_TYPES).ok()?;
+    // Of a part in UTF-16, what is left without NUL reads the same.
+    types.retain(|&byte| byte != 0);
+    types.make_ascii_lowercase();
+    kind_by_types(&types)
 }
 
 /// Names in the local headers of the head, for a file that lost its directory.
@@ -140,17 +139,24 @@ fn local_names(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// By the type of the main part, in lower case. A binary workbook has none of these, nor has an embedded one.
 fn kind_by_types(types: &[u8]) -> Option<Format> {
-    // Strict, macro-enabled and template packages share these stems; a binary workbook has none of them.
-    const MAIN: [(&[u8], Format); 8] = [
+    const MAIN: [(&[u8], Format); 15] = [
         (b"wordprocessingml.document.main+xml", Format::Docx),
         (b"wordprocessingml.template.main+xml", Format::Docx),
-        (b"ms-word.document.macroEnabled.main+xml", Format::Docx),
+        (b"ms-word.document.macroenabled.main+xml", Format::Docx),
+        (b"ms-word.template.macroenabledtemplate.main+xml", Format::Docx),
         (b"presentationml.presentation.main+xml", Format::Pptx),
         (b"presentationml.slideshow.main+xml", Format::Pptx),
-        (b"ms-powerpoint.presentation.macroEnabled.main+xml", Format::Pptx),
+        (b"presentationml.template.main+xml", Format::Pptx),
+        (b"ms-powerpoint.presentation.macroenabled.main+xml", Format::Pptx),
+        (b"ms-powerpoint.slideshow.macroenabled.main+xml", Format::Pptx),
+        (b"ms-powerpoint.template.macroenabled.main+xml", Format::Pptx),
         (b"spreadsheetml.sheet.main+xml", Format::Xlsx),
-        (b"ms-excel.sheet.macroEnabled.main+xml", Format::Xlsx),
+        (b"spreadsheetml.template.main+xml", Format::Xlsx),
+        (b"ms-excel.sheet.macroenabled.main+xml", Format::Xlsx),
+        (b"ms-excel.template.macroenabled.main+xml", Format::Xlsx),
+        (b"ms-excel.addin.macroenabled.main+xml", Format::Xlsx),
     ];
     MAIN.iter().find(|(stem, _)| find(types, stem).is_some()).map(|&(_, format)| format)
 }
@@ -162,14 +168,6 @@ fn kind_by_names<'a>(names: impl Iterator<Item = &'a [u8]>) -> Option<Format> {
         b"xl/workbook.xml" | b"xl\\workbook.xml" => Some(Format::Xlsx),
         _ => None,
     })
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([bytes[at], bytes[at + 1]])
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
@@ -200,7 +198,41 @@ mod tests {
     #[test]
     fn a_document_about_pdf_is_text() {
         assert_eq!(of(b"A PDF begins with %PDF-1.7 and ends with %%EOF."), Some(Format::Text));
-        assert_eq!(of(b"junk\n%PDF-1.4\n1 0 obj\n<<>>\nendobj"), Some(Format::Pdf));
+        assert_eq!(of(b"It has %PDF-1.7 first, then 1 0 obj and so on."), Some(Format::Text));
+        assert_eq!(of(b"junk\n%PDF-1.4\n1 0 obj\n<<>>\nendobj\nstartxref\n9\n%%EOF"), Some(Format::Pdf));
+        assert_eq!(of(b"\0\x01junk\n%PDF-1.4\n1 0 obj\n<<>>"), Some(Format::Pdf), "cut off, but no text either");
+        assert_eq!(of(b"%!PS-Adobe-3.0 PDF-1.4\n1 0 obj"), Some(Format::Pdf));
+        assert_eq!(of(b"%!PS-Adobe-3.0\n%%Title: x"), Some(Format::Text));
+    }
+
+    #[test]
+    fn a_package_behind_junk_is_still_one() {
+        let package = zipped(&[("[Content_Types].xml", "x"), ("word/document.xml", "<x/>")]);
+        for (junk, expected) in [
+            (&b"some words\n"[..], Some(Format::Docx)),
+            (b"\0\0\0\0", Some(Format::Docx)),
+            (b"\x89PNG\r\n\x1a\n", None),
+            (b"MZ\0\0", None),
+        ] {
+            assert_eq!(of(&[junk, &package].concat()), expected, "{junk:?}");
+        }
+    }
+
+    #[test]
+    fn other_packages_are_archives() {
+        for first in [("mimetype", "application/epub+zip"), ("META-INF/MANIFEST.MF", ""), ("xl/workbook.bin", "")] {
+            assert_eq!(of(&zipped(&[first, ("content.xml", "<x/>")])), Some(Format::Zip), "{first:?}");
+        }
+        let types = "<Override ContentType=\"application/vnd.ms-powerpoint.slideshow.macroEnabled.main+xml\"/>";
+        assert_eq!(of(&zipped(&[("[content_types].xml", types)])), Some(Format::Pptx));
+    }
+
+    #[test]
+    fn a_script_that_carries_a_program_is_no_text() {
+        let script = b"#!/bin/sh\n# words\n".repeat(5000);
+        assert_eq!(of(&script), Some(Format::Text));
+        let noise: Vec<u8> = (0..200_000u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        assert_eq!(of(&[script, noise].concat()), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Format, Limit};
+use crate::{CompoundKind, Format, Limit};
 
 /// A reader's refusal. It crosses the border of the child process, so it carries text, not sources.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
@@ -20,6 +20,8 @@ pub enum FormatError {
     Encrypted { format: Format },
     #[error("{format} is not supported here: {reason}")]
     Unsupported { format: Format, reason: String },
+    #[error("{kind}{} is not read: {}", locked(kind, encrypted), kind.remedy())]
+    Compound { kind: CompoundKind, encrypted: bool },
     #[error("the bytes are of no known format")]
     UnknownFormat,
     #[error("the reader ended without an answer: {reason}")]
@@ -36,6 +38,7 @@ impl FormatError {
             Self::LimitExceeded { .. } => "limit_exceeded",
             Self::Encrypted { .. } => "encrypted",
             Self::Unsupported { .. } => "unsupported",
+            Self::Compound { kind, .. } => kind.as_str(),
             Self::UnknownFormat => "unknown_format",
             Self::Crashed { .. } => "crashed",
             Self::Io { .. } => "io",
@@ -70,6 +73,11 @@ impl FormatError {
     pub(crate) fn over(limit: Limit, detail: impl ToString) -> Self {
         Self::LimitExceeded { limit, detail: bounded(detail) }
     }
+}
+
+fn locked(kind: &CompoundKind, encrypted: &bool) -> &'static str {
+    // The package's own name says it.
+    if *encrypted && *kind != CompoundKind::EncryptedPackage { " with a password" } else { "" }
 }
 
 /// Messages of engines may quote the file, at any length.

@@ -24,7 +24,8 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Access, Detection, Extraction, Format, FormatError, Limits, Patterns, Secret, detect, extract, probe,
+    Access, Archive, Detection, Extraction, Format, FormatError, Limits, Patterns, Secret, archive, detect, extract, probe,
+    refusal,
     xlsx::{self, Cells, Range, RecordsPart, SheetProfile, Workbook},
 };
 
@@ -113,6 +114,10 @@ pub enum Answer {
     Probed {
         detection: Detection,
         patterns: Result<Patterns, FormatError>,
+        /// Why no reader can open it, though its patterns were measured.
+        refusal: Option<FormatError>,
+        /// What a zip archive says it holds.
+        archive: Option<Archive>,
     },
     Extracted(Extraction),
     Workbook(Workbook),
@@ -202,11 +207,14 @@ pub fn answer(request: &Request, input: File, emit: &mut Emit<'_>) -> Result<(),
     match &request.step {
         Step::Probe => {
             let detection = detect(&mut input)?;
-            let patterns = match detection.format {
-                Some(format) => probe(format, input, access),
-                None => Err(FormatError::UnknownFormat),
+            let Some(format) = detection.format else {
+                let patterns = Err(FormatError::UnknownFormat);
+                return emit(Answer::Probed { detection, patterns, refusal: None, archive: None });
             };
-            emit(Answer::Probed { detection, patterns })
+            let patterns = probe(format, &mut input, access);
+            let refusal = patterns.as_ref().ok().and_then(|patterns| refusal(format, &mut input, patterns));
+            let archive = if format == Format::Zip { archive(&mut input)? } else { None };
+            emit(Answer::Probed { detection, patterns, refusal, archive })
         }
         Step::Extract(format) => emit(Answer::Extracted(extract(*format, input, access)?)),
         Step::Workbook => emit(Answer::Workbook(xlsx::workbook(input, limits)?)),

@@ -7,6 +7,7 @@
 //! callers run readers in a child process through [`isolated`].
 
 mod access;
+mod archive;
 mod charset;
 mod chunk;
 mod detect;
@@ -34,12 +35,14 @@ mod xml;
 use std::io::{Read, Seek};
 
 pub use access::{Access, Secret};
+pub use archive::{Archive, Member};
 pub use chunk::{Chunk, ChunkOptions, ChunkStrategy, TokenCounter, chunk};
 pub use detect::detect;
 pub use error::FormatError;
 pub use extraction::{Extraction, Heading, Page, PageKind};
 pub use format::{DetectedBy, Detection, Format, UnknownFormat};
 pub use limits::{Limit, Limits};
+pub use ole2::CompoundKind;
 pub use patterns::{Pattern, Patterns, UnknownPattern};
 pub use sections::{Section, sections};
 
@@ -82,12 +85,30 @@ pub fn extract<'a, R: Read + Seek>(
         Format::Docx => docx::extract(source, limits),
         Format::Pptx => pptx::extract(source, limits),
         Format::Xlsx => Err(FormatError::unsupported(format, "no reader yet")),
-        Format::Ole2 => Err(FormatError::unsupported(
-            format,
-            "legacy binary office files and encrypted packages are not read; save the file as docx, pptx or xlsx without a password",
-        )),
+        Format::Ole2 => Err(ole2::refusal(source)),
         Format::Zip => {
             Err(FormatError::unsupported(format, "an archive has no text of its own; upload its files one by one"))
         }
     }
+}
+
+/// Why no reader can open a file that could be probed: a compound file by its kind, or a missing password. `None` where
+/// nothing is known to stand in the way.
+pub fn refusal<R: Read + Seek>(format: Format, source: R, patterns: &Patterns) -> Option<FormatError> {
+    match format {
+        Format::Ole2 => Some(ole2::refusal(source)),
+        // Of a file that opened, more than that was measured.
+        Format::Pdf if patterns.holds(Pattern::IsEncrypted) && patterns.get(Pattern::HasTextLayer).is_none() => {
+            Some(FormatError::Encrypted { format })
+        }
+        _ => None,
+    }
+}
+
+/// Lists what a zip archive says it holds; `None` where it has lost its directory. Nothing is unpacked.
+///
+/// # Errors
+/// What reading the source gives.
+pub fn archive<R: Read + Seek>(mut source: R) -> Result<Option<Archive>, FormatError> {
+    Ok(Archive::read(&mut source)?)
 }

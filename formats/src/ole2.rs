@@ -1,28 +1,179 @@
-//! Compound files: legacy office documents, and encrypted packages in their wrapper.
+//! Compound files: legacy office documents, encrypted packages in their wrapper, and what else comes in one.
 
-use std::io::{Read, Seek, SeekFrom};
+use std::{
+    fmt,
+    io::{Read, Seek, SeekFrom},
+};
 
 use cfb::CompoundFile;
+use serde::{Deserialize, Serialize};
 
 use crate::{Format, FormatError, Pattern, Patterns};
 
-/// The bit of a Word document's header that says its text is encrypted.
-const WORD_ENCRYPTED: u16 = 0x100;
-
-pub(crate) fn probe<R: Read + Seek>(source: R) -> Result<Patterns, FormatError> {
-    let mut file = CompoundFile::open(source).map_err(|error| FormatError::corrupt(Format::Ole2, error))?;
-    let package = file.is_stream("/EncryptedPackage");
-    let word = file.is_stream("/WordDocument");
-    let legacy = word || ["/Workbook", "/Book", "/PowerPoint Document"].iter().any(|name| file.is_stream(name));
-    let encrypted = package || (word && is_word_encrypted(&mut file));
-    Ok(Patterns::default().with(Pattern::IsEncrypted, encrypted).with(Pattern::IsLegacyBinary, legacy))
+/// What a compound file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CompoundKind {
+    /// A docx, pptx or xlsx that a password locks.
+    EncryptedPackage,
+    LegacyWord,
+    LegacyExcel,
+    LegacyPowerpoint,
+    Visio,
+    Publisher,
+    Project,
+    OutlookMessage,
+    Installer,
+    Hangul,
+    Unknown,
 }
 
-fn is_word_encrypted<R: Read + Seek>(file: &mut CompoundFile<R>) -> bool {
-    let mut flags = [0; 2];
-    let Ok(mut stream) = file.open_stream("/WordDocument") else { return false };
-    let read = stream.seek(SeekFrom::Start(10)).and_then(|_| stream.read_exact(&mut flags));
-    read.is_ok() && u16::from_le_bytes(flags) & WORD_ENCRYPTED != 0
+impl CompoundKind {
+    /// The name, as it stands in errors' codes.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::EncryptedPackage => "encrypted_package",
+            Self::LegacyWord => "legacy_word",
+            Self::LegacyExcel => "legacy_excel",
+            Self::LegacyPowerpoint => "legacy_powerpoint",
+            Self::Visio => "visio",
+            Self::Publisher => "publisher",
+            Self::Project => "project",
+            Self::OutlookMessage => "outlook_message",
+            Self::Installer => "installer",
+            Self::Hangul => "hangul",
+            Self::Unknown => "unknown_compound",
+        }
+    }
+
+    /// What a reader can do about it.
+    pub(crate) fn remedy(self) -> &'static str {
+        match self {
+            Self::EncryptedPackage => "remove its password and upload it again",
+            Self::LegacyWord => "save it as docx and upload that",
+            Self::LegacyExcel => "save it as xlsx and upload that",
+            Self::LegacyPowerpoint => "save it as pptx and upload that",
+            Self::Visio | Self::Publisher | Self::Project | Self::Hangul => "save it as PDF and upload that",
+            Self::OutlookMessage => "save its text, and its attachments one by one, and upload those",
+            Self::Installer | Self::Unknown => "it holds no text that is read here",
+        }
+    }
+
+    fn is_legacy(self) -> bool {
+        matches!(self, Self::LegacyWord | Self::LegacyExcel | Self::LegacyPowerpoint)
+    }
+}
+
+impl fmt::Display for CompoundKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::EncryptedPackage => "an encrypted office package",
+            Self::LegacyWord => "a legacy Word document (.doc)",
+            Self::LegacyExcel => "a legacy Excel workbook (.xls)",
+            Self::LegacyPowerpoint => "a legacy PowerPoint presentation (.ppt)",
+            Self::Visio => "a Visio drawing (.vsd)",
+            Self::Publisher => "a Publisher document (.pub)",
+            Self::Project => "a Project plan (.mpp)",
+            Self::OutlookMessage => "an Outlook message (.msg)",
+            Self::Installer => "a Windows Installer package (.msi)",
+            Self::Hangul => "a Hangul document (.hwp)",
+            Self::Unknown => "a compound file of an unknown kind",
+        })
+    }
+}
+
+pub(crate) fn probe<R: Read + Seek>(source: R) -> Result<Patterns, FormatError> {
+    let (kind, encrypted) = inspect(source)?;
+    Ok(Patterns::default().with(Pattern::IsEncrypted, encrypted).with(Pattern::IsLegacyBinary, kind.is_legacy()))
+}
+
+/// Why the file is not read: its kind by name, or that it is damaged.
+pub(crate) fn refusal<R: Read + Seek>(source: R) -> FormatError {
+    match inspect(source) {
+        Ok((kind, encrypted)) => FormatError::Compound { kind, encrypted },
+        Err(error) => error,
+    }
+}
+
+/// The kind, and whether a password is needed.
+fn inspect<R: Read + Seek>(source: R) -> Result<(CompoundKind, bool), FormatError> {
+    let mut file = CompoundFile::open(source).map_err(|error| FormatError::corrupt(Format::Ole2, error))?;
+    let kind = kind(&mut file);
+    let encrypted = match kind {
+        CompoundKind::EncryptedPackage => true,
+        CompoundKind::LegacyWord => word_is_encrypted(&mut file),
+        CompoundKind::LegacyExcel => excel_is_encrypted(&mut file),
+        CompoundKind::LegacyPowerpoint => powerpoint_is_encrypted(&mut file),
+        _ => false,
+    };
+    Ok((kind, encrypted))
+}
+
+fn kind<R: Read + Seek>(file: &mut CompoundFile<R>) -> CompoundKind {
+    const STREAMS: [(&str, CompoundKind); 12] = [
+        ("/EncryptedPackage", CompoundKind::EncryptedPackage),
+        ("/WordDocument", CompoundKind::LegacyWord),
+        ("/Workbook", CompoundKind::LegacyExcel),
+        ("/Book", CompoundKind::LegacyExcel),
+        ("/PowerPoint Document", CompoundKind::LegacyPowerpoint),
+        // Version 4 and older.
+        ("/PP40", CompoundKind::LegacyPowerpoint),
+        ("/PP97_DUALSTORAGE", CompoundKind::LegacyPowerpoint),
+        ("/VisioDocument", CompoundKind::Visio),
+        ("/Quill", CompoundKind::Publisher),
+        ("/__properties_version1.0", CompoundKind::OutlookMessage),
+        ("/Props14", CompoundKind::Project),
+        ("/Props12", CompoundKind::Project),
+    ];
+    const INSTALLER: &str = "000c1084-0000-0000-c000-000000000046";
+    let of_streams = STREAMS.iter().find(|(name, _)| file.exists(name)).map(|&(_, kind)| kind);
+    if let Some(kind) = of_streams {
+        return kind;
+    }
+    if file.root_entry().clsid().to_string().eq_ignore_ascii_case(INSTALLER) {
+        return CompoundKind::Installer;
+    }
+    match head(file, "/FileHeader", 0, 17).as_deref() {
+        Some(b"HWP Document File") => CompoundKind::Hangul,
+        _ => CompoundKind::Unknown,
+    }
+}
+
+/// Bytes of a stream, if it has them.
+fn head<R: Read + Seek>(file: &mut CompoundFile<R>, stream: &str, at: u64, length: u64) -> Option<Vec<u8>> {
+    let mut stream = file.open_stream(stream).ok()?;
+    stream.seek(SeekFrom::Start(at)).ok()?;
+    let mut bytes = Vec::new();
+    stream.take(length).read_to_end(&mut bytes).ok()?;
+    (bytes.len() as u64 == length).then_some(bytes)
+}
+
+/// The flags of its first block have a bit for it.
+fn word_is_encrypted<R: Read + Seek>(file: &mut CompoundFile<R>) -> bool {
+    head(file, "/WordDocument", 10, 2).is_some_and(|flags| flags[1] & 1 != 0)
+}
+
+/// A record with the password's check stands soon after the first, which begins the stream.
+fn excel_is_encrypted<R: Read + Seek>(file: &mut CompoundFile<R>) -> bool {
+    const FILE_PASS: u16 = 0x2F;
+    /// What may stand between, and more.
+    const RECORDS: usize = 16;
+    let stream = if file.exists("/Workbook") { "/Workbook" } else { "/Book" };
+    let mut at = 0;
+    for _ in 0..RECORDS {
+        let Some(header) = head(file, stream, at, 4) else { return false };
+        if u16::from_le_bytes([header[0], header[1]]) == FILE_PASS {
+            return true;
+        }
+        at += 4 + u64::from(u16::from_le_bytes([header[2], header[3]]));
+    }
+    false
+}
+
+/// The mark of the current user says it; or there is a stream that only encrypted ones have.
+fn powerpoint_is_encrypted<R: Read + Seek>(file: &mut CompoundFile<R>) -> bool {
+    const ENCRYPTED: [u8; 4] = 0xF3D1_C4DFu32.to_le_bytes();
+    file.exists("/EncryptedSummary") || head(file, "/Current User", 12, 4).is_some_and(|mark| mark == ENCRYPTED)
 }
 
 #[cfg(test)]
@@ -31,25 +182,48 @@ mod tests {
 
     use super::*;
 
-    fn with_stream(name: &str, bytes: &[u8]) -> Patterns {
+    fn with_streams(streams: &[(&str, &[u8])]) -> Cursor<Vec<u8>> {
         let mut file = CompoundFile::create(Cursor::new(Vec::new())).unwrap();
-        file.create_stream(name).unwrap().write_all(bytes).unwrap();
-        probe(file.into_inner()).unwrap()
+        for (name, bytes) in streams {
+            file.create_stream(name).unwrap().write_all(bytes).unwrap();
+        }
+        file.into_inner()
     }
 
     #[test]
-    fn packages_and_legacy_files_are_told_apart() {
-        let of = |patterns: Patterns| (patterns.holds(Pattern::IsEncrypted), patterns.holds(Pattern::IsLegacyBinary));
-        assert_eq!(of(with_stream("/EncryptedPackage", b"x")), (true, false));
-        assert_eq!(of(with_stream("/Workbook", b"x")), (false, true));
-        assert_eq!(of(with_stream("/WordDocument", &[0; 32])), (false, true));
-        assert_eq!(of(with_stream("/WordDocument", &[1; 32])), (true, true));
-        assert_eq!(of(with_stream("/Contents", b"x")), (false, false));
+    fn kinds_and_passwords_are_told_apart() {
+        let plain_user = [0; 16];
+        let mut locked_user = [0; 16];
+        locked_user[12..].copy_from_slice(&0xF3D1_C4DFu32.to_le_bytes());
+        let mut locked_word = [0; 32];
+        locked_word[11] = 1;
+        // A first record of 16 bytes, then a write protection, then the password's check; or something else.
+        let book = |last: u8| [&[9, 8, 16, 0][..], &[0; 16], &[0x86, 0, 0, 0], &[last, 0, 6, 0], &[0; 6]].concat();
+        let cases: [(&[(&str, &[u8])], &str, bool); 9] = [
+            (&[("/EncryptedPackage", b"x")], "encrypted_package", true),
+            (&[("/WordDocument", &[0; 32])], "legacy_word", false),
+            (&[("/WordDocument", &locked_word)], "legacy_word", true),
+            (&[("/Workbook", &book(0x2F))], "legacy_excel", true),
+            (&[("/Book", &book(0x42))], "legacy_excel", false),
+            (&[("/PowerPoint Document", b"x"), ("/Current User", &plain_user)], "legacy_powerpoint", false),
+            (&[("/PowerPoint Document", b"x"), ("/Current User", &locked_user)], "legacy_powerpoint", true),
+            (&[("/__properties_version1.0", b"x")], "outlook_message", false),
+            (&[("/Contents", b"x")], "unknown_compound", false),
+        ];
+        for (streams, code, locked) in cases {
+            let patterns = probe(with_streams(streams)).unwrap();
+            let error = refusal(with_streams(streams));
+            assert_eq!((error.code(), patterns.holds(Pattern::IsEncrypted)), (code, locked), "{streams:?}");
+            assert_eq!(patterns.holds(Pattern::IsLegacyBinary), code.starts_with("legacy"), "{streams:?}");
+            assert_eq!(error.to_string().contains("password"), locked, "{error}");
+            assert!(error.is_permanent());
+        }
     }
 
     #[test]
     fn damage_is_permanent() {
         let error = probe(Cursor::new(b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1")).unwrap_err();
         assert_eq!((error.code(), error.is_permanent()), ("corrupt", true));
+        assert_eq!(refusal(Cursor::new(b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1")).code(), "corrupt");
     }
 }

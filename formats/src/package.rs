@@ -9,6 +9,7 @@ use zip::{ZipArchive, read::ZipFile, result::ZipError};
 
 use crate::{
     Format, FormatError, Limit, Limits,
+    archive::Directory,
     xml::{Node, XmlReader},
 };
 
@@ -30,12 +31,13 @@ pub(crate) struct Relationship {
 }
 
 impl<R: Read + Seek> Package<R> {
-    pub(crate) fn open(source: R, format: Format, limits: &Limits) -> Result<Self, FormatError> {
-        let archive = ZipArchive::new(source).map_err(|error| zip_error(format, error))?;
-        if archive.len() > limits.zip_members as usize {
-            let detail = format_args!("{} members, allowed are {}", archive.len(), limits.zip_members);
-            return Err(FormatError::over(Limit::ZipMembers, detail));
+    pub(crate) fn open(mut source: R, format: Format, limits: &Limits) -> Result<Self, FormatError> {
+        // Before each of them takes memory.
+        if let Some(directory) = Directory::read(&mut source)? {
+            check_members(directory.claimed, limits)?;
         }
+        let archive = ZipArchive::new(source).map_err(|error| zip_error(format, error))?;
+        check_members(archive.len() as u64, limits)?;
         let index = (0..archive.len())
             .filter_map(|index| Some((normal(&archive.name_for_index(index)?.ok()?), index)))
             .collect();
@@ -126,6 +128,14 @@ impl<R: Read> Read for CappedPart<'_, R> {
         }
         Ok(read)
     }
+}
+
+fn check_members(members: u64, limits: &Limits) -> Result<(), FormatError> {
+    if members > u64::from(limits.zip_members) {
+        let detail = format_args!("{members} members, allowed are {}", limits.zip_members);
+        return Err(FormatError::over(Limit::ZipMembers, detail));
+    }
+    Ok(())
 }
 
 fn normal(name: &str) -> String {

@@ -22,7 +22,7 @@ pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extr
     let mut extraction = Extraction {
         headings_from: (!headings.is_empty()).then(|| "markdown".to_owned()),
         headings,
-        charset: Some(decoded.charset.name().to_owned()),
+        charset: Some(decoded.charset.to_owned()),
         text: decoded.text,
         ..Extraction::default()
     };

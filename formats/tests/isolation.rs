@@ -128,7 +128,7 @@ fn repository() -> PathBuf {
 fn samples_answer() {
     let sample = repository().join("tests/samples/quarterly-review.pdf");
     let limits = Limits::default();
-    let Ok((Answer::Probed { detection, patterns: Ok(_) }, _)) =
+    let Ok((Answer::Probed { detection, patterns: Ok(_), .. }, _)) =
         ask(&Request::new(Step::Probe, limits.clone()), &sample)
     else {
         panic!("the sample probes")
@@ -196,7 +196,7 @@ fn hostile_files_cost_little() {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         let ask = |step| ask(&Request::new(step, limits.clone()), &file);
         let (probed, _) = ask(Step::Probe).unwrap();
-        let Answer::Probed { detection, patterns } = probed else { panic!("{name}: a probe's answer") };
+        let Answer::Probed { detection, patterns, .. } = probed else { panic!("{name}: a probe's answer") };
         let extracted = detection.format.map(|format| ask(Step::Extract(format)));
         let error = extracted.and_then(Result::err).or(patterns.err());
         let outcome = error.as_ref().map_or("read".to_owned(), ToString::to_string);

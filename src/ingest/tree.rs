@@ -9,6 +9,8 @@ pub struct Node {
     pub parent: Option<usize>,
     pub kind: Kind,
     pub title: String,
+    /// Of a chunk, as it was cut.
+    pub chunk: Option<Chunk>,
     /// Byte range of the text.
     pub start: usize,
     pub end: usize,
@@ -90,6 +92,7 @@ impl Builder<'_> {
             parent,
             kind: Kind::Section,
             title,
+            chunk: None,
             start: section.start,
             end: section.end,
             position: 0,
@@ -101,14 +104,15 @@ impl Builder<'_> {
     }
 
     fn chunks(&mut self, parent: Option<usize>, title: &str, start: usize, end: usize, depth: usize) {
-        for Chunk { start, end, tokens, .. } in chunk(self.text, start..end, self.options, self.tokens) {
-            let tokens = i64::try_from(tokens).unwrap_or(i64::MAX);
+        for chunk in chunk(self.text, start..end, self.options, self.tokens) {
+            let tokens = i64::try_from(chunk.tokens).unwrap_or(i64::MAX);
             self.push(Node {
                 parent,
                 kind: Kind::Chunk,
                 title: cut(title),
-                start,
-                end,
+                start: chunk.start,
+                end: chunk.end,
+                chunk: Some(chunk),
                 position: 0,
                 depth,
                 tokens,

@@ -22,7 +22,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let request = Request::new(Step::Probe, limits(&tools.settings));
     let (answer, _) = tools.reader.read(input, &request).await.classified()?;
     let (detection, patterns) = match answer {
-        Answer::Probed { detection, patterns } => (detection, patterns.classified()?),
+        Answer::Probed { detection, patterns, .. } => (detection, patterns.classified()?),
         _ => return Err(TaskFailure::retryable("crashed", "the reader answered another question")),
     };
     let format = detection.format.ok_or(FormatError::UnknownFormat).classified()?;

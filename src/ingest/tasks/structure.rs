@@ -125,9 +125,9 @@ async fn insert_nodes(
     let characters = CharacterIndex::new(&extraction.text);
     for start in (0..made.nodes.len()).step_by(ROWS) {
         let range = start..made.nodes.len().min(start + ROWS);
-        let content = |node: &Node| match node.kind {
-            Kind::Chunk => extraction.text[node.start..node.end].to_owned(),
-            Kind::Section => String::new(),
+        let content = |node: &Node| match &node.chunk {
+            Some(chunk) => chunk.content(&extraction.text).into_owned(),
+            None => String::new(),
         };
         let contents: Vec<String> = made.nodes[range.clone()].iter().map(content).collect();
         let nodes = NewNodes {

@@ -1,0 +1,330 @@
+//! The directory of a zip archive: what it says of its members, without unpacking any.
+
+use std::io::{self, Read, Seek, SeekFrom};
+
+use flate2::read::DeflateDecoder;
+use serde::{Deserialize, Serialize};
+
+/// Where the record at the end of an archive lies: before a comment of at most this.
+const TAIL: u64 = (64 << 10) + 22;
+/// What is read of a directory.
+const DIRECTORY: u64 = 8 << 20;
+/// Members named in a listing.
+const LISTED: usize = 1000;
+/// Characters of a member's name.
+const NAME: usize = 255;
+
+/// What an archive says it holds; sizes are its own claims. Nothing of it is unpacked.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Archive {
+    /// Members in all; of a directory over 8 MiB, those that its beginning names.
+    pub members: u64,
+    pub packed_bytes: u64,
+    pub unpacked_bytes: u64,
+    /// Members that a password locks.
+    pub encrypted: u64,
+    /// The first thousand members.
+    pub listed: Vec<Member>,
+}
+
+/// A member of an archive; a folder's name ends in `/`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    pub name: String,
+    pub packed_bytes: u64,
+    pub unpacked_bytes: u64,
+    pub encrypted: bool,
+}
+
+impl Archive {
+    /// Unpacked bytes for each packed one, by the archive's own claim.
+    pub fn ratio(&self) -> f64 {
+        self.unpacked_bytes as f64 / self.packed_bytes.max(1) as f64
+    }
+
+    /// Reads the listing; `None` where the archive has lost its directory.
+    pub(crate) fn read<R: Read + Seek>(source: &mut R) -> io::Result<Option<Self>> {
+        let Some(directory) = Directory::read(source)? else { return Ok(None) };
+        let mut archive = Self::default();
+        for entry in directory.entries() {
+            archive.members += 1;
+            archive.packed_bytes = archive.packed_bytes.saturating_add(entry.packed);
+            archive.unpacked_bytes = archive.unpacked_bytes.saturating_add(entry.unpacked);
+            archive.encrypted += u64::from(entry.encrypted());
+            if archive.listed.len() < LISTED {
+                archive.listed.push(Member {
+                    name: entry.readable_name(),
+                    packed_bytes: entry.packed,
+                    unpacked_bytes: entry.unpacked,
+                    encrypted: entry.encrypted(),
+                });
+            }
+        }
+        Ok(Some(archive))
+    }
+}
+
+/// The directory, found by the record behind it.
+pub(crate) struct Directory {
+    bytes: Vec<u8>,
+    /// Bytes in front of the archive: offsets in the directory do not count them.
+    shift: u64,
+    /// Members that the record claims.
+    pub claimed: u64,
+}
+
+/// A member as the directory has it.
+pub(crate) struct Entry<'a> {
+    pub name: &'a [u8],
+    flags: u16,
+    method: u16,
+    packed: u64,
+    unpacked: u64,
+    header: u64,
+}
+
+impl Directory {
+    /// `None` where there is none, or none that fits the record behind it.
+    pub(crate) fn read<R: Read + Seek>(source: &mut R) -> io::Result<Option<Self>> {
+        let length = source.seek(SeekFrom::End(0))?;
+        let from = length.saturating_sub(TAIL);
+        let tail = read_at(source, from, TAIL)?;
+        // The record's comment may hold its mark: the one whose comment ends with the file is it, else the last.
+        let ends = |at: &usize| tail.len() - at >= 22 && at + 22 + usize::from(u16_at(&tail, at + 20)) == tail.len();
+        let mut marks = memchr::memmem::rfind_iter(&tail, b"PK\x05\x06").filter(|at| tail.len() - at >= 22);
+        let Some(last) = marks.next() else { return Ok(None) };
+        let at = std::iter::once(last).chain(marks).take(64).find(ends).unwrap_or(last);
+        let record = &tail[at..at + 22];
+        let mut place = Place {
+            claimed: u64::from(u16_at(record, 10)),
+            size: u64::from(u32_at(record, 12)),
+            offset: u64::from(u32_at(record, 16)),
+            end: from + at as u64,
+        };
+        if let Some(large) = large_record(source, &tail[..at], from)? {
+            place = large;
+        }
+        let Some(start) = place.end.checked_sub(place.size) else { return Ok(None) };
+        let Some(shift) = start.checked_sub(place.offset) else { return Ok(None) };
+        let bytes = read_at(source, start, place.size.min(DIRECTORY))?;
+        Ok(Some(Self { bytes, shift, claimed: place.claimed }))
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        let mut bytes = self.bytes.as_slice();
+        std::iter::from_fn(move || {
+            let fixed = bytes.get(..46).filter(|fixed| fixed.starts_with(b"PK\x01\x02"))?;
+            let [name, extra, comment] = [28, 30, 32].map(|at| usize::from(u16_at(fixed, at)));
+            let mut entry = Entry {
+                name: bytes.get(46..46 + name)?,
+                flags: u16_at(fixed, 8),
+                method: u16_at(fixed, 10),
+                packed: u64::from(u32_at(fixed, 20)),
+                unpacked: u64::from(u32_at(fixed, 24)),
+                header: u64::from(u32_at(fixed, 42)),
+            };
+            entry.widen(bytes.get(46 + name..46 + name + extra).unwrap_or_default());
+            bytes = bytes.get(46 + name + extra + comment..)?;
+            Some(entry)
+        })
+    }
+
+    /// Whether the first member begins where the directory says: what stands before an archive is then no accident.
+    pub(crate) fn is_anchored<R: Read + Seek>(&self, source: &mut R) -> io::Result<bool> {
+        let Some(first) = self.entries().next() else { return Ok(false) };
+        Ok(read_at(source, first.header.saturating_add(self.shift), 4)? == b"PK\x03\x04")
+    }
+
+    /// The beginning of a member, unpacked.
+    pub(crate) fn unpack<R: Read + Seek>(&self, source: &mut R, entry: &Entry<'_>, most: u64) -> io::Result<Vec<u8>> {
+        source.seek(SeekFrom::Start(entry.header.saturating_add(self.shift)))?;
+        let mut fixed = [0; 30];
+        source.read_exact(&mut fixed)?;
+        let skip = i64::from(u16_at(&fixed, 26)) + i64::from(u16_at(&fixed, 28));
+        source.seek(SeekFrom::Current(skip))?;
+        let packed = source.by_ref().take(entry.packed);
+        let mut bytes = Vec::new();
+        match entry.method {
+            0 => packed.take(most).read_to_end(&mut bytes)?,
+            8 => DeflateDecoder::new(packed).take(most).read_to_end(&mut bytes)?,
+            _ => 0,
+        };
+        Ok(bytes)
+    }
+}
+
+/// Where a directory lies, by the record behind it.
+struct Place {
+    claimed: u64,
+    size: u64,
+    offset: u64,
+    /// Where the directory ends.
+    end: u64,
+}
+
+/// The record of an archive whose sizes take 64 bits, which stands before the other and is found by a locator.
+fn large_record<R: Read + Seek>(source: &mut R, before: &[u8], from: u64) -> io::Result<Option<Place>> {
+    let Some(locator) = before.len().checked_sub(20).map(|at| &before[at..]) else { return Ok(None) };
+    if !locator.starts_with(b"PK\x06\x07") {
+        return Ok(None);
+    }
+    let locator_at = from + (before.len() - 20) as u64;
+    // What stands before the archive shifts the offset that the locator names; the record ends where the locator begins.
+    for at in [u64_at(locator, 8), locator_at.saturating_sub(56)] {
+        let record = read_at(source, at, 56)?;
+        if record.len() == 56 && record.starts_with(b"PK\x06\x06") {
+            return Ok(Some(Place {
+                claimed: u64_at(&record, 32),
+                size: u64_at(&record, 40),
+                offset: u64_at(&record, 48),
+                end: at,
+            }));
+        }
+    }
+    Ok(None)
+}
+
+impl Entry<'_> {
+    fn encrypted(&self) -> bool {
+        self.flags & 1 != 0
+    }
+
+    /// Takes the sizes that do not fit their fields from the extra field that has them.
+    fn widen(&mut self, mut extra: &[u8]) {
+        while extra.len() >= 4 {
+            let (id, length) = (u16_at(extra, 0), usize::from(u16_at(extra, 2)));
+            let Some(body) = extra.get(4..4 + length) else { return };
+            if id == 1 {
+                let mut values = body.chunks_exact(8).map(|value| u64_at(value, 0));
+                for field in [&mut self.unpacked, &mut self.packed, &mut self.header] {
+                    if *field == u64::from(u32::MAX) {
+                        *field = values.next().unwrap_or(*field);
+                    }
+                }
+                return;
+            }
+            extra = &extra[4 + length..];
+        }
+    }
+
+    /// The name as text: UTF-8 where it is, else the code page of the first zip tools.
+    fn readable_name(&self) -> String {
+        let readable = |character: char| if character == '\0' { '\u{FFFD}' } else { character };
+        match std::str::from_utf8(self.name) {
+            Ok(name) => name.chars().map(readable).take(NAME).collect(),
+            Err(_) if self.flags & 1 << 11 != 0 => {
+                String::from_utf8_lossy(self.name).chars().map(readable).take(NAME).collect()
+            }
+            Err(_) => {
+                let upper: Vec<char> = CODE_PAGE_437.chars().collect();
+                let character = |&byte: &u8| match byte.checked_sub(0x80) {
+                    Some(index) => upper.get(usize::from(index)).copied().unwrap_or('\u{FFFD}'),
+                    None => readable(char::from(byte)),
+                };
+                self.name.iter().map(character).take(NAME).collect()
+            }
+        }
+    }
+}
+
+const CODE_PAGE_437: &str = "ÇüéâäàåçêëèïîìÄÅÉæÆôöòûùÿÖÜ¢£¥₧ƒáíóúñÑªº¿⌐¬½¼¡«»░▒▓│┤╡╢╖╕╣║╗╝╜╛┐\
+└┴┬├─┼╞╟╚╔╩╦╠═╬╧╨╤╥╙╘╒╓╫╪┘┌█▄▌▐▀αßΓπΣσµτΦΘΩδ∞φε∩≡±≥≤⌠⌡÷≈°∙·√ⁿ²■\u{A0}";
+
+fn read_at<R: Read + Seek>(source: &mut R, at: u64, most: u64) -> io::Result<Vec<u8>> {
+    source.seek(SeekFrom::Start(at))?;
+    let mut bytes = Vec::new();
+    source.by_ref().take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from(u16_at(bytes, at)) | u32::from(u16_at(bytes, at + 2)) << 16
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Cursor, Write};
+
+    use zip::{ZipWriter, write::SimpleFileOptions};
+
+    use super::*;
+
+    fn zipped() -> Vec<u8> {
+        let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+        writer.set_comment("PK\x05\x06 stands in the comment, and eighteen bytes more");
+        for (name, size) in [("a/b.txt", 1000), ("ü.txt", 3)] {
+            writer.start_file(name, SimpleFileOptions::default()).unwrap();
+            writer.write_all(&vec![b'x'; size]).unwrap();
+        }
+        writer.finish().unwrap().into_inner()
+    }
+
+    fn read(bytes: &[u8]) -> Option<Archive> {
+        Archive::read(&mut Cursor::new(bytes)).unwrap()
+    }
+
+    #[test]
+    fn members_are_listed_with_their_sizes() {
+        let archive = read(&zipped()).unwrap();
+        assert_eq!((archive.members, archive.unpacked_bytes, archive.encrypted), (2, 1003, 0));
+        let listed: Vec<_> = archive.listed.iter().map(|member| (member.name.as_str(), member.unpacked_bytes)).collect();
+        assert_eq!(listed, [("a/b.txt", 1000), ("ü.txt", 3)]);
+        assert!(archive.ratio() > 10.0);
+    }
+
+    #[test]
+    fn junk_in_front_shifts_the_archive_and_cuts_are_no_panic() {
+        let whole = zipped();
+        let shifted = [b"#!/bin/sh\n".repeat(50), whole.clone()].concat();
+        assert_eq!(read(&shifted), read(&whole));
+        let directory = Directory::read(&mut Cursor::new(&shifted)).unwrap().unwrap();
+        assert!(directory.is_anchored(&mut Cursor::new(&shifted)).unwrap());
+        for cut in 0..whole.len() {
+            read(&whole[..cut]);
+        }
+    }
+
+    #[test]
+    fn sizes_of_64_bits_are_read() {
+        // Hand-made: one member of 5 GB by its own word, the record of 64 bits, its locator, the record of 32.
+        let size = 5u64 << 30;
+        let mut entry = b"PK\x01\x02".to_vec();
+        entry.extend([0; 16]);
+        entry.extend([0xFF; 8]);
+        entry.extend([1, 0, 20, 0]);
+        entry.extend([0; 14]);
+        entry.push(b'n');
+        entry.extend([1, 0, 16, 0]);
+        entry.extend(size.to_le_bytes());
+        entry.extend(7u64.to_le_bytes());
+        let mut bytes = entry.clone();
+        bytes.extend(b"PK\x06\x06");
+        bytes.extend([0; 28]);
+        for value in [1, entry.len() as u64, 0] {
+            bytes.extend(u64::to_le_bytes(value));
+        }
+        bytes.extend(b"PK\x06\x07\0\0\0\0");
+        bytes.extend((entry.len() as u64).to_le_bytes());
+        bytes.extend([1, 0, 0, 0]);
+        bytes.extend(b"PK\x05\x06");
+        bytes.extend([0xFF; 16]);
+        bytes.extend([0, 0]);
+        let archive = read(&bytes).unwrap();
+        assert_eq!((archive.members, archive.packed_bytes, archive.unpacked_bytes), (1, 7, size));
+    }
+
+    #[test]
+    fn old_names_are_read_by_their_code_page() {
+        let entry = Entry { name: b"\x81ber\0.txt", flags: 0, method: 0, packed: 0, unpacked: 0, header: 0 };
+        assert_eq!(entry.readable_name(), "über\u{FFFD}.txt");
+        assert_eq!(CODE_PAGE_437.chars().count(), 128);
+    }
+}
