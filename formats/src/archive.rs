@@ -259,7 +259,7 @@ mod tests {
 
     fn zipped() -> Vec<u8> {
         let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
-        writer.set_comment("PK\x05\x06 stands in the comment, and eighteen bytes more");
+        writer.set_comment("PK\x05\x06 stands in the comment, and eighteen bytes more").unwrap();
         for (name, size) in [("a/b.txt", 1000), ("ü.txt", 3)] {
             writer.start_file(name, SimpleFileOptions::default()).unwrap();
             writer.write_all(&vec![b'x'; size]).unwrap();
@@ -275,7 +275,8 @@ mod tests {
     fn members_are_listed_with_their_sizes() {
         let archive = read(&zipped()).unwrap();
         assert_eq!((archive.members, archive.unpacked_bytes, archive.encrypted), (2, 1003, 0));
-        let listed: Vec<_> = archive.listed.iter().map(|member| (member.name.as_str(), member.unpacked_bytes)).collect();
+        let listed: Vec<_> =
+            archive.listed.iter().map(|member| (member.name.as_str(), member.unpacked_bytes)).collect();
         assert_eq!(listed, [("a/b.txt", 1000), ("ü.txt", 3)]);
         assert!(archive.ratio() > 10.0);
     }

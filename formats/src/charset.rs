@@ -164,10 +164,7 @@ mod tests {
     #[test]
     fn marks_and_line_ends_go() {
         let decoded = decode(b"\xEF\xBB\xBFa\r\nb\rc\nd\0e");
-        assert_eq!(
-            (decoded.text.as_str(), decoded.charset, decoded.had_errors),
-            ("a\nb\nc\nde", "UTF-8", false)
-        );
+        assert_eq!((decoded.text.as_str(), decoded.charset, decoded.had_errors), ("a\nb\nc\nde", "UTF-8", false));
     }
 
     #[test]

@@ -36,10 +36,11 @@ pub fn detect<R: Read + Seek>(source: &mut R) -> io::Result<Detection> {
         return archive(source, &head, directory.as_ref());
     }
     let is_text = is_text(source, &head)?;
-    if let Some(at) = find(&head[..head.len().min(1024 + 5)], b"%PDF-")
-        && is_pdf_after_junk(source, &head, at, is_text)?
-        || is_postscript_of_pdf(&head)
-    {
+    let after_junk = match find(&head[..head.len().min(1024 + 5)], b"%PDF-") {
+        Some(at) => is_pdf_after_junk(source, &head, at, is_text)?,
+        None => is_postscript_of_pdf(&head),
+    };
+    if after_junk {
         return Ok(Detection::of(Format::Pdf, DetectedBy::MagicBytes));
     }
     if !is_other(&head)
@@ -56,8 +57,7 @@ pub fn detect<R: Read + Seek>(source: &mut R) -> io::Result<Detection> {
 
 /// Images and programs may carry an archive behind them; they stay what they begin as.
 fn is_other(head: &[u8]) -> bool {
-    const MARKS: [&[u8]; 8] =
-        [b"\x89PNG", b"\xFF\xD8\xFF", b"GIF8", b"RIFF", b"MZ", b"\x7FELF", b"\x1F\x8B", b"BM"];
+    const MARKS: [&[u8]; 8] = [b"\x89PNG", b"\xFF\xD8\xFF", b"GIF8", b"RIFF", b"MZ", b"\x7FELF", b"\x1F\x8B", b"BM"];
     MARKS.iter().any(|mark| head.starts_with(mark))
 }
 

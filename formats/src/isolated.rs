@@ -24,8 +24,8 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Access, Archive, Detection, Extraction, Format, FormatError, Limits, Patterns, Secret, archive, detect, extract, probe,
-    refusal,
+    Access, Archive, Detection, Extraction, Format, FormatError, Limits, Patterns, Secret, archive, detect, extract,
+    probe, refusal,
     xlsx::{self, Cells, Range, RecordsPart, SheetProfile, Workbook},
 };
 
