@@ -212,7 +212,7 @@ impl Entry<'_> {
         let readable = |character: char| if character == '\0' { '\u{FFFD}' } else { character };
         match std::str::from_utf8(self.name) {
             Ok(name) => name.chars().map(readable).take(NAME).collect(),
-            Err(_) if self.flags & 1 << 11 != 0 => {
+            Err(_) if self.flags & 0x800 != 0 => {
                 String::from_utf8_lossy(self.name).chars().map(readable).take(NAME).collect()
             }
             Err(_) => {
@@ -242,11 +242,11 @@ pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from(u16_at(bytes, at)) | u32::from(u16_at(bytes, at + 2)) << 16
+    u32::from(u16_at(bytes, at)) | (u32::from(u16_at(bytes, at + 2)) << 16)
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+    u64::from(u32_at(bytes, at)) | (u64::from(u32_at(bytes, at + 4)) << 32)
 }
 
 #[cfg(test)]

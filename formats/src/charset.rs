@@ -66,6 +66,10 @@ fn wide(head: &[u8]) -> Option<Wide> {
             Wide::Utf32 { big_endian } => decode_utf_32(&sample[..sample.len() & !3], *big_endian).0,
         };
         let characters = characters.trim_start_matches('\u{FEFF}');
+        // Without a mark, few NUL bytes may be strays; only scripts of two bytes a character have few.
+        if marked.is_none() && sample.iter().filter(|&&byte| byte == 0).count() * 3 < sample.len() {
+            return characters.chars().all(is_east_asian);
+        }
         // The last unit may be half of a character.
         let odd = characters.chars().filter(|&character| is_odd(character)).count().saturating_sub(1);
         odd * 20 <= characters.chars().count()
@@ -76,6 +80,11 @@ fn wide(head: &[u8]) -> Option<Wide> {
 fn is_odd(character: char) -> bool {
     (character.is_control() && !character.is_ascii_whitespace() && character != '\u{1B}')
         || matches!(character, '\u{E000}'..='\u{F8FF}' | '\u{FFFD}' | '\u{FFFE}' | '\u{FFFF}' | '\u{F0000}'..)
+}
+
+fn is_east_asian(character: char) -> bool {
+    character.is_ascii()
+        || matches!(character, '\u{2010}'..='\u{2026}' | '\u{3000}'..='\u{9FFF}' | '\u{AC00}'..='\u{D7A3}' | '\u{FF00}'..='\u{FFEF}')
 }
 
 fn by_zeros(sample: &[u8]) -> Option<Wide> {
@@ -90,10 +99,10 @@ fn by_zeros(sample: &[u8]) -> Option<Wide> {
     }
     let units = sample.len() / 4;
     let [first, second, third, fourth] = zeros;
-    if first == 0 && third * 10 >= units * 9 && fourth == units {
+    if first * 5 <= units && third * 10 >= units * 9 && fourth == units {
         return Some(Wide::Utf32 { big_endian: false });
     }
-    if fourth == 0 && first == units && second * 10 >= units * 9 {
+    if fourth * 5 <= units && first == units && second * 10 >= units * 9 {
         return Some(Wide::Utf32 { big_endian: true });
     }
     match (first + third, second + fourth) {
@@ -119,7 +128,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Decoded {
 }
 
 fn decode_utf_32(bytes: &[u8], big_endian: bool) -> (String, bool) {
-    let mut had_errors = bytes.len() % 4 != 0;
+    let mut had_errors = !bytes.len().is_multiple_of(4);
     let units = bytes.chunks_exact(4).map(|unit| {
         let unit = [unit[0], unit[1], unit[2], unit[3]];
         let value = if big_endian { u32::from_be_bytes(unit) } else { u32::from_le_bytes(unit) };

@@ -146,7 +146,7 @@ pub fn serve(request: &Request, input: File, out: impl Write + Send) -> ExitCode
     // Opened before the limits forbid it. What `getrusage` says of memory would begin at the parent's own.
     let status = File::open("/proc/self/status");
     let mut out = frames::Encoder::new(out, request);
-    let result = match confine(&request.limits) {
+    let result = match confine(&request.limits, status.as_ref().map_or(0, |status| field(status, "VmSize:"))) {
         Ok(()) => read(request, input, &mut out),
         // Without its limits the child must not look at the file.
         Err(error) => Err(FormatError::Io { reason: format!("the reader could not limit itself: {error}") }),
@@ -157,28 +157,33 @@ pub fn serve(request: &Request, input: File, out: impl Write + Send) -> ExitCode
     }
 }
 
-/// No more memory and time than allowed, no file or socket beyond those that are open, no core dump.
-fn confine(limits: &Limits) -> io::Result<()> {
+/// No more memory and time than allowed, no file or socket beyond those that are open, no core dump. `mapped`: bytes that
+/// the program has taken already, which are not the file's doing.
+fn confine(limits: &Limits, mapped: u64) -> io::Result<()> {
     let set = |resource, value| setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) });
     set(Resource::Core, 0)?;
     set(Resource::Nofile, 3)?;
-    set(Resource::As, limits.memory)?;
+    set(Resource::As, limits.memory.saturating_add(mapped).saturating_add(STACK_BYTES as u64))?;
     // The soft limit's signal names the cause; the hard one, a second later, cannot be ignored.
     let seconds = limits.cpu_time.as_secs().max(1);
     setrlimit(Resource::Cpu, Rlimit { current: Some(seconds), maximum: Some(seconds + 1) })?;
     Ok(())
 }
 
-fn usage(status: Option<File>) -> Usage {
+/// A field of this process's status, in bytes; zero where it cannot be read.
+fn field(mut status: &File, name: &str) -> u64 {
     let mut text = String::new();
-    if let Some(mut status) = status {
-        let _ = status.seek(SeekFrom::Start(0)).and_then(|_| status.read_to_string(&mut text));
-    }
-    let kilobytes = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
+    let read = status.seek(SeekFrom::Start(0)).and_then(|_| status.read_to_string(&mut text));
+    let value = read.ok().and_then(|_| text.lines().find_map(|line| line.strip_prefix(name)));
+    let kilobytes = value.and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0).saturating_mul(1024)
+}
+
+fn usage(status: Option<File>) -> Usage {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let time = Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0));
     Usage {
-        peak_bytes: kilobytes.unwrap_or(0u64).saturating_mul(1024),
+        peak_bytes: status.map_or(0, |status| field(&status, "VmHWM:")),
         cpu_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
     }
 }

@@ -76,7 +76,7 @@ pub struct Limits {
     pub headings: u32,
     /// Bytes of a child's answer.
     pub answer_bytes: u64,
-    /// Address space of the child, in bytes.
+    /// Address space that the child may take for the file, beyond the program's own, in bytes.
     pub memory: u64,
     /// Processor time of the child; seconds in settings.
     #[serde(serialize_with = "to_seconds", deserialize_with = "from_seconds")]
@@ -104,7 +104,7 @@ impl Default for Limits {
             text_bytes: 128 << 20,
             headings: 100_000,
             answer_bytes: 512 << 20,
-            memory: 2 << 30,
+            memory: 1 << 30,
             cpu_time: Duration::from_secs(300),
             wall_time: Duration::from_secs(600),
         }

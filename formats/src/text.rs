@@ -34,8 +34,10 @@ pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extr
 
 /// The whole source, or the limit it exceeds.
 pub(crate) fn read_all<R: Read + Seek>(mut source: R, limits: &Limits) -> Result<Vec<u8>, FormatError> {
+    // Room for all of it at once: growing would take twice as much.
+    let length = source.seek(SeekFrom::End(0))?.min(limits.input_bytes);
     source.seek(SeekFrom::Start(0))?;
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0).saturating_add(1));
     source.take(limits.input_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limits.input_bytes {
         return Err(FormatError::over(Limit::InputBytes, format_args!("over {} bytes", limits.input_bytes)));

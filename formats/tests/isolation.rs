@@ -138,6 +138,7 @@ fn samples_answer() {
     let Ok((Answer::Extracted(read), usage)) = extract(limits.clone()) else { panic!("the sample reads") };
     assert_eq!(read.pages.len(), 3);
     assert!((1..100 << 20).contains(&usage.peak_bytes), "the reader's own memory: {usage:?}");
+    assert!(extract(Limits { memory: 64 << 20, ..limits.clone() }).is_ok(), "the program itself takes nothing of it");
     let error = extract(Limits { pages: 2, ..limits }).unwrap_err();
     assert_eq!(error.limit(), Some(Limit::Pages), "limits reach the child");
 }

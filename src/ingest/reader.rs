@@ -65,6 +65,8 @@ impl Reader {
             .arg(SUBCOMMAND)
             .arg(request.to_argument())
             .env_clear()
+            // The allocator's reserve of a gigabyte would count as memory that the file took.
+            .env("MIMALLOC_ARENA_RESERVE", "0")
             .envs(request.to_environment())
             .stdin(Stdio::from(input))
             .stdout(Stdio::piped())

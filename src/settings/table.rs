@@ -225,8 +225,8 @@ settings! {
         SVC_PARSER_HEADINGS parser_headings: usize = "100000", kind::integer(1..=10_000_000);
         /// Answer of a reader process.
         SVC_PARSER_ANSWER_BYTES parser_answer_bytes: u64 = "512 MiB", kind::bytes(1024..=16 * GIB);
-        /// Address space of a reader process.
-        SVC_PARSER_MEMORY parser_memory: u64 = "2 GiB", kind::bytes(64 * MIB..=1024 * GIB);
+        /// Memory of a reader process, beyond the program's own.
+        SVC_PARSER_MEMORY parser_memory: u64 = "1 GiB", kind::bytes(64 * MIB..=1024 * GIB);
         /// Processor time of a reader process, in seconds.
         SVC_PARSER_CPU_TIME parser_cpu_time: Duration = "300.0", kind::seconds(1.0..=DAY);
         /// Time until a reader process is ended, in seconds.

@@ -188,7 +188,7 @@ impl Decoder {
 
     fn header(&mut self, header: &[u8]) -> Result<State, FormatError> {
         let kind = header[0];
-        let length = header[1..].iter().rev().fold(0, |length, &byte| length << 8 | usize::from(byte));
+        let length = header[1..].iter().rev().fold(0, |length, &byte| (length << 8) | usize::from(byte));
         if self.end.is_some() || ![PART, ANSWER, END].contains(&kind) || length > BODY {
             return Err(FormatError::crashed("a frame of its answer does not read"));
         }
