@@ -132,3 +132,54 @@ pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("a panic without a message").to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Mutex,
+        mpsc::{Receiver, Sender, channel},
+    };
+
+    use super::*;
+    use crate::queue::Lane;
+
+    /// Says how many threads it has to itself, and waits to be let go.
+    struct Gate {
+        threads: Mutex<Sender<usize>>,
+        go: Mutex<Receiver<()>>,
+    }
+
+    impl Encoder for Gate {
+        fn forward(&self, batch: &Ragged) -> Vec<f32> {
+            self.threads.lock().unwrap().send(rayon::current_num_threads()).unwrap();
+            let _ = self.go.lock().unwrap().recv();
+            vec![1.0; batch.token_count()]
+        }
+
+        fn hidden_size(&self) -> usize {
+            1
+        }
+    }
+
+    #[tokio::test]
+    async fn a_pass_that_runs_alone_has_all_threads_and_one_beside_it_has_its_own() {
+        let (threads, seen) = channel();
+        let (let_go, go) = channel();
+        let encoder: Arc<dyn Encoder> = Arc::new(Gate { threads: Mutex::new(threads), go: Mutex::new(go) });
+        let queue = Arc::new(Queue::new(8));
+        start(3, &queue, &encoder, Pooling::Mean).unwrap();
+        let submit = || queue.submit(Lane::Document, Ragged::from_sequences([&[1u32, 2][..]]), Wanted::Vector);
+        for _ in 0..2 {
+            let first = submit().await.unwrap();
+            assert_eq!(seen.recv().unwrap(), 3);
+            let second = submit().await.unwrap();
+            assert_eq!(seen.recv().unwrap(), 1);
+            let_go.send(()).unwrap();
+            let_go.send(()).unwrap();
+            for outcome in [first, second] {
+                assert_eq!(outcome.await.unwrap().unwrap().len(), 1);
+            }
+        }
+        queue.close();
+    }
+}

@@ -132,6 +132,23 @@ impl Padded {
     }
 }
 
+/// What all layers of one pass share: made once on the host, kept on the device.
+struct Pass {
+    padded: Padded,
+    /// By window.
+    blocks: Vec<(Option<usize>, Vec<Block>)>,
+    /// Cosines and sines `[1, 1, longest, half]`.
+    rotations: Vec<(Arc<Rotary>, [Tensor<4>; 2])>,
+}
+
+/// Queries whose attention is computed at once, and the keys that they see.
+struct Block {
+    queries: Range<usize>,
+    keys: Range<usize>,
+    mask: Option<Tensor<4, Bool>>,
+    bias: Option<Tensor<4>>,
+}
+
 impl PlainEncoder {
     pub fn new(weights: EncoderWeights, device: Device) -> Self {
         let hidden = weights.shape.hidden;
@@ -176,46 +193,63 @@ impl PlainEncoder {
         self.embedding_norm.apply(x.reshape([padded.count * padded.longest, self.hidden]))
     }
 
-    fn attend(&self, layer: &Layer, x: Tensor<2>, padded: &Padded) -> Tensor<2> {
+    fn pass(&self, batch: &Ragged) -> Pass {
+        let mut pass = Pass { padded: Padded::new(batch), blocks: Vec::new(), rotations: Vec::new() };
+        for layer in &self.layers {
+            if pass.blocks.iter().all(|(window, _)| *window != layer.window) {
+                pass.blocks.push((layer.window, self.blocks(layer.window, &pass.padded)));
+            }
+            if let Some(rotary) = &layer.rotary
+                && pass.rotations.iter().all(|(known, _)| !Arc::ptr_eq(known, rotary))
+            {
+                let table = |values: &[f32]| {
+                    let (longest, half) = (pass.padded.longest, self.hidden / self.heads / 2);
+                    let values = TensorData::new(values[..longest * half].to_vec(), [1, 1, longest, half]);
+                    Tensor::<4>::from_data(values, &self.device)
+                };
+                pass.rotations.push((Arc::clone(rotary), [table(&rotary.cosines), table(&rotary.sines)]));
+            }
+        }
+        pass
+    }
+
+    fn blocks(&self, window: Option<usize>, padded: &Padded) -> Vec<Block> {
+        let longest = padded.longest;
+        let block = |first: usize| {
+            let queries = first..longest.min(first + QUERY_ROWS);
+            let reach = window.unwrap_or(longest);
+            let keys = first.saturating_sub(reach)..longest.min(queries.end.saturating_add(reach));
+            let mask = padded.mask(queries.clone(), keys.clone(), window, self.heads, &self.device);
+            let bias =
+                self.relative_bias.as_ref().map(|bias| self.bias(bias, queries.clone(), keys.clone(), padded.count));
+            Block { queries, keys, mask, bias }
+        };
+        (0..longest).step_by(QUERY_ROWS).map(block).collect()
+    }
+
+    fn attend(&self, layer: &Layer, x: Tensor<2>, pass: &Pass) -> Tensor<2> {
         let (heads, head_width) = (self.heads, self.hidden / self.heads);
-        let &Padded { count, longest, .. } = padded;
+        let Padded { count, longest, .. } = pass.padded;
         let qkv = layer.qkv.apply(x).reshape([count, longest, 3 * heads, head_width]).swap_dims(1, 2);
         let third = |at: usize| qkv.clone().narrow(1, at * heads, heads);
         let (mut queries, mut keys, values) = (third(0), third(1), third(2));
-        if let Some(rotary) = &layer.rotary {
-            (queries, keys) = (self.rotate(queries, rotary), self.rotate(keys, rotary));
+        let is_of_layer = |rotary: &Arc<Rotary>| layer.rotary.as_ref().is_some_and(|of| Arc::ptr_eq(of, rotary));
+        if let Some((_, tables)) = pass.rotations.iter().find(|(rotary, _)| is_of_layer(rotary)) {
+            (queries, keys) = (rotated(queries, tables), rotated(keys, tables));
         }
-        let blocks = (0..longest).step_by(QUERY_ROWS).map(|first| {
-            let rows = first..longest.min(first + QUERY_ROWS);
-            let window = layer.window.unwrap_or(longest);
-            let seen = first.saturating_sub(window)..longest.min(rows.end.saturating_add(window));
-            let mask = padded.mask(rows.clone(), seen.clone(), layer.window, heads, &self.device);
-            let bias = self.relative_bias.as_ref().map(|bias| self.bias(bias, rows.clone(), seen.clone(), count));
+        let blocks = pass.blocks.iter().filter(|(window, _)| *window == layer.window).flat_map(|(_, blocks)| blocks);
+        let attended = blocks.map(|block| {
             module::attention(
-                queries.clone().narrow(2, first, rows.len()),
-                keys.clone().narrow(2, seen.start, seen.len()),
-                values.clone().narrow(2, seen.start, seen.len()),
-                mask,
-                bias,
+                queries.clone().narrow(2, block.queries.start, block.queries.len()),
+                keys.clone().narrow(2, block.keys.start, block.keys.len()),
+                values.clone().narrow(2, block.keys.start, block.keys.len()),
+                block.mask.clone(),
+                block.bias.clone(),
                 Default::default(),
             )
         });
-        let attended = Tensor::cat(blocks.collect(), 2);
+        let attended = Tensor::cat(attended.collect(), 2);
         layer.output.apply(attended.swap_dims(1, 2).reshape([count * longest, self.hidden]))
-    }
-
-    /// Each half of a head times the cosines, and the other half, once negated, times the sines.
-    fn rotate(&self, x: Tensor<4>, rotary: &Rotary) -> Tensor<4> {
-        let [_, _, longest, head_width] = x.dims();
-        let half = head_width / 2;
-        let table = |values: &[f32]| {
-            let values = TensorData::new(values[..longest * half].to_vec(), [1, 1, longest, half]);
-            Tensor::<4>::from_data(values, &self.device)
-        };
-        let (cosines, sines) = (table(&rotary.cosines), table(&rotary.sines));
-        let (first, second) = (x.clone().narrow(3, 0, half), x.narrow(3, half, half));
-        let turned = first.clone() * cosines.clone() - second.clone() * sines.clone();
-        Tensor::cat(vec![turned, second * cosines + first * sines], 3)
     }
 
     fn bias(&self, bias: &RelativeBias, queries: Range<usize>, keys: Range<usize>, count: usize) -> Tensor<4> {
@@ -241,26 +275,34 @@ impl PlainEncoder {
     }
 }
 
+/// Each half of a head times the cosines, and the other half, once negated, times the sines.
+fn rotated(x: Tensor<4>, [cosines, sines]: &[Tensor<4>; 2]) -> Tensor<4> {
+    let half = x.dims()[3] / 2;
+    let (first, second) = (x.clone().narrow(3, 0, half), x.narrow(3, half, half));
+    let turned = first.clone() * cosines.clone() - second.clone() * sines.clone();
+    Tensor::cat(vec![turned, second * cosines.clone() + first * sines.clone()], 3)
+}
+
 fn normalised(norm: Option<&Norm>, x: Tensor<2>) -> Tensor<2> {
     norm.map_or(x.clone(), |norm| norm.apply(x))
 }
 
 impl Encoder for PlainEncoder {
     fn forward(&self, batch: &Ragged) -> Vec<f32> {
-        let padded = Padded::new(batch);
-        if padded.longest == 0 {
+        if batch.token_count() == 0 {
             return Vec::new();
         }
-        let mut x = self.embed(batch, &padded);
+        let pass = self.pass(batch);
+        let mut x = self.embed(batch, &pass.padded);
         for layer in &self.layers {
             let norm = layer.attention_norm.as_ref();
             match self.norm_place {
                 NormPlace::After => {
-                    x = normalised(norm, x.clone() + self.attend(layer, x, &padded));
+                    x = normalised(norm, x.clone() + self.attend(layer, x, &pass));
                     x = layer.norm.apply(x.clone() + self.feed_forward(layer, x));
                 }
                 NormPlace::Before => {
-                    x = x.clone() + self.attend(layer, normalised(norm, x), &padded);
+                    x = x.clone() + self.attend(layer, normalised(norm, x), &pass);
                     x = x.clone() + self.feed_forward(layer, layer.norm.apply(x));
                 }
             }
@@ -268,7 +310,7 @@ impl Encoder for PlainEncoder {
         let rows = normalised(self.final_norm.as_ref(), x);
         let rows = rows.into_data().try_to_vec::<f32>().expect("the tensor was made of f32");
         let mut kept = Vec::with_capacity(batch.token_count() * self.hidden);
-        for (rows, length) in rows.chunks_exact(padded.longest * self.hidden).zip(padded.lengths) {
+        for (rows, length) in rows.chunks_exact(pass.padded.longest * self.hidden).zip(pass.padded.lengths) {
             kept.extend_from_slice(&rows[..length * self.hidden]);
         }
         kept
