@@ -5,7 +5,7 @@ SHELL := bash
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test chaos lint fmt bench clean-cache
+.PHONY: help setup demo run test chaos test-devices lint fmt bench clean-cache
 
 help: ## Prints the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,10 @@ test: setup ## Runs every test, against a PostgreSQL of their own.
 chaos: setup ## Hurts workers, database and network at random: make chaos SECONDS=600 SEED=7.
 	cargo test --workspace --test chaos -- $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
+# A build folder of its own: other features compile Burn once more.
+test-devices: ## Holds the models on ndarray and wgpu (Vulkan; a software one will do) to the same outputs. Compiles for long.
+	CARGO_TARGET_DIR="$(SVC_CACHE_DIR)/target-devices" cargo test -p svc-models --features ndarray,wgpu --lib is_that_of_transformers
+
 lint: ## Checks the format and the lints.
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
@@ -44,4 +48,4 @@ bench: ## Runs the benchmarks, or one: make bench BENCH=name.
 	@cargo run --manifest-path benches/Cargo.toml $(if $(filter-out bm25%,$(BENCH)),,--features tantivy) -- $(BENCH)
 
 clean-cache: ## Removes what was fetched and built; data folders stay.
-	rm -rf "$(SVC_CACHE_DIR)/target" "$(SVC_CACHE_DIR)/downloads" "$(SVC_CACHE_DIR)/postgres" "$(SVC_CACHE_DIR)/models"
+	rm -rf "$(SVC_CACHE_DIR)/target" "$(SVC_CACHE_DIR)/target-devices" "$(SVC_CACHE_DIR)/downloads" "$(SVC_CACHE_DIR)/postgres" "$(SVC_CACHE_DIR)/models"

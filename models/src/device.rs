@@ -31,6 +31,9 @@ pub enum Device {
     Cuda,
 }
 
+/// Devices that are features of the build, named as these are.
+const FEATURES: [&str; 3] = ["ndarray", "wgpu", "cuda"];
+
 impl Device {
     /// Brings the weights there.
     pub(crate) fn encoder(self, weights: EncoderWeights) -> Result<Arc<dyn Encoder>, ModelError> {
@@ -72,7 +75,6 @@ impl FromStr for Device {
     type Err = ModelError;
 
     fn from_str(name: &str) -> Result<Self, ModelError> {
-        let not_built = |feature| Err(ModelError::DeviceNotBuilt { device: name.to_owned(), feature });
         match name {
             "cpu" => Ok(Self::Cpu),
             "cpu-plain" => Ok(Self::CpuPlain),
@@ -82,11 +84,10 @@ impl FromStr for Device {
             "wgpu" => Ok(Self::Wgpu),
             #[cfg(feature = "cuda")]
             "cuda" => Ok(Self::Cuda),
-            // Where the feature is built in, its arm above comes first.
-            "ndarray" => not_built("ndarray"),
-            "wgpu" => not_built("wgpu"),
-            "cuda" => not_built("cuda"),
-            _ => Err(ModelError::DeviceUnknown { device: name.to_owned() }),
+            _ => Err(match FEATURES.into_iter().find(|&feature| feature == name) {
+                Some(feature) => ModelError::DeviceNotBuilt { device: name.to_owned(), feature },
+                None => ModelError::DeviceUnknown { device: name.to_owned() },
+            }),
         }
     }
 }

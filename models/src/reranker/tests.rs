@@ -42,8 +42,8 @@ async fn scores_come_in_the_order_of_the_documents_and_do_not_depend_on_company(
 async fn query_and_document_are_told_apart() {
     let reranker = Reranker::load(&settings(&cross_encoder())).unwrap();
     // The same tokens in the same places; only their types differ.
-    let one = reranker.score("cat sat", vec!["mat".into()]).await.unwrap();
-    let other = reranker.score("mat", vec!["cat sat".into()]).await.unwrap();
+    let one = reranker.score("cat [SEP] mat", vec!["dog".into()]).await.unwrap();
+    let other = reranker.score("cat", vec!["mat [SEP] dog".into()]).await.unwrap();
     assert!((one[0] - other[0]).abs() > 1e-4, "{one:?} and {other:?}");
 }
 
