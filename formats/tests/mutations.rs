@@ -1,0 +1,243 @@
+//! Real files, damaged at random, through every step of reading: none may bring a reader down, and what is read is in order.
+//! A failure names the file and what was done to it, and is kept in `mutations.regressions` to be tried first from then on.
+
+#![expect(clippy::unwrap_used, reason = "a test may end where it stands")]
+
+use std::{
+    fmt, fs,
+    io::{Cursor, Read, Write},
+    path::Path,
+    sync::{Arc, LazyLock},
+};
+
+use proptest::{prelude::*, sample::Index, test_runner::FileFailurePersistence};
+use svc_formats::{Format, Limits, archive, detect, extract, probe, refusal, sections};
+use zip::{ZipArchive, ZipWriter, write::SimpleFileOptions};
+
+/// Larger ones take long and show no more.
+const LARGEST: u64 = 120_000;
+
+#[derive(Clone)]
+struct Seed {
+    name: String,
+    bytes: Arc<Vec<u8>>,
+}
+
+impl fmt::Debug for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+static SEEDS: LazyLock<Vec<Seed>> = LazyLock::new(|| {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let corpus = repository.join("../shared/corpus");
+    if !corpus.is_dir() {
+        println!("left out: the corpus is not here, so only the samples are damaged");
+    }
+    let folders = ["pdf", "docx", "pptx", "xlsx", "ole2", "made"].map(|folder| corpus.join(folder));
+    let mut seeds = Vec::new();
+    for folder in [repository.join("tests/samples")].iter().chain(&folders) {
+        let Ok(entries) = fs::read_dir(folder) else { continue };
+        for path in entries.map(|entry| entry.unwrap().path()) {
+            if path.is_file() && path.metadata().unwrap().len() <= LARGEST {
+                let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                seeds.push(Seed { name, bytes: Arc::new(fs::read(&path).unwrap()) });
+            }
+        }
+    }
+    seeds.sort_by(|a, b| a.name.cmp(&b.name));
+    seeds
+});
+
+/// Damage done to bytes.
+#[derive(Debug, Clone)]
+enum Damage {
+    Flip {
+        at: Index,
+        bit: u8,
+    },
+    Set {
+        at: Index,
+        value: u8,
+    },
+    Cut {
+        at: Index,
+    },
+    Drop {
+        at: Index,
+        length: usize,
+    },
+    Repeat {
+        at: Index,
+        length: usize,
+        times: usize,
+    },
+    /// Bytes of another file in the middle of this one.
+    Splice {
+        other: Index,
+        from: Index,
+        length: usize,
+        at: Index,
+    },
+    /// A number, as XML attributes and PDF objects have them, becomes another.
+    Number {
+        at: Index,
+        value: &'static str,
+    },
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    let at = any::<Index>;
+    let number =
+        prop::sample::select(vec!["0", "-1", "1", "65536", "4294967295", "99999999999999999999", "1e308", "x"]);
+    prop_oneof![
+        (at(), 0..8u8).prop_map(|(at, bit)| Damage::Flip { at, bit }),
+        (at(), prop::sample::select(vec![0, 1, 0x7F, 0x80, 0xFF, b'<', b'"', b'&', b'/']))
+            .prop_map(|(at, value)| Damage::Set { at, value }),
+        at().prop_map(|at| Damage::Cut { at }),
+        (at(), 1..200usize).prop_map(|(at, length)| Damage::Drop { at, length }),
+        (at(), 1..200usize, 2..50usize).prop_map(|(at, length, times)| Damage::Repeat { at, length, times }),
+        (at(), at(), 1..2000usize, at()).prop_map(|(other, from, length, at)| Damage::Splice {
+            other,
+            from,
+            length,
+            at
+        }),
+        (at(), number).prop_map(|(at, value)| Damage::Number { at, value }),
+    ]
+}
+
+impl Damage {
+    fn done_to(&self, bytes: &mut Vec<u8>) {
+        if bytes.is_empty() {
+            return;
+        }
+        let range = |at: &Index, length: usize, bytes: &[u8]| {
+            let at = at.index(bytes.len());
+            at..bytes.len().min(at + length)
+        };
+        match self {
+            Self::Flip { at, bit } => {
+                let at = at.index(bytes.len());
+                bytes[at] ^= 1 << bit;
+            }
+            Self::Set { at, value } => {
+                let at = at.index(bytes.len());
+                bytes[at] = *value;
+            }
+            Self::Cut { at } => bytes.truncate(at.index(bytes.len())),
+            Self::Drop { at, length } => {
+                bytes.drain(range(at, *length, bytes));
+            }
+            Self::Repeat { at, length, times } => {
+                let range = range(at, *length, bytes);
+                let repeated = bytes[range.clone()].repeat(*times);
+                bytes.splice(range, repeated);
+            }
+            Self::Splice { other, from, length, at } => {
+                let other = &SEEDS[other.index(SEEDS.len())].bytes;
+                if !other.is_empty() {
+                    let piece = other[range(from, *length, other)].to_vec();
+                    let at = at.index(bytes.len());
+                    bytes.splice(at..at, piece);
+                }
+            }
+            Self::Number { at, value } => {
+                let at = at.index(bytes.len());
+                let Some(start) = bytes[at..].iter().position(u8::is_ascii_digit).map(|found| at + found) else {
+                    return;
+                };
+                let end = bytes[start..]
+                    .iter()
+                    .position(|byte| !byte.is_ascii_digit())
+                    .map_or(bytes.len(), |length| start + length);
+                bytes.splice(start..end, value.bytes());
+            }
+        }
+    }
+}
+
+/// The package with one member damaged and everything else, checksums too, as it should be.
+fn with_damaged_member(package: &[u8], member: &Index, damages: &[Damage]) -> Option<Vec<u8>> {
+    let mut archive = ZipArchive::new(Cursor::new(package)).ok()?;
+    let damaged = member.index(archive.len().max(1));
+    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+    for index in 0..archive.len() {
+        let mut file = archive.by_index(index).ok()?;
+        let name = file.name().ok()?.to_string();
+        let mut bytes = Vec::new();
+        file.by_ref().take(4 << 20).read_to_end(&mut bytes).ok()?;
+        if index == damaged {
+            damages.iter().for_each(|damage| damage.done_to(&mut bytes));
+        }
+        writer.start_file(name, SimpleFileOptions::default()).ok()?;
+        writer.write_all(&bytes).ok()?;
+    }
+    Some(writer.finish().ok()?.into_inner())
+}
+
+fn limits() -> Limits {
+    Limits {
+        pages: 50,
+        zip_members: 500,
+        unpacked_bytes: 16 << 20,
+        text_bytes: 8 << 20,
+        headings: 5000,
+        ..Limits::default()
+    }
+}
+
+/// Every step that the bytes allow; what they hold must be in order, whatever it is.
+fn read(bytes: &[u8]) {
+    let limits = limits();
+    let Some(format) = detect(&mut Cursor::new(bytes)).unwrap().format else { return };
+    if let Ok(patterns) = probe(format, Cursor::new(bytes), &limits) {
+        refusal(format, Cursor::new(bytes), &patterns);
+    }
+    if format == Format::Zip {
+        archive(Cursor::new(bytes)).unwrap();
+    }
+    match extract(format, Cursor::new(bytes), &limits) {
+        Ok(read) => {
+            assert!(!read.text.contains('\0'));
+            assert!(read.pages.iter().all(|page| read.text.get(page.start..page.end).is_some()), "pages are slices");
+            assert!(
+                read.headings.iter().all(|heading| read.text.is_char_boundary(heading.start)),
+                "headings begin in it"
+            );
+            assert!(sections(&read).iter().all(|section| read.text.get(section.start..section.end).is_some()));
+        }
+        // Bytes in memory are read the same way each time.
+        Err(error) => assert!(error.is_permanent(), "{error}"),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 256,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn damaged_files_bring_no_reader_down(
+        seed in prop::sample::select(SEEDS.clone()),
+        damages in prop::collection::vec(damage(), 1..6),
+    ) {
+        let mut bytes = seed.bytes.to_vec();
+        damages.iter().for_each(|damage| damage.done_to(&mut bytes));
+        read(&bytes);
+    }
+
+    #[test]
+    fn damaged_parts_of_packages_bring_no_reader_down(
+        seed in prop::sample::select(SEEDS.iter().filter(|seed| seed.bytes.starts_with(b"PK")).cloned().collect::<Vec<_>>()),
+        member in any::<Index>(),
+        damages in prop::collection::vec(damage(), 1..6),
+    ) {
+        if let Some(bytes) = with_damaged_member(&seed.bytes, &member, &damages) {
+            read(&bytes);
+        }
+    }
+}
