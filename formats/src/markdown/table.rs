@@ -11,8 +11,7 @@ pub(crate) struct Table {
     row_cells: usize,
     count: usize,
     columns: usize,
-    first_text: Option<String>,
-    row_first_text: Option<String>,
+    has_text: bool,
 }
 
 impl Table {
@@ -36,9 +35,7 @@ impl Table {
             self.row.push(' ');
         }
         self.row.push_str(" |");
-        if self.first_text.is_none() && self.row_first_text.is_none() && self.row.len() > start + BLANK.len() {
-            self.row_first_text = Some(super::one_line(text));
-        }
+        self.has_text |= self.row.len() > start + BLANK.len();
     }
 
     /// Adds empty cells: what a span covers, or a row leaves out.
@@ -53,7 +50,6 @@ impl Table {
             self.blanks(1);
         }
         self.columns = self.columns.max(self.row_cells);
-        self.first_text = self.first_text.take().or(self.row_first_text.take());
         if self.count == 0 {
             self.header = std::mem::take(&mut self.row);
             self.header_cells = self.row_cells;
@@ -69,15 +65,14 @@ impl Table {
     /// Takes the row back and gives its text.
     pub(crate) fn drop_row(&mut self) -> String {
         self.row_cells = 0;
-        self.row_first_text = None;
         let mut row = std::mem::take(&mut self.row);
         row.truncate(row.trim_end_matches(" |").len());
         row
     }
 
-    /// The text of the first cell that has any.
-    pub(crate) fn first_text(&self) -> Option<&str> {
-        self.first_text.as_deref()
+    /// Whether any cell has text.
+    pub(crate) fn has_text(&self) -> bool {
+        self.has_text
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Presentations to Markdown: a slide is a `#` section, in the order of the presentation.
 //!
 //! A slide's heading is its title placeholder; else its first line of text, promoted and counted in the fact
-//! `promoted_title_count`; else, where there is no text at all, `Slide N`. Hidden slides are read like others. The pages of
+//! `promoted_title_count`; else, where there is no text but in tables, `Slide N`. Hidden slides are read like others. The pages of
 //! the extraction are the slides, by their number in the presentation. Facts: `pptx.slides`, `pptx.hidden_slides`,
 //! `pptx.missing_slides` (listed, but not in the package), `pptx.slides_without_text` and `pptx.comments`.
 

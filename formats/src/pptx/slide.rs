@@ -17,26 +17,19 @@ impl Slide {
     /// Whether there is any text, in notes too.
     pub(super) fn has_text(&self) -> bool {
         let has_text = |block: &Block| match block {
-            Block::Table(table) => table.first_text().is_some(),
+            Block::Table(table) => table.has_text(),
             Block::Heading { .. } | Block::Paragraph(_) | Block::ListItem { .. } => true,
         };
         self.title.is_some() || self.blocks.iter().chain(&self.notes).any(has_text)
     }
 }
 
-/// Takes the first line of text out of the blocks. A table is not taken apart: where there is nothing else, the text of its
-/// first cell is given and stays.
+/// Takes the first line of text out of the blocks. Cells of tables are no lines: a table is not taken apart.
 pub(super) fn promote(blocks: &mut Vec<Block>) -> Option<String> {
-    let found = blocks.iter_mut().enumerate().find_map(|(index, block)| match block {
+    let (index, text) = blocks.iter_mut().enumerate().find_map(|(index, block)| match block {
         Block::Heading { text, .. } | Block::Paragraph(text) | Block::ListItem { text, .. } => Some((index, text)),
         Block::Table(_) => None,
-    });
-    let Some((index, text)) = found else {
-        return blocks.iter().find_map(|block| match block {
-            Block::Table(table) => table.first_text().map(str::to_owned),
-            _ => None,
-        });
-    };
+    })?;
     let whole = text.trim_start();
     let (line, rest) = whole.split_once('\n').unwrap_or((whole, ""));
     let (line, rest) = (line.trim_end().to_owned(), rest.trim().to_owned());

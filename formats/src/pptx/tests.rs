@@ -96,7 +96,7 @@ fn the_first_line_is_promoted_where_there_is_no_title() {
     assert_eq!(of(&shape("", &(bullet(0, "a") + &bullet(1, "b")))), ("# a\n\n- b".to_owned(), 1));
     let table = "<p:graphicFrame><a:tbl><a:tr><a:tc><a:txBody><a:p/></a:txBody></a:tc><a:tc><a:txBody><a:p><a:r><a:t>cell</a:t></a:r></a:p></a:txBody></a:tc></a:tr></a:tbl></p:graphicFrame>";
     let whole = "|  | cell |\n| --- | --- |";
-    assert_eq!(of(table), (format!("# cell\n\n{whole}"), 1));
+    assert_eq!(of(table), (format!("# Slide 1\n\n{whole}"), 0));
     assert_eq!(of(&(table.to_owned() + &shape("", &line("text")))), (format!("# text\n\n{whole}"), 1));
 }
 
