@@ -54,7 +54,8 @@ impl<R: Read + Seek> Package<R> {
         Ok(self.part(name)?.map(|part| XmlReader::new(part, format, &limits)))
     }
 
-    fn part(&mut self, name: &str) -> Result<Option<CappedPart<'_, R>>, FormatError> {
+    /// The part's bytes, or `None` where the package has none of that name.
+    pub(crate) fn part(&mut self, name: &str) -> Result<Option<CappedPart<'_, R>>, FormatError> {
         let Some(&index) = self.index.get(&normal(name)) else { return Ok(None) };
         let file = self.archive.by_index(index).map_err(|error| zip_error(self.format, error))?;
         if file.encrypted() {
@@ -69,6 +70,10 @@ impl<R: Read + Seek> Package<R> {
             unpacked: &mut self.unpacked,
             unpacked_bytes: self.limits.unpacked_bytes,
         }))
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.index.contains_key(&normal(name))
     }
 
     /// The relationships of a part; of the package itself for the empty name.
@@ -104,7 +109,7 @@ impl<R: Read + Seek> Package<R> {
 }
 
 /// A member being inflated; it counts what was really read, since sizes in headers may lie.
-struct CappedPart<'a, R: Read> {
+pub(crate) struct CappedPart<'a, R: Read> {
     file: ZipFile<'a, R>,
     read: u64,
     ratio_bytes: u64,

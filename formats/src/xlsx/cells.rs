@@ -1,12 +1,20 @@
 //! A rectangle of cells.
 
+use std::{
+    collections::BTreeSet,
+    io::{Read, Seek},
+};
+
 use serde::{Deserialize, Serialize};
 
 use super::{
     range::{CellRef, Range},
-    value::Value,
-    workbook::Sheet,
+    shared_strings::SharedStrings,
+    value::{Interpreter, Value},
+    workbook::{Opened, Sheet},
+    worksheet::{Item, RawCell, Stored, Worksheet},
 };
+use crate::{FormatError, Limits, extraction::check_text};
 
 /// A rectangle of a sheet. Whoever asks bounds its [`Range::area`]; only filled cells are in it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,4 +49,115 @@ pub struct Cell {
     pub number_format: String,
     /// The value as the sheet shows it.
     pub text: String,
+}
+
+/// How far behind the rectangle its merged ranges are looked for.
+const TAIL_BYTES: u64 = 16 << 20;
+
+/// A cell of the rectangle as it is stored.
+struct Stash {
+    at: CellRef,
+    raw: RawCell,
+    formula: Option<String>,
+}
+
+/// Reads a rectangle. Shared strings come after, since few of them are in it.
+pub(super) fn cells<R: Read + Seek>(
+    mut opened: Opened<R>,
+    index: u32,
+    range: Range,
+    limits: &Limits,
+) -> Result<Cells, FormatError> {
+    let (sheet, part) = opened.sheet(index)?;
+    let mut worksheet = Worksheet::new(opened.part(&part)?, limits);
+    let mut rows: Vec<(u32, bool, Vec<Stash>)> = Vec::new();
+    let mut bytes = 0;
+    let mut hidden_row = false;
+    let mut merged = Vec::new();
+    let mut ended = true;
+    while let Some(item) = worksheet.next()? {
+        match item {
+            Item::Row { row, hidden } => {
+                hidden_row = hidden;
+                if row > range.last().row() {
+                    ended = false;
+                    break;
+                }
+            }
+            Item::Cell(at, raw) if range.contains(at) => {
+                let raw = raw.clone();
+                let formula = raw.formula.as_ref().map(|formula| worksheet.formula_text(formula, at));
+                bytes += raw.text.len() + formula.as_ref().map_or(0, String::len);
+                check_text(bytes, limits)?;
+                let stash = Stash { at, raw, formula };
+                match rows.last_mut().filter(|(row, ..)| *row == at.row()) {
+                    Some((.., cells)) => cells.push(stash),
+                    None => rows.push((at.row(), hidden_row, vec![stash])),
+                }
+            }
+            Item::Merged(other) if other.intersect(range).is_some() => merged.push(other),
+            _ => {}
+        }
+    }
+    let merged = if ended {
+        drop(worksheet);
+        Some(merged)
+    } else {
+        // What is wrong behind the rectangle does not touch it.
+        tail(worksheet, range).unwrap_or_default()
+    };
+    let wanted: BTreeSet<u32> = rows
+        .iter()
+        .flat_map(|(.., cells)| cells)
+        .filter(|cell| cell.raw.stored == Stored::Shared)
+        .filter_map(|cell| cell.raw.text.trim().parse().ok())
+        .collect();
+    let strings = match opened.shared_strings.clone() {
+        Some(name) if !wanted.is_empty() => {
+            let part = opened.part(&name)?;
+            SharedStrings::read_some(part, &wanted, limits)?
+        }
+        _ => SharedStrings::default(),
+    };
+    let interpreter = opened.interpreter_of(strings, limits)?;
+    let mut bytes = 0;
+    let mut out = Vec::with_capacity(rows.len());
+    for (row, hidden, stashed) in rows {
+        let mut cells = Vec::with_capacity(stashed.len());
+        for stash in stashed {
+            let cell = cell(stash, &interpreter);
+            bytes += cell.text.len();
+            check_text(bytes, limits)?;
+            cells.push(cell);
+        }
+        cells.sort_by_key(|cell| cell.cell);
+        out.push(CellRow { row, hidden, cells });
+    }
+    Ok(Cells { sheet, range, rows: out, merged })
+}
+
+fn cell(stash: Stash, interpreter: &Interpreter) -> Cell {
+    let seen = interpreter.value(&stash.raw);
+    let text = seen.as_ref().map_or_else(String::new, |seen| interpreter.shown(&stash.raw, seen).into_owned());
+    Cell {
+        cell: stash.at,
+        value: seen.map(|seen| seen.to_value()),
+        formula: stash.formula,
+        number_format: interpreter.styles.format(interpreter.format_of(&stash.raw)).code.clone(),
+        text,
+    }
+}
+
+/// The merged ranges that meet the rectangle, from what stands behind the cells, if that is near.
+fn tail<S: Read>(worksheet: Worksheet<S>, range: Range) -> Result<Option<Vec<Range>>, FormatError> {
+    let Some(mut worksheet) = worksheet.behind_cells(TAIL_BYTES)? else { return Ok(None) };
+    let mut merged = Vec::new();
+    while let Some(item) = worksheet.next()? {
+        if let Item::Merged(other) = item
+            && other.intersect(range).is_some()
+        {
+            merged.push(other);
+        }
+    }
+    Ok(Some(merged))
 }

@@ -2,11 +2,24 @@
 
 mod cells;
 mod comments;
+mod formula;
+mod markup;
+mod moment;
+mod number_format;
+mod outline;
 mod profile;
 mod range;
 mod records;
+mod shared_strings;
+mod sketch;
+mod styles;
+mod tally;
 mod value;
 mod workbook;
+mod worksheet;
+
+#[cfg(test)]
+mod tests;
 
 use std::io::{Read, Seek};
 
@@ -14,31 +27,21 @@ pub use cells::{Cell, CellRow, Cells};
 pub use comments::Comment;
 pub use profile::{ColumnProfile, ColumnSketch, HeaderEvidence, SheetProfile, TypeCounts};
 pub use range::{CellRef, MAX_COLUMN, MAX_ROW, Range, Reference, ReferenceError, column_letters};
-pub use records::{Record, RecordCell, RecordColumn, RecordsHead};
+pub use records::{Record, RecordCell, RecordColumn, RecordsHead, RecordsPart};
 pub use value::{Duration, Value};
 pub use workbook::{DateEpoch, DefinedName, Sheet, SheetKind, SheetState, Workbook};
 
-use crate::{Format, FormatError, Limits, Pattern, Patterns, package::Package, xml::Node};
+use markup::{Mark, Markup};
+use workbook::Opened;
 
-/// What a reading of records hands out, in this order: a head, batches of records, an end.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RecordsPart {
-    Head(RecordsHead),
-    /// Bounded in rows and bytes.
-    Batch(Vec<Record>),
-    /// All were handed out: so many.
-    End {
-        records: u64,
-    },
-}
+use crate::{Format, FormatError, Limits, Pattern, Patterns, package::Package};
 
 /// Lists the sheets without opening one.
 ///
 /// # Errors
 /// What the reader met; a binary workbook (xlsb) is [`FormatError::Unsupported`].
-pub fn workbook<R: Read + Seek>(_source: R, _limits: &Limits) -> Result<Workbook, FormatError> {
-    Err(FormatError::unsupported(Format::Xlsx, "no reader yet"))
+pub fn workbook<R: Read + Seek>(source: R, limits: &Limits) -> Result<Workbook, FormatError> {
+    Opened::open(source, limits).map(|opened| opened.workbook)
 }
 
 /// Measures a sheet in one pass; `sketch_columns` adds what values its columns have.
@@ -46,12 +49,12 @@ pub fn workbook<R: Read + Seek>(_source: R, _limits: &Limits) -> Result<Workbook
 /// # Errors
 /// What the reader met; a sheet that is none of the workbook's is [`FormatError::Unsupported`].
 pub fn profile_sheet<R: Read + Seek>(
-    _source: R,
-    _sheet: u32,
-    _sketch_columns: bool,
-    _limits: &Limits,
+    source: R,
+    sheet: u32,
+    sketch_columns: bool,
+    limits: &Limits,
 ) -> Result<SheetProfile, FormatError> {
-    Err(FormatError::unsupported(Format::Xlsx, "no reader yet"))
+    profile::profile(Opened::open(source, limits)?, sheet, sketch_columns, limits)
 }
 
 /// Hands out a sheet's records as they are read, in bounded memory.
@@ -59,35 +62,37 @@ pub fn profile_sheet<R: Read + Seek>(
 /// # Errors
 /// What the reader or `emit` met.
 pub fn records<R: Read + Seek>(
-    _source: R,
-    _sheet: u32,
-    _limits: &Limits,
-    _emit: &mut dyn FnMut(RecordsPart) -> Result<(), FormatError>,
+    source: R,
+    sheet: u32,
+    limits: &Limits,
+    emit: &mut dyn FnMut(RecordsPart) -> Result<(), FormatError>,
 ) -> Result<(), FormatError> {
-    Err(FormatError::unsupported(Format::Xlsx, "no reader yet"))
+    records::records(Opened::open(source, limits)?, sheet, limits, emit)
 }
 
-/// Reads a rectangle of a sheet, and no further than its last row.
+/// Reads a rectangle of a sheet, and no further than its last row. Its area is for the caller to bound.
 ///
 /// # Errors
 /// What the reader met.
-pub fn cells<R: Read + Seek>(_source: R, _sheet: u32, _range: Range, _limits: &Limits) -> Result<Cells, FormatError> {
-    Err(FormatError::unsupported(Format::Xlsx, "no reader yet"))
+pub fn cells<R: Read + Seek>(source: R, sheet: u32, range: Range, limits: &Limits) -> Result<Cells, FormatError> {
+    cells::cells(Opened::open(source, limits)?, sheet, range, limits)
 }
 
+/// Reads the list of sheets and the package's own lists alone, however large the rest.
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
     let mut package = Package::open(source, Format::Xlsx, limits)?;
-    let main = package.main_part()?;
+    let main = workbook::main_part(&mut package)?;
     let mut sheets = 0u64;
-    if let Some(mut xml) = package.xml(&main)? {
-        while let Some(node) = xml.next()? {
-            sheets += u64::from(matches!(node, Node::Start(element) if element.name == "sheet"));
+    if let Some(part) = package.part(&main)? {
+        let mut xml = Markup::new(part, limits);
+        while let Some(mark) = xml.next()? {
+            sheets += u64::from(matches!(mark, Mark::Start { .. }) && xml.name() == "sheet");
         }
     }
     let has_comments = package.names().any(|name| {
         let file = name.rsplit('/').next().unwrap_or_default();
         name.starts_with("xl/")
-            && (file.starts_with("comments") || file.starts_with("threadedcomment"))
+            && (file.starts_with("comment") || file.starts_with("threadedcomment"))
             && file.ends_with(".xml")
     });
     Ok(Patterns::default()

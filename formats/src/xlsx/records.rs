@@ -1,8 +1,31 @@
 //! Rows below a header, as records.
 
+use std::io::{Read, Seek};
+
 use serde::{Deserialize, Serialize};
 
-use super::{profile::HeaderEvidence, range::Range, value::Value, workbook::Sheet};
+use super::{
+    outline::Outline,
+    profile::HeaderEvidence,
+    range::{Range, column_letters},
+    value::{Interpreter, Seen, Value},
+    workbook::{Opened, Sheet},
+    worksheet::{Item, RawCell, Worksheet},
+};
+use crate::{FormatError, Limits};
+
+/// What a reading of records hands out, in this order: a head, batches of records, an end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecordsPart {
+    Head(RecordsHead),
+    /// Bounded in rows and bytes; not empty.
+    Batch(Vec<Record>),
+    /// All were handed out: so many.
+    End {
+        records: u64,
+    },
+}
 
 /// What comes before the records of a sheet. Where its header is none, no record follows and the evidence says why.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -52,5 +75,109 @@ impl RecordCell {
             (Some(text), _) | (None, Some(Value::Text(text))) => text,
             _ => "",
         }
+    }
+}
+
+/// Records of one batch, and bytes of text after which it ends.
+const BATCH_RECORDS: usize = 500;
+const BATCH_BYTES: usize = 512 << 10;
+
+/// Hands out the records of a sheet: a first pass learns what range it uses and what its header is, a second reads on.
+pub(super) fn records<R: Read + Seek>(
+    mut opened: Opened<R>,
+    index: u32,
+    limits: &Limits,
+    emit: &mut dyn FnMut(RecordsPart) -> Result<(), FormatError>,
+) -> Result<(), FormatError> {
+    let (sheet, part) = opened.sheet(index)?;
+    let interpreter = opened.interpreter(limits)?;
+    let mut outline = Outline::default();
+    let mut worksheet = Worksheet::new(opened.part(&part)?, limits);
+    while let Some(item) = worksheet.next()? {
+        if let Item::Cell(at, raw) = item {
+            outline.add(at, raw);
+        }
+    }
+    drop(worksheet);
+    let (header, names) = outline.header(&interpreter);
+    let used_range = outline.used();
+    let first_column = used_range.map_or(1, |used| used.first().column());
+    let columns = (first_column..)
+        .zip(names)
+        .map(|(column, header)| RecordColumn { column: column_letters(column), header })
+        .collect();
+    let below = header.row.filter(|_| header.is_header);
+    emit(RecordsPart::Head(RecordsHead { sheet, used_range, header, columns }))?;
+    let mut records = 0;
+    if let Some(header_row) = below {
+        let mut batch = Batch { records: Vec::new(), bytes: 0, emit, count: 0 };
+        let mut worksheet = Worksheet::new(opened.part(&part)?, limits);
+        let mut hidden_row = false;
+        while let Some(item) = worksheet.next()? {
+            match item {
+                Item::Row { hidden, .. } => hidden_row = hidden,
+                Item::Cell(at, raw) if at.row() > header_row => {
+                    let cell = record_cell(at.column() - first_column, raw, &interpreter);
+                    if let Some(cell) = cell {
+                        batch.add(at.row(), hidden_row, cell)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        batch.flush()?;
+        records = batch.count;
+    }
+    emit(RecordsPart::End { records })
+}
+
+fn record_cell(column: u32, raw: &RawCell, interpreter: &Interpreter) -> Option<RecordCell> {
+    let seen = interpreter.value(raw);
+    let text = match &seen {
+        // A blank text is nothing to record.
+        Some(Seen::Text(text)) if text.trim().is_empty() => return None,
+        Some(value) => {
+            let shown = interpreter.shown(raw, value);
+            match value {
+                Seen::Text(text) if *text == shown => None,
+                _ => Some(shown.into_owned()),
+            }
+        }
+        None => None,
+    };
+    Some(RecordCell { column, value: seen.map(|value| value.to_value()), text })
+}
+
+/// Gathers cells to records and records to batches.
+struct Batch<'a> {
+    records: Vec<Record>,
+    bytes: usize,
+    emit: &'a mut dyn FnMut(RecordsPart) -> Result<(), FormatError>,
+    count: u64,
+}
+
+impl Batch<'_> {
+    fn add(&mut self, row: u32, hidden: bool, cell: RecordCell) -> Result<(), FormatError> {
+        // What a cell costs beside its text.
+        self.bytes += 64 + cell.shown().len();
+        match self.records.last_mut().filter(|record| record.row == row) {
+            Some(record) => record.cells.push(cell),
+            None => {
+                if self.records.len() >= BATCH_RECORDS || self.bytes >= BATCH_BYTES {
+                    self.flush()?;
+                }
+                self.records.push(Record { row, hidden, cells: vec![cell] });
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), FormatError> {
+        self.bytes = 0;
+        if self.records.is_empty() {
+            return Ok(());
+        }
+        self.count += self.records.len() as u64;
+        (self.emit)(RecordsPart::Batch(std::mem::take(&mut self.records)))
     }
 }

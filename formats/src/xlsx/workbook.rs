@@ -1,6 +1,22 @@
 //! What a workbook declares about itself: its sheets, its day zero, its names.
 
+use std::{
+    collections::HashMap,
+    io::{Read, Seek},
+};
+
 use serde::{Deserialize, Serialize};
+
+use super::{
+    markup::{Mark, Markup, damaged, is_true},
+    shared_strings::SharedStrings,
+    styles::Styles,
+    value::Interpreter,
+};
+use crate::{
+    Format, FormatError, Limit, Limits,
+    package::{Package, Relationship},
+};
 
 /// A workbook before any sheet is opened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -84,4 +100,175 @@ pub struct DefinedName {
     pub refers_to: String,
     /// The sheet it belongs to; `None` where it holds in the whole workbook.
     pub sheet: Option<u32>,
+}
+
+/// A workbook's package, with the names of the parts its sheets need.
+pub(super) struct Opened<R> {
+    pub package: Package<R>,
+    pub workbook: Workbook,
+    /// A part a sheet, in their order; `None` where the workbook names none or one that is not there.
+    sheet_parts: Vec<Option<String>>,
+    pub shared_strings: Option<String>,
+    pub styles: Option<String>,
+    pub persons: Vec<String>,
+}
+
+impl<R: Read + Seek> Opened<R> {
+    pub(super) fn open(source: R, limits: &Limits) -> Result<Self, FormatError> {
+        let mut package = Package::open(source, Format::Xlsx, limits)?;
+        let main = main_part(&mut package)?;
+        let relations = package.relationships(&main)?;
+        let mut declared = Declared::default();
+        let part = package.part(&main)?.ok_or_else(|| damaged("the package has no main part"))?;
+        declared.read(&mut Markup::new(part, limits), limits)?;
+        let first = |kind: &str| {
+            relations.iter().find(|relation| relation.kind == kind).map(|relation| relation.target.clone())
+        };
+        let mut sheets = Vec::with_capacity(declared.sheets.len());
+        let mut sheet_parts = Vec::with_capacity(declared.sheets.len());
+        let by_id: HashMap<&str, &Relationship> =
+            relations.iter().map(|relation| (relation.id.as_str(), relation)).collect();
+        for (index, (sheet, id)) in (0..).zip(declared.sheets) {
+            let relation = by_id.get(id.as_str());
+            let kind = match relation.map(|relation| relation.kind.as_str()) {
+                Some("chartsheet") => SheetKind::Chartsheet,
+                Some("dialogsheet") => SheetKind::Dialogsheet,
+                Some("xlMacrosheet" | "xlIntlMacrosheet" | "macrosheet") => SheetKind::Macrosheet,
+                _ => SheetKind::Worksheet,
+            };
+            sheets.push(Sheet { index, kind, ..sheet });
+            sheet_parts.push(relation.map(|relation| relation.target.clone()).filter(|target| package.has(target)));
+        }
+        Ok(Self {
+            sheet_parts,
+            shared_strings: first("sharedStrings"),
+            styles: first("styles"),
+            persons: relations
+                .iter()
+                .filter(|relation| relation.kind == "person")
+                .map(|relation| relation.target.clone())
+                .collect(),
+            workbook: Workbook { sheets, date_epoch: declared.date_epoch, defined_names: declared.names },
+            package,
+        })
+    }
+
+    /// A sheet and the name of its part.
+    pub(super) fn sheet(&self, index: u32) -> Result<(Sheet, String), FormatError> {
+        let sheet = self.workbook.sheets.get(index as usize).ok_or_else(|| {
+            let reason = format!("the workbook has {} sheets, none of index {index}", self.workbook.sheets.len());
+            FormatError::unsupported(Format::Xlsx, reason)
+        })?;
+        match self.sheet_parts.get(index as usize) {
+            Some(Some(part)) => Ok((sheet.clone(), part.clone())),
+            _ => Err(damaged(format_args!("the part of sheet `{}` is missing", sheet.name))),
+        }
+    }
+
+    /// The bytes of a part that must be there.
+    pub(super) fn part(&mut self, name: &str) -> Result<impl Read, FormatError> {
+        self.package.part(name)?.ok_or_else(|| damaged(format_args!("the part `{name}` is missing")))
+    }
+
+    /// Reads styles and all shared strings.
+    pub(super) fn interpreter(&mut self, limits: &Limits) -> Result<Interpreter, FormatError> {
+        let strings = match self.shared_strings.clone() {
+            Some(name) => self.package.part(&name)?.map(|part| SharedStrings::read(part, limits)).transpose()?,
+            None => None,
+        };
+        self.interpreter_of(strings.unwrap_or_default(), limits)
+    }
+
+    /// Reads styles.
+    pub(super) fn interpreter_of(
+        &mut self,
+        strings: SharedStrings,
+        limits: &Limits,
+    ) -> Result<Interpreter, FormatError> {
+        let styles = match self.styles.clone() {
+            Some(name) => self.package.part(&name)?.map(|part| Styles::read(part, limits)).transpose()?,
+            None => None,
+        };
+        Ok(Interpreter { styles: styles.unwrap_or_default(), strings, epoch: self.workbook.date_epoch })
+    }
+}
+
+/// The part that lists the sheets.
+pub(super) fn main_part<R: Read + Seek>(package: &mut Package<R>) -> Result<String, FormatError> {
+    const USUAL: &str = "xl/workbook.xml";
+    let main = match package.main_part() {
+        // Some writers leave the package's relationships out; others then look in the usual place.
+        Err(FormatError::Corrupt { .. }) if package.has(USUAL) => USUAL.to_owned(),
+        main => main?,
+    };
+    if main.to_ascii_lowercase().ends_with(".bin") {
+        let reason = "a binary workbook (xlsb) has no reader; save it as xlsx";
+        return Err(FormatError::unsupported(Format::Xlsx, reason));
+    }
+    Ok(main)
+}
+
+/// What stands in the main part.
+#[derive(Default)]
+struct Declared {
+    /// Sheets whose kind and index are not known yet, with the id of their relationship.
+    sheets: Vec<(Sheet, String)>,
+    date_epoch: DateEpoch,
+    names: Vec<DefinedName>,
+}
+
+impl Declared {
+    fn read<S: Read>(&mut self, xml: &mut Markup<S>, limits: &Limits) -> Result<(), FormatError> {
+        let mut root = None;
+        while let Some(mark) = xml.next()? {
+            let Mark::Start { empty } = mark else { continue };
+            match xml.name() {
+                name if root.is_none() => root = Some(name == "workbook"),
+                "workbookPr" if xml.attribute("date1904").is_some_and(|value| is_true(&value)) => {
+                    self.date_epoch = DateEpoch::From1904;
+                }
+                "sheet" => {
+                    self.sheets.push(declared_sheet(xml));
+                    // Each needs a part of its own.
+                    if self.sheets.len() > limits.zip_members as usize {
+                        let detail = format_args!("the workbook lists over {} sheets", limits.zip_members);
+                        return Err(FormatError::over(Limit::ZipMembers, detail));
+                    }
+                }
+                "definedName" if self.names.len() < Workbook::MAX_NAMES => {
+                    let name = xml.attribute("name").unwrap_or_default().into_owned();
+                    let sheet = xml.attribute("localSheetId").and_then(|index| index.parse().ok());
+                    let mut refers_to = String::new();
+                    if !empty {
+                        xml.text(&mut refers_to)?;
+                    }
+                    self.names.push(DefinedName { name, refers_to, sheet });
+                }
+                _ => {}
+            }
+        }
+        match root {
+            Some(true) => Ok(()),
+            _ => Err(damaged("its main part is not a workbook")),
+        }
+    }
+}
+
+fn declared_sheet<S: Read>(xml: &Markup<S>) -> (Sheet, String) {
+    let (mut name, mut id, mut state) = (String::new(), String::new(), SheetState::Visible);
+    for (key, value) in xml.attributes() {
+        match key {
+            "name" => name = value.into_owned(),
+            "id" => id = value.into_owned(),
+            "state" => {
+                state = match value.as_ref() {
+                    "hidden" => SheetState::Hidden,
+                    "veryHidden" => SheetState::VeryHidden,
+                    _ => SheetState::Visible,
+                };
+            }
+            _ => {}
+        }
+    }
+    (Sheet { index: 0, name, kind: SheetKind::Worksheet, state }, id)
 }

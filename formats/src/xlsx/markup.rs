@@ -1,0 +1,259 @@
+//! The events of a large part, borrowed from one buffer: worksheets have millions, so none may cost an allocation.
+
+use std::{
+    borrow::Cow,
+    io::{self, BufRead, BufReader, Read},
+    ops::Range,
+};
+
+use encoding_rs_io::{DecodeReaderBytes, DecodeReaderBytesBuilder};
+use quick_xml::{
+    Reader, XmlVersion,
+    events::{Event, attributes::Attributes},
+};
+
+use crate::{Format, FormatError, Limit, Limits};
+
+/// Bytes of one tag or one stretch of text. A cell holds 32,767 characters, a formula 8,192.
+const MAX_EVENT_BYTES: u64 = 16 << 20;
+const READ_BYTES: usize = 64 << 10;
+
+/// One step through a part; what it says is asked of the [`Markup`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// An element begins. Where `empty`, it has ended too and no [`Mark::End`] follows.
+    Start {
+        empty: bool,
+    },
+    End,
+    /// A piece of text: a reference is one of its own.
+    Text,
+    /// Nothing a reader looks at.
+    Other,
+}
+
+pub(super) struct Markup<R: Read> {
+    inner: Reader<Metered<BufReader<DecodeReaderBytes<R, Vec<u8>>>>>,
+    /// The bytes of the event, as they stand in the part.
+    buffer: Vec<u8>,
+    /// Where in `buffer` the content of a tag, or a text, lies.
+    content: Range<usize>,
+    name_length: usize,
+    /// The text, where it is not what stands in the part.
+    resolved: Option<String>,
+    depth: u32,
+    max_depth: u32,
+}
+
+impl<R: Read> Markup<R> {
+    pub(super) fn new(part: R, limits: &Limits) -> Self {
+        // Parts may be UTF-16; with a mark, as the standard asks.
+        let decoded =
+            DecodeReaderBytesBuilder::new().bom_sniffing(true).utf8_passthru(true).strip_bom(true).build(part);
+        let source = Metered { inner: BufReader::with_capacity(READ_BYTES, decoded), since_event: 0 };
+        Self::of(source, limits.xml_depth)
+    }
+
+    fn of(source: Metered<BufReader<DecodeReaderBytes<R, Vec<u8>>>>, max_depth: u32) -> Self {
+        Self {
+            inner: Reader::from_reader(source),
+            buffer: Vec::new(),
+            content: 0..0,
+            name_length: 0,
+            resolved: None,
+            depth: 0,
+            max_depth,
+        }
+    }
+
+    /// The next mark, `None` at the end.
+    pub(super) fn next(&mut self) -> Result<Option<Mark>, FormatError> {
+        self.buffer.clear();
+        self.resolved = None;
+        self.inner.get_mut().since_event = 0;
+        let mark = match self.inner.read_event_into(&mut self.buffer).map_err(refused)? {
+            Event::Start(start) => {
+                self.depth += 1;
+                if self.depth > self.max_depth {
+                    let detail = format_args!("XML elements nest deeper than {}", self.max_depth);
+                    return Err(FormatError::over(Limit::XmlDepth, detail));
+                }
+                self.name_length = start.name().0.len();
+                // Behind the `<`.
+                self.content = 1..1 + start.len();
+                Mark::Start { empty: false }
+            }
+            Event::Empty(start) => {
+                self.name_length = start.name().0.len();
+                self.content = 1..1 + start.len();
+                Mark::Start { empty: true }
+            }
+            Event::End(_) => {
+                self.depth = self.depth.saturating_sub(1);
+                Mark::End
+            }
+            Event::Text(text) => {
+                self.content = 0..text.len();
+                if memchr::memchr(b'\r', text.as_bytes()).is_some() {
+                    self.resolved = Some(text.xml10_content().into_owned());
+                }
+                Mark::Text
+            }
+            Event::CData(text) => {
+                self.resolved = Some(text.xml10_content().into_owned());
+                Mark::Text
+            }
+            Event::GeneralRef(reference) => {
+                self.resolved = Some(match reference.resolve_char_ref() {
+                    Ok(Some(character)) => character.to_string(),
+                    _ => match quick_xml::escape::resolve_predefined_entity(&reference) {
+                        Some(text) => text.to_owned(),
+                        None => return Err(damaged("an XML part refers to an undefined entity")),
+                    },
+                });
+                Mark::Text
+            }
+            // Entities declared there expand without bound; no office package has a document type.
+            Event::DocType(_) => return Err(damaged("an XML part declares a document type, which is refused")),
+            Event::Eof if self.depth > 0 => return Err(damaged("an XML part ends within an element")),
+            Event::Eof => return Ok(None),
+            Event::Comment(_) | Event::PI(_) | Event::Decl(_) => Mark::Other,
+        };
+        Ok(Some(mark))
+    }
+
+    /// The local name of the element that just began; prefixes differ between producers.
+    pub(super) fn name(&self) -> &str {
+        local(self.content().get(..self.name_length).unwrap_or_default())
+    }
+
+    /// The attributes of the element that just began by their local names, in order; broken ones are left out.
+    pub(super) fn attributes(&self) -> impl Iterator<Item = (&str, Cow<'_, str>)> {
+        let mut attributes = Attributes::new(self.content(), self.name_length);
+        // The check for two alike compares each with all before it.
+        attributes.with_checks(false);
+        attributes.flatten().map(|attribute| {
+            let value = match attribute.value {
+                // Most are plain; asking first is cheaper than resolving.
+                Cow::Borrowed(plain) if !plain.bytes().any(|byte| matches!(byte, b'&' | b'\n' | b'\r' | b'\t')) => {
+                    Cow::Borrowed(plain)
+                }
+                _ => attribute.normalized_value(XmlVersion::Implicit1_0).unwrap_or_default(),
+            };
+            (local(attribute.key.0), value)
+        })
+    }
+
+    /// The first attribute of a local name.
+    pub(super) fn attribute(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.attributes().find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
+
+    fn content(&self) -> &str {
+        // The reader has checked it before it said where it lies.
+        self.buffer.get(self.content.clone()).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default()
+    }
+
+    /// Skips to the end of the element that just began and was not empty.
+    pub(super) fn skip(&mut self) -> Result<(), FormatError> {
+        let outside = self.depth.saturating_sub(1);
+        while self.depth > outside && self.next()?.is_some() {}
+        Ok(())
+    }
+
+    /// Appends the text of the element that just began and was not empty, without that of elements in it.
+    pub(super) fn text(&mut self, out: &mut String) -> Result<(), FormatError> {
+        loop {
+            match self.next()? {
+                Some(Mark::Text) => out.push_str(self.resolved.as_deref().unwrap_or_else(|| self.content())),
+                Some(Mark::Start { empty: false }) => self.skip()?,
+                Some(Mark::End) | None => return Ok(()),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Goes on behind the first `text` in the part without reading what comes before it, by at most so many bytes; `None`
+    /// where it does not come that soon. What was open before is forgotten.
+    pub(super) fn behind(self, text: &[u8], mut bytes: u64) -> Result<Option<Self>, FormatError> {
+        let mut source = self.inner.into_inner();
+        // The end of the window before, where it may have begun.
+        let mut seam: Vec<u8> = Vec::new();
+        loop {
+            source.since_event = 0;
+            let window = source.fill_buf()?;
+            if window.is_empty() || bytes == 0 {
+                return Ok(None);
+            }
+            let length = window.len();
+            let old = seam.len();
+            seam.extend_from_slice(&window[..length.min(text.len())]);
+            let over_seam = memchr::memmem::find(&seam, text).map(|at| (at + text.len()).saturating_sub(old));
+            if let Some(end) = over_seam.or_else(|| memchr::memmem::find(window, text).map(|at| at + text.len())) {
+                source.consume(end);
+                let mut after = Self::of(source, self.max_depth);
+                // Ends of what was open come up again.
+                after.inner.config_mut().allow_unmatched_ends = true;
+                return Ok(Some(after));
+            }
+            seam.clear();
+            seam.extend_from_slice(&window[length.saturating_sub(text.len())..]);
+            source.consume(length);
+            bytes = bytes.saturating_sub(length as u64);
+        }
+    }
+}
+
+/// `1`, `true` or `on`.
+pub(super) fn is_true(value: &str) -> bool {
+    matches!(value, "1" | "true" | "on")
+}
+
+pub(super) fn damaged(reason: impl ToString) -> FormatError {
+    FormatError::corrupt(Format::Xlsx, reason)
+}
+
+fn local(name: &str) -> &str {
+    match memchr::memchr(b':', name.as_bytes()) {
+        Some(colon) => &name[colon + 1..],
+        None => name,
+    }
+}
+
+fn refused(error: quick_xml::Error) -> FormatError {
+    match error {
+        // A limit met while inflating, or a member that does not inflate.
+        quick_xml::Error::Io(io) => match io.get_ref().and_then(|inner| inner.downcast_ref::<FormatError>()) {
+            Some(ours) => ours.clone(),
+            None => damaged(io),
+        },
+        other => damaged(other),
+    }
+}
+
+/// A source that ends an event which grows too long, since the reader gathers each in memory.
+struct Metered<B> {
+    inner: B,
+    since_event: u64,
+}
+
+impl<B: BufRead> Read for Metered<B> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.inner.read(buffer)
+    }
+}
+
+impl<B: BufRead> BufRead for Metered<B> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.since_event > MAX_EVENT_BYTES {
+            let detail = format_args!("one XML tag or text is over {MAX_EVENT_BYTES} bytes");
+            return Err(FormatError::over(Limit::TextBytes, detail).into());
+        }
+        self.inner.fill_buf()
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.since_event += bytes as u64;
+        self.inner.consume(bytes);
+    }
+}

@@ -1,0 +1,227 @@
+//! Days and times of day, as spreadsheets count them.
+
+use std::fmt;
+
+use super::workbook::DateEpoch;
+
+/// Milliseconds of a day.
+pub(super) const DAY: i64 = 86_400_000;
+
+/// A day with a time, or a time of day alone; to the millisecond.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Moment {
+    /// From 1 January 1970; `None` for a time alone.
+    day: Option<i32>,
+    milliseconds: u32,
+}
+
+/// Day 0 of either epoch, from 1 January 1970.
+fn day_zero(epoch: DateEpoch) -> i32 {
+    match epoch {
+        // 30 December 1899: right from March 1900 on, since day 60 is a 29 February that never was.
+        DateEpoch::From1900 => -25_569,
+        DateEpoch::From1904 => -24_107,
+    }
+}
+
+/// 31 December 9999, from 1 January 1970.
+const LAST_DAY: i32 = 2_932_896;
+
+impl Moment {
+    /// Of a stored number; `None` for what no spreadsheet shows as a date. Below one day it is a time alone. Day 60 of 1900
+    /// reads as 28 February.
+    pub(super) fn from_serial(serial: f64, epoch: DateEpoch) -> Option<Self> {
+        if !(0.0..=3_000_000.0).contains(&serial) {
+            return None;
+        }
+        let time = (serial.fract() * DAY as f64).round() as i64;
+        // In range, and rounding may have made a whole day of the rest.
+        let days = serial.trunc() as i32 + i32::from(time == DAY);
+        let milliseconds = (time % DAY) as u32;
+        if days == 0 {
+            return Some(Self { day: None, milliseconds });
+        }
+        let early = epoch == DateEpoch::From1900 && days < 60;
+        let day = day_zero(epoch) + days + i32::from(early);
+        (day <= LAST_DAY).then_some(Self { day: Some(day), milliseconds })
+    }
+
+    /// Of ISO 8601: a date, a date with a time, or a time; a zone is left off.
+    pub(super) fn from_iso(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let (date, time) = match text.split_once(['T', ' ']) {
+            Some((date, time)) => (Some(date), Some(time)),
+            None if text.contains(':') => (None, Some(text)),
+            None => (Some(text), None),
+        };
+        let day = match date {
+            Some(date) => Some(parse_date(date)?),
+            None => None,
+        };
+        let milliseconds = match time {
+            Some(time) => parse_time(time)?,
+            None => 0,
+        };
+        Some(Self { day, milliseconds })
+    }
+
+    /// To the nearest multiple of `step` milliseconds; 0 leaves it.
+    pub(super) fn rounded(self, step: i64) -> Self {
+        if step <= 0 {
+            return self;
+        }
+        let time = (i64::from(self.milliseconds) + step / 2) / step * step;
+        let day = self.day.map(|day| if time >= DAY { (day + 1).min(LAST_DAY) } else { day });
+        Self { day, milliseconds: (time % DAY) as u32 }
+    }
+
+    /// Of its day.
+    pub(super) fn milliseconds(self) -> u32 {
+        self.milliseconds
+    }
+
+    /// Year, month and day; a time alone is of day 0, which is 0 January 1900 or 1 January 1904.
+    pub(super) fn calendar(self, epoch: DateEpoch) -> (i32, u32, u32) {
+        match (self.day, epoch) {
+            (Some(day), _) => civil(day),
+            (None, DateEpoch::From1900) => (1900, 1, 0),
+            (None, DateEpoch::From1904) => (1904, 1, 1),
+        }
+    }
+
+    /// 0 for Sunday; before March 1900 as spreadsheets have it, a day early.
+    pub(super) fn weekday(self, epoch: DateEpoch) -> usize {
+        let day = self.day.unwrap_or(day_zero(epoch));
+        let early = epoch == DateEpoch::From1900 && day < day_zero(epoch) + 61;
+        // 1 January 1970 was a Thursday.
+        (day - i32::from(early && self.day.is_some()) + 4).rem_euclid(7) as usize
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(day) = self.day {
+            let (year, month, day) = civil(day);
+            write!(f, "{year:04}-{month:02}-{day:02}T")?;
+        }
+        let seconds = self.milliseconds / 1000;
+        write!(f, "{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)?;
+        match self.milliseconds % 1000 {
+            0 => Ok(()),
+            rest => write!(f, ".{rest:03}"),
+        }
+    }
+}
+
+fn parse_date(text: &str) -> Option<i32> {
+    let mut parts = text.splitn(3, '-');
+    let mut next = |digits: usize| -> Option<i32> {
+        let part = parts.next()?;
+        (part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit())).then(|| part.parse().ok())?
+    };
+    let (year, month, day) = (next(4)?, next(2)?, next(2)?);
+    let days = days_from_civil(year, month.try_into().ok()?, day.try_into().ok()?);
+    // What does not come back was no day of the calendar.
+    (civil(days) == (year, month as u32, day as u32)).then_some(days)
+}
+
+fn parse_time(text: &str) -> Option<u32> {
+    let end = text.find(['Z', '+', '-']).unwrap_or(text.len());
+    let mut parts = text[..end].splitn(3, ':');
+    let hours: u32 = parts.next()?.parse().ok()?;
+    let minutes: u32 = parts.next()?.parse().ok()?;
+    let seconds: f64 = parts.next().unwrap_or("0").parse().ok()?;
+    if hours > 23 || minutes > 59 || !(0.0..60.0).contains(&seconds) {
+        return None;
+    }
+    let milliseconds = (hours * 60 + minutes) * 60_000 + (seconds * 1000.0).round() as u32;
+    Some(milliseconds.min(DAY as u32 - 1))
+}
+
+/// The Gregorian day, after Howard Hinnant's `civil_from_days`.
+fn civil(day: i32) -> (i32, u32, u32) {
+    let shifted = day + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (year_of_era + era * 400 + i32::from(month <= 2), month as u32, day as u32)
+}
+
+/// The inverse of [`civil`].
+fn days_from_civil(year: i32, month: u32, day: u32) -> i32 {
+    let year = year - i32::from(month <= 2);
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let month_from_march = (month as i32 + 9) % 12;
+    let of_year = (153 * month_from_march + 2) / 5 + day as i32 - 1;
+    let of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + of_year;
+    era * 146_097 + of_era - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn iso(serial: f64, epoch: DateEpoch) -> String {
+        Moment::from_serial(serial, epoch).map_or("none".into(), |moment| moment.to_string())
+    }
+
+    #[test]
+    fn serials_are_days_of_either_epoch() {
+        use DateEpoch::{From1900, From1904};
+        for (serial, epoch, text) in [
+            (1.0, From1900, "1900-01-01T00:00:00"),
+            (59.0, From1900, "1900-02-28T00:00:00"),
+            (60.0, From1900, "1900-02-28T00:00:00"),
+            (61.0, From1900, "1900-03-01T00:00:00"),
+            (44197.0, From1900, "2021-01-01T00:00:00"),
+            (44197.632060185, From1900, "2021-01-01T15:10:10"),
+            (0.5, From1900, "12:00:00"),
+            (0.0, From1904, "00:00:00"),
+            (42735.0, From1904, "2021-01-01T00:00:00"),
+            (2_958_465.0, From1900, "9999-12-31T00:00:00"),
+            (44196.9999999999, From1900, "2021-01-01T00:00:00"),
+            (0.0000115741, From1900, "00:00:01"),
+            (1.0000000029, From1900, "1900-01-01T00:00:00"),
+            (2_958_466.0, From1900, "none"),
+            (-1.0, From1900, "none"),
+            (f64::NAN, From1900, "none"),
+        ] {
+            assert_eq!(iso(serial, epoch), text, "{serial} of {epoch:?}");
+        }
+    }
+
+    #[test]
+    fn iso_texts_read_back() {
+        for text in ["2021-01-01T00:00:00", "1904-02-29T23:59:59.999", "15:10:10"] {
+            assert_eq!(Moment::from_iso(text).unwrap().to_string(), text);
+        }
+        assert_eq!(Moment::from_iso("2021-03-04").unwrap().to_string(), "2021-03-04T00:00:00");
+        assert_eq!(Moment::from_iso("2021-03-04T05:06:07.5Z").unwrap().to_string(), "2021-03-04T05:06:07.500");
+        for text in ["", "2021", "2021-02-30", "2021-13-01", "25:00:00", "1:2", "x", "20210304", "99999-01-01"] {
+            let read = Moment::from_iso(text);
+            assert_eq!(read.map(|moment| moment.to_string()), (text == "1:2").then(|| "01:02:00".into()), "{text}");
+        }
+    }
+
+    #[test]
+    fn weekdays_are_the_spreadsheets() {
+        let weekday = |serial| Moment::from_serial(serial, DateEpoch::From1900).unwrap().weekday(DateEpoch::From1900);
+        assert_eq!(weekday(1.0), 0, "1 January 1900 is a Sunday there, and was a Monday");
+        assert_eq!(weekday(61.0), 4, "1 March 1900 was a Thursday");
+        assert_eq!(weekday(44197.0), 5, "1 January 2021 was a Friday");
+    }
+
+    #[test]
+    fn every_day_comes_back() {
+        for day in (-800_000..LAST_DAY).step_by(97) {
+            let (year, month, of_month) = civil(day);
+            assert_eq!(days_from_civil(year, month, of_month), day);
+        }
+        assert_eq!(civil(LAST_DAY), (9999, 12, 31));
+    }
+}

@@ -1,0 +1,372 @@
+//! A format code taken apart: sections of tokens.
+
+/// What stands between two semicolons.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Section {
+    pub condition: Option<Condition>,
+    pub shape: Shape,
+    pub tokens: Vec<Token>,
+}
+
+/// What a section makes of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    General,
+    Number,
+    Date,
+    Duration,
+    Text,
+    /// Nothing of the number is shown.
+    Literal,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Token {
+    Literal(String),
+    /// `0`, `#` or `?`.
+    Digit(u8),
+    /// A digit 1 to 9: a literal, or of a fraction's denominator.
+    Numeral(u8),
+    Point,
+    Comma,
+    Percent,
+    /// `E+` shows the sign of every exponent, `E-` of negative ones.
+    Exponent {
+        plus: bool,
+    },
+    Slash,
+    Year(usize),
+    /// Month, or minute where a neighbour says so.
+    Month(usize),
+    Minute(usize),
+    Day(usize),
+    Hour(usize),
+    Second(usize),
+    /// Digits of a second, with their point.
+    Subsecond(usize),
+    /// `AM/PM`
+    HalfDay,
+    /// `A/P` or `a/p`, which shows as it is written.
+    HalfDayLetter {
+        lower: bool,
+    },
+    /// Hours, minutes or seconds in all, not of a day.
+    Elapsed(Unit, usize),
+    General,
+    /// `@`
+    Text,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    Hours,
+    Minutes,
+    Seconds,
+}
+
+/// A comparison with a number, such as `[>=100]`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Condition {
+    comparison: Comparison,
+    with: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Comparison {
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    Equal,
+    NotEqual,
+}
+
+impl Condition {
+    fn parse(text: &str) -> Option<Self> {
+        const SIGNS: [(&str, Comparison); 6] = [
+            ("<=", Comparison::LessOrEqual),
+            ("<>", Comparison::NotEqual),
+            ("<", Comparison::Less),
+            (">=", Comparison::GreaterOrEqual),
+            (">", Comparison::Greater),
+            ("=", Comparison::Equal),
+        ];
+        SIGNS.iter().find_map(|&(sign, comparison)| {
+            let with = text.strip_prefix(sign)?.trim().parse().ok()?;
+            Some(Self { comparison, with })
+        })
+    }
+
+    pub(super) fn holds(self, number: f64) -> bool {
+        match self.comparison {
+            Comparison::Less => number < self.with,
+            Comparison::LessOrEqual => number <= self.with,
+            Comparison::Greater => number > self.with,
+            Comparison::GreaterOrEqual => number >= self.with,
+            Comparison::Equal => number == self.with,
+            Comparison::NotEqual => number != self.with,
+        }
+    }
+
+    /// The section is for negative numbers alone, so it brings its own sign if it wants one.
+    pub(super) fn only_negative(self) -> bool {
+        match self.comparison {
+            Comparison::Less => self.with <= 0.0,
+            Comparison::LessOrEqual | Comparison::Equal => self.with < 0.0,
+            _ => false,
+        }
+    }
+}
+
+impl Section {
+    /// Whether it shows a text as it is.
+    pub(super) fn is_bare_text(&self) -> bool {
+        self.tokens == [Token::Text]
+    }
+}
+
+/// The sections of a code.
+pub(super) fn sections(code: &str) -> Vec<Section> {
+    split(code).into_iter().map(section).collect()
+}
+
+/// Cuts at semicolons outside quotes, brackets and escapes.
+fn split(code: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut start, mut quoted, mut bracket, mut escaped) = (0, false, false, false);
+    for (at, character) in code.char_indices() {
+        match character {
+            _ if escaped => escaped = false,
+            '"' if !bracket => quoted = !quoted,
+            _ if quoted => {}
+            '\\' | '_' | '*' if !bracket => escaped = true,
+            '[' => bracket = true,
+            ']' => bracket = false,
+            ';' if !bracket => {
+                parts.push(&code[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&code[start..]);
+    parts
+}
+
+/// Reads one section's characters.
+struct Scanner<'a> {
+    rest: &'a str,
+    tokens: Vec<Token>,
+    condition: Option<Condition>,
+}
+
+fn section(code: &str) -> Section {
+    let mut scanner = Scanner { rest: code, tokens: Vec::new(), condition: None };
+    while scanner.step() {}
+    let mut tokens = scanner.tokens;
+    settle_minutes(&mut tokens);
+    settle_numerals(&mut tokens);
+    let any = |of: fn(&Token) -> bool| tokens.iter().any(of);
+    let shape = if any(|token| matches!(token, Token::Elapsed(..))) {
+        Shape::Duration
+    } else if any(is_time) && !any(|token| *token == Token::General) {
+        Shape::Date
+    } else if any(|token| matches!(token, Token::Digit(_))) {
+        Shape::Number
+    } else if any(|token| *token == Token::Text) {
+        Shape::Text
+    } else if any(|token| *token == Token::General) || code.trim().is_empty() && scanner.condition.is_some() {
+        Shape::General
+    } else {
+        Shape::Literal
+    };
+    Section { condition: scanner.condition, shape, tokens }
+}
+
+fn is_time(token: &Token) -> bool {
+    matches!(
+        token,
+        Token::Year(_)
+            | Token::Month(_)
+            | Token::Minute(_)
+            | Token::Day(_)
+            | Token::Hour(_)
+            | Token::Second(_)
+            | Token::HalfDay
+            | Token::HalfDayLetter { .. }
+    )
+}
+
+impl Scanner<'_> {
+    fn step(&mut self) -> bool {
+        let Some(character) = self.rest.chars().next() else { return false };
+        let ascii = character.to_ascii_lowercase();
+        if let Some(taken) = self.word() {
+            self.rest = &self.rest[taken..];
+            return true;
+        }
+        match ascii {
+            '"' => {
+                let quoted = &self.rest[1..];
+                let end = quoted.find('"').unwrap_or(quoted.len());
+                self.literal(&quoted[..end]);
+                self.rest = quoted.get(end + 1..).unwrap_or("");
+                return true;
+            }
+            '[' => {
+                let Some(end) = self.rest.find(']') else {
+                    // Not closed: as it stands.
+                    let rest = std::mem::take(&mut self.rest);
+                    self.literal(rest);
+                    return true;
+                };
+                let inside = &self.rest[1..end];
+                self.bracket(inside);
+                self.rest = &self.rest[end + 1..];
+                return true;
+            }
+            '\\' | '_' | '*' => {
+                let mut after = self.rest[1..].char_indices();
+                let next = after.next().map(|(_, next)| next);
+                self.rest = after.as_str();
+                match (ascii, next) {
+                    ('\\', Some(next)) => self.literal(next.encode_utf8(&mut [0; 4])),
+                    // Room as wide as a character.
+                    ('_', Some(_)) => self.literal(" "),
+                    // Repeated to the width of the cell, which a text has not.
+                    _ => {}
+                }
+                return true;
+            }
+            'y' | 'm' | 'd' | 'h' | 's' => {
+                let count = self.rest.chars().take_while(|next| next.eq_ignore_ascii_case(&ascii)).count();
+                self.tokens.push(match ascii {
+                    'y' => Token::Year(count),
+                    'm' => Token::Month(count),
+                    'd' => Token::Day(count),
+                    'h' => Token::Hour(count),
+                    _ => Token::Second(count),
+                });
+                self.rest = &self.rest[count..];
+                return true;
+            }
+            '.' => {
+                let zeros = self.rest[1..].bytes().take_while(|byte| *byte == b'0').count();
+                let after_seconds =
+                    matches!(self.tokens.last(), Some(Token::Second(_) | Token::Elapsed(Unit::Seconds, _)));
+                if zeros > 0 && after_seconds {
+                    self.tokens.push(Token::Subsecond(zeros));
+                    self.rest = &self.rest[1 + zeros..];
+                    return true;
+                }
+                self.tokens.push(Token::Point);
+            }
+            '0' | '#' | '?' => self.tokens.push(Token::Digit(ascii as u8)),
+            '1'..='9' => self.tokens.push(Token::Numeral(ascii as u8)),
+            // The name and the year of an emperor's reign; elsewhere the year.
+            'g' => {}
+            'e' if matches!(self.tokens.last(), None | Some(Token::Literal(_))) && is_last_of_word(self.rest) => {
+                self.tokens.push(Token::Year(4));
+            }
+            ',' => self.tokens.push(Token::Comma),
+            '%' => self.tokens.push(Token::Percent),
+            '/' => self.tokens.push(Token::Slash),
+            '@' => self.tokens.push(Token::Text),
+            _ => self.literal(character.encode_utf8(&mut [0; 4])),
+        }
+        self.rest = &self.rest[character.len_utf8()..];
+        true
+    }
+
+    /// What is spelled with more than one character; how many bytes it has.
+    fn word(&mut self) -> Option<usize> {
+        let starts = |word: &str| {
+            self.rest.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)).then_some(word.len())
+        };
+        let (token, taken) = if let Some(taken) = starts("General") {
+            (Token::General, taken)
+        } else if let Some(taken) = starts("AM/PM") {
+            (Token::HalfDay, taken)
+        } else if let Some(taken) = starts("A/P") {
+            (Token::HalfDayLetter { lower: self.rest.starts_with('a') }, taken)
+        } else if let Some(taken) = starts("\u{4E0A}\u{5348}/\u{4E0B}\u{5348}") {
+            (Token::HalfDay, taken)
+        } else if let Some(taken) = starts("E+") {
+            (Token::Exponent { plus: true }, taken)
+        } else if let Some(taken) = starts("E-") {
+            (Token::Exponent { plus: false }, taken)
+        } else {
+            return None;
+        };
+        self.tokens.push(token);
+        Some(taken)
+    }
+
+    fn bracket(&mut self, inside: &str) {
+        let lower = inside.to_ascii_lowercase();
+        let unit = match lower.as_bytes().first() {
+            Some(b'h') => Some(Unit::Hours),
+            Some(b'm') => Some(Unit::Minutes),
+            Some(b's') => Some(Unit::Seconds),
+            _ => None,
+        };
+        if let Some(unit) = unit
+            && lower.bytes().all(|byte| Some(&byte) == lower.as_bytes().first())
+        {
+            self.tokens.push(Token::Elapsed(unit, lower.len()));
+        } else if let Some(currency) = inside.strip_prefix('$') {
+            // A symbol, then the language after a dash.
+            self.literal(currency.split_once('-').map_or(currency, |(symbol, _)| symbol));
+        } else if let Some(condition) = Condition::parse(inside) {
+            self.condition = Some(condition);
+        }
+        // Else a colour, a calendar or a way to write digits.
+    }
+
+    fn literal(&mut self, text: &str) {
+        match self.tokens.last_mut() {
+            _ if text.is_empty() => {}
+            Some(Token::Literal(before)) => before.push_str(text),
+            _ => self.tokens.push(Token::Literal(text.to_owned())),
+        }
+    }
+}
+
+/// Whether no letter follows the first character.
+fn is_last_of_word(text: &str) -> bool {
+    !text.chars().nth(1).is_some_and(char::is_alphabetic)
+}
+
+/// An `m` behind hours or before seconds is minutes.
+fn settle_minutes(tokens: &mut [Token]) {
+    let mut after_hour = false;
+    for at in 0..tokens.len() {
+        match tokens[at] {
+            Token::Hour(_) | Token::Elapsed(Unit::Hours, _) => after_hour = true,
+            Token::Month(count) => {
+                let next = tokens[at + 1..].iter().find(|token| is_time(token) || matches!(token, Token::Elapsed(..)));
+                let before_second = matches!(next, Some(Token::Second(_) | Token::Elapsed(Unit::Seconds, _)));
+                if count <= 2 && (after_hour || before_second) {
+                    tokens[at] = Token::Minute(count);
+                }
+                after_hour = false;
+            }
+            Token::Year(_) | Token::Day(_) | Token::Second(_) => after_hour = false,
+            _ => {}
+        }
+    }
+}
+
+/// Numerals are literals but in the denominator of a fraction.
+fn settle_numerals(tokens: &mut [Token]) {
+    let mut in_denominator = false;
+    for token in tokens {
+        match token {
+            Token::Slash => in_denominator = true,
+            Token::Digit(_) if in_denominator => {}
+            Token::Numeral(_) if in_denominator => {}
+            Token::Numeral(digit) => *token = Token::Literal(char::from(*digit).to_string()),
+            _ => in_denominator = false,
+        }
+    }
+}

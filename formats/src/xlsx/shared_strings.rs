@@ -1,0 +1,209 @@
+//! The table of texts that cells refer to by index.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    io::Read,
+};
+
+use super::markup::{Mark, Markup};
+use crate::{FormatError, Limit, Limits, extraction::check_text};
+
+/// All texts in one piece of memory, or those that were asked for.
+#[derive(Default)]
+pub(super) struct SharedStrings {
+    text: String,
+    /// Where each ends in `text`.
+    ends: Vec<u32>,
+    /// Index in the file to index in `ends`, where not all were kept.
+    kept: Option<HashMap<u32, usize>>,
+}
+
+impl SharedStrings {
+    /// Keeps all texts.
+    pub(super) fn read<S: Read>(part: S, limits: &Limits) -> Result<Self, FormatError> {
+        let mut strings = Self::default();
+        each(part, limits, |_, text| {
+            strings.keep(text, limits)?;
+            Ok(true)
+        })?;
+        Ok(strings)
+    }
+
+    /// Keeps the texts of these indices, and reads no further than the last of them.
+    pub(super) fn read_some<S: Read>(part: S, wanted: &BTreeSet<u32>, limits: &Limits) -> Result<Self, FormatError> {
+        let mut strings = Self::default();
+        let mut kept = HashMap::with_capacity(wanted.len());
+        if let Some(&last) = wanted.last() {
+            each(part, limits, |index, text| {
+                if wanted.contains(&index) {
+                    kept.insert(index, strings.ends.len());
+                    strings.keep(text, limits)?;
+                }
+                Ok(index < last)
+            })?;
+        }
+        strings.kept = Some(kept);
+        Ok(strings)
+    }
+
+    fn keep(&mut self, text: &str, limits: &Limits) -> Result<(), FormatError> {
+        self.text.push_str(text);
+        check_text(self.text.len(), limits)?;
+        // No sheet has more cells, and a text that is in none is of no use; a workbook may have several.
+        let most = limits.cells.saturating_mul(4);
+        let end = u32::try_from(self.text.len()).ok().filter(|_| (self.ends.len() as u64) < most);
+        let Some(end) = end else {
+            return Err(FormatError::over(Limit::Cells, format_args!("over {most} shared strings")));
+        };
+        self.ends.push(end);
+        Ok(())
+    }
+
+    /// The text of an index, if the table has it.
+    pub(super) fn get(&self, index: u32) -> Option<&str> {
+        let index = match &self.kept {
+            Some(kept) => *kept.get(&index)?,
+            None => index as usize,
+        };
+        let end = *self.ends.get(index)? as usize;
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+        self.text.get(start..end)
+    }
+}
+
+/// Hands out each text with its index until `see` says that it has enough.
+fn each<S: Read>(
+    part: S,
+    limits: &Limits,
+    mut see: impl FnMut(u32, &str) -> Result<bool, FormatError>,
+) -> Result<(), FormatError> {
+    let mut xml = Markup::new(part, limits);
+    let (mut index, mut text) = (0u32, String::new());
+    while let Some(mark) = xml.next()? {
+        let Mark::Start { empty } = mark else { continue };
+        if xml.name() != "si" {
+            continue;
+        }
+        text.clear();
+        if !empty {
+            rich_text(&mut xml, &mut text)?;
+        }
+        if !see(index, &text)? {
+            return Ok(());
+        }
+        index = index.saturating_add(1);
+    }
+    Ok(())
+}
+
+/// Appends the text of the `si`, `is` or comment text that just began: its plain text and its runs, without phonetic hints.
+pub(super) fn rich_text<S: Read>(xml: &mut Markup<S>, out: &mut String) -> Result<(), FormatError> {
+    let start = out.len();
+    runs(xml, out)?;
+    unescape(out, start);
+    Ok(())
+}
+
+fn runs<S: Read>(xml: &mut Markup<S>, out: &mut String) -> Result<(), FormatError> {
+    loop {
+        match xml.next()? {
+            Some(Mark::Start { empty: false }) => match xml.name() {
+                "t" => xml.text(out)?,
+                // As deep as the reader lets elements nest.
+                "r" => runs(xml, out)?,
+                _ => xml.skip()?,
+            },
+            Some(Mark::End) | None => return Ok(()),
+            Some(_) => {}
+        }
+    }
+}
+
+/// Resolves `_x000D_` and its like from `start` on, and leaves out NUL, which no text may hold.
+pub(super) fn unescape(text: &mut String, start: usize) {
+    let bytes = &text.as_bytes()[start..];
+    if memchr::memmem::find(bytes, b"_x").is_none() && memchr::memchr(0, bytes).is_none() {
+        return;
+    }
+    let mut units: Vec<u16> = Vec::new();
+    let mut out = String::with_capacity(text.len() - start);
+    let mut rest = &text[start..];
+    while !rest.is_empty() {
+        // Escapes that follow each other may be the halves of one character.
+        while let Some(unit) = escape(rest) {
+            units.push(unit);
+            rest = &rest[ESCAPE_BYTES..];
+        }
+        out.extend(char::decode_utf16(units.drain(..)).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)));
+        let next = rest.char_indices().skip(1).find(|(_, character)| *character == '_');
+        let (plain, after) = rest.split_at(next.map_or(rest.len(), |(at, _)| at));
+        out.push_str(plain);
+        rest = after;
+    }
+    out.retain(|character| character != '\0');
+    text.truncate(start);
+    text.push_str(&out);
+}
+
+const ESCAPE_BYTES: usize = "_x000D_".len();
+
+fn escape(text: &str) -> Option<u16> {
+    let digits = text.strip_prefix("_x")?.get(..4)?;
+    (text.as_bytes().get(ESCAPE_BYTES - 1) == Some(&b'_') && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        .then(|| u16::from_str_radix(digits, 16).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unescaped(text: &str) -> String {
+        let mut text = text.to_owned();
+        unescape(&mut text, 0);
+        text
+    }
+
+    #[test]
+    fn escapes_are_the_characters_they_stand_for() {
+        for (text, plain) in [
+            ("a_x000D_\nb", "a\r\nb"),
+            ("_x005F_x000D_", "_x000D_"),
+            ("_xD83D__xDE00_!", "\u{1F600}!"),
+            ("_xD83D_!", "\u{FFFD}!"),
+            ("_x0000_a", "a"),
+            ("a\0b", "ab"),
+            ("a_b_xyz_ _x12_ _x000d", "a_b_xyz_ _x12_ _x000d"),
+            ("__x0041_", "_A"),
+            ("_x0041", "_x0041"),
+            ("é_x0041_é", "éAé"),
+        ] {
+            assert_eq!(unescaped(text), plain, "{text}");
+        }
+    }
+
+    fn table(xml: &str, limits: &Limits) -> Result<SharedStrings, FormatError> {
+        SharedStrings::read(xml.as_bytes(), limits)
+    }
+
+    #[test]
+    fn runs_join_and_phonetic_hints_are_left_out() {
+        let xml = "<sst><si><t>plain</t></si><si><r><rPr><b/></rPr><t>rich </t></r><r><t>text</t></r>\
+            <rPh sb=\"0\" eb=\"1\"><t>hint</t></rPh><phoneticPr fontId=\"1\"/></si><si/><si><t>a &amp; b</t></si></sst>";
+        let strings = table(xml, &Limits::default()).unwrap();
+        let all: Vec<_> = (0..5).map(|index| strings.get(index)).collect();
+        assert_eq!(all, [Some("plain"), Some("rich text"), Some(""), Some("a & b"), None]);
+        let some = SharedStrings::read_some(xml.as_bytes(), &BTreeSet::from([3, 1, 9]), &Limits::default());
+        let some = some.unwrap();
+        let found: Vec<_> = [0, 1, 3, 9].map(|index| some.get(index)).into();
+        assert_eq!(found, [None, Some("rich text"), Some("a & b"), None]);
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let xml = format!("<sst>{}</sst>", "<si><t>12345678</t></si>".repeat(10));
+        let limits = Limits { text_bytes: 79, ..Limits::default() };
+        assert_eq!(table(&xml, &limits).err().and_then(|error| error.limit()), Some(Limit::TextBytes));
+        let limits = Limits { cells: 2, ..Limits::default() };
+        assert_eq!(table(&xml, &limits).err().and_then(|error| error.limit()), Some(Limit::Cells));
+    }
+}
