@@ -6,6 +6,7 @@ use std::{
     ops::Range,
 };
 
+use encoding_rs::{Encoding, UTF_8};
 use encoding_rs_io::{DecodeReaderBytes, DecodeReaderBytesBuilder};
 use quick_xml::{
     Reader, XmlVersion,
@@ -17,6 +18,11 @@ use crate::{Format, FormatError, Limit, Limits};
 /// Bytes of one tag or one stretch of text. A cell holds 32,767 characters, a formula 8,192.
 const MAX_EVENT_BYTES: u64 = 16 << 20;
 const READ_BYTES: usize = 64 << 10;
+
+/// Where a declaration of the encoding ends at the latest.
+const DECLARATION_BYTES: u64 = 200;
+
+type Decoded<R> = DecodeReaderBytes<io::Chain<io::Cursor<Vec<u8>>, R>, Vec<u8>>;
 
 /// One step through a part; what it says is asked of the [`Markup`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +39,7 @@ pub(super) enum Mark {
 }
 
 pub(super) struct Markup<R: Read> {
-    inner: Reader<Metered<BufReader<DecodeReaderBytes<R, Vec<u8>>>>>,
+    inner: Reader<Metered<BufReader<Decoded<R>>>>,
     /// The bytes of the event, as they stand in the part.
     buffer: Vec<u8>,
     /// Where in `buffer` the content of a tag, or a text, lies.
@@ -41,26 +47,35 @@ pub(super) struct Markup<R: Read> {
     name_length: usize,
     /// The text, where it is not what stands in the part.
     resolved: Option<String>,
+    /// What the first bytes met.
+    failed: Option<FormatError>,
     depth: u32,
     max_depth: u32,
 }
 
 impl<R: Read> Markup<R> {
-    pub(super) fn new(part: R, limits: &Limits) -> Self {
+    pub(super) fn new(mut part: R, limits: &Limits) -> Self {
+        let mut head = Vec::new();
+        let failed = part.by_ref().take(DECLARATION_BYTES).read_to_end(&mut head).err();
         // Parts may be UTF-16; with a mark, as the standard asks.
-        let decoded =
-            DecodeReaderBytesBuilder::new().bom_sniffing(true).utf8_passthru(true).strip_bom(true).build(part);
+        let decoded = DecodeReaderBytesBuilder::new()
+            .encoding(declared_encoding(&head))
+            .bom_sniffing(true)
+            .utf8_passthru(true)
+            .strip_bom(true)
+            .build(io::Cursor::new(head).chain(part));
         let source = Metered { inner: BufReader::with_capacity(READ_BYTES, decoded), since_event: 0 };
-        Self::of(source, limits.xml_depth)
+        Self { failed: failed.map(|error| refused(error.into())), ..Self::of(source, limits.xml_depth) }
     }
 
-    fn of(source: Metered<BufReader<DecodeReaderBytes<R, Vec<u8>>>>, max_depth: u32) -> Self {
+    fn of(source: Metered<BufReader<Decoded<R>>>, max_depth: u32) -> Self {
         Self {
             inner: Reader::from_reader(source),
             buffer: Vec::new(),
             content: 0..0,
             name_length: 0,
             resolved: None,
+            failed: None,
             depth: 0,
             max_depth,
         }
@@ -68,6 +83,9 @@ impl<R: Read> Markup<R> {
 
     /// The next mark, `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<Mark>, FormatError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
         self.buffer.clear();
         self.resolved = None;
         self.inner.get_mut().since_event = 0;
@@ -211,6 +229,16 @@ pub(super) fn is_true(value: &str) -> bool {
 
 pub(super) fn damaged(reason: impl ToString) -> FormatError {
     FormatError::corrupt(Format::Xlsx, reason)
+}
+
+/// The encoding an XML declaration names; none for UTF-8, which needs no decoding.
+fn declared_encoding(head: &[u8]) -> Option<&'static Encoding> {
+    let end = memchr::memmem::find(head, b"?>")?;
+    let after = &head[memchr::memmem::find(&head[..end], b"encoding=")? + b"encoding=".len()..end];
+    let (quote, rest) = after.split_first()?;
+    let label = &rest[..memchr::memchr(*quote, rest)?];
+    // A declaration that is read as bytes is not in UTF-16, whatever it says.
+    Encoding::for_label(label).filter(|encoding| *encoding != UTF_8 && encoding.is_ascii_compatible())
 }
 
 fn local(name: &str) -> &str {

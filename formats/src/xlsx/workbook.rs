@@ -58,7 +58,7 @@ pub enum SheetKind {
     Worksheet,
     Chartsheet,
     Dialogsheet,
-    /// A sheet of Excel 4.0 macros.
+    /// A sheet of macros or modules.
     Macrosheet,
 }
 
@@ -133,8 +133,9 @@ impl<R: Read + Seek> Opened<R> {
             let kind = match relation.map(|relation| relation.kind.as_str()) {
                 Some("chartsheet") => SheetKind::Chartsheet,
                 Some("dialogsheet") => SheetKind::Dialogsheet,
-                Some("xlMacrosheet" | "xlIntlMacrosheet" | "macrosheet") => SheetKind::Macrosheet,
-                _ => SheetKind::Worksheet,
+                // A sheet of modules has no part at all.
+                Some("xlMacrosheet" | "xlIntlMacrosheet" | "macrosheet") | None => SheetKind::Macrosheet,
+                Some(_) => SheetKind::Worksheet,
             };
             sheets.push(Sheet { index, kind, ..sheet });
             sheet_parts.push(relation.map(|relation| relation.target.clone()).filter(|target| package.has(target)));

@@ -76,7 +76,7 @@ impl Places {
                     places.whole += 1;
                 }
                 Token::Point => behind = true,
-                Token::Comma => commas += i32::from(!behind && places.whole > 0 || behind),
+                Token::Comma => commas += i32::from(behind || places.whole > 0),
                 Token::Percent => places.percents += 1,
                 _ => {}
             }
