@@ -4,7 +4,7 @@ use crate::{
     ingest::reader::Reader,
     registry,
     search::bm25::Config,
-    service::{Service, model_settings},
+    service::{Service, hub_settings, model_settings},
     settings::{Migrate, Settings},
     store::{
         database::{self, DatabaseError},
@@ -13,9 +13,13 @@ use crate::{
     worker::{Role, RunningWorker, wakeup},
 };
 use sqlx::{PgPool, postgres::PgConnectOptions};
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
 use svc_actors::WorkerError;
-use svc_models::{Engine, ModelError};
+use svc_models::{Engine, ModelError, Progress, fetch_model};
 use tokio::{net::TcpListener, sync::watch};
 
 /// How long the end of a process waits for what is still being done.
@@ -128,14 +132,30 @@ impl Backend {
     }
 }
 
-/// Loads the model of the settings.
+/// Loads the model of the settings; fetches it before where it is not there.
 pub async fn load_engine(settings: &Settings) -> Result<Engine, AppError> {
+    fetch_model(&settings.embedding_model, Some(&settings.models_dir()), &hub_settings(settings), &log_progress())
+        .await?;
     let settings = model_settings(settings);
     let engine = tokio::task::spawn_blocking(move || Engine::load(&settings))
         .await
         .map_err(|e| AppError::Ended(e.to_string()))??;
     tracing::info!(model = engine.info().identity, device = engine.info().device, "the model is loaded");
     Ok(engine)
+}
+
+/// Says now and then how far a model has come.
+fn log_progress() -> impl Fn(Progress<'_>) + Sync {
+    const EVERY: Duration = Duration::from_secs(5);
+    let told = Mutex::new(Instant::now());
+    move |progress| {
+        // A lock that somebody panicked with holds a time like any other.
+        let mut told = told.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if told.elapsed() >= EVERY {
+            *told = Instant::now();
+            tracing::info!(file = progress.file, bytes = progress.bytes, total = progress.total, "fetching the model");
+        }
+    }
 }
 
 /// A service that listens and, where the settings say so, works.

@@ -9,7 +9,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use sqlx::PgPool;
 use std::{sync::Arc, time::Instant};
 use svc_client::{Code, Failure, Need};
-use svc_models::{Engine, ModelSettings};
+use svc_models::{Engine, HubSettings, ModelSettings, RerankerSettings};
 use tokio::sync::Notify;
 
 /// Bytes of sealed postings that a process keeps in memory.
@@ -76,22 +76,38 @@ impl Service {
 
 /// What the settings say of the model.
 pub fn model_settings(settings: &Settings) -> ModelSettings {
-    use crate::settings::Device;
-    let device = match settings.embedding_device {
-        Device::Cpu => "cpu",
-        Device::Ndarray => "ndarray",
-        Device::Wgpu => "wgpu",
-        Device::Cuda => "cuda",
-    };
     ModelSettings {
         model: settings.embedding_model.clone(),
         models_dir: Some(settings.models_dir()),
-        device: device.to_owned(),
+        device: settings.embedding_device.name().to_owned(),
         threads: settings.embedding_threads,
         batch_size: settings.embedding_batch_size,
         token_batch_size: settings.token_batch_size,
         doc_window: settings.embedding_doc_window,
         token_window: settings.embedding_token_window,
         ..ModelSettings::default()
+    }
+}
+
+/// What the settings say of the reranker.
+pub fn reranker_settings(settings: &Settings) -> RerankerSettings {
+    RerankerSettings {
+        model: settings.reranker_model.clone(),
+        models_dir: Some(settings.models_dir()),
+        device: settings.reranker_device().name().to_owned(),
+        threads: settings.embedding_threads,
+        batch_size: settings.reranker_batch_size,
+        max_length: settings.reranker_max_length,
+        ..RerankerSettings::default()
+    }
+}
+
+/// What the settings say of fetching models.
+pub fn hub_settings(settings: &Settings) -> HubSettings {
+    HubSettings {
+        endpoint: (!settings.hub_endpoint.is_empty()).then(|| settings.hub_endpoint.clone()),
+        offline: settings.hub_offline,
+        silence: settings.hub_timeout,
+        ..HubSettings::default()
     }
 }

@@ -3,6 +3,7 @@
 //! NAME selects by prefix, `list` lists. SIZE, or the variable BENCH_SIZE, sets how much is measured.
 #[cfg(feature = "tantivy")]
 mod bm25;
+mod encoder;
 mod figure;
 mod ingest;
 mod markdown;
@@ -28,6 +29,9 @@ const BENCHES: &[(&str, &str)] = &[
         "claim, start and finish of tasks; SIZE: pending tasks, 10000 and then 100000 where left out",
     ),
     ("bm25", "appends, compaction and searches, beside tantivy; always 100000 documents"),
+    ("encoder/throughput", "tokens a second beside onnxruntime and torch; SIZE: rounds, 5 where left out"),
+    ("encoder/latency", "one short query beside onnxruntime and torch; SIZE: rounds, 5 where left out"),
+    ("encoder/importance", "MaxSim by a share of the tokens, on Cranfield; SIZE: questions, 75 where left out"),
     ("scale", "memory, ingestion and searches as the store grows; SIZE: nodes, 100000 where left out"),
 ];
 
@@ -97,6 +101,8 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
                 "its peer is not built in: run `make bench BENCH=bm25`, or cargo with --features tantivy".into()
             );
         }
+        "encoder/throughput" | "encoder/latency" => encoder::run(size.unwrap_or(5), name, &mut out).await?,
+        "encoder/importance" => encoder::importance(size.unwrap_or(75), &mut out).await?,
         "scale" => scale::run(size.unwrap_or(100_000), &mut out).await?,
         other => return Err(format!("`{other}` has no code").into()),
     }

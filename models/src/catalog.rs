@@ -1,6 +1,6 @@
 //! The models known by name: `config/models.toml`, compiled in.
 
-use std::{path::PathBuf, sync::LazyLock};
+use std::{collections::BTreeMap, path::PathBuf, sync::LazyLock};
 
 use serde::Deserialize;
 
@@ -12,7 +12,10 @@ use crate::{Architecture, Pooling};
 #[non_exhaustive]
 pub struct CatalogEntry {
     pub name: String,
+    pub hub: String,
+    pub revision: String,
     pub folder: String,
+    pub kind: ModelKind,
     pub architecture: Architecture,
     pub pooling: Pooling,
     pub width: usize,
@@ -21,6 +24,20 @@ pub struct CatalogEntry {
     pub document_prefix: String,
     pub matryoshka_widths: Vec<usize>,
     pub files: Vec<String>,
+    /// SHA-256 in hex, by file; only of files whose hash is known for certain.
+    #[serde(default)]
+    pub sha256: BTreeMap<String, String>,
+}
+
+/// What a model is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ModelKind {
+    /// Gives vectors.
+    Embedding,
+    /// Scores pairs of texts.
+    CrossEncoder,
 }
 
 #[derive(Deserialize)]
@@ -51,16 +68,34 @@ pub fn default_models_dir() -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::location::HubId;
 
     #[test]
     fn every_entry_is_whole_and_named_once() {
         for (at, entry) in catalog().iter().enumerate() {
-            assert!(entry.width <= crate::VECTOR_WIDTH, "{} is too wide to be stored", entry.name);
-            assert!(entry.files.iter().any(|file| file == "model.safetensors"), "{} has no weights", entry.name);
-            assert!(catalog()[..at].iter().all(|other| other.name != entry.name), "{} stands twice", entry.name);
+            let name = &entry.name;
+            assert!(entry.width <= crate::VECTOR_WIDTH, "{name} is too wide to be stored");
+            assert!(entry.matryoshka_widths.iter().all(|&width| width < entry.width), "{name} has parts of its width");
+            for file in ["config.json", "tokenizer.json", "model.safetensors"] {
+                assert!(entry.files.iter().any(|known| known == file), "{name} has no {file}");
+            }
+            for (file, hash) in &entry.sha256 {
+                assert!(entry.files.contains(file), "{name}: {file} has a hash and is none of its files");
+                assert!(
+                    hash.len() == 64 && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')),
+                    "{name}"
+                );
+            }
+            assert!(HubId::parse(&format!("{}@{}", entry.hub, entry.revision)).is_some(), "{name}: {}", entry.hub);
+            for other in &catalog()[..at] {
+                assert!(
+                    other.name != *name && other.hub != entry.hub && other.folder != entry.folder,
+                    "{name} stands twice"
+                );
+            }
         }
-        assert!(
-            catalog().iter().any(|entry| entry.name == "all-MiniLM-L6-v2" && entry.architecture == Architecture::Bert)
-        );
+        let kind = |name: &str| catalog().iter().find(|entry| entry.name == name).map(|entry| entry.kind);
+        assert_eq!(kind("all-MiniLM-L6-v2"), Some(ModelKind::Embedding));
+        assert_eq!(kind("cross-encoder/ms-marco-MiniLM-L6-v2"), Some(ModelKind::CrossEncoder));
     }
 }

@@ -110,7 +110,7 @@ impl Engine {
         let mut weights = WeightFile::open(&folder.path.join("model.safetensors"))?;
         let encoder = device.encoder(config.load(&mut weights)?)?;
         let info = ModelInfo {
-            identity: folder.identity(weights.digest()),
+            identity: folder.identity(weights.finish()?),
             name: folder.name,
             architecture: folder.architecture,
             pooling: folder.pooling,

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use crate::VECTOR_WIDTH;
+use crate::{FetchError, VECTOR_WIDTH};
 
 /// Why a model could not be loaded, or a text not be embedded.
 #[derive(Debug, thiserror::Error)]
@@ -8,14 +8,18 @@ use crate::VECTOR_WIDTH;
 pub enum ModelError {
     /// The name stands in no catalogue and names no folder.
     #[error(
-        "unknown embedding model {name:?}: it is no folder and none of the known names ({known}); \
-         set SVC_EMBEDDING_MODEL to one of these names or to a folder with config.json, tokenizer.json and model.safetensors"
+        "unknown model {name:?}: it is no folder, no hub id (owner/name) and none of the known names ({known}); \
+         take one of these names, or a folder with config.json, tokenizer.json and model.safetensors"
     )]
     UnknownModel { name: String, known: String },
 
     /// A known model's folder is not there.
     #[error("the folder {} of model {name:?} does not exist; {remedy}", folder.display())]
     FolderMissing { name: String, folder: PathBuf, remedy: &'static str },
+
+    /// A model's files are not here and could not be fetched.
+    #[error("model {name:?} could not be fetched into {}: {source}", folder.display())]
+    NotFetched { name: String, folder: PathBuf, source: FetchError },
 
     /// A file of the model is missing or cannot be read.
     #[error("cannot read {}: {source}; the folder must hold config.json, tokenizer.json and model.safetensors", path.display())]
@@ -24,6 +28,10 @@ pub enum ModelError {
     /// A file of the model says what it must not.
     #[error("{} is not usable: {problem}; fetch the model's files again or choose another model", path.display())]
     Corrupt { path: PathBuf, problem: String },
+
+    /// A file was written to while it was read.
+    #[error("{} changed while it was read; load the model again once its files are in place", path.display())]
+    Changed { path: PathBuf },
 
     /// The model is whole, but is of no kind known here.
     #[error("{}: {what} is not supported; {supported}", path.display())]

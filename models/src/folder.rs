@@ -9,7 +9,7 @@ use std::{
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use crate::{Architecture, CatalogEntry, ModelError, ModelSettings, Pooling, catalog, default_models_dir};
+use crate::{Architecture, ModelError, ModelSettings, Pooling, location::Location};
 
 const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
 const MAX_TOKENIZER_BYTES: u64 = 64 * 1024 * 1024;
@@ -31,12 +31,16 @@ pub(crate) struct ModelFolder {
 
 impl ModelFolder {
     pub fn open(settings: &ModelSettings) -> Result<Self, ModelError> {
-        let (name, path, entry) = find(settings)?;
+        let Location { name, folder: path, entry, hub } =
+            Location::of(&settings.model, settings.models_dir.as_deref())?;
         if !path.is_dir() {
             return Err(ModelError::FolderMissing {
                 name,
                 folder: path,
-                remedy: "put the model's files there, or set SVC_EMBEDDING_MODEL to the folder that holds them",
+                remedy: match hub {
+                    Some(_) => "fetch it with `svc models fetch`, or put its files there",
+                    None => "set SVC_EMBEDDING_MODEL to a folder that holds the model's files",
+                },
             });
         }
         for file in entry.map(|entry| entry.files.as_slice()).unwrap_or_default() {
@@ -87,28 +91,6 @@ impl ModelFolder {
     }
 }
 
-/// Name, folder, and what the catalogue says of it.
-fn find(settings: &ModelSettings) -> Result<(String, PathBuf, Option<&'static CatalogEntry>), ModelError> {
-    let model = settings.model.as_str();
-    if let Some(entry) = catalog().iter().find(|entry| entry.name == model) {
-        let models_dir = settings.models_dir.clone().or_else(default_models_dir).ok_or(ModelError::Setting {
-            setting: "models_dir",
-            value: "unset".to_owned(),
-            problem: "neither SVC_CACHE_DIR nor HOME is set, so there is no folder to look for models in",
-        })?;
-        return Ok((entry.name.clone(), models_dir.join(&entry.folder), Some(entry)));
-    }
-    let path = PathBuf::from(model);
-    if model.is_empty() || !path.is_dir() {
-        let known = catalog().iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>().join(", ");
-        return Err(ModelError::UnknownModel { name: model.to_owned(), known });
-    }
-    // The folder's own name, also for `.` and the like: an identity must not depend on how the path was written.
-    let whole = path.canonicalize().map_err(|source| ModelError::Unreadable { path: path.clone(), source })?;
-    let name = whole.file_name().map_or_else(|| "model".into(), |name| name.to_string_lossy());
-    Ok((name.into_owned(), path, None))
-}
-
 fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, ModelError> {
     let unreadable = |source| ModelError::Unreadable { path: path.to_owned(), source };
     let mut bytes = Vec::new();
@@ -120,7 +102,7 @@ fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, ModelError> {
 }
 
 /// `None` when there is no such file.
-fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<Option<T>, ModelError> {
+pub(crate) fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<Option<T>, ModelError> {
     if !path.exists() {
         return Ok(None);
     }

@@ -1,7 +1,8 @@
 //! Text embeddings on Burn: encoders, tokenizers, pooling and batching. Knows nothing of documents.
 //!
-//! [`Engine::load`] reads a model folder (`config.json`, `tokenizer.json`, `model.safetensors`) and starts the model's
-//! threads; the handle is cheap to clone. Every vector has unit length and [`VECTOR_WIDTH`] components: a narrower model
+//! [`fetch_model`] brings a model's files to this machine where they are not; [`Engine::load`], which never goes to the
+//! network, reads such a folder (`config.json`, `tokenizer.json`, `model.safetensors`) and starts the model's threads; the
+//! handle is cheap to clone. Every vector has unit length and [`VECTOR_WIDTH`] components: a narrower model
 //! is padded with zeros, which leaves every cosine as it is; a wider one is refused.
 //!
 //! The way of a text: tokenised on the caller's side, packed with others of its length to a micro-batch, queued in a
@@ -15,7 +16,10 @@ mod encoder;
 mod engine;
 mod error;
 mod folder;
+mod hub;
 mod kernels;
+mod library;
+mod location;
 mod matryoshka;
 mod passes;
 mod pooling;
@@ -31,10 +35,12 @@ mod worker;
 mod sample;
 
 pub use architecture::Architecture;
-pub use catalog::{CatalogEntry, catalog, default_models_dir};
+pub use catalog::{CatalogEntry, ModelKind, catalog, default_models_dir};
 pub use device::Device;
 pub use engine::{Engine, TokenVectors};
 pub use error::ModelError;
+pub use hub::{FetchError, HubSettings, Progress, fetch_model};
+pub use library::{LibraryModel, library};
 pub use matryoshka::shorten;
 pub use pooling::Pooling;
 pub use reranker::{Reranker, RerankerInfo, RerankerSettings};

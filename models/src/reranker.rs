@@ -133,6 +133,7 @@ impl Reranker {
         let mut weights = WeightFile::open(&folder.path.join("model.safetensors"))?;
         let encoder = config.load(&mut weights)?;
         let classifier = Arc::new(Classifier::load(&mut weights, &config.shape)?);
+        weights.finish()?;
         let encoder = device.encoder(encoder)?;
         let info = RerankerInfo {
             name: folder.name,

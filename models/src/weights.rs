@@ -1,7 +1,8 @@
 use std::{
-    fs::File,
+    fs::{File, Metadata as FileMetadata},
     io::{Read, Seek, SeekFrom},
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use safetensors::{Dtype, tensor::Metadata};
@@ -17,6 +18,7 @@ const MAX_HEADER_BYTES: u64 = 100_000_000;
 pub(crate) struct WeightFile {
     path: PathBuf,
     file: File,
+    opened_as: (u64, Option<SystemTime>),
     header: Metadata,
     data_start: u64,
     digest: Sha256,
@@ -27,7 +29,8 @@ impl WeightFile {
         let unreadable = |source| ModelError::Unreadable { path: path.to_owned(), source };
         let corrupt = |problem: String| ModelError::Corrupt { path: path.to_owned(), problem };
         let mut file = File::open(path).map_err(unreadable)?;
-        let file_bytes = file.metadata().map_err(unreadable)?.len();
+        let opened_as = version(&file.metadata().map_err(unreadable)?);
+        let file_bytes = opened_as.0;
         if file_bytes < 8 {
             return Err(corrupt(format!("it has {file_bytes} bytes and no safetensors header")));
         }
@@ -50,7 +53,7 @@ impl WeightFile {
                 "it should hold {claimed} bytes of weights and holds {present}; the download was cut short"
             )));
         }
-        Ok(Self { path: path.to_owned(), file, header, data_start, digest: Sha256::new() })
+        Ok(Self { path: path.to_owned(), file, opened_as, header, data_start, digest: Sha256::new() })
     }
 
     pub fn contains(&self, name: &str) -> bool {
@@ -99,8 +102,66 @@ impl WeightFile {
         Ok(turned)
     }
 
-    /// Hash of every tensor read so far.
-    pub fn digest(self) -> [u8; 32] {
-        self.digest.finalize().into()
+    /// Hash of every tensor that was read; an error where the file was written to meanwhile, for then they may be of two.
+    pub fn finish(self) -> Result<[u8; 32], ModelError> {
+        let now = self.file.metadata().map(|metadata| version(&metadata));
+        match now {
+            Ok(now) if now == self.opened_as => Ok(self.digest.finalize().into()),
+            Ok(_) => Err(ModelError::Changed { path: self.path }),
+            Err(source) => Err(ModelError::Unreadable { path: self.path, source }),
+        }
+    }
+}
+
+/// Length and time of the last write.
+fn version(metadata: &FileMetadata) -> (u64, Option<SystemTime>) {
+    (metadata.len(), metadata.modified().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::sample;
+
+    const WORDS: &str = "embeddings.word_embeddings.weight";
+    const SHAPE: [usize; 2] = [sample::VOCABULARY, sample::HIDDEN];
+
+    #[test]
+    fn a_file_that_changes_while_it_is_read_is_an_error_and_nothing_worse() {
+        let folder = sample::sample_folder();
+        let path = folder.path().join("model.safetensors");
+        let long_ago = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+        let writer = File::options().append(true).open(&path).unwrap();
+        writer.set_modified(long_ago).unwrap();
+
+        let mut file = WeightFile::open(&path).unwrap();
+        file.tensor(WORDS, &SHAPE).unwrap();
+        (&writer).write_all(b"more").unwrap();
+        assert!(matches!(file.finish(), Err(ModelError::Changed { .. })));
+
+        let length = path.metadata().unwrap().len();
+        writer.set_len(length - 4).unwrap();
+        let mut file = WeightFile::open(&path).unwrap();
+        writer.set_len(1000).unwrap();
+        let error = file.tensor("encoder.layer.1.output.dense.weight", &[sample::HIDDEN, 88]).unwrap_err();
+        assert!(matches!(error, ModelError::Unreadable { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_is_read_as_it_was() {
+        let folder = sample::sample_folder();
+        let path = folder.path().join("model.safetensors");
+        let digest = |mut file: WeightFile| {
+            file.tensor(WORDS, &SHAPE).unwrap();
+            file.finish().unwrap()
+        };
+        let wanted = digest(WeightFile::open(&path).unwrap());
+        let file = WeightFile::open(&path).unwrap();
+        let fresh = folder.path().join("fresh");
+        std::fs::write(&fresh, "of another model").unwrap();
+        std::fs::rename(&fresh, &path).unwrap();
+        assert_eq!(digest(file), wanted);
     }
 }

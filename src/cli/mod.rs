@@ -1,7 +1,9 @@
-//! The command line `svc`: serves, and talks to a running service over the remote client.
+//! The command line `svc`: serves, and talks to a running service over the remote client; `models` and `embed` work without one.
 mod cancel;
 mod config;
+mod embed;
 mod ingest;
+mod models;
 mod output;
 mod search;
 mod serve;
@@ -54,6 +56,10 @@ enum Command {
     Tree(tree::TreeArguments),
     /// Shows what the service says of itself.
     Status,
+    /// Lists the models that are known, cached and loaded; fetches them.
+    Models(models::ModelsArguments),
+    /// Prints the vector of a text.
+    Embed(embed::EmbedArguments),
     /// Prints every setting with its value and where it came from.
     Config(config::ConfigArguments),
     /// Applies the migrations that the database lacks.
@@ -121,6 +127,8 @@ async fn run(arguments: Arguments) -> Result<ExitCode, CliError> {
         Command::Search(arguments) => search::search(&client(&settings)?, output, arguments).await,
         Command::Tree(arguments) => tree::tree(&client(&settings)?, output, arguments).await,
         Command::Status => status::status(&client(&settings)?, output).await,
+        Command::Models(arguments) => models::models(&settings, &client(&settings)?, output, arguments).await,
+        Command::Embed(arguments) => embed::embed(&settings, output, arguments).await,
         Command::Config(arguments) => config::config(&settings, output, &arguments),
         Command::Migrate(arguments) => config::migrate(&settings, &arguments).await,
     }

@@ -10,8 +10,9 @@ use serde_json::json;
 use std::time::Duration;
 use svc_client::{
     Call, Code, Failure, VERSION, ops,
-    wire::{HealthResponse, OpenApiDocument, ReadinessCheck, ReadinessResponse},
+    wire::{HealthResponse, ModelState, OpenApiDocument, ReadinessCheck, ReadinessResponse},
 };
+use svc_models::Engine;
 
 impl Handle<ops::read_health> for Service {
     async fn handle(&self, _: &Caller, _: Call<ops::read_health>) -> Result<HealthResponse, Failure> {
@@ -88,11 +89,24 @@ impl Handle<ops::read_readiness> for Service {
         }
         let ready = checks.iter().all(|check| check.ok);
         if ready {
-            return Ok(ReadinessResponse { ready, checks, queue, workers });
+            let models = self.engine.iter().map(model_state).collect();
+            return Ok(ReadinessResponse { ready, checks, queue, workers, models });
         }
         let reasons: Vec<String> =
             checks.iter().filter(|c| !c.ok).map(|c| format!("{}: {}", c.name, c.detail)).collect();
         Err(Failure::new(Code::Unavailable, reasons.join("; ")).with("checks", json!(checks)).with("retry_after", 2))
+    }
+}
+
+fn model_state(engine: &Engine) -> ModelState {
+    let info = engine.info();
+    ModelState {
+        identity: info.identity.clone(),
+        device: info.device.clone(),
+        width: info.native_width,
+        document_window: info.doc_window,
+        token_window: info.token_window,
+        queue_depth: engine.queue_depth(),
     }
 }
 

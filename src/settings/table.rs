@@ -137,6 +137,12 @@ settings! {
         SVC_TOKEN_EMBED_DIMS token_embed_dims: Vec<usize> = "[256]", kind::some_of(&[256, 384, 512]);
         /// Characters of a chunk, at most, whatever the strategy.
         SVC_CHUNK_MAX_CHARS chunk_max_chars: usize = "1800", kind::integer(100..=1_000_000);
+        /// Address that models are fetched from; blank: the one in HF_ENDPOINT, else the public hub.
+        SVC_HUB_ENDPOINT hub_endpoint: String = "", kind::web_address();
+        /// Fetch no model: one that is not in the cache folder stops the start.
+        SVC_HUB_OFFLINE hub_offline: bool = "false", kind::flag();
+        /// How long the hub may be silent.
+        SVC_HUB_TIMEOUT_SECONDS hub_timeout: Duration = "30.0", kind::seconds(0.1..=3600.0);
         /// Address of a service that computes vectors over its /runner routes; blank: this process loads the model.
         SVC_RUNNER_URL runner_url: String = "", kind::web_address();
         /// Key of the /runner routes, served or called; blank: they are closed.

@@ -100,6 +100,41 @@ async fn what_goes_wrong_is_said_in_one_line_with_its_remedy() {
     app.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn models_are_listed_and_fetched_and_a_text_is_embedded() {
+    let app = TestApp::start().await;
+    let listed = lines(&svc(&app, &["models"]).await);
+    let of = |name: &str| listed.iter().find(|row| row["name"] == name).unwrap();
+    let minilm = of("all-MiniLM-L6-v2");
+    assert_eq!((minilm["cached"].as_bool(), minilm["width"].as_i64()), (Some(true), Some(384)), "{minilm}");
+    assert_eq!(minilm["loaded"]["document_window"], 512, "the service has it: {minilm}");
+    assert!(of("nomic-ai/modernbert-embed-base")["loaded"].is_null());
+    assert_eq!(of("cross-encoder/ms-marco-MiniLM-L6-v2")["kind"], "cross-encoder");
+
+    let embedded = lines(&svc(&app, &["embed", "a text"]).await);
+    let vector = embedded[0]["vector"].as_array().unwrap();
+    let norm: f64 = vector.iter().map(|value| value.as_f64().unwrap().powi(2)).sum();
+    assert!(vector.len() == 768 && (norm - 1.0).abs() < 1e-5, "{} components, norm {norm}", vector.len());
+    assert_eq!((embedded[0]["tokens"].as_i64(), &embedded[0]["model"]), (Some(4), &minilm["loaded"]["identity"]));
+    let shown = text(&svc(&app, &["--table", "embed", "a text"]).await.stdout);
+    assert!(shown.contains("4 tokens, 384 components of 768"), "{shown}");
+    app.end().await;
+
+    // Nothing is fetched by a test: there is no hub at this address.
+    let fetch = |model: &str, offline: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
+        command.args(["models", "fetch", model]).env("SVC_CONFIG", "/dev/null");
+        command.env("SVC_HUB_ENDPOINT", "http://127.0.0.1:9").env("SVC_HUB_OFFLINE", offline).output().unwrap()
+    };
+    let here = lines(&fetch("all-MiniLM-L6-v2", "true"));
+    assert_eq!(here[0]["folder"], minilm["folder"]);
+    let refused = fetch("owner/unheard-of", "true");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("fetching is switched off"), "{}", text(&refused.stderr));
+    let unknown = text(&fetch("unheard of", "true").stderr);
+    assert!(unknown.contains("all-MiniLM-L6-v2") && unknown.lines().count() == 1, "{unknown}");
+}
+
 #[tokio::test]
 async fn settings_are_shown_with_their_origin_and_no_secret() {
     let output = Command::new(env!("CARGO_BIN_EXE_svc"))

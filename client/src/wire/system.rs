@@ -23,8 +23,27 @@ pub struct ReadinessResponse {
     pub checks: Vec<ReadinessCheck>,
     pub queue: QueueState,
     pub workers: Vec<WorkerState>,
+    /// Those that this process has loaded.
+    pub models: Vec<ModelState>,
 }
 impl Wire for ReadinessResponse {}
+
+/// A loaded model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct ModelState {
+    /// Its name and the hash of all that decides what a text's vector is.
+    pub identity: String,
+    pub device: String,
+    /// Components of its own vectors.
+    pub width: usize,
+    /// Tokens of a text that gets a document vector, at most.
+    pub document_window: usize,
+    /// Tokens of a text that gets token vectors, at most.
+    pub token_window: usize,
+    /// Passes that wait for their turn.
+    pub queue_depth: usize,
+}
 
 /// One thing that the service needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -1,0 +1,125 @@
+//! The encoder beside onnxruntime and torch: tokens a second, and the time of one query. All take turns in the same run, with two
+//! threads each, so that what else the machine does hits all of them.
+mod cranfield;
+mod importance;
+mod peer;
+
+use crate::figure::{BoxError, Figure, Peer, median};
+use peer::{Peers, RUNTIMES};
+use std::{path::Path, time::Instant};
+use svc_models::{Engine, ModelSettings};
+
+pub use importance::run as importance;
+
+const THREADS: usize = 2;
+/// Words that are one token each in the tokenizer of MiniLM, which both models have here.
+const WORDS: [&str; 10] = ["tree", "of", "documents", "store", "the", "query", "finds", "what", "was", "asked"];
+
+/// What is embedded: name, texts, and how often in a round.
+struct Work {
+    name: &'static str,
+    texts: Vec<String>,
+    times: usize,
+}
+
+pub async fn run(rounds: usize, selected: &str, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    let peers = Peers::prepare()?;
+    let minilm = [
+        Work { name: "encoder/throughput/minilm/32 x 100 tokens", texts: (0..32).map(|seed| text(100, seed)).collect(), times: 1 },
+        Work {
+            name: "encoder/throughput/minilm/256 x 10 to 256 tokens",
+            texts: (0..256).map(|seed| text(10 + seed * 37 % 247, seed)).collect(),
+            times: 1,
+        },
+        Work { name: "encoder/latency/minilm/query of 9 tokens", texts: vec![text(9, 0)], times: 50 },
+    ];
+    let of = |name, count, tokens| Work { name, texts: (0..count).map(|seed| text(tokens, seed)).collect(), times: 1 };
+    let modernbert = [
+        of("encoder/throughput/modernbert/16 x 128 tokens", 16, 128),
+        of("encoder/throughput/modernbert/4 x 512 tokens", 4, 512),
+        of("encoder/throughput/modernbert/1 x 4096 tokens", 1, 4096),
+        Work { times: 5, ..of("encoder/latency/modernbert/query of 9 tokens", 1, 9) },
+    ];
+    for (model, folder, works) in [("minilm", peers.minilm(), &minilm[..]), ("modernbert", peers.modernbert(), &modernbert[..])] {
+        let works: Vec<&Work> = works.iter().filter(|work| work.name.starts_with(selected)).collect();
+        if !works.is_empty() {
+            measure(&peers, model, &folder, &works, rounds, out).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn measure(
+    peers: &Peers,
+    model: &str,
+    folder: &Path,
+    works: &[&Work],
+    rounds: usize,
+    out: &mut dyn FnMut(Figure),
+) -> Result<(), BoxError> {
+    let engine = load(folder)?;
+    let mut others = Vec::new();
+    for name in RUNTIMES {
+        others.push(peers.start(name, model, folder, THREADS)?);
+    }
+    for work in works {
+        eprintln!("bench: {}", work.name);
+        let tokens = work.texts.iter().try_fold(0, |sum, text| Ok::<usize, BoxError>(sum + engine.count_tokens(text)?))?;
+        // Everything gets warm, and all give the same vectors: a faster way to other numbers would be none.
+        let (_, ours) = embed(&engine, &work.texts, 1).await?;
+        for other in &mut others {
+            let (_, theirs) = other.embed(&work.texts, 1)?;
+            let cosine: f32 = ours.iter().zip(&theirs).map(|(left, right)| left * right).sum();
+            if cosine < 0.9999 {
+                return Err(format!("{}: the vector of {} has cosine {cosine} with ours", work.name, other.name()).into());
+            }
+        }
+        let mut seconds = vec![Vec::new(); 1 + others.len()];
+        for _ in 0..rounds {
+            seconds[0].push(embed(&engine, &work.texts, work.times).await?.0);
+            for (other, seconds) in others.iter_mut().zip(&mut seconds[1..]) {
+                seconds.push(other.embed(&work.texts, work.times)?.0);
+            }
+        }
+        let mut seconds = seconds.iter_mut().map(|seconds| median(seconds));
+        let ours = seconds.next().unwrap_or(f64::NAN);
+        for (other, theirs) in others.iter().zip(seconds) {
+            let (name, version) = (other.name(), other.version());
+            let figure = match work.name.contains("/latency/") {
+                true => {
+                    let peer = Peer { name, version, value: theirs * 1e3 };
+                    Figure::beside(work.name, work.times * rounds, "ms", ours * 1e3, peer)
+                }
+                false => {
+                    let peer = Peer { name, version, value: tokens as f64 / theirs };
+                    Figure::beside(work.name, work.texts.len() * rounds, "tokens/s", tokens as f64 / ours, peer)
+                }
+            };
+            out(figure);
+        }
+    }
+    Ok(())
+}
+
+fn load(folder: &Path) -> Result<Engine, BoxError> {
+    let model = folder.to_str().ok_or("the cache folder's name is no UTF-8")?.to_owned();
+    Ok(Engine::load(&ModelSettings { model, threads: THREADS, ..ModelSettings::default() })?)
+}
+
+/// The median seconds of one time, and the first vector.
+async fn embed(engine: &Engine, texts: &[String], times: usize) -> Result<(f64, Vec<f32>), BoxError> {
+    let (mut seconds, mut first) = (Vec::with_capacity(times), Vec::new());
+    for _ in 0..times {
+        let texts = texts.to_vec();
+        let start = Instant::now();
+        let mut vectors = engine.embed_documents(texts).await?;
+        seconds.push(start.elapsed().as_secs_f64());
+        first = vectors.swap_remove(0);
+    }
+    Ok((median(&mut seconds), first))
+}
+
+/// A text of so many tokens, special tokens included.
+fn text(tokens: usize, seed: usize) -> String {
+    (0..tokens - 2).map(|word| WORDS[(word * 7 + seed) % WORDS.len()]).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,69 @@
+//! The Cranfield collection: abstracts, questions, judgements; and how well a ranking answers them.
+use crate::figure::BoxError;
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    path::Path,
+};
+
+/// Results that are looked at.
+const DEPTH: usize = 10;
+
+pub struct Cranfield {
+    /// Title and text.
+    pub documents: Vec<String>,
+    pub questions: Vec<String>,
+    /// By question, the places of its relevant documents; questions without any are not there.
+    relevant: BTreeMap<usize, HashSet<usize>>,
+}
+
+impl Cranfield {
+    /// From `shared/ir` beside the repository.
+    pub fn read() -> Result<Self, BoxError> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/ir");
+        let read = |name: &str| {
+            let path = folder.join(name);
+            std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}; this bench needs it", path.display()))
+        };
+        let (documents, questions, judgements) =
+            (read("cran.all.1400.xml")?, read("cran.qry.xml")?, read("cranqrel.trec.txt")?);
+        let (mut texts, mut places) = (Vec::new(), HashMap::new());
+        for document in documents.split("<doc>").skip(1) {
+            places.insert(between(document, "docno"), texts.len());
+            texts.push(format!("{}\n{}", between(document, "title"), between(document, "text")));
+        }
+        let mut relevant: BTreeMap<usize, HashSet<usize>> = BTreeMap::new();
+        for line in judgements.lines() {
+            let columns: Vec<&str> = line.split_whitespace().collect();
+            if let [question, _, document, grade] = columns[..]
+                && grade.parse::<i32>()? > 0
+                && let Some(&place) = places.get(document)
+            {
+                // Questions are numbered by their place, from 1.
+                relevant.entry(question.parse::<usize>()? - 1).or_default().insert(place);
+            }
+        }
+        let questions = questions.split("<top>").skip(1).map(|question| between(question, "title").to_owned()).collect();
+        Ok(Self { documents: texts, questions, relevant })
+    }
+
+    /// nDCG@10, the mean over the questions that have relevant documents and scores. `score`: of each document for a question.
+    pub fn ndcg(&self, score: impl Fn(usize) -> Option<Vec<f32>>) -> f64 {
+        let discount = |place: usize| 1.0 / (place as f64 + 2.0).log2();
+        let of_question = |(&question, relevant): (&usize, &HashSet<usize>)| {
+            let scores = score(question)?;
+            let mut order: Vec<usize> = (0..scores.len()).collect();
+            order.sort_by(|&left, &right| scores[right].total_cmp(&scores[left]).then(left.cmp(&right)));
+            let found = order.iter().take(DEPTH).enumerate().filter(|(_, document)| relevant.contains(document));
+            let gain: f64 = found.map(|(place, _)| discount(place)).sum();
+            Some(gain / (0..relevant.len().min(DEPTH)).map(discount).sum::<f64>())
+        };
+        let of_questions: Vec<f64> = self.relevant.iter().filter_map(of_question).collect();
+        of_questions.iter().sum::<f64>() / of_questions.len() as f64
+    }
+}
+
+fn between<'a>(text: &'a str, tag: &str) -> &'a str {
+    let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
+    let start = text.find(&open).map_or(0, |at| at + open.len());
+    text[start..text[start..].find(&close).map_or(text.len(), |at| start + at)].trim()
+}

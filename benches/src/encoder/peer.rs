@@ -1,0 +1,109 @@
+//! Another runtime in a process of its own, driven over its pipes.
+use crate::figure::BoxError;
+use serde::Deserialize;
+use serde_json::json;
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
+
+pub const RUNTIMES: [&str; 2] = ["onnxruntime", "torch"];
+const REQUIREMENTS: &str = include_str!("../../encoder/requirements.txt");
+
+/// What `benches/encoder/setup.sh` made.
+pub struct Peers {
+    folder: PathBuf,
+    cache: PathBuf,
+}
+
+impl Peers {
+    pub fn prepare() -> Result<Self, BoxError> {
+        let script = scripts().join("setup.sh");
+        let made = Command::new(&script).stderr(Stdio::inherit()).output()?;
+        if !made.status.success() {
+            return Err(format!("{} failed; its messages above say why", script.display()).into());
+        }
+        let folder = PathBuf::from(String::from_utf8(made.stdout)?.trim());
+        let cache = folder.ancestors().nth(2).ok_or("the peers lie under no cache folder")?.to_owned();
+        Ok(Self { folder, cache })
+    }
+
+    pub fn minilm(&self) -> PathBuf {
+        self.cache.join("models/all-MiniLM-L6-v2")
+    }
+
+    pub fn modernbert(&self) -> PathBuf {
+        self.folder.join("models/modernbert")
+    }
+
+    pub fn start(&self, name: &'static str, model: &str, folder: &Path, threads: usize) -> Result<Process, BoxError> {
+        let onnx = self.folder.join("models").join(format!("{model}.onnx"));
+        let mut child = Command::new(self.folder.join("venv/bin/python"))
+            .arg(scripts().join("peer.py"))
+            .arg(name)
+            .args([folder, &onnx])
+            .arg(threads.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()?;
+        let (requests, answers) = (child.stdin.take(), child.stdout.take().map(BufReader::new));
+        let (Some(requests), Some(answers)) = (requests, answers) else { return Err("a peer without pipes".into()) };
+        let mut process = Process { name, child, requests, answers };
+        process.line()?;
+        Ok(process)
+    }
+}
+
+fn scripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("encoder")
+}
+
+/// Ends with its handle.
+pub struct Process {
+    name: &'static str,
+    child: Child,
+    requests: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Process {
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub fn version(&self) -> &'static str {
+        let pinned = REQUIREMENTS.lines().filter_map(|line| line.split_once("=="));
+        pinned.filter(|(name, _)| *name == self.name).map(|(_, version)| version).next().unwrap_or("unknown")
+    }
+
+    /// The median seconds of one time, and the first text's vector.
+    pub fn embed(&mut self, texts: &[String], times: usize) -> Result<(f64, Vec<f32>), BoxError> {
+        #[derive(Deserialize)]
+        struct Answer {
+            seconds: f64,
+            first: Vec<f32>,
+        }
+        writeln!(self.requests, "{}", json!({"texts": texts, "times": times}))?;
+        self.requests.flush()?;
+        let answer: Answer = serde_json::from_str(&self.line()?)?;
+        Ok((answer.seconds, answer.first))
+    }
+
+    fn line(&mut self) -> Result<String, BoxError> {
+        let mut line = String::new();
+        match self.answers.read_line(&mut line)? {
+            0 => Err(format!("{} ended; its messages above say why", self.name).into()),
+            _ => Ok(line),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It has ended where neither works.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,187 @@
+//! Requests to the hub. Redirects are followed here and not by reqwest: the hash of a large file stands in the hub's own
+//! answer, which sends on to the store that has the bytes.
+
+use std::{fmt::Write as _, time::Duration};
+
+use reqwest::{
+    Client, Method, Response, StatusCode, Url,
+    header::{ACCEPT_ENCODING, ETAG, HeaderMap, LOCATION, RANGE},
+    redirect::Policy,
+};
+
+use super::{FetchError, HubSettings, checksum::Checksum};
+use crate::location::HubId;
+
+/// What `hf-hub` and its like take by default.
+const PUBLIC_HUB: &str = "https://huggingface.co";
+const MAX_REDIRECTS: usize = 8;
+
+pub(super) struct HubClient {
+    client: Client,
+    endpoint: Url,
+    hub: HubId,
+    /// The commit that the revision turned out to be: all files come from it.
+    commit: Option<String>,
+    silence: Duration,
+}
+
+/// What the hub says of a file before it is fetched.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RemoteFile {
+    pub checksum: Option<Checksum>,
+    /// As it was told; a part that was fetched under another one is another file's.
+    pub etag: Option<String>,
+    pub size: Option<u64>,
+}
+
+impl HubClient {
+    pub fn new(settings: &HubSettings, hub: HubId) -> Result<Self, FetchError> {
+        let from_environment = || std::env::var("HF_ENDPOINT").ok().filter(|endpoint| !endpoint.is_empty());
+        let text = settings.endpoint.clone().or_else(from_environment).unwrap_or_else(|| PUBLIC_HUB.to_owned());
+        let unusable = |problem: String| FetchError::Endpoint { endpoint: text.clone(), problem };
+        let mut endpoint = Url::parse(&text).map_err(|error| unusable(error.to_string()))?;
+        if !matches!(endpoint.scheme(), "http" | "https") || endpoint.cannot_be_a_base() {
+            return Err(unusable("it is no http or https address".to_owned()));
+        }
+        // Joined below: without the slash the last part of a path would be replaced.
+        if !endpoint.path().ends_with('/') {
+            endpoint.set_path(&format!("{}/", endpoint.path()));
+        }
+        // reqwest wants one in the process; where there is one already, that stands.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = Client::builder()
+            .redirect(Policy::none())
+            .user_agent(concat!("svc/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(settings.silence)
+            .build()
+            .map_err(|error| unusable(causes(&error)))?;
+        Ok(Self { client, endpoint, hub, commit: None, silence: settings.silence })
+    }
+
+    pub fn silence(&self) -> Duration {
+        self.silence
+    }
+
+    /// Asks for the hash and the size of `file`.
+    pub async fn look_up(&mut self, file: &str) -> Result<RemoteFile, FetchError> {
+        let (_, told) = self.send(Method::HEAD, file, 0).await?;
+        if let Some(commit) = told.commit.filter(|_| self.commit.is_none()) {
+            self.commit = Some(commit);
+        }
+        Ok(told.file)
+    }
+
+    /// The bytes of `file` from `start` on, or all of them: the status tells.
+    pub async fn get(&self, file: &str, start: u64) -> Result<Response, FetchError> {
+        Ok(self.send(Method::GET, file, start).await?.0)
+    }
+
+    async fn send(&self, method: Method, file: &str, start: u64) -> Result<(Response, Told), FetchError> {
+        let revision = self.commit.as_deref().unwrap_or(&self.hub.revision);
+        let path = format!("{}/resolve/{revision}/{file}", self.hub.repository);
+        let mut address = self
+            .endpoint
+            .join(&path)
+            .map_err(|error| FetchError::Endpoint { endpoint: shown(&self.endpoint), problem: error.to_string() })?;
+        let mut told = Told::default();
+        for _ in 0..=MAX_REDIRECTS {
+            let mut request = self.client.request(method.clone(), address.clone()).header(ACCEPT_ENCODING, "identity");
+            if start > 0 {
+                request = request.header(RANGE, format!("bytes={start}-"));
+            }
+            let response = tokio::time::timeout(self.silence, request.send())
+                .await
+                .map_err(|_| self.silent(&address))?
+                .map_err(|error| FetchError::Unreachable { address: shown(&address), problem: causes(&error) })?;
+            told.learn(response.headers(), response.status());
+            if !response.status().is_redirection() {
+                return self.judge(response, &address, file).map(|response| (response, told));
+            }
+            let next = self.next(&address, &response)?;
+            // A store's addresses are often good for GET alone; the hub has said what was asked.
+            if method == Method::HEAD && next.origin() != address.origin() && told.file.etag.is_some() {
+                return Ok((response, told));
+            }
+            address = next;
+        }
+        Err(FetchError::Redirect { address: shown(&address), problem: format!("over {MAX_REDIRECTS} times") })
+    }
+
+    fn next(&self, address: &Url, response: &Response) -> Result<Url, FetchError> {
+        let redirect = |problem: &str| FetchError::Redirect { address: shown(address), problem: problem.to_owned() };
+        let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+        let location = location.ok_or_else(|| redirect("to nowhere"))?;
+        let next = address.join(location).map_err(|_| redirect("to what is no address"))?;
+        match (address.scheme(), next.scheme()) {
+            (_, "https") | ("http", "http") => Ok(next),
+            _ => Err(redirect("away from https")),
+        }
+    }
+
+    fn judge(&self, response: Response, address: &Url, file: &str) -> Result<Response, FetchError> {
+        let status = response.status();
+        let said = response.headers().get("x-error-code").and_then(|code| code.to_str().ok()).unwrap_or_default();
+        let (repository, revision) = (self.hub.repository.clone(), self.hub.revision.clone());
+        match status.as_u16() {
+            200 | 206 | 416 => Ok(response),
+            401 | 404 if matches!(said, "RepoNotFound" | "RevisionNotFound") => {
+                Err(FetchError::RepositoryMissing { address: shown(&self.endpoint), repository, revision })
+            }
+            404 => Err(FetchError::FileMissing { repository, revision, file: file.to_owned() }),
+            401 | 403 => Err(FetchError::Refused { address: shown(address), status: status.as_u16() }),
+            status => Err(FetchError::Status { address: shown(address), status }),
+        }
+    }
+
+    fn silent(&self, address: &Url) -> FetchError {
+        FetchError::Silent { address: shown(address), seconds: self.silence.as_secs_f64() }
+    }
+}
+
+/// What answers say on the way from the hub to the store.
+#[derive(Default)]
+struct Told {
+    file: RemoteFile,
+    commit: Option<String>,
+}
+
+impl Told {
+    /// The hub's own words stand: a store further on has an ETag of its own for the same bytes.
+    fn learn(&mut self, headers: &HeaderMap, status: StatusCode) {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let is_last = !status.is_redirection();
+        let etag = text("x-linked-etag").or_else(|| text(ETAG.as_str()).filter(|_| is_last));
+        if self.file.etag.is_none() && etag.is_some() {
+            self.file.checksum = etag.as_deref().and_then(Checksum::from_etag);
+            self.file.etag = etag;
+        }
+        let size = text("x-linked-size").or_else(|| text("content-length").filter(|_| is_last));
+        self.file.size = self.file.size.or_else(|| size?.parse().ok());
+        let is_commit = |commit: &String| commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+        self.commit = self.commit.take().or_else(|| text("x-repo-commit").filter(is_commit));
+    }
+}
+
+/// Without the query: a store's addresses carry signatures in it.
+fn shown(address: &Url) -> String {
+    let mut address = address.clone();
+    address.set_query(None);
+    address.set_fragment(None);
+    // Neither fails for an http address.
+    let _ = address.set_password(None);
+    let _ = address.set_username("");
+    address.to_string()
+}
+
+/// An error with what caused it, in one line. reqwest's own text has the address with its query.
+pub(super) fn causes(error: &reqwest::Error) -> String {
+    let mut text = String::new();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        let separator = if text.is_empty() { "" } else { ": " };
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{separator}{error}");
+        cause = error.source();
+    }
+    if text.is_empty() { "the answer is no HTTP".to_owned() } else { text }
+}

@@ -1,0 +1,133 @@
+//! What there is to choose from: the catalogue, and what else lies in the models folder.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::{ModelKind, catalog, folder::read_json, location::Location};
+
+/// A model that is known, here or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LibraryModel {
+    /// What the setting takes.
+    pub name: String,
+    pub kind: ModelKind,
+    /// Components of its own vectors; `None` where its config.json does not say.
+    pub width: Option<usize>,
+    /// Tokens of its longest text.
+    pub positions: Option<usize>,
+    pub folder: PathBuf,
+    /// Whether all its files are there.
+    pub is_here: bool,
+}
+
+/// The catalogue's models in its order, then those that were fetched by their hub id, by name.
+pub fn library(models_dir: &Path) -> Vec<LibraryModel> {
+    let located = |name: &str| Location::of(name, Some(models_dir)).ok();
+    let known = catalog().iter().filter_map(|entry| {
+        let location = located(&entry.name)?;
+        Some(LibraryModel {
+            name: entry.name.clone(),
+            kind: entry.kind,
+            width: Some(entry.width),
+            positions: Some(entry.positions),
+            is_here: location.is_complete(),
+            folder: location.folder,
+        })
+    });
+    let mut models: Vec<LibraryModel> = known.collect();
+    let folders = std::fs::read_dir(models_dir).into_iter().flatten().flatten();
+    let mut fetched: Vec<LibraryModel> = folders
+        .filter_map(|folder| {
+            let name = folder.file_name().into_string().ok()?;
+            // What is still coming in, and who holds it.
+            if name.ends_with(".part") || name.ends_with(".lock") {
+                return None;
+            }
+            let name = name.replacen("--", "/", 1);
+            let location = located(&name).filter(|location| location.folder == folder.path())?;
+            let shape = Shape::of(&location.folder);
+            let (kind, width, positions) = (shape.kind(), shape.width(), shape.positions());
+            Some(LibraryModel {
+                name,
+                kind,
+                width,
+                positions,
+                is_here: location.is_complete(),
+                folder: location.folder,
+            })
+        })
+        .filter(|model| models.iter().all(|known| known.folder != model.folder))
+        .collect();
+    fetched.sort_by(|left, right| left.name.cmp(&right.name));
+    models.append(&mut fetched);
+    models
+}
+
+/// What a config.json says of a model's size; the names differ between families.
+#[derive(Default, Deserialize)]
+struct Shape {
+    #[serde(alias = "n_embd")]
+    hidden_size: Option<usize>,
+    #[serde(alias = "n_positions")]
+    max_position_embeddings: Option<usize>,
+    model_type: Option<String>,
+    #[serde(default)]
+    architectures: Vec<String>,
+}
+
+impl Shape {
+    fn of(folder: &Path) -> Self {
+        read_json(&folder.join("config.json")).ok().flatten().unwrap_or_default()
+    }
+
+    fn kind(&self) -> ModelKind {
+        match self.architectures.iter().any(|name| name.ends_with("ForSequenceClassification")) {
+            true => ModelKind::CrossEncoder,
+            false => ModelKind::Embedding,
+        }
+    }
+
+    fn width(&self) -> Option<usize> {
+        self.hidden_size
+    }
+
+    fn positions(&self) -> Option<usize> {
+        // MPNet's first two positions stand for no token.
+        let unused = if self.model_type.as_deref() == Some("mpnet") { 2 } else { 0 };
+        Some(self.max_position_embeddings?.saturating_sub(unused))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn the_library_says_what_is_here_and_how_large_it_is() {
+        let models = tempfile::tempdir().unwrap();
+        let is_here =
+            |name: &str| library(models.path()).into_iter().find(|model| model.name == name).map(|model| model.is_here);
+        assert_eq!((is_here("all-MiniLM-L6-v2"), is_here("owner/tiny")), (Some(false), None));
+        for folder in ["all-MiniLM-L6-v2", "owner--tiny", "half--done"] {
+            std::fs::create_dir(models.path().join(folder)).unwrap();
+            sample::write_model(&models.path().join(folder));
+        }
+        std::fs::remove_file(models.path().join("half--done/model.safetensors")).unwrap();
+        for stray in ["notes", "owner--tiny.part", "x--y.lock"] {
+            std::fs::create_dir(models.path().join(stray)).unwrap();
+        }
+        assert_eq!(
+            (is_here("all-MiniLM-L6-v2"), is_here("owner/tiny"), is_here("half/done")),
+            (Some(true), Some(true), Some(false))
+        );
+        let all = library(models.path());
+        assert_eq!(all.len(), catalog().len() + 2, "{all:?}");
+        let tiny = all.last().unwrap();
+        assert_eq!(
+            (tiny.width, tiny.positions, tiny.kind),
+            (Some(sample::HIDDEN), Some(sample::POSITIONS), ModelKind::Embedding)
+        );
+    }
+}
