@@ -25,7 +25,11 @@ struct Work {
 pub async fn run(rounds: usize, selected: &str, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let peers = Peers::prepare()?;
     let minilm = [
-        Work { name: "encoder/throughput/minilm/32 x 100 tokens", texts: (0..32).map(|seed| text(100, seed)).collect(), times: 1 },
+        Work {
+            name: "encoder/throughput/minilm/32 x 100 tokens",
+            texts: (0..32).map(|seed| text(100, seed)).collect(),
+            times: 1,
+        },
         Work {
             name: "encoder/throughput/minilm/256 x 10 to 256 tokens",
             texts: (0..256).map(|seed| text(10 + seed * 37 % 247, seed)).collect(),
@@ -40,7 +44,9 @@ pub async fn run(rounds: usize, selected: &str, out: &mut dyn FnMut(Figure)) -> 
         of("encoder/throughput/modernbert/1 x 4096 tokens", 1, 4096),
         Work { times: 5, ..of("encoder/latency/modernbert/query of 9 tokens", 1, 9) },
     ];
-    for (model, folder, works) in [("minilm", peers.minilm(), &minilm[..]), ("modernbert", peers.modernbert(), &modernbert[..])] {
+    for (model, folder, works) in
+        [("minilm", peers.minilm(), &minilm[..]), ("modernbert", peers.modernbert(), &modernbert[..])]
+    {
         let works: Vec<&Work> = works.iter().filter(|work| work.name.starts_with(selected)).collect();
         if !works.is_empty() {
             measure(&peers, model, &folder, &works, rounds, out).await?;
@@ -64,14 +70,17 @@ async fn measure(
     }
     for work in works {
         eprintln!("bench: {}", work.name);
-        let tokens = work.texts.iter().try_fold(0, |sum, text| Ok::<usize, BoxError>(sum + engine.count_tokens(text)?))?;
+        let tokens =
+            work.texts.iter().try_fold(0, |sum, text| Ok::<usize, BoxError>(sum + engine.count_tokens(text)?))?;
         // Everything gets warm, and all give the same vectors: a faster way to other numbers would be none.
         let (_, ours) = embed(&engine, &work.texts, 1).await?;
         for other in &mut others {
             let (_, theirs) = other.embed(&work.texts, 1)?;
             let cosine: f32 = ours.iter().zip(&theirs).map(|(left, right)| left * right).sum();
             if cosine < 0.9999 {
-                return Err(format!("{}: the vector of {} has cosine {cosine} with ours", work.name, other.name()).into());
+                return Err(
+                    format!("{}: the vector of {} has cosine {cosine} with ours", work.name, other.name()).into()
+                );
             }
         }
         let mut seconds = vec![Vec::new(); 1 + others.len()];

@@ -1,7 +1,7 @@
-use std::{ops::Range, panic::catch_unwind, sync::Arc};
+use std::{panic::catch_unwind, sync::Arc};
 
 use crate::{
-    Device, ModelError, ModelInfo, ModelSettings, VECTOR_WIDTH,
+    Device, ModelError, ModelInfo, ModelSettings, TokenVectors, VECTOR_WIDTH,
     architecture::EncoderConfig,
     encoder::Encoder,
     folder::ModelFolder,
@@ -43,37 +43,6 @@ impl Drop for Shared {
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Engine").field("info", &self.shared.info).finish_non_exhaustive()
-    }
-}
-
-/// The vectors of a text's tokens, each in the context of all the others. The text's own tokens only: special tokens and
-/// the prefix are seen by the model and not given back.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TokenVectors {
-    /// The vocabulary's number of each token.
-    pub token_ids: Vec<u32>,
-    /// The bytes of the text that each token stands for.
-    pub offsets: Vec<Range<usize>>,
-    /// Components of one token's vector: the model's own width.
-    pub width: usize,
-    /// The vectors one after the other, each of unit length.
-    pub values: Vec<f32>,
-}
-
-impl TokenVectors {
-    /// The number of tokens.
-    pub fn len(&self) -> usize {
-        self.token_ids.len()
-    }
-
-    /// Whether the text has no tokens of its own: it is empty, white space or control characters.
-    pub fn is_empty(&self) -> bool {
-        self.token_ids.is_empty()
-    }
-
-    /// The vectors, token by token.
-    pub fn rows(&self) -> std::slice::ChunksExact<'_, f32> {
-        self.values.chunks_exact(self.width)
     }
 }
 
@@ -201,9 +170,9 @@ impl Engine {
         let vectors = tokens.into_iter().zip(rows).map(|(tokens, mut values)| {
             values.truncate(tokens.content.end * width);
             values.drain(..tokens.content.start * width);
-            TokenVectors { token_ids: tokens.ids[tokens.content].to_vec(), offsets: tokens.offsets, width, values }
+            TokenVectors::from_rows(tokens.ids[tokens.content].to_vec(), tokens.offsets, width, values)
         });
-        Ok(vectors.collect())
+        vectors.collect()
     }
 
     async fn tokenize(

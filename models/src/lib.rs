@@ -27,6 +27,7 @@ mod queue;
 mod ragged;
 mod reranker;
 mod settings;
+mod token_vectors;
 mod tokenizer;
 mod weights;
 mod worker;
@@ -37,7 +38,7 @@ mod sample;
 pub use architecture::Architecture;
 pub use catalog::{CatalogEntry, ModelKind, catalog, default_models_dir};
 pub use device::Device;
-pub use engine::{Engine, TokenVectors};
+pub use engine::Engine;
 pub use error::ModelError;
 pub use hub::{FetchError, HubSettings, Progress, fetch_model};
 pub use library::{LibraryModel, library};
@@ -45,6 +46,7 @@ pub use matryoshka::shorten;
 pub use pooling::Pooling;
 pub use reranker::{Reranker, RerankerInfo, RerankerSettings};
 pub use settings::{ModelInfo, ModelSettings};
+pub use token_vectors::TokenVectors;
 
 /// The width of every vector: components, whatever the model.
 pub const VECTOR_WIDTH: usize = 768;

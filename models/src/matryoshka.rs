@@ -26,7 +26,7 @@ impl TokenVectors {
             values.extend_from_slice(&row[..width]);
         }
         values.chunks_exact_mut(width).try_for_each(normalise)?;
-        Ok(Self { token_ids: self.token_ids.clone(), offsets: self.offsets.clone(), width, values })
+        Ok(Self { width, values, ..self.clone() })
     }
 }
 
@@ -53,12 +53,8 @@ mod tests {
 
     #[test]
     fn token_vectors_are_shortened_one_by_one() {
-        let vectors = TokenVectors {
-            token_ids: vec![7, 9],
-            offsets: vec![0..1, 1..2],
-            width: 3,
-            values: vec![0.6, 0.0, 0.8, 0.0, 1.0, 0.0],
-        };
+        let rows = vec![0.6, 0.0, 0.8, 0.0, 1.0, 0.0];
+        let vectors = TokenVectors::from_rows(vec![7, 9], vec![0..1, 1..2], 3, rows).unwrap();
         let short = vectors.shortened(2).unwrap();
         assert_eq!((short.width, &short.values[..]), (2, &[1.0, 0.0, 0.0, 1.0][..]));
         assert_eq!(vectors.shortened(3).unwrap(), vectors);

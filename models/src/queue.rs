@@ -23,7 +23,7 @@ pub(crate) enum Lane {
 pub(crate) enum Wanted {
     /// One pooled vector a text.
     Vector,
-    /// The rows of all of a text's tokens, each of unit length, one after the other.
+    /// The rows of all of a text's tokens as the model gives them, one after the other.
     Rows,
     /// One number a pair: what the classifier makes of the first token's row.
     Score(Arc<Classifier>),

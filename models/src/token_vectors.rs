@@ -7,7 +7,11 @@ use crate::{ModelError, pooling::normalise};
 /// The vectors of a text's tokens, each in the context of all the others. The text's own tokens only: special tokens and
 /// the prefix are seen by the model and not given back.
 ///
-/// A text is ranked almost as well by half of its tokens as by all. IMPORTANCE_DOC
+/// A token's importance is the length of its row before that is brought to unit length: words that carry a text have long
+/// rows. It costs nothing and needs no other text. Of what was tried on Cranfield with all-MiniLM-L6-v2 (also attention
+/// received in the last layers, likeness to the document's vector, distance from the other tokens, rarity in the vocabulary,
+/// and sums of these) it keeps the ranking of MaxSim best: by half of the tokens 8 of a question's first ten results stay.
+/// `encoder/importance` of the benches prints it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenVectors {
     /// The vocabulary's number of each token.
@@ -33,7 +37,7 @@ impl TokenVectors {
         width: usize,
         rows: Vec<f32>,
     ) -> Result<Self, ModelError> {
-        let importance = importance(&rows, width)?;
+        let importance = importance(&rows, width);
         let mut values = rows;
         values.chunks_exact_mut(width.max(1)).try_for_each(normalise)?;
         let mut tiers = vec![0; importance.len()];
@@ -62,7 +66,8 @@ impl TokenVectors {
     /// Which tokens to keep of a text when this share of them is to be, from 0 to 1: the most important ones, in the order
     /// of the text. At least one where there is any.
     pub fn most_important(&self, share: f64) -> Vec<usize> {
-        let count = (share.clamp(0.0, 1.0) * self.len() as f64).ceil() as usize;
+        // A hair less, so that 0.55 of 100 are 55 in binary too.
+        let count = (share.clamp(0.0, 1.0) * self.len() as f64 - 1e-9).ceil() as usize;
         let mut kept = by_importance(&self.importance);
         kept.truncate(count.max(1));
         kept.sort_unstable();
@@ -76,3 +81,56 @@ fn by_importance(importance: &[f32]) -> Vec<usize> {
     order
 }
 
+/// The length of each token's row before it is brought to unit length.
+fn importance(rows: &[f32], width: usize) -> Vec<f32> {
+    let length = |row: &[f32]| row.iter().map(|&value| f64::from(value) * f64::from(value)).sum::<f64>().sqrt() as f32;
+    rows.chunks_exact(width.max(1)).map(length).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(rows: Vec<f32>, width: usize) -> TokenVectors {
+        let tokens = rows.len() / width;
+        TokenVectors::from_rows((0..tokens as u32).collect(), (0..tokens).map(|at| at..at + 1).collect(), width, rows)
+            .unwrap()
+    }
+
+    #[test]
+    fn a_token_counts_by_the_length_of_its_row() {
+        let vectors = of(vec![3.0, 4.0, 0.6, 0.8, 0.0, 2.0, 2.0, 0.0], 2);
+        assert_eq!(vectors.importance, [5.0, 1.0, 2.0, 2.0]);
+        assert_eq!(vectors.values, [0.6, 0.8, 0.6, 0.8, 0.0, 1.0, 1.0, 0.0]);
+        assert_eq!(vectors.tiers, [10, 80, 30, 60]);
+        assert_eq!(vectors.most_important(0.5), [0, 2]);
+        assert_eq!(vectors.most_important(0.0), [0]);
+        assert_eq!(vectors.most_important(7.0), [0, 1, 2, 3]);
+        assert_eq!(of(Vec::new(), 2).most_important(0.5), [0usize; 0]);
+    }
+
+    #[test]
+    fn a_row_without_a_direction_is_an_error() {
+        for row in [[0.0, 0.0], [f32::NAN, 1.0]] {
+            let vectors = TokenVectors::from_rows(vec![1], vec![0..1; 1], 2, row.to_vec());
+            assert!(matches!(vectors, Err(ModelError::NoDirection)), "{row:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn tiers_are_tenths_and_agree_with_what_is_kept(lengths in prop::collection::vec(1u8..20, 1..200), tenth in 1usize..=10) {
+            let vectors = of(lengths.iter().map(|&length| f32::from(length)).collect(), 1);
+            let tier = tenth * 10;
+            let kept = vectors.most_important(tenth as f64 / 10.0);
+            let in_tiers: Vec<usize> = (0..vectors.len()).filter(|&token| usize::from(vectors.tiers[token]) <= tier).collect();
+            prop_assert_eq!(&kept, &in_tiers);
+            prop_assert_eq!(kept.len(), (lengths.len() * tenth).div_ceil(10));
+            let least = kept.iter().map(|&token| lengths[token]).min();
+            let most_left_out = (0..lengths.len()).filter(|token| !kept.contains(token)).map(|token| lengths[token]).max();
+            prop_assert!(most_left_out.is_none() || most_left_out <= least);
+        }
+    }
+}

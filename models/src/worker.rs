@@ -16,7 +16,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use crate::{
     ModelError, Pooling, VECTOR_WIDTH,
     encoder::Encoder,
-    pooling::{normalise, pool},
+    pooling::pool,
     queue::{Outcome, Queue, Wanted},
     ragged::Ragged,
 };
@@ -118,10 +118,7 @@ fn run(encoder: &dyn Encoder, pooling: Pooling, batch: &Ragged, wanted: &Wanted)
             let rows = &mut rows[sequence.start * hidden..sequence.end * hidden];
             match wanted {
                 Wanted::Vector => pool(pooling, rows, hidden, VECTOR_WIDTH),
-                Wanted::Rows => {
-                    rows.chunks_exact_mut(hidden).try_for_each(normalise)?;
-                    Ok(rows.to_vec())
-                }
+                Wanted::Rows => Ok(rows.to_vec()),
                 Wanted::Score(classifier) => Ok(vec![classifier.score(&rows[..hidden])?]),
             }
         })

@@ -1,7 +1,7 @@
 //! `svc embed`: vectors with the model of the settings, in this process; no service need be running.
 use super::{
     CliError,
-    output::{Output, say},
+    output::{Output, one_line, say},
 };
 use crate::{
     app::{AppError, load_engine},
@@ -10,6 +10,7 @@ use crate::{
 use clap::Args;
 use serde_json::json;
 use std::process::ExitCode;
+use svc_models::TokenVectors;
 
 /// Components that a person is shown.
 const SHOWN: usize = 8;
@@ -21,11 +22,22 @@ pub struct EmbedArguments {
     /// As what a search asks for, with the model's prefix of queries; else as a document.
     #[arg(long)]
     query: bool,
+    /// A vector a token, with how much it matters, as late interaction has them.
+    #[arg(long)]
+    tokens: bool,
 }
 
 pub async fn embed(settings: &Settings, output: Output, arguments: EmbedArguments) -> Result<ExitCode, CliError> {
     let engine = load_engine(settings).await?;
     let text = arguments.text;
+    if arguments.tokens {
+        let vectors = match arguments.query {
+            true => engine.query_token_vectors(text.clone()).await,
+            false => engine.token_vectors(vec![text.clone()]).await.map(|mut vectors| vectors.swap_remove(0)),
+        };
+        show_tokens(output, &text, &vectors.map_err(AppError::from)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let vector = match arguments.query {
         true => engine.embed_query(text.clone()).await,
         false => engine.embed_documents(vec![text.clone()]).await.map(|mut vectors| vectors.swap_remove(0)),
@@ -45,4 +57,24 @@ pub async fn embed(settings: &Settings, output: Output, arguments: EmbedArgument
 fn start_of(vector: &[f32]) -> String {
     let shown: Vec<String> = vector.iter().take(SHOWN).map(|value| format!("{value:+.4}")).collect();
     format!("{} …", shown.join(" "))
+}
+
+/// A line a token: its text, how much it matters and the start of its vector.
+fn show_tokens(output: Output, text: &str, vectors: &TokenVectors) -> Result<(), CliError> {
+    let words = vectors.offsets.iter().map(|range| text.get(range.clone()).unwrap_or_default());
+    let tokens = words.zip(vectors.rows()).zip(vectors.importance.iter().zip(&vectors.tiers));
+    match output {
+        Output::Json => {
+            for ((word, vector), (importance, tier)) in tokens {
+                Output::line(&json!({"token": word, "importance": importance, "tier": tier, "vector": vector}))?;
+            }
+        }
+        Output::Table => {
+            let cells = |((word, vector), (importance, tier)): ((&str, &[f32]), (&f32, &u8))| {
+                vec![one_line(word, 30), format!("{importance:.2}"), tier.to_string(), start_of(vector)]
+            };
+            Output::table(&["token", "importance", "tier", "vector"], &tokens.map(cells).collect::<Vec<_>>())?;
+        }
+    }
+    Ok(())
 }

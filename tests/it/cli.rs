@@ -118,6 +118,13 @@ async fn models_are_listed_and_fetched_and_a_text_is_embedded() {
     assert_eq!((embedded[0]["tokens"].as_i64(), &embedded[0]["model"]), (Some(4), &minilm["loaded"]["identity"]));
     let shown = text(&svc(&app, &["--table", "embed", "a text"]).await.stdout);
     assert!(shown.contains("4 tokens, 384 components of 768"), "{shown}");
+    let tokens = lines(&svc(&app, &["embed", "--tokens", "The radar, silent"]).await);
+    let words: Vec<&str> = tokens.iter().map(|token| token["token"].as_str().unwrap()).collect();
+    assert_eq!(words, ["The", "radar", ",", "silent"]);
+    assert!(tokens.iter().all(|token| token["vector"].as_array().unwrap().len() == 384));
+    let mut tiers: Vec<u64> = tokens.iter().map(|token| token["tier"].as_u64().unwrap()).collect();
+    tiers.sort_unstable();
+    assert_eq!(tiers, [10, 30, 60, 80]);
     app.end().await;
 
     // Nothing is fetched by a test: there is no hub at this address.

@@ -42,7 +42,8 @@ impl Cranfield {
                 relevant.entry(question.parse::<usize>()? - 1).or_default().insert(place);
             }
         }
-        let questions = questions.split("<top>").skip(1).map(|question| between(question, "title").to_owned()).collect();
+        let questions =
+            questions.split("<top>").skip(1).map(|question| between(question, "title").to_owned()).collect();
         Ok(Self { documents: texts, questions, relevant })
     }
 
@@ -51,15 +52,22 @@ impl Cranfield {
         let discount = |place: usize| 1.0 / (place as f64 + 2.0).log2();
         let of_question = |(&question, relevant): (&usize, &HashSet<usize>)| {
             let scores = score(question)?;
-            let mut order: Vec<usize> = (0..scores.len()).collect();
-            order.sort_by(|&left, &right| scores[right].total_cmp(&scores[left]).then(left.cmp(&right)));
-            let found = order.iter().take(DEPTH).enumerate().filter(|(_, document)| relevant.contains(document));
+            let found = first(&scores);
+            let found = found.iter().enumerate().filter(|(_, document)| relevant.contains(document));
             let gain: f64 = found.map(|(place, _)| discount(place)).sum();
             Some(gain / (0..relevant.len().min(DEPTH)).map(discount).sum::<f64>())
         };
         let of_questions: Vec<f64> = self.relevant.iter().filter_map(of_question).collect();
         of_questions.iter().sum::<f64>() / of_questions.len() as f64
     }
+}
+
+/// The best documents, best first.
+pub fn first(scores: &[f32]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    order.sort_by(|&left, &right| scores[right].total_cmp(&scores[left]).then(left.cmp(&right)));
+    order.truncate(DEPTH);
+    order
 }
 
 fn between<'a>(text: &'a str, tag: &str) -> &'a str {

@@ -1,5 +1,5 @@
 //! How well MaxSim ranks by a share of each text's tokens: Cranfield, all-MiniLM-L6-v2.
-use super::cranfield::Cranfield;
+use super::cranfield::{Cranfield, first};
 use crate::figure::{BoxError, Figure};
 use std::thread;
 use svc_models::{Engine, ModelError, ModelSettings, TokenVectors};
@@ -42,11 +42,15 @@ pub async fn run(questions: usize, out: &mut dyn FnMut(Figure)) -> Result<(), Bo
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let scores: Vec<Vec<Vec<f32>>> = thread::scope(|scope| {
         let parts = queries.chunks(queries.len().div_ceil(threads).max(1));
-        let parts: Vec<_> =
-            parts.map(|part| scope.spawn(|| part.iter().map(|query| scores(query, &documents)).collect::<Vec<_>>())).collect();
+        let parts: Vec<_> = parts
+            .map(|part| scope.spawn(|| part.iter().map(|query| scores(query, &documents)).collect::<Vec<_>>()))
+            .collect();
         parts.into_iter().flat_map(|part| part.join().unwrap_or_default()).collect()
     });
     for (at, choice) in CHOICES.iter().enumerate() {
+        let kept: usize = scores.iter().map(|scores| in_both(&scores[0], &scores[at])).sum();
+        let name = format!("encoder/importance/first ten of all tokens found by {}", choice.name);
+        out(Figure::alone(&name, asked.len(), "results", kept as f64 / asked.len() as f64));
         let ndcg = collection.ndcg(|question| {
             let place = asked.binary_search(&question).ok()?;
             Some(scores.get(place)?[at].clone())
@@ -54,6 +58,12 @@ pub async fn run(questions: usize, out: &mut dyn FnMut(Figure)) -> Result<(), Bo
         out(Figure::alone(&format!("encoder/importance/MaxSim by {}", choice.name), asked.len(), "nDCG@10", ndcg));
     }
     Ok(())
+}
+
+/// How many documents two rankings have in common at their heads.
+fn in_both(left: &[f32], right: &[f32]) -> usize {
+    let right = first(right);
+    first(left).iter().filter(|document| right.contains(document)).count()
 }
 
 /// The text, or as much of its beginning as the window holds.
