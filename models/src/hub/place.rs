@@ -27,9 +27,10 @@ impl Place {
             name.push(ending);
             folder.with_file_name(name)
         };
-        let part = beside(".part");
-        create_folder(&part)?;
-        let path = beside(".lock");
+        if let Some(models) = folder.parent() {
+            create_folder(models)?;
+        }
+        let (part, path) = (beside(".part"), beside(".lock"));
         let failed = |source| FetchError::Io { path: path.clone(), source };
         let lock = File::create(&path).map_err(failed)?;
         let mut is_told = false;
@@ -45,12 +46,10 @@ impl Place {
                 }
             }
         }
-        // The one before may have finished and taken it away.
-        create_folder(&part)?;
         Ok(Self { whole: folder.to_owned(), part, _lock: lock })
     }
 
-    /// The path of a file that comes in, its folder made.
+    /// The path of a file that comes in, its folder made where it is not.
     pub fn file(&self, name: &str) -> Result<PathBuf, FetchError> {
         let path = self.part.join(name);
         if let Some(folder) = path.parent() {
@@ -59,8 +58,12 @@ impl Place {
         Ok(path)
     }
 
-    /// All is there.
+    /// All is there. What was begun of a file's older revision goes.
     pub fn finish(self) -> Result<(), FetchError> {
+        let files = std::fs::read_dir(&self.part).into_iter().flatten().flatten().map(|entry| entry.path());
+        for begun in files.filter(|path| path.extension().is_some_and(|extension| extension == "part")) {
+            std::fs::remove_file(&begun).map_err(|source| FetchError::Io { path: begun, source })?;
+        }
         std::fs::rename(&self.part, &self.whole).map_err(|source| FetchError::Io { path: self.whole.clone(), source })
     }
 }

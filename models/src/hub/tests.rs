@@ -204,6 +204,7 @@ async fn a_file_that_changed_meanwhile_starts_anew() {
     is_new.store(true, Ordering::SeqCst);
     fetch_sample(&models, &impatient).await.unwrap();
     assert_eq!(server.requests().iter().rfind(|request| is_weights(request)).unwrap().start, None);
+    assert!(left(models.path()).iter().all(|name| !name.ends_with(".part")), "{:?}", left(models.path()));
     load(&models);
 }
 
@@ -393,6 +394,7 @@ async fn two_who_fetch_the_same_model_fetch_it_once() {
     one.unwrap();
     two.unwrap();
     assert_eq!(server.requests().iter().filter(|request| is_weights(request)).count(), 1);
+    assert!(!models.path().join("owner--tiny.part").exists(), "nothing half done is left");
     load(&models);
 }
 
