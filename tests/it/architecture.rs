@@ -29,7 +29,8 @@ fn the_crates_know_nothing_of_each_other() {
         ("client", &["svc-formats", "svc-actors", "svc-models", "sqlx", "axum"][..]),
         ("formats", &["svc-client", "svc-actors", "svc-models", "sqlx", "tokio", "reqwest", "axum"]),
         ("actors", &["svc-client", "svc-formats", "svc-models", "sqlx", "reqwest", "axum"]),
-        ("models", &["svc-client", "svc-formats", "svc-actors", "sqlx", "reqwest", "axum"]),
+        // It has reqwest: models are fetched from a hub.
+        ("models", &["svc-client", "svc-formats", "svc-actors", "sqlx", "axum"]),
     ] {
         let manifest = fs::read_to_string(repository().join(name).join("Cargo.toml")).unwrap();
         for dependency in forbidden {
