@@ -136,7 +136,7 @@ mod tests {
             ("SVC_HUB_TIMEOUT_SECONDS", "2.5"),
         ];
         let set = set.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let settings = Settings::load(Some(Path::new("/dev/null")), set).unwrap();
+        let settings = Settings::load(Some(Path::new("/dev/null")), set.into_iter()).unwrap();
         let model = model_settings(&settings);
         assert_eq!((model.model.as_str(), model.device.as_str(), model.threads), ("owner/model@v1", "ndarray", 3));
         assert_eq!((model.batch_size, model.token_batch_size), (7, 5));

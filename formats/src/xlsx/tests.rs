@@ -402,7 +402,7 @@ fn what_is_over_a_limit_is_refused_by_name() {
 #[test]
 fn a_part_in_the_encoding_it_declares_reads() {
     let sheet = b"<?xml version=\"1.0\" encoding='windows-1252'?><worksheet><sheetData><row><c t=\"str\"><v>Gr\xFC\xDFe</v></c></row></sheetData></worksheet>";
-    let mut markup = markup::Markup::new(sheet.as_slice(), &Limits::default());
+    let mut markup = Markup::new(sheet.as_slice(), &Limits::default());
     let mut text = String::new();
     while let Some(mark) = markup.next().unwrap() {
         if mark == (Mark::Start { empty: false }) && markup.name() == "v" {
