@@ -108,7 +108,7 @@ pub async fn run(pool: &PgPool, out: &mut dyn FnMut(Figure)) -> Result<(), BoxEr
 }
 
 fn tantivy(value: f64) -> Peer {
-    Peer { name: "tantivy", version: "0.25", value }
+    Peer { name: "tantivy", version: "0.25".into(), value }
 }
 
 struct Random(u64);

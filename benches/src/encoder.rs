@@ -96,11 +96,11 @@ async fn measure(
             let (name, version) = (other.name(), other.version());
             let figure = match work.name.contains("/latency/") {
                 true => {
-                    let peer = Peer { name, version, value: theirs * 1e3 };
+                    let peer = Peer { name, version: version.into(), value: theirs * 1e3 };
                     Figure::beside(work.name, work.times * rounds, "ms", ours * 1e3, peer)
                 }
                 false => {
-                    let peer = Peer { name, version, value: tokens as f64 / theirs };
+                    let peer = Peer { name, version: version.into(), value: tokens as f64 / theirs };
                     Figure::beside(work.name, work.texts.len() * rounds, "tokens/s", tokens as f64 / ours, peer)
                 }
             };

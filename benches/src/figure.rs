@@ -1,6 +1,6 @@
 //! What a bench says: one line of JSON a figure.
 use serde::Serialize;
-use std::io::Write as _;
+use std::{borrow::Cow, io::Write as _};
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -21,7 +21,7 @@ pub struct Figure {
 #[derive(Debug, Serialize)]
 pub struct Peer {
     pub name: &'static str,
-    pub version: &'static str,
+    pub version: Cow<'static, str>,
     pub value: f64,
 }
 

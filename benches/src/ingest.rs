@@ -53,7 +53,8 @@ async fn measure(app: &App, files: usize, out: &mut dyn FnMut(Figure)) -> Result
     out(Figure::alone("ingest/rollup_tokens", files, "tokens", rollups as f64));
 
     let encoder_seconds = encode(engine, &texts).await?;
-    let encoder = |value| Peer { name: "the bare encoder on the same chunks", version: svc_client::VERSION, value };
+    let encoder =
+        |value| Peer { name: "the bare encoder on the same chunks", version: svc_client::VERSION.into(), value };
     let rate = |count: f64| (count / service_seconds, encoder(count / encoder_seconds));
     let (ours, peer) = rate(nodes as f64);
     out(Figure::beside("ingest/end_to_end", nodes, "nodes/s", ours, peer));

@@ -5,6 +5,7 @@
 mod bm25;
 mod encoder;
 mod figure;
+mod formats;
 mod ingest;
 mod markdown;
 mod queue;
@@ -32,14 +33,20 @@ const BENCHES: &[(&str, &str)] = &[
     ("encoder/throughput", "tokens a second beside onnxruntime and torch; SIZE: rounds, 5 where left out"),
     ("encoder/latency", "one short query beside onnxruntime and torch; SIZE: rounds, 5 where left out"),
     ("encoder/importance", "MaxSim by a share of the tokens, on Cranfield; SIZE: questions, 75 where left out"),
+    (
+        "formats",
+        "the readers of files, beside pypdfium2, markitdown and openpyxl; SIZE: rows of the large workbook, 100000 where left out",
+    ),
     ("scale", "memory, ingestion and searches as the store grows; SIZE: nodes, 100000 where left out"),
 ];
 
 fn main() -> ExitCode {
     // The service that `scale` starts and the readers of files are this program again: what is measured is what was
     // just built.
-    if std::env::args_os().nth(1).is_some_and(|first| first == "serve" || first == reader::SUBCOMMAND) {
-        return svc::cli::main();
+    match std::env::args_os().nth(1).as_deref().and_then(std::ffi::OsStr::to_str) {
+        Some("serve" | reader::SUBCOMMAND) => return svc::cli::main(),
+        Some(formats::SUBCOMMAND) => return formats::serve(),
+        _ => {}
     }
     let done = arguments().and_then(|(selected, size)| {
         // A second provider in the process would be a mistake, and the first one stands.
@@ -103,6 +110,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         }
         "encoder/throughput" | "encoder/latency" => encoder::run(size.unwrap_or(5), name, &mut out).await?,
         "encoder/importance" => encoder::importance(size.unwrap_or(75), &mut out).await?,
+        "formats" => formats::run(size.unwrap_or(100_000), &mut out)?,
         "scale" => scale::run(size.unwrap_or(100_000), &mut out).await?,
         other => return Err(format!("`{other}` has no code").into()),
     }

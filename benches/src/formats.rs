@@ -1,0 +1,193 @@
+//! The readers of files beside those that Python has: the same files, read warm, by one process each, in turns.
+//!
+//! The files are the corpus' where it lies beside the repository, else the samples; what is large is made for the run.
+mod clock;
+mod job;
+mod peers;
+mod words;
+mod worker;
+
+use crate::figure::{BoxError, Figure, Peer, median};
+use job::{Job, Round, Work};
+use peers::Peers;
+use std::path::{Path, PathBuf};
+use svc_formats::{ChunkOptions, Format, Limits, chunk, extract};
+use worker::Worker;
+
+pub use worker::{SUBCOMMAND, serve};
+
+/// Rounds over small files that count, after one that does not.
+const ROUNDS: usize = 7;
+/// Of the PDF that is read, and of the one that is probed.
+const PDF_PAGES: usize = 1000;
+const PROBED_PAGES: usize = 500;
+/// Makes a stored sheet of about 100 MB.
+const PROBED_ROWS: usize = 110_000;
+const CHUNKED_BYTES: usize = 2 << 20;
+
+type Out<'a> = &'a mut dyn FnMut(Figure);
+
+pub fn run(rows: usize, out: Out<'_>) -> Result<(), BoxError> {
+    let peers = Peers::install()?;
+    let folder = tempfile::Builder::new().prefix("svc-bench.").tempdir()?;
+    for (name, unit, work, peer, files) in [
+        ("formats/pdf", "ms/page", Work::Pdf, "pypdfium2", files("pdf")?),
+        ("formats/docx", "ms/file", Work::Markdown, "markitdown", files("docx")?),
+        ("formats/pptx", "ms/file", Work::Markdown, "markitdown", files("pptx")?),
+        ("formats/xlsx", "ms/file", Work::Cells, "markitdown", files("xlsx")?),
+    ] {
+        small(name, unit, work, peer, files, &peers, out)?;
+    }
+    words::run(out)?;
+    chunks(out)?;
+    large(
+        "formats/pdf_large",
+        (Work::Pdf, Some("pypdfium2")),
+        ("pages/s", peers.make("pdf", PDF_PAGES, folder.path())?),
+        &peers,
+        out,
+    )?;
+    large(
+        "formats/xlsx_large",
+        (Work::Cells, Some("openpyxl")),
+        ("cells/s", peers.make("workbook", rows, folder.path())?),
+        &peers,
+        out,
+    )?;
+    for (name, kind, size) in
+        [("formats/probe_large_pdf", "pdf", PROBED_PAGES), ("formats/probe_large_xlsx", "stored-workbook", PROBED_ROWS)]
+    {
+        large(name, (Work::Probe, None), ("ms", peers.make(kind, size, folder.path())?), &peers, out)?;
+    }
+    Ok(())
+}
+
+/// The files of a format, by name.
+fn files(extension: &str) -> Result<Vec<PathBuf>, BoxError> {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let corpus = repository.join("../shared/corpus").join(extension);
+    let folder = if corpus.is_dir() { corpus } else { repository.join("tests/samples") };
+    let mut files = Vec::new();
+    for entry in folder.canonicalize()?.read_dir()? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|found| found == extension) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    eprintln!("bench: {} files of {}", files.len(), folder.display());
+    Ok(files)
+}
+
+/// A warm reading of many small files. What one of the two sides does not read counts for neither.
+fn small(
+    name: &str,
+    unit: &'static str,
+    work: Work,
+    peer: &'static str,
+    files: Vec<PathBuf>,
+    peers: &Peers,
+    out: Out<'_>,
+) -> Result<(), BoxError> {
+    if files.is_empty() {
+        eprintln!("bench: {name} is left out: no file of its kind is here");
+        return Ok(());
+    }
+    let theirs = if work == Work::Pdf { Work::Pdf } else { Work::Markdown };
+    let mut ours = Worker::start(&Job { work, files: files.clone() })?;
+    let mut theirs = peers.start(&Job { work: theirs, files: files.clone() })?;
+    let (mut our_rounds, mut their_rounds) = (Vec::new(), Vec::new());
+    for _ in 0..=ROUNDS {
+        our_rounds.push(ours.round()?);
+        their_rounds.push(theirs.round()?);
+    }
+    let read = |number: &usize| our_rounds[0].files[*number].is_some() && their_rounds[0].files[*number].is_some();
+    let both: Vec<usize> = (0..files.len()).filter(read).collect();
+    if both.is_empty() {
+        eprintln!("bench: {name} is left out: no file was read by both sides");
+        return Ok(());
+    }
+    for (number, file) in files.iter().enumerate().filter(|(number, _)| !both.contains(number)) {
+        let (us, them) = (our_rounds[0].files[number].is_some(), their_rounds[0].files[number].is_some());
+        eprintln!("bench: {name}: {} counts for neither: read by us {us}, by {peer} {them}", file.display());
+    }
+    // Of ours: the peer's count of a Markdown text is not of files.
+    let counted = |number: usize| our_rounds[0].files[number].as_ref().map_or(0, |done| done.count);
+    let n =
+        if work == Work::Pdf { both.iter().map(|&number| counted(number)).sum::<u64>() as usize } else { both.len() };
+    let milliseconds = |rounds: &[Round]| {
+        let middle = |&number: &usize| {
+            let seconds = rounds[1..].iter().filter_map(|round| Some(round.files[number].as_ref()?.seconds));
+            median(&mut seconds.collect::<Vec<_>>())
+        };
+        both.iter().map(middle).sum::<f64>() * 1e3 / n as f64
+    };
+    let version = their_rounds[0].version.clone().into();
+    let value = milliseconds(&their_rounds);
+    out(Figure::beside(name, n, unit, milliseconds(&our_rounds), Peer { name: peer, version, value }));
+    Ok(())
+}
+
+/// One cold reading of one large file by a process of its own: how long, how much, and what memory.
+fn large(
+    name: &str,
+    (work, peer): (Work, Option<&'static str>),
+    (unit, file): (&'static str, PathBuf),
+    peers: &Peers,
+    out: Out<'_>,
+) -> Result<(), BoxError> {
+    let bytes = std::fs::metadata(&file)?.len();
+    eprintln!("bench: {name}: a file of {} MB", bytes >> 20);
+    let job = Job { work, files: vec![file] };
+    let once = |mut worker: Worker| {
+        let round = worker.round()?;
+        let megabytes = round.peak_bytes as f64 / f64::from(1 << 20);
+        let done = round.files.first().cloned().flatten();
+        Ok::<_, BoxError>(done.map(|done| (done.seconds, done.count, megabytes, round.version)))
+    };
+    let Some((seconds, count, megabytes, _)) = once(Worker::start(&job)?)? else {
+        eprintln!("bench: {name} is left out: the file was not read");
+        return Ok(());
+    };
+    let theirs = match peer {
+        Some(peer) => once(peers.start(&job)?)?.map(|once| (peer, once)),
+        None => None,
+    };
+    let mut figure = |suffix: &str, unit, ours, of: fn(f64, u64, f64) -> f64| {
+        let name = format!("{name}{suffix}");
+        let n = count as usize;
+        out(match &theirs {
+            Some((peer, (seconds, count, megabytes, version))) => {
+                let value = of(*seconds, *count, *megabytes);
+                Figure::beside(&name, n, unit, ours, Peer { name: peer, version: version.clone().into(), value })
+            }
+            None => Figure::alone(&name, n, unit, ours),
+        });
+    };
+    if peer.is_some() {
+        figure("", "s", seconds, |seconds, _, _| seconds);
+        figure("_rate", unit, count as f64 / seconds, |seconds, count, _| count as f64 / seconds);
+    } else {
+        figure("", unit, seconds * 1e3, |seconds, _, _| seconds * 1e3);
+    }
+    figure("_peak", "MB", megabytes, |_, _, megabytes| megabytes);
+    Ok(())
+}
+
+/// Text into chunks, its tokens counted as words: the cutting alone, without a model's tokenizer.
+fn chunks(out: Out<'_>) -> Result<(), BoxError> {
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/samples/handbook.md");
+    let text = extract(Format::Text, std::fs::File::open(sample)?, &Limits::default())?.text;
+    let text = text.repeat(CHUNKED_BYTES.div_ceil(text.len()));
+    let words = |unit: &str| unit.split_whitespace().count();
+    let mut seconds = Vec::new();
+    let mut chunks = 0;
+    for _ in 0..5 {
+        let clock = clock::Clock::start();
+        chunks = chunk(&text, 0..text.len(), &ChunkOptions::default(), &words).len();
+        seconds.push(clock.seconds());
+    }
+    let megabytes = text.len() as f64 / 1e6;
+    out(Figure::alone("formats/chunk", chunks, "MB/s", megabytes / median(&mut seconds)));
+    Ok(())
+}

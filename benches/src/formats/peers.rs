@@ -1,0 +1,74 @@
+//! The peers: Python packages, pinned, in a folder of the cache.
+use super::{job::Job, worker::Worker};
+use crate::figure::BoxError;
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Pinned by version; what the folder holds is told by a copy of it.
+const REQUIREMENTS: &str = include_str!("../../peers/requirements.txt");
+
+pub struct Peers {
+    packages: PathBuf,
+}
+
+impl Peers {
+    /// Installs them where they are not installed yet.
+    pub fn install() -> Result<Self, BoxError> {
+        let cache = std::env::var_os("SVC_CACHE_DIR").map(PathBuf::from);
+        let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache/svc"));
+        let packages = cache.or_else(home).ok_or("HOME is not set: set it, or SVC_CACHE_DIR")?.join("peers");
+        let installed = packages.join("requirements.txt");
+        if std::fs::read_to_string(&installed).ok().as_deref() != Some(REQUIREMENTS) {
+            eprintln!("bench: installing the peers into {}", packages.display());
+            if packages.exists() {
+                std::fs::remove_dir_all(&packages)?;
+            }
+            let status = Command::new("python3")
+                .args([
+                    "-m",
+                    "pip",
+                    "install",
+                    "--quiet",
+                    "--disable-pip-version-check",
+                    "--only-binary=:all:",
+                    "--target",
+                ])
+                .arg(&packages)
+                .arg("--requirement")
+                .arg(folder().join("requirements.txt"))
+                .stdout(std::io::stderr())
+                .status()?;
+            if !status.success() {
+                return Err("pip could not install the peers; its message above says why".into());
+            }
+            std::fs::write(&installed, REQUIREMENTS)?;
+        }
+        Ok(Self { packages })
+    }
+
+    /// The peers' side of a job.
+    pub fn start(&self, job: &Job) -> Result<Worker, BoxError> {
+        let mut command = script();
+        command.arg("read").env("PYTHONPATH", &self.packages).env("PYTHONWARNINGS", "ignore");
+        Worker::spawn(command, job)
+    }
+
+    /// Writes a large file of a kind that the script knows.
+    pub fn make(&self, kind: &str, size: usize, folder: &Path) -> Result<PathBuf, BoxError> {
+        let path = folder.join(format!("{kind}-{size}"));
+        let status = script().args(["make", kind, &size.to_string()]).arg(&path).status()?;
+        if status.success() { Ok(path) } else { Err(format!("no {kind} was made").into()) }
+    }
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
+}
+
+fn script() -> Command {
+    let mut command = Command::new("python3");
+    command.arg(folder().join("formats.py"));
+    command
+}
