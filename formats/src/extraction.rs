@@ -20,7 +20,7 @@ pub struct Extraction {
     pub page_kind: PageKind,
     /// In order of appearance.
     pub headings: Vec<Heading>,
-    /// What declared the headings: `markdown`, `outline`, `tags`, `sizes`, `styles` or `slides`.
+    /// What declared the headings: `markdown`, `outline`, `tags`, `font_sizes`, `styles` or `slides`.
     pub headings_from: Option<String>,
     /// The encoding of a text file, as the Encoding Standard names it.
     pub charset: Option<String>,

@@ -1,19 +1,20 @@
 //! A PDF opened within its limits.
 
 use std::{
+    collections::HashMap,
     io::{Read, Seek},
     sync::Arc,
 };
 
-use flate2::read::ZlibDecoder;
 use hayro_syntax::{
     DecryptionError, Filter, LoadPdfError, Pdf,
-    object::{Dict, Name, Object, Stream},
+    object::{Dict, ObjectIdentifier},
     page::Page,
     xref::XRef,
 };
+use memchr::memmem;
 
-use super::page_text::PageReader;
+use super::streams::unpacked_bytes;
 use crate::{Access, Format, FormatError, Limit, Limits, Secret, text::read_all};
 
 pub(super) struct Document {
@@ -24,6 +25,7 @@ impl Document {
     pub(super) fn open<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Self, FormatError> {
         let limits = access.limits;
         let bytes = Arc::new(read_all(source, limits)?);
+        check_packed_objects(&bytes, limits)?;
         let password = access.password.map_or("", Secret::reveal);
         let opened = Pdf::new_with_password(Arc::clone(&bytes), password).or_else(|error| match error {
             // A file that any reader opens needs no password, whatever was handed in.
@@ -50,7 +52,6 @@ impl Document {
         if pages > limits.pages as usize {
             return Err(FormatError::over(Limit::Pages, format_args!("{pages} pages, allowed are {}", limits.pages)));
         }
-        check_streams(&pdf, limits)?;
         Ok(Self { pdf })
     }
 
@@ -60,6 +61,12 @@ impl Document {
 
     pub(super) fn pages(&self) -> &[Page<'_>] {
         self.pdf.pages()
+    }
+
+    /// The pages' indices by the objects they are.
+    pub(super) fn page_indices(&self) -> HashMap<ObjectIdentifier, usize> {
+        let pages = self.pages().iter().enumerate();
+        pages.filter_map(|(index, page)| Some((page.raw().obj_id()?, index))).collect()
     }
 
     pub(super) fn xref(&self) -> &XRef {
@@ -75,14 +82,16 @@ impl Document {
     pub(super) fn is_encrypted(&self) -> bool {
         // The trailer is plain even in an encrypted file; the key is followed by a reference or a dictionary.
         let bytes = self.pdf.data().as_ref();
-        memchr::memmem::find_iter(bytes, b"/Encrypt").any(|at| {
+        memmem::find_iter(bytes, b"/Encrypt").any(|at| {
             let rest = bytes[at + 8..].trim_ascii_start();
             rest.starts_with(b"<<") || (rest.first().is_some_and(u8::is_ascii_digit) && is_reference(rest))
         })
     }
 
-    pub(super) fn reader(&self) -> PageReader<'_> {
-        PageReader::new(self)
+    /// Whether it says that its structure tree tells what is what.
+    pub(super) fn is_tagged(&self) -> bool {
+        let marks = self.catalog().and_then(|catalog| catalog.get::<Dict<'_>>(b"MarkInfo"));
+        marks.and_then(|marks| marks.get::<bool>(b"Marked")).unwrap_or(false)
     }
 }
 
@@ -92,46 +101,35 @@ fn is_reference(bytes: &[u8]) -> bool {
     is_number(words.next()) && is_number(words.next()) && words.next().is_some_and(|word| word.starts_with(b"R"))
 }
 
-/// Refuses streams that unpack beyond the limits before the engine unpacks them whole. Images are never unpacked here, and
-/// what is packed by other means is left to the memory limit of the process.
-fn check_streams(pdf: &Pdf, limits: &Limits) -> Result<(), FormatError> {
-    let mut total = 0u64;
-    for object in pdf.objects() {
-        let Object::Stream(stream) = object else { continue };
-        if stream.dict().get::<Name<'_>>(b"Subtype").as_deref() == Some(b"Image".as_slice()) {
-            continue;
+/// Refuses streams of packed objects and tables that unpack beyond the limits: the engine unpacks them as it opens the file. They
+/// are found by their names in the bytes; in an encrypted file, where they cannot be looked into, and where the names are
+/// written in another way, the memory limit of the process has to do.
+fn check_packed_objects(bytes: &[u8], limits: &Limits) -> Result<(), FormatError> {
+    // How far a stream's dictionary reaches from its type.
+    const REACH: usize = 1024;
+    let ends: Vec<usize> = memmem::find_iter(bytes, b"endstream").collect();
+    let mut left = limits.unpacked_bytes;
+    let mut checked = 0;
+    for kind in [b"/ObjStm".as_slice(), b"/XRef"] {
+        for at in memmem::find_iter(bytes, kind) {
+            let reach = &bytes[at..bytes.len().min(at + REACH)];
+            let Some(start) = memmem::find(reach, b"stream").map(|start| at + start + b"stream".len()) else {
+                continue;
+            };
+            let end = ends.get(ends.partition_point(|end| *end < start)).copied().unwrap_or(bytes.len());
+            if start <= checked {
+                continue;
+            }
+            checked = start;
+            let before = &bytes[at.saturating_sub(REACH)..start];
+            let dict = &before[memmem::rfind(before, b" obj").unwrap_or(0)..];
+            let layers = memmem::find_iter(dict, b"/Fl").count();
+            let packed = &bytes[start..end];
+            let packed = packed.strip_prefix(b"\r").unwrap_or(packed);
+            let packed = packed.strip_prefix(b"\n").unwrap_or(packed);
+            left -= unpacked_bytes(packed, &vec![Filter::FlateDecode; layers], limits, left)?;
         }
-        total += unpacked_bytes(&stream, limits, limits.unpacked_bytes - total)?;
+        checked = 0;
     }
     Ok(())
-}
-
-fn unpacked_bytes(stream: &Stream<'_>, limits: &Limits, left: u64) -> Result<u64, FormatError> {
-    let filters = stream.filters();
-    let layers = filters.iter().take_while(|filter| **filter == Filter::FlateDecode).count();
-    if layers == 0 {
-        return Ok(0);
-    }
-    let raw = stream.raw_data();
-    let mut unpacked: Box<dyn Read> = Box::new(raw.as_ref());
-    // More layers than a few are only ever hostile.
-    for _ in 0..layers.min(8) {
-        unpacked = Box::new(ZlibDecoder::new(unpacked));
-    }
-    let ratio_bytes = (raw.len() as u64).saturating_mul(u64::from(limits.zip_ratio)).max(Limits::RATIO_FREE_BYTES);
-    let mut buffer = [0; 16 << 10];
-    let mut read = 0u64;
-    // Damage ends the count; the engine has its own way of mending it.
-    while let Ok(count @ 1..) = unpacked.read(&mut buffer) {
-        read += count as u64;
-        if read > ratio_bytes {
-            let detail = format_args!("a stream unpacks to over {} times its size", limits.zip_ratio);
-            return Err(FormatError::over(Limit::ZipRatio, detail));
-        }
-        if read > left {
-            let detail = format_args!("the streams unpack to over {} bytes", limits.unpacked_bytes);
-            return Err(FormatError::over(Limit::UnpackedBytes, detail));
-        }
-    }
-    Ok(read)
 }

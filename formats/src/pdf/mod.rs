@@ -1,136 +1,144 @@
-//! PDF: text by page, and the outline's headings.
+//! PDF: text by page in the order it is read, and headings.
 
+mod annotations;
+mod coverage;
 mod document;
+mod glyphs;
+mod headings;
 mod layout;
-mod outline;
-mod page_text;
+mod pages;
+mod streams;
 mod strings;
+#[cfg(test)]
+mod tests;
+mod unicode;
 
 use std::io::{Read, Seek};
 
-use crate::{Access, Extraction, FormatError, Heading, Limits, Page, Pattern, Patterns, extraction::check_text};
+use serde_json::{Value, json};
+
+use crate::{Access, Extraction, FormatError, Page, Pattern, Patterns, extraction::check_text};
 use document::Document;
-use page_text::PageText;
+use headings::Headings;
+use pages::{PageReader, PageText};
 
-/// Pages a probe looks at, spread over the whole file.
-const PROBED_PAGES: usize = 48;
-/// Fewer characters than this under a large image are a stamp or a page number, not the page's text.
-const SCANNED_CHARACTERS: usize = 10;
-const SCANNED_COVERAGE: f64 = 0.5;
+/// Pages a probe looks at, spread evenly over the whole file, the first among them.
+const PROBED_PAGES: usize = 32;
+/// Elements of the structure tree that a probe, or an extraction, looks at.
+const PROBED_ELEMENTS: usize = 50_000;
+const MOST_ELEMENTS: usize = 2_000_000;
 
+/// Looks at [`PROBED_PAGES`]. An outline or tags declare headings for the whole file; headings by font sizes are found among these
+/// pages, so that a file whose only headings are on others has none. It is scanned where over half of these pages are.
 pub(crate) fn probe<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Patterns, FormatError> {
-    let limits = access.limits;
     let document = match Document::open(source, access) {
         Ok(document) => document,
         // What it holds cannot be known, but that it is closed is an answer.
         Err(FormatError::Encrypted { .. }) => return Ok(Patterns::default().with(Pattern::IsEncrypted, true)),
         Err(error) => return Err(error),
     };
+    let (mut headings, has_outline) = Headings::find(&document, PROBED_ELEMENTS, access.limits)?;
     let count = document.page_count();
     let step = count.div_ceil(PROBED_PAGES).max(1);
-    let mut reader = document.reader();
+    let mut reader = PageReader::new(&document, access.limits);
     let (mut looked_at, mut with_text, mut scanned, mut with_images) = (0usize, 0usize, 0usize, 0usize);
     for index in (0..count).step_by(step) {
-        let page = reader.read(index);
+        let page = reader.read(index)?;
         looked_at += 1;
-        with_text += usize::from(page.has_usable_text() && !is_scanned(&page));
-        scanned += usize::from(is_scanned(&page));
-        with_images += usize::from(page.image_coverage > 0.0);
+        scanned += usize::from(page.is_scanned());
+        with_images += usize::from(page.images.count > 0);
+        if page.has_usable_text() {
+            with_text += usize::from(!page.is_scanned());
+            headings.add_page(index, &page.laid, 0);
+        }
     }
-    let outline = outline::read(&document, limits)?;
     Ok(Patterns::default()
         .with(Pattern::HasTextLayer, with_text > 0)
-        // A title that points nowhere heads nothing.
-        .with(Pattern::HasHeadings, outline.iter().any(|entry| entry.page.is_some()))
-        .with(Pattern::HasOutline, !outline.is_empty())
+        .with(Pattern::HasHeadings, headings.are_likely())
+        .with(Pattern::HasOutline, has_outline)
         .with(Pattern::IsScanned, scanned * 2 > looked_at)
         .with(Pattern::HasImages, with_images > 0)
         .with(Pattern::IsEncrypted, document.is_encrypted()))
 }
 
-fn is_scanned(page: &PageText) -> bool {
-    page.characters < SCANNED_CHARACTERS && page.image_coverage >= SCANNED_COVERAGE
-}
-
+/// Besides the text: `page_count`, `tagged`, and where there are any, `page_images` (a page's number, how many, the part of the
+/// page that the largest covers and all together), `scanned_pages`, `unreadable_pages`, `unusable_pages`, `unknown_glyphs`.
 pub(crate) fn extract<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Extraction, FormatError> {
     let limits = access.limits;
     let document = Document::open(source, access)?;
-    let mut reader = document.reader();
+    let (mut headings, _) = Headings::find(&document, MOST_ELEMENTS, limits)?;
+    let mut reader = PageReader::new(&document, limits);
     let mut extraction = Extraction::default();
-    let (mut unreadable, mut unusable, mut unknown) = (0usize, 0usize, 0usize);
+    let mut notes = Notes::default();
     for index in 0..document.page_count() {
-        let page = reader.read(index);
-        unreadable += usize::from(page.failed);
-        unusable += usize::from(page.characters > 0 && !page.has_usable_text());
-        unknown += page.unknown;
-        if !extraction.text.is_empty() && !page.text.is_empty() {
+        let page = reader.read(index)?;
+        let is_usable = page.has_usable_text();
+        if is_usable && !extraction.text.is_empty() {
             extraction.text.push_str("\n\n");
         }
         let start = extraction.text.len();
-        if page.has_usable_text() {
-            extraction.text.push_str(&page.text);
+        if is_usable {
+            extraction.text.push_str(&page.laid.text);
+            headings.add_page(index, &page.laid, start);
         }
-        extraction.pages.push(Page { number: index as u32 + 1, start, end: extraction.text.len() });
+        let number = index as u32 + 1;
+        extraction.pages.push(Page { number, start, end: extraction.text.len() });
+        notes.add(number, &page);
         check_text(extraction.text.len(), limits)?;
     }
-    extraction.headings = headings(&document, &extraction, limits)?;
-    if !extraction.headings.is_empty() {
-        extraction.headings_from = Some("outline".to_owned());
-    }
+    let (found, from) = headings.finish(&extraction);
+    extraction.headings_from = (!found.is_empty()).then(|| from.to_owned());
+    extraction.headings = found;
     extraction.facts.insert("page_count".to_owned(), document.page_count().into());
-    for (fact, count) in [("unreadable_pages", unreadable), ("unusable_pages", unusable), ("unknown_glyphs", unknown)] {
-        if count > 0 {
-            extraction.facts.insert(fact.to_owned(), count.into());
-        }
-    }
-    if extraction.text.is_empty() {
-        extraction.facts.insert("empty".to_owned(), "needs_ocr".into());
-    }
+    extraction.facts.insert("tagged".to_owned(), document.is_tagged().into());
+    notes.write(&mut extraction);
     extraction.within(limits)
 }
 
-/// The outline's entries, each at its title's line on its page, or where the page begins.
-fn headings(document: &Document, extraction: &Extraction, limits: &Limits) -> Result<Vec<Heading>, FormatError> {
-    let mut headings = Vec::new();
-    // Thousands of entries may point to one long page: all searches together read the text a few times, then titles stay unsought.
-    let mut budget = extraction.text.len().saturating_mul(16);
-    // Entries of one page come in order: the search for one goes on where the one before was found.
-    let (mut on_page, mut from) = (None, 0);
-    for entry in outline::read(document, limits)? {
-        let Some(page) = entry.page.and_then(|index| extraction.pages.get(index)) else { continue };
-        if entry.page != on_page {
-            on_page = entry.page;
-            from = page.start;
-        }
-        let text = &extraction.text[from..page.end];
-        if let Some(left) = budget.checked_sub(text.len()) {
-            budget = left;
-            from += find_title(text, &entry.title).unwrap_or(0);
-        }
-        headings.push(Heading { level: entry.level, title: entry.title, start: from });
-    }
-    // An outline may point backwards; offsets rise.
-    headings.sort_by_key(|heading| heading.start);
-    Ok(headings)
+/// What is worth recording of the pages.
+#[derive(Default)]
+struct Notes {
+    images: Vec<Value>,
+    scanned: Vec<u32>,
+    unreadable: usize,
+    unusable: usize,
+    unknown: usize,
 }
 
-/// The start of the first line that begins with the title, white space and case aside.
-fn find_title(text: &str, title: &str) -> Option<usize> {
-    // Longer titles are told apart by less, and a line is compared in constant time.
-    const COMPARED: usize = 64;
-    fn letters(text: &str) -> impl Iterator<Item = char> {
-        text.chars().filter(|character| !character.is_whitespace()).flat_map(char::to_lowercase)
-    }
-    let wanted: Vec<char> = letters(title).take(COMPARED).collect();
-    if wanted.is_empty() {
-        return None;
-    }
-    let mut at = 0;
-    for line in text.split_inclusive('\n') {
-        if letters(&text[at..]).take(wanted.len()).eq(wanted.iter().copied()) {
-            return Some(at);
+impl Notes {
+    fn add(&mut self, number: u32, page: &PageText) {
+        let hundredths = |part: f64| (part * 100.0).round() / 100.0;
+        if page.images.count > 0 {
+            let (largest, all) = (hundredths(page.images.largest), hundredths(page.images.union()));
+            let count = page.images.count;
+            self.images.push(json!({"page": number, "count": count, "largest_coverage": largest, "coverage": all}));
         }
-        at += line.len();
+        if page.is_scanned() {
+            self.scanned.push(number);
+        }
+        self.unreadable += usize::from(page.failed);
+        self.unusable += usize::from(page.characters > 0 && !page.has_usable_text());
+        self.unknown += page.unknown;
     }
-    None
+
+    fn write(self, extraction: &mut Extraction) {
+        let facts = &mut extraction.facts;
+        let counts = [
+            ("unreadable_pages", self.unreadable),
+            ("unusable_pages", self.unusable),
+            ("unknown_glyphs", self.unknown),
+        ];
+        facts.extend(
+            counts.into_iter().filter(|(_, count)| *count > 0).map(|(fact, count)| (fact.to_owned(), count.into())),
+        );
+        if !self.images.is_empty() {
+            facts.insert("page_images".to_owned(), self.images.into());
+        }
+        if !self.scanned.is_empty() {
+            facts.insert("scanned_pages".to_owned(), self.scanned.into());
+        }
+        if extraction.text.is_empty() {
+            facts.insert("empty".to_owned(), "needs_ocr".into());
+        }
+    }
 }

@@ -16,8 +16,8 @@ use std::{
 
 use serde_json::Value;
 use svc_formats::{
-    DetectedBy, Detection, Extraction, Format, FormatError, Limit, Limits, PageKind, Pattern, Patterns, detect,
-    extract, probe, sections,
+    Access, DetectedBy, Detection, Extraction, Format, FormatError, Limit, Limits, PageKind, Pattern, Patterns, Secret,
+    detect, extract, probe, sections,
 };
 use unicode_normalization::UnicodeNormalization;
 

@@ -4,11 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use hayro_syntax::object::{Array, Dict, MaybeRef, Name, Object, ObjectIdentifier, String as PdfString};
 
-use super::{document::Document, strings::text_string};
-use crate::{FormatError, Limit, Limits};
+use crate::{
+    Extraction, FormatError, Heading, Limit, Limits,
+    pdf::{document::Document, strings::text_string},
+};
 
 /// An entry; `level` counts from 1 and stops at 9, `page` is an index and absent where the target is not in the file.
-pub(super) struct Entry {
+pub(in crate::pdf) struct Entry {
     pub level: u8,
     pub title: String,
     pub page: Option<usize>,
@@ -55,13 +57,11 @@ struct Destinations<'a> {
 
 impl<'a> Destinations<'a> {
     fn new(document: &'a Document, catalog: &Dict<'a>, limits: &Limits) -> Self {
-        let pages = document
-            .pages()
-            .iter()
-            .enumerate()
-            .filter_map(|(index, page)| Some((page.raw().obj_id()?, index)))
-            .collect();
-        Self { pages, page_count: document.page_count(), named: named(catalog, limits.headings as usize) }
+        Self {
+            pages: document.page_indices(),
+            page_count: document.page_count(),
+            named: named(catalog, limits.headings as usize),
+        }
     }
 
     fn of_entry(&self, entry: &Dict<'a>) -> Option<usize> {
@@ -121,4 +121,50 @@ fn named<'a>(catalog: &Dict<'a>, most: usize) -> HashMap<Vec<u8>, Object<'a>> {
         }
     }
     named
+}
+
+/// The entries that point into the file, each at its title's line on its page, or where the page begins.
+pub(super) fn place(entries: Vec<Entry>, extraction: &Extraction) -> Vec<Heading> {
+    let mut headings = Vec::new();
+    // Thousands of entries may point to one long page: all searches together read the text a few times, then titles stay unsought.
+    let mut budget = extraction.text.len().saturating_mul(16);
+    // Entries of one page come in order: the search for one goes on where the one before was found.
+    let (mut on_page, mut from) = (None, 0);
+    for entry in entries {
+        let Some(page) = entry.page.and_then(|index| extraction.pages.get(index)) else { continue };
+        if entry.page != on_page {
+            on_page = entry.page;
+            from = page.start;
+        }
+        let text = &extraction.text[from..page.end];
+        if let Some(left) = budget.checked_sub(text.len()) {
+            budget = left;
+            from += find_title(text, &entry.title).unwrap_or(0);
+        }
+        headings.push(Heading { level: entry.level, title: entry.title, start: from });
+    }
+    // An outline may point backwards; offsets rise.
+    headings.sort_by_key(|heading| heading.start);
+    headings
+}
+
+/// The start of the first line that begins with the title, white space and case aside.
+fn find_title(text: &str, title: &str) -> Option<usize> {
+    // Longer titles are told apart by less, and a line is compared in constant time.
+    const COMPARED: usize = 64;
+    fn letters(text: &str) -> impl Iterator<Item = char> {
+        text.chars().filter(|character| !character.is_whitespace()).flat_map(char::to_lowercase)
+    }
+    let wanted: Vec<char> = letters(title).take(COMPARED).collect();
+    if wanted.is_empty() {
+        return None;
+    }
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        if letters(&text[at..]).take(wanted.len()).eq(wanted.iter().copied()) {
+            return Some(at);
+        }
+        at += line.len();
+    }
+    None
 }

@@ -1,0 +1,69 @@
+//! What stands on a page beside its own content: fields of forms, and what was typed or stamped on it.
+
+use hayro_interpret::{Context, interpret};
+use hayro_syntax::{
+    content::TypedIter,
+    object::{Array, Dict, Name, Object, Rect as PdfRect, Stream, String as PdfString},
+    page::{Page, Resources},
+};
+use kurbo::{Affine, Rect, Shape};
+
+use super::{glyphs::Collector, strings::text_string};
+
+/// A form has no more fields on a page.
+const MOST: usize = 2000;
+/// Flags of what no reader shows: hidden, and not to be viewed.
+const HIDDEN: u32 = 1 << 1 | 1 << 5;
+
+/// Draws the appearances; `context` makes one whose space is that of an appearance, by its place on the page.
+pub(super) fn draw<'a>(page: &'a Page<'a>, context: impl Fn(Affine) -> Context<'a>, collector: &mut Collector<'_>) {
+    let Some(annotations) = page.raw().get::<Array<'_>>(b"Annots") else { return };
+    collector.annotate();
+    for annotation in annotations.iter::<Dict<'_>>().take(MOST) {
+        if annotation.get::<u32>(b"F").unwrap_or(0) & HIDDEN == 0 && is_text(&annotation, collector) {
+            draw_one(page, &annotation, &context, collector);
+        }
+    }
+}
+
+/// Whether it adds text to the page. Some files lay the page's own words over it once more.
+fn is_text(annotation: &Dict<'_>, collector: &Collector<'_>) -> bool {
+    match annotation.get::<Name<'_>>(b"Subtype").as_deref() {
+        Some(b"Widget" | b"Stamp") => true,
+        Some(b"FreeText") => {
+            let text = annotation.get::<PdfString<'_>>(b"Contents").map(|text| text_string(text.as_bytes()));
+            text.is_none_or(|text| !collector.has_drawn(&text))
+        }
+        _ => false,
+    }
+}
+
+fn draw_one<'a>(
+    page: &'a Page<'a>,
+    annotation: &Dict<'a>,
+    context: &impl Fn(Affine) -> Context<'a>,
+    collector: &mut Collector<'_>,
+) -> Option<()> {
+    let appearance = appearance(annotation)?;
+    let dict = appearance.dict();
+    let place = annotation.get::<PdfRect>(b"Rect")?;
+    let [left, top, right, bottom] = dict.get::<[f64; 4]>(b"BBox")?;
+    let matrix = Affine::new(dict.get::<[f64; 6]>(b"Matrix").unwrap_or([1.0, 0.0, 0.0, 1.0, 0.0, 0.0]));
+    // ISO 32000-1, 12.5.5: the box, turned by the matrix, is stretched to the annotation's rectangle.
+    let turned = (matrix * Rect::new(left, top, right, bottom).to_path(0.1)).bounding_box();
+    let (across, down) = ((place.x1 - place.x0) / turned.width(), (place.y1 - place.y0) / turned.height());
+    let stretched = Affine::new([across, 0.0, 0.0, down, place.x0 - across * turned.x0, place.y0 - down * turned.y0]);
+    let content = appearance.decoded_data().ok()?;
+    let own = dict.get::<Dict<'_>>(b"Resources").map(Resources::new);
+    let resources = own.as_ref().unwrap_or(page.resources());
+    interpret(TypedIter::new(&content), resources, &mut context(stretched * matrix), collector);
+    Some(())
+}
+
+fn appearance<'a>(annotation: &Dict<'a>) -> Option<Stream<'a>> {
+    match annotation.get::<Dict<'_>>(b"AP")?.get::<Object<'_>>(b"N")? {
+        Object::Stream(stream) => Some(stream),
+        Object::Dict(states) => states.get::<Stream<'_>>(annotation.get::<Name<'_>>(b"AS")?.as_ref()),
+        _ => None,
+    }
+}

@@ -1,0 +1,281 @@
+//! Glyphs and images of a page, as an interpreter draws them.
+
+use std::ops::Range;
+
+use hayro_interpret::{
+    BlendMode, ClipPath, Device, DrawMode, DrawProps, Image, ImageDrawProps, SoftMask,
+    font::{Glyph as Drawn, GlyphRun},
+    hayro_cmap::{BfString, WritingMode},
+    hayro_syntax::object::Dict,
+};
+use kurbo::{Affine, BezPath, Point, Rect, Shape, Vec2};
+use rustc_hash::FxHashSet;
+
+use super::{coverage::Coverage, unicode::Unicode};
+
+/// What nothing in the file tells the character of.
+pub(super) const UNKNOWN: char = '\u{FFFD}';
+/// More glyphs, or more forms and clips, than this are no page but an attack, such as forms that draw forms; the drawing ends there.
+const MOST_GLYPHS: usize = 1_000_000;
+const MOST_CLIPS: usize = 1_000_000;
+
+/// What is typed on a page is compared with its text up to so many bytes.
+const MOST_COMPARED: usize = 1000;
+
+/// How far text may stand over a page's edge, in points.
+const BLEED: f64 = 2.0;
+
+/// The payload of the unwinding that ends such a drawing: an interpreter has no other way out.
+pub(super) struct Endless;
+
+/// A drawn character, or a ligature's few. Lengths are points, y grows downwards.
+#[derive(Debug, Clone)]
+pub(super) struct Glyph {
+    /// Bytes of [`PageGlyphs::text`].
+    pub text: Range<u32>,
+    pub origin: Point,
+    /// Along the baseline, of length 1.
+    pub direction: Vec2,
+    pub advance: f64,
+    pub size: f64,
+    pub bold: bool,
+    /// The marked content it stands in, by its identifier on the page.
+    pub content: Option<u32>,
+    /// It is of a form's field or another annotation, which are drawn after all else.
+    pub annotated: bool,
+}
+
+/// What a page shows, in the order it is drawn.
+#[derive(Default)]
+pub(super) struct PageGlyphs {
+    pub text: String,
+    pub glyphs: Vec<Glyph>,
+    /// Characters that are not white space, unknown ones among them.
+    pub characters: usize,
+    /// Glyphs whose character nothing in the file tells.
+    pub unknown: usize,
+    pub images: Coverage,
+}
+
+impl PageGlyphs {
+    pub(super) fn text_of(&self, glyph: &Glyph) -> &str {
+        &self.text[glyph.text.start as usize..glyph.text.end as usize]
+    }
+}
+
+/// A device that keeps what can be read.
+pub(super) struct Collector<'u> {
+    page: PageGlyphs,
+    bounds: Rect,
+    /// Where which character was drawn: shadowed and thickened text is drawn more than once.
+    seen: FxHashSet<(char, i32, i32)>,
+    /// Identifiers of the open marked contents, the innermost last.
+    open: Vec<Option<u32>>,
+    clips: usize,
+    annotates: bool,
+    unicode: &'u Unicode,
+}
+
+impl<'u> Collector<'u> {
+    pub(super) fn new(bounds: Rect, unicode: &'u Unicode) -> Self {
+        let page = PageGlyphs { images: Coverage::new(bounds), ..PageGlyphs::default() };
+        Self {
+            page,
+            bounds: bounds.inflate(BLEED, BLEED),
+            seen: FxHashSet::default(),
+            open: Vec::new(),
+            clips: 0,
+            annotates: false,
+            unicode,
+        }
+    }
+
+    pub(super) fn finish(self) -> PageGlyphs {
+        self.page
+    }
+
+    /// What comes now is not the page's own content.
+    pub(super) fn annotate(&mut self) {
+        self.annotates = true;
+    }
+
+    /// Whether the page's text has this in it, blanks aside.
+    pub(super) fn has_drawn(&self, text: &str) -> bool {
+        let bare = |text: &str| text.chars().filter(|character| !character.is_whitespace()).collect::<String>();
+        let wanted = bare(text);
+        wanted.len() < MOST_COMPARED && bare(&self.page.text).contains(&wanted)
+    }
+
+    fn place(&mut self, glyph: &Drawn<'_>, transform: Affine, next: Option<Point>, vertical: bool, bold: bool) {
+        if self.page.glyphs.len() >= MOST_GLYPHS {
+            std::panic::resume_unwind(Box::new(Endless));
+        }
+        let start = self.page.text.len();
+        match glyph.as_unicode().or_else(|| self.unicode.lookup(glyph)) {
+            Some(BfString::Char(character)) => push_character(&mut self.page.text, character),
+            Some(BfString::String(text)) => text.chars().for_each(|one| push_character(&mut self.page.text, one)),
+            None => self.page.text.push(UNKNOWN),
+        }
+        let placed = self.measure(glyph, transform, next, vertical);
+        let first = self.page.text[start..].chars().next();
+        let (Some((origin, direction, advance, size)), Some(first)) = (placed, first) else {
+            return self.page.text.truncate(start);
+        };
+        if self.is_drawn_again(first, origin, size) {
+            return self.page.text.truncate(start);
+        }
+        let text = &self.page.text[start..];
+        self.page.characters += text.chars().filter(|character| !character.is_whitespace()).count();
+        self.page.unknown += usize::from(first == UNKNOWN);
+        let text = start as u32..self.page.text.len() as u32;
+        let content = self.open.last().copied().flatten();
+        self.page.glyphs.push(Glyph {
+            text,
+            origin,
+            direction,
+            advance,
+            size,
+            bold,
+            content,
+            annotated: self.annotates,
+        });
+    }
+
+    fn measure(
+        &self,
+        glyph: &Drawn<'_>,
+        transform: Affine,
+        next: Option<Point>,
+        vertical: bool,
+    ) -> Option<(Point, Vec2, f64, f64)> {
+        let origin = transform * Point::ZERO;
+        let [a, b, c, d, ..] = transform.as_coeffs();
+        let (across, along) = (Vec2::new(a, b), Vec2::new(c, d));
+        let size = along.hypot() * 1000.0;
+        // A font's y axis points up while the page's points down.
+        let direction = unit(if vertical { -along } else { across })?;
+        let advance =
+            if vertical { size } else { advance(glyph, size, across.hypot() * 1000.0, origin, next, direction) };
+        let is_sane = origin.is_finite() && advance.is_finite() && size > 0.0 && size < 1e5;
+        // Some files draw all of their text on each page, which shows a part of it.
+        let middle = origin + direction * (0.5 * advance);
+        (is_sane && self.bounds.contains(middle)).then_some((origin, direction, advance, size))
+    }
+
+    fn is_drawn_again(&mut self, character: char, origin: Point, size: f64) -> bool {
+        if character.is_whitespace() {
+            return false;
+        }
+        // Less than any letter's advance, more than the offset that makes text bold.
+        let cell = 0.08 * size;
+        let (x, y) = ((origin.x / cell).round() as i32, (origin.y / cell).round() as i32);
+        let near = (-1..=1).flat_map(|dx| (-1..=1).map(move |dy| (dx, dy)));
+        let again = near
+            .into_iter()
+            .any(|(dx, dy)| self.seen.contains(&(character, x.saturating_add(dx), y.saturating_add(dy))));
+        if !again {
+            self.seen.insert((character, x, y));
+        }
+        again
+    }
+}
+
+/// Characters as a reader writes them: ligatures and presentation forms taken apart, blanks as spaces, controls left out.
+fn push_character(text: &mut String, character: char) {
+    match character {
+        'ﬀ' => text.push_str("ff"),
+        'ﬁ' => text.push_str("fi"),
+        'ﬂ' => text.push_str("fl"),
+        'ﬃ' => text.push_str("ffi"),
+        'ﬄ' => text.push_str("ffl"),
+        'ﬅ' | 'ﬆ' => text.push_str("st"),
+        '\u{FB13}'..='\u{FB4F}' | '\u{FB50}'..='\u{FDFB}' | '\u{FE70}'..='\u{FEFC}' => {
+            unicode_normalization::char::decompose_compatible(character, |part| {
+                // Isolated marks come apart as a blank and the mark.
+                if part != ' ' {
+                    text.push(part);
+                }
+            });
+        }
+        character if character.is_whitespace() => text.push(' '),
+        // Zero width: nobody sees them, and they break words.
+        '\u{200B}' | '\u{FEFF}' | '\u{FFFE}' | '\u{FFFF}' => {}
+        character if character.is_control() => {}
+        character => text.push(character),
+    }
+}
+
+fn unit(vector: Vec2) -> Option<Vec2> {
+    let length = vector.hypot();
+    (length.is_finite() && length > 0.0).then(|| vector / length)
+}
+
+/// How far a glyph reaches along its line. The transform's width scale holds both the text's own stretching, which counts, and
+/// that of a substituted font, which does not; the next glyph's place tells which.
+fn advance(glyph: &Drawn<'_>, size: f64, width_scale: f64, origin: Point, next: Option<Point>, direction: Vec2) -> f64 {
+    let width = match glyph {
+        Drawn::Outline(outline) => outline.advance_width(),
+        Drawn::Type3(drawn) => drawn.advance_width(),
+    };
+    let em = f64::from(width.unwrap_or(500.0)) / 1000.0;
+    let (plain, stretched) = (em * size, em * width_scale);
+    match next.map(|next| (next - origin).dot(direction)) {
+        Some(step) if (step - stretched).abs() < (step - plain).abs() => stretched,
+        Some(_) => plain,
+        None => plain.min(stretched),
+    }
+}
+
+/// Whether the font says that it is bold; fonts of Type 1 do not tell.
+fn is_bold(glyph: &Drawn<'_>) -> bool {
+    let Drawn::Outline(glyph) = glyph else { return false };
+    glyph.font_data().is_some_and(|font| {
+        font.weight.is_some_and(|weight| weight >= 600)
+            || font.postscript_name.is_some_and(|name| {
+                let name = name.to_ascii_lowercase();
+                ["bold", "black", "heavy"].iter().any(|weight| name.contains(weight))
+            })
+    })
+}
+
+impl Device<'_> for Collector<'_> {
+    fn draw_path(&mut self, _: &BezPath, _: DrawProps<'_>, _: &DrawMode) {}
+
+    fn push_clip_path(&mut self, _: &ClipPath) {
+        self.clips += 1;
+        if self.clips > MOST_CLIPS {
+            std::panic::resume_unwind(Box::new(Endless));
+        }
+    }
+
+    fn push_transparency_group(&mut self, _: f32, _: Option<SoftMask<'_>>, _: BlendMode) {}
+
+    fn draw_glyph_run(&mut self, run: &GlyphRun<'_, '_>, props: DrawProps<'_>, _: &DrawMode) {
+        let glyphs = run.glyphs();
+        let vertical = matches!(run.writing_mode(), WritingMode::Vertical);
+        let bold = glyphs.first().is_some_and(|glyph| is_bold(glyph));
+        for (index, glyph) in glyphs.iter().enumerate() {
+            let next = glyphs.get(index + 1).map(|next| props.transform * next.transform() * Point::ZERO);
+            self.place(glyph, props.transform * glyph.transform(), next, vertical, bold);
+        }
+    }
+
+    fn draw_image(&mut self, image: Image<'_, '_>, props: ImageDrawProps<'_>) {
+        let size = Rect::new(0.0, 0.0, f64::from(image.width()), f64::from(image.height()));
+        self.page.images.add((props.transform * size.to_path(0.1)).bounding_box());
+    }
+
+    fn pop_clip(&mut self) {}
+
+    fn pop_transparency_group(&mut self) {}
+
+    fn begin_marked_content(&mut self, _: &[u8], properties: Option<&Dict<'_>>) {
+        // What has no identifier of its own is part of what is around it.
+        let own = properties.and_then(|properties| properties.get::<u32>(b"MCID"));
+        self.open.push(own.or(self.open.last().copied().flatten()));
+    }
+
+    fn end_marked_content(&mut self) {
+        self.open.pop();
+    }
+}

@@ -1,0 +1,82 @@
+//! Words that a line's end cuts.
+
+use rustc_hash::FxHashSet;
+
+/// What becomes of the end of a line whose word goes on in the next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Join {
+    /// The hyphen is there for the break alone.
+    Without,
+    /// It is the word's own.
+    With,
+}
+
+/// The words of a page, to tell the hyphens of words from those of line ends.
+pub(super) struct Words<'t> {
+    whole: FxHashSet<&'t str>,
+}
+
+impl<'t> Words<'t> {
+    pub(super) fn new(lines: impl Iterator<Item = &'t str>) -> Self {
+        let mut whole = FxHashSet::default();
+        let mut is_cut = false;
+        for line in lines {
+            // What a line's end cuts is no whole word on either side.
+            let words = line.split_whitespace().skip(usize::from(is_cut));
+            let words = words
+                .map(|word| word.trim_matches(|character: char| !character.is_alphanumeric() && !is_hyphen(character)));
+            whole.extend(words.filter(|word| !word.ends_with(is_hyphen)));
+            is_cut = line.ends_with(is_hyphen);
+        }
+        Self { whole }
+    }
+
+    /// How a line joins the next, or nothing if no word goes on.
+    pub(super) fn join(&self, line: &str, next: &str) -> Option<Join> {
+        let hyphen = line.chars().next_back().filter(|last| is_hyphen(*last))?;
+        let before = &line[..line.len() - hyphen.len_utf8()];
+        let left = &before[before.trim_end_matches(char::is_alphanumeric).len()..];
+        let right = &next[..next.len() - next.trim_start_matches(char::is_alphanumeric).len()];
+        let (last, first) = (left.chars().next_back()?, right.chars().next()?);
+        if hyphen == '\u{AD}' {
+            return Some(Join::Without);
+        }
+        // A name, a number or a chain of hyphens is cut at one of its own.
+        if !last.is_lowercase() || !first.is_lowercase() || before[..before.len() - left.len()].ends_with(is_hyphen) {
+            return Some(Join::With);
+        }
+        let knows = |word: &str| self.whole.contains(word);
+        if knows(&format!("{left}{right}")) {
+            return Some(Join::Without);
+        }
+        let are_words = left.chars().count() > 2 && knows(left) && right.chars().count() > 2 && knows(right);
+        Some(if are_words || knows(&format!("{left}-{right}")) { Join::With } else { Join::Without })
+    }
+}
+
+fn is_hyphen(character: char) -> bool {
+    matches!(character, '-' | '\u{2010}' | '\u{AD}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pages_own_words_decide() {
+        let page = "the run-time of a high level tool; a compiler is well-known for level";
+        let words = Words::new(std::iter::once(page));
+        let join = |line: &str, next: &str| words.join(line, next);
+        assert_eq!(join("it is com-", "pile time"), Some(Join::Without));
+        assert_eq!(join("a com\u{AD}", "piler"), Some(Join::Without));
+        assert_eq!(join("at run-", "time,"), Some(Join::With));
+        assert_eq!(join("a high-", "level one"), Some(Join::With), "both halves are words of the page");
+        assert_eq!(join("a com-", "piler"), Some(Join::Without));
+        assert_eq!(join("state-of-", "the-art"), Some(Join::With));
+        assert_eq!(join("Jean-", "Pierre"), Some(Join::With));
+        assert_eq!(join("1990-", "1995"), Some(Join::With));
+        assert_eq!(join("so -", "or not"), None);
+        assert_eq!(join("no hyphen", "here"), None);
+        assert_eq!(join("ends-", "(so)"), None);
+    }
+}

@@ -1,0 +1,127 @@
+//! Glyphs in the order they are drawn to text in the order it is read.
+//!
+//! The order of drawing is the order of reading for nearly every producer, so it stands wherever the places of things do not
+//! speak against it: columns drawn across, rows drawn by column, a footer drawn first. Text of one direction is laid out in a
+//! frame of its own, turned so that its lines run right and follow each other downwards; that of most characters comes first.
+
+mod bidi;
+mod columns;
+mod hyphens;
+mod order;
+mod paragraphs;
+mod row_text;
+mod rows;
+
+use std::ops::Range;
+
+use kurbo::Vec2;
+
+use super::glyphs::{Glyph, PageGlyphs};
+
+/// Glyphs of fewer than this many of one slant are letters along a curve, say, and make no lines of their own.
+const FEWEST: usize = 3;
+
+/// The text of a page.
+#[derive(Default)]
+pub(super) struct Laid {
+    /// Lines end in `\n`, paragraphs in an empty line.
+    pub text: String,
+    /// In the order of the text.
+    pub lines: Vec<LaidLine>,
+    /// Where marked content stands in the text, in its order; one may stand at more than one place.
+    pub contents: Vec<(u32, Range<usize>)>,
+}
+
+/// A line as it was set; where a hyphen was taken out, two of them stand on one line of the text.
+#[derive(Debug, Clone)]
+pub(super) struct LaidLine {
+    pub range: Range<usize>,
+    /// Of the font, in points.
+    pub size: f64,
+    pub bold: bool,
+    /// It is the first, or last, of its paragraph.
+    pub first: bool,
+    pub last: bool,
+}
+
+/// A glyph in its frame.
+#[derive(Clone, Copy)]
+struct Spot {
+    /// Of [`PageGlyphs::glyphs`].
+    glyph: u32,
+    start: f64,
+    end: f64,
+    /// Downwards.
+    baseline: f64,
+    size: f64,
+}
+
+pub(super) fn lay_out(page: &PageGlyphs) -> Laid {
+    let mut laid = Laid::default();
+    let (frames, strays) = frames(page);
+    for spots in frames {
+        let rows = rows::rows(page, &spots);
+        let rtl = rows.iter().map(|row| row.rtl_balance).sum::<i64>() > 0;
+        let leaves = order::reading_order(columns::split(rows), rtl);
+        let lines = row_text::lines(page, &spots, leaves);
+        paragraphs::write(&mut laid, lines);
+    }
+    write_strays(page, &strays, &mut laid);
+    laid
+}
+
+/// The frames, that of most glyphs first, and the glyphs of none.
+fn frames(page: &PageGlyphs) -> (Vec<Vec<Spot>>, Vec<u32>) {
+    let mut frames: Vec<(i32, Vec<Spot>)> = Vec::new();
+    let mut by_angle = rustc_hash::FxHashMap::default();
+    for (index, glyph) in page.glyphs.iter().enumerate() {
+        // To a degree.
+        let angle = (glyph.direction.atan2().to_degrees().round() as i32).rem_euclid(360);
+        let frame = *by_angle.entry(angle).or_insert_with(|| {
+            frames.push((angle, Vec::new()));
+            frames.len() - 1
+        });
+        frames[frame].1.push(spot(glyph, index as u32, angle));
+    }
+    let mut strays = Vec::new();
+    frames.retain(|(_, spots)| {
+        let is_frame = spots.len() >= FEWEST || spots.len() == page.glyphs.len();
+        if !is_frame {
+            strays.extend(spots.iter().map(|spot| spot.glyph));
+        }
+        is_frame
+    });
+    if let Some(most) = (0..frames.len()).max_by_key(|&index| (frames[index].1.len(), usize::MAX - index)) {
+        frames[..=most].rotate_right(1);
+    }
+    strays.sort_unstable();
+    (frames.into_iter().map(|(_, spots)| spots).collect(), strays)
+}
+
+fn spot(glyph: &Glyph, index: u32, angle: i32) -> Spot {
+    let (sin, cos) = f64::from(angle).to_radians().sin_cos();
+    let place = glyph.origin.to_vec2();
+    let start = place.dot(Vec2::new(cos, sin));
+    // A quarter turn on, so that the next line of upright text is further down.
+    let baseline = place.dot(Vec2::new(-sin, cos));
+    Spot { glyph: index, start, end: start + glyph.advance, baseline, size: glyph.size }
+}
+
+fn write_strays(page: &PageGlyphs, strays: &[u32], laid: &mut Laid) {
+    let start = laid.text.len();
+    let mut before: Option<&Glyph> = None;
+    for &index in strays {
+        let glyph = &page.glyphs[index as usize];
+        let is_near = before.is_some_and(|before| {
+            (glyph.origin - (before.origin + before.direction * before.advance)).hypot() < before.size
+        });
+        if !is_near && !laid.text.is_empty() {
+            laid.text.push_str(if laid.text.len() == start { "\n\n" } else { "\n" });
+        }
+        laid.text.push_str(page.text_of(glyph).trim());
+        before = Some(glyph);
+    }
+}
+
+#[cfg(test)]
+mod tests;

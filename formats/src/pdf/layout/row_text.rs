@@ -1,0 +1,206 @@
+//! The text of a row: where blanks stand between its glyphs, and which way it is read.
+
+use std::ops::Range;
+
+use unicode_normalization::char::is_combining_mark;
+
+use super::{
+    Spot, bidi,
+    rows::{Row, Segment},
+};
+use crate::pdf::glyphs::PageGlyphs;
+
+/// A blank narrower than this part of the font's size is kerning.
+const WORD_GAP: f64 = 0.17;
+/// The same where words are set closely and no blanks are drawn.
+const CLOSE_WORD_GAP: f64 = 0.1;
+/// The same between characters that are set without blanks between words, and between these and others.
+const WIDE_SCRIPT_GAP: f64 = 0.6;
+const MIXED_SCRIPT_GAP: f64 = 0.3;
+/// Letters that are set apart by more than this part of the size make no word.
+const MOST_SPACING: f64 = 0.6;
+
+/// A row as it is read.
+pub(super) struct Line {
+    pub text: String,
+    pub start: f64,
+    pub end: f64,
+    pub baseline: f64,
+    /// Of most of its characters.
+    pub size: f64,
+    pub bold: bool,
+    /// Marked content in it, by bytes of the text.
+    pub contents: Vec<(u32, Range<usize>)>,
+}
+
+/// The rows of each run of them as lines; those without text are left out.
+pub(super) fn lines(page: &PageGlyphs, spots: &[Spot], leaves: Vec<Vec<Row>>) -> Vec<Vec<Line>> {
+    let line = |row: Row| Some(line(page, spots, &row)).filter(|line| !line.text.is_empty());
+    let leaves = leaves.into_iter().map(|leaf| leaf.into_iter().filter_map(line).collect::<Vec<_>>());
+    leaves.filter(|leaf| !leaf.is_empty()).collect()
+}
+
+/// A glyph's characters, or the blank between two.
+struct Piece<'t> {
+    text: &'t str,
+    content: Option<u32>,
+}
+
+fn line(page: &PageGlyphs, spots: &[Spot], row: &Row) -> Line {
+    let runs_left = row
+        .segments
+        .iter()
+        .any(|segment| spots_of(spots, segment).iter().any(|spot| bidi::balance(text_of(page, spot)) > 0));
+    let pieces = pieces(page, spots, row, runs_left);
+    let mut writer = Writer::default();
+    if runs_left {
+        let texts: Vec<&str> = pieces.iter().map(|piece| piece.text).collect();
+        for (index, left) in bidi::logical_order(&texts) {
+            writer.write(&pieces[index], left);
+        }
+    } else {
+        pieces.iter().for_each(|piece| writer.write(piece, false));
+    }
+    let (size, bold) = style(page, spots, row);
+    let Writer { text, contents } = writer.finish();
+    Line { text, start: row.start, end: row.end, baseline: row.baseline, size, bold, contents }
+}
+
+fn spots_of<'s>(spots: &'s [Spot], segment: &Segment) -> &'s [Spot] {
+    &spots[segment.spots.start as usize..segment.spots.end as usize]
+}
+
+fn text_of<'p>(page: &'p PageGlyphs, spot: &Spot) -> &'p str {
+    page.text_of(&page.glyphs[spot.glyph as usize])
+}
+
+/// The row's glyphs with the blanks between them: as drawn, or from left to right.
+fn pieces<'p>(page: &'p PageGlyphs, spots: &[Spot], row: &Row, from_left: bool) -> Vec<Piece<'p>> {
+    let mut pieces: Vec<Piece<'p>> = Vec::new();
+    let mut before: Option<(&Spot, &str)> = None;
+    for segment in &row.segments {
+        let mut placed: Vec<&Spot> = spots_of(spots, segment).iter().collect();
+        if from_left {
+            // Marks stand over the letter they follow.
+            placed.sort_by(|a, b| a.start.total_cmp(&b.start));
+        }
+        let word_gap = word_gap(page, &placed);
+        for (index, spot) in placed.into_iter().enumerate() {
+            let text = text_of(page, spot);
+            if let Some((last, last_text)) = before {
+                let size = spot.size.min(last.size);
+                let gap = (spot.start - last.end) / size;
+                // What begins a segment is apart by more than letters are.
+                let word_gap = if index == 0 { WORD_GAP } else { word_gap };
+                if gap > least_gap(last_text, text, word_gap) {
+                    pieces.push(Piece { text: " ", content: None });
+                }
+            }
+            pieces.push(Piece { text, content: page.glyphs[spot.glyph as usize].content });
+            // A mark takes no room of its own.
+            if !text.chars().all(is_combining_mark) {
+                before = Some((spot, text));
+            }
+        }
+    }
+    pieces
+}
+
+/// The gap, in sizes, from which on two characters are of two words.
+fn least_gap(before: &str, after: &str, word_gap: f64) -> f64 {
+    let (Some(last), Some(next)) = (before.chars().next_back(), after.chars().next()) else { return word_gap };
+    match (is_wide_script(last), is_wide_script(next)) {
+        (true, true) => WIDE_SCRIPT_GAP,
+        (true, false) | (false, true) => word_gap.max(MIXED_SCRIPT_GAP),
+        // Decimals are often set by themselves, to stand below each other.
+        _ if matches!(next, '.' | ',') && last.is_alphanumeric() => word_gap.max(MIXED_SCRIPT_GAP),
+        _ => word_gap,
+    }
+}
+
+/// The same for a segment: letters may be set apart, or words closely where no blank is drawn between them.
+fn word_gap(page: &PageGlyphs, placed: &[&Spot]) -> f64 {
+    let mut gaps = Vec::new();
+    let mut has_blanks = false;
+    for pair in placed.windows(2) {
+        let is_letter = |spot: &Spot| text_of(page, spot).chars().all(char::is_alphabetic);
+        has_blanks |= text_of(page, pair[1]).starts_with(' ');
+        if is_letter(pair[0]) && is_letter(pair[1]) {
+            gaps.push((pair[1].start - pair[0].end) / pair[1].size);
+        }
+    }
+    if gaps.len() < 4 {
+        return WORD_GAP;
+    }
+    let middle = gaps.len() / 2;
+    let median = *gaps.select_nth_unstable_by(middle, f64::total_cmp).1;
+    if median > WORD_GAP / 2.0 && median < MOST_SPACING {
+        return median * 1.4 + WORD_GAP / 2.0;
+    }
+    // Nothing lies between the letters' gaps and the words'.
+    let is_clear = !gaps.iter().any(|gap| (0.5 * CLOSE_WORD_GAP..CLOSE_WORD_GAP).contains(gap));
+    if !has_blanks && gaps.len() > 8 && median < 0.25 * CLOSE_WORD_GAP && is_clear { CLOSE_WORD_GAP } else { WORD_GAP }
+}
+
+/// Han, kana and what goes with them.
+fn is_wide_script(character: char) -> bool {
+    matches!(character, '\u{2E80}'..='\u{312F}' | '\u{3190}'..='\u{9FFF}' | '\u{F900}'..='\u{FAFF}'
+        | '\u{FE30}'..='\u{FE4F}' | '\u{FF00}'..='\u{FFEF}' | '\u{20000}'..='\u{3FFFF}')
+}
+
+/// The size of most characters, and whether all of them are bold.
+fn style(page: &PageGlyphs, spots: &[Spot], row: &Row) -> (f64, bool) {
+    // Few sizes meet on a line; what there is beyond counts as the last one.
+    let mut sizes: Vec<(f64, usize)> = Vec::with_capacity(2);
+    let mut bold = true;
+    for spot in row.segments.iter().flat_map(|segment| spots_of(spots, segment)) {
+        if text_of(page, spot).trim().is_empty() {
+            continue;
+        }
+        bold &= page.glyphs[spot.glyph as usize].bold;
+        match sizes.iter().position(|(size, _)| (*size - spot.size).abs() < 0.1) {
+            Some(at) => sizes[at].1 += 1,
+            None if sizes.len() < 8 => sizes.push((spot.size, 1)),
+            None => {}
+        }
+    }
+    let size = sizes.iter().max_by_key(|(_, count)| *count).map_or(row.size, |(size, _)| *size);
+    (size, bold)
+}
+
+#[derive(Default)]
+struct Writer {
+    text: String,
+    contents: Vec<(u32, Range<usize>)>,
+}
+
+impl Writer {
+    fn write(&mut self, piece: &Piece<'_>, runs_left: bool) {
+        let start = self.text.len();
+        for character in piece.text.chars() {
+            if character == ' ' {
+                if !self.text.is_empty() && !self.text.ends_with(' ') {
+                    self.text.push(' ');
+                }
+            } else {
+                self.text.push(if runs_left { bidi::mirrored(character) } else { character });
+            }
+        }
+        let (Some(content), end) = (piece.content, self.text.len()) else { return };
+        match self.contents.last_mut() {
+            Some((last, range)) if *last == content => range.end = end,
+            _ if end > start => self.contents.push((content, start..end)),
+            _ => {}
+        }
+    }
+
+    fn finish(mut self) -> Self {
+        self.text.truncate(self.text.trim_end().len());
+        let end = self.text.len();
+        self.contents.retain_mut(|(_, range)| {
+            range.end = range.end.min(end);
+            range.start < range.end
+        });
+        self
+    }
+}

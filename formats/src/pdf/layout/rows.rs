@@ -1,0 +1,177 @@
+//! Rows: what was drawn one after the other on one baseline.
+
+use std::ops::Range;
+
+use super::{Spot, bidi};
+use crate::pdf::glyphs::PageGlyphs;
+
+/// Within this part of the size a baseline is the same: sub- and superscripts stay in their line.
+const BASELINE: f64 = 0.5;
+/// Going back further than this along a line begins another.
+const BACKSTEP: f64 = 0.6;
+/// A blank wider than this part of the size may be a gutter.
+const WIDE: f64 = 1.0;
+
+/// No row of any table has more cells.
+const MOST_SEGMENTS: usize = 2000;
+
+/// Glyphs drawn one after the other with no wide blank between them.
+#[derive(Debug, Clone)]
+pub(super) struct Segment {
+    /// Of the frame's spots.
+    pub spots: Range<u32>,
+    pub start: f64,
+    pub end: f64,
+    pub characters: usize,
+    pub words: usize,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Row {
+    pub segments: Vec<Segment>,
+    pub start: f64,
+    pub end: f64,
+    pub baseline: f64,
+    pub size: f64,
+    /// Its place in the order of drawing.
+    pub drawn: usize,
+    /// Letters that run left less those that run right.
+    pub rtl_balance: i64,
+    /// It is of a form's field, which belongs to the row that it stands on.
+    pub annotated: bool,
+}
+
+impl Row {
+    pub(super) fn characters(&self) -> usize {
+        self.segments.iter().map(|segment| segment.characters).sum()
+    }
+
+    pub(super) fn is_level_with(&self, other: &Self) -> bool {
+        (self.baseline - other.baseline).abs() < 0.4 * self.size.max(other.size)
+    }
+
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        self.start.max(other.start) + 0.3 * self.size.min(other.size) < self.end.min(other.end)
+    }
+
+    /// Takes in what stands beside it.
+    pub(super) fn join(&mut self, other: Self) {
+        self.segments.extend(other.segments);
+        self.segments.sort_by(|a, b| a.start.total_cmp(&b.start));
+        self.start = self.start.min(other.start);
+        self.end = self.end.max(other.end);
+        self.rtl_balance += other.rtl_balance;
+        if other.size > self.size {
+            (self.baseline, self.size) = (other.baseline, other.size);
+        }
+    }
+}
+
+/// A row of one segment that still grows.
+struct Open {
+    row: Row,
+    spots: Range<u32>,
+    /// Where the next glyph is awaited: blanks at the end move it, and not the row's end.
+    pen: f64,
+    characters: usize,
+    words: usize,
+    after_blank: bool,
+}
+
+/// The rows of a frame in the order they are drawn.
+pub(super) fn rows(page: &PageGlyphs, spots: &[Spot]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut open: Option<Open> = None;
+    for (index, spot) in spots.iter().enumerate() {
+        let glyph = &page.glyphs[spot.glyph as usize];
+        let text = page.text_of(glyph);
+        let is_blank = text.trim().is_empty();
+        let rtl = bidi::balance(text);
+        match &mut open {
+            Some(open) if open.takes(spot, rtl, is_blank) => open.push(index, spot, rtl, is_blank),
+            // A blank begins nothing.
+            _ if is_blank => {
+                if let Some(open) = &mut open {
+                    open.after_blank = true;
+                }
+            }
+            _ => {
+                finish(&mut rows, open.take());
+                open = Some(Open::new(index, spot, rtl, glyph.annotated));
+            }
+        }
+    }
+    finish(&mut rows, open);
+    rows
+}
+
+fn finish(rows: &mut Vec<Row>, open: Option<Open>) {
+    let Some(Open { mut row, spots, characters, words, .. }) = open else { return };
+    row.segments = vec![Segment { spots, start: row.start, end: row.end, characters, words }];
+    row.drawn = rows.len();
+    match rows.last_mut() {
+        Some(last) if goes_on(last, &row) => last.join(row),
+        _ => rows.push(row),
+    }
+}
+
+fn goes_on(last: &Row, row: &Row) -> bool {
+    let slack = BACKSTEP * last.size.max(row.size);
+    let leftwards = last.rtl_balance > 0 || row.rtl_balance > 0;
+    last.annotated == row.annotated
+        && last.segments.len() < MOST_SEGMENTS
+        && last.is_level_with(row)
+        && (row.start > last.end - slack || (leftwards && row.end < last.start + slack))
+}
+
+impl Open {
+    fn new(index: usize, spot: &Spot, rtl: i64, annotated: bool) -> Self {
+        let row = Row {
+            segments: Vec::new(),
+            start: spot.start,
+            end: spot.end,
+            baseline: spot.baseline,
+            size: spot.size,
+            drawn: 0,
+            rtl_balance: rtl,
+            annotated,
+        };
+        let index = index as u32;
+        Self { row, spots: index..index + 1, pen: spot.end, characters: 1, words: 1, after_blank: false }
+    }
+
+    fn takes(&self, spot: &Spot, rtl: i64, is_blank: bool) -> bool {
+        let size = self.row.size.max(spot.size);
+        if (spot.baseline - self.row.baseline).abs() >= BASELINE * size {
+            return false;
+        }
+        let ahead = spot.start - self.pen;
+        // Some draw what runs left in its logical order, each glyph before the last.
+        let leftwards = rtl > 0 || (self.row.rtl_balance > 0 && (rtl == 0 || is_blank));
+        let behind = self.row.start - spot.end;
+        (ahead > -BACKSTEP * size && ahead < WIDE * size)
+            || (leftwards && behind > -BACKSTEP * size && behind < WIDE * size)
+    }
+
+    fn push(&mut self, index: usize, spot: &Spot, rtl: i64, is_blank: bool) {
+        self.spots.end = index as u32 + 1;
+        self.row.rtl_balance += rtl;
+        if is_blank {
+            self.pen = self.pen.max(spot.end);
+            self.after_blank = true;
+            return;
+        }
+        if self.after_blank || spot.start - self.pen > 0.2 * spot.size {
+            self.words += 1;
+        }
+        self.after_blank = false;
+        self.characters += 1;
+        self.row.start = self.row.start.min(spot.start);
+        self.row.end = self.row.end.max(spot.end);
+        self.pen = self.pen.max(spot.end).min(spot.end + WIDE * spot.size);
+        // The larger one sets the line; the other is a superscript.
+        if spot.size > self.row.size * 1.05 {
+            (self.row.baseline, self.row.size) = (spot.baseline, spot.size);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+use kurbo::{Point, Vec2};
+
+use super::*;
+use crate::pdf::glyphs::Glyph;
+
+/// Text set at a place in a size, half of it a character.
+type Set<'t> = (&'t str, f64, f64, f64);
+
+fn page(set: &[Set<'_>], direction: Vec2) -> PageGlyphs {
+    let mut page = PageGlyphs::default();
+    for &(text, x, y, size) in set {
+        for (index, character) in text.chars().enumerate() {
+            let start = page.text.len() as u32;
+            page.text.push(character);
+            let origin = Point::new(x, y) + direction * (index as f64 * size * 0.5);
+            let text = start..page.text.len() as u32;
+            page.glyphs.push(Glyph {
+                text,
+                origin,
+                direction,
+                advance: size * 0.5,
+                size,
+                bold: false,
+                content: None,
+                annotated: false,
+            });
+        }
+    }
+    page
+}
+
+fn laid(set: &[Set<'_>]) -> String {
+    lay_out(&page(set, Vec2::new(1.0, 0.0))).text
+}
+
+#[test]
+fn gaps_make_words_lines_and_paragraphs() {
+    let text = laid(&[
+        ("Title", 0.0, 10.0, 20.0),
+        ("one", 0.0, 40.0, 10.0),
+        ("two", 18.0, 40.0, 10.0),
+        ("three", 0.0, 52.0, 10.0),
+    ]);
+    assert_eq!(text, "Title\n\none two\nthree");
+    assert_eq!(laid(&[("a", 0.0, 10.0, 10.0), ("b", 0.0, 40.0, 10.0)]), "a\n\nb");
+}
+
+#[test]
+fn superscripts_stay_and_soft_hyphens_go() {
+    assert_eq!(laid(&[("x", 0.0, 10.0, 10.0), ("2", 5.0, 7.0, 6.0), (" + y", 8.0, 10.0, 10.0)]), "x2 + y");
+    assert_eq!(laid(&[("infan\u{AD}", 0.0, 10.0, 10.0), ("try", 0.0, 22.0, 10.0)]), "infantry");
+    assert_eq!(laid(&[("infan-", 0.0, 10.0, 10.0), ("try goes", 0.0, 22.0, 10.0)]), "infantry goes");
+}
+
+#[test]
+fn letters_set_apart_are_a_word() {
+    let apart: Vec<_> =
+        "CHAPTER".chars().enumerate().map(|(at, _)| (&"CHAPTER"[at..=at], at as f64 * 8.0, 10.0, 10.0)).collect();
+    assert_eq!(laid(&apart), "CHAPTER");
+    let digits: Vec<_> =
+        "12345".chars().enumerate().map(|(at, _)| (&"12345"[at..=at], at as f64 * 8.0, 10.0, 10.0)).collect();
+    assert_eq!(laid(&digits), "1 2 3 4 5", "cells of a table");
+}
+
+const LEFT: [&str; 5] = [
+    "the left column begins here",
+    "and it is read to its end",
+    "before the right column is",
+    "read, whatever the order is",
+    "in which they were drawn",
+];
+const RIGHT: [&str; 5] = [
+    "Then comes the right column",
+    "which goes on as if nothing",
+    "had stood beside it at all",
+    "since that is what a reader",
+    "of such a page would do too",
+];
+
+#[test]
+fn columns_are_read_one_after_the_other() {
+    let at = |line: usize| 50.0 + 12.0 * line as f64;
+    let left = |line: usize| (LEFT[line], 0.0, at(line), 10.0);
+    let right = |line: usize| (RIGHT[line], 160.0, at(line), 10.0);
+    let expected = format!(
+        "A title over both of the columns\n\n{}\n\n{}\n\nA footer under both of the columns",
+        LEFT.join("\n"),
+        RIGHT.join("\n")
+    );
+    let title = ("A title over both of the columns", 40.0, 10.0, 10.0);
+    let footer = ("A footer under both of the columns", 40.0, 140.0, 10.0);
+    let mut across = vec![title];
+    across.extend((0..5).flat_map(|line| [left(line), right(line)]));
+    across.push(footer);
+    assert_eq!(laid(&across), expected, "drawn line by line across both");
+    let mut one_by_one = vec![footer, title];
+    one_by_one.extend((0..5).map(left).chain((0..5).map(right)));
+    assert_eq!(laid(&one_by_one), expected, "drawn one by one, the footer first");
+}
+
+#[test]
+fn rows_of_a_table_stay_rows() {
+    let mut cells = Vec::new();
+    for (row, [name, count, price]) in [
+        ["Name", "Count", "Price"],
+        ["Duck", "200", "3.50"],
+        ["Goose", "11", "9.00"],
+        ["Swan", "7", "12.00"],
+        ["Teal", "35", "2.10"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let y = 10.0 + 14.0 * row as f64;
+        cells.extend([(name, 0.0, y, 10.0), (count, 100.0, y, 10.0), (price, 200.0, y, 10.0)]);
+    }
+    assert_eq!(laid(&cells), "Name Count Price\nDuck 200 3.50\nGoose 11 9.00\nSwan 7 12.00\nTeal 35 2.10");
+}
+
+#[test]
+fn indents_begin_paragraphs() {
+    let text = laid(&[
+        ("the first paragraph of the text", 0.0, 10.0, 10.0),
+        ("goes on to its end here", 0.0, 22.0, 10.0),
+        ("the second is set further in", 15.0, 34.0, 10.0),
+        ("than the lines around its first", 0.0, 46.0, 10.0),
+    ]);
+    assert_eq!(text.matches("\n\n").count(), 1);
+    assert!(text.contains("here\n\nthe second"), "{text}");
+}
+
+#[test]
+fn turned_text_reads_as_if_upright() {
+    let upward = Vec2::new(0.0, -1.0);
+    let text = lay_out(&page(&[("first line", 10.0, 500.0, 10.0), ("second line", 22.0, 500.0, 10.0)], upward)).text;
+    assert_eq!(text, "first line\nsecond line");
+    let mut both = page(&[("the page's own text runs along", 0.0, 10.0, 10.0)], Vec2::new(1.0, 0.0));
+    let stamp = page(&[("a stamp", 500.0, 500.0, 10.0)], upward);
+    let shift = both.text.len() as u32;
+    both.text.push_str(&stamp.text);
+    both.glyphs.splice(
+        0..0,
+        stamp.glyphs.into_iter().map(|glyph| Glyph { text: glyph.text.start + shift..glyph.text.end + shift, ..glyph }),
+    );
+    assert_eq!(lay_out(&both).text, "the page's own text runs along\n\na stamp", "that of most glyphs first");
+}
+
+#[test]
+fn text_that_runs_left_is_made_logical() {
+    // As it stands on the page, from left to right.
+    let visual: String = "שלום עולם".chars().rev().collect();
+    assert_eq!(laid(&[(&visual, 0.0, 10.0, 10.0)]), "שלום עולם");
+    let letters: Vec<(String, f64)> =
+        "שלום".chars().enumerate().map(|(at, letter)| (letter.to_string(), 100.0 - 5.0 * at as f64)).collect();
+    let logical: Vec<Set<'_>> = letters.iter().map(|(letter, x)| (letter.as_str(), *x, 10.0, 10.0)).collect();
+    assert_eq!(laid(&logical), "שלום", "drawn in its logical order");
+}
+
+#[test]
+fn what_is_drawn_first_but_stands_last_is_read_last() {
+    let text = laid(&[
+        ("page 7", 100.0, 700.0, 10.0),
+        ("the text of the page", 0.0, 50.0, 10.0),
+        ("and its second line", 0.0, 62.0, 10.0),
+    ]);
+    assert_eq!(text, "the text of the page\nand its second line\n\npage 7");
+}
+
+#[test]
+fn lines_tell_where_they_stand() {
+    let laid = lay_out(&page(
+        &[("infan-", 0.0, 10.0, 10.0), ("try goes", 0.0, 22.0, 10.0), ("on", 0.0, 60.0, 10.0)],
+        Vec2::new(1.0, 0.0),
+    ));
+    let lines: Vec<&str> = laid.lines.iter().map(|line| &laid.text[line.range.clone()]).collect();
+    assert_eq!(lines, ["infan", "try goes", "on"]);
+    let edges: Vec<(bool, bool)> = laid.lines.iter().map(|line| (line.first, line.last)).collect();
+    assert_eq!(edges, [(true, false), (false, true), (true, true)]);
+}

@@ -1,0 +1,125 @@
+//! Pages read one by one.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use hayro_interpret::{Context, InterpreterCache, InterpreterSettings, interpret};
+use hayro_syntax::{
+    content::TypedIter,
+    object::{Array, Object, Stream},
+    page::Page,
+};
+use kurbo::{Affine, Rect};
+
+use super::{
+    annotations,
+    coverage::Coverage,
+    document::Document,
+    glyphs::{Collector, PageGlyphs},
+    layout::{Laid, lay_out},
+    streams::Streams,
+};
+use crate::{FormatError, Limits};
+
+/// Fewer characters than this under a large image are a stamp or a page number, not the page's text.
+const SCANNED_CHARACTERS: usize = 10;
+const SCANNED_COVERAGE: f64 = 0.5;
+/// Fonts serve so many pages, then they are read anew: a file may bring its own for each page.
+const CACHED_PAGES: usize = 64;
+
+/// What a page shows.
+pub(super) struct PageText {
+    pub laid: Laid,
+    /// Characters that are not white space, unknown ones among them.
+    pub characters: usize,
+    /// Glyphs whose character nothing in the file tells.
+    pub unknown: usize,
+    pub images: Coverage,
+    /// The engine gave up on it, or the drawing knew no end; what was drawn until then is here.
+    pub failed: bool,
+}
+
+impl PageText {
+    /// Whether the text is worth having: over 30 % unknown glyphs is noise.
+    pub(super) fn has_usable_text(&self) -> bool {
+        self.characters > 0 && self.unknown * 10 <= self.characters * 3
+    }
+
+    /// Whether it is a picture of a page: next to no characters, and images over at least half of it.
+    pub(super) fn is_scanned(&self) -> bool {
+        self.characters < SCANNED_CHARACTERS && self.images.union() >= SCANNED_COVERAGE
+    }
+}
+
+/// Reads pages one by one; fonts read for one serve the next.
+pub(super) struct PageReader<'a> {
+    document: &'a Document,
+    streams: Streams<'a>,
+    cache: InterpreterCache<'a>,
+    settings: InterpreterSettings,
+    read: usize,
+}
+
+impl<'a> PageReader<'a> {
+    pub(super) fn new(document: &'a Document, limits: &'a Limits) -> Self {
+        Self {
+            document,
+            streams: Streams::new(limits),
+            cache: InterpreterCache::new(),
+            settings: InterpreterSettings::default(),
+            read: 0,
+        }
+    }
+
+    /// Reads the page of an index.
+    ///
+    /// # Errors
+    /// The limit that what it needs would exceed once unpacked.
+    pub(super) fn read(&mut self, index: usize) -> Result<PageText, FormatError> {
+        let page = &self.document.pages()[index];
+        self.streams.follow(page, self.document.xref())?;
+        self.read += 1;
+        if self.read.is_multiple_of(CACHED_PAGES) {
+            self.cache = InterpreterCache::new();
+        }
+        let (width, height) = page.render_dimensions();
+        let bounds = Rect::new(0.0, 0.0, f64::from(width), f64::from(height));
+        let mut collector = Collector::new(bounds, &self.streams.unicode);
+        let drawn = catch_unwind(AssertUnwindSafe(|| self.draw(page, bounds, &mut collector)));
+        let glyphs = collector.finish();
+        if drawn.is_err() {
+            // A panic may have left the cache's lock poisoned.
+            self.cache = InterpreterCache::new();
+        }
+        let laid = lay_out(&glyphs);
+        let PageGlyphs { characters, unknown, images, .. } = glyphs;
+        Ok(PageText { laid, characters, unknown, images, failed: drawn.is_err() })
+    }
+
+    fn draw(&self, page: &'a Page<'a>, bounds: Rect, collector: &mut Collector<'_>) {
+        let initial = Affine::new(page.initial_transform(true).as_coeffs());
+        let context = |place: Affine| {
+            Context::new(initial * place, bounds, &self.cache, self.document.xref(), self.settings.clone())
+        };
+        // Unpacked here and not by the page, which would keep it for as long as the file is open.
+        let content = content(page);
+        interpret(TypedIter::new(&content), page.resources(), &mut context(Affine::IDENTITY), collector);
+        annotations::draw(page, context, collector);
+    }
+}
+
+fn content(page: &Page<'_>) -> Vec<u8> {
+    let mut content = Vec::new();
+    let mut push = |stream: Stream<'_>| {
+        if let Ok(bytes) = stream.decoded_data() {
+            content.extend_from_slice(&bytes);
+            // A word does not go on in the next stream.
+            content.push(b'\n');
+        }
+    };
+    match page.raw().get::<Object<'_>>(b"Contents") {
+        Some(Object::Stream(stream)) => push(stream),
+        Some(Object::Array(streams)) => Array::iter::<Stream<'_>>(&streams).for_each(push),
+        _ => {}
+    }
+    content
+}

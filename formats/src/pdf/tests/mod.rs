@@ -1,0 +1,235 @@
+//! Files that show one thing each.
+
+mod builder;
+
+use std::io::{Cursor, Write};
+
+use flate2::{Compression, write::ZlibEncoder};
+
+use super::*;
+use crate::{Limit, Limits};
+use builder::{Pdf, lines};
+
+fn read(pdf: Pdf) -> Extraction {
+    extract(Cursor::new(pdf.build()), (&Limits::default()).into()).unwrap()
+}
+
+fn probed(pdf: Pdf) -> Patterns {
+    probe(Cursor::new(pdf.build()), (&Limits::default()).into()).unwrap()
+}
+
+/// Level, title and page of each heading.
+fn headings(read: &Extraction) -> Vec<(u8, &str, u32)> {
+    let of = |heading: &'_ crate::Heading| read.page_at(heading.start).unwrap();
+    read.headings.iter().map(|heading| (heading.level, heading.title.as_str(), of(heading))).collect()
+}
+
+#[test]
+fn the_outline_finds_its_targets_by_every_way() {
+    let pdf = || {
+        Pdf::new()
+            .page(&lines(50, 700, 12, &["One", "text"]))
+            .page(&lines(50, 700, 12, &["before", "Two", "text"]))
+            .page(&lines(50, 700, 12, &["Three"]))
+            .catalog("/Outlines 100 0 R /Dests << /old [12 0 R /Fit] >> /Names << /Dests 110 0 R >>")
+            .object(100, "<< /First 101 0 R >>")
+            .object(101, "<< /Title (One) /Dest [10 0 R /Fit] /Next 102 0 R /First 104 0 R >>")
+            .object(102, "<< /Title (Two) /Dest /old /Next 103 0 R >>")
+            // The last one leads back to the first.
+            .object(103, "<< /Title (Three) /A << /S /GoTo /D (new) >> /Next 101 0 R >>")
+            .object(104, "<< /Title (Nowhere) /Dest (missing) /Next 105 0 R >>")
+            .object(105, "<< /Title (Part of One) /Dest [0 /Fit] /First 101 0 R >>")
+            .object(110, "<< /Kids [111 0 R 110 0 R] >>")
+            .object(111, "<< /Names [(new) << /D [14 0 R /Fit] >>] >>")
+    };
+    let read = read(pdf());
+    assert_eq!(headings(&read), [(1, "One", 1), (2, "Part of One", 1), (1, "Two", 2), (1, "Three", 3)]);
+    assert_eq!(read.headings_from.as_deref(), Some("outline"));
+    assert!(read.text[read.headings[2].start..].starts_with("Two\n"), "at its line, not where its page begins");
+    let patterns = probed(pdf());
+    assert!(patterns.holds(Pattern::HasOutline) && patterns.holds(Pattern::HasHeadings));
+}
+
+#[test]
+fn tags_head_where_no_outline_does() {
+    let tagged = "/H1 << /MCID 0 >> BDC BT /F1 12 Tf 50 700 Td (The first) Tj ET EMC
+        /P << /MCID 1 >> BDC BT /F1 12 Tf 50 680 Td (has text) Tj ET EMC
+        /Span << /MCID 2 >> BDC BT /F1 12 Tf 50 640 Td (A section's) Tj ET EMC
+        /Span << /MCID 3 >> BDC BT /F1 12 Tf 50 626 Td (title) Tj ET EMC
+        /P << /MCID 4 >> BDC BT /F1 12 Tf 50 600 Td (has more) Tj ET EMC";
+    let pdf = || {
+        Pdf::new()
+            .page(tagged)
+            .catalog("/MarkInfo << /Marked true >> /StructTreeRoot 100 0 R")
+            .object(100, "<< /Type /StructTreeRoot /RoleMap << /Headline /H2 >> /K [101 0 R 102 0 R 103 0 R 100 0 R] >>")
+            .object(101, "<< /S /H1 /Pg 10 0 R /K 0 >>")
+            .object(102, "<< /S /P /Pg 10 0 R /K [1] >>")
+            .object(103, "<< /S /Sect /K [<< /S /Headline /K [<< /S /Span /Pg 10 0 R /K 2 >> << /MCID 3 /Pg 10 0 R >>] >> 101 0 R] >>")
+    };
+    let read = read(pdf());
+    assert_eq!(headings(&read), [(1, "The first", 1), (2, "A section's title", 1)]);
+    assert_eq!((read.headings_from.as_deref(), &read.facts["tagged"]), (Some("tags"), &true.into()));
+    assert!(probed(pdf()).holds(Pattern::HasHeadings));
+}
+
+#[test]
+fn sizes_head_where_nothing_else_does() {
+    let body =
+        ["A paragraph of the body is longer than its headings", "are, so that its size is that of most characters."];
+    let section = |y: u32, title: &str| {
+        lines(50, y, 18, &[title]) + &lines(50, y - 30, 11, &body) + &lines(50, y - 70, 11, &body)
+    };
+    let pdf = || {
+        let first = lines(50, 760, 28, &["The Title"]) + &section(700, "1 Begin") + &section(500, "2 Go on");
+        Pdf::new().page(&first).page(&section(700, "3 End"))
+    };
+    let read = read(pdf());
+    assert_eq!(headings(&read), [(1, "The Title", 1), (2, "1 Begin", 1), (2, "2 Go on", 1), (2, "3 End", 2)]);
+    assert_eq!(read.headings_from.as_deref(), Some("font_sizes"));
+    assert!(probed(pdf()).holds(Pattern::HasHeadings));
+    assert!(read.text.starts_with("The Title\n\n1 Begin\n\nA paragraph"), "{}", read.text);
+    let plain = || Pdf::new().page(&lines(50, 700, 11, &body));
+    assert!(self::read(plain()).headings.is_empty() && !probed(plain()).holds(Pattern::HasHeadings));
+}
+
+#[test]
+fn hidden_text_is_text() {
+    let scan = "q 600 0 0 800 0 0 cm /Im Do Q BT 3 Tr /F1 12 Tf 50 700 Td (What the OCR has read) Tj ET";
+    let read = read(Pdf::new().page(scan).object(90, "<< /Im 101 0 R >>").stream(
+        101,
+        "/Type /XObject /Subtype /Image /Width 1 /Height 1 /ColorSpace /DeviceGray /BitsPerComponent 8",
+        "x",
+    ));
+    assert_eq!(read.text, "What the OCR has read");
+    assert_eq!(read.facts["page_images"][0]["coverage"], 1.0);
+    assert!(!read.facts.contains_key("scanned_pages"));
+}
+
+#[test]
+fn a_picture_of_a_page_is_scanned_in_strips_too() {
+    let strip = |y: u32| format!("q 600 0 0 100 0 {y} cm /Im Do Q\n");
+    let pdf = || {
+        let strips: String = (0..5).map(|at| strip(at * 100)).collect();
+        let image = "/Type /XObject /Subtype /Image /Width 1 /Height 1 /ColorSpace /DeviceGray /BitsPerComponent 8";
+        // It unpacks to nothing, since nobody looks at it.
+        Pdf::new().page(&(strips + &lines(50, 700, 12, &["p. 7"]))).object(90, "<< /Im 101 0 R >>").stream(
+            101,
+            &format!("{image} /Filter /JBIG2Decode"),
+            "no such image",
+        )
+    };
+    let read = read(pdf());
+    assert_eq!((&read.facts["scanned_pages"][0], read.text.as_str()), (&1.into(), "p. 7"));
+    let images = &read.facts["page_images"][0];
+    assert_eq!((&images["count"], &images["largest_coverage"]), (&5.into(), &0.13.into()));
+    assert!((images["coverage"].as_f64().unwrap() - 0.625).abs() < 0.02, "{images}");
+    let patterns = probed(pdf());
+    assert!(patterns.holds(Pattern::IsScanned) && patterns.holds(Pattern::HasImages));
+    assert!(!patterns.holds(Pattern::HasTextLayer));
+}
+
+#[test]
+fn turned_pages_read_as_they_are_seen() {
+    // Set along the sheet's long side, which the page's own turn puts upright.
+    let sideways =
+        "BT /F1 12 Tf 0 1 -1 0 100 50 Tm (first line) Tj ET BT /F1 12 Tf 0 1 -1 0 114 50 Tm (second line) Tj ET";
+    assert_eq!(read(Pdf::new().page_with("/Rotate 90", sideways)).text, "first line\nsecond line");
+    let upright = lines(50, 700, 12, &["first line", "second line"]);
+    for turn in [0, 90, 180, 270] {
+        let page = Pdf::new().page_with(&format!("/Rotate {turn}"), &upright);
+        assert_eq!(read(page).text, "first line\nsecond line", "turned by {turn}");
+    }
+}
+
+#[test]
+fn text_that_runs_left_is_logical() {
+    let map = "/CIDInit /ProcSet findresource begin begincmap 1 begincodespacerange <00> <FF> endcodespacerange
+        4 beginbfchar <61> <05E9> <62> <05DC> <63> <05D5> <64> <05DD> endbfchar endcmap end";
+    let pdf = Pdf::new()
+        .page("BT /F2 12 Tf 50 700 Td (2026 dcba) Tj ET")
+        .object(4, "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /ToUnicode 101 0 R >>")
+        .stream(101, "", map);
+    assert_eq!(read(pdf).text, "שלום 2026");
+}
+
+#[test]
+fn forms_that_draw_themselves_come_to_an_end() {
+    let form = |number: u32| {
+        format!(
+            "/Type /XObject /Subtype /Form /BBox [0 0 600 800] /Resources << /XObject << /A {number} 0 R /B {number} 0 R >> >>"
+        )
+    };
+    let mut pdf = Pdf::new()
+        .page(&(lines(50, 700, 12, &["the page's text"]) + "/Self Do /A Do"))
+        .object(90, "<< /Self 100 0 R /A 101 0 R >>")
+        .stream(100, &form(100), "/A Do /B Do");
+    // Each draws the next one twice.
+    for level in 101..140 {
+        pdf = pdf.stream(level, &form(level + 1), "/A Do /B Do");
+    }
+    let read = read(pdf.stream(140, "/Type /XObject /Subtype /Form /BBox [0 0 1 1]", "q Q"));
+    assert_eq!((read.text.as_str(), &read.facts["unreadable_pages"]), ("the page's text", &1.into()));
+}
+
+#[test]
+fn fields_of_forms_are_text_and_the_page_is_not_doubled() {
+    let annotation = |number: u32, subtype: &str, more: &str| {
+        format!("<< /Subtype /{subtype} /Rect [50 600 250 620] /AP << /N {number} 0 R >> {more} >>")
+    };
+    let appearance = "/Subtype /Form /BBox [0 0 200 20] /Resources << /Font << /F1 3 0 R >> >>";
+    let shown = |text: &str| format!("BT /F1 12 Tf 2 5 Td ({text}) Tj ET");
+    let annotations = [
+        annotation(101, "Widget", ""),
+        annotation(102, "FreeText", "/Contents (Name:)"),
+        annotation(103, "Widget", "/F 2"),
+        annotation(104, "Highlight", ""),
+    ];
+    let read = read(
+        Pdf::new()
+            .page_with(&format!("/Annots [{}]", annotations.join(" ")), &lines(50, 640, 12, &["Name:"]))
+            .stream(101, appearance, &shown("Ada Lovelace"))
+            .stream(102, appearance, &shown("Name:"))
+            .stream(103, appearance, &shown("hidden"))
+            .stream(104, appearance, &shown("marked")),
+    );
+    assert_eq!(read.text.split_whitespace().collect::<Vec<_>>(), ["Name:", "Ada", "Lovelace"]);
+}
+
+#[test]
+fn what_stands_off_the_page_is_not_on_it() {
+    let both = lines(50, 700, 12, &["on the page"]) + &lines(50, 1500, 12, &["above it"]);
+    assert_eq!(read(Pdf::new().page(&both)).text, "on the page");
+    for size in ["[0 0 999999999999 999999999999]", "[0 0 0 0]", "[0 0 -5 -9]", "[9 9]", "[(a) /b nan 1e30]"] {
+        let file = Pdf::new().page_with(&format!("/MediaBox {size}"), &both).build();
+        let read = extract(Cursor::new(file), (&Limits::default()).into());
+        assert!(read.map_or_else(|error| error.is_permanent(), |read| read.pages.len() == 1), "{size}");
+    }
+}
+
+#[test]
+fn unknown_glyphs_are_no_text_layer() {
+    let pdf = || {
+        Pdf::new()
+            .page("BT /F2 12 Tf 50 700 Td (abcabcabc) Tj ET")
+            .page(&lines(50, 700, 12, &["legible"]))
+            .object(4, "<< /Type /Font /Subtype /Type1 /BaseFont /Odd /Encoding << /Differences [97 /qqqa /qqqb /qqqc] >> /FontDescriptor << /Type /FontDescriptor /FontName /Odd /Flags 4 >> /FirstChar 97 /LastChar 99 /Widths [600 600 600] >>")
+    };
+    let read = read(pdf());
+    assert_eq!((read.text.as_str(), &read.facts["unusable_pages"]), ("legible", &1.into()));
+    assert_eq!(read.pages[0].start, read.pages[0].end);
+}
+
+#[test]
+fn streams_of_any_packing_are_held_to_the_limits() {
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(&vec![0; 64 << 20]).unwrap();
+    let bomb: String = encoder.finish().unwrap().iter().map(|byte| format!("{byte:02x}")).collect();
+    let refused = |pdf: Pdf| extract(Cursor::new(pdf.build()), (&Limits::default()).into()).unwrap_err().limit();
+    let packed = "/Filter [/ASCIIHexDecode /FlateDecode]";
+    assert_eq!(refused(Pdf::new().page("").stream(11, packed, &bomb)), Some(Limit::ZipRatio), "a page's content");
+    let font = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /ToUnicode 101 0 R >>";
+    let named = Pdf::new().page(&lines(50, 700, 12, &["text"])).object(3, font).stream(101, packed, &bomb);
+    assert_eq!(refused(named), Some(Limit::ZipRatio), "a font's map");
+    let objects = Pdf::new().page("").stream(101, &format!("/Type /ObjStm /N 1 /First 4 {packed}"), &bomb);
+    assert_eq!(read(objects).text, "", "what nothing leads to is not unpacked");
+}

@@ -1,0 +1,130 @@
+//! Characters of glyphs whose font brings no usable ToUnicode map.
+
+use std::{cell::RefCell, rc::Rc};
+
+use hayro_interpret::{
+    font::{Glyph, GlyphId, OutlineGlyph},
+    hayro_cmap::{BfString, CMap, CMapName, CidFamily, load_embedded},
+};
+use hayro_syntax::object::{Array, Dict, Name, String as PdfString};
+use rustc_hash::FxHashMap;
+use skrifa::{FontRef, MetadataProvider};
+
+/// More fonts than this are no document's.
+const MOST_FONTS: usize = 1000;
+
+/// What is known of fonts besides what they tell themselves.
+#[derive(Default)]
+pub(super) struct Unicode {
+    /// Composite fonts by their PostScript names: a drawn glyph tells no more of its font.
+    fonts: FxHashMap<String, Font>,
+    collections: FxHashMap<CidFamily, Rc<CMap>>,
+    /// Characters by glyph, of font programs by their hashes.
+    programs: RefCell<FxHashMap<u128, FxHashMap<u32, char>>>,
+}
+
+enum Font {
+    /// It uses one of Adobe's character collections.
+    Collection { encoding: Box<CMap>, collection: Rc<CMap> },
+    /// Its codes are UTF-16.
+    Utf16,
+}
+
+impl Unicode {
+    /// Takes note of a font, if it is a composite one without a map of its own.
+    pub(super) fn add(&mut self, font: &Dict<'_>) {
+        let is_composite = font.get::<Name<'_>>(b"Subtype").is_some_and(|kind| kind.as_ref() == b"Type0");
+        if !is_composite || self.fonts.len() >= MOST_FONTS {
+            return;
+        }
+        let Some(name) = font.get::<Name<'_>>(b"BaseFont") else { return };
+        let name = name.as_str();
+        let name = name.split_once('+').filter(|(tag, _)| tag.len() == 6).map_or(name, |(_, name)| name);
+        let map = font.get::<Name<'_>>(b"ToUnicode");
+        let found = match &map {
+            // Not as the standard has it, but as it is meant.
+            Some(map) if map.as_ref().starts_with(b"Identity") => Some(Font::Utf16),
+            None if !font.contains_key(b"ToUnicode") => self.of_collection(font),
+            _ => None,
+        };
+        self.fonts.extend(found.map(|found| (name.to_owned(), found)));
+    }
+
+    fn of_collection(&mut self, font: &Dict<'_>) -> Option<Font> {
+        let descendant = font.get::<Array<'_>>(b"DescendantFonts")?.iter::<Dict<'_>>().next()?;
+        let info = descendant.get::<Dict<'_>>(b"CIDSystemInfo")?;
+        let registry = info.get::<PdfString<'_>>(b"Registry")?;
+        let ordering = info.get::<PdfString<'_>>(b"Ordering")?;
+        let family = CidFamily::from_registry_ordering(registry.as_bytes(), ordering.as_bytes());
+        let collection = match self.collections.get(&family) {
+            Some(collection) => Rc::clone(collection),
+            None => {
+                let collection = Rc::new(CMap::parse(load_embedded(family.ucs2_cmap()?)?, load_embedded)?);
+                self.collections.insert(family, Rc::clone(&collection));
+                collection
+            }
+        };
+        // Encodings that the file brings itself are rare enough to be left to their ToUnicode maps.
+        let encoding = match CMapName::from_bytes(font.get::<Name<'_>>(b"Encoding")?.as_ref()) {
+            CMapName::IdentityH => CMap::identity_h(),
+            CMapName::IdentityV => CMap::identity_v(),
+            name => CMap::parse(load_embedded(name)?, load_embedded)?,
+        };
+        Some(Font::Collection { encoding: Box::new(encoding), collection })
+    }
+
+    /// The character of a glyph whose font does not tell it.
+    pub(super) fn lookup(&self, glyph: &Glyph<'_>) -> Option<BfString> {
+        let code = glyph.char_code();
+        let blank = BfString::Char(' ');
+        let Glyph::Outline(outline) = glyph else { return (code == 0x20).then_some(blank) };
+        let found = self.of_font(outline, code).or_else(|| self.of_program(outline).map(BfString::Char));
+        // A glyph that shows nothing is a blank, and so is the code of one that is not there.
+        let is_there = outline.glyph_id() != GlyphId::NOTDEF;
+        let is_blank = |code: u32| code <= 0x20 || code == 0xA0;
+        found.or_else(|| {
+            let shows_nothing = (is_there || is_blank(code)) && outline.outline().elements().is_empty();
+            shows_nothing.then_some(blank)
+        })
+    }
+
+    fn of_font(&self, glyph: &OutlineGlyph, code: u32) -> Option<BfString> {
+        if self.fonts.is_empty() {
+            return None;
+        }
+        match self.fonts.get(&glyph.font_data()?.postscript_name?)? {
+            Font::Utf16 => char::from_u32(code).filter(|character| !character.is_control()).map(BfString::Char),
+            Font::Collection { encoding, collection } => {
+                let cid = (1..=4).find_map(|length| encoding.lookup_cid_code(code, length))?;
+                collection.lookup_bf_string(cid)
+            }
+        }
+    }
+
+    /// By the embedded program's own map from characters to glyphs, read backwards.
+    fn of_program(&self, glyph: &OutlineGlyph) -> Option<char> {
+        let font = glyph.font_data()?;
+        let mut programs = self.programs.borrow_mut();
+        if programs.len() >= MOST_FONTS {
+            programs.clear();
+        }
+        let characters = programs.entry(font.cache_key).or_insert_with(|| {
+            let data: &[u8] = (*font.data).as_ref();
+            characters(data)
+        });
+        characters.get(&glyph.glyph_id().to_u32()).copied()
+    }
+}
+
+fn characters(program: &[u8]) -> FxHashMap<u32, char> {
+    let mut characters = FxHashMap::default();
+    let Ok(font) = FontRef::new(program) else { return characters };
+    for (code, glyph) in font.charmap().mappings() {
+        let character = char::from_u32(code).filter(|one| !one.is_control() && !matches!(one, '\u{E000}'..='\u{F8FF}'));
+        if let Some(character) = character {
+            // Of several the first, which is the plain one: `-` before the soft hyphen.
+            characters.entry(glyph.to_u32()).or_insert(character);
+        }
+    }
+    characters
+}
