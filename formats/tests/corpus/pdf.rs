@@ -12,7 +12,8 @@ const MEAN_F1: f64 = 0.97;
 const LEAST_F1: f64 = 0.95;
 
 /// Pages of boxes beside each other, level to the line: the words of one are there, but a neighbour's may come between.
-const DIAGRAMS: [(&str, usize); 1] = [("pdf/GeoBase_NHNC1_Data_Model_UML_EN.pdf", 15)];
+const DIAGRAMS: [(&str, usize); 2] =
+    [("pdf/GeoBase_NHNC1_Data_Model_UML_EN.pdf", 15), ("pdf/GeoBase_NHNC1_Data_Model_UML_EN.pdf", 18)];
 
 fn pdfs() -> impl Iterator<Item = Entry> {
     corpus("").into_iter().filter(|entry| entry.detector == "pdf")
