@@ -115,6 +115,17 @@ found = json.load(sys.stdin)["results"]
 sys.exit("demo: nothing was found") if not found else print((found[0]["path"] + [found[0]["id"]])[0])')
 run --table tree --most 40 "$root"
 
+title "A record of a spreadsheet, and the cells that it came from"
+run --table ingest tests/samples/duck-counts.xlsx
+record=$("$svc" --json search "where did the heron keep the ducks away" --limit 1 </dev/null |
+  python3 -c 'import json, sys
+found = json.loads(sys.stdin.readline())
+sys.exit("demo: no record was found") if found["usetype"] != "record" else print(found["id"], found["parent_id"])')
+read -r record sheet <<<"$record"
+run --table search "where did the heron keep the ducks away" --limit 1
+run --table cells "$record"
+run --table cells "$sheet" A1:E7
+
 title "What the service says of itself"
 run --table status
 

@@ -200,9 +200,9 @@ impl App {
         let engine = load_engine(&settings).await?;
         let address = settings.listen;
         let listener = TcpListener::bind(address).await.map_err(|source| AppError::Listen { address, source })?;
-        let service = Arc::new(Service::new(settings.clone(), backend.pool.clone(), Some(engine), owner_token));
+        let service = Arc::new(Service::new(settings.clone(), backend.pool.clone(), Some(engine), owner_token, reader));
         let worker = if settings.ingest_worker_enabled {
-            Some(RunningWorker::start(Role::of(&settings), service.tools(reader), backend.options.clone()).await?)
+            Some(RunningWorker::start(Role::of(&settings), service.tools(), backend.options.clone()).await?)
         } else {
             // The workers are elsewhere; this ends with the runtime.
             drop(wakeup::tell(backend.pool.clone(), service.wake.clone(), None));

@@ -7,13 +7,18 @@ use crate::{
 };
 use metrics_exporter_prometheus::PrometheusHandle;
 use sqlx::PgPool;
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use svc_client::{Code, Failure, Need};
 use svc_models::{Engine, HubSettings, ModelSettings, RerankerSettings};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// Bytes of sealed postings that a process keeps in memory.
 const POSTINGS_CACHE_BYTES: usize = 256 << 20;
+/// How long a request waits for its turn to have a file read.
+const READING_PATIENCE: Duration = Duration::from_secs(5);
 
 /// One running service; cheap to share.
 pub struct Service {
@@ -24,6 +29,9 @@ pub struct Service {
     pub postings: Arc<bm25::Cache>,
     pub keys: Keys,
     pub metrics: PrometheusHandle,
+    pub reader: Reader,
+    /// Readers that requests have at work; tasks have permits of their own.
+    pub reading: Arc<Semaphore>,
     /// Told when tasks were queued; the worker of this process listens.
     pub wake: Arc<Notify>,
     pub started: Instant,
@@ -31,12 +39,20 @@ pub struct Service {
 
 impl Service {
     /// Puts a service together; it neither listens nor works yet.
-    pub fn new(settings: Arc<Settings>, pool: PgPool, engine: Option<Engine>, owner_token: &str) -> Service {
+    pub fn new(
+        settings: Arc<Settings>,
+        pool: PgPool,
+        engine: Option<Engine>,
+        owner_token: &str,
+        reader: Reader,
+    ) -> Service {
         let runner = (!settings.runner_key.is_blank()).then(|| settings.runner_key.expose().to_owned());
         Service {
             keys: Keys::new(owner_token, runner.as_deref(), settings.metrics_are_public()),
             postings: Arc::new(bm25::Cache::new(POSTINGS_CACHE_BYTES)),
             metrics: crate::telemetry::recorder(),
+            reader,
+            reading: Arc::new(Semaphore::new(std::thread::available_parallelism().map_or(2, std::num::NonZero::get))),
             wake: Arc::new(Notify::new()),
             started: Instant::now(),
             settings,
@@ -46,14 +62,25 @@ impl Service {
     }
 
     /// What the tasks of this process work with.
-    pub fn tools(&self, reader: Reader) -> Tools {
+    pub fn tools(&self) -> Tools {
         Tools {
             settings: self.settings.clone(),
             pool: self.pool.clone(),
             engine: self.engine.clone(),
             postings: self.postings.clone(),
-            reader,
+            reader: self.reader.clone(),
             wake: self.wake.clone(),
+        }
+    }
+
+    /// Leave to have a reader at work for a request; 429 where too many are, so that requests never start children without end.
+    pub async fn reading_permit(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        let permit = tokio::time::timeout(READING_PATIENCE, self.reading.clone().acquire_owned());
+        match permit.await {
+            Ok(Ok(permit)) => Ok(permit),
+            _ => Err(Failure::new(Code::TooManyRequests, "too many files are being read for other requests")
+                .with("remedy", "try again shortly")
+                .with("retry_after", READING_PATIENCE.as_secs())),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::region::Region;
 use serde::Serialize;
+use serde_json::{Map, Value};
 use std::fmt;
 use std::time::Duration;
 use uuid::Uuid;
@@ -57,7 +58,7 @@ pub struct Grant {
     /// How long the handler may run; none: as long as its lease is renewed.
     pub deadline: Option<Duration>,
     /// The task's parameters.
-    pub payload: serde_json::Value,
+    pub payload: Value,
 }
 
 /// How a handler ended without failing.
@@ -112,11 +113,22 @@ pub struct TaskFailure {
     pub message: String,
     /// A wait asked for from outside; it wins over the backoff where longer.
     pub retry_after: Option<Duration>,
+    /// What belongs into the attempt log beside code and message; the queue's port stores it with the failure.
+    pub detail: Map<String, Value>,
+    /// What was learned of the node all the same, by name; the port stores it where the failure is final.
+    pub evidence: Map<String, Value>,
 }
 
 impl TaskFailure {
     pub fn new(class: ErrorClass, code: impl Into<String>, message: impl Into<String>) -> Self {
-        TaskFailure { class, code: code.into(), message: message.into(), retry_after: None }
+        TaskFailure {
+            class,
+            code: code.into(),
+            message: message.into(),
+            retry_after: None,
+            detail: Map::new(),
+            evidence: Map::new(),
+        }
     }
 
     pub fn retryable(code: impl Into<String>, message: impl Into<String>) -> Self {
@@ -125,5 +137,19 @@ impl TaskFailure {
 
     pub fn permanent(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self::new(ErrorClass::Permanent, code, message)
+    }
+
+    /// Adds to the attempt log, in builder style.
+    #[must_use]
+    pub fn with_detail(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.detail.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Adds to the node's evidence, in builder style.
+    #[must_use]
+    pub fn with_evidence(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.evidence.insert(name.to_owned(), value.into());
+        self
     }
 }

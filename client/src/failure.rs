@@ -32,6 +32,8 @@ codes! {
     TooLarge = "too_large", 413, "The request is too large";
     UnsupportedMediaType = "unsupported_media_type", 415, "The media type is not accepted here";
     InvalidField = "invalid_field", 422, "A field breaks a constraint";
+    NotAWorkbook = "not_a_workbook", 422, "The document lies in no workbook";
+    WrongPassword = "wrong_password", 422, "The password does not open the file";
     TextTooLong = "text_too_long", 422, "The text is longer than the model's window";
     VersionMismatch = "version_mismatch", 426, "Client and service are of different versions";
     TooManyRequests = "too_many_requests", 429, "Too much is waiting";

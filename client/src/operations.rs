@@ -27,6 +27,8 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     GET    "/documents/{id}/links"        list_links(path: DocumentPath, query: PageQuery) -> Json<LinkPage>;
     /// Reads all that the pipeline recorded about a document.
     GET    "/documents/{id}/evidence"     read_evidence(path: DocumentPath) -> Json<EvidenceResponse>;
+    /// Reads a rectangle of a stored workbook: values, formulas and a rendered grid.
+    GET    "/documents/{id}/cells"        read_cells(path: DocumentPath, query: CellsQuery) -> Json<CellsResponse>;
 
     /// Searches by the cosine similarity of document vectors.
     POST   "/search/vector"               search_vector(body: Json<VectorSearch>) -> Json<SearchResponse>, needs Model;

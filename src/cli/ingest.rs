@@ -7,7 +7,7 @@ use clap::Args;
 use futures_util::{StreamExt, stream};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     collections::VecDeque,
     fs,
@@ -40,6 +40,9 @@ pub struct IngestArguments {
     /// Ingest options as JSON, for example '{"structure": {"max_tokens": 200}}'.
     #[arg(long, value_name = "JSON")]
     options: Option<String>,
+    /// A file whose first line is the password of the files that need one; it is never kept.
+    #[arg(long, value_name = "PATH")]
+    password_file: Option<PathBuf>,
     /// Returns when the files are stored, without following their ingestion.
     #[arg(long)]
     no_wait: bool,
@@ -63,7 +66,16 @@ struct Report {
 pub async fn ingest(client: &Client<Remote>, output: Output, arguments: IngestArguments) -> Result<ExitCode, CliError> {
     let started = Instant::now();
     let options = arguments.options.as_deref().map(serde_json::from_str::<Value>).transpose();
-    let options = options.map_err(|error| CliError::Other(format!("--options is not JSON: {error}")))?;
+    let mut options = options.map_err(|error| CliError::Other(format!("--options is not JSON: {error}")))?;
+    if let Some(path) = &arguments.password_file {
+        let text = fs::read_to_string(path).map_err(|error| CliError::Other(format!("{}: {error}", path.display())))?;
+        let password = text.lines().next().unwrap_or_default();
+        // What else `extract` holds is the service's to refuse.
+        match options.get_or_insert_with(|| json!({})) {
+            Value::Object(groups) => drop(groups.insert("extract".to_owned(), json!({"password": password}))),
+            _ => return Err(CliError::Other("--options takes a JSON object of groups".to_owned())),
+        }
+    }
     let files = files(&arguments.paths)?;
     let query = UploadQuery { parent_id: arguments.parent, private: arguments.private };
 

@@ -1,5 +1,6 @@
 //! The command line `svc`: serves, and talks to a running service over the remote client; `models` and `embed` work without one.
 mod cancel;
+mod cells;
 mod config;
 mod embed;
 mod ingest;
@@ -54,6 +55,8 @@ enum Command {
     Search(search::SearchArguments),
     /// Shows a document and what is under it.
     Tree(tree::TreeArguments),
+    /// Reads cells of a stored workbook.
+    Cells(cells::CellsArguments),
     /// Shows what the service says of itself.
     Status,
     /// Lists the models that are known, cached and loaded; fetches them.
@@ -126,6 +129,7 @@ async fn run(arguments: Arguments) -> Result<ExitCode, CliError> {
         Command::Cancel(arguments) => cancel::cancel(&client(&settings)?, output, arguments).await,
         Command::Search(arguments) => search::search(&client(&settings)?, output, arguments).await,
         Command::Tree(arguments) => tree::tree(&client(&settings)?, output, arguments).await,
+        Command::Cells(arguments) => cells::cells(&client(&settings)?, output, arguments).await,
         Command::Status => status::status(&client(&settings)?, output).await,
         Command::Models(arguments) => models::models(&settings, &client(&settings)?, output, arguments).await,
         Command::Embed(arguments) => embed::embed(&settings, output, arguments).await,

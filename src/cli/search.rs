@@ -94,6 +94,9 @@ async fn whence(client: &Client<Remote>, result: &SearchResult) -> String {
                     &if first == last { format!(", {one} {first}") } else { format!(", {name} {first} to {last}") };
             }
         }
+        if let Some(cells) = anchor["cells"].as_str() {
+            place += &format!(", {}", one_line(cells, 60));
+        }
     }
     place
 }

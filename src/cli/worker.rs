@@ -114,8 +114,8 @@ async fn run(arguments: Arguments) -> Result<ExitCode, CliError> {
     let backend = Backend::join(&settings).await?;
     backend.check_schema().await?;
     let engine = load_engine(&settings).await?;
-    let service = Service::new(settings, backend.pool.clone(), Some(engine), "");
-    let mut worker = RunningWorker::start(role, service.tools(Reader::of_this_program()?), backend.options.clone())
+    let service = Service::new(settings, backend.pool.clone(), Some(engine), "", Reader::of_this_program()?);
+    let mut worker = RunningWorker::start(role, service.tools(), backend.options.clone())
         .await
         .map_err(crate::app::AppError::from)?;
     let ended = tokio::select! {

@@ -80,7 +80,7 @@ async fn nodes_of(conn: &mut PgConnection, task: &Moved) -> Result<Vec<i64>, Fai
     if task.task_type == EMBED
         && let (Some(first), Some(last)) = (params["first"].as_i64(), params["last"].as_i64())
     {
-        let rows = store::documents::leaves_between(conn, task.scope_document_id, first, last).await.or_fail()?;
+        let rows = store::nodes::leaves_between(conn, task.scope_document_id, first, last).await.or_fail()?;
         let failed = rows.into_iter().filter(|row| row.settled == "failed").map(|row| row.id);
         return Ok(failed.chain([task.scope_document_id]).collect());
     }

@@ -2,13 +2,13 @@
 use crate::{
     access::Caller,
     error::OrFail,
-    ingest::tasks::{EMBED, content_hash},
+    ingest::tasks::EMBED,
     registry::Handle,
     search::bm25,
     service::Service,
     store::{
         self,
-        documents::{NewRow, Place, SiblingCursor, sibling_position},
+        documents::{NewRow, Place, SiblingCursor, content_hash, sibling_position},
         ingest_nodes::Frontier,
         tasks::NewTask,
     },

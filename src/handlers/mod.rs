@@ -3,4 +3,5 @@ pub mod admin;
 pub mod documents;
 pub mod ingest;
 pub mod search;
+pub mod sheets;
 pub mod system;

@@ -1,11 +1,14 @@
 //! Bytes to a settled tree: upload, plan, tasks, settling. A stage sees the value of the stage before, never its actor.
 pub mod options;
+pub mod profile;
 pub mod reader;
+pub mod records;
 pub mod rules;
 pub mod settle;
 pub mod spool;
 pub mod tasks;
 pub mod tree;
+pub mod unlock;
 pub mod upload;
 
 use crate::{search::bm25, settings::Settings};

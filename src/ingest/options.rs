@@ -2,7 +2,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use svc_client::{Code, Failure};
-use svc_formats::ChunkOptions;
+use svc_formats::{ChunkOptions, Secret};
 
 /// All options, resolved.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -63,9 +63,52 @@ impl Default for Profile {
     }
 }
 
+/// What a caller asks for: options that are stored, and what must never be.
+pub struct Requested {
+    pub options: Options,
+    /// `extract.password`: held until the file is read, and neither stored nor shown.
+    pub password: Option<Secret>,
+}
+
+/// The group of what is not stored.
+const EXTRACT: &str = "extract";
+const PASSWORD: &str = "password";
+/// Characters of a password; the formats' own limits are far below.
+const PASSWORD_CHARACTERS: usize = 1024;
+
+impl Requested {
+    /// Reads what a caller sent; the one reader of upload, explain and analyze. No error repeats a password.
+    pub fn read(overrides: Option<Value>) -> Result<Requested, Failure> {
+        let mut overrides = overrides.unwrap_or_default();
+        let extract = overrides.as_object_mut().and_then(|groups| groups.remove(EXTRACT));
+        Ok(Requested { options: Options::resolve(Some(&overrides))?, password: password(extract)? })
+    }
+}
+
+fn password(group: Option<Value>) -> Result<Option<Secret>, Failure> {
+    let keys = match group {
+        None => return Ok(None),
+        Some(Value::Object(keys)) => keys,
+        Some(_) => return Err(Failure::field(EXTRACT, "must be a JSON object")),
+    };
+    let mut password = None;
+    for (key, value) in keys {
+        let name = format!("{EXTRACT}.{key}");
+        if key != PASSWORD {
+            return Err(unknown(&name, &[PASSWORD.to_owned()]));
+        }
+        password = match value {
+            Value::Null => None,
+            Value::String(text) if (1..=PASSWORD_CHARACTERS).contains(&text.chars().count()) => Some(Secret::new(text)),
+            _ => return Err(Failure::field(&name, format!("takes a text of 1 to {PASSWORD_CHARACTERS} characters"))),
+        };
+    }
+    Ok(password)
+}
+
 impl Options {
-    /// Resolves what a caller sent; the one resolver of upload, explain and analyze.
-    pub fn resolve(overrides: Option<&Value>) -> Result<Options, Failure> {
+    /// Resolves all but what is not stored.
+    fn resolve(overrides: Option<&Value>) -> Result<Options, Failure> {
         let defaults = serde_json::to_value(Options::default()).unwrap_or_default();
         let mut resolved = defaults.clone();
         match overrides {
@@ -116,7 +159,9 @@ impl Options {
 }
 
 fn override_group(resolved: &mut Value, group: &str, keys: &Value) -> Result<(), Failure> {
-    let known: Vec<String> = resolved.as_object().map(|groups| groups.keys().cloned().collect()).unwrap_or_default();
+    let mut known: Vec<String> =
+        resolved.as_object().map(|groups| groups.keys().cloned().collect()).unwrap_or_default();
+    known.push(EXTRACT.to_owned());
     let Some(target) = resolved.get_mut(group).and_then(Value::as_object_mut) else {
         return Err(unknown(group, &known));
     };
@@ -171,6 +216,30 @@ mod tests {
             .expect("valid");
         assert_eq!((one.structure.max_tokens, one.structure.min_chunk_length), (60, 20));
         assert_eq!(one.to_value(), other.to_value());
+    }
+
+    #[test]
+    fn a_password_is_taken_out_and_never_repeated() {
+        let requested =
+            Requested::read(Some(json!({"extract": {"password": "hunter2"}, "structure": {"max_tokens": 60}})))
+                .expect("valid");
+        assert_eq!(requested.password, Some(Secret::new("hunter2")));
+        assert!(!requested.options.to_value().to_string().contains("hunter2"));
+        assert_eq!(requested.options.structure.max_tokens, 60);
+        for none in [None, Some(json!(null)), Some(json!({})), Some(json!({"extract": {"password": null}}))] {
+            assert!(Requested::read(none).expect("valid").password.is_none());
+        }
+        for (wrong, code) in [
+            (json!({"extract": {"password": ["hunter2"]}}), Code::InvalidField),
+            (json!({"extract": {"password": ""}}), Code::InvalidField),
+            (json!({"extract": {"password": "hunter2".repeat(200)}}), Code::InvalidField),
+            (json!({"extract": "hunter2"}), Code::InvalidField),
+            (json!({"extract": {"passwort": "hunter2"}}), Code::UnknownOption),
+        ] {
+            let failure = Requested::read(Some(wrong)).err().expect("refused");
+            let text = serde_json::to_string(&failure).expect("a failure");
+            assert!(failure.code == code && !text.contains("hunter2"), "{text}");
+        }
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub struct Rule {
     pub lane: Lane,
     /// Without a handler a due task is deferred, not queued.
     has_handler: bool,
+    /// A row of the plans that explain and analyze show; the tasks of a workbook's sheets are queued and not shown.
+    planned: bool,
 }
 
 /// Stands for the pattern that declares a format's headings; see [`Rule::patterns`].
@@ -29,6 +31,7 @@ pub const RULES: &[Rule] = &[
         write_mode: WriteMode::Itself,
         lane: Lane::Cpu,
         has_handler: true,
+        planned: true,
     },
     Rule {
         task: "extract:tables",
@@ -38,6 +41,7 @@ pub const RULES: &[Rule] = &[
         write_mode: WriteMode::Children,
         lane: Lane::Cpu,
         has_handler: false,
+        planned: true,
     },
     Rule {
         task: "extract:images",
@@ -47,6 +51,7 @@ pub const RULES: &[Rule] = &[
         write_mode: WriteMode::Children,
         lane: Lane::Cpu,
         has_handler: false,
+        planned: true,
     },
     Rule {
         task: "ocr",
@@ -56,6 +61,7 @@ pub const RULES: &[Rule] = &[
         write_mode: WriteMode::Itself,
         lane: Lane::Cpu,
         has_handler: false,
+        planned: true,
     },
     Rule {
         task: "structure:declared",
@@ -65,6 +71,7 @@ pub const RULES: &[Rule] = &[
         write_mode: WriteMode::Subtree,
         lane: Lane::Cpu,
         has_handler: true,
+        planned: true,
     },
     Rule {
         task: "structure:inferred",
@@ -74,6 +81,17 @@ pub const RULES: &[Rule] = &[
         write_mode: WriteMode::Subtree,
         lane: Lane::Cpu,
         has_handler: true,
+        planned: true,
+    },
+    Rule {
+        task: "structure:sheets",
+        requires: &[Pattern::HasSheets],
+        forbids: &[],
+        after: &[],
+        write_mode: WriteMode::Children,
+        lane: Lane::Cpu,
+        has_handler: true,
+        planned: false,
     },
 ];
 
@@ -124,9 +142,14 @@ impl Rule {
     }
 }
 
-/// The plan of a file.
+/// The plan of a file: a row for each task that plans show.
 pub fn plan(format: Format, patterns: &Patterns) -> Vec<Decision> {
-    RULES.iter().map(|rule| rule.decide(format, patterns)).collect()
+    RULES.iter().filter(|rule| rule.planned).map(|rule| rule.decide(format, patterns)).collect()
+}
+
+/// The tasks to be queued after probe, in their order.
+pub fn due(format: Format, patterns: &Patterns) -> impl Iterator<Item = &'static Rule> {
+    RULES.iter().filter(move |rule| rule.decide(format, patterns).outcome == Verdict::Enqueued)
 }
 
 #[cfg(test)]
@@ -135,7 +158,7 @@ mod tests {
 
     fn enqueued(format: Format, patterns: &[Pattern]) -> Vec<&'static str> {
         let patterns = patterns.iter().fold(Patterns::default(), |all, p| all.with(*p, true));
-        plan(format, &patterns).into_iter().filter(|d| d.outcome == Verdict::Enqueued).map(|d| d.task).collect()
+        due(format, &patterns).map(|rule| rule.task).collect()
     }
 
     #[test]
@@ -149,10 +172,19 @@ mod tests {
             (Format::Docx, &[HasTextLayer, HasHeadings], &["extract:text", "structure:inferred"]),
             (Format::Pptx, &[HasTextLayer, HasSlides], &["extract:text", "structure:declared"]),
             (Format::Pdf, &[IsScanned, HasImages], &[]),
-            (Format::Xlsx, &[HasSheets], &[]),
+            (Format::Xlsx, &[HasSheets, HasComments], &["structure:sheets"]),
+            (Format::Xlsx, &[], &[]),
         ] {
             assert_eq!(enqueued(format, patterns), expected, "{format} {patterns:?}");
         }
+    }
+
+    #[test]
+    fn plans_show_the_downward_pass_and_nothing_else() {
+        let tasks: Vec<_> = plan(Format::Xlsx, &Patterns::default()).into_iter().map(|row| row.task).collect();
+        let shown =
+            ["extract:text", "extract:tables", "extract:images", "ocr", "structure:declared", "structure:inferred"];
+        assert_eq!(tasks, shown);
     }
 
     #[test]

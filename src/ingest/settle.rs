@@ -96,7 +96,7 @@ async fn finish_nodes(conn: &mut PgConnection, file_root: i64, nodes: &[Touched]
             .await?;
         }
     }
-    let moved = store::documents::leave_flight(conn, &ids, Settled::Settled).await?;
+    let moved = store::nodes::leave_flight(conn, &ids, Settled::Settled).await?;
     let left: BTreeSet<i64> = moved.iter().map(|(id, _)| *id).collect();
     let mut by_parent: BTreeMap<i64, i32> = BTreeMap::new();
     for node in nodes.iter().filter(|node| left.contains(&node.document_id)) {
@@ -152,14 +152,14 @@ pub async fn task_failed(
     if task_type == EMBED
         && let (Some(first), Some(last)) = (params["first"].as_i64(), params["last"].as_i64())
     {
-        let rows = store::documents::leaves_between(conn, document_id, first, last).await?;
+        let rows = store::nodes::leaves_between(conn, document_id, first, last).await?;
         let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
-        let moved = store::documents::leave_flight(conn, &ids, Settled::Failed).await?;
+        let moved = store::nodes::leave_flight(conn, &ids, Settled::Failed).await?;
         leaves_done(conn, file_root, &moved, Settled::Failed).await?;
         store::ingest_nodes::task_over(conn, document_id).await?;
         return Ok(Some(file_root));
     }
-    let moved = store::documents::leave_flight(conn, &[document_id], Settled::Failed).await?;
+    let moved = store::nodes::leave_flight(conn, &[document_id], Settled::Failed).await?;
     if !moved.is_empty() {
         store::ingest_nodes::count(conn, file_root, Frontier { in_flight: -1, failed: 1, ..Frontier::default() })
             .await?;

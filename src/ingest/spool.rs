@@ -26,8 +26,7 @@ pub struct Spool {
 impl Spool {
     /// An empty one in `folder`, which is made where it is missing.
     pub fn new(folder: &Path) -> io::Result<Spool> {
-        std::fs::create_dir_all(folder)?;
-        Ok(Spool { file: tempfile::tempfile_in(folder)?, hasher: Sha256::new(), byte_size: 0 })
+        Ok(Spool { file: nameless(folder)?, hasher: Sha256::new(), byte_size: 0 })
     }
 
     /// Appends a piece.
@@ -51,6 +50,12 @@ impl Spool {
             content_hash: format!("sha256:{}", hex::encode(self.hasher.finalize())),
         })
     }
+}
+
+/// An empty file without a name in `folder`, which is made where it is missing.
+pub fn nameless(folder: &Path) -> io::Result<File> {
+    std::fs::create_dir_all(folder)?;
+    tempfile::tempfile_in(folder)
 }
 
 /// Copies a spooled file into a large object of the transaction.

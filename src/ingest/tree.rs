@@ -87,7 +87,7 @@ impl Builder<'_> {
 
     fn section(&mut self, parent: Option<usize>, section: &Section) -> usize {
         let depth = parent.map_or(0, |parent| self.nodes[parent].depth + 1);
-        let title = if section.title.trim().is_empty() { "Untitled section".to_owned() } else { cut(&section.title) };
+        let title = if section.title.trim().is_empty() { "Untitled section".to_owned() } else { title(&section.title) };
         self.push(Node {
             parent,
             kind: Kind::Section,
@@ -109,7 +109,7 @@ impl Builder<'_> {
             self.push(Node {
                 parent,
                 kind: Kind::Chunk,
-                title: cut(title),
+                title: self::title(title),
                 start: chunk.start,
                 end: chunk.end,
                 chunk: Some(chunk),
@@ -137,7 +137,8 @@ impl Builder<'_> {
     }
 }
 
-fn cut(title: &str) -> String {
+/// A text as a title: trimmed, and at most 255 characters.
+pub fn title(title: &str) -> String {
     title.trim().chars().take(255).collect()
 }
 

@@ -3,8 +3,9 @@ use crate::{
     access::Caller,
     error::OrFail,
     ingest::{
-        options::{Options, stored_with_others},
+        options::{Options, Requested, stored_with_others},
         spool::{self, Spool, Spooled},
+        unlock::{self, Opened},
     },
     service::Service,
     store::{
@@ -40,13 +41,18 @@ pub async fn upload(
     let FileUpload { filename, declared_mime, bytes, options, .. } = upload;
     let title = title(filename.as_deref());
     let spooled = receive(service, bytes).await?;
-    let options = Options::resolve(options.await?.as_ref())?;
+    let Requested { options, password } = Requested::read(options.await?)?;
     let (spooled, detection) = recognise(spooled).await?;
+    let opened = match (password, detection.format) {
+        (Some(password), Some(format)) => unlock::unlock(service, &spooled.file, format, password).await?,
+        _ => None,
+    };
     let arrival = Arrival {
         title,
         declared_mime,
         detection,
         options,
+        opened,
         content_hash: spooled.content_hash.clone(),
         byte_size: spooled.byte_size,
     };
@@ -83,6 +89,7 @@ struct Arrival {
     declared_mime: Option<String>,
     detection: Detection,
     options: Options,
+    opened: Option<Opened>,
     content_hash: String,
     byte_size: u64,
 }
@@ -210,6 +217,9 @@ async fn store_new(
     });
     store::evidence::record(conn, id, "detected", &detected).await.or_fail()?;
     store::evidence::record(conn, id, "options", &blob.options).await.or_fail()?;
+    if let Some(opened) = &arrival.opened {
+        opened.store(conn, id).await?;
+    }
     store::evidence::record_origin(conn, id, "upload", None).await.or_fail()?;
     begin(service, conn, id, &path).await.or_fail()?;
     Ok(UploadResponse {

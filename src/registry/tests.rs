@@ -4,11 +4,15 @@ use std::collections::BTreeSet;
 use svc_client::{Client, OPERATIONS, Remote};
 use tower::ServiceExt;
 
+fn reader() -> crate::ingest::reader::Reader {
+    crate::ingest::reader::Reader::new("/nonexistent".into())
+}
+
 fn service() -> Arc<Service> {
     let home = [("HOME".to_owned(), "/nonexistent".to_owned())];
     let settings = Arc::new(Settings::defaults(home.into_iter()).expect("defaults"));
     let pool = crate::store::database::pool(sqlx::postgres::PgConnectOptions::new(), 1, settings.worker_lease);
-    Arc::new(Service::new(settings, pool, None, "owner"))
+    Arc::new(Service::new(settings, pool, None, "owner", reader()))
 }
 
 async fn call(
@@ -157,7 +161,7 @@ async fn browsers_of_other_origins_are_refused() {
         .map(|(n, v)| (n.to_owned(), v.to_owned()));
     let settings = Arc::new(Settings::load(Some(std::path::Path::new("/dev/null")), home.into_iter()).expect("valid"));
     let pool = crate::store::database::pool(sqlx::postgres::PgConnectOptions::new(), 1, settings.worker_lease);
-    let router = router(Arc::new(Service::new(settings, pool, None, "owner")));
+    let router = router(Arc::new(Service::new(settings, pool, None, "owner", reader())));
     for (origin, allowed) in [("https://console.example", true), ("https://evil.example", false)] {
         let request = Request::builder()
             .method("OPTIONS")

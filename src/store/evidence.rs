@@ -1,4 +1,5 @@
 //! What the pipeline recorded about a node.
+use super::text::{storable, storable_json};
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, types::Json};
@@ -12,7 +13,7 @@ pub async fn record(conn: &mut PgConnection, document_id: i64, name: &str, value
     )
     .bind(document_id)
     .bind(name)
-    .bind(value)
+    .bind(storable_json(value).as_ref())
     .execute(conn)
     .await
     .map(|_| ())
@@ -34,6 +35,16 @@ pub async fn record_origin(
     .execute(conn)
     .await
     .map(|_| ())
+}
+
+/// Replaces where a node came from, once more is known of it.
+pub async fn set_anchor(conn: &mut PgConnection, document_id: i64, anchor: &Value) -> sqlx::Result<()> {
+    sqlx::query("UPDATE node_origins SET anchor = $2 WHERE document_id = $1")
+        .bind(document_id)
+        .bind(storable_json(anchor).as_ref())
+        .execute(conn)
+        .await
+        .map(|_| ())
 }
 
 /// Everything recorded about a node but its attempts, by name.
@@ -115,8 +126,8 @@ pub async fn store_extraction(
          ON CONFLICT (document_id) DO UPDATE SET text = EXCLUDED.text, layout = EXCLUDED.layout",
     )
     .bind(document_id)
-    .bind(text)
-    .bind(layout)
+    .bind(storable(text).as_ref())
+    .bind(storable_json(layout).as_ref())
     .execute(conn)
     .await
     .map(|_| ())

@@ -215,9 +215,13 @@ pub async fn has_settled_child(conn: &mut PgConnection, document_id: i64) -> sql
         .await
 }
 
-/// The tokens under a container and its root.
+/// The tokens under a container, and how many of its children failed. A workbook's are counted by its sheets alone, which
+/// never meet on its row.
 pub async fn tokens(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Option<(i64, i32)>> {
-    sqlx::query_as("SELECT tokens, failed_children FROM ingest_node WHERE document_id = $1")
+    sqlx::query_as(
+        "SELECT greatest(n.tokens, (SELECT coalesce(sum(c.tokens), 0)::bigint FROM ingest_node c WHERE c.parent_id = n.document_id)), n.failed_children
+           FROM ingest_node n WHERE n.document_id = $1",
+    )
         .bind(document_id)
         .fetch_optional(conn)
         .await

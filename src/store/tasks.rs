@@ -1,4 +1,5 @@
 //! The task queue: enqueue, claim, start, finish, fail, beat, reap.
+use super::text::{storable, storable_json};
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, PgPool, types::Json};
@@ -159,7 +160,7 @@ pub async fn finish(conn: &mut PgConnection, attempt: &AttemptRow<'_>) -> sqlx::
         .bind(attempt.worker)
         .bind(attempt.started_at)
         .bind(fingerprint(&grant.payload))
-        .bind(Json(attempt.detail))
+        .bind(storable_json(&Value::Object(attempt.detail.clone())).as_ref())
         .fetch_one(conn)
         .await
 }
@@ -219,8 +220,8 @@ pub async fn fail(
     .await?;
     let Some(is_final) = is_final else { return Ok(Failed::NotOurs) };
     sqlx::query(
-        "INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint)
-         SELECT $1, $2, $3, $4, 'failed', $5, $6, $7, $8, coalesce((SELECT since FROM task_reservation WHERE task_id = $2), clock_timestamp()), $9",
+        "INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint, detail)
+         SELECT $1, $2, $3, $4, 'failed', $5, $6, $7, $8, coalesce((SELECT since FROM task_reservation WHERE task_id = $2), clock_timestamp()), $9, $10",
     )
     .bind(grant.document_id)
     .bind(grant.task_id)
@@ -228,13 +229,17 @@ pub async fn fail(
     .bind(grant.attempt)
     .bind(failure.class.as_str())
     .bind(&failure.code)
-    .bind(&failure.message)
+    .bind(storable(&failure.message).as_ref())
     .bind(worker)
     .bind(fingerprint(&grant.payload))
+    .bind(storable_json(&Value::Object(failure.detail.clone())).as_ref())
     .execute(&mut *conn)
     .await?;
     release(conn, grant.task_id).await?;
     if is_final {
+        for (name, value) in &failure.evidence {
+            super::evidence::record(conn, grant.document_id, name, value).await?;
+        }
         fail_dependents(conn, grant.task_id, grant.document_id).await?;
     }
     Ok(if is_final { Failed::Final } else { Failed::Retry })

@@ -23,7 +23,7 @@ async fn a_document_is_read_back_as_it_was_written() {
     );
     assert_eq!((read.position, read.settled, read.path.len(), read.parent_id), (Some(3), Settled::Settled, 0, None));
     assert_eq!(serde_json::to_value(&read.structured_content).unwrap(), json!({"a": [1, null, "x"]}));
-    assert_eq!(read.content_hash, svc::ingest::tasks::content_hash("Zwei\nZeilen 🎈"));
+    assert_eq!(read.content_hash, svc::store::documents::content_hash("Zwei\nZeilen 🎈"));
     let embed = read.embed.unwrap();
     let norm: f32 = embed.iter().map(|x| x * x).sum();
     assert!(embed.len() == 768 && (norm - 1.0).abs() < 1e-4, "{} {norm}", embed.len());

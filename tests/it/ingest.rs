@@ -267,7 +267,9 @@ async fn stored(app: &TestApp) -> (i64, i64, i64) {
 #[tokio::test]
 async fn what_does_not_come_in_whole_leaves_nothing() {
     let limit = 300 * 1024;
-    let app = TestApp::with(Wish { settings: &[("SVC_MAX_UPLOAD_BYTES", "307200")], no_worker: true }).await;
+    let app =
+        TestApp::with(Wish { settings: &[("SVC_MAX_UPLOAD_BYTES", "307200")], no_worker: true, ..Default::default() })
+            .await;
     let upload = |pieces| FileUpload {
         filename: Some("broken.txt".into()),
         declared_mime: None,
@@ -321,7 +323,9 @@ async fn the_corpus_of_real_files_is_read_or_refused_with_a_reason() {
         let attempts = evidence["attempts"].as_array().unwrap();
         let reason = attempts.iter().find(|a| a["outcome"] == "failed" && a["error_type"] != "dependency").map(|a| {
             assert_eq!(a["error_type"], "permanent", "{name}: {a}");
-            format!(" {}: {}", a["task_type"].as_str().unwrap(), a["code"].as_str().unwrap())
+            let limit = a["detail"]["limit"].as_str().map(|limit| format!(" ({limit})")).unwrap_or_default();
+            assert_eq!(a["code"] == "limit_exceeded", !limit.is_empty(), "{name}: {a}");
+            format!(" {}: {}{limit}", a["task_type"].as_str().unwrap(), a["code"].as_str().unwrap())
         });
         assert_eq!(frontier.settled == Settled::Failed, reason.is_some(), "{name}: {frontier:?} {reason:?}");
         let state = frontier.settled.as_str();

@@ -14,4 +14,6 @@ mod ingest;
 mod network;
 mod outage;
 mod queue;
+mod reading;
 mod search;
+mod sheets;

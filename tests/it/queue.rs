@@ -348,7 +348,7 @@ async fn eight_claimers_on_a_hot_set_never_overlap_and_the_naive_way_does() {
 
 #[tokio::test]
 async fn a_badge_that_nobody_answers_to_is_told_of() {
-    let app = TestApp::with(Wish { settings: &[("SVC_WORKER_BADGE", "cpu")], no_worker: false }).await;
+    let app = TestApp::with(Wish { settings: &[("SVC_WORKER_BADGE", "cpu")], ..Default::default() }).await;
     let root = node(&app, None).await;
     task(&app, &root, WriteMode::Itself, 0, Some("gpu")).await;
     let not_ready = async {

@@ -43,7 +43,12 @@ pub struct Transaction<'a> {
     tx: PgTransaction<'static>,
 }
 
-impl Transaction<'_> {
+impl<'a> Transaction<'a> {
+    /// The task.
+    pub fn grant(&self) -> &'a Grant {
+        self.apply.grant
+    }
+
     /// The connection that the task writes on.
     pub fn conn(&mut self) -> &mut PgConnection {
         &mut self.tx

@@ -1,13 +1,14 @@
 //! embed: vectors and postings for a batch of chunks, or for one document that was written over REST.
-use super::{Apply, OrTaskFailure, structure::no_model};
+use super::{Apply, EMBED, OrTaskFailure, structure::no_model};
 use crate::{
     ingest::{Tools, settle},
     search::bm25,
-    store::{self, documents::TextRow},
+    store::{self, nodes::TextRow, tasks::NewTask},
 };
 use pgvector::Vector;
 use serde_json::{Map, json};
-use svc_actors::{Outcome, TaskFailure};
+use sqlx::PgConnection;
+use svc_actors::{Lane, Outcome, TaskFailure, WriteMode};
 use svc_client::wire::Settled;
 use svc_models::{Engine, ModelError};
 
@@ -18,8 +19,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let rows = {
         let mut conn = tools.pool.acquire().await.classified()?;
         match batch {
-            Some((first, last)) => store::documents::leaves_between(&mut conn, grant.document_id, first, last).await,
-            None => store::documents::texts(&mut conn, &[grant.document_id]).await,
+            Some((first, last)) => store::nodes::leaves_between(&mut conn, grant.document_id, first, last).await,
+            None => store::nodes::texts(&mut conn, &[grant.document_id]).await,
         }
         .classified()?
     };
@@ -30,7 +31,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
 
     let mut tx = apply.begin().await?;
     let vectors: Vec<Vector> = embedded.vectors;
-    store::documents::set_vectors(tx.conn(), &embedded.ids, &vectors, model).await.classified()?;
+    store::nodes::set_vectors(tx.conn(), &embedded.ids, &vectors, model).await.classified()?;
     for postings in &indexes {
         bm25::replace(tx.conn(), postings).await.classified()?;
     }
@@ -38,7 +39,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         store::evidence::record(tx.conn(), *id, "embed", refusal).await.classified()?;
     }
     if batch.is_some() {
-        let moved = store::documents::leave_flight(tx.conn(), &ids, Settled::Settled).await.classified()?;
+        let moved = store::nodes::leave_flight(tx.conn(), &ids, Settled::Settled).await.classified()?;
         settle::leaves_done(tx.conn(), grant.root_id, &moved, Settled::Settled).await.classified()?;
     }
     let mut detail = Map::new();
@@ -50,9 +51,36 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     tx.complete(detail).await
 }
 
-/// The text of a node as it is searched for. A chunk begins with its heading already.
+/// Queues the embedding of the leaves whose ids lie between two, both included, under the last node of a path.
+pub(super) async fn enqueue(
+    tools: &Tools,
+    conn: &mut PgConnection,
+    root_id: i64,
+    path: &[i64],
+    (first, last): (i64, i64),
+) -> Result<(), TaskFailure> {
+    let Some((document_id, ancestors)) = path.split_last() else { return Ok(()) };
+    let task = NewTask {
+        task_type: EMBED,
+        lane: Lane::Model,
+        document_id: *document_id,
+        path: ancestors,
+        root_id,
+        write_mode: WriteMode::Subtree,
+        dependencies: &[],
+        params: &json!({"first": first, "last": last}),
+        badge: tools.settings.task_badges.get(EMBED).map(String::as_str),
+        priority: 0,
+    };
+    store::tasks::enqueue(conn, &task).await.classified().map(|_| ())
+}
+
+/// The text of a node as it is searched for. A leaf of a file is found by its own text, which says what it belongs to.
 fn searchable(row: &TextRow) -> String {
-    if row.usetype == "chunk" { row.content.clone() } else { format!("{}\n{}", row.title, row.content) }
+    match row.usetype.as_str() {
+        "chunk" | "record" | "profile" => row.content.clone(),
+        _ => format!("{}\n{}", row.title, row.content),
+    }
 }
 
 /// Postings for every index that covers the nodes; their terms are interned outside the transaction.

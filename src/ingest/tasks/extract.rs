@@ -1,5 +1,5 @@
 //! extract:text: the text of a file, with its pages and headings.
-use super::{Apply, OrTaskFailure, probe::input};
+use super::{Apply, OrTaskFailure, another_answer, probe::input};
 use crate::{
     ingest::{Tools, limits},
     store,
@@ -13,30 +13,35 @@ use svc_formats::{
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let id = apply.grant.document_id;
-    let (extraction, usage) = read(tools, id).await?;
-    let mut summary = summary(&extraction);
-    summary["reader"] = json!(usage);
+    let (mut extraction, usage) = read(tools, id).await?;
+    let Facts { mut summary, found } = facts(&mut extraction);
+    if let Some(usage) = usage {
+        summary.insert("reader".to_owned(), json!(usage));
+    }
     let reason = if extraction.pages.is_empty() { "no_text" } else { "needs_ocr" };
     let empty = extraction.text.trim().is_empty().then_some(reason);
-    let (text, layout) = split(extraction)?;
+    let (text, layout) = split(extraction).classified()?;
 
     let mut tx = apply.begin().await?;
     store::evidence::store_extraction(tx.conn(), id, &text, &layout).await.classified()?;
-    store::evidence::record(tx.conn(), id, "extract.text", &summary).await.classified()?;
+    store::evidence::record(tx.conn(), id, "extract.text", &Value::Object(summary.clone())).await.classified()?;
+    for (name, value) in &found {
+        store::evidence::record(tx.conn(), id, name, value).await.classified()?;
+    }
     if let Some(reason) = empty {
         store::evidence::record(tx.conn(), id, "extract.empty", &json!(reason)).await.classified()?;
     }
-    let detail = match summary {
-        Value::Object(members) => members,
-        _ => Map::new(),
-    };
-    tx.complete(detail).await
+    tx.complete(summary).await
 }
 
-/// Runs the reader on a file's stored bytes.
-async fn read(tools: &Tools, document_id: i64) -> Result<(Extraction, Usage), TaskFailure> {
+/// The extraction of a file: what its upload left, which was read with a password that is gone, or what the reader makes of
+/// the stored bytes, with what that cost.
+async fn read(tools: &Tools, document_id: i64) -> Result<(Extraction, Option<Usage>), TaskFailure> {
     let format = {
         let mut conn = tools.pool.acquire().await.classified()?;
+        if let Some((text, layout)) = store::evidence::extraction(&mut conn, document_id).await.classified()? {
+            return Ok((join(text, layout).classified()?, None));
+        }
         let plan = store::evidence::read_one(&mut conn, document_id, "plan").await.classified()?.unwrap_or_default();
         plan["format"]
             .as_str()
@@ -45,48 +50,53 @@ async fn read(tools: &Tools, document_id: i64) -> Result<(Extraction, Usage), Ta
             .classified()?
     };
     let request = Request::new(Step::Extract(format), limits(&tools.settings));
-    let (answer, usage) = tools.reader.read(input(tools, document_id).await?, &request).await.classified()?;
-    match answer {
-        Answer::Extracted(extraction) => Ok((extraction, usage)),
-        _ => Err(TaskFailure::retryable("crashed", "the reader answered another question")),
+    match tools.reader.read(input(tools, document_id).await?, &request).await.classified()? {
+        (Answer::Extracted(extraction), usage) => Ok((extraction, Some(usage))),
+        _ => Err(another_answer()),
     }
 }
 
-/// What the evidence says of a text.
-fn summary(extraction: &Extraction) -> Value {
-    let mut summary = json!({
-        "characters": extraction.text.chars().count(),
-        "headings": extraction.headings.len(),
-    });
+/// What a reader found beside the text.
+struct Facts {
+    /// Counts and plain values: for the evidence `extract.text` and for the attempt log.
+    summary: Map<String, Value>,
+    /// Lists of comments, footnotes, changes: evidence of their own names.
+    found: Map<String, Value>,
+}
+
+/// Takes the facts out of an extraction: as evidence they need not be kept a second time.
+fn facts(extraction: &mut Extraction) -> Facts {
+    let mut summary = Map::new();
+    summary.insert("characters".to_owned(), extraction.text.chars().count().into());
+    summary.insert("headings".to_owned(), extraction.headings.len().into());
     if !extraction.pages.is_empty() {
-        summary["pages"] = extraction.pages.len().into();
+        summary.insert("pages".to_owned(), extraction.pages.len().into());
     }
     if let Some(from) = &extraction.headings_from {
-        summary["headings_from"] = json!(from);
+        summary.insert("headings_from".to_owned(), json!(from));
     }
     if let Some(charset) = &extraction.charset {
-        summary["charset"] = json!(charset);
+        summary.insert("charset".to_owned(), json!(charset));
     }
-    for (name, value) in &extraction.facts {
-        summary[name.as_str()] = value.clone();
+    let mut found = Map::new();
+    for (name, value) in std::mem::take(&mut extraction.facts) {
+        match value {
+            Value::Array(_) | Value::Object(_) => found.insert(name, value),
+            plain => summary.insert(name, plain),
+        };
     }
-    summary
+    Facts { summary, found }
 }
 
 /// The text apart from what describes it, as stored.
-fn split(mut extraction: Extraction) -> Result<(String, Value), TaskFailure> {
+pub fn split(mut extraction: Extraction) -> serde_json::Result<(String, Value)> {
     let text = std::mem::take(&mut extraction.text);
-    for heading in &mut extraction.headings {
-        // PostgreSQL's JSON takes no NUL.
-        heading.title = heading.title.replace('\0', "");
-    }
-    let layout = serde_json::to_value(&extraction).classified()?;
-    Ok((text, layout))
+    Ok((text, serde_json::to_value(&extraction)?))
 }
 
 /// The reverse of [`split`].
-pub(super) fn join(text: String, layout: Value) -> Result<Extraction, TaskFailure> {
-    let mut extraction: Extraction = serde_json::from_value(layout).classified()?;
+pub fn join(text: String, layout: Value) -> serde_json::Result<Extraction> {
+    let mut extraction: Extraction = serde_json::from_value(layout)?;
     extraction.text = text;
     Ok(extraction)
 }

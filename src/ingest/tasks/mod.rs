@@ -3,12 +3,16 @@ mod apply;
 mod embed;
 mod extract;
 mod probe;
+mod profile;
+mod records;
 mod rollup;
+mod sheets;
 mod structure;
 
 use crate::{error::database_is_away, ingest::Tools, search::bm25, telemetry};
 use apply::Apply;
 use async_trait::async_trait;
+pub(super) use extract::split as split_extraction;
 use std::{
     sync::{
         Arc,
@@ -16,7 +20,6 @@ use std::{
     },
     time::Instant,
 };
-pub use structure::content_hash;
 use svc_actors::{CancelToken, ErrorClass, Grant, Handler, Outcome, TaskFailure};
 use svc_formats::FormatError;
 use svc_models::ModelError;
@@ -26,11 +29,24 @@ pub const PROBE: &str = "probe";
 pub const EXTRACT_TEXT: &str = "extract:text";
 pub const STRUCTURE_DECLARED: &str = "structure:declared";
 pub const STRUCTURE_INFERRED: &str = "structure:inferred";
+pub const STRUCTURE_SHEETS: &str = "structure:sheets";
+pub const PROFILE_SHEET: &str = "profile:sheet";
+pub const EXTRACT_SHEET: &str = "extract:sheet";
 pub const EMBED: &str = "embed";
 pub const SUMMARIZE: &str = "summarize";
 
 /// Every task type that has a handler here.
-pub const TASK_TYPES: &[&str] = &[PROBE, EXTRACT_TEXT, STRUCTURE_DECLARED, STRUCTURE_INFERRED, EMBED, SUMMARIZE];
+pub const TASK_TYPES: &[&str] = &[
+    PROBE,
+    EXTRACT_TEXT,
+    STRUCTURE_DECLARED,
+    STRUCTURE_INFERRED,
+    STRUCTURE_SHEETS,
+    PROFILE_SHEET,
+    EXTRACT_SHEET,
+    EMBED,
+    SUMMARIZE,
+];
 
 /// Runs the tasks of this process.
 pub struct TaskHandler {
@@ -51,6 +67,9 @@ async fn dispatch(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailur
         EXTRACT_TEXT => extract::run(tools, apply).await,
         STRUCTURE_DECLARED => structure::run(tools, apply, true).await,
         STRUCTURE_INFERRED => structure::run(tools, apply, false).await,
+        STRUCTURE_SHEETS => sheets::run(tools, apply).await,
+        PROFILE_SHEET => profile::run(tools, apply).await,
+        EXTRACT_SHEET => records::run(tools, apply).await,
         EMBED => embed::run(tools, apply).await,
         SUMMARIZE => rollup::run(tools, apply).await,
         // A newer worker may know it: this one must not fail it for good.
@@ -100,6 +119,11 @@ impl Handler for TaskHandler {
     }
 }
 
+/// A reader of another build, or a bug of ours.
+fn another_answer() -> TaskFailure {
+    TaskFailure::retryable("crashed", "the reader answered another question")
+}
+
 /// Classifies an inner error where `?` stands.
 trait Classify {
     fn classify(self) -> TaskFailure;
@@ -126,7 +150,11 @@ impl Classify for sqlx::Error {
 impl Classify for FormatError {
     fn classify(self) -> TaskFailure {
         let class = if self.is_permanent() { ErrorClass::Permanent } else { ErrorClass::Retryable };
-        TaskFailure::new(class, self.code(), self.to_string())
+        let failure = TaskFailure::new(class, self.code(), self.to_string());
+        match self.limit() {
+            Some(limit) => failure.with_detail("limit", limit.as_str()),
+            None => failure,
+        }
     }
 }
 
@@ -145,6 +173,12 @@ impl Classify for bm25::Error {
             bm25::Error::Database(error) => error.classify(),
             error => TaskFailure::retryable("index", error.to_string()),
         }
+    }
+}
+
+impl Classify for std::io::Error {
+    fn classify(self) -> TaskFailure {
+        TaskFailure::retryable("working_file", self.to_string())
     }
 }
 

@@ -1,42 +1,45 @@
 //! probe: what the bytes are and hold, and which tasks follow from it.
-use super::{Apply, OrTaskFailure, apply::Transaction};
+use super::{Apply, OrTaskFailure, another_answer, apply::Transaction};
 use crate::{
     ingest::{
         Tools, limits,
         rules::{self, Decision, Verdict},
         spool,
+        unlock::{self, Unlocked},
     },
     store::{self, tasks::NewTask},
 };
 use serde_json::{Map, Value, json};
 use std::fs::File;
-use svc_actors::{Outcome, TaskFailure};
+use svc_actors::{ErrorClass, Outcome, TaskFailure};
 use svc_formats::{
-    Format, FormatError, Pattern, Patterns,
+    Archive, Format, FormatError, Pattern, Patterns,
     isolated::{Answer, Request, Step},
 };
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
-    let input = input(tools, grant.document_id).await?;
-    let request = Request::new(Step::Probe, limits(&tools.settings));
-    let (answer, _) = tools.reader.read(input, &request).await.classified()?;
-    let (detection, patterns) = match answer {
-        Answer::Probed { detection, patterns, .. } => (detection, patterns.classified()?),
-        _ => return Err(TaskFailure::retryable("crashed", "the reader answered another question")),
-    };
-    let format = detection.format.ok_or(FormatError::UnknownFormat).classified()?;
+    let Measured { format, patterns, archive, unlocked } = measure(tools, grant.document_id).await?;
     let plan = rules::plan(format, &patterns);
+    let matched = serde_json::to_value(&patterns).classified()?;
+    let shown = json!({"format": format.as_str(), "tasks": plan});
+    let closed = patterns.holds(Pattern::IsEncrypted) || format == Format::Ole2;
+    if closed && !unlocked && rules::due(format, &patterns).next().is_none() {
+        if let Some(refusal) = refusal(tools, grant.document_id, format).await? {
+            return Err(refusal.with_evidence("matched.patterns", matched).with_evidence("plan", shown));
+        }
+    }
 
     let mut tx = apply.begin().await?;
-    let matched = serde_json::to_value(&patterns).classified()?;
     store::evidence::record(tx.conn(), grant.document_id, "matched.patterns", &matched).await.classified()?;
-    store::evidence::record(tx.conn(), grant.document_id, "plan", &json!({"format": format.as_str(), "tasks": plan}))
-        .await
-        .classified()?;
-    let queued = enqueue(tools, &mut tx, grant.document_id, grant.root_id, &grant.region.path, &plan).await?;
+    store::evidence::record(tx.conn(), grant.document_id, "plan", &shown).await.classified()?;
+    if let Some(archive) = archive {
+        let listed = serde_json::to_value(archive).classified()?;
+        store::evidence::record(tx.conn(), grant.document_id, "archive", &listed).await.classified()?;
+    }
+    let queued = enqueue(tools, &mut tx, format, &patterns).await?;
     if queued == 0 {
-        let reason = no_text(format, &patterns, &plan);
+        let reason = no_text(format, &plan);
         store::evidence::record(tx.conn(), grant.document_id, "extract.empty", &json!(reason)).await.classified()?;
     }
     let mut detail = Map::new();
@@ -45,40 +48,85 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     tx.complete(detail).await
 }
 
+struct Measured {
+    format: Format,
+    patterns: Patterns,
+    /// What a zip archive lists.
+    archive: Option<Archive>,
+    /// With the password of the upload, which is gone.
+    unlocked: bool,
+}
+
+async fn measure(tools: &Tools, id: i64) -> Result<Measured, TaskFailure> {
+    let (unlocked, format) = {
+        let mut conn = tools.pool.acquire().await.classified()?;
+        let unlocked = store::evidence::read_one(&mut conn, id, unlock::EVIDENCE).await.classified()?;
+        let blob = store::blobs::of_document(&mut conn, id).await.classified()?;
+        (unlocked, blob.and_then(|blob| blob.format?.parse::<Format>().ok()))
+    };
+    if let (Some(unlocked), Some(format)) = (unlocked, format) {
+        let Unlocked { patterns } = serde_json::from_value(unlocked).classified()?;
+        return Ok(Measured { format, patterns, archive: None, unlocked: true });
+    }
+    let request = Request::new(Step::Probe, limits(&tools.settings));
+    match tools.reader.read(input(tools, id).await?, &request).await.classified()?.0 {
+        Answer::Probed { detection, patterns, archive, .. } => {
+            let format = detection.format.ok_or(FormatError::UnknownFormat).classified()?;
+            Ok(Measured { format, patterns: patterns.classified()?, archive, unlocked: false })
+        }
+        _ => Err(another_answer()),
+    }
+}
+
+/// Why a closed file is not read, in its reader's own words; None where it is read after all.
+async fn refusal(tools: &Tools, id: i64, format: Format) -> Result<Option<TaskFailure>, TaskFailure> {
+    let request = Request::new(Step::Extract(format), limits(&tools.settings));
+    let refused = tools.reader.read(input(tools, id).await?, &request).await.classified();
+    match refused {
+        Ok(_) => Ok(None),
+        // A reader that could not work says nothing of the file.
+        Err(failure) if failure.class != ErrorClass::Permanent => Err(failure),
+        Err(failure) => Ok(Some(failure)),
+    }
+}
+
 /// Why a file ends without any text, so that it never looks like a success.
-fn no_text(format: Format, patterns: &Patterns, plan: &[Decision]) -> &'static str {
+fn no_text(format: Format, plan: &[Decision]) -> &'static str {
     let ocr = plan.iter().any(|decision| decision.task == "ocr" && decision.outcome == Verdict::Deferred);
     match format {
-        _ if patterns.holds(Pattern::IsEncrypted) => "encrypted",
-        _ if patterns.holds(Pattern::IsLegacyBinary) => "legacy_binary",
         _ if ocr => "needs_ocr",
         Format::Pdf => "no_text_layer",
-        Format::Xlsx | Format::Zip => "no_reader",
+        Format::Xlsx => "no_sheets",
+        Format::Zip => "no_reader",
         _ => "no_text",
     }
 }
 
+/// Queues what is due, each task after those of its rule.
 async fn enqueue(
     tools: &Tools,
     tx: &mut Transaction<'_>,
-    id: i64,
-    root_id: i64,
-    path: &[i64],
-    plan: &[Decision],
+    format: Format,
+    patterns: &Patterns,
 ) -> Result<i32, TaskFailure> {
+    let grant = tx.grant();
+    let (id, path) = (grant.document_id, &grant.region.path);
     let ancestors = &path[..path.len().saturating_sub(1)];
     let options: Value = store::evidence::read_one(tx.conn(), id, "options").await.classified()?.unwrap_or_default();
     let mut queued: Vec<(&str, i64)> = Vec::new();
-    for (rule, _) in rules::RULES.iter().zip(plan).filter(|(_, decision)| decision.outcome == Verdict::Enqueued) {
+    for rule in rules::due(format, patterns) {
         let after: Vec<i64> = queued.iter().filter(|(task, _)| rule.after.contains(task)).map(|(_, id)| *id).collect();
-        let params =
-            if rule.task.starts_with("structure:") { json!({"structure": options["structure"]}) } else { json!({}) };
+        let params = match rule.task {
+            super::STRUCTURE_SHEETS => json!({"structure": options["structure"], "profile": options["profile"]}),
+            task if task.starts_with("structure:") => json!({"structure": options["structure"]}),
+            _ => json!({}),
+        };
         let task = NewTask {
             task_type: rule.task,
             lane: rule.lane,
             document_id: id,
             path: ancestors,
-            root_id,
+            root_id: grant.root_id,
             write_mode: rule.write_mode,
             dependencies: &after,
             params: &params,

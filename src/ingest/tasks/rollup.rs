@@ -18,7 +18,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
 
     let mut tx = apply.begin().await?;
     let model = &engine.info().identity;
-    let (children, mean) = store::documents::children_mean(tx.conn(), id, model).await.classified()?;
+    let (children, mean) = store::nodes::children_mean(tx.conn(), id, model).await.classified()?;
     let mut rollup = json!({"failed_children": failed_children});
     let (effective, vector) = match concatenated {
         Some(text) => {
@@ -33,7 +33,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         }
     };
     if let Some(vector) = vector {
-        store::documents::set_vectors(tx.conn(), &[id], &[vector], model).await.classified()?;
+        store::nodes::set_vectors(tx.conn(), &[id], &[vector], model).await.classified()?;
     }
     store::evidence::record(tx.conn(), id, "effective_content", &effective).await.classified()?;
     store::evidence::record(tx.conn(), id, "rollup", &rollup).await.classified()?;
@@ -54,7 +54,7 @@ struct Concatenated {
 async fn concatenate(tools: &Tools, engine: &Engine, id: i64) -> Result<Option<Concatenated>, TaskFailure> {
     let texts = {
         let mut conn = tools.pool.acquire().await.classified()?;
-        store::documents::settled_leaf_texts(&mut conn, id).await.classified()?
+        store::nodes::settled_leaf_texts(&mut conn, id).await.classified()?
     };
     let single = texts.len() == 1;
     let text = texts.join("\n\n");

@@ -1,5 +1,5 @@
 //! structure:declared and structure:inferred: the nodes under a file, in flight, and the tasks that embed them.
-use super::{Apply, EMBED, OrTaskFailure, apply::Transaction, extract};
+use super::{Apply, OrTaskFailure, apply::Transaction, embed, extract};
 use crate::{
     ingest::{
         Tools,
@@ -8,18 +8,16 @@ use crate::{
     },
     store::{
         self,
-        documents::NewNodes,
         ingest_nodes::{Frontier, IngestNode},
-        tasks::NewTask,
+        nodes::NewNode,
     },
 };
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
-use svc_actors::{Lane, Outcome, TaskFailure, WriteMode};
+use svc_actors::{Outcome, TaskFailure};
 use svc_formats::{ChunkOptions, Extraction};
 
 /// Rows of one insert.
-const ROWS: usize = 2000;
+pub(super) const ROWS: usize = 2000;
 
 pub async fn run(tools: &Tools, apply: Apply<'_>, declared: bool) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
@@ -34,12 +32,13 @@ pub async fn run(tools: &Tools, apply: Apply<'_>, declared: bool) -> Result<Outc
         json!({"rule": rule, "sections": sections, "chunks": nodes.len() - sections, "from": extraction.headings_from});
 
     let mut tx = apply.begin().await?;
-    let ids = store::documents::reserve_ids(tx.conn(), nodes.len()).await.classified()?;
+    let ids = store::nodes::reserve_ids(tx.conn(), nodes.len()).await.classified()?;
     let made = Made { file: id, file_path: &grant.region.path, root_id: grant.root_id, nodes: &nodes, ids: &ids };
     insert_nodes(&mut tx, &made, &extraction, &rule).await?;
     insert_counters(&mut tx, &made, &batches).await?;
     for batch in &batches {
-        enqueue_embed(tools, &mut tx, &made, batch).await?;
+        let bounds = (made.ids[batch.first], made.ids[batch.last]);
+        embed::enqueue(tools, tx.conn(), grant.root_id, &made.container(batch.under), bounds).await?;
     }
     store::evidence::record(tx.conn(), id, "structure", &shape).await.classified()?;
     let detail = match shape {
@@ -54,9 +53,9 @@ async fn load(tools: &Tools, id: i64) -> Result<(Extraction, String), TaskFailur
     let stored = store::evidence::extraction(&mut conn, id).await.classified()?;
     let (text, layout) =
         stored.ok_or_else(|| TaskFailure::permanent("no_text", "no text was extracted from this file"))?;
-    let rows = store::documents::texts(&mut conn, &[id]).await.classified()?;
+    let rows = store::nodes::texts(&mut conn, &[id]).await.classified()?;
     let title = rows.into_iter().next().map(|row| row.title).unwrap_or_default();
-    Ok((extract::join(text, layout)?, title))
+    Ok((extract::join(text, layout).classified()?, title))
 }
 
 async fn build(
@@ -102,6 +101,14 @@ impl Made<'_> {
         self.nodes[index].parent.map_or(self.file, |parent| self.ids[parent])
     }
 
+    /// The ids down to a container, its own last.
+    fn container(&self, index: Option<usize>) -> Vec<i64> {
+        match index {
+            Some(index) => self.path(index).into_iter().chain([self.ids[index]]).collect(),
+            None => self.file_path.to_vec(),
+        }
+    }
+
     /// Ancestors' ids of a node, root first.
     fn path(&self, index: usize) -> Vec<i64> {
         let mut path = Vec::new();
@@ -124,41 +131,28 @@ async fn insert_nodes(
 ) -> Result<(), TaskFailure> {
     let characters = CharacterIndex::new(&extraction.text);
     for start in (0..made.nodes.len()).step_by(ROWS) {
-        let range = start..made.nodes.len().min(start + ROWS);
-        let content = |node: &Node| match &node.chunk {
-            Some(chunk) => chunk.content(&extraction.text).into_owned(),
-            None => String::new(),
-        };
-        let contents: Vec<String> = made.nodes[range.clone()].iter().map(content).collect();
-        let nodes = NewNodes {
-            ids: &made.ids[range.clone()],
-            parent_ids: &range.clone().map(|index| made.parent_id(index)).collect::<Vec<_>>(),
-            paths: &range.clone().map(|index| braces(&made.path(index))).collect::<Vec<_>>(),
-            titles: &made.nodes[range.clone()].iter().map(|node| node.title.clone()).collect::<Vec<_>>(),
-            content_hashes: &contents.iter().map(|text| content_hash(text)).collect::<Vec<_>>(),
-            contents: &contents,
-            usetypes: &made.nodes[range.clone()].iter().map(|node| node.kind.usetype().to_owned()).collect::<Vec<_>>(),
-            positions: &made.nodes[range.clone()].iter().map(|node| node.position).collect::<Vec<_>>(),
-            rule,
-            anchors: &made.nodes[range]
-                .iter()
-                .map(|node| tree::anchor(node, extraction, &characters))
-                .collect::<Vec<_>>(),
-        };
-        store::documents::insert_nodes(tx.conn(), &nodes).await.classified()?;
+        let rows: Vec<NewNode> = (start..made.nodes.len().min(start + ROWS))
+            .map(|index| {
+                let node = &made.nodes[index];
+                NewNode {
+                    id: made.ids[index],
+                    parent_id: made.parent_id(index),
+                    path: made.path(index),
+                    title: node.title.clone(),
+                    content: match &node.chunk {
+                        Some(chunk) => chunk.content(&extraction.text).into_owned(),
+                        None => String::new(),
+                    },
+                    usetype: node.kind.usetype(),
+                    position: node.position,
+                    structured_content: json!({}),
+                    anchor: tree::anchor(node, extraction, &characters),
+                }
+            })
+            .collect();
+        store::nodes::insert(tx.conn(), rule, &rows).await.classified()?;
     }
     Ok(())
-}
-
-/// `sha256:<hex>` of a content.
-pub fn content_hash(content: &str) -> String {
-    format!("sha256:{}", hex::encode(Sha256::digest(content)))
-}
-
-/// An array in PostgreSQL's text form.
-fn braces(ids: &[i64]) -> String {
-    let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
-    format!("{{{}}}", ids.join(","))
 }
 
 async fn insert_counters(tx: &mut Transaction<'_>, made: &Made<'_>, batches: &[Batch]) -> Result<(), TaskFailure> {
@@ -192,29 +186,4 @@ async fn insert_counters(tx: &mut Transaction<'_>, made: &Made<'_>, batches: &[B
     store::ingest_nodes::count(tx.conn(), made.root_id, Frontier { total, in_flight: total, ..Frontier::default() })
         .await
         .classified()
-}
-
-async fn enqueue_embed(
-    tools: &Tools,
-    tx: &mut Transaction<'_>,
-    made: &Made<'_>,
-    batch: &Batch,
-) -> Result<(), TaskFailure> {
-    let (document_id, path) = match batch.under {
-        Some(index) => (made.ids[index], made.path(index)),
-        None => (made.file, made.file_path[..made.file_path.len().saturating_sub(1)].to_vec()),
-    };
-    let task = NewTask {
-        task_type: EMBED,
-        lane: Lane::Model,
-        document_id,
-        path: &path,
-        root_id: made.root_id,
-        write_mode: WriteMode::Subtree,
-        dependencies: &[],
-        params: &json!({"first": made.ids[batch.first], "last": made.ids[batch.last]}),
-        badge: tools.settings.task_badges.get(EMBED).map(String::as_str),
-        priority: 0,
-    };
-    store::tasks::enqueue(tx.conn(), &task).await.classified().map(|_| ())
 }

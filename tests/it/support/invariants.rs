@@ -24,7 +24,7 @@ const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "a structure's children are made once",
-        "SELECT parent_id || '.' || position FROM documents d JOIN node_origins o ON o.document_id = d.id WHERE o.rule LIKE 'structure:%'
+        "SELECT parent_id || '.' || position FROM documents d JOIN node_origins o ON o.document_id = d.id WHERE o.rule <> 'upload'
           GROUP BY parent_id, position HAVING count(*) > 1",
     ),
     (

@@ -2,6 +2,7 @@
 pub mod invariants;
 pub mod proxy;
 pub mod server;
+mod workbook;
 
 use futures_util::StreamExt;
 use sqlx::{PgPool, postgres::PgConnectOptions};
@@ -26,6 +27,7 @@ use svc_client::{
     },
 };
 use svc_models::Engine;
+pub use workbook::workbook;
 
 pub const TOKEN: &str = "test-owner-token";
 /// Only to end a test that hangs; no test waits this long where the code is right.
@@ -60,6 +62,8 @@ pub struct Wish<'a> {
     pub settings: &'a [(&'a str, &'a str)],
     /// Leaves tasks lying.
     pub no_worker: bool,
+    /// Reads files instead of the service's own binary.
+    pub reader: Option<Reader>,
 }
 
 /// A service with a database of its own, listening on a port of its own.
@@ -93,11 +97,17 @@ impl TestApp {
         extra.extend(wish.settings);
         let settings = Arc::new(settings(&extra));
         let pool = svc::store::database::pool(options.clone(), 12, settings.worker_lease);
-        let service = Arc::new(Service::new(settings.clone(), pool.clone(), Some(engine()), TOKEN));
+        let service = Arc::new(Service::new(
+            settings.clone(),
+            pool.clone(),
+            Some(engine()),
+            TOKEN,
+            wish.reader.unwrap_or_else(reader),
+        ));
         let worker = if wish.no_worker {
             None
         } else {
-            Some(RunningWorker::start(Role::of(&settings), service.tools(reader()), options.clone()).await.unwrap())
+            Some(RunningWorker::start(Role::of(&settings), service.tools(), options.clone()).await.unwrap())
         };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
@@ -118,8 +128,7 @@ impl TestApp {
     /// Starts what a wish for no worker left out.
     pub async fn start_worker(&mut self) {
         let role = Role::of(&self.service.settings);
-        self.worker =
-            Some(RunningWorker::start(role, self.service.tools(reader()), self.options.clone()).await.unwrap());
+        self.worker = Some(RunningWorker::start(role, self.service.tools(), self.options.clone()).await.unwrap());
     }
 
     /// Stops everything, after the invariants were checked on what the test left.

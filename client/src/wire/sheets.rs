@@ -1,0 +1,91 @@
+//! Cells of stored workbooks.
+use crate::{
+    Failure,
+    operation::{Params, Wire},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+#[cfg(feature = "openapi")]
+use utoipa::{IntoParams, ToSchema};
+
+/// The most cells of one rectangle, filled or not.
+pub const MAX_CELLS: u64 = 50_000;
+
+/// Which rectangle.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(IntoParams))]
+#[serde(default, deny_unknown_fields)]
+pub struct CellsQuery {
+    /// A spreadsheet range: `A1`, `A1:C9`, `A:C`, `3:7`, `Sales!A1:C9` or `'My Sheet'!A1`. Where it is left out: the cells that
+    /// the node was made from, or the sheet's used range.
+    #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", param(rename = "ref"))]
+    pub reference: Option<String>,
+    /// The sheet, by its name. Where it is left out: that of the range, of the node, or the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sheet: Option<String>,
+}
+impl Params for CellsQuery {
+    fn check(&self) -> Result<(), Failure> {
+        for (field, text) in [("ref", &self.reference), ("sheet", &self.sheet)] {
+            if text.as_ref().is_some_and(|text| text.chars().count() > 200) {
+                return Err(Failure::field(field, "takes at most 200 characters"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why this rectangle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum RefSource {
+    /// The call's `ref`.
+    Ref,
+    /// The cells that the node was made from.
+    Anchor,
+    /// The cells of the sheet that hold something.
+    UsedRange,
+}
+
+/// A rectangle of a sheet, read from the stored bytes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct CellsResponse {
+    pub document_id: i64,
+    /// The file node of the workbook.
+    pub workbook_id: i64,
+    pub sheet: String,
+    /// Its place among the tabs, from 0.
+    pub sheet_index: u32,
+    /// `visible`, `hidden` or `very_hidden`.
+    pub state: String,
+    /// 1900 or 1904.
+    pub date_epoch: u16,
+    /// The rectangle, for example `A1:C9`; null where the sheet is empty.
+    #[serde(rename = "ref")]
+    pub reference: Option<String>,
+    pub ref_source: RefSource,
+    /// The letters of its columns.
+    pub columns: Vec<String>,
+    /// The worksheet's numbers of its rows.
+    pub rows: Vec<u32>,
+    /// A list for each row, a value for each column: null where the cell is empty. Dates and durations are ISO 8601.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Vec<Object>>))]
+    pub values: Vec<Vec<Value>>,
+    /// The same for formulas, with their `=`.
+    pub formulas: Vec<Vec<Option<String>>>,
+    /// By cell, where the value's JSON does not tell: `date`, `duration` or `error`.
+    pub types: BTreeMap<String, String>,
+    /// By cell, where it is not `General`.
+    pub number_formats: BTreeMap<String, String>,
+    /// Merged ranges that meet the rectangle; null where the sheet is too long to know.
+    pub merged: Option<Vec<String>>,
+    /// Rows of the rectangle that are hidden and hold something.
+    pub hidden_rows: Vec<u32>,
+    /// A Markdown table: column letters across the top, row numbers down the side, values as the sheet shows them, long ones cut.
+    pub grid: String,
+}
+impl Wire for CellsResponse {}

@@ -1,0 +1,249 @@
+//! From a sheet's row to a record node: labelled prose to be found by, typed values to be computed with. Pure.
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Number, Value as Json};
+use svc_formats::{
+    ChunkOptions, TokenCounter, chunk,
+    xlsx::{Record, RecordsHead, Value},
+};
+
+/// A record node about to be made; it waits in a spool file until all records of its sheet are there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NewRecord {
+    /// The worksheet's number for the row.
+    pub row: u32,
+    /// Hidden by hand or by a filter.
+    pub hidden: bool,
+    /// `Year: 2019; Ducks: 200`.
+    pub prose: String,
+    /// Header to value, for the filled cells.
+    pub values: Map<String, Json>,
+    /// Tokens of the prose.
+    pub tokens: i64,
+    /// The prose in pieces, where it is too long for a chunk: byte ranges and their tokens. Else empty.
+    pub pieces: Vec<(usize, usize, i64)>,
+}
+
+/// What a piece of text may be.
+pub struct Fit<'a> {
+    pub chunk: &'a ChunkOptions,
+    /// Tokens that the model's window holds beside the special ones.
+    pub window: usize,
+    pub tokens: &'a dyn TokenCounter,
+}
+
+/// Makes the node of a row. A row is one text whatever `max_tokens` says, as long as the model's window and the hard cap of a
+/// chunk hold it: the half of a row says little. Past them it is cut as any text is.
+pub fn record(head: &RecordsHead, record: &Record, fit: &Fit<'_>) -> NewRecord {
+    let prose = prose(head, record);
+    let short = prose.chars().nth(fit.chunk.max_chars).is_none();
+    // A text of so many bytes has more tokens than any window: not worth the counting as a whole.
+    let tokens = if short { fit.tokens.count(&prose) } else { usize::MAX };
+    let (tokens, pieces) = if tokens <= fit.window {
+        (tokens, Vec::new())
+    } else {
+        let options = ChunkOptions { max_tokens: fit.chunk.max_tokens.min(fit.window), ..fit.chunk.clone() };
+        let chunks = chunk(&prose, 0..prose.len(), &options, fit.tokens);
+        let sum = chunks.iter().map(|chunk| chunk.tokens).sum();
+        (sum, chunks.iter().map(|chunk| (chunk.start, chunk.end, count(chunk.tokens))).collect())
+    };
+    NewRecord {
+        row: record.row,
+        hidden: record.hidden,
+        prose,
+        values: values(head, record),
+        tokens: count(tokens),
+        pieces,
+    }
+}
+
+fn count(tokens: usize) -> i64 {
+    i64::try_from(tokens).unwrap_or(i64::MAX)
+}
+
+/// `Year: 2019; Ducks: 200`, as the sheet shows the values, in the order of the columns.
+fn prose(head: &RecordsHead, record: &Record) -> String {
+    let mut prose = String::new();
+    for cell in &record.cells {
+        let shown = one_line(cell.shown());
+        let Some(column) = head.columns.get(cell.column as usize).filter(|_| !shown.is_empty()) else { continue };
+        if !prose.is_empty() {
+            prose.push_str("; ");
+        }
+        prose.push_str(one_line(&column.header).trim_end_matches(':').trim_end());
+        prose.push_str(": ");
+        prose.push_str(&shown);
+    }
+    prose
+}
+
+/// The filled cells by their column's header. A formula without a stored value is null.
+fn values(head: &RecordsHead, record: &Record) -> Map<String, Json> {
+    let cells = record.cells.iter().filter_map(|cell| {
+        let header = &head.columns.get(cell.column as usize)?.header;
+        Some((header.clone(), cell.value.as_ref().map_or(Json::Null, json)))
+    });
+    cells.collect()
+}
+
+/// A cell's value as JSON: numbers and booleans as such, dates and durations in ISO 8601, errors as `#DIV/0!`.
+pub fn json(value: &Value) -> Json {
+    match value {
+        Value::Text(text) | Value::Date(text) | Value::Error(text) => text.as_str().into(),
+        Value::Number(number) => number_json(*number),
+        Value::Boolean(boolean) => (*boolean).into(),
+        Value::Duration(duration) => iso(duration.milliseconds).into(),
+    }
+}
+
+/// A span of time in ISO 8601: `P10DT15H10M10S`.
+fn iso(milliseconds: i64) -> String {
+    let (sign, rest) = (if milliseconds < 0 { "-" } else { "" }, milliseconds.unsigned_abs());
+    let (seconds, fraction) = (rest / 1000, rest % 1000);
+    let mut text = format!("{sign}P");
+    let (days, hours, minutes, last) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    if days > 0 {
+        text += &format!("{days}D");
+    }
+    let parts = [(hours, 'H'), (minutes, 'M')];
+    if days == 0 || parts.iter().any(|(count, _)| *count > 0) || last > 0 || fraction > 0 {
+        text.push('T');
+        parts.iter().filter(|(count, _)| *count > 0).for_each(|(count, unit)| text += &format!("{count}{unit}"));
+        match fraction {
+            0 if last == 0 && !text.ends_with('T') => {}
+            0 => text += &format!("{last}S"),
+            _ => text += &format!("{last}.{fraction:03}S"),
+        }
+    }
+    text
+}
+
+/// A whole number without a fraction of zero, as far as a double is exact.
+fn number_json(number: f64) -> Json {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if number.fract() == 0.0 && number.abs() <= EXACT {
+        return (number as i64).into();
+    }
+    Number::from_f64(number).map_or(Json::Null, Json::Number)
+}
+
+/// White space of any kind as single spaces, so that a record stays a line.
+pub fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for word in text.split(|c: char| c.is_whitespace() || c == '\0').filter(|word| !word.is_empty()) {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use svc_formats::xlsx::{Duration, HeaderEvidence, RecordCell, RecordColumn, Sheet, SheetKind, SheetState};
+
+    fn head(headers: &[&str]) -> RecordsHead {
+        let sheet = Sheet { index: 0, name: "Ducks".into(), kind: SheetKind::Worksheet, state: SheetState::Visible };
+        RecordsHead {
+            sheet,
+            used_range: "A1:C3".parse().ok(),
+            header: HeaderEvidence { row: Some(1), is_header: true, reason: String::new() },
+            columns: headers
+                .iter()
+                .zip('A'..)
+                .map(|(header, column)| RecordColumn { column: column.into(), header: (*header).into() })
+                .collect(),
+        }
+    }
+
+    fn row(cells: Vec<(u32, Option<Value>, Option<&str>)>) -> Record {
+        let cells =
+            cells.into_iter().map(|(column, value, text)| RecordCell { column, value, text: text.map(Into::into) });
+        Record { row: 2, hidden: false, cells: cells.collect() }
+    }
+
+    fn words(text: &str) -> usize {
+        text.split_whitespace().count()
+    }
+
+    fn make(head: &RecordsHead, row: &Record, max_chars: usize) -> NewRecord {
+        let chunk = ChunkOptions { max_chars, max_tokens: 10, min_chunk_length: 0, ..ChunkOptions::default() };
+        record(head, row, &Fit { chunk: &chunk, window: 100, tokens: &words })
+    }
+
+    #[test]
+    fn a_row_is_a_line_of_prose_and_its_typed_values() {
+        let head = head(&["Year:", "Seen on", "Took", "Late", "Ratio", "Note"]);
+        let row = row(vec![
+            (0, Some(Value::Number(2019.0)), Some("2019")),
+            (1, Some(Value::Date("2019-05-04T00:00:00".into())), Some("4 May 2019")),
+            (2, Some(Value::Duration(Duration { milliseconds: 90_000 })), Some("0:01:30")),
+            (3, Some(Value::Boolean(true)), Some("TRUE")),
+            (4, Some(Value::Error("#DIV/0!".into())), Some("#DIV/0!")),
+            (5, Some(Value::Text("two\nlines of\ttext".into())), None),
+        ]);
+        let made = make(&head, &row, 1800);
+        assert_eq!(
+            made.prose,
+            "Year: 2019; Seen on: 4 May 2019; Took: 0:01:30; Late: TRUE; Ratio: #DIV/0!; Note: two lines of text"
+        );
+        let expected = json!({"Year:": 2019, "Seen on": "2019-05-04T00:00:00", "Took": "PT1M30S", "Late": true,
+                              "Ratio": "#DIV/0!", "Note": "two\nlines of\ttext"});
+        assert_eq!(Json::Object(made.values), expected);
+        assert_eq!((made.row, made.pieces.len(), made.tokens), (2, 0, 18));
+    }
+
+    #[test]
+    fn what_a_formula_never_calculated_is_null_and_not_said() {
+        let made =
+            make(&head(&["a", "b"]), &row(vec![(0, None, None), (1, Some(Value::Number(0.5)), Some("50%"))]), 1800);
+        assert_eq!((made.prose.as_str(), Json::Object(made.values)), ("b: 50%", json!({"a": null, "b": 0.5})));
+    }
+
+    #[test]
+    fn a_long_row_is_cut_into_pieces_that_hold_all_of_it() {
+        let text = "A sentence of some words stands here. ".repeat(40);
+        let made = make(&head(&["Note"]), &row(vec![(0, Some(Value::Text(text.clone())), None)]), 1800);
+        assert!(made.pieces.len() > 10, "{} pieces", made.pieces.len());
+        let mut at = 0;
+        for (start, end, _) in &made.pieces {
+            assert!(made.prose[at..*start].trim().is_empty(), "nothing is left out between pieces");
+            assert!(words(&made.prose[*start..*end]) <= 12);
+            at = *end;
+        }
+        assert_eq!(at, made.prose.trim_end().len());
+        assert_eq!(made.tokens, made.pieces.iter().map(|piece| piece.2).sum::<i64>());
+        let by_characters = make(&head(&["Note"]), &row(vec![(0, Some(Value::Text("x".repeat(500))), None)]), 100);
+        assert!(by_characters.pieces.len() >= 5, "{:?}", by_characters.pieces);
+    }
+
+    #[test]
+    fn spans_of_time_are_iso_8601() {
+        for (milliseconds, expected) in [
+            (0, "PT0S"),
+            (90_000, "PT1M30S"),
+            (918_610_000, "P10DT15H10M10S"),
+            (86_400_000, "P1D"),
+            (-1_500, "-PT1.500S"),
+            (3_600_000, "PT1H"),
+        ] {
+            assert_eq!(iso(milliseconds), expected);
+        }
+    }
+
+    #[test]
+    fn large_and_odd_numbers_keep_their_value() {
+        for (number, expected) in [
+            (0.0, json!(0)),
+            (-3.0, json!(-3)),
+            (0.1, json!(0.1)),
+            (1e300, json!(1e300)),
+            (9e15, json!(9_000_000_000_000_000i64)),
+        ] {
+            assert_eq!(json(&Value::Number(number)), expected);
+        }
+        assert_eq!(json(&Value::Number(f64::NAN)), Json::Null);
+    }
+}

@@ -1,0 +1,109 @@
+//! profile:sheet: what range a sheet uses and what its columns hold, as evidence and as a node to be found by.
+use super::{Apply, OrTaskFailure, another_answer, apply::Transaction, embed, sheets, structure::no_model};
+use crate::{
+    ingest::{Tools, limits, options::Profile, profile, tree},
+    store::{self, ingest_nodes::Frontier, nodes::NewNode},
+};
+use serde_json::{Map, Value, json};
+use svc_actors::{Outcome, TaskFailure};
+use svc_formats::{
+    isolated::{Answer, Request, Step},
+    xlsx::{Reference, SheetProfile},
+};
+use svc_models::Engine;
+
+pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
+    let grant = apply.grant;
+    let sheet = sheets::sheet_index(grant)?;
+    let Profile { sketch_columns } = serde_json::from_value(grant.payload["profile"].clone()).unwrap_or_default();
+    let request = Request::new(Step::ProfileSheet { sheet, sketch_columns }, limits(&tools.settings));
+    let (input, workbook) = sheets::workbook_of_sheet(tools, grant).await?;
+    let Answer::SheetProfile(profile) = tools.reader.read(input, &request).await.classified()?.0 else {
+        return Err(another_answer());
+    };
+    let evidence = profile::evidence(&profile).classified()?;
+    let text = match profile.used_range {
+        // Nothing is there to be found; the evidence says so.
+        None => None,
+        Some(_) => Some(fitting_text(tools, &workbook, profile.clone()).await?),
+    };
+    let detail = detail(&profile);
+
+    let mut tx = apply.begin().await?;
+    if let Some((content, tokens)) = text {
+        let cells = cells(&profile);
+        let anchor = json!({"sheet": profile.sheet.name, "index": sheet, "cells": cells});
+        store::evidence::set_anchor(tx.conn(), grant.document_id, &anchor).await.classified()?;
+        insert(tools, &mut tx, &profile, content, tokens, &json!({"cells": cells})).await?;
+    }
+    store::evidence::record(tx.conn(), grant.document_id, "profile.sheet", &evidence).await.classified()?;
+    tx.complete(detail).await
+}
+
+/// `'My Sheet'!A1:C9`: the used range, with the sheet's name.
+fn cells(profile: &SheetProfile) -> Value {
+    let name = profile.sheet.name.clone();
+    profile.used_range.map_or(Value::Null, |range| Reference { sheet: Some(name), range }.to_string().into())
+}
+
+/// The profile's text, and its tokens: as much of it as one chunk and the model's window hold.
+async fn fitting_text(tools: &Tools, workbook: &str, profile: SheetProfile) -> Result<(String, i64), TaskFailure> {
+    let engine: Engine = tools.engine.clone().ok_or_else(no_model)?;
+    let (workbook, most) = (workbook.to_owned(), tools.settings.chunk_max_chars);
+    let fitted = tokio::task::spawn_blocking(move || {
+        let mut room = most;
+        loop {
+            let text = profile::text(&workbook, &profile, room);
+            let tokens = engine.count_tokens(&text)?;
+            // The smallest is the sheet's name and its range, which every window holds.
+            if tokens <= engine.info().doc_window || room < 100 {
+                return Ok::<_, svc_models::ModelError>((text, i64::try_from(tokens).unwrap_or(i64::MAX)));
+            }
+            room = room * 3 / 4;
+        }
+    });
+    fitted.await.classified()?.classified()
+}
+
+async fn insert(
+    tools: &Tools,
+    tx: &mut Transaction<'_>,
+    profile: &SheetProfile,
+    content: String,
+    tokens: i64,
+    anchor: &Value,
+) -> Result<(), TaskFailure> {
+    let grant = tx.grant();
+    let ids = store::nodes::reserve_ids(tx.conn(), 1).await.classified()?;
+    let node = |id: &i64| NewNode {
+        id: *id,
+        parent_id: grant.document_id,
+        path: grant.region.path.clone(),
+        title: tree::title(&format!("Profile of {}", profile.sheet.name)),
+        content: content.clone(),
+        usetype: "profile",
+        // Records come after it, from 1.
+        position: 0,
+        structured_content: json!({}),
+        anchor: anchor.clone(),
+    };
+    let nodes: Vec<NewNode> = ids.iter().map(node).collect();
+    store::nodes::insert(tx.conn(), &grant.task_type, &nodes).await.classified()?;
+    store::ingest_nodes::grow(tx.conn(), grant.document_id, 1, 1, tokens).await.classified()?;
+    store::ingest_nodes::count(tx.conn(), grant.root_id, Frontier { total: 1, in_flight: 1, ..Frontier::default() })
+        .await
+        .classified()?;
+    for id in ids {
+        embed::enqueue(tools, tx.conn(), grant.root_id, &grant.region.path, (id, id)).await?;
+    }
+    Ok(())
+}
+
+/// What the attempt log says.
+fn detail(profile: &SheetProfile) -> Map<String, Value> {
+    let mut detail = Map::new();
+    detail.insert("used_range".to_owned(), json!(profile.used_range));
+    detail.insert("nonempty_cells".to_owned(), profile.nonempty_cells.into());
+    detail.insert("columns".to_owned(), profile.columns.len().into());
+    detail
+}

@@ -1,0 +1,342 @@
+//! extract:sheet: a record node for each row of a sheet whose first row names its columns; else none, and the reason.
+//!
+//! A sheet may have a million rows: they wait in a spool file, and never all of them in memory.
+use super::{
+    Apply, OrTaskFailure, another_answer,
+    apply::Transaction,
+    embed, sheets,
+    structure::{ROWS, no_model},
+};
+use crate::{
+    ingest::{
+        Tools, limits,
+        options::Structure,
+        records::{Fit, NewRecord, record},
+        spool, tree,
+    },
+    store::{
+        self,
+        ingest_nodes::{Frontier, IngestNode},
+        nodes::NewNode,
+    },
+};
+use serde_json::{Map, Value, json};
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write},
+};
+use svc_actors::{Grant, Outcome, TaskFailure};
+use svc_formats::{
+    ChunkOptions,
+    isolated::{Answer, Request, Step},
+    xlsx::{CellRef, Range, Record, RecordsHead, RecordsPart, Reference},
+};
+use svc_models::Engine;
+
+/// Leaves that are embedded together.
+const BATCH: usize = 256;
+
+pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
+    let grant = apply.grant;
+    let Spooled { head, file, records } = read(tools, grant).await?;
+    let mut evidence = json!({"records": records, "header": head.header});
+    if !head.header.is_header {
+        evidence["reason"] = head.header.reason.as_str().into();
+    }
+
+    let mut tx = apply.begin().await?;
+    let long = insert(tools, &mut tx, &head, file).await?;
+    evidence["in_pieces"] = long.into();
+    store::evidence::record(tx.conn(), grant.document_id, "extract.sheet", &evidence).await.classified()?;
+    let detail = match evidence {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    };
+    tx.complete(detail).await
+}
+
+/// The records of a sheet on disk, a line of JSON each.
+struct Spooled {
+    head: RecordsHead,
+    file: BufReader<File>,
+    records: u64,
+}
+
+async fn read(tools: &Tools, grant: &Grant) -> Result<Spooled, TaskFailure> {
+    let request = Request::new(Step::Records { sheet: sheets::sheet_index(grant)? }, limits(&tools.settings));
+    let (input, _) = sheets::workbook_of_sheet(tools, grant).await?;
+    let folder = tools.settings.data_dir.join("spool");
+    let mut writer = Writer {
+        engine: tools.engine.clone().ok_or_else(no_model)?,
+        options: chunk_options(tools, grant),
+        out: BufWriter::with_capacity(1 << 18, spool::nameless(&folder).classified()?),
+        head: None,
+        records: 0,
+    };
+    let mut answers = tools.reader.stream(input, &request).classified()?;
+    while let Some(answer) = answers.next().await.classified()? {
+        let Answer::Records(part) = answer else { return Err(another_answer()) };
+        writer =
+            tokio::task::spawn_blocking(move || writer.take(part).map(|()| writer)).await.classified()?.classified()?;
+    }
+    tokio::task::spawn_blocking(move || writer.finish()).await.classified()?.classified()
+}
+
+fn chunk_options(tools: &Tools, grant: &Grant) -> ChunkOptions {
+    let options: Structure = serde_json::from_value(grant.payload["structure"].clone()).unwrap_or_default();
+    ChunkOptions {
+        max_tokens: options.max_tokens,
+        min_chunk_length: options.min_chunk_length,
+        max_chars: tools.settings.chunk_max_chars,
+        ..ChunkOptions::default()
+    }
+}
+
+/// Makes nodes of rows and writes them away.
+struct Writer {
+    engine: Engine,
+    options: ChunkOptions,
+    out: BufWriter<File>,
+    head: Option<RecordsHead>,
+    records: u64,
+}
+
+impl Writer {
+    fn take(&mut self, part: RecordsPart) -> io::Result<()> {
+        match part {
+            RecordsPart::Head(head) => self.head = Some(head),
+            RecordsPart::Batch(rows) => {
+                let head = self.head.take().ok_or_else(|| io::Error::other("records came before their header"))?;
+                rows.iter().try_for_each(|row| self.write(&head, row))?;
+                self.head = Some(head);
+            }
+            RecordsPart::End { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, head: &RecordsHead, row: &Record) -> io::Result<()> {
+        let engine = &self.engine;
+        // A tokenizer that fails on a sentence is a bug of its; the length is a safe upper bound.
+        let tokens = |text: &str| engine.count_content_tokens(text).unwrap_or(text.len());
+        let special = engine.count_tokens("").unwrap_or(0);
+        let window = engine.info().doc_window.saturating_sub(special).max(1);
+        let made = record(head, row, &Fit { chunk: &self.options, window, tokens: &tokens });
+        serde_json::to_writer(&mut self.out, &made)?;
+        self.records += 1;
+        self.out.write_all(b"\n")
+    }
+
+    fn finish(self) -> io::Result<Spooled> {
+        let mut file = self.out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.seek(SeekFrom::Start(0))?;
+        let head = self.head.ok_or_else(|| io::Error::other("the reader said nothing of the sheet"))?;
+        Ok(Spooled { head, file: BufReader::with_capacity(1 << 18, file), records: self.records })
+    }
+}
+
+/// The next records of a spool; empty at its end.
+fn next(file: &mut BufReader<File>) -> io::Result<Vec<NewRecord>> {
+    let mut records = Vec::new();
+    let mut line = Vec::new();
+    let mut bytes = 0;
+    // A row may hold megabytes: a batch is bounded by both.
+    while records.len() < ROWS && bytes < 8 << 20 {
+        line.clear();
+        bytes += file.read_until(b'\n', &mut line)?;
+        if line.is_empty() {
+            break;
+        }
+        records.push(serde_json::from_slice(&line)?);
+    }
+    Ok(records)
+}
+
+/// Stores the nodes and queues their embedding; returns how many records are in pieces.
+async fn insert(
+    tools: &Tools,
+    tx: &mut Transaction<'_>,
+    head: &RecordsHead,
+    mut file: BufReader<File>,
+) -> Result<u64, TaskFailure> {
+    let grant = tx.grant();
+    let mut sum = Sum::default();
+    let mut leaves = Leaves::default();
+    loop {
+        let (back, records) = tokio::task::spawn_blocking(move || {
+            let records = next(&mut file);
+            (file, records)
+        })
+        .await
+        .classified()?;
+        file = back;
+        let records = records.classified()?;
+        if records.is_empty() {
+            break;
+        }
+        let count = records.iter().map(|record| 1 + record.pieces.len()).sum();
+        let ids = store::nodes::reserve_ids(tx.conn(), count).await.classified()?;
+        let rows = rows(grant, head, &records, &ids, sum.records);
+        // Not in one statement where a row is megabytes: PostgreSQL's messages end at a gigabyte.
+        store::nodes::insert(tx.conn(), &grant.task_type, &rows.nodes).await.classified()?;
+        store::ingest_nodes::insert(tx.conn(), grant.root_id, &rows.containers).await.classified()?;
+        for (first, last) in leaves.add(&rows.leaves) {
+            embed::enqueue(tools, tx.conn(), grant.root_id, &grant.region.path, (first, last)).await?;
+        }
+        sum.add(&records, rows.nodes.len());
+    }
+    if let Some((first, last)) = leaves.rest() {
+        embed::enqueue(tools, tx.conn(), grant.root_id, &grant.region.path, (first, last)).await?;
+    }
+    let (tasks, children) = (leaves.batches, i32::try_from(sum.records).unwrap_or(i32::MAX));
+    store::ingest_nodes::grow(tx.conn(), grant.document_id, tasks, children, sum.tokens).await.classified()?;
+    let frontier = Frontier { total: sum.nodes, in_flight: sum.nodes, ..Frontier::default() };
+    store::ingest_nodes::count(tx.conn(), grant.root_id, frontier).await.classified()?;
+    Ok(sum.long)
+}
+
+/// What was stored.
+#[derive(Default)]
+struct Sum {
+    records: usize,
+    nodes: i64,
+    tokens: i64,
+    long: u64,
+}
+
+impl Sum {
+    fn add(&mut self, records: &[NewRecord], nodes: usize) {
+        self.records += records.len();
+        self.nodes += i64::try_from(nodes).unwrap_or(i64::MAX);
+        self.tokens += records.iter().map(|record| record.tokens).sum::<i64>();
+        self.long += records.iter().filter(|record| !record.pieces.is_empty()).count() as u64;
+    }
+}
+
+/// Leaves on their way into batches, by their rising ids.
+#[derive(Default)]
+struct Leaves {
+    open: Option<(i64, i64, usize)>,
+    batches: i32,
+}
+
+impl Leaves {
+    /// The batches that are full with these.
+    fn add(&mut self, ids: &[i64]) -> Vec<(i64, i64)> {
+        let mut full = Vec::new();
+        for id in ids {
+            let (first, _, count) = self.open.unwrap_or((*id, *id, 0));
+            self.open = Some((first, *id, count + 1));
+            if count + 1 == BATCH {
+                full.extend(self.rest());
+            }
+        }
+        full
+    }
+
+    /// The batch that is open still.
+    fn rest(&mut self) -> Option<(i64, i64)> {
+        let (first, last, _) = self.open.take()?;
+        self.batches += 1;
+        Some((first, last))
+    }
+}
+
+#[derive(Default)]
+struct Rows {
+    nodes: Vec<NewNode>,
+    /// Records in pieces: they wait for their chunks.
+    containers: Vec<IngestNode>,
+    /// Ids of what is to be embedded.
+    leaves: Vec<i64>,
+}
+
+/// The rows of the documents table, each record before its pieces; `before`: records stored already.
+fn rows(grant: &Grant, head: &RecordsHead, records: &[NewRecord], ids: &[i64], before: usize) -> Rows {
+    let mut rows = Rows::default();
+    let mut ids = ids.iter().copied();
+    let sheet = &head.sheet.name;
+    for (index, record) in records.iter().enumerate() {
+        let Some(id) = ids.next() else { break };
+        let anchor = anchor(sheet, head, record);
+        let title = tree::title(&format!("{sheet} row {}", record.row));
+        let path = &grant.region.path;
+        if record.pieces.is_empty() {
+            rows.leaves.push(id);
+        } else {
+            rows.containers.push(IngestNode {
+                document_id: id,
+                parent_id: Some(grant.document_id),
+                open_tasks: 0,
+                open_children: i32::try_from(record.pieces.len()).unwrap_or(i32::MAX),
+                tokens: record.tokens,
+            });
+        }
+        rows.nodes.push(NewNode {
+            id,
+            parent_id: grant.document_id,
+            path: path.clone(),
+            title: title.clone(),
+            content: record.prose.clone(),
+            usetype: "record",
+            // The profile is 0.
+            position: i32::try_from(before + index + 1).unwrap_or(i32::MAX),
+            structured_content: json!({"record": record.values}),
+            anchor: anchor.clone(),
+        });
+        let below: Vec<i64> = path.iter().copied().chain([id]).collect();
+        for ((start, end, _), position) in record.pieces.iter().zip(0..) {
+            let Some(piece) = ids.next() else { break };
+            rows.leaves.push(piece);
+            rows.nodes.push(NewNode {
+                id: piece,
+                parent_id: id,
+                path: below.clone(),
+                title: title.clone(),
+                content: record.prose.get(*start..*end).unwrap_or_default().to_owned(),
+                usetype: "chunk",
+                position,
+                structured_content: json!({}),
+                anchor: anchor.clone(),
+            });
+        }
+    }
+    rows
+}
+
+/// `Sheet!A2:C2`: the row's cells within the used range.
+fn anchor(sheet: &str, head: &RecordsHead, record: &NewRecord) -> Value {
+    let row = |range: Range| {
+        let cell = |column| CellRef::new(record.row, column);
+        Some(Range::new(cell(range.first().column())?, cell(range.last().column())?))
+    };
+    let cells =
+        head.used_range.and_then(row).map(|range| Reference { sheet: Some(sheet.to_owned()), range }.to_string());
+    let mut anchor = json!({"cells": cells});
+    if record.hidden {
+        anchor["hidden"] = true.into();
+    }
+    anchor
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_hold_every_leaf_once() {
+        for count in [0, 1, BATCH - 1, BATCH, BATCH + 1, 3 * BATCH] {
+            let ids: Vec<i64> = (0..count as i64).map(|n| n * 2 + 10).collect();
+            let mut leaves = Leaves::default();
+            let mut batches = Vec::new();
+            for piece in ids.chunks(100) {
+                batches.extend(leaves.add(piece));
+            }
+            batches.extend(leaves.rest());
+            let held = |(first, last): &(i64, i64)| ids.iter().filter(|id| (first..=last).contains(id)).count();
+            assert_eq!(batches.iter().map(held).sum::<usize>(), count);
+            assert!(batches.iter().all(|batch| held(batch) <= BATCH), "{batches:?}");
+            assert_eq!((batches.len(), leaves.batches as usize), (count.div_ceil(BATCH), batches.len()));
+        }
+    }
+}

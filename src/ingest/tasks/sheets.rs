@@ -1,0 +1,139 @@
+//! structure:sheets: one node for each worksheet of a workbook, and the tasks that read it.
+use super::{Apply, EXTRACT_SHEET, OrTaskFailure, PROFILE_SHEET, another_answer, apply::Transaction, probe::input};
+use crate::{
+    ingest::{Tools, limits, tree},
+    store::{
+        self,
+        ingest_nodes::{Frontier, IngestNode},
+        nodes::NewNode,
+        tasks::NewTask,
+    },
+};
+use serde_json::{Map, Value, json};
+use std::fs::File;
+use svc_actors::{Grant, Lane, Outcome, TaskFailure, WriteMode};
+use svc_formats::{
+    isolated::{Answer, Request, Step},
+    xlsx::{Sheet, SheetKind, Workbook},
+};
+
+/// Sheets of one workbook. A workbook of thousands is made, not kept by hand, and each sheet is read twice.
+const SHEETS: usize = 2000;
+
+pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
+    let grant = apply.grant;
+    let workbook = workbook(tools, grant.document_id).await?;
+    let (sheets, others): (Vec<_>, Vec<_>) =
+        workbook.sheets.iter().partition(|sheet| sheet.kind == SheetKind::Worksheet);
+    let shape = json!({
+        "date_epoch": workbook.date_epoch.year(),
+        "sheets": sheets,
+        "left_out": others,
+        "defined_names": workbook.defined_names,
+    });
+
+    let mut tx = apply.begin().await?;
+    let ids = store::nodes::reserve_ids(tx.conn(), sheets.len()).await.classified()?;
+    let nodes: Vec<NewNode> = sheets
+        .iter()
+        .zip(&ids)
+        .zip(0..)
+        .map(|((sheet, id), position)| NewNode {
+            id: *id,
+            parent_id: grant.document_id,
+            path: grant.region.path.clone(),
+            title: tree::title(&sheet.name),
+            content: String::new(),
+            usetype: "sheet",
+            position,
+            structured_content: json!({}),
+            anchor: anchor(sheet),
+        })
+        .collect();
+    store::nodes::insert(tx.conn(), &grant.task_type, &nodes).await.classified()?;
+    count(&mut tx, grant.document_id, grant.root_id, &ids).await?;
+    for (sheet, id) in sheets.iter().zip(&ids) {
+        let state = serde_json::to_value(sheet).classified()?;
+        store::evidence::record(tx.conn(), *id, "sheet", &state).await.classified()?;
+        enqueue(tools, &mut tx, sheet, *id).await?;
+    }
+    store::evidence::record(tx.conn(), grant.document_id, "structure.sheets", &shape).await.classified()?;
+    if sheets.is_empty() {
+        store::evidence::record(tx.conn(), grant.document_id, "extract.empty", &json!("no_sheets"))
+            .await
+            .classified()?;
+    }
+    let mut detail = Map::new();
+    detail.insert("sheets".to_owned(), sheets.len().into());
+    detail.insert("left_out".to_owned(), others.len().into());
+    tx.complete(detail).await
+}
+
+async fn workbook(tools: &Tools, document_id: i64) -> Result<Workbook, TaskFailure> {
+    let request = Request::new(Step::Workbook, limits(&tools.settings));
+    let Answer::Workbook(workbook) =
+        tools.reader.read(input(tools, document_id).await?, &request).await.classified()?.0
+    else {
+        return Err(another_answer());
+    };
+    if workbook.sheets.len() > SHEETS {
+        let message = format!("the workbook has {} sheets; at most {SHEETS} are read: split it", workbook.sheets.len());
+        return Err(TaskFailure::permanent("limit_exceeded", message).with_detail("limit", "sheets"));
+    }
+    Ok(workbook)
+}
+
+/// Which sheet of its workbook a node is; its cells join in once they are known.
+fn anchor(sheet: &Sheet) -> Value {
+    json!({"sheet": sheet.name, "index": sheet.index})
+}
+
+async fn count(tx: &mut Transaction<'_>, file: i64, root_id: i64, ids: &[i64]) -> Result<(), TaskFailure> {
+    let row =
+        |id: &i64| IngestNode { document_id: *id, parent_id: Some(file), open_tasks: 2, open_children: 0, tokens: 0 };
+    store::ingest_nodes::insert(tx.conn(), root_id, &ids.iter().map(row).collect::<Vec<_>>()).await.classified()?;
+    let children = i32::try_from(ids.len()).unwrap_or(i32::MAX);
+    store::ingest_nodes::grow(tx.conn(), file, 0, children, 0).await.classified()?;
+    let total = i64::from(children);
+    store::ingest_nodes::count(tx.conn(), root_id, Frontier { total, in_flight: total, ..Frontier::default() })
+        .await
+        .classified()
+}
+
+/// Profile first: where a sheet cannot be measured, its records are not tried.
+async fn enqueue(tools: &Tools, tx: &mut Transaction<'_>, sheet: &Sheet, id: i64) -> Result<(), TaskFailure> {
+    let grant = tx.grant();
+    let (path, root_id, options) = (grant.region.path.clone(), grant.root_id, grant.payload.clone());
+    let task = |task_type, write_mode, dependencies, params| NewTask {
+        task_type,
+        lane: Lane::Cpu,
+        document_id: id,
+        path: &path,
+        root_id,
+        write_mode,
+        dependencies,
+        params,
+        badge: tools.settings.task_badges.get(task_type).map(String::as_str),
+        priority: 0,
+    };
+    let params = json!({"sheet": sheet.index, "profile": options["profile"]});
+    let profile = task(PROFILE_SHEET, WriteMode::Children, &[], &params);
+    let after = [store::tasks::enqueue(tx.conn(), &profile).await.classified()?];
+    let params = json!({"sheet": sheet.index, "structure": options["structure"]});
+    let records = task(EXTRACT_SHEET, WriteMode::Subtree, &after, &params);
+    store::tasks::enqueue(tx.conn(), &records).await.classified().map(|_| ())
+}
+
+/// Which sheet of its workbook a task is about.
+pub(super) fn sheet_index(grant: &Grant) -> Result<u32, TaskFailure> {
+    let index = grant.payload["sheet"].as_u64().and_then(|index| u32::try_from(index).ok());
+    index.ok_or_else(|| TaskFailure::permanent("stored_value", "the task does not say which sheet it is about"))
+}
+
+/// The bytes and the title of the workbook that a sheet's task belongs to.
+pub(super) async fn workbook_of_sheet(tools: &Tools, grant: &Grant) -> Result<(File, String), TaskFailure> {
+    let file = input(tools, grant.root_id).await?;
+    let mut conn = tools.pool.acquire().await.classified()?;
+    let rows = store::nodes::texts(&mut conn, &[grant.root_id]).await.classified()?;
+    Ok((file, rows.into_iter().next().map(|row| row.title).unwrap_or_default()))
+}

@@ -1,0 +1,87 @@
+//! A file that comes with its password is read before it is stored, since the password is kept nowhere: the tasks find what
+//! was read.
+use crate::{error::OrFail, ingest::limits, ingest::tasks::split_extraction, service::Service, store};
+use serde::{Deserialize, Serialize};
+use sqlx::PgConnection;
+use std::{
+    fs::File,
+    io::{Seek, SeekFrom},
+};
+use svc_client::{Code, Failure};
+use svc_formats::{
+    Extraction, Format, FormatError, Pattern, Patterns, Secret,
+    isolated::{Answer, Request, Step},
+};
+
+/// Under this name the node's evidence holds an [`Unlocked`].
+pub const EVIDENCE: &str = "unlocked";
+
+/// What a password gave access to.
+pub struct Opened {
+    patterns: Patterns,
+    extraction: Extraction,
+}
+
+/// What was measured with the password; probe takes it over.
+#[derive(Serialize, Deserialize)]
+pub struct Unlocked {
+    pub patterns: Patterns,
+}
+
+/// Reads an encrypted file with its password; None where it is not encrypted, or is not read with a password at all: then its
+/// tasks say what is to be said. 422 for a wrong password.
+pub async fn unlock(
+    service: &Service,
+    file: &File,
+    format: Format,
+    password: Secret,
+) -> Result<Option<Opened>, Failure> {
+    let _permit = service.reading_permit().await?;
+    let mut request = Request::new(Step::Probe, limits(&service.settings));
+    request.password = Some(password);
+    let patterns = match read(service, file, &request).await {
+        Ok(Answer::Probed { patterns: Ok(patterns), .. }) if patterns.holds(Pattern::IsEncrypted) => patterns,
+        Ok(Answer::Probed { patterns: Err(error), .. }) | Err(error) => return refused(error),
+        Ok(_) => return Ok(None),
+    };
+    request.step = Step::Extract(format);
+    match read(service, file, &request).await {
+        Ok(Answer::Extracted(extraction)) => Ok(Some(Opened { patterns, extraction })),
+        Ok(_) => Ok(None),
+        Err(error) => refused(error),
+    }
+}
+
+async fn read(service: &Service, file: &File, request: &Request) -> Result<Answer, FormatError> {
+    // A clone shares its place in the file.
+    let mut input = file.try_clone()?;
+    input.seek(SeekFrom::Start(0))?;
+    service.reader.read(input, request).await.map(|(answer, _)| answer)
+}
+
+fn refused(error: FormatError) -> Result<Option<Opened>, Failure> {
+    match error {
+        FormatError::Encrypted { .. } => {
+            Err(Failure::new(Code::WrongPassword, "the password does not open the file; nothing was stored")
+                .with("field", "extract.password"))
+        }
+        error if error.is_permanent() => Ok(None),
+        _ => {
+            Err(Failure::new(Code::Unavailable, "the file could not be read with its password now; nothing was stored")
+                .with("remedy", "upload it again")
+                .with("retry_after", 2))
+        }
+    }
+}
+
+impl Opened {
+    /// Leaves what was read for the tasks of the node.
+    pub async fn store(&self, conn: &mut PgConnection, id: i64) -> Result<(), Failure> {
+        let (text, layout) =
+            split_extraction(self.extraction.clone()).map_err(|error| Failure::new(Code::Internal, error))?;
+        store::evidence::store_extraction(conn, id, &text, &layout).await.or_fail()?;
+        let unlocked = serde_json::to_value(Unlocked { patterns: self.patterns.clone() })
+            .map_err(|error| Failure::new(Code::Internal, error))?;
+        store::evidence::record(conn, id, EVIDENCE, &unlocked).await.or_fail()
+    }
+}

@@ -1,0 +1,157 @@
+//! The nodes that tasks make under a file: inserted in flight, embedded, moved out of flight, rolled up.
+use super::{
+    documents::content_hash,
+    text::{storable, storable_json},
+};
+use pgvector::Vector;
+use serde_json::Value;
+use sqlx::PgConnection;
+use svc_client::wire::Settled;
+
+/// A node about to be made.
+pub struct NewNode {
+    /// One of [`reserve_ids`].
+    pub id: i64,
+    pub parent_id: i64,
+    /// Ancestors' ids, root first.
+    pub path: Vec<i64>,
+    pub title: String,
+    pub content: String,
+    pub usetype: &'static str,
+    pub position: i32,
+    /// A JSON object.
+    pub structured_content: Value,
+    /// Where in the file it comes from.
+    pub anchor: Value,
+}
+
+/// Reserves `count` ids, rising, for nodes whose rows refer to each other.
+pub async fn reserve_ids(conn: &mut PgConnection, count: usize) -> sqlx::Result<Vec<i64>> {
+    sqlx::query_scalar("SELECT nextval(pg_get_serial_sequence('documents', 'id')) FROM generate_series(1, $1)")
+        .bind(i64::try_from(count).unwrap_or(i64::MAX))
+        .fetch_all(conn)
+        .await
+}
+
+/// Stores nodes in flight, with the rule that made them and their anchors; parents come before their children.
+pub async fn insert(conn: &mut PgConnection, rule: &str, nodes: &[NewNode]) -> sqlx::Result<()> {
+    let ids: Vec<i64> = nodes.iter().map(|node| node.id).collect();
+    let contents: Vec<String> = nodes.iter().map(|node| storable(&node.content).into_owned()).collect();
+    sqlx::query(
+        "INSERT INTO documents (id, parent_id, path, title, content, usetype, position, content_hash, structured_content, settled)
+         OVERRIDING SYSTEM VALUE
+         SELECT id, parent_id, path::bigint[], title, content, usetype, position, content_hash, structured_content, 'in_flight'
+           FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::int[], $8::text[], $9::jsonb[])
+             AS n(id, parent_id, path, title, content, usetype, position, content_hash, structured_content)",
+    )
+    .bind(&ids)
+    .bind(nodes.iter().map(|node| node.parent_id).collect::<Vec<_>>())
+    .bind(nodes.iter().map(|node| braces(&node.path)).collect::<Vec<_>>())
+    .bind(nodes.iter().map(|node| storable(&node.title).into_owned()).collect::<Vec<_>>())
+    .bind(&contents)
+    .bind(nodes.iter().map(|node| node.usetype.to_owned()).collect::<Vec<_>>())
+    .bind(nodes.iter().map(|node| node.position).collect::<Vec<_>>())
+    .bind(contents.iter().map(|content| content_hash(content)).collect::<Vec<_>>())
+    .bind(nodes.iter().map(|node| storable_json(&node.structured_content).into_owned()).collect::<Vec<_>>())
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query("INSERT INTO node_origins (document_id, rule, anchor) SELECT id, $2, anchor FROM unnest($1::bigint[], $3::jsonb[]) AS n(id, anchor)")
+        .bind(&ids)
+        .bind(rule)
+        .bind(nodes.iter().map(|node| storable_json(&node.anchor).into_owned()).collect::<Vec<_>>())
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// An array in PostgreSQL's text form.
+fn braces(ids: &[i64]) -> String {
+    let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
+    format!("{{{}}}", ids.join(","))
+}
+
+/// A node whose text is to be embedded.
+#[derive(Debug, sqlx::FromRow)]
+pub struct TextRow {
+    pub id: i64,
+    pub parent_id: Option<i64>,
+    pub title: String,
+    pub content: String,
+    pub usetype: String,
+    pub settled: String,
+}
+
+/// The texts of these nodes, in the order of their ids.
+pub async fn texts(conn: &mut PgConnection, ids: &[i64]) -> sqlx::Result<Vec<TextRow>> {
+    sqlx::query_as(
+        "SELECT id, parent_id, title, content, usetype, settled FROM documents WHERE id = ANY($1) ORDER BY id",
+    )
+    .bind(ids)
+    .fetch_all(conn)
+    .await
+}
+
+/// The leaves made by one run of a task whose ids lie between two, both included. A record with chunks of its own is no leaf.
+pub async fn leaves_between(conn: &mut PgConnection, under: i64, first: i64, last: i64) -> sqlx::Result<Vec<TextRow>> {
+    sqlx::query_as(
+        "SELECT id, parent_id, title, content, usetype, settled FROM documents d
+          WHERE id BETWEEN $2 AND $3 AND path @> ARRAY[$1::bigint] AND usetype IN ('chunk', 'record', 'profile')
+            AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id) ORDER BY id",
+    )
+    .bind(under)
+    .bind(first)
+    .bind(last)
+    .fetch_all(conn)
+    .await
+}
+
+/// Gives nodes their vectors, leaving their state as it is.
+pub async fn set_vectors(conn: &mut PgConnection, ids: &[i64], vectors: &[Vector], model: &str) -> sqlx::Result<()> {
+    sqlx::query("UPDATE documents d SET embed = v.embed, embed_model = $3 FROM unnest($1::bigint[], $2::vector[]) AS v(id, embed) WHERE d.id = v.id")
+        .bind(ids)
+        .bind(vectors)
+        .bind(model)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// Moves nodes out of flight; returns those that were in flight, with their parents.
+pub async fn leave_flight(conn: &mut PgConnection, ids: &[i64], to: Settled) -> sqlx::Result<Vec<(i64, Option<i64>)>> {
+    sqlx::query_as(
+        "UPDATE documents SET settled = $2 WHERE id = ANY($1) AND settled = 'in_flight' RETURNING id, parent_id",
+    )
+    .bind(ids)
+    .bind(to.as_str())
+    .fetch_all(conn)
+    .await
+}
+
+/// The settled leaves that tasks made under a container, in the order of the file; ids are given out in that
+/// order. What lies in files of their own under it is theirs.
+pub async fn settled_leaf_texts(conn: &mut PgConnection, under: i64) -> sqlx::Result<Vec<String>> {
+    sqlx::query_scalar(
+        "SELECT d.content FROM documents d
+          WHERE d.path @> ARRAY[$1::bigint] AND d.usetype IN ('chunk', 'record', 'profile') AND d.settled = 'settled'
+            AND NOT d.path && (SELECT coalesce(array_agg(f.id), '{}') FROM documents f WHERE f.path @> ARRAY[$1::bigint] AND f.usetype = 'file')
+            AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> 'upload')
+            AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id)
+          ORDER BY d.id",
+    )
+    .bind(under)
+    .fetch_all(conn)
+    .await
+}
+
+/// How many settled children tasks made in a container, and the normalised mean of their vectors of one model.
+pub async fn children_mean(conn: &mut PgConnection, parent: i64, model: &str) -> sqlx::Result<(i64, Option<Vector>)> {
+    sqlx::query_as(
+        "SELECT count(*), CASE WHEN count(embed) FILTER (WHERE embed_model = $2) > 0 THEN l2_normalize(avg(embed) FILTER (WHERE embed_model = $2)) END
+           FROM documents d WHERE parent_id = $1 AND settled = 'settled'
+            AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> 'upload')",
+    )
+    .bind(parent)
+    .bind(model)
+    .fetch_one(conn)
+    .await
+}

@@ -1,0 +1,47 @@
+//! The sheets of workbooks, as their structure task left them.
+use super::blobs::BlobRow;
+use serde_json::Value;
+use sqlx::PgConnection;
+
+/// The bytes of the file that a node lies in, or is.
+pub async fn file_of(conn: &mut PgConnection, id: i64) -> sqlx::Result<Option<BlobRow>> {
+    sqlx::query_as(
+        "SELECT b.document_id, b.lob, b.mime_type, b.declared_mime, b.detected_by, b.format, b.byte_size, b.content_hash, b.options
+           FROM documents n CROSS JOIN LATERAL unnest(n.path || n.id) WITH ORDINALITY AS above(id, depth)
+           JOIN document_blobs b ON b.document_id = above.id
+          WHERE n.id = $1 ORDER BY above.depth DESC LIMIT 1",
+    )
+    .bind(id)
+    .fetch_optional(conn)
+    .await
+}
+
+/// Where in a workbook a node's own cells are: the index of its sheet, and its anchor's cells where it is no sheet itself.
+pub async fn cells_of(conn: &mut PgConnection, workbook: i64, id: i64) -> sqlx::Result<Option<(i32, Option<String>)>> {
+    sqlx::query_as(
+        "SELECT (s.anchor->>'index')::int, CASE WHEN s.document_id <> n.id THEN own.anchor->>'cells' END
+           FROM documents n CROSS JOIN LATERAL unnest(n.path || n.id) AS above(id)
+           JOIN documents sheet ON sheet.id = above.id AND sheet.parent_id = $1
+           JOIN node_origins s ON s.document_id = sheet.id AND s.rule = 'structure:sheets'
+           LEFT JOIN node_origins own ON own.document_id = n.id
+          WHERE n.id = $2",
+    )
+    .bind(workbook)
+    .bind(id)
+    .fetch_optional(conn)
+    .await
+}
+
+/// What the profile of a sheet recorded; None where it has not run, or failed.
+pub async fn profile(conn: &mut PgConnection, workbook: i64, index: i32) -> sqlx::Result<Option<Value>> {
+    sqlx::query_scalar(
+        "SELECT jsonb_build_object('used_range', e.value->'used_range')
+           FROM documents d JOIN node_origins o ON o.document_id = d.id AND o.rule = 'structure:sheets'
+           JOIN node_evidence e ON e.document_id = d.id AND e.name = 'profile.sheet'
+          WHERE d.parent_id = $1 AND (o.anchor->>'index')::int = $2",
+    )
+    .bind(workbook)
+    .bind(index)
+    .fetch_optional(conn)
+    .await
+}

@@ -1,0 +1,48 @@
+//! What PostgreSQL's text and JSON can hold: all that ours can, but for NUL.
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+
+/// A text without NUL; read from files, it may have some.
+pub fn storable(text: &str) -> Cow<'_, str> {
+    if text.contains('\0') { Cow::Owned(text.replace('\0', "")) } else { Cow::Borrowed(text) }
+}
+
+/// A value whose texts and names hold no NUL. The value's depth is that of the service's own types.
+pub fn storable_json(value: &Value) -> Cow<'_, Value> {
+    if has_nul(value) { Cow::Owned(cleaned(value)) } else { Cow::Borrowed(value) }
+}
+
+fn has_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(values) => values.iter().any(has_nul),
+        Value::Object(members) => members.iter().any(|(name, value)| name.contains('\0') || has_nul(value)),
+        _ => false,
+    }
+}
+
+fn cleaned(value: &Value) -> Value {
+    match value {
+        Value::String(text) => storable(text).into(),
+        Value::Array(values) => values.iter().map(cleaned).collect(),
+        Value::Object(members) => {
+            let members = members.iter().map(|(name, value)| (storable(name).into_owned(), cleaned(value)));
+            Value::Object(members.collect::<Map<_, _>>())
+        }
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_nul_is_taken_out() {
+        let value = json!({"a\u{0}": ["b\u{0}c", 1, null, {"ü\n": "\u{1}"}]});
+        assert_eq!(*storable_json(&value), json!({"a": ["bc", 1, null, {"ü\n": "\u{1}"}]}));
+        assert!(matches!(storable_json(&json!({"a": "b"})), Cow::Borrowed(_)));
+        assert_eq!(storable("a\0b"), "ab");
+    }
+}

@@ -1,0 +1,217 @@
+//! Files that are closed, hostile or slow, as the service has them read.
+use crate::support::{TestApp, Wish, invariants, repository, sample, server, until};
+use serde_json::{Value, json};
+use std::{
+    io::{Cursor, Write},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+use svc::ingest::reader::Reader;
+use svc_client::{
+    Code, Failure, FileUpload, Json,
+    wire::{Bm25Search, DocumentPath, Settled, UploadQuery, UploadResponse},
+};
+
+async fn evidence(app: &TestApp, id: i64) -> Value {
+    Value::Object(app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence)
+}
+
+async fn upload(app: &TestApp, path: &Path, options: Value) -> Result<UploadResponse, Failure> {
+    app.client.upload_file(UploadQuery::default(), FileUpload::from_path(path, Some(options)).await.unwrap()).await
+}
+
+fn password(text: &str) -> Value {
+    json!({"extract": {"password": text}})
+}
+
+/// Everything that is stored beside the file's own bytes and text, as one text.
+async fn dump(app: &TestApp) -> String {
+    let mut dump = String::new();
+    for table in [
+        "documents",
+        "document_blobs",
+        "node_origins",
+        "node_evidence",
+        "extractions",
+        "task_queue",
+        "task_attempts",
+        "workers",
+    ] {
+        let query = sqlx::AssertSqlSafe(format!("SELECT coalesce(string_agg(t::text, E'\n'), '') FROM {table} t"));
+        dump += &sqlx::query_scalar::<_, String>(query).fetch_one(&app.pool).await.unwrap();
+    }
+    dump
+}
+
+#[tokio::test]
+async fn a_password_opens_a_file_and_is_kept_nowhere() {
+    let app = TestApp::start().await;
+    let refused = upload(&app, &sample("locked.pdf"), password("stork")).await.unwrap_err();
+    assert_eq!((refused.status, refused.code), (422, Code::WrongPassword));
+    assert!(!format!("{refused:?}").contains("stork"));
+    let stored: (i64, i64) =
+        sqlx::query_as("SELECT (SELECT count(*) FROM documents), (SELECT count(*) FROM pg_largeobject_metadata)")
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+    assert_eq!(stored, (0, 0), "a wrong password stores nothing");
+
+    let id = upload(&app, &sample("locked.pdf"), password("heron")).await.unwrap().document_id;
+    let frontier = app.settled(id).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed, frontier.warnings.len()), (Settled::Settled, 0, 0));
+    let found = app.client.search_bm25(Json(Bm25Search::new("porter vault cellar"))).await.unwrap();
+    assert_eq!(found.results[0].document.path, [id]);
+    let evidence = evidence(&app, id).await;
+    assert_eq!(evidence["matched.patterns"]["is_encrypted"], true);
+    assert_eq!(evidence["options"].get("extract"), None, "{}", evidence["options"]);
+    assert!(!dump(&app).await.contains("heron"));
+    // The same bytes with the same options, and no password: what is there is theirs.
+    assert_eq!(app.upload(&sample("locked.pdf")).await.unwrap().document_id, id);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_locked_file_without_its_password_fails_and_names_the_option() {
+    let app = TestApp::start().await;
+    let (id, frontier) = app.ingest(&sample("locked.pdf")).await;
+    assert_eq!(frontier.settled, Settled::Failed);
+    let evidence = evidence(&app, id).await;
+    let attempts = evidence["attempts"].as_array().unwrap();
+    assert_eq!(
+        (attempts.len(), &attempts[0]["error_type"], &attempts[0]["code"]),
+        (1, &json!("permanent"), &json!("encrypted"))
+    );
+    assert!(attempts[0]["message"].as_str().unwrap().contains("extract.password"), "{}", attempts[0]);
+    assert_eq!(evidence["matched.patterns"]["is_encrypted"], true, "what was measured is kept");
+    assert_eq!(evidence["plan"]["format"], "pdf");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_password_that_nobody_needs_does_no_harm() {
+    let app = TestApp::start().await;
+    for name in ["handbook.md", "quarterly-review.pdf", "duck-counts.xlsx"] {
+        let id = upload(&app, &sample(name), password("heron")).await.unwrap().document_id;
+        assert_eq!(app.settled(id).await.settled, Settled::Settled, "{name}");
+    }
+    let refused = upload(&app, &sample("corrupt.pdf"), password("heron")).await.unwrap().document_id;
+    assert_eq!(app.settled(refused).await.settled, Settled::Failed);
+    assert!(!dump(&app).await.contains("\"heron\""));
+    app.end().await;
+}
+
+/// A compound file with one stream.
+fn compound(stream: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut file = cfb::CompoundFile::create(Cursor::new(Vec::new())).unwrap();
+    file.create_stream(stream).unwrap().write_all(bytes).unwrap();
+    file.flush().unwrap();
+    file.into_inner().into_inner()
+}
+
+#[tokio::test]
+async fn legacy_and_encrypted_office_files_are_refused_each_by_its_kind() {
+    let app = TestApp::start().await;
+    let mut messages = Vec::new();
+    for (name, stream, pattern) in [
+        ("old.doc", "/WordDocument", "is_legacy_binary"),
+        ("old.xls", "/Workbook", "is_legacy_binary"),
+        ("old.ppt", "/PowerPoint Document", "is_legacy_binary"),
+        ("closed.docx", "/EncryptedPackage", "is_encrypted"),
+    ] {
+        let stored = app.upload_bytes(name, compound(stream, &[0; 600])).await.unwrap();
+        assert_eq!(app.settled(stored.document_id).await.settled, Settled::Failed, "{name}");
+        let evidence = evidence(&app, stored.document_id).await;
+        let attempts = evidence["attempts"].as_array().unwrap();
+        assert_eq!((attempts.len(), &attempts[0]["error_type"]), (1, &json!("permanent")), "{name}: {attempts:?}");
+        assert_eq!(evidence["matched.patterns"][pattern], true, "{name}");
+        messages.push(format!(
+            "{name}: {}: {}\n",
+            attempts[0]["code"].as_str().unwrap(),
+            attempts[0]["message"].as_str().unwrap()
+        ));
+    }
+    insta::assert_snapshot!("closed_files", messages.concat());
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+/// A reader that says who it is and then does nothing, for ever.
+fn idle_reader(name: &str) -> (Reader, PathBuf) {
+    let folder = server::work_dir();
+    let (program, told) = (folder.join(name), folder.join(format!("{name}.pid")));
+    std::fs::write(
+        &program,
+        format!("#!/bin/sh\necho $$ > '{0}.new'\nmv '{0}.new' '{0}'\nexec tail -f /dev/null\n", told.display()),
+    )
+    .unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    (Reader::new(program), told)
+}
+
+/// Whether a process is there and no corpse.
+fn lives(pid: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[tokio::test]
+async fn a_cancelled_task_takes_its_reader_with_it() {
+    let (reader, told) = idle_reader("idle-reader");
+    let app = TestApp::with(Wish { reader: Some(reader), ..Default::default() }).await;
+    let id = app.upload_bytes("slow.txt", "A text that is never read to its end.").await.unwrap().document_id;
+    let pid = until("the reader starts", async || std::fs::read_to_string(&told).ok()).await;
+    let pid = pid.trim().to_owned();
+    assert!(lives(&pid));
+    sqlx::query("UPDATE task_queue SET cancel_requested_at = now() WHERE scope_document_id = $1")
+        .bind(id)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let frontier = app.settled(id).await;
+    assert_eq!(frontier.settled, Settled::Failed);
+    until("the reader is gone", async || (!lives(&pid)).then_some(())).await;
+    let attempts = evidence(&app, id).await["attempts"].clone();
+    assert_eq!((&attempts[0]["code"], &attempts[0]["error_type"]), (&json!("cancelled"), &json!("permanent")));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_reading_that_is_let_go_of_ends_its_process() {
+    let (reader, told) = idle_reader("idle-reader-alone");
+    let input = tempfile::tempfile().unwrap();
+    let request =
+        svc_formats::isolated::Request::new(svc_formats::isolated::Step::Probe, svc_formats::Limits::default());
+    let pid = {
+        let reading = reader.read(input, &request);
+        tokio::pin!(reading);
+        tokio::select! {
+            _ = &mut reading => panic!("the reader never answers"),
+            pid = until("the reader starts", async || std::fs::read_to_string(&told).ok()) => pid.trim().to_owned(),
+        }
+    };
+    until("the reader is gone", async || (!lives(&pid)).then_some(())).await;
+}
+
+#[tokio::test]
+async fn hostile_files_fail_for_good_by_the_name_of_their_limit() {
+    let corpus = repository().join("../shared/corpus/made");
+    if !corpus.exists() {
+        println!("left out: no corpus beside the repository, so no bombs");
+        return;
+    }
+    let app = TestApp::start().await;
+    for name in ["bomb_document_xml.docx", "deep_nesting.docx", "pdf_stream_bomb.pdf", "pdf_double_flate_bomb.pdf"] {
+        let (id, frontier) = app.ingest(&corpus.join(name)).await;
+        let attempts = evidence(&app, id).await["attempts"].clone();
+        assert_eq!(frontier.settled, Settled::Failed, "{name}: {attempts}");
+        assert_eq!(
+            (&attempts[0]["error_type"], &attempts[0]["code"]),
+            (&json!("permanent"), &json!("limit_exceeded")),
+            "{name}"
+        );
+        let limit = attempts[0]["detail"]["limit"].as_str().unwrap();
+        assert!(attempts[0]["message"].as_str().unwrap().contains(limit), "{name}: {attempts}");
+    }
+    app.end().await;
+}
