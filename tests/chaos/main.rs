@@ -6,7 +6,7 @@
 
 mod faults;
 #[path = "../it/support/mod.rs"]
-#[expect(dead_code, reason = "the integration tests use the rest")]
+#[expect(dead_code, unused_imports, reason = "the integration tests use the rest")]
 mod support;
 mod work;
 
