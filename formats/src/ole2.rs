@@ -199,7 +199,8 @@ mod tests {
         locked_word[11] = 1;
         // A first record of 16 bytes, then a write protection, then the password's check; or something else.
         let book = |last: u8| [&[9, 8, 16, 0][..], &[0; 16], &[0x86, 0, 0, 0], &[last, 0, 6, 0], &[0; 6]].concat();
-        let cases: [(&[(&str, &[u8])], &str, bool); 9] = [
+        type Streams<'a> = &'a [(&'a str, &'a [u8])];
+        let cases: [(Streams<'_>, &str, bool); 9] = [
             (&[("/EncryptedPackage", b"x")], "encrypted_package", true),
             (&[("/WordDocument", &[0; 32])], "legacy_word", false),
             (&[("/WordDocument", &locked_word)], "legacy_word", true),

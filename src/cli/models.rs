@@ -55,7 +55,14 @@ pub async fn models(
 
 async fn list(settings: &Settings, client: &Client<Remote>, output: Output) -> Result<ExitCode, CliError> {
     let answer = tokio::time::timeout(SERVICE_ANSWERS_WITHIN, client.read_readiness()).await;
-    let mut loaded = answer.ok().and_then(Result::ok).map(|ready| ready.models.clone());
+    let mut loaded = match answer {
+        Ok(Ok(ready)) => Some(ready.models),
+        // A service that is not ready for work has its models all the same.
+        Ok(Err(failure)) => {
+            failure.members.get("models").and_then(|models| serde_json::from_value(models.clone()).ok())
+        }
+        Err(_) => None,
+    };
     let rows: Vec<Row> = library(&settings.models_dir()).into_iter().map(|model| row(model, loaded.as_mut())).collect();
     match output {
         Output::Json => rows.iter().try_for_each(Output::line)?,

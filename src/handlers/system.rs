@@ -88,13 +88,16 @@ impl Handle<ops::read_readiness> for Service {
             );
         }
         let ready = checks.iter().all(|check| check.ok);
+        let models: Vec<ModelState> = self.engine.iter().map(model_state).collect();
         if ready {
-            let models = self.engine.iter().map(model_state).collect();
             return Ok(ReadinessResponse { ready, checks, queue, workers, models });
         }
         let reasons: Vec<String> =
             checks.iter().filter(|c| !c.ok).map(|c| format!("{}: {}", c.name, c.detail)).collect();
-        Err(Failure::new(Code::Unavailable, reasons.join("; ")).with("checks", json!(checks)).with("retry_after", 2))
+        Err(Failure::new(Code::Unavailable, reasons.join("; "))
+            .with("checks", json!(checks))
+            .with("models", json!(models))
+            .with("retry_after", 2))
     }
 }
 

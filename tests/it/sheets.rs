@@ -32,7 +32,9 @@ async fn a_workbook_becomes_sheets_profiles_and_records() {
     let app = TestApp::start().await;
     let (id, frontier) = app.ingest(&sample("duck-counts.xlsx")).await;
     assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
-    let nodes = app.subtree(id).await;
+    let mut nodes = app.subtree(id).await;
+    // Sheets are worked on at the same time, so that the ids under them come in any order.
+    nodes.sort_by_key(|node| (node.path.len(), node.parent_id, node.position));
     let mut shape = String::new();
     for node in &nodes {
         let anchor = &evidence(&app, node.id).await["anchor"];

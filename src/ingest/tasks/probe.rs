@@ -24,10 +24,12 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let matched = serde_json::to_value(&patterns).classified()?;
     let shown = json!({"format": format.as_str(), "tasks": plan});
     let closed = patterns.holds(Pattern::IsEncrypted) || format == Format::Ole2;
-    if closed && !unlocked && rules::due(format, &patterns).next().is_none() {
-        if let Some(refusal) = refusal(tools, grant.document_id, format).await? {
-            return Err(refusal.with_evidence("matched.patterns", matched).with_evidence("plan", shown));
-        }
+    if closed
+        && !unlocked
+        && rules::due(format, &patterns).next().is_none()
+        && let Some(refusal) = refusal(tools, grant.document_id, format).await?
+    {
+        return Err(refusal.with_evidence("matched.patterns", matched).with_evidence("plan", shown));
     }
 
     let mut tx = apply.begin().await?;

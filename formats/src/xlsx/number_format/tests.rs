@@ -151,7 +151,7 @@ fn dates_show_as_excel_showed_them() {
         ("H:M:S.00 a/p", "4:5:6.01 a"),
         ("HH:MM:SS.000 AM/PM", "04:05:06.009 AM"),
     ] {
-        assert_eq!(show(code, 36_191.170_208_437_499), text, "{code}");
+        assert_eq!(show(code, 36_191.170_208_437_5), text, "{code}");
     }
 }
 
