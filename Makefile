@@ -47,5 +47,9 @@ bench: ## Runs the benchmarks, or one: make bench BENCH=name.
 	@config/setup.sh >&2
 	@cargo run --manifest-path benches/Cargo.toml $(if $(filter-out bm25%,$(BENCH)),,--features tantivy) -- $(BENCH)
 
+# The stable compiler takes the sanitizer's flags only when told that it may.
+fuzz: ## Fuzzes one reader: make fuzz TARGET=docx SECONDS=60.
+	@config/fuzz.sh "$(TARGET)" "$(or $(SECONDS),60)"
+
 clean-cache: ## Removes what was fetched and built; data folders stay.
 	rm -rf "$(SVC_CACHE_DIR)/target" "$(SVC_CACHE_DIR)/target-devices" "$(SVC_CACHE_DIR)/downloads" "$(SVC_CACHE_DIR)/postgres" "$(SVC_CACHE_DIR)/models"

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Fuzzes one target of fuzz/ for some seconds: config/fuzz.sh TARGET SECONDS. See fuzz/README.md.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+target=$1
+time=$2
+cache=${SVC_CACHE_DIR:-$HOME/.cache/svc}
+version=0.13.2
+
+[ -f "fuzz/fuzz_targets/$target.rs" ] || {
+    echo "no target $target; there are: $(basename -s .rs -a fuzz/fuzz_targets/*.rs | tr '\n' ' ')" >&2
+    exit 2
+}
+if ! [ -x "$cache/cargo-fuzz/bin/cargo-fuzz" ]; then
+    cargo install cargo-fuzz --version "$version" --locked --root "$cache/cargo-fuzz" --target-dir "$cache/fuzz/install"
+fi
+
+# Seeds: what is shipped, and the corpus where there is one.
+learned=$cache/fuzz/$target
+found=$cache/fuzz/found/$target
+mkdir -p "$learned" "$found"
+seeds=(tests/samples)
+for folder in ../shared/corpus/made ../shared/corpus/"$target"; do
+    [ -d "$folder" ] && seeds+=("$folder")
+done
+
+export RUSTC_BOOTSTRAP=1
+export PATH="$cache/cargo-fuzz/bin:$PATH"
+exec cargo fuzz run --target-dir "$cache/fuzz/target" "$target" "$learned" "${seeds[@]}" -- \
+    -max_total_time="$time" -timeout=10 -rss_limit_mb=1024 -max_len=400000 -artifact_prefix="$found/" -print_final_stats=1

@@ -1,0 +1,34 @@
+//! What the targets share: limits that end an input soon, and a reading of it by every step that its format has.
+
+use std::io::Cursor;
+
+use svc_formats::{Format, Limits, archive, extract, probe, refusal, sections};
+
+/// Small enough that only a reader that does not keep to them takes long.
+pub fn limits() -> Limits {
+    Limits {
+        input_bytes: 1 << 20,
+        pages: 50,
+        zip_members: 200,
+        unpacked_bytes: 16 << 20,
+        text_bytes: 4 << 20,
+        headings: 1000,
+        ..Limits::default()
+    }
+}
+
+/// Probes and reads an input of a format; what it holds must be in order, whatever it is.
+pub fn read(format: Format, bytes: &[u8]) {
+    let limits = limits();
+    if let Ok(patterns) = probe(format, Cursor::new(bytes), &limits) {
+        refusal(format, Cursor::new(bytes), &patterns);
+    }
+    if format == Format::Zip {
+        archive(Cursor::new(bytes)).ok();
+    }
+    let Ok(read) = extract(format, Cursor::new(bytes), &limits) else { return };
+    assert!(read.text.len() as u64 <= limits.text_bytes && !read.text.contains('\0'));
+    assert!(read.pages.iter().all(|page| read.text.get(page.start..page.end).is_some()));
+    assert!(read.headings.iter().all(|heading| read.text.is_char_boundary(heading.start)));
+    assert!(sections(&read).iter().all(|section| read.text.get(section.start..section.end).is_some()));
+}
