@@ -3,6 +3,7 @@
 
 -- Claims up to `want` tasks of one lane in the exact order: priority descending, then age. All candidates of a round are
 -- reserved by one statement, in their order; the constraint refuses those that overlap a held region or an earlier one.
+-- Rows are met by arrays of ids and not by joins, so that a plan made once is right for a queue of any length.
 CREATE OR REPLACE FUNCTION claim_tasks(worker_id text, badges text[], strict boolean, wanted_lane text, want integer, intent_after_parks integer, intent_after interval)
 RETURNS SETOF task_queue LANGUAGE plpgsql AS $$
 DECLARE
@@ -13,7 +14,7 @@ BEGIN
         rounds := rounds + 1;
         -- A row that is being deleted is not waited for, nor a reservation made that would outlive it.
         SELECT array_agg(c.id) INTO candidates FROM (
-            SELECT t.id FROM (SELECT r.id FROM ready_tasks(badges, strict, wanted_lane, want - got + 8) r) r JOIN task_queue t ON t.id = r.id AND t.ready
+            SELECT t.id FROM task_queue t WHERE t.id = ANY (ARRAY(SELECT r.id FROM ready_tasks(badges, strict, wanted_lane, want - got + 8) r)) AND t.ready
              ORDER BY t.priority DESC, t.created_at, t.id LIMIT want - got FOR NO KEY UPDATE OF t SKIP LOCKED) c;
         EXIT WHEN candidates IS NULL;
         RETURN QUERY
@@ -21,12 +22,12 @@ BEGIN
                 INSERT INTO task_reservation (task_id, claim_token, worker, node_path, node_depth, write_mode, prange, drange)
                 SELECT t.id, gen_random_uuid(), worker_id, t.node_path, t.node_depth, t.write_mode,
                        region_paths(t.node_path, t.write_mode), region_depths(t.node_depth, t.write_mode)
-                  FROM unnest(candidates) WITH ORDINALITY AS o(id, place) JOIN task_queue t ON t.id = o.id
-                 WHERE NOT paused ? t.task_type
+                  FROM task_queue t
+                 WHERE t.id = ANY (candidates) AND NOT paused ? t.task_type
                    AND NOT EXISTS (SELECT 1 FROM task_intent i
                                     WHERE i.prange && region_paths(t.node_path, t.write_mode) AND i.drange && region_depths(t.node_depth, t.write_mode) AND i.task_id <> t.id
                                       AND (i.priority > t.priority OR (i.priority = t.priority AND (i.created_at, i.task_id) < (t.created_at, t.id))))
-                 ORDER BY o.place
+                 ORDER BY t.priority DESC, t.created_at, t.id
                 ON CONFLICT DO NOTHING RETURNING task_id, claim_token),
             met AS (DELETE FROM task_intent i USING taken WHERE i.task_id = taken.task_id)
             UPDATE task_queue t SET status = 'claimed', ready = false, claimed_by = worker_id, heartbeat_at = clock_timestamp(),

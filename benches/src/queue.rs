@@ -1,5 +1,9 @@
-//! The task queue: tasks that are claimed, started and finished a second, each finish a durable commit of its own.
-use crate::figure::{BoxError, Figure};
+//! The task queue: tasks that are claimed, started and finished a second, each finish a durable commit of its own; beside it
+//! procrastinate and graphile-worker on the same server. And the frontier of a large file.
+mod peers;
+
+use crate::figure::{BoxError, Figure, median};
+use peers::Peers;
 use serde_json::Map;
 use sqlx::PgPool;
 use std::time::Instant;
@@ -11,15 +15,40 @@ use tokio::task::JoinSet;
 const TASKS: usize = 2_000;
 
 pub async fn run(pool: &PgPool, sizes: &[usize], out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    let peers = Peers::set_up()?;
     for &pending in sizes {
         documents(pool, pending + TASKS).await?;
         for (batch, claimers) in [(1, 1), (10, 1), (1, 8), (10, 8)] {
             fill(pool).await?;
             let seconds = drain(pool, batch, claimers).await?;
+            let ours = TASKS as f64 / seconds;
             let name = format!("queue/claim_finish/pending={pending},batch={batch},claimers={claimers}");
-            out(Figure::alone(&name, TASKS, "tasks/s", TASKS as f64 / seconds));
+            for peer in peers.measure(pool, pending + TASKS, TASKS, batch, claimers).await? {
+                out(Figure::beside(&format!("{name}/{}", peer.name), TASKS, "tasks/s", ours, peer));
+            }
         }
+        frontier(pool, pending, out).await?;
     }
+    Ok(())
+}
+
+/// Reading the counts of a file with as many nodes, each settled by a change of its own.
+async fn frontier(pool: &PgPool, nodes: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    let mut conn = pool.acquire().await?;
+    sqlx::query("TRUNCATE frontier_delta").execute(&mut *conn).await?;
+    // A structure task counts its nodes at once; the chunks settle by batches of embeddings.
+    sqlx::query("INSERT INTO frontier_delta SELECT 1, $1, $1, 0, 0 UNION ALL SELECT 1, 0, -256, 256, 0 FROM generate_series(1, $1 / 256)")
+        .bind(i64::try_from(nodes)?)
+        .execute(&mut *conn)
+        .await?;
+    let mut times = Vec::new();
+    for _ in 0..51 {
+        let start = Instant::now();
+        svc::store::ingest_nodes::frontier(&mut conn, 1).await?;
+        svc::store::admin::frontier(&mut conn, 1).await?;
+        times.push(start.elapsed().as_secs_f64() * 1000.0);
+    }
+    out(Figure::alone(&format!("queue/frontier/nodes={nodes}"), times.len(), "ms", median(&mut times)));
     Ok(())
 }
 

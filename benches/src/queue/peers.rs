@@ -1,0 +1,142 @@
+//! The queues of other projects at the same work, in processes of their own, on a database of their own of the same server.
+use crate::figure::{BoxError, Peer};
+use sqlx::{Connection, PgConnection, PgPool};
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Instant,
+};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout, Command},
+};
+
+pub struct Peers {
+    folder: PathBuf,
+    has_node: bool,
+}
+
+/// A worker process that waits for its start.
+struct Worker {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    stdin: ChildStdin,
+}
+
+impl Peers {
+    /// Fetches them where they are not there yet.
+    pub fn set_up() -> Result<Peers, BoxError> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("queue/setup.sh");
+        let made = std::process::Command::new("bash").arg(script).stderr(Stdio::inherit()).output()?;
+        if !made.status.success() {
+            return Err("the queue's peers could not be set up; the message above says why".into());
+        }
+        let folder = PathBuf::from(String::from_utf8(made.stdout)?.trim());
+        let has_node = folder.join("node_modules/graphile-worker").is_dir();
+        Ok(Peers { folder, has_node })
+    }
+
+    /// What each does of `tasks` tasks a second among so many pending ones. procrastinate knows no batches.
+    pub async fn measure(
+        &self,
+        pool: &PgPool,
+        pending: usize,
+        tasks: usize,
+        batch: usize,
+        workers: usize,
+    ) -> Result<Vec<Peer>, BoxError> {
+        let mut measured = Vec::new();
+        let value = self.run(pool, &self.procrastinate(), "procrastinate", pending, tasks, 1, workers).await?;
+        measured.push(Peer { name: "procrastinate", version: "3.10.0".into(), value });
+        if self.has_node {
+            let name = if batch == 1 { "graphile-worker" } else { "graphile-worker batched" };
+            let value = self.run(pool, &self.graphile(), "graphile", pending, tasks, batch, workers).await?;
+            measured.push(Peer { name, version: "0.18.0".into(), value });
+        }
+        Ok(measured)
+    }
+
+    fn procrastinate(&self) -> [PathBuf; 2] {
+        [self.folder.join("venv/bin/python"), self.folder.join("procrastinate_peer.py")]
+    }
+
+    fn graphile(&self) -> [PathBuf; 2] {
+        [PathBuf::from("node"), self.folder.join("graphile.mjs")]
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what one run is")]
+    async fn run(
+        &self,
+        pool: &PgPool,
+        program: &[PathBuf; 2],
+        name: &str,
+        pending: usize,
+        tasks: usize,
+        batch: usize,
+        workers: usize,
+    ) -> Result<f64, BoxError> {
+        let options = pool.connect_options();
+        let mut admin = PgConnection::connect_with(&options).await?;
+        let database = format!("peer_{name}");
+        for statement in [format!("DROP DATABASE IF EXISTS {database} (FORCE)"), format!("CREATE DATABASE {database}")]
+        {
+            sqlx::raw_sql(sqlx::AssertSqlSafe(statement)).execute(&mut admin).await?;
+        }
+        let socket = options.get_socket().ok_or("the bench's server has a socket")?.display().to_string();
+        let user = options.get_username();
+        let url =
+            format!("postgresql://{user}@/{database}?host={}&port={}", socket.replace('/', "%2F"), options.get_port());
+        let prepared = command(program).args(["prepare", &url, &pending.to_string()]).status().await?;
+        if !prepared.success() {
+            return Err(format!("{name} could not be prepared").into());
+        }
+        sqlx::raw_sql("CHECKPOINT").execute(&mut admin).await?;
+        let mut ready = Vec::new();
+        for _ in 0..workers {
+            ready.push(Worker::start(program, &url, tasks / workers, batch).await?);
+        }
+        let start = Instant::now();
+        for worker in &mut ready {
+            worker.stdin.write_all(b"go\n").await?;
+        }
+        for worker in &mut ready {
+            worker.expect("done").await?;
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        for mut worker in ready {
+            let _ = worker.child.kill().await;
+        }
+        Ok(tasks as f64 / seconds)
+    }
+}
+
+fn command(program: &[PathBuf; 2]) -> Command {
+    let mut command = Command::new(&program[0]);
+    // Standard output is for figures.
+    command.arg(&program[1]).kill_on_drop(true).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+impl Worker {
+    async fn start(program: &[PathBuf; 2], url: &str, tasks: usize, batch: usize) -> Result<Worker, BoxError> {
+        let mut child = command(program)
+            .args(["work", url, &tasks.to_string(), &batch.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let (Some(stdin), Some(stdout)) = (stdin, stdout) else { return Err("the pipes were asked for".into()) };
+        let mut worker = Worker { child, lines: BufReader::new(stdout).lines(), stdin };
+        worker.expect("ready").await?;
+        Ok(worker)
+    }
+
+    async fn expect(&mut self, word: &str) -> Result<(), BoxError> {
+        while let Some(line) = self.lines.next_line().await? {
+            if line == word {
+                return Ok(());
+            }
+        }
+        Err(format!("a peer ended before it was {word}").into())
+    }
+}
