@@ -5,7 +5,7 @@ SHELL := bash
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test chaos test-devices lint fmt bench clean-cache
+.PHONY: help setup demo run test chaos fuzz test-devices lint fmt bench clean-cache
 
 help: ## Prints the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
