@@ -107,7 +107,8 @@ async fn cells_are_read_by_file_sheet_and_record() {
     let (id, _) = app.ingest(&sample("duck-counts.xlsx")).await;
     let nodes = app.subtree(id).await;
     let counts = sheet(&nodes, "Duck counts");
-    let record = of_type(&nodes, "record")[1];
+    let of_counts = |node: &&DocumentResponse| node.parent_id == Some(counts.id) && node.position == Some(2);
+    let record = nodes.iter().filter(|node| node.usetype == "record").find(of_counts).unwrap();
 
     let own = cells(&app, record.id, None, None).await.unwrap();
     assert_eq!(
