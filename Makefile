@@ -36,9 +36,14 @@ test-devices: ## Holds the models on ndarray and wgpu (Vulkan; a software one wi
 lint: ## Checks the format and the lints.
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo fmt --all --check --manifest-path benches/Cargo.toml
+	cargo clippy --manifest-path benches/Cargo.toml --all-targets -- -D warnings
+	cargo fmt --all --check --manifest-path fuzz/Cargo.toml
 
 fmt: ## Formats the code.
 	cargo fmt --all
+	cargo fmt --all --manifest-path benches/Cargo.toml
+	cargo fmt --all --manifest-path fuzz/Cargo.toml
 
 # In the dev profile, which optimises all that is measured: with the same profile and features as the tests, the target folder
 # holds their dependencies compiled already, and a release build would compile all of them again. The peer of bm25 is built in
