@@ -91,30 +91,8 @@ pub fn json(value: &Value) -> Json {
         Value::Text(text) | Value::Date(text) | Value::Error(text) => text.as_str().into(),
         Value::Number(number) => number_json(*number),
         Value::Boolean(boolean) => (*boolean).into(),
-        Value::Duration(duration) => iso(duration.milliseconds).into(),
+        Value::Duration(duration) => duration.to_string().into(),
     }
-}
-
-/// A span of time in ISO 8601: `P10DT15H10M10S`.
-fn iso(milliseconds: i64) -> String {
-    let (sign, rest) = (if milliseconds < 0 { "-" } else { "" }, milliseconds.unsigned_abs());
-    let (seconds, fraction) = (rest / 1000, rest % 1000);
-    let mut text = format!("{sign}P");
-    let (days, hours, minutes, last) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    if days > 0 {
-        text += &format!("{days}D");
-    }
-    let parts = [(hours, 'H'), (minutes, 'M')];
-    if days == 0 || parts.iter().any(|(count, _)| *count > 0) || last > 0 || fraction > 0 {
-        text.push('T');
-        parts.iter().filter(|(count, _)| *count > 0).for_each(|(count, unit)| text += &format!("{count}{unit}"));
-        match fraction {
-            0 if last == 0 && !text.ends_with('T') => {}
-            0 => text += &format!("{last}S"),
-            _ => text += &format!("{last}.{fraction:03}S"),
-        }
-    }
-    text
 }
 
 /// A whole number without a fraction of zero, as far as a double is exact.
@@ -217,20 +195,6 @@ mod tests {
         assert_eq!(made.tokens, made.pieces.iter().map(|piece| piece.2).sum::<i64>());
         let by_characters = make(&head(&["Note"]), &row(vec![(0, Some(Value::Text("x".repeat(500))), None)]), 100);
         assert!(by_characters.pieces.len() >= 5, "{:?}", by_characters.pieces);
-    }
-
-    #[test]
-    fn spans_of_time_are_iso_8601() {
-        for (milliseconds, expected) in [
-            (0, "PT0S"),
-            (90_000, "PT1M30S"),
-            (918_610_000, "P10DT15H10M10S"),
-            (86_400_000, "P1D"),
-            (-1_500, "-PT1.500S"),
-            (3_600_000, "PT1H"),
-        ] {
-            assert_eq!(iso(milliseconds), expected);
-        }
     }
 
     #[test]

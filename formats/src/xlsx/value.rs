@@ -52,7 +52,7 @@ fn as_integer_if_whole<S: Serializer>(number: &f64, serializer: S) -> Result<S::
     }
 }
 
-/// A span of time in milliseconds; negative where the sheet's is. Prints as ISO 8601: `P10DT15H10M10S`.
+/// A span of time in milliseconds; negative where the sheet's is. Prints as ISO 8601: `P10DT15H10M10S`, `PT1M30S`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Duration {
@@ -65,14 +65,23 @@ impl fmt::Display for Duration {
         let (days, rest) = (span / DAY as u64, span % DAY as u64);
         let (hours, minutes, seconds, rest) = (rest / 3_600_000, rest / 60_000 % 60, rest / 1000 % 60, rest % 1000);
         write!(f, "{sign}P")?;
+        // What is zero is left out, but one part stands.
         if days > 0 {
             write!(f, "{days}D")?;
         }
-        write!(f, "T{hours}H{minutes}M{seconds}")?;
-        if rest > 0 {
-            write!(f, ".{rest:03}")?;
+        if days == 0 || span % DAY as u64 > 0 {
+            f.write_str("T")?;
         }
-        f.write_str("S")
+        for (count, unit) in [(hours, 'H'), (minutes, 'M')] {
+            if count > 0 {
+                write!(f, "{count}{unit}")?;
+            }
+        }
+        match rest {
+            0 if seconds > 0 || span == 0 => write!(f, "{seconds}S"),
+            0 => Ok(()),
+            _ => write!(f, "{seconds}.{rest:03}S"),
+        }
     }
 }
 
@@ -180,8 +189,15 @@ mod tests {
 
     #[test]
     fn durations_print_as_iso() {
-        let printed = |milliseconds| Duration { milliseconds }.to_string();
-        assert_eq!(printed(918_610_000), "P10DT15H10M10S");
-        assert_eq!(printed(-1_500), "-PT0H0M1.500S");
+        for (milliseconds, expected) in [
+            (0, "PT0S"),
+            (90_000, "PT1M30S"),
+            (918_610_000, "P10DT15H10M10S"),
+            (86_400_000, "P1D"),
+            (-1_500, "-PT1.500S"),
+            (3_600_000, "PT1H"),
+        ] {
+            assert_eq!(Duration { milliseconds }.to_string(), expected);
+        }
     }
 }

@@ -1,0 +1,60 @@
+//! What is refused, and parts in other encodings.
+
+use super::*;
+use crate::Limit;
+
+#[test]
+fn what_is_over_a_limit_is_refused_by_name() {
+    let refused = |rows: &str, limits: Limits| {
+        let bytes = Book::new(rows).bytes();
+        let profiled = profile_sheet(bytes.clone(), 0, true, &limits).unwrap_err();
+        assert_eq!(cells(bytes, 0, "A1:XFD1048576".parse().unwrap(), &limits).unwrap_err(), profiled);
+        profiled
+    };
+    let cell = "<c><v>1</v></c>";
+    let error = refused(&format!("<row>{}</row>", cell.repeat(11)), Limits { cells: 10, ..Limits::default() });
+    assert_eq!(error.limit(), Some(Limit::Cells));
+    let error = refused(&format!("<row>{}</row>", cell.repeat(16_385)), Limits::default());
+    assert_eq!(error.code(), "corrupt");
+    let error = refused("<row r=\"1048576\"/><row/>", Limits::default());
+    assert!(error.to_string().contains("1048576"), "{error}");
+    let error = refused(&format!("<row>{}", "<a>".repeat(300)), Limits::default());
+    assert_eq!(error.limit(), Some(Limit::XmlDepth));
+    let error = refused("<row><c><v>1</v>", Limits::default());
+    assert_eq!(error.code(), "corrupt");
+    let error = refused("<row><c><v>&nope;</v></c></row>", Limits::default());
+    assert_eq!(error.code(), "corrupt");
+    let long = format!("<row><c t=\"str\"><v>{}</v></c></row>", "x".repeat(17 << 20));
+    assert_eq!(refused(&long, Limits { zip_ratio: 100_000, ..Limits::default() }).limit(), Some(Limit::TextBytes));
+}
+
+#[test]
+fn a_part_in_the_encoding_it_declares_reads() {
+    let sheet = b"<?xml version=\"1.0\" encoding='windows-1252'?><worksheet><sheetData><row><c t=\"str\"><v>Gr\xFC\xDFe</v></c></row></sheetData></worksheet>";
+    let mut markup = Markup::new(sheet.as_slice(), &Limits::default());
+    let mut text = String::new();
+    while let Some(mark) = markup.next().unwrap() {
+        if mark == (Mark::Start { empty: false }) && markup.name() == "v" {
+            markup.text(&mut text).unwrap();
+        }
+    }
+    assert_eq!(text, "Gr\u{FC}\u{DF}e");
+}
+
+#[test]
+fn a_binary_workbook_is_refused_with_the_remedy() {
+    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+    writer.start_file("_rels/.rels", SimpleFileOptions::default()).unwrap();
+    let main = format!(
+        "<Relationships><Relationship Type=\"{RELATIONS}/officeDocument\" Target=\"xl/workbook.bin\"/></Relationships>"
+    );
+    writer.write_all(main.as_bytes()).unwrap();
+    writer.start_file("xl/workbook.bin", SimpleFileOptions::default()).unwrap();
+    writer.write_all(b"\x83\x01\0").unwrap();
+    let bytes = writer.finish().unwrap();
+    for error in
+        [workbook(bytes.clone(), &Limits::default()).unwrap_err(), probe(bytes, &Limits::default()).unwrap_err()]
+    {
+        assert!(error.is_permanent() && error.code() == "unsupported" && error.to_string().contains("xlsx"), "{error}");
+    }
+}
