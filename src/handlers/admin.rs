@@ -3,13 +3,10 @@ use super::documents::{id_cursor, page_by_id};
 use crate::{
     access::Caller,
     error::OrFail,
-    ingest::{
-        settle,
-        tasks::{EMBED, TASK_TYPES},
-    },
+    ingest::{requeue::requeue, settle, tasks::TASK_TYPES},
     registry::Handle,
     service::Service,
-    store::{self, admin::Moved, ingest_nodes::Frontier},
+    store::{self, ingest_nodes::Frontier},
     worker::wakeup,
 };
 use serde_json::json;
@@ -49,42 +46,16 @@ impl Handle<ops::retry_task> for Service {
         let id = call.path.id;
         let mut tx = self.pool.begin().await.or_fail()?;
         let before = task(&mut tx, id).await?;
-        // The settler must not look at the tree while its counts are made anew.
-        store::ingest_nodes::lock_roots(&mut tx, before.root_id).await.or_fail()?;
-        let Some(moved) = store::admin::put_back(&mut tx, id).await.or_fail()? else {
+        if !requeue(&mut tx, id, before.document_id, before.root_id).await? {
             let detail =
                 format!("task {id} is {}: only a task that failed for good can be queued again", before.status);
             return Err(Failure::new(Code::Conflict, detail).with("task_status", before.status));
-        };
-        let mut nodes = Vec::new();
-        for task in &moved {
-            nodes.extend(nodes_of(&mut tx, task).await?);
-        }
-        let root = before.root_id;
-        if store::ingest_nodes::root_of(&mut tx, before.document_id).await.or_fail()?.is_some() {
-            let (settled, failed) = store::admin::back_in_flight(&mut tx, &nodes, root).await.or_fail()?;
-            let change = Frontier { in_flight: settled + failed, settled: -settled, failed: -failed, total: 0 };
-            store::ingest_nodes::count(&mut tx, root, change).await.or_fail()?;
-            store::ingest_nodes::recount(&mut tx, root).await.or_fail()?;
         }
         let after = task(&mut tx, id).await?;
         tx.commit().await.or_fail()?;
         self.wake.notify_one();
         Ok(after)
     }
-}
-
-/// The nodes that a task which failed took with it.
-async fn nodes_of(conn: &mut PgConnection, task: &Moved) -> Result<Vec<i64>, Failure> {
-    let params = &task.params.0;
-    if task.task_type == EMBED
-        && let (Some(first), Some(last)) = (params["first"].as_i64(), params["last"].as_i64())
-    {
-        let rows = store::nodes::leaves_between(conn, task.scope_document_id, first, last).await.or_fail()?;
-        let failed = rows.into_iter().filter(|row| row.settled == "failed").map(|row| row.id);
-        return Ok(failed.chain([task.scope_document_id]).collect());
-    }
-    Ok(vec![task.scope_document_id])
 }
 
 impl Handle<ops::cancel_task> for Service {

@@ -3,6 +3,7 @@ pub mod options;
 pub mod profile;
 pub mod reader;
 pub mod records;
+pub mod requeue;
 pub mod rules;
 pub mod settle;
 pub mod spool;

@@ -75,6 +75,8 @@ const EXTRACT: &str = "extract";
 const PASSWORD: &str = "password";
 /// Characters of a password; the formats' own limits are far below.
 const PASSWORD_CHARACTERS: usize = 1024;
+/// Characters of a model's name.
+const MODEL_CHARACTERS: usize = 255;
 
 impl Requested {
     /// Reads what a caller sent; the one reader of upload, explain and analyze. No error repeats a password.
@@ -99,11 +101,19 @@ fn password(group: Option<Value>) -> Result<Option<Secret>, Failure> {
         }
         password = match value {
             Value::Null => None,
-            Value::String(text) if (1..=PASSWORD_CHARACTERS).contains(&text.chars().count()) => Some(Secret::new(text)),
+            Value::String(text) if (1..=PASSWORD_CHARACTERS).contains(&text.chars().count()) => {
+                check_text(&name, &text)?;
+                Some(Secret::new(text))
+            }
             _ => return Err(Failure::field(&name, format!("takes a text of 1 to {PASSWORD_CHARACTERS} characters"))),
         };
     }
     Ok(password)
+}
+
+/// Neither PostgreSQL nor the environment of the reader's process holds a NUL.
+fn check_text(name: &str, text: &str) -> Result<(), Failure> {
+    if text.contains('\0') { Err(Failure::field(name, "must not contain a NUL character")) } else { Ok(()) }
 }
 
 impl Options {
@@ -144,7 +154,7 @@ impl Options {
         if *min_chunk_length > 1000 {
             return Err(Failure::field("structure.min_chunk_length", "takes 0 to 1000"));
         }
-        let Rollup { max_children, penalty, min_segment, .. } = &self.rollup;
+        let Rollup { max_children, penalty, min_segment, llm_model } = &self.rollup;
         if !(2..=100_000).contains(max_children) {
             return Err(Failure::field("rollup.max_children", "takes 2 to 100000"));
         }
@@ -154,7 +164,13 @@ impl Options {
         if !(1..=1000).contains(min_segment) {
             return Err(Failure::field("rollup.min_segment", "takes 1 to 1000"));
         }
-        Ok(())
+        if llm_model.chars().count() > MODEL_CHARACTERS {
+            return Err(Failure::field(
+                "rollup.llm_model",
+                format!("takes a name of at most {MODEL_CHARACTERS} characters"),
+            ));
+        }
+        check_text("rollup.llm_model", llm_model)
     }
 }
 
@@ -233,6 +249,7 @@ mod tests {
             (json!({"extract": {"password": ["hunter2"]}}), Code::InvalidField),
             (json!({"extract": {"password": ""}}), Code::InvalidField),
             (json!({"extract": {"password": "hunter2".repeat(200)}}), Code::InvalidField),
+            (json!({"extract": {"password": "hunter2\0"}}), Code::InvalidField),
             (json!({"extract": "hunter2"}), Code::InvalidField),
             (json!({"extract": {"passwort": "hunter2"}}), Code::UnknownOption),
         ] {
@@ -257,6 +274,8 @@ mod tests {
             json!({"structure": {"max_tokens": 0}}),
             json!({"structure": {"chunk_strategy": "semantic"}}),
             json!({"rollup": {"penalty": -1}}),
+            json!({"rollup": {"llm_model": "a\0b"}}),
+            json!({"rollup": {"llm_model": "m".repeat(256)}}),
         ] {
             assert_eq!(code_and_text(wrong.clone()).0, Code::InvalidField, "{wrong}");
         }

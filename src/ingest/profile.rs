@@ -12,7 +12,7 @@ const SHOWN: usize = 60;
 /// Columns that have no room are counted; the evidence has them.
 pub fn text(workbook: &str, profile: &SheetProfile, max_chars: usize) -> String {
     let mut text = head(workbook, profile);
-    let rest = |columns: usize| format!(" And {columns} more columns.");
+    let rest = |columns: usize| format!(" And {}.", counted(columns as u64, "more column"));
     // Room for the line that says how many columns are left.
     let room = max_chars.saturating_sub(rest(profile.columns.len()).chars().count());
     let mut characters = text.chars().count();
@@ -39,9 +39,11 @@ fn head(workbook: &str, profile: &SheetProfile) -> String {
     match profile.used_range {
         None => head.push_str(" is empty."),
         Some(range) => {
-            head += &format!(" holds {} filled cells in {range}", profile.nonempty_cells);
-            if profile.formulas > 0 {
-                head += &format!(", {} of them formulas", profile.formulas);
+            head += &format!(" holds {} in {range}", counted(profile.nonempty_cells, "filled cell"));
+            match profile.formulas {
+                0 => {}
+                1 => head.push_str(", 1 of them a formula"),
+                formulas => head += &format!(", {formulas} of them formulas"),
             }
             head.push('.');
         }
@@ -59,15 +61,15 @@ fn about(column: &ColumnProfile) -> String {
     let name = column.header.as_deref().map_or_else(|| format!("Column {}", column.column), shown);
     let types = &column.types;
     let counts = [
-        (types.text, "texts"),
-        (types.number, "numbers"),
-        (types.date, "dates"),
-        (types.duration, "durations"),
-        (types.boolean, "booleans"),
-        (types.error, "errors"),
+        (types.text, "text"),
+        (types.number, "number"),
+        (types.date, "date"),
+        (types.duration, "duration"),
+        (types.boolean, "boolean"),
+        (types.error, "error"),
     ];
     let counts: Vec<String> =
-        counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+        counts.iter().filter(|(count, _)| *count > 0).map(|(n, what)| counted(*n, what)).collect();
     let mut about = format!("{name}: {}", if counts.is_empty() { "no values".to_owned() } else { counts.join(", ") });
     if let Some(sketch) = &column.sketch {
         if types.text * 2 >= column.filled && !sketch.examples.is_empty() {
@@ -81,6 +83,11 @@ fn about(column: &ColumnProfile) -> String {
         about.push('.');
     }
     about
+}
+
+/// `1 text`, `2 texts`.
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 fn shown(text: &str) -> String {
@@ -120,6 +127,7 @@ pub fn evidence(profile: &SheetProfile) -> Result<Json, serde_json::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use svc_formats::xlsx::TypeCounts;
 
     fn profile(columns: usize) -> SheetProfile {
         let column = |index: usize| {
@@ -146,6 +154,16 @@ mod tests {
             "The very hidden sheet Duck Observations of ducks.xlsx holds 7 filled cells in A1:A7, 2 of them formulas. \
              Row 1 names the columns:\nName 0: 6 numbers, 2019 to 2024."
         );
+    }
+
+    #[test]
+    fn one_of_a_kind_is_said_as_one() {
+        let mut single = profile(1);
+        (single.nonempty_cells, single.formulas) = (1, 1);
+        single.columns[0].types = TypeCounts { text: 1, date: 1, ..TypeCounts::default() };
+        let said = text("ducks.xlsx", &single, 1800);
+        assert!(said.contains("1 filled cell in A1:A7, 1 of them a formula."), "{said}");
+        assert!(said.contains("Name 0: 1 text, 1 date,"), "{said}");
     }
 
     #[test]

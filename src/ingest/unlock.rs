@@ -1,6 +1,15 @@
 //! A file that comes with its password is read before it is stored, since the password is kept nowhere: the tasks find what
 //! was read.
-use crate::{error::OrFail, ingest::limits, ingest::tasks::split_extraction, service::Service, store};
+use crate::{
+    error::OrFail,
+    ingest::{
+        limits,
+        requeue::requeue,
+        tasks::{PROBE, split_extraction},
+    },
+    service::Service,
+    store,
+};
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 use std::{
@@ -75,6 +84,19 @@ fn refused(error: FormatError) -> Result<Option<Opened>, Failure> {
 }
 
 impl Opened {
+    /// Leaves what was read for a node that was stored without the password, unless it was read anyway; its probe runs again where
+    /// it failed, which is the answer.
+    pub async fn hand_in(&self, conn: &mut PgConnection, id: i64) -> Result<bool, Failure> {
+        // What a task does next is not known while it changes.
+        store::ingest_nodes::lock_roots(conn, id).await.or_fail()?;
+        let Some((probe, status)) = store::admin::newest(conn, id, PROBE).await.or_fail()? else { return Ok(false) };
+        if status == "completed" {
+            return Ok(false);
+        }
+        self.store(conn, id).await?;
+        requeue(conn, probe, id, id).await
+    }
+
     /// Leaves what was read for the tasks of the node.
     pub async fn store(&self, conn: &mut PgConnection, id: i64) -> Result<(), Failure> {
         let (text, layout) =

@@ -146,7 +146,12 @@ async fn existing(
         return Err(stored_with_others(blob.document_id, &blob.options, &asked));
     }
     let found = store::documents::read(conn, scope, blob.document_id, false).await.or_fail()?;
-    let found = found.ok_or_else(|| Failure::no_document(blob.document_id))?;
+    let mut found = found.ok_or_else(|| Failure::no_document(blob.document_id))?;
+    if let Some(opened) = &arrival.opened
+        && opened.hand_in(conn, found.id).await?
+    {
+        found.settled = Settled::InFlight.as_str().to_owned();
+    }
     let mut linked_into_parent = false;
     if let Some(parent) = parent.filter(|parent| found.parent_id != Some(parent.id)) {
         if parent.id == found.id || parent.path.contains(&found.id) {

@@ -64,6 +64,12 @@ async fn a_pdf_and_a_docx_become_trees_with_anchors() {
     let (pdf, frontier) = app.ingest(&sample("quarterly-review.pdf")).await;
     assert_eq!(frontier.settled, Settled::Settled);
     insta::assert_snapshot!("pdf_tree", shape(&app, pdf).await);
+    // What was found in the file is evidence; what reading it took is the attempt's.
+    let read = evidence(&app, pdf).await;
+    let attempts = read["attempts"].as_array().unwrap();
+    let extract = attempts.iter().find(|attempt| attempt["task_type"] == "extract:text").unwrap();
+    assert_eq!(read["extract.text"]["page_count"], 3, "{read}");
+    assert!(extract["detail"]["reader"].is_object() && extract["detail"].get("page_count").is_none(), "{extract}");
     let chunk = app.subtree(pdf).await.into_iter().rfind(|node| node.usetype == "chunk").unwrap();
     assert_eq!(evidence(&app, chunk.id).await["anchor"]["pages"], json!([3, 3]));
     let (docx, frontier) = app.ingest(&sample("onboarding-checklist.docx")).await;

@@ -49,6 +49,12 @@ async fn a_password_opens_a_file_and_is_kept_nowhere() {
     let refused = upload(&app, &sample("locked.pdf"), password("stork")).await.unwrap_err();
     assert_eq!((refused.status, refused.code), (422, Code::WrongPassword));
     assert!(!format!("{refused:?}").contains("stork"));
+    for options in [password("st\0rk"), json!({"rollup": {"llm_model": "a\0b"}})] {
+        let refused = upload(&app, &sample("locked.pdf"), options.clone()).await.unwrap_err();
+        assert_eq!((refused.status, refused.code), (422, Code::InvalidField), "{options}: {refused}");
+        let group = options.as_object().unwrap().keys().next().unwrap();
+        assert!(refused.members["field"].as_str().unwrap().starts_with(group), "{refused:?}");
+    }
     let stored: (i64, i64) =
         sqlx::query_as("SELECT (SELECT count(*) FROM documents), (SELECT count(*) FROM pg_largeobject_metadata)")
             .fetch_one(&app.pool)
@@ -85,6 +91,37 @@ async fn a_locked_file_without_its_password_fails_and_names_the_option() {
     assert!(attempts[0]["message"].as_str().unwrap().contains("extract.password"), "{}", attempts[0]);
     assert_eq!(evidence["matched.patterns"]["is_encrypted"], true, "what was measured is kept");
     assert_eq!(evidence["plan"]["format"], "pdf");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_file_that_failed_without_its_password_is_read_when_it_comes_again_with_it() {
+    let app = TestApp::start().await;
+    let (id, frontier) = app.ingest(&sample("locked.pdf")).await;
+    assert_eq!(frontier.settled, Settled::Failed);
+    // Without a password, or with a wrong one, nothing new is known.
+    let again = app.upload(&sample("locked.pdf")).await.unwrap();
+    assert_eq!((again.document_id, again.settled), (id, Settled::Failed));
+    let refused = upload(&app, &sample("locked.pdf"), password("stork")).await.unwrap_err();
+    assert_eq!(refused.code, Code::WrongPassword);
+
+    let opened = upload(&app, &sample("locked.pdf"), password("heron")).await.unwrap();
+    assert_eq!((opened.document_id, opened.was_existing, opened.settled), (id, true, Settled::InFlight));
+    let frontier = app.settled(id).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
+    let found = app.client.search_bm25(Json(Bm25Search::new("porter vault cellar"))).await.unwrap();
+    assert_eq!(found.results[0].document.path, [id]);
+    assert!(!dump(&app).await.contains("heron"));
+    let attempts = evidence(&app, id).await["attempts"].clone();
+    assert_eq!(
+        (&attempts[0]["code"], &attempts[1]["outcome"]),
+        (&json!("encrypted"), &json!("completed")),
+        "{attempts}"
+    );
+    // What is read stays read.
+    let opened = upload(&app, &sample("locked.pdf"), password("heron")).await.unwrap();
+    assert_eq!((opened.document_id, opened.settled), (id, Settled::Settled));
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

@@ -14,9 +14,9 @@ use svc_formats::{
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let id = apply.grant.document_id;
     let (mut extraction, usage) = read(tools, id).await?;
-    let Facts { mut summary, found } = facts(&mut extraction);
+    let Facts { summary, found, mut detail } = facts(&mut extraction);
     if let Some(usage) = usage {
-        summary.insert("reader".to_owned(), json!(usage));
+        detail.insert("reader".to_owned(), json!(usage));
     }
     let reason = if extraction.pages.is_empty() { "no_text" } else { "needs_ocr" };
     let empty = extraction.text.trim().is_empty().then_some(reason);
@@ -24,14 +24,14 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
 
     let mut tx = apply.begin().await?;
     store::evidence::store_extraction(tx.conn(), id, &text, &layout).await.classified()?;
-    store::evidence::record(tx.conn(), id, "extract.text", &Value::Object(summary.clone())).await.classified()?;
+    store::evidence::record(tx.conn(), id, "extract.text", &Value::Object(summary)).await.classified()?;
     for (name, value) in &found {
         store::evidence::record(tx.conn(), id, name, value).await.classified()?;
     }
     if let Some(reason) = empty {
         store::evidence::record(tx.conn(), id, "extract.empty", &json!(reason)).await.classified()?;
     }
-    tx.complete(summary).await
+    tx.complete(detail).await
 }
 
 /// The extraction of a file: what its upload left, which was read with a password that is gone, or what the reader makes of
@@ -58,11 +58,16 @@ async fn read(tools: &Tools, document_id: i64) -> Result<(Extraction, Option<Usa
 
 /// What a reader found beside the text.
 struct Facts {
-    /// Counts and plain values: for the evidence `extract.text` and for the attempt log.
+    /// Counts and plain values: the evidence `extract.text`.
     summary: Map<String, Value>,
     /// Lists of comments, footnotes, changes: evidence of their own names.
     found: Map<String, Value>,
+    /// What the reader decided: for the attempt log.
+    detail: Map<String, Value>,
 }
+
+/// A decision of the reader's and no fact of the file: which lines it made headings of.
+const DECISION: &str = "promoted_title_count";
 
 /// Takes the facts out of an extraction: as evidence they need not be kept a second time.
 fn facts(extraction: &mut Extraction) -> Facts {
@@ -78,14 +83,15 @@ fn facts(extraction: &mut Extraction) -> Facts {
     if let Some(charset) = &extraction.charset {
         summary.insert("charset".to_owned(), json!(charset));
     }
-    let mut found = Map::new();
+    let (mut found, mut detail) = (Map::new(), Map::new());
     for (name, value) in std::mem::take(&mut extraction.facts) {
         match value {
+            value if name == DECISION => detail.insert(name, value),
             Value::Array(_) | Value::Object(_) => found.insert(name, value),
             plain => summary.insert(name, plain),
         };
     }
-    Facts { summary, found }
+    Facts { summary, found, detail }
 }
 
 /// The text apart from what describes it, as stored.

@@ -29,6 +29,12 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         && rules::due(format, &patterns).next().is_none()
         && let Some(refusal) = refusal(tools, grant.document_id, format).await?
     {
+        if handed_in(tools, grant.document_id).await?.is_some() {
+            return Err(TaskFailure::retryable(
+                "password_came",
+                "the file's password came while it was read without one",
+            ));
+        }
         return Err(refusal.with_evidence("matched.patterns", matched).with_evidence("plan", shown));
     }
 
@@ -60,14 +66,12 @@ struct Measured {
 }
 
 async fn measure(tools: &Tools, id: i64) -> Result<Measured, TaskFailure> {
-    let (unlocked, format) = {
+    let format = {
         let mut conn = tools.pool.acquire().await.classified()?;
-        let unlocked = store::evidence::read_one(&mut conn, id, unlock::EVIDENCE).await.classified()?;
         let blob = store::blobs::of_document(&mut conn, id).await.classified()?;
-        (unlocked, blob.and_then(|blob| blob.format?.parse::<Format>().ok()))
+        blob.and_then(|blob| blob.format?.parse::<Format>().ok())
     };
-    if let (Some(unlocked), Some(format)) = (unlocked, format) {
-        let Unlocked { patterns } = serde_json::from_value(unlocked).classified()?;
+    if let (Some(Unlocked { patterns }), Some(format)) = (handed_in(tools, id).await?, format) {
         return Ok(Measured { format, patterns, archive: None, unlocked: true });
     }
     let request = Request::new(Step::Probe, limits(&tools.settings));
@@ -78,6 +82,13 @@ async fn measure(tools: &Tools, id: i64) -> Result<Measured, TaskFailure> {
         }
         _ => Err(another_answer()),
     }
+}
+
+/// What an upload with the file's password left; another one may do so at any time.
+async fn handed_in(tools: &Tools, id: i64) -> Result<Option<Unlocked>, TaskFailure> {
+    let mut conn = tools.pool.acquire().await.classified()?;
+    let left = store::evidence::read_one(&mut conn, id, unlock::EVIDENCE).await.classified()?;
+    left.map(serde_json::from_value).transpose().classified()
 }
 
 /// Why a closed file is not read, in its reader's own words; None where it is read after all.

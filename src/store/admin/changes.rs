@@ -94,6 +94,17 @@ pub async fn fail_in_flight(conn: &mut PgConnection, root_id: i64) -> sqlx::Resu
     Ok(failed)
 }
 
+/// The newest task of a type of a node, with its status.
+pub async fn newest(conn: &mut PgConnection, document_id: i64, task_type: &str) -> sqlx::Result<Option<(i64, String)>> {
+    sqlx::query_as(
+        "SELECT id, status FROM task_queue WHERE scope_document_id = $1 AND task_type = $2 ORDER BY id DESC LIMIT 1 FOR UPDATE",
+    )
+    .bind(document_id)
+    .bind(task_type)
+    .fetch_optional(conn)
+    .await
+}
+
 /// Puts a task that failed for good back, and those of its node that failed because of it; None where it did not fail.
 pub async fn put_back(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<Option<Vec<Moved>>> {
     let moved: Vec<Moved> = sqlx::query_as(

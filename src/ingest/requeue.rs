@@ -1,0 +1,39 @@
+//! A task that failed for good is queued again, and what failed with it waits again.
+use crate::{
+    error::OrFail,
+    ingest::tasks::EMBED,
+    store::{self, admin::Moved, ingest_nodes::Frontier},
+};
+use sqlx::PgConnection;
+use svc_client::Failure;
+
+/// Queues a task of a node again, with those that failed because of it; false where it did not fail for good.
+pub async fn requeue(conn: &mut PgConnection, task_id: i64, document_id: i64, root_id: i64) -> Result<bool, Failure> {
+    // The settler must not look at the tree while its counts are made anew.
+    store::ingest_nodes::lock_roots(conn, root_id).await.or_fail()?;
+    let Some(moved) = store::admin::put_back(conn, task_id).await.or_fail()? else { return Ok(false) };
+    let mut nodes = Vec::new();
+    for task in &moved {
+        nodes.extend(nodes_of(conn, task).await?);
+    }
+    if store::ingest_nodes::root_of(conn, document_id).await.or_fail()?.is_some() {
+        let (settled, failed) = store::admin::back_in_flight(conn, &nodes, root_id).await.or_fail()?;
+        let change = Frontier { in_flight: settled + failed, settled: -settled, failed: -failed, total: 0 };
+        store::ingest_nodes::count(conn, root_id, change).await.or_fail()?;
+        store::ingest_nodes::recount(conn, root_id).await.or_fail()?;
+    }
+    Ok(true)
+}
+
+/// The nodes that a task which failed took with it.
+async fn nodes_of(conn: &mut PgConnection, task: &Moved) -> Result<Vec<i64>, Failure> {
+    let params = &task.params.0;
+    if task.task_type == EMBED
+        && let (Some(first), Some(last)) = (params["first"].as_i64(), params["last"].as_i64())
+    {
+        let rows = store::nodes::leaves_between(conn, task.scope_document_id, first, last).await.or_fail()?;
+        let failed = rows.into_iter().filter(|row| row.settled == "failed").map(|row| row.id);
+        return Ok(failed.chain([task.scope_document_id]).collect());
+    }
+    Ok(vec![task.scope_document_id])
+}
