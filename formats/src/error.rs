@@ -18,6 +18,10 @@ pub enum FormatError {
         "the {format} file is encrypted, and its password is missing or wrong; give it as the option `extract.password`, or upload the file without one"
     )]
     Encrypted { format: Format },
+    #[error(
+        "the {format} file is encrypted for the holders of certificates, or in an unknown way, and no password opens it here; upload it without encryption"
+    )]
+    Sealed { format: Format },
     #[error("{format} is not supported here: {reason}")]
     Unsupported { format: Format, reason: String },
     #[error("{kind}{} is not read: {}", locked(kind, encrypted), kind.remedy())]
@@ -36,7 +40,7 @@ impl FormatError {
         match self {
             Self::Corrupt { .. } => "corrupt",
             Self::LimitExceeded { .. } => "limit_exceeded",
-            Self::Encrypted { .. } => "encrypted",
+            Self::Encrypted { .. } | Self::Sealed { .. } => "encrypted",
             Self::Unsupported { .. } => "unsupported",
             Self::Compound { kind, .. } => kind.as_str(),
             Self::UnknownFormat => "unknown_format",

@@ -92,14 +92,14 @@ pub fn extract<'a, R: Read + Seek>(
     }
 }
 
-/// Why no reader can open a file that could be probed: a compound file by its kind, or a missing password. `None` where
+/// Why no reader can open a file that could be probed: a compound file by its kind, or a missing key. `None` where
 /// nothing is known to stand in the way.
 pub fn refusal<R: Read + Seek>(format: Format, source: R, patterns: &Patterns) -> Option<FormatError> {
     match format {
         Format::Ole2 => Some(ole2::refusal(source)),
         // Of a file that opened, more than that was measured.
         Format::Pdf if patterns.holds(Pattern::IsEncrypted) && patterns.get(Pattern::HasTextLayer).is_none() => {
-            Some(FormatError::Encrypted { format })
+            pdf::refusal(source)
         }
         _ => None,
     }

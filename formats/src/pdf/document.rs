@@ -8,17 +8,20 @@ use std::{
 
 use hayro_syntax::{
     DecryptionError, Filter, LoadPdfError, Pdf,
-    object::{Dict, ObjectIdentifier},
+    object::{Array, Dict, MaybeRef, Name, ObjectIdentifier},
     page::Page,
     xref::XRef,
 };
 use memchr::memmem;
 
-use super::streams::unpacked_bytes;
+use super::{encryption, streams::unpacked_bytes};
 use crate::{Access, Format, FormatError, Limit, Limits, Secret, text::read_all};
 
 pub(super) struct Document {
     pdf: Pdf,
+    /// Of its pages, by their indices.
+    order: Vec<usize>,
+    is_encrypted: bool,
 }
 
 impl Document {
@@ -29,44 +32,51 @@ impl Document {
         let password = access.password.map_or("", Secret::reveal);
         let opened = Pdf::new_with_password(Arc::clone(&bytes), password).or_else(|error| match error {
             // A file that any reader opens needs no password, whatever was handed in.
-            LoadPdfError::Decryption(DecryptionError::PasswordProtected) if !password.is_empty() => Pdf::new(bytes),
+            LoadPdfError::Decryption(DecryptionError::PasswordProtected) if !password.is_empty() => {
+                Pdf::new(Arc::clone(&bytes))
+            }
             error => Err(error),
         });
-        let pdf = opened.map_err(|error| match error {
+        let pdf = match opened {
+            Err(error @ LoadPdfError::Decryption(_)) => encryption::without(&bytes).ok_or(error),
+            opened => opened,
+        };
+        let pdf = pdf.map_err(|error| match error {
             LoadPdfError::Decryption(DecryptionError::PasswordProtected) => {
                 FormatError::Encrypted { format: Format::Pdf }
             }
-            LoadPdfError::Decryption(DecryptionError::UnsupportedAlgorithm) => FormatError::unsupported(
-                Format::Pdf,
-                "its encryption algorithm is not known; save it without encryption",
-            ),
+            LoadPdfError::Decryption(DecryptionError::UnsupportedAlgorithm) => {
+                FormatError::Sealed { format: Format::Pdf }
+            }
             LoadPdfError::Decryption(_) => FormatError::corrupt(Format::Pdf, "its encryption dictionary does not read"),
             LoadPdfError::Invalid => {
                 FormatError::corrupt(Format::Pdf, "no cross-reference table, catalog or page tree was found")
             }
         })?;
-        let pages = pdf.pages().len();
+        let order = page_order(&pdf, limits.pages as usize);
+        let pages = order.len();
         if pages == 0 {
             return Err(FormatError::corrupt(Format::Pdf, "it has no pages"));
         }
         if pages > limits.pages as usize {
             return Err(FormatError::over(Limit::Pages, format_args!("{pages} pages, allowed are {}", limits.pages)));
         }
-        Ok(Self { pdf })
+        let is_encrypted = encryption::is_encrypted(&bytes);
+        Ok(Self { pdf, order, is_encrypted })
     }
 
     pub(super) fn page_count(&self) -> usize {
-        self.pdf.pages().len()
+        self.order.len()
     }
 
-    pub(super) fn pages(&self) -> &[Page<'_>] {
-        self.pdf.pages()
+    pub(super) fn page(&self, index: usize) -> &Page<'_> {
+        &self.pdf.pages()[self.order[index]]
     }
 
-    /// The pages' indices by the objects they are.
+    /// The pages' indices by the objects they are; the first of one that comes more than once.
     pub(super) fn page_indices(&self) -> HashMap<ObjectIdentifier, usize> {
-        let pages = self.pages().iter().enumerate();
-        pages.filter_map(|(index, page)| Some((page.raw().obj_id()?, index))).collect()
+        let pages = (0..self.page_count()).rev();
+        pages.filter_map(|index| Some((self.page(index).raw().obj_id()?, index))).collect()
     }
 
     pub(super) fn xref(&self) -> &XRef {
@@ -78,14 +88,9 @@ impl Document {
         self.xref().get(self.xref().root_id())
     }
 
-    /// Whether it is encrypted, with an empty password, since it is open.
+    /// Whether any of it is encrypted: what is read was open, or opened by the password.
     pub(super) fn is_encrypted(&self) -> bool {
-        // The trailer is plain even in an encrypted file; the key is followed by a reference or a dictionary.
-        let bytes = self.pdf.data().as_ref();
-        memmem::find_iter(bytes, b"/Encrypt").any(|at| {
-            let rest = bytes[at + 8..].trim_ascii_start();
-            rest.starts_with(b"<<") || (rest.first().is_some_and(u8::is_ascii_digit) && is_reference(rest))
-        })
+        self.is_encrypted
     }
 
     /// Whether it says that its structure tree tells what is what.
@@ -95,10 +100,49 @@ impl Document {
     }
 }
 
-fn is_reference(bytes: &[u8]) -> bool {
-    let mut words = bytes[..bytes.len().min(32)].split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    let is_number = |word: Option<&[u8]>| word.is_some_and(|word| word.iter().all(u8::is_ascii_digit));
-    is_number(words.next()) && is_number(words.next()) && words.next().is_some_and(|word| word.starts_with(b"R"))
+/// The engine's pages in the order of the page tree, which may name one more than once; the engine keeps the first alone.
+/// At most one more than `most`.
+fn page_order(pdf: &Pdf, most: usize) -> Vec<usize> {
+    let count = pdf.pages().len();
+    let in_order = || (0..count).collect();
+    let xref = pdf.xref();
+    let Some(root) = xref.get::<Dict<'_>>(xref.root_id()).and_then(|catalog| catalog.get::<Dict<'_>>(b"Pages")) else {
+        return in_order();
+    };
+    let (mut order, mut next) = (Vec::with_capacity(count), 0);
+    // The index of a page, or nothing for a node.
+    let mut seen: HashMap<ObjectIdentifier, Option<usize>> = HashMap::new();
+    seen.extend(root.obj_id().map(|id| (id, None)));
+    let mut waiting: Vec<_> = root.get::<Array<'_>>(b"Kids").map(|kids| kids.raw_iter()).into_iter().collect();
+    while let Some(siblings) = waiting.last_mut() {
+        let Some(kid) = siblings.next() else {
+            waiting.pop();
+            continue;
+        };
+        let id = kid.as_obj_ref().map(ObjectIdentifier::from);
+        if let Some(known) = id.and_then(|id| seen.get(&id)) {
+            order.extend(*known);
+        } else {
+            let dict = match kid {
+                MaybeRef::Ref(kid) => xref.get::<Dict<'_>>(kid.into()),
+                MaybeRef::NotRef(kid) => kid.into_dict(),
+            };
+            let Some(dict) = dict else { continue };
+            let is_node = dict.get::<Name<'_>>(b"Type").is_some_and(|kind| kind.as_ref() == b"Pages");
+            seen.extend(id.map(|id| (id, (!is_node).then_some(next))));
+            if is_node {
+                waiting.extend(dict.get::<Array<'_>>(b"Kids").map(|kids| kids.raw_iter()));
+            } else {
+                order.push(next);
+                next += 1;
+            }
+        }
+        if order.len() > most {
+            return order;
+        }
+    }
+    // Where the tree does not lead to them, the engine has looked for pages elsewhere.
+    if next == count { order } else { in_order() }
 }
 
 /// Refuses streams of packed objects and tables that unpack beyond the limits: the engine unpacks them as it opens the file. They

@@ -9,9 +9,9 @@ use hayro_interpret::{
     hayro_syntax::object::Dict,
 };
 use kurbo::{Affine, BezPath, Point, Rect, Shape, Vec2};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{coverage::Coverage, unicode::Unicode};
+use super::{boxes::Boxes, coverage::Coverage, unicode::Unicode};
 
 /// What nothing in the file tells the character of.
 pub(super) const UNKNOWN: char = '\u{FFFD}';
@@ -55,6 +55,8 @@ pub(super) struct PageGlyphs {
     /// Glyphs whose character nothing in the file tells.
     pub unknown: usize,
     pub images: Coverage,
+    /// Drawn around what stands in them, or beside it.
+    pub boxes: Vec<Rect>,
 }
 
 impl PageGlyphs {
@@ -66,6 +68,8 @@ impl PageGlyphs {
 /// A device that keeps what can be read.
 pub(super) struct Collector<'u> {
     page: PageGlyphs,
+    boxes: Boxes,
+    drawings: Drawings,
     bounds: Rect,
     /// Where which character was drawn: shadowed and thickened text is drawn more than once.
     seen: FxHashSet<(char, i32, i32)>,
@@ -81,6 +85,8 @@ impl<'u> Collector<'u> {
         let page = PageGlyphs { images: Coverage::new(bounds), ..PageGlyphs::default() };
         Self {
             page,
+            boxes: Boxes::default(),
+            drawings: Drawings::default(),
             bounds: bounds.inflate(BLEED, BLEED),
             seen: FxHashSet::default(),
             open: Vec::new(),
@@ -90,8 +96,11 @@ impl<'u> Collector<'u> {
         }
     }
 
-    pub(super) fn finish(self) -> PageGlyphs {
-        self.page
+    pub(super) fn finish(mut self) -> PageGlyphs {
+        for (glyph, size) in self.drawings.sizes() {
+            self.page.glyphs[glyph].size = size;
+        }
+        PageGlyphs { boxes: self.boxes.finish(), ..self.page }
     }
 
     /// What comes now is not the page's own content.
@@ -121,12 +130,16 @@ impl<'u> Collector<'u> {
         let (Some((origin, direction, advance, size)), Some(first)) = (placed, first) else {
             return self.page.text.truncate(start);
         };
-        if self.is_drawn_again(first, origin, size) {
+        if self.is_drawn_again(first, origin, size, advance) {
             return self.page.text.truncate(start);
         }
         let text = &self.page.text[start..];
         self.page.characters += text.chars().filter(|character| !character.is_whitespace()).count();
         self.page.unknown += usize::from(first == UNKNOWN);
+        let is_known = text.chars().all(char::is_alphanumeric);
+        if matches!(glyph, Drawn::Type3(_)) {
+            self.drawings.push(self.page.glyphs.len(), size, is_known.then_some(advance));
+        }
         let text = start as u32..self.page.text.len() as u32;
         let content = self.open.last().copied().flatten();
         self.page.glyphs.push(Glyph {
@@ -162,12 +175,13 @@ impl<'u> Collector<'u> {
         (is_sane && self.bounds.contains(middle)).then_some((origin, direction, advance, size))
     }
 
-    fn is_drawn_again(&mut self, character: char, origin: Point, size: f64) -> bool {
+    fn is_drawn_again(&mut self, character: char, origin: Point, size: f64, advance: f64) -> bool {
         if character.is_whitespace() {
             return false;
         }
-        // Less than any letter's advance, more than the offset that makes text bold.
-        let cell = 0.08 * size;
+        // Two cells are less than the letter's advance, which may be small beside the size that a font claims, and one is more
+        // than the offset that makes text bold.
+        let cell = if advance > 0.0 { (0.08 * size).min(0.4 * advance) } else { 0.08 * size };
         let (x, y) = ((origin.x / cell).round() as i32, (origin.y / cell).round() as i32);
         let near = (-1..=1).flat_map(|dx| (-1..=1).map(move |dy| (dx, dy)));
         let again = near
@@ -177,6 +191,46 @@ impl<'u> Collector<'u> {
             self.seen.insert((character, x, y));
         }
         again
+    }
+}
+
+/// Glyphs that are drawings of their own, as old typesetters made them: their fonts may claim any size.
+#[derive(Default)]
+struct Drawings {
+    /// By the size that is claimed, in hundredths of a point.
+    by_size: FxHashMap<i64, Claimed>,
+}
+
+#[derive(Default)]
+struct Claimed {
+    glyphs: Vec<usize>,
+    size: f64,
+    /// Of letters and digits, and how many they are.
+    advances: f64,
+    letters: usize,
+}
+
+/// A letter's advance on average, in sizes; and what is possible.
+const ADVANCE: f64 = 0.5;
+const ADVANCES: Range<f64> = 0.3..0.85;
+
+impl Drawings {
+    /// `advance` of a letter or digit.
+    fn push(&mut self, glyph: usize, size: f64, advance: Option<f64>) {
+        let claimed = self.by_size.entry((size * 100.0).round() as i64).or_default();
+        claimed.glyphs.push(glyph);
+        claimed.size = size;
+        claimed.advances += advance.unwrap_or(0.0);
+        claimed.letters += usize::from(advance.is_some());
+    }
+
+    /// The sizes that are other than claimed.
+    fn sizes(&mut self) -> Vec<(usize, f64)> {
+        let wrong = self.by_size.drain().filter_map(|(_, Claimed { glyphs, size, advances, letters })| {
+            let mean = advances / letters as f64;
+            (letters > 0 && mean > 0.0 && !ADVANCES.contains(&(mean / size))).then_some((glyphs, mean / ADVANCE))
+        });
+        wrong.flat_map(|(glyphs, size)| glyphs.into_iter().map(move |glyph| (glyph, size))).collect()
     }
 }
 
@@ -239,7 +293,13 @@ fn is_bold(glyph: &Drawn<'_>) -> bool {
 }
 
 impl Device<'_> for Collector<'_> {
-    fn draw_path(&mut self, _: &BezPath, _: DrawProps<'_>, _: &DrawMode) {}
+    fn draw_path(&mut self, path: &BezPath, props: DrawProps<'_>, _: &DrawMode) {
+        self.boxes.add(path, props.transform);
+    }
+
+    fn draw_rect(&mut self, rect: &Rect, props: DrawProps<'_>, _: &DrawMode) {
+        self.boxes.add_rect(rect, props.transform);
+    }
 
     fn push_clip_path(&mut self, _: &ClipPath) {
         self.clips += 1;

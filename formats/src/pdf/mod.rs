@@ -1,8 +1,10 @@
 //! PDF: text by page in the order it is read, and headings.
 
 mod annotations;
+mod boxes;
 mod coverage;
 mod document;
+mod encryption;
 mod glyphs;
 mod headings;
 mod layout;
@@ -17,7 +19,7 @@ use std::io::{Read, Seek};
 
 use serde_json::{Value, json};
 
-use crate::{Access, Extraction, FormatError, Page, Pattern, Patterns, extraction::check_text};
+use crate::{Access, Extraction, FormatError, Limits, Page, Pattern, Patterns, extraction::check_text};
 use document::Document;
 use headings::Headings;
 use pages::{PageReader, PageText};
@@ -28,13 +30,20 @@ const PROBED_PAGES: usize = 32;
 const PROBED_ELEMENTS: usize = 50_000;
 const MOST_ELEMENTS: usize = 2_000_000;
 
+/// Why a file that is encrypted does not open.
+pub(crate) fn refusal<R: Read + Seek>(source: R) -> Option<FormatError> {
+    Document::open(source, (&Limits::default()).into()).err()
+}
+
 /// Looks at [`PROBED_PAGES`]. An outline or tags declare headings for the whole file; headings by font sizes are found among these
 /// pages, so that a file whose only headings are on others has none. It is scanned where over half of these pages are.
 pub(crate) fn probe<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Patterns, FormatError> {
     let document = match Document::open(source, access) {
         Ok(document) => document,
         // What it holds cannot be known, but that it is closed is an answer.
-        Err(FormatError::Encrypted { .. }) => return Ok(Patterns::default().with(Pattern::IsEncrypted, true)),
+        Err(FormatError::Encrypted { .. } | FormatError::Sealed { .. }) => {
+            return Ok(Patterns::default().with(Pattern::IsEncrypted, true));
+        }
         Err(error) => return Err(error),
     };
     let (mut headings, has_outline) = Headings::find(&document, PROBED_ELEMENTS, access.limits)?;

@@ -75,7 +75,7 @@ impl<'a> PageReader<'a> {
     /// # Errors
     /// The limit that what it needs would exceed once unpacked.
     pub(super) fn read(&mut self, index: usize) -> Result<PageText, FormatError> {
-        let page = &self.document.pages()[index];
+        let page = self.document.page(index);
         self.streams.follow(page, self.document.xref())?;
         self.read += 1;
         if self.read.is_multiple_of(CACHED_PAGES) {

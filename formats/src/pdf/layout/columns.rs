@@ -1,6 +1,6 @@
 //! Columns that were drawn line by line across both.
 
-use super::rows::{Row, Segment};
+use super::rows::Row;
 
 /// Fewer rows with a gap at one place are a table, or chance.
 const FEWEST_ROWS: usize = 4;
@@ -82,12 +82,6 @@ fn gap_at(row: &Row, gutter: f64) -> Option<usize> {
 
 fn halves(mut row: Row, at: usize) -> (Row, Row) {
     let right = row.segments.split_off(at);
-    let half = |segments: Vec<Segment>| {
-        let edge =
-            |pick: fn(&Segment) -> f64, best: fn(f64, f64) -> f64, from| segments.iter().map(pick).fold(from, best);
-        let start = edge(|segment| segment.start, f64::min, f64::INFINITY);
-        let end = edge(|segment| segment.end, f64::max, f64::NEG_INFINITY);
-        Row { start, end, segments, rtl_balance: row.rtl_balance.signum(), ..row }
-    };
-    (half(std::mem::take(&mut row.segments)), half(right))
+    let left = std::mem::take(&mut row.segments);
+    (row.of_segments(left), row.of_segments(right))
 }

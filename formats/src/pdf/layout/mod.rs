@@ -9,12 +9,13 @@ mod columns;
 mod hyphens;
 mod order;
 mod paragraphs;
+mod regions;
 mod row_text;
 mod rows;
 
 use std::ops::Range;
 
-use kurbo::Vec2;
+use kurbo::{Point, Rect, Vec2};
 
 use super::glyphs::{Glyph, PageGlyphs};
 
@@ -59,10 +60,11 @@ struct Spot {
 pub(super) fn lay_out(page: &PageGlyphs) -> Laid {
     let mut laid = Laid::default();
     let (frames, strays) = frames(page);
-    for spots in frames {
+    for (angle, spots) in frames {
+        let boxes: Vec<Rect> = page.boxes.iter().filter_map(|drawn| in_frame(drawn, angle)).collect();
         let rows = rows::rows(page, &spots);
         let rtl = rows.iter().map(|row| row.rtl_balance).sum::<i64>() > 0;
-        let leaves = order::reading_order(columns::split(rows), rtl);
+        let leaves = regions::reading_order(rows, &boxes, rtl);
         let lines = row_text::lines(page, &spots, leaves);
         paragraphs::write(&mut laid, lines);
     }
@@ -70,8 +72,8 @@ pub(super) fn lay_out(page: &PageGlyphs) -> Laid {
     laid
 }
 
-/// The frames, that of most glyphs first, and the glyphs of none.
-fn frames(page: &PageGlyphs) -> (Vec<Vec<Spot>>, Vec<u32>) {
+/// The frames, each with its angle, that of most glyphs first, and the glyphs of none.
+fn frames(page: &PageGlyphs) -> (Vec<(i32, Vec<Spot>)>, Vec<u32>) {
     let mut frames: Vec<(i32, Vec<Spot>)> = Vec::new();
     let mut by_angle = rustc_hash::FxHashMap::default();
     for (index, glyph) in page.glyphs.iter().enumerate() {
@@ -95,16 +97,26 @@ fn frames(page: &PageGlyphs) -> (Vec<Vec<Spot>>, Vec<u32>) {
         frames[..=most].rotate_right(1);
     }
     strays.sort_unstable();
-    (frames.into_iter().map(|(_, spots)| spots).collect(), strays)
+    (frames, strays)
 }
 
 fn spot(glyph: &Glyph, index: u32, angle: i32) -> Spot {
-    let (sin, cos) = f64::from(angle).to_radians().sin_cos();
-    let place = glyph.origin.to_vec2();
-    let start = place.dot(Vec2::new(cos, sin));
-    // A quarter turn on, so that the next line of upright text is further down.
-    let baseline = place.dot(Vec2::new(-sin, cos));
+    let (start, baseline) = turned(glyph.origin, angle);
     Spot { glyph: index, start, end: start + glyph.advance, baseline, size: glyph.size }
+}
+
+/// A place in the frame of an angle: along its lines, and downwards.
+fn turned(place: Point, angle: i32) -> (f64, f64) {
+    let (sin, cos) = f64::from(angle).to_radians().sin_cos();
+    let place = place.to_vec2();
+    // A quarter turn on, so that the next line of upright text is further down.
+    (place.dot(Vec2::new(cos, sin)), place.dot(Vec2::new(-sin, cos)))
+}
+
+/// A box in a frame whose lines run along its sides.
+fn in_frame(drawn: &Rect, angle: i32) -> Option<Rect> {
+    let corner = |x, y| Point::from(turned(Point::new(x, y), angle));
+    (angle % 90 == 0).then(|| Rect::from_points(corner(drawn.x0, drawn.y0), corner(drawn.x1, drawn.y1)))
 }
 
 fn write_strays(page: &PageGlyphs, strays: &[u32], laid: &mut Laid) {

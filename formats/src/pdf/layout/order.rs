@@ -13,6 +13,8 @@ const MOST_BESIDE: usize = 16;
 const MOST_COMPARED: usize = 4_000_000;
 /// Going up by more than this many sizes is a jump.
 const JUMP: f64 = 1.5;
+/// Going down by more than this many sizes may leave others out.
+const LEAP: f64 = 4.0;
 
 /// Runs of rows that are read one after the other. `rtl` tells that columns follow each other leftwards.
 pub(super) fn reading_order(rows: Vec<Row>, rtl: bool) -> Vec<Vec<Row>> {
@@ -59,12 +61,15 @@ fn order(rows: Vec<Row>, rtl: bool, depth: u8, leaves: &mut Vec<Vec<Row>>) {
 
 /// The place with rows on both sides that the fewest rows cross.
 fn gutter(rows: &[Row]) -> Option<f64> {
-    if rows.len() < 4 {
+    let of_each = |value: fn(&Row) -> f64| -> Vec<f64> {
+        rows.iter().flat_map(|row| std::iter::repeat_n(value(row), row.count())).collect()
+    };
+    let (mut starts, mut ends) = (of_each(|row| row.start), of_each(|row| row.end));
+    let mut sizes = of_each(|row| row.size);
+    let count = sizes.len();
+    if count < 4 {
         return None;
     }
-    let mut starts: Vec<f64> = rows.iter().map(|row| row.start).collect();
-    let mut ends: Vec<f64> = rows.iter().map(|row| row.end).collect();
-    let mut sizes: Vec<f64> = rows.iter().map(|row| row.size).collect();
     for values in [&mut starts, &mut ends, &mut sizes] {
         values.sort_by(f64::total_cmp);
     }
@@ -74,12 +79,12 @@ fn gutter(rows: &[Row]) -> Option<f64> {
         let left = index + 1;
         let first_right = starts.partition_point(|start| *start < end);
         let Some(&start) = starts.get(first_right) else { break };
-        let right = rows.len() - first_right;
+        let right = count - first_right;
         // An end that another one follows at once is not where the side ends.
         if start - end < narrowest || left < 2 || right < 2 {
             continue;
         }
-        let crossing = rows.len().saturating_sub(left + right) as f64;
+        let crossing = count.saturating_sub(left + right) as f64;
         let score = left.min(right) as f64 - 0.5 * crossing;
         if score > 0.0 && best.is_none_or(|(most, _)| score >= most) {
             best = Some((score, (start + end) / 2.0));
@@ -135,17 +140,19 @@ fn are_columns(left: &[Row], right: &[Row]) -> bool {
     let (Some(right_first), Some(right_last)) = (right.first(), right.last()) else { return false };
     // Fields belong to their labels.
     let are_fields = |rows: &[Row]| rows.iter().all(|row| row.annotated);
-    if left.len() < 2 || right.len() < 2 || are_fields(left) != are_fields(right) {
+    let counts = [left, right].map(|rows| rows.iter().map(Row::count).sum::<usize>());
+    if counts[0] < 2 || counts[1] < 2 || are_fields(left) != are_fields(right) {
         return false;
     }
-    let heights = [left_last.baseline - left_first.baseline, right_last.baseline - right_first.baseline];
-    let shared = left_last.baseline.min(right_last.baseline) - left_first.baseline.max(right_first.baseline);
+    let heights = [left_last.bottom() - left_first.baseline, right_last.bottom() - right_first.baseline];
+    let shared = left_last.bottom().min(right_last.bottom()) - left_first.baseline.max(right_first.baseline);
     if shared < 0.5 * heights[0].min(heights[1]) {
         return false;
     }
-    let fewer = left.len().min(right.len());
-    let is_prose = |rows: &[Row]| rows.iter().map(Row::characters).sum::<usize>() >= PROSE * rows.len();
-    changes_of_side(left, right) <= 1 + fewer / 4 || (fewer >= 3 && is_prose(left) && is_prose(right))
+    let fewer = counts[0].min(counts[1]);
+    let is_prose = |rows: &[Row], count| rows.iter().map(Row::characters).sum::<usize>() >= PROSE * count;
+    changes_of_side(left, right) <= 1 + left.len().min(right.len()) / 4
+        || (fewer >= 3 && is_prose(left, counts[0]) && is_prose(right, counts[1]))
 }
 
 /// How often the drawing went from one side to the other.
@@ -168,7 +175,7 @@ struct Run {
 
 impl Run {
     fn new(row: Row) -> Self {
-        let (top, bottom, start, end) = (row.baseline - row.size, row.baseline, row.start, row.end);
+        let (top, bottom, start, end) = (row.baseline - row.size, row.bottom(), row.start, row.end);
         Self { rows: vec![row], top, bottom, start, end, is_mixed: false }
     }
 
@@ -179,7 +186,7 @@ impl Run {
 
     fn push(&mut self, row: Row) {
         self.top = self.top.min(row.baseline - row.size);
-        self.bottom = self.bottom.max(row.baseline);
+        self.bottom = self.bottom.max(row.bottom());
         self.start = self.start.min(row.start);
         self.end = self.end.max(row.end);
         match self.rows.last_mut() {
@@ -188,39 +195,70 @@ impl Run {
         }
     }
 
+    fn is_single(&self) -> bool {
+        matches!(self.rows.as_slice(), [row] if row.region.is_none())
+    }
+
     /// Whether both stand in each other's way, so that the order of drawing says nothing; what is but beside does not, unless it is
     /// a single row. `budget` is how many rows may still be compared; once it is spent, what may be mixed is.
     fn is_mixed_with(&self, other: &Self, budget: &mut usize) -> bool {
         let slack = 0.2 * self.rows[0].size;
         let (top, bottom) = (self.top.max(other.top), self.bottom.min(other.bottom));
         if bottom - top <= slack || self.start >= other.end || other.start >= self.end {
-            return bottom - top > slack && (self.rows.len() == 1 || other.rows.len() == 1);
+            return bottom - top > slack && (self.is_single() || other.is_single());
         }
         let Some(left) = budget.checked_sub(self.rows.len() + other.rows.len()) else { return true };
         *budget = left;
         // How far the rows reach that are level with some of the other's.
         let reach = |run: &Self| {
-            let level = run.rows.iter().filter(|row| row.baseline > top && row.baseline - row.size < bottom);
+            let level = run.rows.iter().filter(|row| row.bottom() > top && row.baseline - row.size < bottom);
             level.fold((f64::INFINITY, f64::NEG_INFINITY), |(start, end), row| (start.min(row.start), end.max(row.end)))
         };
         let ((start, end), (other_start, other_end)) = (reach(self), reach(other));
-        (start < other_end && other_start < end) || self.rows.len() == 1 || other.rows.len() == 1
+        (start < other_end && other_start < end) || self.is_single() || other.is_single()
+    }
+}
+
+/// Where rows stand: baseline, start and end, from the top down.
+struct Places(Vec<(f64, f64, f64)>);
+
+impl Places {
+    fn new(rows: &[Row]) -> Self {
+        let mut places: Vec<_> = rows.iter().map(|row| (row.baseline, row.start, row.end)).collect();
+        places.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Self(places)
+    }
+
+    /// Whether the drawing jumps over others down to the row, as from a header to a footer.
+    fn lie_between(&self, run: &Run, row: &Row, budget: &mut usize) -> bool {
+        let Some(last) = run.rows.last() else { return false };
+        if row.baseline - last.bottom() < LEAP * row.size.max(last.size) {
+            return false;
+        }
+        let from = self.0.partition_point(|place| place.0 <= last.bottom());
+        let to = self.0.partition_point(|place| place.0 < row.baseline - row.size);
+        let between = self.0.get(from..to).unwrap_or_default();
+        let Some(left) = budget.checked_sub(between.len()) else { return false };
+        *budget = left;
+        let (start, end) = (row.start.min(last.start), row.end.max(last.end));
+        between.iter().any(|place| place.1 < end && start < place.2)
     }
 }
 
 /// Rows of one column, in the order they were drawn as far as it runs downwards.
 fn leaf(rows: Vec<Row>, leaves: &mut Vec<Vec<Row>>) {
     let (fields, rows): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.annotated);
+    let places = Places::new(&rows);
+    let mut budget = MOST_COMPARED;
     let mut runs: Vec<Run> = Vec::new();
     for row in rows {
         match runs.last_mut() {
-            Some(run) if run.goes_on(&row) => run.push(row),
+            Some(run) if run.goes_on(&row) && !places.lie_between(run, &row, &mut budget) => run.push(row),
             _ => runs.push(Run::new(row)),
         }
     }
     runs.sort_by(|a, b| a.top.total_cmp(&b.top));
     let mut merged: Vec<Run> = Vec::new();
-    let mut budget = MOST_COMPARED;
     for run in runs {
         // What reaches down to here is among the last few.
         match merged.iter_mut().rev().take(MOST_BESIDE).find(|before| before.is_mixed_with(&run, &mut budget)) {

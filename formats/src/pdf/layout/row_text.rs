@@ -17,6 +17,8 @@ const CLOSE_WORD_GAP: f64 = 0.1;
 /// The same between characters that are set without blanks between words, and between these and others.
 const WIDE_SCRIPT_GAP: f64 = 0.6;
 const MIXED_SCRIPT_GAP: f64 = 0.3;
+/// The same before a number's decimals.
+const DECIMAL_GAP: f64 = 0.5;
 /// Letters that are set apart by more than this part of the size make no word.
 const MOST_SPACING: f64 = 0.6;
 
@@ -85,14 +87,15 @@ fn pieces<'p>(page: &'p PageGlyphs, spots: &[Spot], row: &Row, from_left: bool) 
             placed.sort_by(|a, b| a.start.total_cmp(&b.start));
         }
         let word_gap = word_gap(page, &placed);
-        for (index, spot) in placed.into_iter().enumerate() {
+        for (index, &spot) in placed.iter().enumerate() {
             let text = text_of(page, spot);
             if let Some((last, last_text)) = before {
                 let size = spot.size.min(last.size);
                 let gap = (spot.start - last.end) / size;
                 // What begins a segment is apart by more than letters are.
                 let word_gap = if index == 0 { WORD_GAP } else { word_gap };
-                if gap > least_gap(last_text, text, word_gap) {
+                let next = placed.get(index + 1).map_or("", |next| text_of(page, next));
+                if gap > least_gap(last_text, text, next, word_gap) {
                     pieces.push(Piece { text: " ", content: None });
                 }
             }
@@ -106,14 +109,16 @@ fn pieces<'p>(page: &'p PageGlyphs, spots: &[Spot], row: &Row, from_left: bool) 
     pieces
 }
 
-/// The gap, in sizes, from which on two characters are of two words.
-fn least_gap(before: &str, after: &str, word_gap: f64) -> f64 {
-    let (Some(last), Some(next)) = (before.chars().next_back(), after.chars().next()) else { return word_gap };
-    match (is_wide_script(last), is_wide_script(next)) {
+/// The gap, in sizes, from which on two characters are of two words; `next` comes after them.
+fn least_gap(before: &str, after: &str, next: &str, word_gap: f64) -> f64 {
+    let (Some(last), Some(first)) = (before.chars().next_back(), after.chars().next()) else { return word_gap };
+    match (is_wide_script(last), is_wide_script(first)) {
         (true, true) => WIDE_SCRIPT_GAP,
         (true, false) | (false, true) => word_gap.max(MIXED_SCRIPT_GAP),
         // Decimals are often set by themselves, to stand below each other.
-        _ if matches!(next, '.' | ',') && last.is_alphanumeric() => word_gap.max(MIXED_SCRIPT_GAP),
+        _ if matches!(first, '.' | ',') && last.is_numeric() && next.starts_with(char::is_numeric) => {
+            word_gap.max(DECIMAL_GAP)
+        }
         _ => word_gap,
     }
 }

@@ -39,15 +39,63 @@ pub(super) struct Row {
     pub rtl_balance: i64,
     /// It is of a form's field, which belongs to the row that it stands on.
     pub annotated: bool,
+    /// It has no text of its own but stands in the place of a region.
+    pub region: Option<Region>,
+}
+
+/// Rows that are laid out by themselves.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Region {
+    pub index: usize,
+    pub rows: usize,
+    pub characters: usize,
+    /// The last baseline.
+    pub bottom: f64,
 }
 
 impl Row {
+    /// What stands for a region's rows, from where they begin.
+    pub(super) fn of_region(index: usize, rows: &[Self]) -> Option<Self> {
+        let first = rows.iter().min_by(|a, b| a.baseline.total_cmp(&b.baseline))?;
+        let bottom = rows.iter().map(|row| row.baseline).fold(first.baseline, f64::max);
+        let characters = rows.iter().map(Self::characters).sum();
+        Some(Self {
+            segments: Vec::new(),
+            start: rows.iter().map(|row| row.start).fold(first.start, f64::min),
+            end: rows.iter().map(|row| row.end).fold(first.end, f64::max),
+            drawn: rows.iter().map(|row| row.drawn).fold(first.drawn, usize::min),
+            region: Some(Region { index, rows: rows.len(), characters, bottom }),
+            ..*first
+        })
+    }
+
+    /// A row of these of its segments.
+    pub(super) fn of_segments(&self, segments: Vec<Segment>) -> Self {
+        let start = segments.iter().map(|segment| segment.start).fold(f64::INFINITY, f64::min);
+        let end = segments.iter().map(|segment| segment.end).fold(f64::NEG_INFINITY, f64::max);
+        Self { start, end, segments, rtl_balance: self.rtl_balance.signum(), ..*self }
+    }
+
     pub(super) fn characters(&self) -> usize {
-        self.segments.iter().map(|segment| segment.characters).sum()
+        match &self.region {
+            Some(region) => region.characters,
+            None => self.segments.iter().map(|segment| segment.characters).sum(),
+        }
+    }
+
+    /// The rows that it stands for.
+    pub(super) fn count(&self) -> usize {
+        self.region.map_or(1, |region| region.rows)
+    }
+
+    pub(super) fn bottom(&self) -> f64 {
+        self.region.map_or(self.baseline, |region| region.bottom)
     }
 
     pub(super) fn is_level_with(&self, other: &Self) -> bool {
-        (self.baseline - other.baseline).abs() < 0.4 * self.size.max(other.size)
+        self.region.is_none()
+            && other.region.is_none()
+            && (self.baseline - other.baseline).abs() < 0.4 * self.size.max(other.size)
     }
 
     pub(super) fn overlaps(&self, other: &Self) -> bool {
@@ -135,6 +183,7 @@ impl Open {
             drawn: 0,
             rtl_balance: rtl,
             annotated,
+            region: None,
         };
         let index = index as u32;
         Self { row, spots: index..index + 1, pen: spot.end, characters: 1, words: 1, after_blank: false }

@@ -1,4 +1,4 @@
-use kurbo::{Point, Vec2};
+use kurbo::{Point, Rect, Vec2};
 
 use super::*;
 use crate::pdf::glyphs::Glyph;
@@ -164,6 +164,67 @@ fn what_is_drawn_first_but_stands_last_is_read_last() {
         ("and its second line", 0.0, 62.0, 10.0),
     ]);
     assert_eq!(text, "the text of the page\nand its second line\n\npage 7");
+}
+
+#[test]
+fn a_header_and_a_footer_that_are_drawn_first_stand_around_the_page() {
+    let text = laid(&[
+        ("the header of the page", 0.0, 10.0, 10.0),
+        ("page 7", 100.0, 700.0, 10.0),
+        ("the text of the page stands here", 0.0, 50.0, 10.0),
+        ("and its second line", 0.0, 62.0, 10.0),
+        ("and its third", 0.0, 74.0, 10.0),
+    ]);
+    assert_eq!(
+        text,
+        "the header of the page\n\nthe text of the page stands here\nand its second line\nand its third\n\npage 7"
+    );
+}
+
+fn laid_with(boxes: &[Rect], set: &[Set<'_>]) -> String {
+    let boxes = boxes.to_vec();
+    lay_out(&PageGlyphs { boxes, ..page(set, Vec2::new(1.0, 0.0)) }).text
+}
+
+#[test]
+fn boxes_beside_each_other_are_read_one_by_one() {
+    let boxes = [Rect::new(-5.0, 30.0, 60.0, 80.0), Rect::new(65.0, 30.0, 140.0, 80.0)];
+    let set = [
+        ("A diagram", 0.0, 10.0, 10.0),
+        ("Lake", 0.0, 44.0, 10.0),
+        ("River", 75.0, 44.0, 10.0),
+        ("name: text", 0.0, 58.0, 10.0),
+        ("depth: 3", 0.0, 70.0, 10.0),
+        ("flow: text", 75.0, 58.0, 10.0),
+        ("length: 9", 75.0, 70.0, 10.0),
+    ];
+    let expected = "A diagram\n\nLake\nname: text\ndepth: 3\n\nRiver\nflow: text\nlength: 9";
+    assert_eq!(laid_with(&boxes, &set), expected);
+    // With shadows, and in a frame of their own.
+    let shadows = boxes.map(|own| own + Vec2::new(2.0, 2.0));
+    let frame = [Rect::new(-20.0, 0.0, 200.0, 120.0)];
+    assert_eq!(laid_with(&[&frame[..], &shadows, &boxes].concat(), &set), expected);
+}
+
+#[test]
+fn a_box_around_a_column_of_a_table_takes_nothing_out_of_its_rows() {
+    let rows = [["Name", "Count"], ["Duck", "200"], ["Goose", "11"]];
+    let cells: Vec<Set<'_>> = (0..)
+        .zip(rows)
+        .flat_map(|(row, [name, count])| {
+            let y = 10.0 + 14.0 * f64::from(row);
+            [(name, 0.0, y, 10.0), (count, 100.0, y, 10.0)]
+        })
+        .collect();
+    assert_eq!(laid_with(&[Rect::new(95.0, 0.0, 150.0, 60.0)], &cells), "Name Count\nDuck 200\nGoose 11");
+}
+
+#[test]
+fn points_belong_to_numbers_and_begin_words() {
+    let set = |before, after| laid(&[(before, 0.0, 10.0, 10.0), (after, 18.5, 10.0, 10.0)]);
+    assert_eq!(set("462", ".9"), "462.9", "decimals below each other");
+    assert_eq!(set("the", ".tex"), "the .tex");
+    assert_eq!(set("and", ", so"), "and , so");
 }
 
 #[test]

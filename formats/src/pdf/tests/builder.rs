@@ -7,18 +7,25 @@ use std::{collections::BTreeMap, fmt::Write};
 pub(super) struct Pdf {
     objects: BTreeMap<u32, String>,
     catalog: String,
+    trailer: String,
     pages: u32,
 }
 
 impl Pdf {
     pub(super) fn new() -> Self {
         let font = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>".to_owned();
-        Self { objects: BTreeMap::from([(3, font)]), catalog: String::new(), pages: 0 }
+        Self { objects: BTreeMap::from([(3, font)]), catalog: String::new(), trailer: String::new(), pages: 0 }
     }
 
     /// Entries of the catalog.
     pub(super) fn catalog(mut self, entries: &str) -> Self {
         self.catalog.push_str(entries);
+        self
+    }
+
+    /// Entries of the trailer.
+    pub(super) fn trailer(mut self, entries: &str) -> Self {
+        self.trailer.push_str(entries);
         self
     }
 
@@ -48,7 +55,9 @@ impl Pdf {
     pub(super) fn build(mut self) -> Vec<u8> {
         let kids: String = (0..self.pages).map(|page| format!("{} 0 R ", 10 + 2 * page)).collect();
         self.objects.insert(1, format!("<< /Type /Catalog /Pages 2 0 R {} >>", self.catalog));
-        self.objects.insert(2, format!("<< /Type /Pages /Kids [{kids}] /Count {} >>", self.pages));
+        let tree = format!("<< /Type /Pages /Kids [{kids}] /Count {} >>", self.pages);
+        // Unless the test has one of its own.
+        self.objects.entry(2).or_insert(tree);
         let mut file = "%PDF-1.7\n".to_owned();
         let mut table = "xref\n".to_owned();
         for (number, body) in &self.objects {
@@ -56,7 +65,8 @@ impl Pdf {
             write!(file, "{number} 0 obj\n{body}\nendobj\n").unwrap();
         }
         let start = file.len();
-        write!(file, "{table}trailer << /Root 1 0 R /Size 1000 >>\nstartxref\n{start}\n%%EOF\n").unwrap();
+        write!(file, "{table}trailer << /Root 1 0 R /Size 1000 {} >>\nstartxref\n{start}\n%%EOF\n", self.trailer)
+            .unwrap();
         file.into_bytes()
     }
 }

@@ -1,6 +1,7 @@
 //! Files that show one thing each.
 
 mod builder;
+mod encryption;
 
 use std::io::{Cursor, Write};
 
@@ -204,6 +205,36 @@ fn what_stands_off_the_page_is_not_on_it() {
         let read = extract(Cursor::new(file), (&Limits::default()).into());
         assert!(read.map_or_else(|error| error.is_permanent(), |read| read.pages.len() == 1), "{size}");
     }
+}
+
+#[test]
+fn a_page_that_the_tree_names_twice_is_two_pages() {
+    let pdf = Pdf::new()
+        .page(&lines(50, 700, 12, &["One"]))
+        .page(&lines(50, 700, 12, &["Two"]))
+        // A node that leads back to the top is passed by.
+        .object(2, "<< /Type /Pages /Kids [10 0 R 12 0 R 100 0 R 10 0 R] /Count 4 >>")
+        .object(100, "<< /Type /Pages /Kids [2 0 R 10 0 R] /Count 2 >>");
+    let read = read(pdf);
+    let pages: Vec<&str> = read.pages.iter().map(|page| &read.text[page.start..page.end]).collect();
+    assert_eq!(pages, ["One", "Two", "One", "One"]);
+    assert_eq!(read.facts["page_count"], 4);
+}
+
+#[test]
+fn drawn_letters_are_as_large_as_they_are_wide() {
+    // The font claims 58 points, its letters are 6 wide.
+    let pdf = Pdf::new()
+        .page("BT /F2 58 Tf 50 700 Td (account) Tj 46 0 Td (sees) Tj ET")
+        .object(
+            4,
+            "<< /Type /Font /Subtype /Type3 /FontBBox [0 0 0 0] /FontMatrix [0.0042 0 0 0.0042 0 0] /FirstChar 97
+                /LastChar 117 /Widths [25 25 25 25 25 25 25 25 25 25 25 25 25 25 25 25 25 25 25 25 25]
+                /Encoding << /Differences [97 /a 99 /c 101 /e 110 /n /o 115 /s /t /u] >>
+                /CharProcs << /a 100 0 R /c 100 0 R /e 100 0 R /n 100 0 R /o 100 0 R /s 100 0 R /t 100 0 R /u 100 0 R >> >>",
+        )
+        .stream(100, "", "25 0 0 0 20 30 d1 0 0 20 30 re f");
+    assert_eq!(read(pdf).text, "account sees");
 }
 
 #[test]
