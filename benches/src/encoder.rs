@@ -3,6 +3,7 @@
 mod cranfield;
 mod importance;
 mod peer;
+mod start;
 
 use crate::figure::{BoxError, Figure, Peer, median};
 use peer::{Peers, RUNTIMES};
@@ -10,6 +11,7 @@ use std::{path::Path, time::Instant};
 use svc_models::{Engine, ModelSettings};
 
 pub use importance::run as importance;
+pub use start::run as start;
 
 const THREADS: usize = 2;
 /// Words that are one token each in the tokenizer of MiniLM, which both models have here.

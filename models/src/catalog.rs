@@ -23,6 +23,8 @@ pub struct CatalogEntry {
     pub query_prefix: String,
     pub document_prefix: String,
     pub matryoshka_widths: Vec<usize>,
+    #[serde(default)]
+    pub is_centred: bool,
     pub files: Vec<String>,
     /// SHA-256 in hex, by file; only of files whose hash is known for certain.
     #[serde(default)]
@@ -95,6 +97,9 @@ mod tests {
             }
         }
         let kind = |name: &str| catalog().iter().find(|entry| entry.name == name).map(|entry| entry.kind);
+        let centred: Vec<&str> =
+            catalog().iter().filter(|entry| entry.is_centred).map(|entry| entry.name.as_str()).collect();
+        assert_eq!(centred, ["nomic-ai/nomic-embed-text-v1.5"]);
         assert_eq!(kind("all-MiniLM-L6-v2"), Some(ModelKind::Embedding));
         assert_eq!(kind("cross-encoder/ms-marco-MiniLM-L6-v2"), Some(ModelKind::CrossEncoder));
     }

@@ -106,3 +106,28 @@ impl fmt::Display for Device {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_built_in_is_refused_with_the_feature_s_name() {
+        let built = [cfg!(feature = "ndarray"), cfg!(feature = "wgpu"), cfg!(feature = "cuda")];
+        for (name, built) in FEATURES.into_iter().zip(built) {
+            match name.parse::<Device>() {
+                Ok(device) => assert!(built && device.to_string() == name),
+                Err(error) => assert!(
+                    !built && error.to_string().contains(&format!("build with the feature `{name}`")),
+                    "{error}"
+                ),
+            }
+        }
+        for name in ["cpu", "cpu-plain"] {
+            assert_eq!(name.parse::<Device>().unwrap().to_string(), name);
+        }
+        assert!(
+            "tpu".parse::<Device>().unwrap_err().to_string().contains("takes cpu, cpu-plain, ndarray, wgpu or cuda")
+        );
+    }
+}

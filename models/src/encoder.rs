@@ -9,6 +9,7 @@ use crate::{
     architecture::Shape,
     kernels::{LayerNorm, Rotary},
     ragged::Ragged,
+    weights::Floats,
 };
 
 mod flex;
@@ -43,11 +44,11 @@ pub(crate) struct EncoderWeights {
 /// What a token's first row is the normalised sum of.
 pub(crate) struct Embeddings {
     /// `[vocabulary, hidden]`
-    pub words: Vec<f32>,
+    pub words: Floats,
     /// `[positions, hidden]`; rotary models have none.
-    pub positions: Option<Vec<f32>>,
+    pub positions: Option<Floats>,
     /// `[types, hidden]`
-    pub token_types: Option<Vec<f32>>,
+    pub token_types: Option<Floats>,
     pub norm: LayerNorm,
 }
 
@@ -68,27 +69,10 @@ pub(crate) struct LayerWeights {
 
 /// A linear layer, its weight `[inputs, outputs]`.
 pub(crate) struct Linear {
-    pub weight: Vec<f32>,
+    pub weight: Floats,
     pub bias: Option<Vec<f32>>,
     pub inputs: usize,
     pub outputs: usize,
-}
-
-impl Linear {
-    /// One layer whose outputs are those of all parts, which have the same inputs, and all biases or none.
-    pub fn side_by_side(parts: &[Self]) -> Self {
-        let inputs = parts.first().map_or(0, |part| part.inputs);
-        let outputs = parts.iter().map(|part| part.outputs).sum();
-        let mut weight = Vec::with_capacity(inputs * outputs);
-        for input in 0..inputs {
-            for part in parts {
-                weight.extend_from_slice(&part.weight[input * part.outputs..(input + 1) * part.outputs]);
-            }
-        }
-        let biases: Option<Vec<&Vec<f32>>> = parts.iter().map(|part| part.bias.as_ref()).collect();
-        let bias = biases.map(|biases| biases.into_iter().flatten().copied().collect());
-        Self { weight, bias, inputs, outputs }
-    }
 }
 
 /// What is added to a score for how far its key stands from its query.

@@ -6,11 +6,12 @@ use crate::{
     encoder::Encoder,
     folder::ModelFolder,
     passes,
-    queue::{Lane, Queue, Wanted},
+    queue::{Lane, Wanted, Work},
     ragged::Ragged,
     tokenizer::{OverLimit, TextTokenizer, Tokens},
-    weights::WeightFile,
+    weights::Packs,
     worker,
+    worker::Threads,
 };
 
 #[cfg(test)]
@@ -29,15 +30,10 @@ pub struct Engine {
 struct Shared {
     info: ModelInfo,
     tokenizer: TextTokenizer,
-    queue: Arc<Queue>,
+    encoder: Arc<dyn Encoder>,
+    threads: Arc<Threads>,
     batch_size: usize,
     token_batch_size: usize,
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        self.queue.close();
-    }
 }
 
 impl std::fmt::Debug for Engine {
@@ -76,10 +72,12 @@ impl Engine {
             let problem = format!("max_position_embeddings is {max_positions}, too few for any text");
             return Err(ModelError::Corrupt { path: config_path, problem });
         }
-        let mut weights = WeightFile::open(&folder.path.join("model.safetensors"))?;
-        let encoder = device.encoder(config.load(&mut weights)?)?;
+        let weights = folder.path.join("model.safetensors");
+        let packs = Packs::of(settings.models_dir.as_deref());
+        let (weights, digest) = Packs::load(packs.as_ref(), &weights, &folder.config, |file| config.load(file))?;
+        let encoder = device.encoder(weights)?;
         let info = ModelInfo {
-            identity: folder.identity(weights.finish()?),
+            identity: folder.identity(digest),
             name: folder.name,
             architecture: folder.architecture,
             pooling: folder.pooling,
@@ -90,6 +88,7 @@ impl Engine {
             token_window: settings.token_window.min(max_positions),
             query_prefix: folder.query_prefix,
             document_prefix: folder.document_prefix,
+            is_centred: folder.is_centred,
             device: device.to_string(),
             threads: device.threads(settings.threads),
         };
@@ -108,10 +107,9 @@ impl Engine {
         encoder: Arc<dyn Encoder>,
         settings: &ModelSettings,
     ) -> Result<Self, ModelError> {
-        let queue = Arc::new(Queue::new(settings.queue_capacity));
-        worker::start(info.threads, &queue, &encoder, info.pooling)?;
+        let threads = Threads::start(info.threads, settings.queue_capacity)?;
         let (batch_size, token_batch_size) = (settings.batch_size, settings.token_batch_size);
-        Ok(Self { shared: Arc::new(Shared { info, tokenizer, queue, batch_size, token_batch_size }) })
+        Ok(Self { shared: Arc::new(Shared { info, tokenizer, encoder, threads, batch_size, token_batch_size }) })
     }
 
     /// What was loaded.
@@ -124,13 +122,13 @@ impl Engine {
     pub async fn embed_documents(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
         let info = self.info();
         let tokens = self.tokenize(texts, Lane::Document, info.doc_window, false).await?;
-        self.run(&tokens, Lane::Document, Wanted::Vector, self.shared.batch_size).await
+        self.run(&tokens, Lane::Document, Wanted::Vector(info.pooling), self.shared.batch_size).await
     }
 
     /// The vector of a query. Goes before all documents that wait.
     pub async fn embed_query(&self, text: String) -> Result<Vec<f32>, ModelError> {
         let tokens = self.tokenize(vec![text], Lane::Query, self.info().doc_window, false).await?;
-        let vectors = self.run(&tokens, Lane::Query, Wanted::Vector, 1).await?;
+        let vectors = self.run(&tokens, Lane::Query, Wanted::Vector(self.info().pooling), 1).await?;
         vectors.into_iter().next().ok_or(ModelError::Stopped)
     }
 
@@ -157,9 +155,14 @@ impl Engine {
         Ok(self.shared.tokenizer.count("", text)? - self.shared.tokenizer.special_count())
     }
 
-    /// Passes that wait for a thread of the model.
+    /// The threads, for a model beside this one.
+    pub(crate) fn threads(&self) -> Arc<Threads> {
+        Arc::clone(&self.shared.threads)
+    }
+
+    /// Passes that wait for a thread of the model, and of those that share its threads.
     pub fn queue_depth(&self) -> usize {
-        self.shared.queue.depth()
+        self.shared.threads.queue.depth()
     }
 
     async fn token_vectors_in(&self, lane: Lane, texts: Vec<String>) -> Result<Vec<TokenVectors>, ModelError> {
@@ -200,7 +203,8 @@ impl Engine {
     ) -> Result<Vec<Vec<f32>>, ModelError> {
         let lengths: Vec<usize> = tokens.iter().map(|tokens| tokens.ids.len()).collect();
         let batch = |texts: &[usize]| Ragged::from_sequences(texts.iter().map(|&text| tokens[text].ids.as_slice()));
-        passes::run(&self.shared.queue, lane, wanted, &lengths, max_texts, batch).await
+        let work = Work { encoder: Arc::clone(&self.shared.encoder), wanted };
+        passes::run(&self.shared.threads.queue, lane, work, &lengths, max_texts, batch).await
     }
 }
 

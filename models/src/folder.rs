@@ -27,6 +27,7 @@ pub(crate) struct ModelFolder {
     pub query_prefix: String,
     pub document_prefix: String,
     pub catalog_width: Option<usize>,
+    pub is_centred: bool,
 }
 
 impl ModelFolder {
@@ -61,6 +62,7 @@ impl ModelFolder {
             }
         };
         let catalog_width = entry.map(|entry| entry.width);
+        let is_centred = entry.is_some_and(|entry| entry.is_centred);
         Ok(Self {
             name,
             path,
@@ -72,6 +74,7 @@ impl ModelFolder {
             query_prefix,
             document_prefix,
             catalog_width,
+            is_centred,
         })
     }
 

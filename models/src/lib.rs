@@ -42,7 +42,6 @@ pub use engine::Engine;
 pub use error::ModelError;
 pub use hub::{FetchError, HubSettings, Progress, fetch_model};
 pub use library::{LibraryModel, library};
-pub use matryoshka::shorten;
 pub use pooling::Pooling;
 pub use reranker::{Reranker, RerankerInfo, RerankerSettings};
 pub use settings::{ModelInfo, ModelSettings};

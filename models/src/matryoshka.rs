@@ -1,11 +1,11 @@
-use crate::{ModelError, TokenVectors, pooling::normalise};
+use crate::{ModelError, ModelInfo, TokenVectors, pooling::normalise};
 
 /// The first `width` components of a vector, of unit length again: what models trained as Matryoshkas mean by a shorter
 /// vector. `is_centred` where the model's card applies a layer norm before it cuts (nomic-embed-text-v1.5): that takes the
 /// mean of all `native_width` components away, and its scale is lost in the last step anyway.
 ///
 /// `vector` may be padded with zeros beyond `native_width`. A `width` over that changes nothing but the centre.
-pub fn shorten(vector: &[f32], native_width: usize, width: usize, is_centred: bool) -> Result<Vec<f32>, ModelError> {
+fn shorten(vector: &[f32], native_width: usize, width: usize, is_centred: bool) -> Result<Vec<f32>, ModelError> {
     let vector = &vector[..native_width.min(vector.len())];
     let mean = match is_centred {
         true => (vector.iter().map(|&value| f64::from(value)).sum::<f64>() / vector.len().max(1) as f64) as f32,
@@ -14,6 +14,14 @@ pub fn shorten(vector: &[f32], native_width: usize, width: usize, is_centred: bo
     let mut short: Vec<f32> = vector.iter().take(width).map(|value| value - mean).collect();
     normalise(&mut short)?;
     Ok(short)
+}
+
+impl ModelInfo {
+    /// The first `width` components of a vector of this model, of unit length again. What that is worth depends on the model:
+    /// one that was trained for it has such widths in its card.
+    pub fn shorten(&self, vector: &[f32], width: usize) -> Result<Vec<f32>, ModelError> {
+        shorten(vector, self.native_width, width, self.is_centred)
+    }
 }
 
 impl TokenVectors {

@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     ModelError,
-    queue::{Lane, Outcome, Queue, Wanted},
+    queue::{Lane, Outcome, Queue, Work},
     ragged::{Ragged, TOKENS_PER_PASS, plan_passes},
     worker::panic_message,
 };
@@ -40,7 +40,7 @@ pub(crate) async fn beside_the_runtime<T: Send + 'static>(
 pub(crate) async fn run(
     queue: &Queue,
     lane: Lane,
-    wanted: Wanted,
+    work: Work,
     lengths: &[usize],
     max_sequences: usize,
     batch: impl Fn(&[usize]) -> Ragged,
@@ -48,7 +48,7 @@ pub(crate) async fn run(
     let passes = plan_passes(lengths, TOKENS_PER_PASS, max_sequences);
     let mut outcomes = Outcomes { queue, waiting: Vec::with_capacity(passes.len()) };
     for pass in &passes {
-        outcomes.waiting.push(queue.submit(lane, batch(pass), wanted.clone()).await?);
+        outcomes.waiting.push(queue.submit(lane, batch(pass), work.clone()).await?);
     }
     let mut results = vec![Vec::new(); lengths.len()];
     for (pass, outcome) in passes.iter().zip(&mut outcomes.waiting) {

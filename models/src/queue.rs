@@ -6,8 +6,9 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::{
-    ModelError,
+    ModelError, Pooling,
     classifier::Classifier,
+    encoder::Encoder,
     ragged::{Ragged, TOKENS_PER_PASS},
 };
 
@@ -18,11 +19,18 @@ pub(crate) enum Lane {
     Document,
 }
 
+/// Which model runs, and what is made of the rows that it gives. Models that share threads share a queue.
+#[derive(Clone)]
+pub(crate) struct Work {
+    pub encoder: Arc<dyn Encoder>,
+    pub wanted: Wanted,
+}
+
 /// What is made of the rows that the encoder gives.
 #[derive(Clone)]
 pub(crate) enum Wanted {
     /// One pooled vector a text.
-    Vector,
+    Vector(Pooling),
     /// The rows of all of a text's tokens as the model gives them, one after the other.
     Rows,
     /// One number a pair: what the classifier makes of the first token's row.
@@ -35,7 +43,7 @@ pub(crate) type Outcome = Result<Vec<Vec<f32>>, ModelError>;
 /// One pass through the model that waits for its turn.
 pub(crate) struct Pass {
     pub batch: Ragged,
-    pub wanted: Wanted,
+    pub work: Work,
     pub reply: oneshot::Sender<Outcome>,
 }
 
@@ -109,7 +117,7 @@ impl Queue {
         &self,
         lane: Lane,
         batch: Ragged,
-        wanted: Wanted,
+        work: Work,
     ) -> Result<oneshot::Receiver<Outcome>, ModelError> {
         let bounds = match lane {
             Lane::Query => &self.queries,
@@ -117,7 +125,7 @@ impl Queue {
         };
         let room = bounds.room(batch.token_count()).await?;
         let (reply, outcome) = oneshot::channel();
-        let waiting = Waiting { pass: Pass { batch, wanted, reply }, _room: room };
+        let waiting = Waiting { pass: Pass { batch, work, reply }, _room: room };
         let mut lanes = self.lock();
         if lanes.closed {
             return Err(ModelError::Stopped);
@@ -194,5 +202,47 @@ impl Lanes {
         }
         self.queries_in_a_row = 0;
         self.documents.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    struct Nothing;
+
+    impl Encoder for Nothing {
+        fn forward(&self, _: &Ragged) -> Vec<f32> {
+            Vec::new()
+        }
+
+        fn hidden_size(&self) -> usize {
+            1
+        }
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_bounded_in_tokens_too_and_a_longer_text_has_the_room_to_itself() {
+        let queue = Queue::new(4);
+        let submit = |tokens: usize| {
+            let work = Work { encoder: Arc::new(Nothing), wanted: Wanted::Rows };
+            queue.submit(Lane::Document, Ragged::from_sequences([&vec![1; tokens][..]]), work)
+        };
+        // A future that is polled once: it is done, or it waits for room.
+        let at_once = |tokens: usize| timeout(Duration::ZERO, submit(tokens));
+        let half = 2 * TOKENS_PER_PASS;
+        let _first = at_once(half).await.expect("there is room").unwrap();
+        let _second = at_once(half).await.expect("there is room").unwrap();
+        assert!(at_once(1).await.is_err(), "two of four passes wait, and all of the tokens");
+        assert!(queue.take().is_some());
+        assert!(at_once(half + 1).await.is_err(), "half of the room is free");
+        assert!(queue.take().is_some());
+        let _long = at_once(100 * TOKENS_PER_PASS).await.expect("nothing else waits").unwrap();
+        assert!(at_once(1).await.is_err());
+        assert_eq!(queue.depth(), 1);
     }
 }

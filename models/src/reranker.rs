@@ -1,16 +1,18 @@
 use std::{panic::catch_unwind, path::PathBuf, sync::Arc};
 
 use crate::{
-    Architecture, Device, ModelError, ModelSettings, Pooling,
+    Architecture, Device, Engine, ModelError, ModelSettings,
     architecture::EncoderConfig,
     classifier::Classifier,
+    encoder::Encoder,
     folder::ModelFolder,
     passes,
-    queue::{Lane, Queue, Wanted},
+    queue::{Lane, Wanted, Work},
     ragged::Ragged,
     tokenizer::TextTokenizer,
-    weights::WeightFile,
+    weights::Packs,
     worker,
+    worker::Threads,
 };
 
 #[cfg(test)]
@@ -61,8 +63,7 @@ pub struct RerankerInfo {
     pub threads: usize,
 }
 
-/// A loaded cross-encoder and its threads: it reads a query and a document together and says how well they fit. A handle:
-/// cloning is cheap, the threads end with the last one.
+/// A loaded cross-encoder: it reads a query and a document together and says how well they fit. A handle: cloning is cheap.
 #[derive(Clone)]
 pub struct Reranker {
     shared: Arc<Shared>,
@@ -71,15 +72,10 @@ pub struct Reranker {
 struct Shared {
     info: RerankerInfo,
     tokenizer: TextTokenizer,
+    encoder: Arc<dyn Encoder>,
     classifier: Arc<Classifier>,
-    queue: Arc<Queue>,
+    threads: Arc<Threads>,
     batch_size: usize,
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        self.queue.close();
-    }
 }
 
 impl std::fmt::Debug for Reranker {
@@ -97,7 +93,10 @@ struct Pair {
 
 impl Reranker {
     /// Reads the model's files and starts its threads. Blocks: some tenths of a second for a small model.
-    pub fn load(settings: &RerankerSettings) -> Result<Self, ModelError> {
+    ///
+    /// Where it is to run on the device of `beside`, it does so on that engine's threads: its pairs, for which somebody waits,
+    /// go before all documents that are to be embedded, and no more threads run models than the engine's settings say.
+    pub fn load(settings: &RerankerSettings, beside: Option<&Engine>) -> Result<Self, ModelError> {
         let &RerankerSettings { threads, batch_size, max_length, queue_capacity, .. } = settings;
         let device: Device = settings.device.parse()?;
         let of_engine = ModelSettings {
@@ -130,28 +129,30 @@ impl Reranker {
                 problem: "it leaves no room for a token of each text",
             });
         }
-        let mut weights = WeightFile::open(&folder.path.join("model.safetensors"))?;
-        let encoder = config.load(&mut weights)?;
-        let classifier = Arc::new(Classifier::load(&mut weights, &config.shape)?);
-        weights.finish()?;
-        let encoder = device.encoder(encoder)?;
+        let weights = folder.path.join("model.safetensors");
+        let packs = Packs::of(settings.models_dir.as_deref());
+        let ((weights, classifier), _) = Packs::load(packs.as_ref(), &weights, &folder.config, |file| {
+            Ok((config.load(file)?, Classifier::load(file, &config.shape)?))
+        })?;
+        let (encoder, classifier) = (device.encoder(weights)?, Arc::new(classifier));
+        let threads = match beside.filter(|engine| engine.info().device == device.to_string()) {
+            Some(engine) => engine.threads(),
+            None => Threads::start(device.threads(threads), queue_capacity)?,
+        };
         let info = RerankerInfo {
             name: folder.name,
             architecture: folder.architecture,
             max_length,
             device: device.to_string(),
-            threads: device.threads(threads),
+            threads: threads.count,
         };
-        let queue = Arc::new(Queue::new(queue_capacity));
-        // No vector is ever asked of it, so how it would be pooled does not matter.
-        worker::start(info.threads, &queue, &encoder, Pooling::Cls)?;
         tracing::info!(
             model.name = info.name,
             model.device = info.device,
             model.threads = info.threads,
             "reranker loaded"
         );
-        Ok(Self { shared: Arc::new(Shared { info, tokenizer, classifier, queue, batch_size }) })
+        Ok(Self { shared: Arc::new(Shared { info, tokenizer, encoder, classifier, threads, batch_size }) })
     }
 
     /// What was loaded.
@@ -176,9 +177,9 @@ impl Reranker {
         let batch = |numbers: &[usize]| {
             Ragged::from_pairs(numbers.iter().map(|&pair| (pairs[pair].ids.as_slice(), pairs[pair].first)))
         };
-        let Shared { queue, classifier, batch_size, .. } = &*self.shared;
-        let wanted = Wanted::Score(Arc::clone(classifier));
-        let scores = passes::run(queue, Lane::Query, wanted, &lengths, *batch_size, batch).await?;
+        let Shared { encoder, classifier, threads, batch_size, .. } = &*self.shared;
+        let work = Work { encoder: Arc::clone(encoder), wanted: Wanted::Score(Arc::clone(classifier)) };
+        let scores = passes::run(&threads.queue, Lane::Query, work, &lengths, *batch_size, batch).await?;
         Ok(scores.into_iter().flatten().collect())
     }
 }

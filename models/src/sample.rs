@@ -54,6 +54,16 @@ pub(crate) fn write_model(folder: &Path) {
     write_weights(folder, shapes(""));
 }
 
+/// Writes the same with so many positions.
+pub(crate) fn write_long_model(folder: &Path, positions: usize) {
+    let mut config = config();
+    config["max_position_embeddings"] = positions.into();
+    std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
+    let mut shapes = shapes("");
+    shapes.insert("embeddings.position_embeddings.weight".into(), vec![positions, HIDDEN]);
+    write_weights(folder, shapes);
+}
+
 /// Writes the same as a cross-encoder: the same weights below a classifier.
 pub(crate) fn write_cross_encoder(folder: &Path) {
     let mut config = config();

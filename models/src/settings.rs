@@ -92,6 +92,8 @@ pub struct ModelInfo {
     pub token_window: usize,
     pub query_prefix: String,
     pub document_prefix: String,
+    /// Whether the mean is taken away before a vector is cut shorter, as [`Self::shorten`] does.
+    pub is_centred: bool,
     pub device: String,
     /// Threads that run the model.
     pub threads: usize,

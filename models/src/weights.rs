@@ -1,167 +1,157 @@
-use std::{
-    fs::{File, Metadata as FileMetadata},
-    io::{Read, Seek, SeekFrom},
-    path::{Path, PathBuf},
-    time::SystemTime,
-};
+//! A model's weights on their way from the disk: from the file as it was published, or from a pack of it.
 
-use safetensors::{Dtype, tensor::Metadata};
-use sha2::{Digest, Sha256};
+use std::ops::Deref;
 
-use crate::ModelError;
+use burn::tensor::{AllocationProperty, Bytes as TensorBytes, DType, TensorData};
+use bytes::Bytes;
 
-/// The format's own limit on its header.
-const MAX_HEADER_BYTES: u64 = 100_000_000;
+use crate::{ModelError, encoder::Linear};
 
-/// A safetensors file, read tensor by tensor: what is asked for, with the shape it must have, and nothing else. Read and
-/// not mapped, since each layer's weights are copied into another layout anyway and a mapped file that shrinks is fatal.
+mod mapped;
+mod pack;
+mod stored;
+
+pub(crate) use pack::Packs;
+pub(crate) use stored::StoredTensors;
+
+use pack::{Pack, Recorded};
+
+/// Numbers, in memory of their own or a part of a mapped file. Cloning shares them.
+#[derive(Debug, Clone)]
+pub(crate) struct Floats(Bytes);
+
+impl Floats {
+    /// A part of a map; `None` where it does not lie as f32 must.
+    fn mapped(bytes: Bytes) -> Option<Self> {
+        bytemuck::try_cast_slice::<u8, f32>(&bytes).is_ok().then_some(Self(bytes))
+    }
+
+    /// All but the first so many.
+    pub fn skip(&self, count: usize) -> Self {
+        Self(self.0.slice(count * size_of::<f32>()..))
+    }
+
+    /// A tensor's data, without a copy.
+    pub fn into_data<const D: usize>(self, shape: [usize; D]) -> TensorData {
+        TensorData::from_bytes(TensorBytes::from_shared(self.0, AllocationProperty::Other), shape, DType::F32)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<Vec<f32>> for Floats {
+    fn from(floats: Vec<f32>) -> Self {
+        struct Owner(Vec<f32>);
+        impl AsRef<[u8]> for Owner {
+            fn as_ref(&self) -> &[u8] {
+                bytemuck::cast_slice(&self.0)
+            }
+        }
+        Self(Bytes::from_owner(Owner(floats)))
+    }
+}
+
+impl Deref for Floats {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        bytemuck::cast_slice(&self.0)
+    }
+}
+
+/// What a model is loaded from.
 pub(crate) struct WeightFile {
-    path: PathBuf,
-    file: File,
-    opened_as: (u64, Option<SystemTime>),
-    header: Metadata,
-    data_start: u64,
-    digest: Sha256,
+    tensors: Tensors,
+}
+
+enum Tensors {
+    /// The published file; what is read of it is recorded where it is to become a pack.
+    Stored(StoredTensors, Option<Recorded>),
+    Packed(Pack),
 }
 
 impl WeightFile {
-    pub fn open(path: &Path) -> Result<Self, ModelError> {
-        let unreadable = |source| ModelError::Unreadable { path: path.to_owned(), source };
-        let corrupt = |problem: String| ModelError::Corrupt { path: path.to_owned(), problem };
-        let mut file = File::open(path).map_err(unreadable)?;
-        let opened_as = version(&file.metadata().map_err(unreadable)?);
-        let file_bytes = opened_as.0;
-        if file_bytes < 8 {
-            return Err(corrupt(format!("it has {file_bytes} bytes and no safetensors header")));
-        }
-        let mut length = [0; 8];
-        file.read_exact(&mut length).map_err(unreadable)?;
-        let header_bytes = u64::from_le_bytes(length);
-        if header_bytes > MAX_HEADER_BYTES || header_bytes > file_bytes - 8 {
-            return Err(corrupt(format!("its header claims {header_bytes} bytes of a file of {file_bytes}")));
-        }
-        let mut header = vec![0; header_bytes as usize];
-        file.read_exact(&mut header).map_err(unreadable)?;
-        // Deserialising also checks that offsets are in order, without gaps, and of the size that shape and type give.
-        let header: Metadata = serde_json::from_slice(&header)
-            .map_err(|error| corrupt(format!("its safetensors header is invalid: {error}")))?;
-        let data_start = 8 + header_bytes;
-        let present = file_bytes - data_start;
-        let claimed = header.data_len() as u64;
-        if claimed != present {
-            return Err(corrupt(format!(
-                "it should hold {claimed} bytes of weights and holds {present}; the download was cut short"
-            )));
-        }
-        Ok(Self { path: path.to_owned(), file, opened_as, header, data_start, digest: Sha256::new() })
+    /// The published file, without looking for a pack of it or making one.
+    #[cfg(test)]
+    pub fn open(path: &std::path::Path) -> Result<Self, ModelError> {
+        Ok(Self { tensors: Tensors::Stored(StoredTensors::open(path)?, None) })
     }
 
     pub fn contains(&self, name: &str) -> bool {
-        self.header.info(name).is_some()
+        match &self.tensors {
+            Tensors::Stored(stored, _) => stored.contains(name),
+            Tensors::Packed(pack) => pack.contains(name),
+        }
     }
 
-    /// The tensor `name`, row by row, as f32 from f32, f16 or bf16.
-    pub fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
-        let corrupt = |problem| ModelError::Corrupt { path: self.path.clone(), problem };
-        let info = self.header.info(name).ok_or_else(|| corrupt(format!("it has no tensor {name}")))?;
-        if info.shape != shape {
-            return Err(corrupt(format!(
-                "tensor {name} has shape {:?} where config.json asks for {shape:?}",
-                info.shape
-            )));
-        }
-        let dtype = info.dtype;
-        let (start, end) = info.data_offsets;
-        if !matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16) {
-            return Err(corrupt(format!("tensor {name} is of type {dtype:?}; F32, F16 and BF16 can be read")));
-        }
-        let mut bytes = vec![0; end - start];
-        self.file
-            .seek(SeekFrom::Start(self.data_start + start as u64))
-            .and_then(|_| self.file.read_exact(&mut bytes))
-            .map_err(|source| ModelError::Unreadable { path: self.path.clone(), source })?;
-        self.digest.update(name.as_bytes());
-        self.digest.update(&bytes);
-        Ok(match dtype {
-            Dtype::F16 => bytes.as_chunks().0.iter().map(|&pair| half::f16::from_le_bytes(pair).to_f32()).collect(),
-            Dtype::BF16 => bytes.as_chunks().0.iter().map(|&pair| half::bf16::from_le_bytes(pair).to_f32()).collect(),
-            _ => bytes.as_chunks().0.iter().map(|&four| f32::from_le_bytes(four)).collect(),
-        })
-    }
-
-    /// The weight of a linear layer, stored `[outputs, inputs]`, turned to `[inputs, outputs]`: a product with a
-    /// transposed view is several times slower.
-    pub fn linear(&mut self, name: &str, inputs: usize, outputs: usize) -> Result<Vec<f32>, ModelError> {
-        let stored = self.tensor(name, &[outputs, inputs])?;
-        let mut turned = vec![0f32; stored.len()];
-        for (output, row) in stored.chunks_exact(inputs).enumerate() {
-            for (input, &value) in row.iter().enumerate() {
-                turned[input * outputs + output] = value;
+    /// The tensor `name`, row by row.
+    pub fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Floats, ModelError> {
+        match &mut self.tensors {
+            Tensors::Packed(pack) => pack.tensor(name, shape),
+            Tensors::Stored(stored, recorded) => {
+                let floats = stored.tensor(name, shape)?;
+                if let Some(recorded) = recorded {
+                    recorded.add(name, shape, &floats);
+                }
+                Ok(floats)
             }
         }
-        Ok(turned)
     }
 
-    /// Hash of every tensor that was read; an error where the file was written to meanwhile, for then they may be of two.
-    pub fn finish(self) -> Result<[u8; 32], ModelError> {
-        let now = self.file.metadata().map(|metadata| version(&metadata));
-        match now {
-            Ok(now) if now == self.opened_as => Ok(self.digest.finalize().into()),
-            Ok(_) => Err(ModelError::Changed { path: self.path }),
-            Err(source) => Err(ModelError::Unreadable { path: self.path, source }),
-        }
-    }
-}
-
-/// Length and time of the last write.
-fn version(metadata: &FileMetadata) -> (u64, Option<SystemTime>) {
-    (metadata.len(), metadata.modified().ok())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::Write;
-
-    use super::*;
-    use crate::sample;
-
-    const WORDS: &str = "embeddings.word_embeddings.weight";
-    const SHAPE: [usize; 2] = [sample::VOCABULARY, sample::HIDDEN];
-
-    #[test]
-    fn a_file_that_changes_while_it_is_read_is_an_error_and_nothing_worse() {
-        let folder = sample::sample_folder();
-        let path = folder.path().join("model.safetensors");
-        let long_ago = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
-        let writer = File::options().append(true).open(&path).unwrap();
-        writer.set_modified(long_ago).unwrap();
-
-        let mut file = WeightFile::open(&path).unwrap();
-        file.tensor(WORDS, &SHAPE).unwrap();
-        (&writer).write_all(b"more").unwrap();
-        assert!(matches!(file.finish(), Err(ModelError::Changed { .. })));
-
-        let length = path.metadata().unwrap().len();
-        writer.set_len(length - 4).unwrap();
-        let mut file = WeightFile::open(&path).unwrap();
-        writer.set_len(1000).unwrap();
-        let error = file.tensor("encoder.layer.1.output.dense.weight", &[sample::HIDDEN, 88]).unwrap_err();
-        assert!(matches!(error, ModelError::Unreadable { .. }), "{error}");
-    }
-
-    #[test]
-    fn a_file_that_is_replaced_is_read_as_it_was() {
-        let folder = sample::sample_folder();
-        let path = folder.path().join("model.safetensors");
-        let digest = |mut file: WeightFile| {
-            file.tensor(WORDS, &SHAPE).unwrap();
-            file.finish().unwrap()
+    /// The linear layers of these names as one, whose outputs are those of all, one after the other. Stored `[outputs, inputs]`
+    /// each, turned to `[inputs, outputs]`: a product with a transposed view is several times slower.
+    pub fn linear(
+        &mut self,
+        names: &[String],
+        inputs: usize,
+        outputs: usize,
+        has_bias: bool,
+    ) -> Result<Linear, ModelError> {
+        let together = names.len() * outputs;
+        let key = format!("{}.turned", names.join("+"));
+        let bias_key = format!("{key}.bias");
+        let (weight, bias) = match &mut self.tensors {
+            Tensors::Packed(pack) => {
+                let weight = pack.tensor(&key, &[inputs, together])?;
+                (weight, if has_bias { Some(pack.tensor(&bias_key, &[together])?) } else { None })
+            }
+            Tensors::Stored(stored, recorded) => {
+                let (mut weight, mut bias) = (vec![0f32; inputs * together], Vec::new());
+                for (part, name) in names.iter().enumerate() {
+                    let stored_weight = stored.tensor(&format!("{name}.weight"), &[outputs, inputs])?;
+                    turn(&stored_weight, inputs, &mut weight[part * outputs..], together);
+                    if has_bias {
+                        bias.extend_from_slice(&stored.tensor(&format!("{name}.bias"), &[outputs])?);
+                    }
+                }
+                let (weight, bias) = (Floats::from(weight), has_bias.then(|| Floats::from(bias)));
+                if let Some(recorded) = recorded {
+                    recorded.add(&key, &[inputs, together], &weight);
+                    if let Some(bias) = &bias {
+                        recorded.add(&bias_key, &[together], bias);
+                    }
+                }
+                (weight, bias)
+            }
         };
-        let wanted = digest(WeightFile::open(&path).unwrap());
-        let file = WeightFile::open(&path).unwrap();
-        let fresh = folder.path().join("fresh");
-        std::fs::write(&fresh, "of another model").unwrap();
-        std::fs::rename(&fresh, &path).unwrap();
-        assert_eq!(digest(file), wanted);
+        Ok(Linear { weight, bias: bias.map(|bias| bias.to_vec()), inputs, outputs: together })
+    }
+}
+
+/// Turns `[outputs, inputs]` into columns of a matrix of `width`.
+fn turn(stored: &[f32], inputs: usize, turned: &mut [f32], width: usize) {
+    // Squares of this side stay in the first cache, read along rows and written along columns.
+    const SIDE: usize = 32;
+    let outputs = stored.len() / inputs;
+    for first_output in (0..outputs).step_by(SIDE) {
+        for first_input in (0..inputs).step_by(SIDE) {
+            for input in first_input..inputs.min(first_input + SIDE) {
+                for output in first_output..outputs.min(first_output + SIDE) {
+                    turned[input * width + output] = stored[output * inputs + input];
+                }
+            }
+        }
     }
 }

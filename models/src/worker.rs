@@ -14,18 +14,15 @@ use std::{
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::{
-    ModelError, Pooling, VECTOR_WIDTH,
-    encoder::Encoder,
+    ModelError, VECTOR_WIDTH,
     pooling::pool,
-    queue::{Outcome, Queue, Wanted},
+    queue::{Outcome, Queue, Wanted, Work},
     ragged::Ragged,
 };
 
 /// What the threads share.
 struct Crew {
     queue: Arc<Queue>,
-    encoder: Arc<dyn Encoder>,
-    pooling: Pooling,
     /// Passes that run now.
     running: AtomicUsize,
     /// As many threads as take passes. A pass that has the machine to itself runs here, shared out; the others run each on
@@ -33,13 +30,28 @@ struct Crew {
     shared_out: Option<ThreadPool>,
 }
 
+/// Threads that run models, and the queue before them. They end with the last handle.
+pub(crate) struct Threads {
+    pub queue: Arc<Queue>,
+    pub count: usize,
+}
+
+impl Threads {
+    pub fn start(count: usize, queue_capacity: usize) -> Result<Arc<Self>, ModelError> {
+        let queue = Arc::new(Queue::new(queue_capacity));
+        start(count, &queue)?;
+        Ok(Arc::new(Self { queue, count }))
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
 /// Starts `threads` threads that take passes from `queue` until it is closed.
-pub(crate) fn start(
-    threads: usize,
-    queue: &Arc<Queue>,
-    encoder: &Arc<dyn Encoder>,
-    pooling: Pooling,
-) -> Result<(), ModelError> {
+fn start(threads: usize, queue: &Arc<Queue>) -> Result<(), ModelError> {
     let named = |number| format!("model-shared-{number}");
     let shared_out = match threads {
         1 => None,
@@ -51,8 +63,7 @@ pub(crate) fn start(
                 .map_err(|error| not_started(threads, &error.to_string()))?,
         ),
     };
-    let (queue, encoder) = (Arc::clone(queue), Arc::clone(encoder));
-    let crew = Arc::new(Crew { queue, encoder, pooling, running: AtomicUsize::new(0), shared_out });
+    let crew = Arc::new(Crew { queue: Arc::clone(queue), running: AtomicUsize::new(0), shared_out });
     let (ready, started) = mpsc::channel();
     for number in 0..threads {
         let (crew_of_thread, ready) = (Arc::clone(&crew), ready.clone());
@@ -86,7 +97,7 @@ impl Crew {
     fn serve(&self) {
         while let Some(pass) = self.queue.take() {
             let is_alone = self.running.fetch_add(1, Ordering::Relaxed) == 0;
-            let run = || run(&*self.encoder, self.pooling, &pass.batch, &pass.wanted);
+            let run = || run(&pass.work, &pass.batch);
             let outcome = catch_unwind(AssertUnwindSafe(|| match &self.shared_out {
                 Some(pool) if is_alone => pool.install(run),
                 _ => run(),
@@ -108,7 +119,7 @@ fn not_started(threads: usize, problem: &str) -> ModelError {
     }
 }
 
-fn run(encoder: &dyn Encoder, pooling: Pooling, batch: &Ragged, wanted: &Wanted) -> Outcome {
+fn run(Work { encoder, wanted }: &Work, batch: &Ragged) -> Outcome {
     let hidden = encoder.hidden_size();
     let mut rows = encoder.forward(batch);
     batch
@@ -117,7 +128,7 @@ fn run(encoder: &dyn Encoder, pooling: Pooling, batch: &Ragged, wanted: &Wanted)
         .map(|sequence| {
             let rows = &mut rows[sequence.start * hidden..sequence.end * hidden];
             match wanted {
-                Wanted::Vector => pool(pooling, rows, hidden, VECTOR_WIDTH),
+                Wanted::Vector(pooling) => pool(*pooling, rows, hidden, VECTOR_WIDTH),
                 Wanted::Rows => Ok(rows.to_vec()),
                 Wanted::Score(classifier) => Ok(vec![classifier.score(&rows[..hidden])?]),
             }
@@ -138,7 +149,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::queue::Lane;
+    use crate::{Pooling, encoder::Encoder, queue::Lane};
 
     /// Says how many threads it has to itself, and waits to be let go.
     struct Gate {
@@ -164,8 +175,9 @@ mod tests {
         let (let_go, go) = channel();
         let encoder: Arc<dyn Encoder> = Arc::new(Gate { threads: Mutex::new(threads), go: Mutex::new(go) });
         let queue = Arc::new(Queue::new(8));
-        start(3, &queue, &encoder, Pooling::Mean).unwrap();
-        let submit = || queue.submit(Lane::Document, Ragged::from_sequences([&[1u32, 2][..]]), Wanted::Vector);
+        start(3, &queue).unwrap();
+        let work = Work { encoder, wanted: Wanted::Vector(Pooling::Mean) };
+        let submit = || queue.submit(Lane::Document, Ragged::from_sequences([&[1u32, 2][..]]), work.clone());
         for _ in 0..2 {
             let first = submit().await.unwrap();
             assert_eq!(seen.recv().unwrap(), 3);

@@ -29,6 +29,10 @@ impl Peers {
         Ok(Self { folder, cache })
     }
 
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     pub fn minilm(&self) -> PathBuf {
         self.cache.join("models/all-MiniLM-L6-v2")
     }

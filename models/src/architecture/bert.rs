@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::shape::{Shape, linear, norm, parse, unsupported};
 use crate::{
     ModelError,
-    encoder::{Activation, Embeddings, EncoderWeights, LayerWeights, Linear, NormPlace},
+    encoder::{Activation, Embeddings, EncoderWeights, LayerWeights, NormPlace},
     weights::WeightFile,
 };
 
@@ -96,10 +96,9 @@ pub(super) fn load(file: &mut WeightFile, shape: &Shape, config: &Config) -> Res
     let mut layers = Vec::new();
     for layer in 0..shape.layers {
         let name = |part: &str| format!("{root}encoder.layer.{layer}.{part}");
-        let mut third = |part: &str| linear(file, &name(part), hidden, hidden);
-        let qkv = [third("attention.self.query")?, third("attention.self.key")?, third("attention.self.value")?];
+        let thirds = ["query", "key", "value"].map(|third| name(&format!("attention.self.{third}")));
         layers.push(LayerWeights {
-            qkv: Linear::side_by_side(&qkv),
+            qkv: file.linear(&thirds, hidden, hidden, true)?,
             output: linear(file, &name("attention.output.dense"), hidden, hidden)?,
             attention_norm: Some(norm(file, &name("attention.output.LayerNorm"), shape)?),
             up: linear(file, &name("intermediate.dense"), hidden, wide)?,

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::shape::{Shape, linear, norm, parse, relative_bias, unsupported};
 use crate::{
     ModelError,
-    encoder::{Activation, Embeddings, EncoderWeights, LayerWeights, Linear, NormPlace},
+    encoder::{Activation, Embeddings, EncoderWeights, LayerWeights, NormPlace},
     weights::WeightFile,
 };
 
@@ -95,11 +95,10 @@ pub(super) fn load(file: &mut WeightFile, shape: &Shape, config: &Config) -> Res
     let (hidden, wide) = (shape.hidden, shape.wide);
     let words = file.tensor(&format!("{root}embeddings.word_embeddings.weight"), &[shape.vocabulary, hidden])?;
     let rows = shape.positions + FIRST_POSITION;
-    let mut positions = file.tensor(&format!("{root}embeddings.position_embeddings.weight"), &[rows, hidden])?;
-    positions.drain(..FIRST_POSITION * hidden);
+    let positions = file.tensor(&format!("{root}embeddings.position_embeddings.weight"), &[rows, hidden])?;
     let embeddings = Embeddings {
         words,
-        positions: Some(positions),
+        positions: Some(positions.skip(FIRST_POSITION * hidden)),
         token_types: None,
         norm: norm(file, &format!("{root}embeddings.LayerNorm"), shape)?,
     };
@@ -109,10 +108,9 @@ pub(super) fn load(file: &mut WeightFile, shape: &Shape, config: &Config) -> Res
     let mut layers = Vec::new();
     for layer in 0..shape.layers {
         let name = |part: &str| format!("{root}encoder.layer.{layer}.{part}");
-        let mut third = |part: &str| linear(file, &name(part), hidden, hidden);
-        let qkv = [third("attention.attn.q")?, third("attention.attn.k")?, third("attention.attn.v")?];
+        let thirds = ["q", "k", "v"].map(|third| name(&format!("attention.attn.{third}")));
         layers.push(LayerWeights {
-            qkv: Linear::side_by_side(&qkv),
+            qkv: file.linear(&thirds, hidden, hidden, true)?,
             output: linear(file, &name("attention.attn.o"), hidden, hidden)?,
             attention_norm: Some(norm(file, &name("attention.LayerNorm"), shape)?),
             up: linear(file, &name("intermediate.dense"), hidden, wide)?,

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::shape::{Shape, linear_without_bias, norm, parse, unsupported};
 use crate::{
     ModelError,
-    encoder::{Activation, Embeddings, EncoderWeights, LayerWeights, Linear, NormPlace},
+    encoder::{Activation, Embeddings, EncoderWeights, LayerWeights, NormPlace},
     kernels::Rotary,
     weights::WeightFile,
 };
@@ -117,13 +117,12 @@ pub(super) fn load(file: &mut WeightFile, shape: &Shape, config: &Config) -> Res
         let name = |part: &str| format!("encoder.layers.{layer}.{part}");
         let qkv = linear_without_bias(file, &name("attn.Wqkv"), hidden, 3 * hidden)?;
         let output = linear_without_bias(file, &name("attn.out_proj"), hidden, hidden)?;
-        let gate = linear_without_bias(file, &name("mlp.fc12"), hidden, wide)?;
-        let up = linear_without_bias(file, &name("mlp.fc11"), hidden, wide)?;
+        let up = file.linear(&[name("mlp.fc12"), name("mlp.fc11")], hidden, wide, false)?;
         layers.push(LayerWeights {
             qkv,
             output,
             attention_norm: Some(norm(file, &name("norm1"), shape)?),
-            up: Linear::side_by_side(&[gate, up]),
+            up,
             down: linear_without_bias(file, &name("mlp.fc2"), wide, hidden)?,
             norm: norm(file, &name("norm2"), shape)?,
             window: None,

@@ -88,8 +88,7 @@ pub(super) fn unsupported<T>(path: &Path, what: String, supported: &'static str)
 
 /// A weight `[outputs, inputs]` with its bias.
 pub(crate) fn linear(file: &mut WeightFile, name: &str, inputs: usize, outputs: usize) -> Result<Linear, ModelError> {
-    let weight = file.linear(&format!("{name}.weight"), inputs, outputs)?;
-    Ok(Linear { weight, bias: Some(file.tensor(&format!("{name}.bias"), &[outputs])?), inputs, outputs })
+    file.linear(&[name.to_owned()], inputs, outputs, true)
 }
 
 /// A weight `[outputs, inputs]` alone.
@@ -99,17 +98,17 @@ pub(super) fn linear_without_bias(
     inputs: usize,
     outputs: usize,
 ) -> Result<Linear, ModelError> {
-    Ok(Linear { weight: file.linear(&format!("{name}.weight"), inputs, outputs)?, bias: None, inputs, outputs })
+    file.linear(&[name.to_owned()], inputs, outputs, false)
 }
 
 pub(super) fn norm(file: &mut WeightFile, name: &str, shape: &Shape) -> Result<LayerNorm, ModelError> {
     let mut norm = norm_without_offset(file, name, shape)?;
-    norm.offset = file.tensor(&format!("{name}.bias"), &[shape.hidden])?;
+    norm.offset = file.tensor(&format!("{name}.bias"), &[shape.hidden])?.to_vec();
     Ok(norm)
 }
 
 pub(super) fn norm_without_offset(file: &mut WeightFile, name: &str, shape: &Shape) -> Result<LayerNorm, ModelError> {
-    let gain = file.tensor(&format!("{name}.weight"), &[shape.hidden])?;
+    let gain = file.tensor(&format!("{name}.weight"), &[shape.hidden])?.to_vec();
     Ok(LayerNorm { gain, offset: vec![0.0; shape.hidden], epsilon: shape.epsilon as f32 })
 }
 

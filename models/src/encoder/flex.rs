@@ -48,7 +48,7 @@ struct Dense {
 impl Dense {
     fn new(linear: Linear, device: &Device) -> Self {
         let Linear { weight, bias, inputs, outputs } = linear;
-        Self { weight: Tensor::from_data(TensorData::new(weight, [inputs, outputs]), device), inputs, outputs, bias }
+        Self { weight: Tensor::from_data(weight.into_data([inputs, outputs]), device), inputs, outputs, bias }
     }
 
     /// `x * weight`, without the bias: the kernel that follows adds it.

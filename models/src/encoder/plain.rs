@@ -6,6 +6,7 @@ use super::{Activation, Encoder, EncoderWeights, Linear, NormPlace, RelativeBias
 use crate::{
     kernels::{LayerNorm, Rotary},
     ragged::Ragged,
+    weights::Floats,
 };
 
 /// The plain path: padded batches on Burn's public tensor API, for any device.
@@ -49,15 +50,15 @@ struct Norm {
 /// Queries whose scores stand in memory at once: what attention takes grows with the length, not with its square.
 const QUERY_ROWS: usize = 512;
 
-fn matrix(data: Vec<f32>, columns: usize, device: &Device) -> Tensor<2> {
+fn matrix(data: Floats, columns: usize, device: &Device) -> Tensor<2> {
     let shape = [data.len() / columns, columns];
-    Tensor::from_data(TensorData::new(data, shape), device)
+    Tensor::from_data(data.into_data(shape), device)
 }
 
 impl Dense {
     fn new(linear: Linear, device: &Device) -> Self {
         let Linear { weight, bias, outputs, .. } = linear;
-        Self { weight: matrix(weight, outputs, device), bias: bias.map(|bias| matrix(bias, outputs, device)) }
+        Self { weight: matrix(weight, outputs, device), bias: bias.map(|bias| matrix(bias.into(), outputs, device)) }
     }
 
     fn apply(&self, x: Tensor<2>) -> Tensor<2> {

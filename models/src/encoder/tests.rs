@@ -1,6 +1,10 @@
 //! Every architecture against transformers (`tests/reference/make_architectures.py`), and one path against the other.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use safetensors::{Dtype, tensor::TensorView};
 use serde::Deserialize;
@@ -8,7 +12,12 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
-use crate::{Architecture, Device, architecture::EncoderConfig, classifier::Classifier, weights::WeightFile};
+use crate::{
+    Architecture, Device,
+    architecture::EncoderConfig,
+    classifier::Classifier,
+    weights::{Packs, WeightFile},
+};
 
 #[derive(Deserialize)]
 struct Model {
@@ -60,7 +69,7 @@ impl Model {
         EncoderConfig::from_json(self.architecture(), json.as_bytes(), Path::new("config.json")).unwrap()
     }
 
-    fn write(&self) -> (TempDir, WeightFile) {
+    fn write(&self) -> (TempDir, PathBuf) {
         let data: BTreeMap<&String, Vec<u8>> = self
             .tensors
             .iter()
@@ -75,13 +84,12 @@ impl Model {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.safetensors");
         safetensors::serialize_to_file(tensors, None, &path).unwrap();
-        let file = WeightFile::open(&path).unwrap();
-        (folder, file)
+        (folder, path)
     }
 
     fn encoder(&self, device: Device) -> Arc<dyn Encoder> {
-        let (_folder, mut file) = self.write();
-        device.encoder(self.config().load(&mut file).unwrap()).unwrap()
+        let (_folder, path) = self.write();
+        device.encoder(self.config().load(&mut WeightFile::open(&path).unwrap()).unwrap()).unwrap()
     }
 }
 
@@ -118,7 +126,8 @@ fn is_that_of_transformers(device: Device, threads: usize) {
             }
             worst = worst.max(largest_difference(&mean, &case.mean));
             if let Some(want) = case.logit {
-                let (_folder, mut file) = model.write();
+                let (_folder, path) = model.write();
+                let mut file = WeightFile::open(&path).unwrap();
                 let classifier = Classifier::load(&mut file, &model.config().shape).unwrap();
                 worst = worst.max((f64::from(classifier.score(&rows[..hidden]).unwrap()) - want).abs());
             }
@@ -156,8 +165,24 @@ fn wgpu_is_that_of_transformers() {
 
 #[test]
 fn both_paths_agree_on_ragged_batches() {
+    agrees_with_the_fast_path(Device::CpuPlain);
+}
+
+#[cfg(feature = "ndarray")]
+#[test]
+fn ndarray_agrees_on_ragged_batches() {
+    agrees_with_the_fast_path(Device::NdArray);
+}
+
+#[cfg(feature = "wgpu")]
+#[test]
+fn wgpu_agrees_on_ragged_batches() {
+    agrees_with_the_fast_path(Device::Wgpu);
+}
+
+fn agrees_with_the_fast_path(device: Device) {
     for model in models() {
-        let (fast, plain) = (model.encoder(Device::Cpu), model.encoder(Device::CpuPlain));
+        let (fast, plain) = (model.encoder(Device::Cpu), model.encoder(device));
         // The longest has more queries than a block of the plain path and more keys than one of the fast path.
         for lengths in [&[1usize][..], &[2, 33, 1, 150, 299], &[31, 32, 33], &[317]] {
             let ids: Vec<Vec<u32>> = lengths
@@ -173,6 +198,31 @@ fn both_paths_agree_on_ragged_batches() {
             }
         }
         assert!(fast.forward(&Ragged::default()).is_empty() && plain.forward(&Ragged::default()).is_empty());
+    }
+}
+
+#[test]
+fn a_mapped_pack_gives_the_rows_of_the_file_whatever_becomes_of_either() {
+    for model in models() {
+        let (folder, path) = model.write();
+        let packs = folder.path().join("packs");
+        let load = || {
+            let config = model.config();
+            Packs::load(Some(&Packs::in_folder(&packs)), &path, b"", |file| config.load(file)).unwrap()
+        };
+        let batch = Ragged::from_sequences(model.cases.iter().map(|case| case.ids.as_slice()));
+        let (read, of_file) = load();
+        let want = Device::Cpu.encoder(read).unwrap().forward(&batch);
+        let (mapped, of_pack) = load();
+        assert_eq!(of_file, of_pack);
+        let fast = Device::Cpu.encoder(mapped).unwrap();
+        let plain = Device::CpuPlain.encoder(load().0).unwrap();
+        // What runs keeps what it has.
+        fs::File::options().write(true).open(&path).unwrap().set_len(8).unwrap();
+        fs::remove_dir_all(&packs).unwrap();
+        assert_eq!(fast.forward(&batch), want, "{}", model.name);
+        let want: Vec<f64> = want.into_iter().map(f64::from).collect();
+        assert!(largest_difference(&plain.forward(&batch), &want) < 5e-5, "{}", model.name);
     }
 }
 

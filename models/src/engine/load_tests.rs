@@ -6,6 +6,7 @@ use super::*;
 use crate::{
     sample,
     sample::{sample_folder, settings},
+    weights::WeightFile,
 };
 
 #[test]

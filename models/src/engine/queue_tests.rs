@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::{Architecture, Pooling, sample};
+use crate::{Architecture, Pooling, Reranker, RerankerSettings, sample};
 
 /// What a broken engine is waited for; a working one never takes it.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -86,6 +86,7 @@ fn gated(queue_capacity: usize) -> Gated {
         token_window: 512,
         query_prefix: String::new(),
         document_prefix: String::new(),
+        is_centred: false,
         device: "cpu".into(),
         threads: 1,
     };
@@ -133,6 +134,30 @@ async fn a_query_overtakes_the_documents_that_wait() {
     first.await.unwrap().unwrap();
     second.await.unwrap().unwrap();
     asked.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pairs_of_a_reranker_beside_it_go_before_its_documents() {
+    let gated = gated(16);
+    let folder = tempfile::tempdir().unwrap();
+    sample::write_cross_encoder(folder.path());
+    let model = folder.path().to_str().unwrap().to_owned();
+    let reranker =
+        Reranker::load(&RerankerSettings { model, ..RerankerSettings::default() }, Some(&gated.engine)).unwrap();
+    assert_eq!(reranker.info().threads, 1, "it starts no threads of its own");
+    let running = document(&gated.engine, "cat");
+    gated.next();
+    let waiting = document(&gated.engine, "sat");
+    until_depth(&gated.engine, 1).await;
+    let pairs = tokio::spawn(async move { reranker.score("cat", vec!["mat".into()]).await });
+    until_depth(&gated.engine, 2).await;
+    // Lets on what runs and nothing else: were the document next, it would stand before the pairs for ever.
+    gated.open.send(()).unwrap();
+    running.await.unwrap().unwrap();
+    let scores = timeout(LIMIT, pairs).await.expect("the pairs come first").unwrap().unwrap();
+    assert_eq!(scores.len(), 1);
+    gated.open.send(()).unwrap();
+    waiting.await.unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

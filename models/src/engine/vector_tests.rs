@@ -107,6 +107,44 @@ async fn a_text_over_the_window_is_refused_with_exact_numbers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn both_windows_hold_to_their_last_token_and_not_one_more() {
+    let folder = tempfile::tempdir().unwrap();
+    sample::write_long_model(folder.path(), 8192);
+    let engine = Engine::load(&settings(&folder)).unwrap();
+    assert_eq!((engine.info().doc_window, engine.info().token_window), (8192, 512));
+    // Two of the tokens are special.
+    let text = |tokens: usize| "cat ".repeat(tokens - 2);
+    for (tokens, window) in [(8192, 8192), (512, 512)] {
+        assert_eq!(engine.count_tokens(&text(tokens)).unwrap(), window);
+    }
+    assert_eq!(engine.embed_documents(vec![text(8192)]).await.unwrap().len(), 1);
+    assert_eq!(engine.embed_query(text(8192)).await.unwrap().len(), VECTOR_WIDTH);
+    let over = |token_count, limit, chars_total| {
+        move |error: ModelError| match error {
+            ModelError::TextTooLong { index: 0, token_count: count, limit: window, chars_total: chars } => {
+                assert_eq!((count, window, chars), (token_count, limit, chars_total));
+            }
+            other => panic!("{other}"),
+        }
+    };
+    engine.embed_documents(vec![text(8193)]).await.map(|_| ()).map_err(over(8193, 8192, 32_764)).unwrap_err();
+    engine.embed_query(text(8193)).await.map(|_| ()).map_err(over(8193, 8192, 32_764)).unwrap_err();
+    assert_eq!(engine.token_vectors(vec![text(512)]).await.unwrap()[0].len(), 510);
+    engine.token_vectors(vec![text(513)]).await.map(|_| ()).map_err(over(513, 512, 2044)).unwrap_err();
+    // One token, and none.
+    assert_eq!(
+        engine
+            .token_vectors(vec!["cat".into(), "\u{0}".into()])
+            .await
+            .unwrap()
+            .iter()
+            .map(|t| t.len())
+            .collect::<Vec<_>>(),
+        [1, 0]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn prefixes_and_pooling_are_read_from_the_folder() {
     let folder = sample_folder();
     let bare = Engine::load(&settings(&folder)).unwrap();

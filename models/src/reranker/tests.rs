@@ -22,7 +22,7 @@ fn documents(count: usize) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn scores_come_in_the_order_of_the_documents_and_do_not_depend_on_company() {
-    let reranker = Reranker::load(&settings(&cross_encoder())).unwrap();
+    let reranker = Reranker::load(&settings(&cross_encoder()), None).unwrap();
     let documents = documents(70);
     let together = reranker.score("the cat ran", documents.clone()).await.unwrap();
     assert_eq!(together.len(), documents.len());
@@ -40,7 +40,7 @@ async fn scores_come_in_the_order_of_the_documents_and_do_not_depend_on_company(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn query_and_document_are_told_apart() {
-    let reranker = Reranker::load(&settings(&cross_encoder())).unwrap();
+    let reranker = Reranker::load(&settings(&cross_encoder()), None).unwrap();
     // The same tokens in the same places; only their types differ.
     let one = reranker.score("cat [SEP] mat", vec!["dog".into()]).await.unwrap();
     let other = reranker.score("cat", vec!["mat [SEP] dog".into()]).await.unwrap();
@@ -49,7 +49,7 @@ async fn query_and_document_are_told_apart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pair_that_is_too_long_loses_the_end_of_the_document() {
-    let reranker = Reranker::load(&RerankerSettings { max_length: 20, ..settings(&cross_encoder()) }).unwrap();
+    let reranker = Reranker::load(&RerankerSettings { max_length: 20, ..settings(&cross_encoder()) }, None).unwrap();
     assert_eq!(reranker.info().max_length, 20);
     // Three special tokens and two of the query leave room for 15.
     let (kept, lost) = ("cat ".repeat(15), "dog ".repeat(100_000));
@@ -62,14 +62,14 @@ async fn a_pair_that_is_too_long_loses_the_end_of_the_document() {
 #[test]
 fn what_is_no_cross_encoder_is_refused() {
     let folder = sample::sample_folder();
-    let error = Reranker::load(&settings(&folder)).unwrap_err().to_string();
+    let error = Reranker::load(&settings(&folder), None).unwrap_err().to_string();
     assert!(error.contains("without a classifier") && error.contains("BertForSequenceClassification"), "{error}");
     let folder = cross_encoder();
-    let error = Reranker::load(&RerankerSettings { max_length: 4, ..settings(&folder) }).unwrap_err().to_string();
+    let error = Reranker::load(&RerankerSettings { max_length: 4, ..settings(&folder) }, None).unwrap_err().to_string();
     assert!(error.contains("max_length is 4"), "{error}");
     let tokenizer = sample::TOKENIZER_JSON.replace(r#""id": "B", "type_id": 1"#, r#""id": "B", "type_id": 0"#);
     std::fs::write(folder.path().join("tokenizer.json"), tokenizer).unwrap();
-    let error = Reranker::load(&settings(&folder)).unwrap_err().to_string();
+    let error = Reranker::load(&settings(&folder), None).unwrap_err().to_string();
     assert!(error.contains("joins two texts"), "{error}");
 }
 

@@ -1,0 +1,403 @@
+//! Packs: the weights of a model as the encoders take them, in a file of our own that is mapped and not read.
+//!
+//! The published file has another layout, and may be written to while it is read. A pack is made of it at the first start, and
+//! known by what the published file was then: device, inode, length, times of the last write and of the last change. The last
+//! of these nobody can set, so a file that was written to since, or replaced, has no pack, and one is made anew.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use safetensors::{
+    Dtype, SafeTensors,
+    tensor::{Metadata, TensorView},
+};
+use sha2::{Digest, Sha256};
+
+use super::{Floats, StoredTensors, Tensors, WeightFile, mapped};
+use crate::{ModelError, default_models_dir};
+
+/// Changes with what a pack holds and how.
+const FORMAT: &str = "svc weights 1";
+/// A file of fewer bytes is read as fast as its pack.
+const LEAST_BYTES: u64 = 4 << 20;
+/// A file that changed later than this before it was opened may be written to again within the same tick of the file system's
+/// clock, and then look the same: no pack is made of it.
+const SETTLED: Duration = Duration::from_secs(1);
+/// Beside the models, which their folder names begin with no dot.
+const FOLDER: &str = ".packed";
+
+/// Where the packs lie.
+pub(crate) struct Packs {
+    folder: PathBuf,
+    least_bytes: u64,
+    settled: Duration,
+}
+
+/// What was read of a published file, in the layout of the encoders.
+#[derive(Default)]
+pub(super) struct Recorded(Vec<(String, Vec<usize>, Floats)>);
+
+impl Recorded {
+    pub fn add(&mut self, name: &str, shape: &[usize], floats: &Floats) {
+        self.0.push((name.to_owned(), shape.to_vec(), floats.clone()));
+    }
+}
+
+impl Packs {
+    /// In the models folder, [`default_models_dir`] where none is given.
+    pub fn of(models_dir: Option<&Path>) -> Option<Self> {
+        let folder = models_dir.map(Path::to_owned).or_else(default_models_dir)?.join(FOLDER);
+        Some(Self { folder, least_bytes: LEAST_BYTES, settled: SETTLED })
+    }
+
+    /// What `read` makes of the weights at `path`, and the hash of all tensors that it asked for. From the pack where there is
+    /// one; else from the file, and then a pack is made. `config` decides what is asked for.
+    pub fn load<T>(
+        this: Option<&Self>,
+        path: &Path,
+        config: &[u8],
+        read: impl Fn(&mut WeightFile) -> Result<T, ModelError>,
+    ) -> Result<(T, [u8; 32]), ModelError> {
+        let unreadable = |source| ModelError::Unreadable { path: path.to_owned(), source };
+        let file = File::open(path).map_err(unreadable)?;
+        let place = match this {
+            Some(packs) => packs.place(path, &file, config).map_err(unreadable)?,
+            None => None,
+        };
+        if let Some(place) = &place
+            && let Some(loaded) = place.load(&read)
+        {
+            return Ok(loaded);
+        }
+        let recorded = place.as_ref().filter(|place| place.is_settled).map(|_| Recorded::default());
+        let mut weights = WeightFile { tensors: Tensors::Stored(StoredTensors::of(path, file)?, recorded) };
+        let loaded = read(&mut weights)?;
+        let Tensors::Stored(stored, recorded) = weights.tensors else { unreachable!("set above") };
+        let digest = stored.finish()?;
+        if let (Some(place), Some(recorded)) = (place, recorded) {
+            // A start without a pack is slower and no failure: the folder may be read-only, or the disk full.
+            match place.write(&recorded, digest) {
+                Ok(()) => {
+                    tracing::info!(pack = %place.path.display(), "the weights are packed; the next start maps them")
+                }
+                Err(error) => tracing::info!(pack = %place.path.display(), %error, "the weights could not be packed"),
+            }
+        }
+        Ok((loaded, digest))
+    }
+
+    /// Where the pack of a file is or would be; `None` for one that is not worth it, or a system that does not tell inodes.
+    fn place(&self, path: &Path, file: &File, config: &[u8]) -> io::Result<Option<Place>> {
+        let metadata = file.metadata()?;
+        let Some((stamp, changed)) = stamp(&metadata).filter(|_| metadata.len() >= self.least_bytes) else {
+            return Ok(None);
+        };
+        let of_path = Sha256::digest(path.canonicalize()?.as_os_str().as_encoded_bytes());
+        let mut key = Sha256::new();
+        for part in [FORMAT.as_bytes(), env!("CARGO_PKG_VERSION").as_bytes(), &stamp, &0x0102_u16.to_ne_bytes(), config]
+        {
+            key.update((part.len() as u64).to_le_bytes());
+            key.update(part);
+        }
+        let prefix = format!("{}-", hex(&of_path[..8]));
+        Ok(Some(Place {
+            path: self.folder.join(format!("{prefix}{}", hex(&key.finalize()[..16]))),
+            prefix,
+            is_settled: SystemTime::now().duration_since(changed).is_ok_and(|age| age >= self.settled),
+        }))
+    }
+}
+
+/// All that tells a file from what it was before, and when it was changed last.
+#[cfg(unix)]
+fn stamp(metadata: &fs::Metadata) -> Option<(Vec<u8>, SystemTime)> {
+    use std::os::unix::fs::MetadataExt;
+    let numbers = [
+        metadata.dev(),
+        metadata.ino(),
+        metadata.len(),
+        metadata.mtime() as u64,
+        metadata.mtime_nsec() as u64,
+        metadata.ctime() as u64,
+        metadata.ctime_nsec() as u64,
+    ];
+    let changed = SystemTime::UNIX_EPOCH
+        + Duration::new(u64::try_from(metadata.ctime()).ok()?, u32::try_from(metadata.ctime_nsec()).ok()?);
+    Some((numbers.iter().flat_map(|number| number.to_le_bytes()).collect(), changed))
+}
+
+#[cfg(not(unix))]
+fn stamp(_: &fs::Metadata) -> Option<(Vec<u8>, SystemTime)> {
+    None
+}
+
+struct Place {
+    path: PathBuf,
+    /// What the packs of one published file begin with, whatever it was at the time.
+    prefix: String,
+    is_settled: bool,
+}
+
+impl Place {
+    /// From the pack; `None` where there is none that can be used.
+    fn load<T>(&self, read: impl Fn(&mut WeightFile) -> Result<T, ModelError>) -> Option<(T, [u8; 32])> {
+        let pack = match Pack::open(&self.path) {
+            Ok(pack) => pack?,
+            Err(problem) => return self.give_up(&problem),
+        };
+        let digest = pack.digest;
+        match read(&mut WeightFile { tensors: Tensors::Packed(pack) }) {
+            Ok(loaded) => Some((loaded, digest)),
+            Err(error) => self.give_up(&error.to_string()),
+        }
+    }
+
+    fn give_up<T>(&self, problem: &str) -> Option<T> {
+        tracing::warn!(pack = %self.path.display(), problem, "the pack of the weights is not usable and is made anew");
+        // What cannot be removed is replaced.
+        let _ = fs::remove_file(&self.path);
+        None
+    }
+
+    fn write(&self, recorded: &Recorded, digest: [u8; 32]) -> io::Result<()> {
+        static FILES: AtomicU64 = AtomicU64::new(0);
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(folder)?;
+        let fresh = format!("{}{}.{}.part", self.prefix, std::process::id(), FILES.fetch_add(1, Ordering::Relaxed));
+        // Packs of what the file was before, and what a process that was killed left. Whoever writes the same pack at this
+        // moment finds its own gone and goes on without.
+        for entry in fs::read_dir(folder)?.flatten() {
+            if entry.file_name().to_string_lossy().starts_with(&self.prefix) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        let fresh = folder.join(fresh);
+        let written = write_to(&fresh, recorded, digest).and_then(|()| fs::rename(&fresh, &self.path));
+        if written.is_err() {
+            // The error above says more.
+            let _ = fs::remove_file(&fresh);
+        }
+        written
+    }
+}
+
+/// No sync: what a power failure leaves of it does not have the checksums.
+fn write_to(path: &Path, recorded: &Recorded, digest: [u8; 32]) -> io::Result<()> {
+    let mut said = HashMap::from([("digest".to_owned(), hex(&digest))]);
+    let mut views = Vec::new();
+    for (name, shape, floats) in &recorded.0 {
+        said.insert(format!("checksum {name}"), checksum(&digest, name, floats.bytes()));
+        let view = TensorView::new(Dtype::F32, shape.clone(), floats.bytes()).map_err(io::Error::other)?;
+        views.push((name, view));
+    }
+    safetensors::serialize_to_file(views, Some(said), path).map_err(io::Error::other)?;
+    let mut permissions = path.metadata()?.permissions();
+    permissions.set_readonly(true);
+    fs::set_permissions(path, permissions)
+}
+
+/// The digest is in each, so that it cannot change by itself.
+fn checksum(digest: &[u8; 32], name: &str, bytes: &[u8]) -> String {
+    let mut checksum = crc32fast::Hasher::new();
+    for part in [digest, name.as_bytes(), bytes] {
+        checksum.update(part);
+    }
+    format!("{:08x}", checksum.finalize())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if text.len() != 64 || !text.is_ascii() {
+        return None;
+    }
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(bytes)
+}
+
+/// A pack, mapped.
+pub(super) struct Pack {
+    path: PathBuf,
+    map: Bytes,
+    header: Metadata,
+    data_start: usize,
+    digest: [u8; 32],
+}
+
+impl Pack {
+    /// `None` where there is no such file.
+    fn open(path: &Path) -> Result<Option<Self>, String> {
+        let map = match File::open(path).and_then(|file| mapped::map(&file)) {
+            Ok(map) => map,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.to_string()),
+        };
+        let (header_bytes, header) = SafeTensors::read_metadata(&map).map_err(|error| error.to_string())?;
+        let said = header.metadata().as_ref().and_then(|said| said.get("digest"));
+        let digest = said.and_then(|digest| from_hex(digest)).ok_or("it does not say what it was made of")?;
+        Ok(Some(Self { path: path.to_owned(), data_start: 8 + header_bytes, map, header, digest }))
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.header.info(name).is_some()
+    }
+
+    pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Floats, ModelError> {
+        let corrupt = |problem| ModelError::Corrupt { path: self.path.clone(), problem };
+        let info = self.header.info(name).filter(|info| info.shape == shape && info.dtype == Dtype::F32);
+        let (start, end) = info.ok_or_else(|| corrupt(format!("it has no {name} of {shape:?}")))?.data_offsets;
+        // Its header was checked against its length.
+        let bytes = self.map.slice(self.data_start + start..self.data_start + end);
+        let said = self.header.metadata().as_ref().and_then(|said| said.get(&format!("checksum {name}")));
+        if said != Some(&checksum(&self.digest, name, &bytes)) {
+            return Err(corrupt(format!("{name} does not have its checksum")));
+        }
+        Floats::mapped(bytes).ok_or_else(|| corrupt(format!("{name} lies askew")))
+    }
+}
+
+#[cfg(test)]
+impl Packs {
+    /// In a folder of its own, of files of any size and age.
+    pub fn in_folder(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), least_bytes: 0, settled: Duration::ZERO }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Seek, SeekFrom, Write};
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::sample;
+
+    const WORDS: &str = "embeddings.word_embeddings.weight";
+
+    struct Case {
+        model: TempDir,
+        packs: Packs,
+        _folder: TempDir,
+    }
+
+    /// Whether it came from a pack, the first number, and the digest.
+    type Loaded = (bool, f32, [u8; 32]);
+
+    impl Case {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            Self {
+                model: sample::sample_folder(),
+                packs: Packs::in_folder(&folder.path().join("packs")),
+                _folder: folder,
+            }
+        }
+
+        fn file(&self) -> PathBuf {
+            self.model.path().join("model.safetensors")
+        }
+
+        fn load(&self) -> Loaded {
+            let (loaded, digest) = Packs::load(Some(&self.packs), &self.file(), b"config", |file| {
+                let words = file.tensor(WORDS, &[sample::VOCABULARY, sample::HIDDEN])?;
+                Ok((matches!(file.tensors, Tensors::Packed(_)), words[0]))
+            })
+            .unwrap();
+            (loaded.0, loaded.1, digest)
+        }
+
+        fn packs(&self) -> Vec<PathBuf> {
+            fs::read_dir(&self.packs.folder).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
+        }
+
+        /// Writes into the published file until the file system's clock has gone on.
+        fn change(&self, from_end: i64, bytes: &[u8]) {
+            let mut file = File::options().write(true).open(self.file()).unwrap();
+            let before = stamp(&file.metadata().unwrap()).unwrap();
+            while stamp(&file.metadata().unwrap()).unwrap() == before {
+                file.seek(SeekFrom::End(-from_end)).unwrap();
+                file.write_all(bytes).unwrap();
+            }
+        }
+    }
+
+    fn overwrite(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = fs::read(path).unwrap();
+        change(&mut bytes);
+        fs::remove_file(path).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    #[test]
+    fn the_second_start_takes_the_pack_of_the_first() {
+        let case = Case::new();
+        let (packed, first, digest) = case.load();
+        assert!(!packed);
+        assert_eq!(case.load(), (true, first, digest));
+        assert_eq!(case.packs().len(), 1);
+        assert!(case.packs()[0].metadata().unwrap().permissions().readonly());
+    }
+
+    #[test]
+    fn a_file_that_was_written_to_is_read_anew() {
+        let case = Case::new();
+        let modified = case.file().metadata().unwrap().modified().unwrap();
+        let (_, first, digest) = case.load();
+        // Of the same length, with another number at the place of the first, and the time of the last write put back.
+        let number = first.to_le_bytes();
+        let bytes = fs::read(case.file()).unwrap();
+        let at = bytes.windows(4).position(|window| window == number).unwrap();
+        case.change((bytes.len() - at) as i64, &7f32.to_le_bytes());
+        File::options().write(true).open(case.file()).unwrap().set_modified(modified).unwrap();
+        let (packed, changed, other) = case.load();
+        assert!(!packed && changed == 7.0 && other != digest, "the pack of the old file was taken");
+        assert_eq!(case.load(), (true, changed, other));
+        assert_eq!(case.packs().len(), 1, "the old pack is gone");
+    }
+
+    #[test]
+    fn a_pack_that_is_damaged_is_made_anew() {
+        let damages: [fn(&mut Vec<u8>); 5] = [
+            |bytes| *bytes.last_mut().unwrap() ^= 1,
+            |bytes| bytes.truncate(bytes.len() - 4),
+            |bytes| bytes.truncate(3),
+            |bytes| bytes.fill(b'{'),
+            |bytes| {
+                let at = bytes.windows(9).position(|window| window == br#""digest":"#).unwrap() + 10;
+                bytes[at] = if bytes[at] == b'0' { b'1' } else { b'0' };
+            },
+        ];
+        for (at, damage) in damages.into_iter().enumerate() {
+            let case = Case::new();
+            let (_, first, digest) = case.load();
+            overwrite(&case.packs()[0], damage);
+            assert_eq!(case.load(), (false, first, digest), "damage {at}");
+            assert_eq!(case.load(), (true, first, digest), "damage {at}");
+        }
+    }
+
+    #[test]
+    fn without_a_place_for_packs_or_a_file_that_rests_the_file_is_read() {
+        let mut case = Case::new();
+        case.packs.settled = Duration::from_secs(3600);
+        assert!(!case.load().0 && !case.load().0 && case.packs().is_empty(), "it may be written to at this moment");
+        case.packs.settled = Duration::ZERO;
+        case.packs.least_bytes = u64::MAX;
+        assert!(!case.load().0 && !case.load().0 && case.packs().is_empty(), "it is small");
+        case.packs = Packs::in_folder(&case.file());
+        assert!(!case.load().0 && !case.load().0, "its folder cannot be made");
+    }
+}

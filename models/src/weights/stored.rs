@@ -1,0 +1,176 @@
+use std::{
+    fs::{File, Metadata as FileMetadata},
+    io::{Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use safetensors::{Dtype, tensor::Metadata};
+use sha2::{Digest, Sha256};
+
+use super::Floats;
+use crate::ModelError;
+
+/// The format's own limit on its header.
+const MAX_HEADER_BYTES: u64 = 100_000_000;
+
+/// A safetensors file of the user's, read tensor by tensor: what is asked for, with the shape it must have, and nothing else.
+/// Read and never mapped, for it may change or shrink at any time, and reading a part of a map that is gone ends the process.
+pub(crate) struct StoredTensors {
+    path: PathBuf,
+    file: File,
+    opened_as: (u64, Option<SystemTime>),
+    header: Metadata,
+    data_start: u64,
+    digest: Sha256,
+}
+
+impl StoredTensors {
+    #[cfg(test)]
+    pub fn open(path: &Path) -> Result<Self, ModelError> {
+        let file = File::open(path).map_err(|source| ModelError::Unreadable { path: path.to_owned(), source })?;
+        Self::of(path, file)
+    }
+
+    /// The file at `path`, open already.
+    pub fn of(path: &Path, mut file: File) -> Result<Self, ModelError> {
+        let unreadable = |source| ModelError::Unreadable { path: path.to_owned(), source };
+        let corrupt = |problem: String| ModelError::Corrupt { path: path.to_owned(), problem };
+        let opened_as = version(&file.metadata().map_err(unreadable)?);
+        let file_bytes = opened_as.0;
+        if file_bytes < 8 {
+            return Err(corrupt(format!("it has {file_bytes} bytes and no safetensors header")));
+        }
+        let mut length = [0; 8];
+        file.read_exact(&mut length).map_err(unreadable)?;
+        let header_bytes = u64::from_le_bytes(length);
+        if header_bytes > MAX_HEADER_BYTES || header_bytes > file_bytes - 8 {
+            return Err(corrupt(format!("its header claims {header_bytes} bytes of a file of {file_bytes}")));
+        }
+        let mut header = vec![0; header_bytes as usize];
+        file.read_exact(&mut header).map_err(unreadable)?;
+        // Deserialising also checks that offsets are in order, without gaps, and of the size that shape and type give.
+        let header: Metadata = serde_json::from_slice(&header)
+            .map_err(|error| corrupt(format!("its safetensors header is invalid: {error}")))?;
+        let data_start = 8 + header_bytes;
+        let present = file_bytes - data_start;
+        let claimed = header.data_len() as u64;
+        if claimed != present {
+            return Err(corrupt(format!(
+                "it should hold {claimed} bytes of weights and holds {present}; the download was cut short"
+            )));
+        }
+        Ok(Self { path: path.to_owned(), file, opened_as, header, data_start, digest: Sha256::new() })
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.header.info(name).is_some()
+    }
+
+    /// The tensor `name`, row by row, as f32 from f32, f16 or bf16.
+    pub fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Floats, ModelError> {
+        let corrupt = |problem| ModelError::Corrupt { path: self.path.clone(), problem };
+        let info = self.header.info(name).ok_or_else(|| corrupt(format!("it has no tensor {name}")))?;
+        if info.shape != shape {
+            return Err(corrupt(format!(
+                "tensor {name} has shape {:?} where config.json asks for {shape:?}",
+                info.shape
+            )));
+        }
+        let dtype = info.dtype;
+        let (start, end) = info.data_offsets;
+        let numbers = match dtype {
+            Dtype::F32 => (end - start) / 4,
+            Dtype::F16 | Dtype::BF16 => (end - start) / 2,
+            _ => return Err(corrupt(format!("tensor {name} is of type {dtype:?}; F32, F16 and BF16 can be read"))),
+        };
+        let mut read = |bytes: &mut [u8]| -> Result<(), ModelError> {
+            self.file
+                .seek(SeekFrom::Start(self.data_start + start as u64))
+                .and_then(|_| self.file.read_exact(bytes))
+                .map_err(|source| ModelError::Unreadable { path: self.path.clone(), source })?;
+            self.digest.update(name.as_bytes());
+            self.digest.update(bytes);
+            Ok(())
+        };
+        let mut floats = vec![0f32; numbers];
+        if dtype == Dtype::F32 {
+            read(bytemuck::cast_slice_mut(&mut floats))?;
+            // The file's order of bytes is this machine's, or is turned.
+            floats.iter_mut().for_each(|float| *float = f32::from_bits(u32::from_le(float.to_bits())));
+            return Ok(floats.into());
+        }
+        let mut halves = vec![0; end - start];
+        read(&mut halves)?;
+        for (float, &half) in floats.iter_mut().zip(halves.as_chunks().0) {
+            *float = match dtype {
+                Dtype::F16 => half::f16::from_le_bytes(half).to_f32(),
+                _ => half::bf16::from_le_bytes(half).to_f32(),
+            };
+        }
+        Ok(floats.into())
+    }
+
+    /// Hash of every tensor that was read; an error where the file was written to meanwhile, for then they may be of two.
+    pub fn finish(self) -> Result<[u8; 32], ModelError> {
+        let now = self.file.metadata().map(|metadata| version(&metadata));
+        match now {
+            Ok(now) if now == self.opened_as => Ok(self.digest.finalize().into()),
+            Ok(_) => Err(ModelError::Changed { path: self.path }),
+            Err(source) => Err(ModelError::Unreadable { path: self.path, source }),
+        }
+    }
+}
+
+/// Length and time of the last write.
+fn version(metadata: &FileMetadata) -> (u64, Option<SystemTime>) {
+    (metadata.len(), metadata.modified().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::sample;
+
+    const WORDS: &str = "embeddings.word_embeddings.weight";
+    const SHAPE: [usize; 2] = [sample::VOCABULARY, sample::HIDDEN];
+
+    #[test]
+    fn a_file_that_changes_while_it_is_read_is_an_error_and_nothing_worse() {
+        let folder = sample::sample_folder();
+        let path = folder.path().join("model.safetensors");
+        let long_ago = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+        let writer = File::options().append(true).open(&path).unwrap();
+        writer.set_modified(long_ago).unwrap();
+
+        let mut file = StoredTensors::open(&path).unwrap();
+        file.tensor(WORDS, &SHAPE).unwrap();
+        (&writer).write_all(b"more").unwrap();
+        assert!(matches!(file.finish(), Err(ModelError::Changed { .. })));
+
+        let length = path.metadata().unwrap().len();
+        writer.set_len(length - 4).unwrap();
+        let mut file = StoredTensors::open(&path).unwrap();
+        writer.set_len(1000).unwrap();
+        let error = file.tensor("encoder.layer.1.output.dense.weight", &[sample::HIDDEN, 88]).unwrap_err();
+        assert!(matches!(error, ModelError::Unreadable { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_is_read_as_it_was() {
+        let folder = sample::sample_folder();
+        let path = folder.path().join("model.safetensors");
+        let digest = |mut file: StoredTensors| {
+            file.tensor(WORDS, &SHAPE).unwrap();
+            file.finish().unwrap()
+        };
+        let wanted = digest(StoredTensors::open(&path).unwrap());
+        let file = StoredTensors::open(&path).unwrap();
+        let fresh = folder.path().join("fresh");
+        std::fs::write(&fresh, "of another model").unwrap();
+        std::fs::rename(&fresh, &path).unwrap();
+        assert_eq!(digest(file), wanted);
+    }
+}
