@@ -3,7 +3,7 @@ use crate::{
     embedded::{EmbeddedError, EmbeddedPostgres, ServerState},
     ingest::reader::Reader,
     registry,
-    search::bm25::Config,
+    search::{bm25::Config, maxsim::widths_problem},
     service::{Service, hub_settings, model_settings},
     settings::{Migrate, Settings},
     store::{
@@ -34,6 +34,8 @@ pub enum AppError {
     Database(#[from] DatabaseError),
     #[error(transparent)]
     Model(#[from] ModelError),
+    #[error("the model of SVC_RERANKER_MODEL cannot be used: {0}")]
+    Reranker(ModelError),
     #[error(transparent)]
     Worker(#[from] WorkerError),
     #[error("cannot listen on {address}: {source}; choose another SVC_LISTEN")]
@@ -158,6 +160,21 @@ fn log_progress() -> impl Fn(Progress<'_>) + Sync {
     }
 }
 
+/// Loads the reranker where its files are here. It is an extra: without them all but reranking works, and nothing is fetched.
+async fn load_cross_encoder(service: &Service) -> Result<(), AppError> {
+    match service.cross_encoder.get(service.engine.as_ref()).await {
+        Ok(_) => Ok(()),
+        Err(ModelError::FolderMissing { name, .. }) => {
+            tracing::info!(
+                model = name,
+                "no search is reranked by a cross-encoder until `svc models fetch` has brought it"
+            );
+            Ok(())
+        }
+        Err(error) => Err(AppError::Reranker(error)),
+    }
+}
+
 /// A service that listens and, where the settings say so, works.
 pub struct App {
     pub service: Arc<Service>,
@@ -198,9 +215,14 @@ impl App {
         backend: &Backend,
     ) -> Result<(Arc<Service>, Option<RunningWorker>, TcpListener), AppError> {
         let engine = load_engine(&settings).await?;
+        let info = engine.info();
+        if let Some(problem) = widths_problem(&settings, &info.name, info.native_width) {
+            return Err(AppError::Ended(problem));
+        }
         let address = settings.listen;
         let listener = TcpListener::bind(address).await.map_err(|source| AppError::Listen { address, source })?;
         let service = Arc::new(Service::new(settings.clone(), backend.pool.clone(), Some(engine), owner_token, reader));
+        load_cross_encoder(&service).await?;
         let worker = if settings.ingest_worker_enabled {
             Some(RunningWorker::start(Role::of(&settings), service.tools(), backend.options.clone()).await?)
         } else {

@@ -2,7 +2,7 @@
 use crate::{
     access::Keys,
     ingest::{Tools, reader::Reader},
-    search::bm25,
+    search::{bm25, rerank::CrossEncoder},
     settings::Settings,
 };
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -26,6 +26,7 @@ pub struct Service {
     pub pool: PgPool,
     /// None where this process embeds nothing.
     pub engine: Option<Engine>,
+    pub cross_encoder: CrossEncoder,
     pub postings: Arc<bm25::Cache>,
     pub keys: Keys,
     pub metrics: PrometheusHandle,
@@ -49,6 +50,7 @@ impl Service {
         let runner = (!settings.runner_key.is_blank()).then(|| settings.runner_key.expose().to_owned());
         Service {
             keys: Keys::new(owner_token, runner.as_deref(), settings.metrics_are_public()),
+            cross_encoder: CrossEncoder::new(&settings),
             postings: Arc::new(bm25::Cache::new(POSTINGS_CACHE_BYTES)),
             metrics: crate::telemetry::recorder(),
             reader,

@@ -30,12 +30,19 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Reads a rectangle of a stored workbook: values, formulas and a rendered grid.
     GET    "/documents/{id}/cells"        read_cells(path: DocumentPath, query: CellsQuery) -> Json<CellsResponse>;
 
+    /// Embeds a document's text now and stores its vector, and with it the vectors of its most important tokens.
+    POST   "/documents/{id}/embed"        embed_document(path: DocumentPath, query: EmbedOptions) -> Json<EmbedResponse>, needs Model;
+    /// Stores the vectors of the most important tokens of a document's text, for search by late interaction.
+    POST   "/documents/{id}/tokens"       embed_tokens(path: DocumentPath) -> Json<TokensResponse>, needs Model;
+
     /// Searches by the cosine similarity of document vectors.
     POST   "/search/vector"               search_vector(body: Json<VectorSearch>) -> Json<SearchResponse>, needs Model;
     /// Searches by PostgreSQL full text.
     POST   "/search/fulltext"             search_fulltext(body: Json<FulltextSearch>) -> Json<SearchResponse>;
     /// Searches by BM25 over an index.
     POST   "/search/bm25"                 search_bm25(body: Json<Bm25Search>) -> Json<SearchResponse>;
+    /// Searches by late interaction of stored token vectors.
+    POST   "/search/maxsim"               search_maxsim(body: Json<MaxsimSearch>) -> Json<SearchResponse>, needs Model;
     /// Searches by rank fusion of vector and BM25.
     POST   "/search/hybrid"               search_hybrid(body: Json<HybridSearch>) -> Json<SearchResponse>, needs Model;
     /// Searches with the defaults, for a browser's address line.

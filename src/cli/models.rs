@@ -8,7 +8,10 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::{path::PathBuf, process::ExitCode, time::Duration};
-use svc_client::{Client, Remote, wire::ModelState};
+use svc_client::{
+    Client, Remote,
+    wire::{ModelState, RerankerState},
+};
 use svc_models::{LibraryModel, ModelKind, Progress, fetch_model, library};
 
 /// A service that does not answer by then is taken for none.
@@ -37,6 +40,8 @@ struct Row {
     folder: PathBuf,
     /// What the running service made of it; null where it has not loaded it.
     loaded: Option<ModelState>,
+    /// The same of a cross-encoder.
+    reranks: Option<RerankerState>,
 }
 
 pub async fn models(
@@ -55,24 +60,29 @@ pub async fn models(
 
 async fn list(settings: &Settings, client: &Client<Remote>, output: Output) -> Result<ExitCode, CliError> {
     let answer = tokio::time::timeout(SERVICE_ANSWERS_WITHIN, client.read_readiness()).await;
-    let mut loaded = match answer {
-        Ok(Ok(ready)) => Some(ready.models),
+    let (mut loaded, reranker) = match answer {
+        Ok(Ok(ready)) => (Some(ready.models), ready.reranker),
         // A service that is not ready for work has its models all the same.
         Ok(Err(failure)) => {
-            failure.members.get("models").and_then(|models| serde_json::from_value(models.clone()).ok())
+            let member = |name| failure.members.get(name).cloned().unwrap_or_default();
+            (serde_json::from_value(member("models")).ok(), serde_json::from_value(member("reranker")).ok().flatten())
         }
-        Err(_) => None,
+        Err(_) => (None, None),
     };
-    let rows: Vec<Row> = library(&settings.models_dir()).into_iter().map(|model| row(model, loaded.as_mut())).collect();
+    let models = library(&settings.models_dir()).into_iter();
+    let rows: Vec<Row> = models.map(|model| row(model, loaded.as_mut(), reranker.as_ref())).collect();
     match output {
         Output::Json => rows.iter().try_for_each(Output::line)?,
         Output::Table => {
             let number = |number: Option<usize>| number.map_or("?".to_owned(), |number| number.to_string());
             let cells = |row: &Row| {
-                let loaded = row.loaded.as_ref().map_or(String::new(), |state| {
+                let embeds = row.loaded.as_ref().map(|state| {
                     let (device, document, token) = (&state.device, state.document_window, state.token_window);
                     format!("on {device}, windows {document} and {token}")
                 });
+                let reranks =
+                    row.reranks.as_ref().map(|state| format!("on {}, pairs of {}", state.device, state.pair_window));
+                let loaded = embeds.or(reranks).unwrap_or_default();
                 let place = if row.cached { row.folder.display().to_string() } else { "not here".to_owned() };
                 vec![row.name.clone(), row.kind.to_owned(), number(row.width), number(row.window), place, loaded]
             };
@@ -95,7 +105,7 @@ async fn list(settings: &Settings, client: &Client<Remote>, output: Output) -> R
 }
 
 /// Takes what the service has loaded of the model out of `loaded`.
-fn row(model: LibraryModel, loaded: Option<&mut Vec<ModelState>>) -> Row {
+fn row(model: LibraryModel, loaded: Option<&mut Vec<ModelState>>, reranker: Option<&RerankerState>) -> Row {
     let loaded = loaded.and_then(|loaded| {
         let is_of = |state: &ModelState| state.identity.rsplit_once('@').is_some_and(|(name, _)| name == model.name);
         Some(loaded.remove(loaded.iter().position(is_of)?))
@@ -106,7 +116,8 @@ fn row(model: LibraryModel, loaded: Option<&mut Vec<ModelState>>) -> Row {
         _ => "other",
     };
     let (width, window, cached) = (model.width, model.positions, model.is_here);
-    Row { name: model.name, kind, width, window, cached, folder: model.folder, loaded }
+    let reranks = reranker.filter(|state| state.name == model.name).cloned();
+    Row { name: model.name, kind, width, window, cached, folder: model.folder, loaded, reranks }
 }
 
 async fn fetch(settings: &Settings, output: Output, model: &str) -> Result<ExitCode, CliError> {

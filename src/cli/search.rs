@@ -8,7 +8,10 @@ use serde_json::Value;
 use std::process::ExitCode;
 use svc_client::{
     Client, Json, Remote,
-    wire::{Bm25Search, DocumentPath, FulltextSearch, HybridSearch, SearchResponse, SearchResult, VectorSearch},
+    wire::{
+        Bm25Search, DocumentPath, FulltextSearch, HybridSearch, MaxsimSearch, RerankMethod, SearchResponse,
+        SearchResult, VectorSearch,
+    },
 };
 
 #[derive(Args)]
@@ -24,6 +27,24 @@ pub struct SearchArguments {
     /// Only under this document.
     #[arg(long, value_name = "ID")]
     under: Option<i64>,
+    /// Ranks the best candidates anew: by the cross-encoder, or by stored token vectors.
+    #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, default_missing_value = "cross-encoder")]
+    rerank: Option<Rerank>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Rerank {
+    CrossEncoder,
+    Maxsim,
+}
+
+impl From<Rerank> for RerankMethod {
+    fn from(rerank: Rerank) -> Self {
+        match rerank {
+            Rerank::CrossEncoder => Self::CrossEncoder,
+            Rerank::Maxsim => Self::Maxsim,
+        }
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -32,11 +53,18 @@ enum Method {
     Vector,
     Bm25,
     Fulltext,
+    Maxsim,
 }
 
 macro_rules! body {
     ($type:ident, $arguments:ident) => {
-        Json($type { parent_id: $arguments.under, limit: $arguments.limit, ..$type::new(&$arguments.query) })
+        Json($type {
+            parent_id: $arguments.under,
+            limit: $arguments.limit,
+            rerank: $arguments.rerank.is_some(),
+            rerank_method: $arguments.rerank.map_or(RerankMethod::default(), RerankMethod::from),
+            ..$type::new(&$arguments.query)
+        })
     };
 }
 
@@ -46,6 +74,7 @@ pub async fn search(client: &Client<Remote>, output: Output, arguments: SearchAr
         Method::Vector => client.search_vector(body!(VectorSearch, arguments)).await,
         Method::Bm25 => client.search_bm25(body!(Bm25Search, arguments)).await,
         Method::Fulltext => client.search_fulltext(body!(FulltextSearch, arguments)).await,
+        Method::Maxsim => client.search_maxsim(body!(MaxsimSearch, arguments)).await,
     }?;
     match output {
         Output::Json => found.results.iter().try_for_each(Output::line)?,

@@ -5,3 +5,4 @@ pub mod ingest;
 pub mod search;
 pub mod sheets;
 pub mod system;
+pub mod tokens;

@@ -23,6 +23,12 @@ impl Handle<ops::search_bm25> for Service {
     }
 }
 
+impl Handle<ops::search_maxsim> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::search_maxsim>) -> Result<SearchResponse, Failure> {
+        search::maxsim(self, caller, call.body.0).await
+    }
+}
+
 impl Handle<ops::search_hybrid> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::search_hybrid>) -> Result<SearchResponse, Failure> {
         search::hybrid(self, caller, call.body.0).await

@@ -10,7 +10,7 @@ use serde_json::json;
 use std::time::Duration;
 use svc_client::{
     Call, Code, Failure, VERSION, ops,
-    wire::{HealthResponse, ModelState, OpenApiDocument, ReadinessCheck, ReadinessResponse},
+    wire::{HealthResponse, ModelState, OpenApiDocument, ReadinessCheck, ReadinessResponse, RerankerState},
 };
 use svc_models::Engine;
 
@@ -89,14 +89,19 @@ impl Handle<ops::read_readiness> for Service {
         }
         let ready = checks.iter().all(|check| check.ok);
         let models: Vec<ModelState> = self.engine.iter().map(model_state).collect();
+        let reranker = self.cross_encoder.loaded().map(|reranker| {
+            let info = reranker.info();
+            RerankerState { name: info.name.clone(), device: info.device.clone(), pair_window: info.max_length }
+        });
         if ready {
-            return Ok(ReadinessResponse { ready, checks, queue, workers, models });
+            return Ok(ReadinessResponse { ready, checks, queue, workers, models, reranker });
         }
         let reasons: Vec<String> =
             checks.iter().filter(|c| !c.ok).map(|c| format!("{}: {}", c.name, c.detail)).collect();
         Err(Failure::new(Code::Unavailable, reasons.join("; "))
             .with("checks", json!(checks))
             .with("models", json!(models))
+            .with("reranker", json!(reranker))
             .with("retry_after", 2))
     }
 }

@@ -1,6 +1,8 @@
 //! Finding documents: ranking is pure, SQL stays in the store, and every leg holds the same filter.
 pub mod bm25;
 pub mod fusion;
+pub mod maxsim;
+pub mod rerank;
 
 use crate::{
     access::Caller,
@@ -14,66 +16,124 @@ use crate::{
 use bm25::{Allowed, Verified, Verify};
 use pgvector::Vector;
 use sqlx::{Connection, PgConnection};
-use std::{collections::HashMap, time::Instant};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Instant,
+};
 use svc_client::{
     Code, Failure,
     wire::{
-        Bm25Search, FulltextSearch, HybridSearch, Legs, ScopeState, SearchFilter, SearchResponse, SearchResult,
-        VectorSearch,
+        Bm25Search, DocumentResponse, FulltextSearch, HybridSearch, Legs, MaxsimSearch, RerankMethod, ScopeState,
+        SearchFilter, SearchResponse, SearchResult, VectorSearch,
     },
 };
 
 /// Results that a leg of a hybrid search contributes, at least.
 const LEG_DEPTH: u32 = 100;
 
+/// Documents that a search of late interaction looks at in each leg, at least.
+const MAXSIM_DEPTH: u32 = 200;
+
 /// Documents by score, best first.
 type Ranked = Vec<(i64, f64)>;
+
+/// The text of a node as it is searched for. A leaf of a file is found by its own text, which says what it belongs to.
+pub fn text(usetype: &str, title: &str, content: &str) -> String {
+    match usetype {
+        "chunk" | "record" | "profile" => content.to_owned(),
+        _ => format!("{title}\n{content}"),
+    }
+}
+
+/// What was found by the first stage, and what is still to be done with it.
+struct Found<'a> {
+    method: &'static str,
+    started: Instant,
+    query: &'a str,
+    limit: u32,
+    second_stage: Option<RerankMethod>,
+    ranked: Ranked,
+    legs: HashMap<i64, Legs>,
+    no_tokens: HashSet<i64>,
+}
+
+/// From any body of a search.
+macro_rules! found {
+    ($method:literal, $started:ident, $body:ident, $ranked:expr) => {
+        Found {
+            method: $method,
+            started: $started,
+            query: &$body.query,
+            limit: $body.limit,
+            second_stage: $body.second_stage(),
+            ranked: $ranked,
+            legs: HashMap::new(),
+            no_tokens: HashSet::new(),
+        }
+    };
+}
 
 /// By cosine similarity.
 pub async fn vector(service: &Service, caller: &Caller, body: VectorSearch) -> Result<SearchResponse, Failure> {
     let started = Instant::now();
-    let eligible = eligible(service, caller, body.parent_id, body.usetype, body.filter);
-    let mut ranked = vector_leg(service, &eligible, &body.query, body.limit).await?;
+    let eligible = eligible(service, caller, body.parent_id, body.usetype.clone(), body.filter.clone());
+    let mut ranked = vector_leg(service, &eligible, &body.query, body.depth()).await?;
     if let Some(least) = body.min_similarity {
         ranked.retain(|(_, score)| *score >= least);
     }
-    respond(service, &eligible, "vector", started, ranked, HashMap::new()).await
+    respond(service, &eligible, found!("vector", started, body, ranked)).await
 }
 
 /// By PostgreSQL full text.
 pub async fn fulltext(service: &Service, caller: &Caller, body: FulltextSearch) -> Result<SearchResponse, Failure> {
     let started = Instant::now();
-    let eligible = eligible(service, caller, body.parent_id, body.usetype, body.filter);
+    let eligible = eligible(service, caller, body.parent_id, body.usetype.clone(), body.filter.clone());
     let mut tx = service.pool.begin().await.or_fail()?;
     store::search::prepare(&mut tx).await.or_fail()?;
-    let ranked = store::search::fulltext(&mut tx, &eligible, &without_nul(&body.query), i64::from(body.limit))
+    let ranked = store::search::fulltext(&mut tx, &eligible, &without_nul(&body.query), i64::from(body.depth()))
         .await
         .or_fail()?;
     tx.commit().await.or_fail()?;
-    respond(service, &eligible, "fulltext", started, ranked, HashMap::new()).await
+    respond(service, &eligible, found!("fulltext", started, body, ranked)).await
 }
 
 /// By BM25.
 pub async fn bm25(service: &Service, caller: &Caller, body: Bm25Search) -> Result<SearchResponse, Failure> {
     let started = Instant::now();
-    let eligible = eligible(service, caller, body.parent_id, body.usetype, body.filter);
-    let ranked = bm25_leg(service, &eligible, body.index.as_deref(), &body.query, body.limit).await?;
-    respond(service, &eligible, "bm25", started, ranked, HashMap::new()).await
+    let eligible = eligible(service, caller, body.parent_id, body.usetype.clone(), body.filter.clone());
+    let ranked = bm25_leg(service, &eligible, body.index.as_deref(), &body.query, body.depth()).await?;
+    respond(service, &eligible, found!("bm25", started, body, ranked)).await
+}
+
+/// By late interaction over the candidates of vector and BM25.
+pub async fn maxsim(service: &Service, caller: &Caller, body: MaxsimSearch) -> Result<SearchResponse, Failure> {
+    let started = Instant::now();
+    let eligible = eligible(service, caller, body.parent_id, body.usetype.clone(), body.filter.clone());
+    let depth = MAXSIM_DEPTH.max(body.depth());
+    let (vector, bm25) = tokio::try_join!(
+        vector_leg(service, &eligible, &body.query, depth),
+        bm25_leg(service, &eligible, body.index.as_deref(), &body.query, depth)
+    )?;
+    let fused = fusion::fuse(&vector, &bm25, fusion::weights(None), 2 * depth as usize);
+    let candidates: Vec<i64> = fused.iter().map(|result| result.document_id).collect();
+    let (mut ranked, no_tokens) = rerank::by_tokens(service, &body.query, &candidates).await?;
+    ranked.truncate(body.depth() as usize);
+    respond(service, &eligible, Found { no_tokens, ..found!("maxsim", started, body, ranked) }).await
 }
 
 /// By rank fusion of both.
 pub async fn hybrid(service: &Service, caller: &Caller, body: HybridSearch) -> Result<SearchResponse, Failure> {
     let started = Instant::now();
-    let eligible = eligible(service, caller, body.parent_id, body.usetype, body.filter);
-    let depth = LEG_DEPTH.max(body.limit);
+    let eligible = eligible(service, caller, body.parent_id, body.usetype.clone(), body.filter.clone());
+    let depth = LEG_DEPTH.max(body.depth());
     let (vector, bm25) = tokio::try_join!(
         vector_leg(service, &eligible, &body.query, depth),
         bm25_leg(service, &eligible, body.index.as_deref(), &body.query, depth)
     )?;
-    let fused = fusion::fuse(&vector, &bm25, fusion::weights(body.weights), body.limit as usize);
+    let fused = fusion::fuse(&vector, &bm25, fusion::weights(body.weights), body.depth() as usize);
     let legs = fused.iter().map(|result| (result.document_id, result.legs)).collect();
     let ranked = fused.iter().map(|result| (result.document_id, result.score)).collect();
-    respond(service, &eligible, "hybrid", started, ranked, legs).await
+    respond(service, &eligible, Found { legs, ..found!("hybrid", started, body, ranked) }).await
 }
 
 fn eligible(
@@ -165,31 +225,34 @@ async fn narrow(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Op
     Ok(ids)
 }
 
-async fn respond(
-    service: &Service,
-    eligible: &Eligible,
-    method: &str,
-    started: Instant,
-    ranked: Ranked,
-    legs: HashMap<i64, Legs>,
-) -> Result<SearchResponse, Failure> {
+async fn respond(service: &Service, eligible: &Eligible, found: Found<'_>) -> Result<SearchResponse, Failure> {
+    let Found { mut ranked, mut no_tokens, .. } = found;
     let mut conn = service.pool.acquire().await.or_fail()?;
     let ids: Vec<i64> = ranked.iter().map(|(id, _)| *id).collect();
     let rows = store::documents::read_many(&mut conn, &eligible.scope, &ids, false).await.or_fail()?;
     let (in_flight, failed) =
         store::documents::unsettled(&mut conn, &eligible.scope, eligible.parent_id).await.or_fail()?;
-    let mut documents: HashMap<i64, _> = rows.into_iter().map(|row| (row.id, row)).collect();
+    // The second stage takes its time, and a connection of its own where it needs one.
+    drop(conn);
+    let mut documents: HashMap<i64, DocumentResponse> = rows.into_iter().map(|row| (row.id, row.into())).collect();
+    if let Some(method) = found.second_stage {
+        let candidates: Vec<&DocumentResponse> = ids.iter().filter_map(|id| documents.get(id)).collect();
+        (ranked, no_tokens) = rerank::run(service, method, found.query, &candidates).await?;
+    }
+    ranked.truncate(found.limit as usize);
     let results: Vec<SearchResult> = ranked
         .into_iter()
         .filter_map(|(id, score)| {
-            Some(SearchResult { document: documents.remove(&id)?.into(), score, legs: legs.get(&id).copied() })
+            let (legs, no_tokens) = (found.legs.get(&id).copied(), no_tokens.contains(&id));
+            Some(SearchResult { document: documents.remove(&id)?, score, no_tokens, legs })
         })
         .collect();
     Ok(SearchResponse {
         total: results.len() as u64,
         results,
-        latency_ms: started.elapsed().as_secs_f64() * 1e3,
-        method: method.to_owned(),
+        latency_ms: found.started.elapsed().as_secs_f64() * 1e3,
+        method: found.method.to_owned(),
+        reranked: found.second_stage,
         scope_state: ScopeState { in_flight, failed },
     })
 }

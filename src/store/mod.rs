@@ -17,4 +17,5 @@ pub mod search;
 pub mod sheets;
 pub mod tasks;
 pub mod text;
+pub mod tokens;
 pub mod workers;

@@ -15,5 +15,6 @@ mod network;
 mod outage;
 mod queue;
 mod reading;
+mod rerank;
 mod search;
 mod sheets;

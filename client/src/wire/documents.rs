@@ -39,6 +39,53 @@ pub struct WaitQuery {
 }
 impl Params for WaitQuery {}
 
+/// What to embed of a document.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(IntoParams))]
+#[serde(deny_unknown_fields)]
+pub struct EmbedOptions {
+    /// Token vectors beside the document's; true where left out. A text over the token window is refused with them.
+    #[serde(default = "with_tokens")]
+    pub with_tokens: bool,
+}
+impl Params for EmbedOptions {}
+impl Default for EmbedOptions {
+    fn default() -> Self {
+        Self { with_tokens: with_tokens() }
+    }
+}
+fn with_tokens() -> bool {
+    true
+}
+
+/// What was embedded of a document and stored.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct EmbedResponse {
+    pub document_id: i64,
+    pub embedded: bool,
+    pub with_tokens: bool,
+    /// Token vectors that are stored; never a sign that something was cut.
+    pub token_count: usize,
+}
+impl Wire for EmbedResponse {}
+
+/// The token vectors that were made of a document and stored.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct TokensResponse {
+    pub document_id: i64,
+    /// The model's name and the hash of all that decides what a vector is.
+    pub model: String,
+    /// Tokens of the document's text.
+    pub text_tokens: usize,
+    /// Token vectors that are stored: those of the most important tokens.
+    pub token_count: usize,
+    /// Widths that each is stored in.
+    pub widths: Vec<usize>,
+}
+impl Wire for TokensResponse {}
+
 /// One page of a list.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(IntoParams))]

@@ -52,18 +52,41 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident { $( $(#[doc =
         pub usetype: Option<Vec<String>>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub filter: Option<SearchFilter>,
+        /// Ranks the best candidates anew by a closer look; the request fails where that cannot be done.
+        #[serde(default)]
+        pub rerank: bool,
+        /// How; `cross_encoder` where left out.
+        #[serde(default)]
+        pub rerank_method: RerankMethod,
+        /// How many candidates are looked at, 1 to 100 and never fewer than `limit`; 50 where left out.
+        #[serde(default = "default_rerank_top")]
+        pub rerank_top: u32,
         $( $(#[doc = $fdoc])* #[serde(default, skip_serializing_if = "Option::is_none")] pub $field: Option<$type>, )*
     }
     impl $name {
         /// A search with every default.
         pub fn new(query: &str) -> $name {
-            $name { query: query.to_owned(), parent_id: None, limit: default_limit(), usetype: None, filter: None, $( $field: None, )* }
+            $name {
+                query: query.to_owned(), parent_id: None, limit: default_limit(), usetype: None, filter: None,
+                rerank: false, rerank_method: RerankMethod::default(), rerank_top: default_rerank_top(), $( $field: None, )*
+            }
+        }
+
+        /// How the candidates are ranked anew, where they are.
+        pub fn second_stage(&self) -> Option<RerankMethod> {
+            self.rerank.then_some(self.rerank_method)
+        }
+
+        /// How many results the first stage is asked for.
+        pub fn depth(&self) -> u32 {
+            if self.rerank { self.rerank_top.max(self.limit) } else { self.limit }
         }
     }
     impl Wire for $name {
         fn check(&self) -> Result<(), Failure> {
             check_query(&self.query)?;
             check_limit(self.limit)?;
+            check_rerank_top(self.rerank_top)?;
             let check: fn(&$name) -> Result<(), Failure> = $check;
             check(self)
         }
@@ -88,6 +111,14 @@ search_body! {
     /// By BM25; the score is BM25's.
     Bm25Search {
         /// The index to search; `default` where left out.
+        index: String,
+    } check |_| Ok(())
+}
+search_body! {
+    /// By late interaction: each of the query's tokens meets the nearest of a document's. The candidates are those of vector and
+    /// BM25; the score is the sum of the cosines.
+    MaxsimSearch {
+        /// The BM25 index; `default` where left out.
         index: String,
     } check |_| Ok(())
 }
@@ -129,8 +160,26 @@ impl HybridWeights {
     }
 }
 
+/// What ranks the candidates of a search anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum RerankMethod {
+    /// A model that reads query and document together; of any candidate.
+    #[default]
+    CrossEncoder,
+    /// The stored token vectors; a candidate without them scores 0 and comes last.
+    Maxsim,
+}
+
 fn default_limit() -> u32 {
     10
+}
+fn default_rerank_top() -> u32 {
+    50
+}
+fn check_rerank_top(top: u32) -> Result<(), Failure> {
+    if (1..=100).contains(&top) { Ok(()) } else { Err(Failure::field("rerank_top", "takes 1 to 100")) }
 }
 fn check_limit(limit: u32) -> Result<(), Failure> {
     if (1..=100).contains(&limit) { Ok(()) } else { Err(Failure::field("limit", "takes 1 to 100")) }
@@ -169,8 +218,11 @@ pub struct SearchResponse {
     /// How many results these are.
     pub total: u64,
     pub latency_ms: f64,
-    /// `vector`, `fulltext`, `bm25` or `hybrid`.
+    /// `vector`, `fulltext`, `bm25`, `maxsim` or `hybrid`.
     pub method: String,
+    /// What ranked the results anew; absent where nothing did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reranked: Option<RerankMethod>,
     /// Nodes of the readable scope that a search cannot show.
     pub scope_state: ScopeState,
 }
@@ -182,8 +234,11 @@ impl Wire for SearchResponse {}
 pub struct SearchResult {
     #[serde(flatten)]
     pub document: DocumentResponse,
-    /// Comparable within one answer; only of `vector` a similarity.
+    /// Comparable within one answer; only of `vector`, not reranked, a similarity. Of a reranked answer the reranker's.
     pub score: f64,
+    /// The document has no token vectors of this model, which `maxsim` scores 0; absent otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_tokens: bool,
     /// Rank and score in each leg; only of `hybrid`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub legs: Option<Legs>,

@@ -25,8 +25,21 @@ pub struct ReadinessResponse {
     pub workers: Vec<WorkerState>,
     /// Those that this process has loaded.
     pub models: Vec<ModelState>,
+    /// The cross-encoder that this process has loaded; absent where it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reranker: Option<RerankerState>,
 }
 impl Wire for ReadinessResponse {}
+
+/// A loaded cross-encoder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct RerankerState {
+    pub name: String,
+    pub device: String,
+    /// Tokens of a query and a document together, at most.
+    pub pair_window: usize,
+}
 
 /// A loaded model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 use super::{Apply, EMBED, OrTaskFailure, structure::no_model};
 use crate::{
     ingest::{Tools, settle},
-    search::bm25,
+    search::{self, bm25},
     store::{self, nodes::TextRow, tasks::NewTask},
 };
 use pgvector::Vector;
@@ -75,12 +75,8 @@ pub(super) async fn enqueue(
     store::tasks::enqueue(conn, &task).await.classified().map(|_| ())
 }
 
-/// The text of a node as it is searched for. A leaf of a file is found by its own text, which says what it belongs to.
 fn searchable(row: &TextRow) -> String {
-    match row.usetype.as_str() {
-        "chunk" | "record" | "profile" => row.content.clone(),
-        _ => format!("{}\n{}", row.title, row.content),
-    }
+    search::text(&row.usetype, &row.title, &row.content)
 }
 
 /// Postings for every index that covers the nodes; their terms are interned outside the transaction.

@@ -1,4 +1,5 @@
 //! A service of its own for each test: own database, real model, real actors.
+pub mod cross_encoder;
 pub mod invariants;
 pub mod proxy;
 pub mod server;
@@ -64,6 +65,8 @@ pub struct Wish<'a> {
     pub no_worker: bool,
     /// Reads files instead of the service's own binary.
     pub reader: Option<Reader>,
+    /// Instead of the small model with its settings' defaults.
+    pub engine: Option<Engine>,
 }
 
 /// A service with a database of its own, listening on a port of its own.
@@ -100,7 +103,7 @@ impl TestApp {
         let service = Arc::new(Service::new(
             settings.clone(),
             pool.clone(),
-            Some(engine()),
+            Some(wish.engine.unwrap_or_else(engine)),
             TOKEN,
             wish.reader.unwrap_or_else(reader),
         ));

@@ -1,0 +1,35 @@
+-- Late interaction: the vectors of a document's most important tokens.
+
+-- One row a token that was kept. Which of the widths are filled is a setting.
+CREATE TABLE token_embeddings (
+    document_id bigint NOT NULL REFERENCES documents (id) ON DELETE CASCADE,
+    -- The token's place in the text; the gaps are tokens that were not kept.
+    token_idx   integer NOT NULL,
+    token_id    integer NOT NULL,
+    -- The band of importance: 10 is among the most important tenth of the text's tokens, 20 among the next.
+    tier        smallint NOT NULL CHECK (tier BETWEEN 10 AND 100),
+    embed_256   halfvec(256),
+    embed_384   halfvec(384),
+    embed_512   halfvec(512),
+    PRIMARY KEY (document_id, token_idx)
+);
+-- A row stays under a page with all three; out of line each would cost a second look-up.
+ALTER TABLE token_embeddings ALTER COLUMN embed_256 SET STORAGE PLAIN;
+ALTER TABLE token_embeddings ALTER COLUMN embed_384 SET STORAGE PLAIN;
+ALTER TABLE token_embeddings ALTER COLUMN embed_512 SET STORAGE PLAIN;
+
+-- The same as one value a document, which is what a search reads: a row a token takes twice as long. Written in the transaction
+-- that writes the tokens, never by itself.
+CREATE TABLE token_packs (
+    document_id bigint PRIMARY KEY REFERENCES documents (id) ON DELETE CASCADE,
+    -- A query only meets token vectors of its own model.
+    model       text NOT NULL,
+    -- Components of a vector: the widest that is filled above.
+    width       integer NOT NULL CHECK (width > 0),
+    tokens      integer NOT NULL CHECK (tokens >= 0),
+    -- Half-precision numbers, little-endian, token by token.
+    vectors     bytea NOT NULL CHECK (octet_length(vectors) = 2 * width * tokens),
+    created_at  timestamptz NOT NULL DEFAULT now()
+);
+-- Numbers of this kind do not compress.
+ALTER TABLE token_packs ALTER COLUMN vectors SET STORAGE EXTERNAL;

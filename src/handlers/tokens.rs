@@ -1,0 +1,90 @@
+//! Embedding one document on request: its vector, and the vectors of its tokens.
+use crate::{
+    access::Caller,
+    error::OrFail,
+    handlers::documents::free_of_holders,
+    registry::Handle,
+    search::{self, maxsim},
+    service::Service,
+    store::{self, tokens::TokenRows},
+};
+use pgvector::Vector;
+use svc_actors::WriteMode;
+use svc_client::{
+    Call, Failure, ops,
+    wire::{EmbedResponse, TokensResponse},
+};
+
+impl Handle<ops::embed_document> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::embed_document>) -> Result<EmbedResponse, Failure> {
+        let (id, with_tokens) = (call.path.id, call.query.with_tokens);
+        let text = text(self, caller, id).await?;
+        let engine = self.engine()?;
+        // First what may be refused.
+        let tokens = match with_tokens {
+            true => Some(tokens(self, id, text.clone()).await?.0),
+            false => None,
+        };
+        let mut vectors = engine.embed_documents(vec![text]).await.or_fail()?;
+        write(self, caller, id, vectors.pop().map(Vector::from), tokens.as_ref()).await?;
+        let token_count = tokens.map_or(0, |rows| rows.places.len());
+        Ok(EmbedResponse { document_id: id, embedded: true, with_tokens, token_count })
+    }
+}
+
+impl Handle<ops::embed_tokens> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::embed_tokens>) -> Result<TokensResponse, Failure> {
+        let id = call.path.id;
+        let text = text(self, caller, id).await?;
+        let (rows, text_tokens) = tokens(self, id, text).await?;
+        write(self, caller, id, None, Some(&rows)).await?;
+        Ok(TokensResponse {
+            document_id: id,
+            model: rows.model.to_owned(),
+            text_tokens,
+            token_count: rows.places.len(),
+            widths: self.settings.token_embed_dims.clone(),
+        })
+    }
+}
+
+/// The text that a document is searched by. A container has none: what it is found by comes of its children.
+async fn text(service: &Service, caller: &Caller, id: i64) -> Result<String, Failure> {
+    let mut conn = service.pool.acquire().await.or_fail()?;
+    let row = store::documents::read(&mut conn, &caller.scope(), id, false).await.or_fail()?;
+    let row = row.ok_or_else(|| Failure::no_document(id))?;
+    if row.content.is_empty() {
+        return Err(Failure::field("id", format!("document {id} has no text of its own"))
+            .with("remedy", "embed the documents under it"));
+    }
+    Ok(search::text(&row.usetype, &row.title, &row.content))
+}
+
+/// The rows to store, and how many tokens the text has.
+async fn tokens(service: &Service, id: i64, text: String) -> Result<(TokenRows<'_>, usize), Failure> {
+    let engine = service.engine()?;
+    let mut tokens = engine.token_vectors(vec![text]).await.or_fail()?;
+    let tokens = tokens.pop().ok_or_else(|| Failure::new(svc_client::Code::Internal, "the model gave no answer"))?;
+    Ok((maxsim::rows(&service.settings, id, &engine.info().identity, &tokens)?, tokens.len()))
+}
+
+async fn write(
+    service: &Service,
+    caller: &Caller,
+    id: i64,
+    vector: Option<Vector>,
+    tokens: Option<&TokenRows<'_>>,
+) -> Result<(), Failure> {
+    let mut tx = service.pool.begin().await.or_fail()?;
+    let place = store::documents::lock_parent(&mut tx, &caller.scope(), id).await.or_fail()?;
+    let place = place.ok_or_else(|| Failure::no_document(id))?;
+    free_of_holders(&mut tx, &place.path, id, WriteMode::Itself).await?;
+    if let Some(vector) = vector {
+        let model = &service.engine()?.info().identity;
+        store::nodes::set_vectors(&mut tx, &[id], &[vector], model).await.or_fail()?;
+    }
+    if let Some(tokens) = tokens {
+        store::tokens::replace(&mut tx, tokens).await.or_fail()?;
+    }
+    tx.commit().await.or_fail()
+}

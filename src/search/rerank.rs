@@ -1,0 +1,88 @@
+//! The second stage: the candidates of the first, ranked anew by a closer look. What cannot be done fails the request.
+use super::{Ranked, maxsim};
+use crate::{
+    error::OrFail,
+    service::{Service, reranker_settings},
+    settings::Settings,
+};
+use std::{cmp::Ordering, collections::HashSet};
+use svc_client::{
+    Code, Failure,
+    wire::{DocumentResponse, RerankMethod},
+};
+use svc_models::{Engine, ModelError, Reranker, RerankerSettings};
+use tokio::sync::OnceCell;
+
+/// The cross-encoder of a process. Loaded from its folder, at the start or when it is first asked for; no request fetches it.
+pub struct CrossEncoder {
+    settings: RerankerSettings,
+    loaded: OnceCell<Reranker>,
+}
+
+impl CrossEncoder {
+    pub fn new(settings: &Settings) -> CrossEncoder {
+        CrossEncoder { settings: reranker_settings(settings), loaded: OnceCell::new() }
+    }
+
+    /// Loaded, on the threads of `engine` where both run on one device.
+    pub async fn get(&self, engine: Option<&Engine>) -> Result<&Reranker, ModelError> {
+        let load = || async {
+            let (settings, engine) = (self.settings.clone(), engine.cloned());
+            let loaded = tokio::task::spawn_blocking(move || Reranker::load(&settings, engine.as_ref()));
+            loaded.await.map_err(|_| ModelError::Stopped)?
+        };
+        self.loaded.get_or_try_init(load).await
+    }
+
+    pub fn loaded(&self) -> Option<&Reranker> {
+        self.loaded.get()
+    }
+}
+
+/// 501 with what is to be done about it.
+fn not_there(error: &ModelError) -> Failure {
+    let failure = Failure::new(Code::NotConfigured, format!("the reranker cannot run: {error}"));
+    let failure = failure.with("setting", "SVC_RERANKER_MODEL");
+    match error {
+        ModelError::FolderMissing { name, .. } => failure.with("remedy", format!("svc models fetch {name}")),
+        _ => failure,
+    }
+}
+
+/// Candidates in their new order, the best first, and those that could not be compared for lack of token vectors.
+pub(super) async fn run(
+    service: &Service,
+    method: RerankMethod,
+    query: &str,
+    candidates: &[&DocumentResponse],
+) -> Result<(Ranked, HashSet<i64>), Failure> {
+    let ids: Vec<i64> = candidates.iter().map(|document| document.id).collect();
+    match method {
+        RerankMethod::CrossEncoder => {
+            let reranker =
+                service.cross_encoder.get(service.engine.as_ref()).await.map_err(|error| not_there(&error))?;
+            let texts = candidates.iter().map(|d| super::text(&d.usetype, &d.title, &d.content)).collect();
+            let scores = reranker.score(query, texts).await.or_fail()?;
+            let scored = ids.into_iter().zip(scores.into_iter().map(f64::from)).collect();
+            Ok((best_first(scored, &HashSet::new()), HashSet::new()))
+        }
+        RerankMethod::Maxsim => by_tokens(service, query, &ids).await,
+    }
+}
+
+/// By late interaction; what has no token vectors comes last, in the order of the first stage.
+pub(super) async fn by_tokens(service: &Service, query: &str, ids: &[i64]) -> Result<(Ranked, HashSet<i64>), Failure> {
+    let scores = maxsim::scores(service, query, ids).await?;
+    let no_tokens: HashSet<i64> = ids.iter().copied().filter(|id| !scores.contains_key(id)).collect();
+    let scored = ids.iter().map(|id| (*id, scores.get(id).copied().unwrap_or(0.0))).collect();
+    Ok((best_first(scored, &no_tokens), no_tokens))
+}
+
+/// Stable: equals keep the order of the first stage.
+fn best_first(mut scored: Ranked, last: &HashSet<i64>) -> Ranked {
+    scored.sort_by(|left, right| match last.contains(&left.0).cmp(&last.contains(&right.0)) {
+        Ordering::Equal => right.1.total_cmp(&left.1),
+        other => other,
+    });
+    scored
+}

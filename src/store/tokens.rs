@@ -1,0 +1,72 @@
+//! Token vectors: a row a token, and a pack a document that a search reads.
+use pgvector::HalfVector;
+use sqlx::PgConnection;
+
+/// The tokens of one document that are kept, in the order of its text.
+pub struct TokenRows<'a> {
+    pub document_id: i64,
+    pub model: &'a str,
+    pub places: Vec<i32>,
+    pub token_ids: Vec<i32>,
+    pub tiers: Vec<i16>,
+    /// By width, 256, 384 and 512: empty where a width is not stored.
+    pub vectors: [Vec<HalfVector>; 3],
+    /// Components of a vector of the pack.
+    pub width: i32,
+    /// Half-precision numbers, little-endian, token by token.
+    pub pack: Vec<u8>,
+}
+
+/// A document's pack.
+#[derive(sqlx::FromRow)]
+pub struct Pack {
+    pub document_id: i64,
+    pub width: i32,
+    pub vectors: Vec<u8>,
+}
+
+/// Puts the tokens of a document in the place of those it had.
+pub async fn replace(conn: &mut PgConnection, rows: &TokenRows<'_>) -> sqlx::Result<()> {
+    sqlx::query("DELETE FROM token_embeddings WHERE document_id = $1")
+        .bind(rows.document_id)
+        .execute(&mut *conn)
+        .await?;
+    let column = |at: usize| (!rows.vectors[at].is_empty()).then_some(&rows.vectors[at]);
+    sqlx::query(
+        "INSERT INTO token_embeddings (document_id, token_idx, token_id, tier, embed_256, embed_384, embed_512)
+         SELECT $1, token_idx, token_id, tier, embed_256, embed_384, embed_512
+           FROM unnest($2::int[], $3::int[], $4::smallint[], $5::halfvec[], $6::halfvec[], $7::halfvec[])
+             AS t(token_idx, token_id, tier, embed_256, embed_384, embed_512)",
+    )
+    .bind(rows.document_id)
+    .bind(&rows.places)
+    .bind(&rows.token_ids)
+    .bind(&rows.tiers)
+    .bind(column(0))
+    .bind(column(1))
+    .bind(column(2))
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query(
+        "INSERT INTO token_packs (document_id, model, width, tokens, vectors) VALUES ($1, $2, $3, $4, $5)
+         ON CONFLICT (document_id) DO UPDATE
+            SET model = EXCLUDED.model, width = EXCLUDED.width, tokens = EXCLUDED.tokens, vectors = EXCLUDED.vectors, created_at = now()",
+    )
+    .bind(rows.document_id)
+    .bind(rows.model)
+    .bind(rows.width)
+    .bind(i32::try_from(rows.places.len()).unwrap_or(i32::MAX))
+    .bind(&rows.pack)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// The packs of those documents that have one of this model.
+pub async fn packs(conn: &mut PgConnection, ids: &[i64], model: &str) -> sqlx::Result<Vec<Pack>> {
+    sqlx::query_as("SELECT document_id, width, vectors FROM token_packs WHERE document_id = ANY($1) AND model = $2")
+        .bind(ids)
+        .bind(model)
+        .fetch_all(conn)
+        .await
+}

@@ -1,0 +1,277 @@
+//! The second stage of a search, and late interaction.
+use crate::support::{TOKEN, TestApp, Wish, cross_encoder, document, server, settings};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use svc::{
+    app::{App, AppError},
+    ingest::reader::Reader,
+    service::{model_settings, reranker_settings},
+};
+use svc_client::{
+    Code, Json,
+    wire::{
+        Bm25Search, DocumentPath, EmbedOptions, FulltextSearch, HybridSearch, MaxsimSearch, RerankMethod,
+        SearchResponse, VectorSearch, WaitQuery,
+    },
+};
+use svc_models::{Engine, Reranker, default_models_dir};
+
+const FACTS: &[(&str, &str)] = &[
+    ("Tides", "The moon pulls the oceans, and twice a day the water rises along the coast."),
+    ("Bread", "Yeast eats the sugar in the dough and fills it with bubbles, so the loaf rises in the oven."),
+    ("Glaciers", "A glacier is a river of ice that moves downhill a few centimetres a day; water rises in summer."),
+    ("Volcanoes", "Molten rock called magma rises through cracks in the crust and becomes lava."),
+    ("Rivers", "A river carries water from the mountains to the sea, and rises in spring."),
+];
+const QUERY: &str = "water rises";
+
+fn ids(found: &SearchResponse) -> Vec<i64> {
+    found.results.iter().map(|result| result.document.id).collect()
+}
+
+/// A folder with a cross-encoder, and the setting that names it.
+fn reranker() -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("tiny-reranker");
+    cross_encoder::write(&model);
+    let model = model.to_str().unwrap().to_owned();
+    (folder, model)
+}
+
+#[tokio::test]
+async fn every_search_can_be_ranked_anew_by_the_cross_encoder() {
+    let (_folder, model) = reranker();
+    let app = TestApp::with(Wish { settings: &[("SVC_RERANKER_MODEL", &model)], ..Wish::default() }).await;
+    for (title, content) in FACTS {
+        app.create(title, content, None).await;
+    }
+    // The same model, asked without the service.
+    let reranker = Reranker::load(&reranker_settings(&app.service.settings), None).unwrap();
+    macro_rules! reranked {
+        ($type:ident, $method:ident) => {{
+            let first = app.client.$method(Json($type::new(QUERY))).await.unwrap();
+            assert_eq!(first.reranked, None);
+            let body = $type { rerank: true, ..$type::new(QUERY) };
+            let found = app.client.$method(Json(body)).await.unwrap();
+            assert_eq!(found.reranked, Some(RerankMethod::CrossEncoder), "{}", found.method);
+            assert_eq!((found.results.len(), found.method), (first.results.len(), first.method.clone()));
+            let texts = found.results.iter().map(|r| format!("{}\n{}", r.document.title, r.document.content)).collect();
+            let want = reranker.score(QUERY, texts).await.unwrap();
+            for (result, want) in found.results.iter().zip(want) {
+                assert!((result.score - f64::from(want)).abs() < 1e-5, "{} and {want}", result.score);
+            }
+            assert!(found.results.is_sorted_by(|left, right| left.score >= right.score));
+            // Not only the five that are returned are looked at: the best of all is first, however few are asked for.
+            let body = $type { rerank: true, limit: 1, ..$type::new(QUERY) };
+            let one = app.client.$method(Json(body)).await.unwrap();
+            assert_eq!((one.total, one.results[0].document.id), (1, found.results[0].document.id));
+            let body = $type { rerank: true, rerank_top: 1, limit: 1, ..$type::new(QUERY) };
+            let top = app.client.$method(Json(body)).await.unwrap();
+            assert_eq!(top.results[0].document.id, first.results[0].document.id);
+        }};
+    }
+    reranked!(VectorSearch, search_vector);
+    reranked!(Bm25Search, search_bm25);
+    reranked!(FulltextSearch, search_fulltext);
+    reranked!(HybridSearch, search_hybrid);
+    let ready = app.client.read_readiness().await.unwrap();
+    let state = ready.reranker.unwrap();
+    assert_eq!((state.name.as_str(), state.device.as_str(), state.pair_window), ("tiny-reranker", "cpu", 128));
+    let body = VectorSearch { rerank_top: 0, ..VectorSearch::new(QUERY) };
+    assert_eq!(app.client.search_vector(Json(body)).await.unwrap_err().code, Code::InvalidField);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_search_whose_reranker_is_not_there_fails_and_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = "owner/not-fetched";
+    let app = TestApp::with(Wish { settings: &[("SVC_RERANKER_MODEL", missing)], ..Wish::default() }).await;
+    app.create("Tides", "The water rises.", None).await;
+    let body = VectorSearch { rerank: true, ..VectorSearch::new(QUERY) };
+    let failure = app.client.search_vector(Json(body)).await.unwrap_err();
+    assert_eq!((failure.code, failure.members["setting"].as_str()), (Code::NotConfigured, Some("SVC_RERANKER_MODEL")));
+    assert_eq!(failure.members["remedy"], "svc models fetch owner/not-fetched");
+    assert!(app.client.read_readiness().await.unwrap().reranker.is_none());
+    app.end().await;
+    drop(folder);
+}
+
+#[tokio::test]
+async fn what_the_models_cannot_do_stops_the_start() {
+    let options = server::new_database().await;
+    let socket = options.get_socket().unwrap().display().to_string();
+    let (user, database) = (options.get_username(), options.get_database().unwrap());
+    let database = format!("postgres://{user}@localhost/{database}?host={socket}");
+    let data_dir = server::work_dir().join("data").display().to_string();
+    let embedding_model = default_models_dir().unwrap().join("all-MiniLM-L6-v2").display().to_string();
+    for (name, value, wanted) in [
+        ("SVC_RERANKER_MODEL", embedding_model.as_str(), &["SVC_RERANKER_MODEL", "without a classifier"][..]),
+        ("SVC_RERANKER_DEVICE", "cuda", &["SVC_RERANKER_MODEL", "feature `cuda`"]),
+        ("SVC_EMBEDDING_DEVICE", "wgpu", &["feature `wgpu`"]),
+        ("SVC_TOKEN_EMBED_DIMS", "[256, 512]", &["SVC_TOKEN_EMBED_DIMS", "512", "384", "take of 256, 384"]),
+    ] {
+        let settings = settings(&[
+            ("SVC_DATABASE_URL", database.as_str()),
+            ("SVC_DATA_DIR", data_dir.as_str()),
+            ("SVC_MIGRATE", "auto"),
+            ("SVC_LISTEN", "127.0.0.1:0"),
+            (name, value),
+        ]);
+        let reader = Reader::new(env!("CARGO_BIN_EXE_svc").into());
+        let error: AppError = App::start(Arc::new(settings), TOKEN, reader).await.map(|_| ()).unwrap_err();
+        for wanted in wanted {
+            assert!(error.to_string().contains(wanted), "{wanted} is not said in: {error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn late_interaction_ranks_what_has_tokens_and_says_what_has_none() {
+    let app = TestApp::start().await;
+    let mut with_tokens = Vec::new();
+    for (at, (title, content)) in FACTS.iter().enumerate() {
+        let id = app.create(title, content, None).await.id;
+        if at < 3 {
+            let answer = app.client.embed_tokens(DocumentPath { id }).await.unwrap();
+            // Half of them, rounded up, of the title's and the text's.
+            assert_eq!(answer.token_count, answer.text_tokens.div_ceil(2), "{title}");
+            assert_eq!(answer.widths, [256]);
+            with_tokens.push(id);
+        }
+    }
+    let found = app.client.search_maxsim(Json(MaxsimSearch::new("molten bread in an oven"))).await.unwrap();
+    assert_eq!((found.method.as_str(), found.total), ("maxsim", 5));
+    assert_eq!(found.results[0].document.title, "Bread");
+    for (place, result) in found.results.iter().enumerate() {
+        assert_eq!(result.no_tokens, place >= 3, "{:?}", result.document.title);
+        assert_eq!(result.score == 0.0, result.no_tokens);
+        assert_eq!(result.no_tokens, !with_tokens.contains(&result.document.id));
+    }
+    let body = HybridSearch {
+        rerank: true,
+        rerank_method: RerankMethod::Maxsim,
+        ..HybridSearch::new("molten bread in an oven")
+    };
+    let reranked = app.client.search_hybrid(Json(body)).await.unwrap();
+    assert_eq!(reranked.reranked, Some(RerankMethod::Maxsim));
+    assert_eq!(ids(&reranked)[..3], ids(&found)[..3]);
+    assert!(reranked.results[3..].iter().all(|result| result.no_tokens && result.score == 0.0));
+
+    // Of another model's tokens nothing is made.
+    sqlx::query("UPDATE token_packs SET model = 'other@0'").execute(&app.pool).await.unwrap();
+    let found = app.client.search_maxsim(Json(MaxsimSearch::new("bread"))).await.unwrap();
+    assert!(found.results.iter().all(|result| result.no_tokens && result.score == 0.0));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn tokens_are_stored_as_the_settings_say() {
+    let settings = [("SVC_TOKEN_TOP_PERCENT", "0.30"), ("SVC_TOKEN_EMBED_DIMS", "[256, 384]")];
+    let app = TestApp::with(Wish { settings: &settings, ..Wish::default() }).await;
+    let text = "the dough rises in the oven and the loaf is bread ".repeat(4);
+    let id = app.create("Bread", &text, None).await.id;
+    let vector = |app: &TestApp| {
+        let client = app.client.clone();
+        async move {
+            client
+                .read_document(DocumentPath { id }, svc_client::wire::EmbedQuery { include_embed: true })
+                .await
+                .unwrap()
+                .embed
+                .unwrap()
+        }
+    };
+    let before = vector(&app).await;
+    sqlx::query("UPDATE documents SET embed = NULL").execute(&app.pool).await.unwrap();
+    let answer = app.client.embed_document(DocumentPath { id }, EmbedOptions::default()).await.unwrap();
+    assert!(answer.embedded && answer.with_tokens);
+    let after = vector(&app).await;
+    assert!(before.iter().zip(&after).all(|(before, after)| (before - after).abs() < 1e-6));
+    // 45 tokens: Bread, and eleven words four times.
+    assert_eq!(answer.token_count, 14);
+    let rows: Vec<(i64, i64, i64, i64, i16, bool)> = sqlx::query_as(
+        "SELECT count(*), count(embed_256), count(embed_384), count(embed_512), max(tier),
+                bool_and(abs(l2_norm(embed_256) - 1) < 0.01 AND abs(l2_norm(embed_384) - 1) < 0.01) FROM token_embeddings WHERE document_id = $1",
+    )
+    .bind(id)
+    .fetch_all(&app.pool)
+    .await
+    .unwrap();
+    assert_eq!(rows, [(14, 14, 14, 0, 30, true)]);
+    let pack: (i32, i32, i32) = sqlx::query_as("SELECT width, tokens, octet_length(vectors) FROM token_packs")
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+    assert_eq!(pack, (384, 14, 384 * 14 * 2));
+    // Once more, and there are no more of them; and they go with the document.
+    app.client.embed_tokens(DocumentPath { id }).await.unwrap();
+    let count = || sqlx::query_scalar::<_, i64>("SELECT count(*) FROM token_embeddings").fetch_one(&app.pool);
+    assert_eq!(count().await.unwrap(), 14);
+    app.client.delete_document(DocumentPath { id }).await.unwrap();
+    assert_eq!(count().await.unwrap(), 0);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_text_is_embedded_whole_or_refused_with_its_numbers() {
+    let window = settings(&[("SVC_EMBEDDING_TOKEN_WINDOW", "32"), ("SVC_EMBEDDING_THREADS", "1")]);
+    let engine = Engine::load(&model_settings(&window)).unwrap();
+    let app = TestApp::with(Wish { engine: Some(engine), ..Wish::default() }).await;
+    let embed = |id, with_tokens| {
+        let client = app.client.clone();
+        async move { client.embed_document(DocumentPath { id }, EmbedOptions { with_tokens }).await }
+    };
+    // The title, the words and two special tokens fill the window.
+    let fits = app.create("Tide", &"water ".repeat(29), None).await.id;
+    assert_eq!(embed(fits, true).await.unwrap().token_count, 15);
+    let long = app.create("Tide", &"water ".repeat(30), None).await.id;
+    let failure = embed(long, true).await.unwrap_err();
+    assert_eq!(failure.code, Code::TextTooLong);
+    let said = |name: &str| failure.members[name].as_u64();
+    assert_eq!((said("token_count"), said("limit"), said("chars_total")), (Some(33), Some(32), Some(185)));
+    assert!(failure.members["remedy"].as_str().unwrap().contains("with_tokens=false"));
+    let failure = app.client.embed_tokens(DocumentPath { id: long }).await.unwrap_err();
+    assert_eq!(failure.code, Code::TextTooLong);
+    let answer = embed(long, false).await.unwrap();
+    assert_eq!((answer.with_tokens, answer.token_count), (false, 0));
+    // Above the document window too.
+    let longer = app.create("Tide", &"water ".repeat(510), None).await.id;
+    let failure = embed(longer, false).await.unwrap_err();
+    assert_eq!((failure.code, failure.members["token_count"].as_u64()), (Code::TextTooLong, Some(513)));
+
+    // White space and characters that are no words: the title alone has tokens.
+    let blank = app.create("Tide", " \n\t\u{200b}", None).await.id;
+    assert_eq!(embed(blank, true).await.unwrap().token_count, 1);
+    let empty = app.create("Tide", "", None).await.id;
+    let failure = embed(empty, true).await.unwrap_err();
+    assert_eq!((failure.code, failure.members["field"].as_str()), (Code::InvalidField, Some("id")));
+    assert_eq!(embed(i64::MAX, true).await.unwrap_err().code, Code::NotFound);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn text_that_is_none_is_refused_and_nul_is_left_out() {
+    let app = TestApp::start().await;
+    for body in [r#"{"query": "\ud800"}"#, r#"{"query": "a\udc00b"}"#] {
+        let answer = app.raw("POST", "/search/vector").header("content-type", "application/json").body(body);
+        let answer = answer.send().await.unwrap();
+        assert_eq!(answer.status(), 400, "{body}");
+        let problem: Value = answer.json().await.unwrap();
+        assert_eq!(problem["code"], "malformed_request");
+    }
+    let (plain, with_nul) = (document("Tide", "water rises"), document("Tide", "water\0 ri\0ses"));
+    for new in [plain, with_nul] {
+        app.client.create_document(WaitQuery { wait: true }, Json(new)).await.unwrap();
+    }
+    for query in ["water rises", "water\0 rises", "\0"] {
+        let found = app.client.search_hybrid(Json(HybridSearch::new(query))).await.unwrap();
+        assert_eq!(found.results.len(), 2, "{query:?}");
+        let scores: Vec<f64> = found.results.iter().map(|result| result.legs.unwrap().vector.unwrap().score).collect();
+        assert!((scores[0] - scores[1]).abs() < 1e-6, "the NUL is no part of the text: {scores:?}");
+    }
+    let body = json!({"query": QUERY, "rerank": true, "rerank_method": "dice"});
+    let answer = app.raw("POST", "/search/vector").json(&body).send().await.unwrap();
+    assert!(answer.status().is_client_error());
+    app.end().await;
+}
