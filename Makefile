@@ -29,9 +29,8 @@ test: setup ## Runs every test, against a PostgreSQL of their own.
 chaos: setup ## Hurts workers, database and network at random: make chaos SECONDS=600 SEED=7.
 	cargo test --workspace --test chaos -- $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
-# A build folder of its own: other features compile Burn once more.
-test-devices: ## Holds the models on ndarray and wgpu (Vulkan; a software one will do) to the same outputs. Compiles for long.
-	CARGO_TARGET_DIR="$(SVC_CACHE_DIR)/target-devices" cargo test -p svc-models --features ndarray,wgpu --lib is_that_of_transformers
+test-devices: ## Holds the models on ndarray and wgpu (a software Vulkan will do) to the same outputs; compiles for long.
+	@config/devices.sh
 
 lint: ## Checks the format and the lints.
 	cargo fmt --all --check
