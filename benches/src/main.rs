@@ -32,7 +32,10 @@ const BENCHES: &[(&str, &str)] = &[
     ("bm25", "appends, compaction and searches, beside tantivy; always 100000 documents"),
     ("encoder/throughput", "tokens a second beside onnxruntime and torch; SIZE: rounds, 5 where left out"),
     ("encoder/latency", "one short query beside onnxruntime and torch; SIZE: rounds, 5 where left out"),
-    ("encoder/start", "from nothing to a model's first vector, with and without its pack; SIZE: rounds, 5 where left out"),
+    (
+        "encoder/start",
+        "from nothing to a model's first vector, with and without its pack; SIZE: rounds, 5 where left out",
+    ),
     ("encoder/importance", "MaxSim by a share of the tokens, on Cranfield; SIZE: questions, 75 where left out"),
     (
         "formats",

@@ -1,26 +1,66 @@
 //! How well MaxSim ranks by a share of each text's tokens: Cranfield, all-MiniLM-L6-v2.
 use super::cranfield::{Cranfield, first};
 use crate::figure::{BoxError, Figure};
-use std::thread;
+use std::{
+    collections::{HashMap, HashSet},
+    thread,
+};
 use svc_models::{Engine, ModelError, ModelSettings, TokenVectors};
 
 /// Texts of one call.
 const TEXTS: usize = 64;
 
-/// Which tokens of a text are kept.
-struct Choice {
-    name: &'static str,
-    keep: fn(&TokenVectors, usize) -> bool,
+/// What makes a token of a text important: one number a token, the greater the sooner it is kept.
+type Measure = fn(&Text<'_>, usize) -> f32;
+
+/// A text with all that a measure may go by.
+struct Text<'a> {
+    tokens: &'a TokenVectors,
+    /// The whole text's, of the same width.
+    vector: &'a [f32],
+    /// By token, in how few texts it stands.
+    idf: &'a HashMap<u32, f32>,
 }
 
-/// The tiers are tenths; every other token is what one keeps who knows nothing of them.
-const CHOICES: [Choice; 5] = [
-    Choice { name: "all tokens", keep: |_, _| true },
-    Choice { name: "most important 50%", keep: |text, token| text.tiers[token] <= 50 },
-    Choice { name: "every other token", keep: |_, token| token % 2 == 0 },
-    Choice { name: "most important 30%", keep: |text, token| text.tiers[token] <= 30 },
-    Choice { name: "least important 50%", keep: |text, token| text.tiers[token] > 50 },
+impl Text<'_> {
+    fn norm(&self, token: usize) -> f32 {
+        self.tokens.importance[token]
+    }
+
+    fn idf(&self, token: usize) -> f32 {
+        self.idf.get(&self.tokens.token_ids[token]).copied().unwrap_or_default()
+    }
+
+    fn likeness(&self, token: usize) -> f32 {
+        self.tokens.rows().nth(token).map_or(0.0, |row| dot(row, self.vector))
+    }
+
+    /// How much the other tokens are like this one: what a token stands for that many lean towards.
+    fn likeness_of_others(&self, token: usize) -> f32 {
+        let row = self.tokens.rows().nth(token).unwrap_or_default();
+        self.tokens.rows().map(|other| dot(row, other)).sum()
+    }
+}
+
+/// By the service: `norm`. `chance` is what one keeps who knows nothing of the tokens.
+const MEASURES: [(&str, Measure); 7] = [
+    ("norm", |text, token| text.norm(token)),
+    ("idf", |text, token| text.idf(token)),
+    ("norm x idf", |text, token| text.norm(token) * text.idf(token)),
+    ("likeness to the text", |text, token| text.likeness(token)),
+    ("distance from the text", |text, token| -text.likeness(token)),
+    ("likeness of the others", |text, token| text.likeness_of_others(token)),
+    ("chance", |_, token| ((token as u32).wrapping_mul(2_654_435_769) >> 8) as f32),
 ];
+const SHARES: [f64; 2] = [0.5, 0.3];
+/// Components that the service keeps of a token.
+const SHORT: usize = 256;
+
+/// Which tokens of each document are kept.
+struct Choice {
+    name: String,
+    kept: Vec<Vec<bool>>,
+}
 
 /// `questions`: how many of the 225 are asked, evenly spread.
 pub async fn run(questions: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
@@ -29,9 +69,10 @@ pub async fn run(questions: usize, out: &mut dyn FnMut(Figure)) -> Result<(), Bo
     let step = collection.questions.len().div_ceil(questions);
     let asked: Vec<usize> = (0..collection.questions.len()).step_by(step).collect();
     eprintln!("bench: token vectors of {} texts", collection.documents.len());
-    let mut documents = Vec::new();
+    let (mut documents, mut vectors) = (Vec::new(), Vec::new());
     for texts in collection.documents.chunks(TEXTS) {
-        let texts = texts.iter().map(|text| fitting(&engine, text)).collect::<Result<_, _>>()?;
+        let texts: Vec<String> = texts.iter().map(|text| fitting(&engine, text)).collect::<Result<_, _>>()?;
+        vectors.extend(engine.embed_documents(texts.clone()).await?);
         documents.extend(engine.token_vectors(texts).await?);
     }
     let mut queries = Vec::new();
@@ -39,25 +80,70 @@ pub async fn run(questions: usize, out: &mut dyn FnMut(Figure)) -> Result<(), Bo
         queries.push(engine.query_token_vectors(collection.questions[question].clone()).await?);
     }
     eprintln!("bench: {} questions", asked.len());
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    let scores: Vec<Vec<Vec<f32>>> = thread::scope(|scope| {
-        let parts = queries.chunks(queries.len().div_ceil(threads).max(1));
-        let parts: Vec<_> = parts
-            .map(|part| scope.spawn(|| part.iter().map(|query| scores(query, &documents)).collect::<Vec<_>>()))
-            .collect();
-        parts.into_iter().flat_map(|part| part.join().unwrap_or_default()).collect()
-    });
-    for (at, choice) in CHOICES.iter().enumerate() {
-        let kept: usize = scores.iter().map(|scores| in_both(&scores[0], &scores[at])).sum();
-        let name = format!("encoder/importance/first ten of all tokens found by {}", choice.name);
-        out(Figure::alone(&name, asked.len(), "results", kept as f64 / asked.len() as f64));
-        let ndcg = collection.ndcg(|question| {
-            let place = asked.binary_search(&question).ok()?;
-            Some(scores.get(place)?[at].clone())
-        });
-        out(Figure::alone(&format!("encoder/importance/MaxSim by {}", choice.name), asked.len(), "nDCG@10", ndcg));
+    let choices = choices(&documents, &vectors, engine.info().native_width);
+    let scores = all_scores(&queries, &documents, &choices);
+    let short = |texts: &[TokenVectors]| texts.iter().map(|text| text.shortened(SHORT)).collect::<Result<Vec<_>, _>>();
+    let short = all_scores(&short(&queries)?, &short(&documents)?, &choices[..2]);
+    // By question, the scores of one choice.
+    fn of(scores: &[Vec<Vec<f32>>], choice: usize) -> Vec<&[f32]> {
+        scores.iter().map(|scores| scores[choice].as_slice()).collect()
+    }
+    let all = of(&scores, 0);
+    let mut tell = |name: &str, scores: &[&[f32]]| {
+        let found: usize = all.iter().zip(scores).map(|(all, scores)| in_both(all, scores)).sum();
+        let figure = format!("encoder/importance/first ten of all tokens found by {name}");
+        out(Figure::alone(&figure, asked.len(), "results", found as f64 / asked.len() as f64));
+        let ndcg = collection.ndcg(|question| Some(scores[asked.binary_search(&question).ok()?].to_vec()));
+        out(Figure::alone(&format!("encoder/importance/MaxSim by {name}"), asked.len(), "nDCG@10", ndcg));
+    };
+    for (at, choice) in choices.iter().enumerate() {
+        tell(&choice.name, &of(&scores, at));
+    }
+    for (at, choice) in choices[..2].iter().enumerate() {
+        tell(&format!("{}, {SHORT} components", choice.name), &of(&short, at));
     }
     Ok(())
+}
+
+/// All tokens first, then each measure at each share.
+fn choices(documents: &[TokenVectors], vectors: &[Vec<f32>], width: usize) -> Vec<Choice> {
+    let mut texts_with: HashMap<u32, usize> = HashMap::new();
+    for document in documents {
+        let tokens: HashSet<u32> = document.token_ids.iter().copied().collect();
+        tokens.into_iter().for_each(|token| *texts_with.entry(token).or_default() += 1);
+    }
+    let idf = |count: usize| (1.0 + documents.len() as f32 / count as f32).ln();
+    let idf: HashMap<u32, f32> = texts_with.into_iter().map(|(token, count)| (token, idf(count))).collect();
+    let all = documents.iter().map(|document| vec![true; document.len()]).collect();
+    let mut choices = vec![Choice { name: "all tokens".to_owned(), kept: all }];
+    for share in SHARES {
+        for (name, measure) in MEASURES {
+            let kept = documents.iter().zip(vectors).map(|(tokens, vector)| {
+                let text = Text { tokens, vector: &vector[..width], idf: &idf };
+                let worth: Vec<f32> = (0..tokens.len()).map(|token| measure(&text, token)).collect();
+                let mut order: Vec<usize> = (0..tokens.len()).collect();
+                order.sort_by(|&left, &right| worth[right].total_cmp(&worth[left]).then(left.cmp(&right)));
+                let mut kept = vec![false; tokens.len()];
+                let count = (share * tokens.len() as f64).ceil() as usize;
+                order.into_iter().take(count).for_each(|token| kept[token] = true);
+                kept
+            });
+            choices.push(Choice { name: format!("{:.0}% by {name}", share * 100.0), kept: kept.collect() });
+        }
+    }
+    choices
+}
+
+/// By question and choice, the score of each document.
+fn all_scores(queries: &[TokenVectors], documents: &[TokenVectors], choices: &[Choice]) -> Vec<Vec<Vec<f32>>> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let parts = queries.chunks(queries.len().div_ceil(threads).max(1));
+        let parts: Vec<_> = parts
+            .map(|part| scope.spawn(|| part.iter().map(|query| scores(query, documents, choices)).collect::<Vec<_>>()))
+            .collect();
+        parts.into_iter().flat_map(|part| part.join().unwrap_or_default()).collect()
+    })
 }
 
 /// How many documents two rankings have in common at their heads.
@@ -76,21 +162,14 @@ fn fitting(engine: &Engine, text: &str) -> Result<String, ModelError> {
 }
 
 /// By choice, the score of each document.
-fn scores(query: &TokenVectors, documents: &[TokenVectors]) -> Vec<Vec<f32>> {
-    let mut scores = vec![vec![0f32; documents.len()]; CHOICES.len()];
+fn scores(query: &TokenVectors, documents: &[TokenVectors], choices: &[Choice]) -> Vec<Vec<f32>> {
+    let mut scores = vec![vec![0f32; documents.len()]; choices.len()];
     for (place, document) in documents.iter().enumerate() {
         for asked in query.rows() {
-            let mut best = [-1f32; CHOICES.len()];
-            for (token, row) in document.rows().enumerate() {
-                let similarity = dot(asked, row);
-                for (best, choice) in best.iter_mut().zip(&CHOICES) {
-                    if similarity > *best && (choice.keep)(document, token) {
-                        *best = similarity;
-                    }
-                }
-            }
-            for (scores, best) in scores.iter_mut().zip(best) {
-                scores[place] += best;
+            let similarities: Vec<f32> = document.rows().map(|row| dot(asked, row)).collect();
+            for (scores, choice) in scores.iter_mut().zip(choices) {
+                let kept = similarities.iter().zip(&choice.kept[place]).filter(|(_, kept)| **kept);
+                scores[place] += kept.map(|(similarity, _)| *similarity).fold(-1.0, f32::max);
             }
         }
     }

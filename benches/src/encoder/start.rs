@@ -46,8 +46,12 @@ fn rest(folder: &Path) -> Result<(), BoxError> {
 
 async fn first_vector(folder: &Path, models_dir: &Path) -> Result<f64, BoxError> {
     let model = folder.to_str().ok_or("the cache folder's name is no UTF-8")?.to_owned();
-    let settings =
-        ModelSettings { model, models_dir: Some(PathBuf::from(models_dir)), threads: super::THREADS, ..ModelSettings::default() };
+    let settings = ModelSettings {
+        model,
+        models_dir: Some(PathBuf::from(models_dir)),
+        threads: super::THREADS,
+        ..ModelSettings::default()
+    };
     let start = Instant::now();
     let engine = Engine::load(&settings)?;
     engine.embed_query("what is asked first".to_owned()).await?;
