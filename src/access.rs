@@ -49,7 +49,17 @@ impl Keys {
             Access::Public => Ok(Caller::Nobody),
             Access::Metrics if self.metrics_are_public => Ok(Caller::Nobody),
             Access::Token | Access::Owner | Access::Metrics if holds(&self.owner) => Ok(Caller::Owner),
-            Access::RunnerKey if self.runner.as_ref().is_some_and(holds) => Ok(Caller::Nobody),
+            Access::RunnerKey => match &self.runner {
+                None => {
+                    Err(Failure::new(Code::NotConfigured, "this service is no runner: it has no key to call it with")
+                        .with("setting", "SVC_RUNNER_KEY"))
+                }
+                Some(key) if holds(key) => Ok(Caller::Nobody),
+                Some(_) => Err(Failure::new(
+                    Code::Unauthenticated,
+                    "send `Authorization: Bearer <key>` with the SVC_RUNNER_KEY of this service",
+                )),
+            },
             _ => Err(Failure::new(Code::Unauthenticated, "send `Authorization: Bearer <token>` with a valid token")),
         }
     }
@@ -83,7 +93,10 @@ mod tests {
         assert!(!opens(Access::RunnerKey, "Bearer owner") && !opens(Access::Metrics, "Bearer runner"));
         assert!(keys.authenticate(Access::Token, &HeaderMap::new()).is_err());
         let closed = Keys::new("owner", None, true);
-        assert!(closed.authenticate(Access::RunnerKey, &headers("Bearer ")).is_err());
+        for value in ["Bearer ", "Bearer owner", ""] {
+            let refused = closed.authenticate(Access::RunnerKey, &headers(value)).expect_err("closed");
+            assert_eq!((refused.code, &refused.members["setting"]), (Code::NotConfigured, &"SVC_RUNNER_KEY".into()));
+        }
         assert!(closed.authenticate(Access::Metrics, &HeaderMap::new()).is_ok());
     }
 }

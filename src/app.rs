@@ -1,6 +1,7 @@
 //! A whole process put together: database, model, service, worker, listener; and taken down in order.
 use crate::{
     embedded::{EmbeddedError, EmbeddedPostgres, ServerState},
+    embedding::{EmbedError, Embedder, Runner},
     ingest::reader::Reader,
     registry,
     search::{bm25::Config, maxsim::widths_problem},
@@ -36,6 +37,8 @@ pub enum AppError {
     Model(#[from] ModelError),
     #[error("the model of SVC_RERANKER_MODEL cannot be used: {0}")]
     Reranker(ModelError),
+    #[error(transparent)]
+    Embed(#[from] EmbedError),
     #[error(transparent)]
     Worker(#[from] WorkerError),
     #[error("cannot listen on {address}: {source}; choose another SVC_LISTEN")]
@@ -134,8 +137,25 @@ impl Backend {
     }
 }
 
+/// The model of the settings, loaded here, or at the runner that they name.
+pub async fn load_embedder(settings: &Settings) -> Result<Embedder, AppError> {
+    if settings.runner_url.is_empty() {
+        return Ok(load_engine(settings).await?.into());
+    }
+    let embedder = Embedder::There(Runner::new(settings)?);
+    match embedder.model().await {
+        Ok(_) => {}
+        // It may well be started after this process, which can do all else meanwhile.
+        Err(error @ EmbedError::Away { .. }) => {
+            tracing::warn!(error = %error, "no model yet: what needs vectors waits for the runner");
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(embedder)
+}
+
 /// Loads the model of the settings; fetches it before where it is not there.
-pub async fn load_engine(settings: &Settings) -> Result<Engine, AppError> {
+async fn load_engine(settings: &Settings) -> Result<Engine, AppError> {
     fetch_model(&settings.embedding_model, Some(&settings.models_dir()), &hub_settings(settings), &log_progress())
         .await?;
     let settings = model_settings(settings);
@@ -162,7 +182,7 @@ fn log_progress() -> impl Fn(Progress<'_>) + Sync {
 
 /// Loads the reranker where its files are here. It is an extra: without them all but reranking works, and nothing is fetched.
 async fn load_cross_encoder(service: &Service) -> Result<(), AppError> {
-    match service.cross_encoder.get(service.engine.as_ref()).await {
+    match service.cross_encoder.get(service.beside()).await {
         Ok(_) => Ok(()),
         Err(ModelError::FolderMissing { name, .. }) => {
             tracing::info!(
@@ -214,14 +234,17 @@ impl App {
         reader: Reader,
         backend: &Backend,
     ) -> Result<(Arc<Service>, Option<RunningWorker>, TcpListener), AppError> {
-        let engine = load_engine(&settings).await?;
-        let info = engine.info();
-        if let Some(problem) = widths_problem(&settings, &info.name, info.native_width) {
+        let embedder = load_embedder(&settings).await?;
+        // That of a runner which is still away is not known yet.
+        if let Ok(model) = embedder.model().await
+            && let Some(problem) = widths_problem(&settings, model.name(), model.native_width())
+        {
             return Err(AppError::Ended(problem));
         }
         let address = settings.listen;
         let listener = TcpListener::bind(address).await.map_err(|source| AppError::Listen { address, source })?;
-        let service = Arc::new(Service::new(settings.clone(), backend.pool.clone(), Some(engine), owner_token, reader));
+        let service =
+            Arc::new(Service::new(settings.clone(), backend.pool.clone(), Some(embedder), owner_token, reader));
         load_cross_encoder(&service).await?;
         let worker = if settings.ingest_worker_enabled {
             Some(RunningWorker::start(Role::of(&settings), service.tools(), backend.options.clone()).await?)

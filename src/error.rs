@@ -8,6 +8,16 @@ pub trait IntoFailure {
     fn into_failure(self) -> Failure;
 }
 
+/// Whether there was no connection to be had: nothing was asked of the database.
+pub fn no_connection(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => true,
+        // No connection left; starting up.
+        sqlx::Error::Database(error) => error.code().is_some_and(|code| code == "53300" || code == "57P03"),
+        _ => false,
+    }
+}
+
 /// Whether the database itself is away, rather than the statement wrong.
 pub fn database_is_away(error: &sqlx::Error) -> bool {
     match error {

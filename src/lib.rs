@@ -5,6 +5,7 @@ pub mod access;
 pub mod app;
 pub mod cli;
 pub mod embedded;
+pub mod embedding;
 pub mod error;
 pub mod handlers;
 pub mod ingest;

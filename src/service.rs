@@ -1,6 +1,8 @@
 //! The service: what every operation works with.
 use crate::{
     access::Keys,
+    embedding::{Embedder, Model},
+    error::OrFail,
     ingest::{Tools, reader::Reader},
     search::{bm25, rerank::CrossEncoder},
     settings::Settings,
@@ -14,18 +16,22 @@ use std::{
 use svc_client::{Code, Failure, Need};
 use svc_models::{Engine, HubSettings, ModelSettings, RerankerSettings};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio_util::task::TaskTracker;
 
 /// Bytes of sealed postings that a process keeps in memory.
 const POSTINGS_CACHE_BYTES: usize = 256 << 20;
 /// How long a request waits for its turn to have a file read.
 const READING_PATIENCE: Duration = Duration::from_secs(5);
 
+/// Calls of one kind that a runner works on at a time: enough to keep its model busy, and a wait that callers sit out.
+const RUNNER_CALLS: usize = 16;
+
 /// One running service; cheap to share.
 pub struct Service {
     pub settings: Arc<Settings>,
     pub pool: PgPool,
     /// None where this process embeds nothing.
-    pub engine: Option<Engine>,
+    pub embedder: Option<Embedder>,
     pub cross_encoder: CrossEncoder,
     pub postings: Arc<bm25::Cache>,
     pub keys: Keys,
@@ -33,6 +39,9 @@ pub struct Service {
     pub reader: Reader,
     /// Readers that requests have at work; tasks have permits of their own.
     pub reading: Arc<Semaphore>,
+    /// Places of calls to the runner, of each kind its own, or documents that wait would keep queries out.
+    pub runner_documents: Semaphore,
+    pub runner_queries: Semaphore,
     /// Told when tasks were queued; the worker of this process listens.
     pub wake: Arc<Notify>,
     pub started: Instant,
@@ -43,7 +52,7 @@ impl Service {
     pub fn new(
         settings: Arc<Settings>,
         pool: PgPool,
-        engine: Option<Engine>,
+        embedder: Option<Embedder>,
         owner_token: &str,
         reader: Reader,
     ) -> Service {
@@ -55,11 +64,13 @@ impl Service {
             metrics: crate::telemetry::recorder(),
             reader,
             reading: Arc::new(Semaphore::new(std::thread::available_parallelism().map_or(2, std::num::NonZero::get))),
+            runner_documents: Semaphore::new(RUNNER_CALLS),
+            runner_queries: Semaphore::new(RUNNER_CALLS),
             wake: Arc::new(Notify::new()),
             started: Instant::now(),
             settings,
             pool,
-            engine,
+            embedder,
         }
     }
 
@@ -68,10 +79,11 @@ impl Service {
         Tools {
             settings: self.settings.clone(),
             pool: self.pool.clone(),
-            engine: self.engine.clone(),
+            embedder: self.embedder.clone(),
             postings: self.postings.clone(),
             reader: self.reader.clone(),
             wake: self.wake.clone(),
+            settling: TaskTracker::new(),
         }
     }
 
@@ -86,11 +98,21 @@ impl Service {
         }
     }
 
-    /// The model, or the answer that there is none.
-    pub fn engine(&self) -> Result<&Engine, Failure> {
-        self.engine.as_ref().ok_or_else(|| {
-            Failure::new(Code::NotConfigured, "this process has no embedding model")
-                .with("setting", "SVC_EMBEDDING_MODEL")
+    /// The model, here or at a runner, or the answer that there is none.
+    pub async fn model(&self) -> Result<Model, Failure> {
+        self.embedder.as_ref().ok_or_else(no_model)?.model().await.or_fail()
+    }
+
+    /// The engine that other models of this process share threads with.
+    pub fn beside(&self) -> Option<&Engine> {
+        self.embedder.as_ref().and_then(Embedder::engine)
+    }
+
+    /// The model of this very process: a runner that asked another one could come to ask itself.
+    pub fn own_engine(&self) -> Result<&Engine, Failure> {
+        self.embedder.as_ref().ok_or_else(no_model)?.engine().ok_or_else(|| {
+            Failure::new(Code::NotConfigured, "this process has no model of its own: it embeds at a runner itself")
+                .with("setting", "SVC_RUNNER_URL")
         })
     }
 
@@ -98,9 +120,14 @@ impl Service {
     pub fn provide(&self, need: Option<Need>) -> Result<(), Failure> {
         match need {
             None => Ok(()),
-            Some(Need::Model) => self.engine().map(|_| ()),
+            Some(Need::Model) => self.embedder.as_ref().map(|_| ()).ok_or_else(no_model),
+            Some(Need::OwnModel) => self.own_engine().map(|_| ()),
         }
     }
+}
+
+fn no_model() -> Failure {
+    Failure::new(Code::NotConfigured, "this process has no embedding model").with("setting", "SVC_EMBEDDING_MODEL")
 }
 
 /// What the settings say of the model.

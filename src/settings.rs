@@ -259,6 +259,12 @@ impl Settings {
                 self.listen
             ));
         }
+        if !self.runner_url.is_empty() && self.runner_key.is_blank() {
+            problems.push(format!(
+                "SVC_RUNNER_KEY is blank, but SVC_RUNNER_URL is {}: set the key of that runner",
+                self.runner_url
+            ));
+        }
         if problems.is_empty() { Ok(()) } else { Err(SettingsError::Invalid(problems)) }
     }
 }

@@ -113,6 +113,8 @@ pub struct TaskFailure {
     pub message: String,
     /// A wait asked for from outside; it wins over the backoff where longer.
     pub retry_after: Option<Duration>,
+    /// False: what the task needs was not there, which says nothing of the task. It comes back later, and no attempt is spent.
+    pub counts: bool,
     /// What belongs into the attempt log beside code and message; the queue's port stores it with the failure.
     pub detail: Map<String, Value>,
     /// What was learned of the node all the same, by name; the port stores it where the failure is final.
@@ -126,6 +128,7 @@ impl TaskFailure {
             code: code.into(),
             message: message.into(),
             retry_after: None,
+            counts: true,
             detail: Map::new(),
             evidence: Map::new(),
         }
@@ -137,6 +140,16 @@ impl TaskFailure {
 
     pub fn permanent(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self::new(ErrorClass::Permanent, code, message)
+    }
+
+    /// Somebody asked for the task's end.
+    pub fn cancelled() -> Self {
+        Self::permanent("cancelled", "the task was cancelled")
+    }
+
+    /// What the task needs is away, be it for hours: the attempt does not count.
+    pub fn away(code: impl Into<String>, message: impl Into<String>) -> Self {
+        TaskFailure { counts: false, ..Self::retryable(code, message) }
     }
 
     /// Adds to the attempt log, in builder style.

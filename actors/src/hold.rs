@@ -63,9 +63,7 @@ impl Drop for Hold {
 fn owed(report: Option<Report>, started: bool, stop: Option<StopReason>) -> Option<Owed> {
     match (report, stop) {
         (Some(Report::Finished), _) | (_, Some(StopReason::Lost)) => None,
-        (_, Some(StopReason::Cancelled)) => {
-            Some(Owed::Failure(TaskFailure::permanent("cancelled", "the task was cancelled")))
-        }
+        (_, Some(StopReason::Cancelled)) => Some(Owed::Failure(TaskFailure::cancelled())),
         // A handler that was told to end may well answer with an error; that says nothing about the task.
         (_, Some(StopReason::Drained)) => Some(Owed::Return),
         (Some(Report::Failed(failure)), None) => Some(Owed::Failure(failure)),

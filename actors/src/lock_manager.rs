@@ -180,7 +180,8 @@ async fn write_failure(shared: Arc<Shared>, grant: &Grant, failure: &TaskFailure
         match bounded(shared.settings.lease, shared.queue.fail(grant, failure)).await {
             Ok(true) => {
                 let (task_id, document_id, code) = (grant.task_id, grant.document_id, failure.code.as_str());
-                tracing::warn!(task.id = task_id, document.id = document_id, task.r#type = grant.task_type, error.class = %failure.class, error.code = code, error = failure.message, "task failed");
+                let what = if failure.counts { "task failed" } else { "task put off" };
+                tracing::warn!(task.id = task_id, document.id = document_id, task.r#type = grant.task_type, error.class = %failure.class, error.code = code, error = failure.message, "{what}");
                 return;
             }
             Ok(false) => return,

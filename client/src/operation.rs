@@ -35,8 +35,10 @@ pub enum Access {
 /// A part of the service that an operation cannot do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// The embedding model.
+    /// The embedding model, here or at a runner.
     Model,
+    /// The embedding model, in this very process.
+    OwnModel,
 }
 
 /// One operation of the service, as a type.

@@ -48,6 +48,13 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Searches with the defaults, for a browser's address line.
     GET    "/search/"                     search(query: SearchQuery) -> Json<SearchResponse>, needs Model;
 
+    /// Describes the model of this runner.
+    GET    "/runner/model"                runner_model(query: RunnerModelQuery) -> Json<RunnerModel>, access RunnerKey, needs OwnModel;
+    /// Embeds texts for a worker or service that loads no model.
+    POST   "/runner/embed"                runner_embed(body: Json<RunnerTexts>) -> Json<RunnerVectors>, access RunnerKey, needs OwnModel;
+    /// Embeds texts token by token for a worker or service that loads no model.
+    POST   "/runner/tokens"               runner_tokens(body: Json<RunnerTokenTexts>) -> Json<RunnerTokenVectors>, access RunnerKey, needs OwnModel;
+
     /// Lists tasks, oldest first, page by page; without a status those that still owe work.
     GET    "/admin/tasks"                 list_tasks(query: TaskQuery) -> Json<TaskPage>, access Owner;
     /// Reads one task and why it is not running.

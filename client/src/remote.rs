@@ -12,7 +12,11 @@ pub struct Remote {
     base: String,
     token: String,
     http: reqwest::Client,
+    answer_limit: usize,
 }
+
+/// Bytes of an answer that are taken where nothing else is said.
+const ANSWER_LIMIT: usize = 1 << 30;
 
 /// What may stand in a path segment unescaped.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -20,7 +24,14 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 impl Remote {
     /// A client for the service at `base`, for example `http://127.0.0.1:8000`.
     pub fn new(base: &str, token: &str, http: reqwest::Client) -> Remote {
-        Remote { base: base.trim_end_matches('/').to_owned(), token: token.to_owned(), http }
+        let (base, token) = (base.trim_end_matches('/').to_owned(), token.to_owned());
+        Remote { base, token, http, answer_limit: ANSWER_LIMIT }
+    }
+
+    /// The same client, which takes no answer of more bytes than these.
+    #[must_use]
+    pub fn with_answer_limit(self, bytes: usize) -> Remote {
+        Remote { answer_limit: bytes, ..self }
     }
 
     /// The address that the client calls.
@@ -39,30 +50,51 @@ impl<O: Operation> Transport<O> for Remote {
             .bearer_auth(&self.token)
             .query(&call.query);
         let request = call.body.attach(request).await?;
-        let (status, bytes) = exchange(&self.base, request).await?;
-        if status == O::Reply::STATUS { O::Reply::decode(&bytes) } else { Err(refusal(status, &bytes)) }
+        let (status, retry_after, bytes) = exchange(&self.base, request, self.answer_limit).await?;
+        if status == O::Reply::STATUS { O::Reply::decode(&bytes) } else { Err(refusal(status, retry_after, &bytes)) }
     }
 }
 
-async fn exchange(base: &str, request: reqwest::RequestBuilder) -> Result<(u16, bytes::Bytes), Failure> {
+/// Sends a request; gives the status, the seconds of a `Retry-After` and the body.
+async fn exchange(
+    base: &str,
+    request: reqwest::RequestBuilder,
+    limit: usize,
+) -> Result<(u16, Option<u64>, Vec<u8>), Failure> {
     let lost = |error: reqwest::Error| {
         let cause = std::error::Error::source(&error).map(|c| format!(": {c}")).unwrap_or_default();
-        Failure::unreachable(format!("no answer from {base}{cause}"))
+        // Whether the request may have been read: what was never sent can be sent again without a thought.
+        Failure::unreachable(format!("no answer from {base}{cause}")).with("sent", !error.is_connect())
     };
-    let response = request.send().await.map_err(lost)?;
+    let mut response = request.send().await.map_err(lost)?;
     let status = response.status().as_u16();
-    Ok((status, response.bytes().await.map_err(lost)?))
+    let retry_after =
+        response.headers().get(http::header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let mut bytes = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(lost)? {
+        if bytes.len() + piece.len() > limit {
+            return Err(
+                Failure::unreachable(format!("the answer from {base} is over {limit} bytes")).with("sent", true)
+            );
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    Ok((status, retry_after, bytes))
 }
 
-fn refusal(status: u16, bytes: &[u8]) -> Failure {
-    serde_json::from_slice(bytes).unwrap_or_else(|_| {
+fn refusal(status: u16, retry_after: Option<u64>, bytes: &[u8]) -> Failure {
+    let mut failure: Failure = serde_json::from_slice(bytes).unwrap_or_else(|_| {
         let mut failure = Failure::new(
             Code::Unreachable,
             format!("status {status} without a problem description: is this the address of an svc service?"),
         );
         failure.status = status;
         failure
-    })
+    });
+    if let Some(seconds) = retry_after {
+        failure.members.entry("retry_after").or_insert(seconds.into());
+    }
+    failure
 }
 
 /// Puts the path parameters into their placeholders, each percent-encoded.
@@ -98,7 +130,8 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_not_ours_says_so() {
-        let failure = refusal(502, b"<html>bad gateway</html>");
+        let failure = refusal(502, Some(7), b"<html>bad gateway</html>");
         assert_eq!((failure.status, failure.code), (502, Code::Unreachable));
+        assert_eq!(failure.members["retry_after"], 7);
     }
 }

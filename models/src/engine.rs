@@ -1,4 +1,4 @@
-use std::{panic::catch_unwind, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
     Device, ModelError, ModelInfo, ModelSettings, TokenVectors, VECTOR_WIDTH,
@@ -10,7 +10,6 @@ use crate::{
     ragged::Ragged,
     tokenizer::{OverLimit, TextTokenizer, Tokens},
     weights::Packs,
-    worker,
     worker::Threads,
 };
 
@@ -64,9 +63,7 @@ impl Engine {
             let problem = format!("hidden_size is {native_width}, but model {} has {width}", folder.name);
             return Err(ModelError::Corrupt { path: config_path, problem });
         }
-        // The tokenizer's own code meets a file from outside: a panic in it must not end the process.
-        let tokenizer = catch_unwind(|| TextTokenizer::from_json(&folder.tokenizer, config.shape.vocabulary))
-            .unwrap_or_else(|panic| Err(worker::panic_message(&*panic)))
+        let tokenizer = TextTokenizer::from_untrusted_json(&folder.tokenizer, config.shape.vocabulary)
             .map_err(|problem| ModelError::Corrupt { path: folder.path.join("tokenizer.json"), problem })?;
         if tokenizer.special_count() >= max_positions {
             let problem = format!("max_position_embeddings is {max_positions}, too few for any text");
@@ -153,6 +150,11 @@ impl Engine {
     /// The text's own tokens, without special tokens and prefix: what packing texts into a window adds up.
     pub fn count_content_tokens(&self, text: &str) -> Result<usize, ModelError> {
         Ok(self.shared.tokenizer.count("", text)? - self.shared.tokenizer.special_count())
+    }
+
+    /// The model's tokenizer.json, for [`crate::TokenCounter`].
+    pub fn tokenizer_json(&self) -> &[u8] {
+        self.shared.tokenizer.json()
     }
 
     /// The threads, for a model beside this one.

@@ -11,6 +11,7 @@
 mod architecture;
 mod catalog;
 mod classifier;
+mod counter;
 mod device;
 mod encoder;
 mod engine;
@@ -37,6 +38,7 @@ mod sample;
 
 pub use architecture::Architecture;
 pub use catalog::{CatalogEntry, ModelKind, catalog, default_models_dir};
+pub use counter::TokenCounter;
 pub use device::Device;
 pub use engine::Engine;
 pub use error::ModelError;

@@ -31,6 +31,7 @@ pub(crate) struct OverLimit {
 /// A tokenizer that never cuts and never pads.
 pub(crate) struct TextTokenizer {
     tokenizer: Tokenizer,
+    json: Box<[u8]>,
     /// Special tokens before and after each text.
     before: Vec<u32>,
     after: Vec<u32>,
@@ -65,7 +66,17 @@ impl TextTokenizer {
         if before.is_empty() && after.is_empty() {
             return Err("it adds no special tokens, so that an empty text would have no vector".to_owned());
         }
-        Ok(Self { tokenizer, before, after })
+        Ok(Self { tokenizer, json: json.into(), before, after })
+    }
+
+    /// As [`Self::from_json`], where the tokenizer's own code meets a file from outside: a panic in it is an error.
+    pub fn from_untrusted_json(json: &[u8], vocabulary: usize) -> Result<Self, String> {
+        catch_unwind(|| Self::from_json(json, vocabulary)).unwrap_or_else(|panic| Err(panic_message(&*panic)))
+    }
+
+    /// What it was made of.
+    pub fn json(&self) -> &[u8] {
+        &self.json
     }
 
     /// As [`Self::from_json`], for a model that reads two texts at once: the special tokens must be those of BERT,

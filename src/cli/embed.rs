@@ -1,15 +1,16 @@
-//! `svc embed`: vectors with the model of the settings, in this process; no service need be running.
+//! `svc embed`: vectors with the model of the settings, in this process or at its runner; no service need be running.
 use super::{
     CliError,
     output::{Output, one_line, say},
 };
 use crate::{
-    app::{AppError, load_engine},
+    app::{AppError, load_embedder},
     settings::Settings,
 };
 use clap::Args;
 use serde_json::json;
 use std::process::ExitCode;
+use svc_client::wire::RunnerTextKind;
 use svc_models::TokenVectors;
 
 /// Components that a person is shown.
@@ -28,26 +29,25 @@ pub struct EmbedArguments {
 }
 
 pub async fn embed(settings: &Settings, output: Output, arguments: EmbedArguments) -> Result<ExitCode, CliError> {
-    let engine = load_engine(settings).await?;
+    let model = load_embedder(settings).await?.model().await.map_err(AppError::from)?;
     let text = arguments.text;
     if arguments.tokens {
-        let vectors = match arguments.query {
-            true => engine.query_token_vectors(text.clone()).await,
-            false => engine.token_vectors(vec![text.clone()]).await.map(|mut vectors| vectors.swap_remove(0)),
-        };
-        show_tokens(output, &text, &vectors.map_err(AppError::from)?)?;
+        let kind = if arguments.query { RunnerTextKind::Query } else { RunnerTextKind::Document };
+        for vectors in model.token_vectors(vec![text.clone()], kind).await.map_err(AppError::from)? {
+            show_tokens(output, &text, &vectors)?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let vector = match arguments.query {
-        true => engine.embed_query(text.clone()).await,
-        false => engine.embed_documents(vec![text.clone()]).await.map(|mut vectors| vectors.swap_remove(0)),
+        true => model.embed_query(text.clone()).await,
+        false => model.embed_documents(vec![text.clone()]).await.map(|mut vectors| vectors.swap_remove(0)),
     };
     let vector = vector.map_err(AppError::from)?;
-    let (model, tokens) = (&engine.info().identity, engine.count_tokens(&text).map_err(AppError::from)?);
+    let (identity, tokens) = (model.identity(), model.count_tokens(&text).map_err(AppError::from)?);
     match output {
-        Output::Json => Output::line(&json!({"model": model, "tokens": tokens, "vector": vector}))?,
+        Output::Json => Output::line(&json!({"model": identity, "tokens": tokens, "vector": vector}))?,
         Output::Table => {
-            say!("{model}: {tokens} tokens, {} components of {}", engine.info().native_width, vector.len());
+            say!("{identity}: {tokens} tokens, {} components of {}", model.native_width(), vector.len());
             say!("{}", start_of(&vector));
         }
     }

@@ -5,7 +5,7 @@ use super::{
     run_to_end,
 };
 use crate::{
-    app::{Backend, DRAIN, asked_to_stop, load_engine},
+    app::{Backend, DRAIN, asked_to_stop, load_embedder},
     ingest::reader::{Reader, serve_if_asked},
     logging,
     service::Service,
@@ -113,8 +113,8 @@ async fn run(arguments: Arguments) -> Result<ExitCode, CliError> {
     role.strict_badges = arguments.strict_badges;
     let backend = Backend::join(&settings).await?;
     backend.check_schema().await?;
-    let engine = load_engine(&settings).await?;
-    let service = Service::new(settings, backend.pool.clone(), Some(engine), "", Reader::of_this_program()?);
+    let embedder = load_embedder(&settings).await?;
+    let service = Service::new(settings, backend.pool.clone(), Some(embedder), "", Reader::of_this_program()?);
     let mut worker = RunningWorker::start(role, service.tools(), backend.options.clone())
         .await
         .map_err(crate::app::AppError::from)?;

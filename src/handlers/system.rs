@@ -1,6 +1,7 @@
 //! The service about itself.
 use crate::{
     access::Caller,
+    embedding::EmbedError,
     error::OrFail,
     registry::{self, Handle},
     service::Service,
@@ -12,7 +13,6 @@ use svc_client::{
     Call, Code, Failure, VERSION, ops,
     wire::{HealthResponse, ModelState, OpenApiDocument, ReadinessCheck, ReadinessResponse, RerankerState},
 };
-use svc_models::Engine;
 
 impl Handle<ops::read_health> for Service {
     async fn handle(&self, _: &Caller, _: Call<ops::read_health>) -> Result<HealthResponse, Failure> {
@@ -39,18 +39,13 @@ impl Handle<ops::read_health> for Service {
 
 impl Handle<ops::read_readiness> for Service {
     async fn handle(&self, _: &Caller, _: Call<ops::read_readiness>) -> Result<ReadinessResponse, Failure> {
+        let model = model(self).await;
         let mut checks = Vec::new();
         let mut check = |name: &str, outcome: Result<String, String>| {
             let ok = outcome.is_ok();
             checks.push(ReadinessCheck { name: name.to_owned(), ok, detail: outcome.unwrap_or_else(|reason| reason) });
         };
-        check(
-            "model",
-            match &self.engine {
-                Some(engine) => Ok(engine.info().identity.clone()),
-                None => Err("no embedding model is loaded: see SVC_EMBEDDING_MODEL".to_owned()),
-            },
-        );
+        check("model", model.as_ref().map(|state| state.identity.clone()).map_err(Clone::clone));
         let database = store::database::missing(&self.pool).await;
         check("database", database.as_ref().map(|_| "answers".to_owned()).map_err(|_| "does not answer".to_owned()));
         let (mut queue, mut workers) = (Default::default(), Vec::new());
@@ -88,7 +83,7 @@ impl Handle<ops::read_readiness> for Service {
             );
         }
         let ready = checks.iter().all(|check| check.ok);
-        let models: Vec<ModelState> = self.engine.iter().map(model_state).collect();
+        let models: Vec<ModelState> = model.into_iter().collect();
         let reranker = self.cross_encoder.loaded().map(|reranker| {
             let info = reranker.info();
             RerankerState { name: info.name.clone(), device: info.device.clone(), pair_window: info.max_length }
@@ -106,16 +101,18 @@ impl Handle<ops::read_readiness> for Service {
     }
 }
 
-fn model_state(engine: &Engine) -> ModelState {
-    let info = engine.info();
-    ModelState {
-        identity: info.identity.clone(),
-        device: info.device.clone(),
-        width: info.native_width,
-        document_window: info.doc_window,
-        token_window: info.token_window,
-        queue_depth: engine.queue_depth(),
-    }
+/// The embedding model, or why there is none. Anyone may ask: where the runner is stays in the log.
+async fn model(service: &Service) -> Result<ModelState, String> {
+    let Some(embedder) = &service.embedder else {
+        return Err("no embedding model is loaded: see SVC_EMBEDDING_MODEL".to_owned());
+    };
+    embedder.state().await.map_err(|error| {
+        tracing::warn!(error = %error, "the runner's model cannot be used");
+        match error {
+            EmbedError::Refused(_) => "the runner refuses to work for this service: see its log".to_owned(),
+            _ => "the runner does not answer: tasks that need vectors wait for it".to_owned(),
+        }
+    })
 }
 
 impl Handle<ops::read_metrics> for Service {

@@ -1,6 +1,7 @@
 //! Embedding one document on request: its vector, and the vectors of its tokens.
 use crate::{
     access::Caller,
+    embedding::Model,
     error::OrFail,
     handlers::documents::free_of_holders,
     registry::Handle,
@@ -12,21 +13,22 @@ use pgvector::Vector;
 use svc_actors::WriteMode;
 use svc_client::{
     Call, Failure, ops,
-    wire::{EmbedResponse, TokensResponse},
+    wire::{EmbedResponse, RunnerTextKind, TokensResponse},
 };
 
 impl Handle<ops::embed_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::embed_document>) -> Result<EmbedResponse, Failure> {
         let (id, with_tokens) = (call.path.id, call.query.with_tokens);
         let text = text(self, caller, id).await?;
-        let engine = self.engine()?;
+        let model = self.model().await?;
         // First what may be refused.
         let tokens = match with_tokens {
-            true => Some(tokens(self, id, text.clone()).await?.0),
+            true => Some(tokens(self, &model, id, text.clone()).await?.0),
             false => None,
         };
-        let mut vectors = engine.embed_documents(vec![text]).await.or_fail()?;
-        write(self, caller, id, vectors.pop().map(Vector::from), tokens.as_ref()).await?;
+        let mut vectors = model.embed_documents(vec![text]).await.or_fail()?;
+        write(self, caller, id, vectors.pop().map(|vector| (Vector::from(vector), model.identity())), tokens.as_ref())
+            .await?;
         let token_count = tokens.map_or(0, |rows| rows.places.len());
         Ok(EmbedResponse { document_id: id, embedded: true, with_tokens, token_count })
     }
@@ -36,7 +38,8 @@ impl Handle<ops::embed_tokens> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::embed_tokens>) -> Result<TokensResponse, Failure> {
         let id = call.path.id;
         let text = text(self, caller, id).await?;
-        let (rows, text_tokens) = tokens(self, id, text).await?;
+        let model = self.model().await?;
+        let (rows, text_tokens) = tokens(self, &model, id, text).await?;
         write(self, caller, id, None, Some(&rows)).await?;
         Ok(TokensResponse {
             document_id: id,
@@ -61,26 +64,29 @@ async fn text(service: &Service, caller: &Caller, id: i64) -> Result<String, Fai
 }
 
 /// The rows to store, and how many tokens the text has.
-async fn tokens(service: &Service, id: i64, text: String) -> Result<(TokenRows<'_>, usize), Failure> {
-    let engine = service.engine()?;
-    let mut tokens = engine.token_vectors(vec![text]).await.or_fail()?;
+async fn tokens<'a>(
+    service: &Service,
+    model: &'a Model,
+    id: i64,
+    text: String,
+) -> Result<(TokenRows<'a>, usize), Failure> {
+    let mut tokens = model.token_vectors(vec![text], RunnerTextKind::Document).await.or_fail()?;
     let tokens = tokens.pop().ok_or_else(|| Failure::new(svc_client::Code::Internal, "the model gave no answer"))?;
-    Ok((maxsim::rows(&service.settings, id, &engine.info().identity, &tokens)?, tokens.len()))
+    Ok((maxsim::rows(&service.settings, id, model.identity(), &tokens)?, tokens.len()))
 }
 
 async fn write(
     service: &Service,
     caller: &Caller,
     id: i64,
-    vector: Option<Vector>,
+    vector: Option<(Vector, &str)>,
     tokens: Option<&TokenRows<'_>>,
 ) -> Result<(), Failure> {
     let mut tx = service.pool.begin().await.or_fail()?;
     let place = store::documents::lock_parent(&mut tx, &caller.scope(), id).await.or_fail()?;
     let place = place.ok_or_else(|| Failure::no_document(id))?;
     free_of_holders(&mut tx, &place.path, id, WriteMode::Itself).await?;
-    if let Some(vector) = vector {
-        let model = &service.engine()?.info().identity;
+    if let Some((vector, model)) = vector {
         store::nodes::set_vectors(&mut tx, &[id], &[vector], model).await.or_fail()?;
     }
     if let Some(tokens) = tokens {

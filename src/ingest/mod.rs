@@ -12,24 +12,26 @@ pub mod tree;
 pub mod unlock;
 pub mod upload;
 
-use crate::{search::bm25, settings::Settings};
+use crate::{embedding::Embedder, search::bm25, settings::Settings};
 use reader::Reader;
 use sqlx::PgPool;
 use std::sync::Arc;
 use svc_formats::Limits;
-use svc_models::Engine;
 use tokio::sync::Notify;
+use tokio_util::task::TaskTracker;
 
 /// What tasks work with.
 #[derive(Clone)]
 pub struct Tools {
     pub settings: Arc<Settings>,
     pub pool: PgPool,
-    pub engine: Option<Engine>,
+    pub embedder: Option<Embedder>,
     pub postings: Arc<bm25::Cache>,
     pub reader: Reader,
     /// Told when tasks were queued.
     pub wake: Arc<Notify>,
+    /// The settling that tasks left behind them: a worker that drains must not end before it.
+    pub settling: TaskTracker,
 }
 
 /// What a reader may cost, by the settings.

@@ -62,6 +62,10 @@ async fn every_operation_is_one_route_one_entry_and_two_methods() {
             .method(row.method.clone())
             .uri(row.path.replace("{id}", "7").replace("{task_type}", "embed"));
         let (status, headers, problem) = call(&router, request, "").await;
+        if row.access == svc_client::Access::RunnerKey {
+            assert_eq!((status, problem["setting"].as_str()), (501, Some("SVC_RUNNER_KEY")), "{}", row.name);
+            continue;
+        }
         assert_eq!(status, 401, "{} is not mounted, or open to anyone", row.name);
         assert_eq!(
             (headers["www-authenticate"].as_bytes(), problem["code"].as_str()),

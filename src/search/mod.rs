@@ -161,9 +161,9 @@ fn without_nul(query: &str) -> String {
 }
 
 async fn vector_leg(service: &Service, eligible: &Eligible, query: &str, limit: u32) -> Result<Ranked, Failure> {
-    let engine = service.engine()?;
-    let embedded = Vector::from(engine.embed_query(query.to_owned()).await.or_fail()?);
-    let (model, limit) = (&engine.info().identity, i64::from(limit));
+    let model = service.model().await?;
+    let embedded = Vector::from(model.embed_query(query.to_owned()).await.or_fail()?);
+    let (model, limit) = (model.identity(), i64::from(limit));
     let mut tx = service.pool.begin().await.or_fail()?;
     store::search::prepare(&mut tx).await.or_fail()?;
     let count = store::search::count(&mut tx, eligible).await.or_fail()?;

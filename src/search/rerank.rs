@@ -59,8 +59,7 @@ pub(super) async fn run(
     let ids: Vec<i64> = candidates.iter().map(|document| document.id).collect();
     match method {
         RerankMethod::CrossEncoder => {
-            let reranker =
-                service.cross_encoder.get(service.engine.as_ref()).await.map_err(|error| not_there(&error))?;
+            let reranker = service.cross_encoder.get(service.beside()).await.map_err(|error| not_there(&error))?;
             let texts = candidates.iter().map(|d| super::text(&d.usetype, &d.title, &d.content)).collect();
             let scores = reranker.score(query, texts).await.or_fail()?;
             let scored = ids.into_iter().zip(scores.into_iter().map(f64::from)).collect();

@@ -147,6 +147,8 @@ settings! {
         SVC_RUNNER_URL runner_url: String = "", kind::web_address();
         /// Key of the /runner routes, served or called; blank: they are closed.
         SVC_RUNNER_KEY runner_key: Secret = "", kind::secret();
+        /// Longest wait for one answer of a runner.
+        SVC_RUNNER_TIMEOUT_SECONDS runner_timeout: Duration = "300.0", kind::seconds(0.1..=3600.0);
     }
     "Search" {
         /// BM25: how soon a repeated term counts no more.
@@ -207,6 +209,8 @@ settings! {
         SVC_WORKER_REAP_SECONDS worker_reap: Duration = "30.0", kind::seconds(0.05..=DAY);
         /// Badge of each task type, as JSON; empty: any worker runs any task.
         SVC_TASK_BADGES task_badges: BTreeMap<String, String> = "{}", kind::text_map();
+        /// Days that completed tasks stay in the queue's table; 0: for ever. What they did is in the documents' evidence.
+        SVC_TASK_RETENTION_DAYS task_retention_days: f64 = "7.0", kind::number(0.0..=36500.0);
         /// Badges that a worker answers to; blank: it takes every task.
         SVC_WORKER_BADGE worker_badge: Vec<String> = "[]", kind::words();
         /// Name that a worker claims under; blank: host and process id.

@@ -41,6 +41,8 @@ pub fn pool(options: PgConnectOptions, connections: u32, lease: Duration) -> PgP
     let idle = format!("{}ms", (lease.as_millis() / 2).max(1000));
     let options = options.application_name("svc").options([
         ("idle_in_transaction_session_timeout", idle.as_str()),
+        // A statement whose client has hung up ends, with the rows and the locks that it holds.
+        ("client_connection_check_interval", "1000"),
         ("tcp_keepalives_idle", "10"),
         ("tcp_keepalives_interval", "5"),
         ("tcp_keepalives_count", "3"),
@@ -86,6 +88,18 @@ pub async fn missing(pool: &PgPool) -> Result<Vec<(i64, String)>, DatabaseError>
         .filter(|m| !applied.contains(&m.version))
         .map(|m| (m.version, m.description.to_string()))
         .collect())
+}
+
+/// Begins a transaction in which no statement may take longer than `limit`: the server gives it up by itself, and with it the
+/// rows that it holds, when its client's host is gone.
+pub async fn begin_bounded(conn: &mut sqlx::PgConnection, limit: Duration) -> Result<(), sqlx::Error> {
+    let begin = format!("BEGIN; SET LOCAL statement_timeout = {}", limit.as_millis().clamp(1, i32::MAX as u128));
+    sqlx::raw_sql(sqlx::AssertSqlSafe(begin)).execute(conn).await.map(|_| ())
+}
+
+/// Ends what [`begin_bounded`] began.
+pub async fn commit(conn: &mut sqlx::PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql("COMMIT").execute(conn).await.map(|_| ())
 }
 
 /// Must run first in a transaction: all its statements see one moment, and none writes.

@@ -18,4 +18,5 @@ pub mod sheets;
 pub mod tasks;
 pub mod text;
 pub mod tokens;
+pub mod upkeep;
 pub mod workers;

@@ -13,15 +13,19 @@ use rand::RngExt;
 use sqlx::PgPool;
 use std::{
     collections::BTreeMap,
+    sync::atomic::{AtomicI64, Ordering},
     time::{Duration, Instant},
 };
 use svc_actors::{Grant, Lane, PortError, Queue, TaskFailure};
+use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 /// The first delay of a retry; each further one is twice as long.
 const FIRST_DELAY: Duration = Duration::from_secs(5);
 /// No retry waits longer, but for the jitter and a provider's own wish.
 const LONGEST_DELAY: Duration = Duration::from_secs(600);
+/// Chunks of the queue that one look purges, at most: more than the fleet completes between two looks.
+const PURGE_CHUNKS: usize = 100;
 /// Badges that nobody serves are told of from this age on.
 const UNSERVED_SECONDS: f64 = 60.0;
 
@@ -32,6 +36,12 @@ pub struct PgQueue {
     badges: BTreeMap<String, String>,
     /// How long a task may run.
     deadline: Duration,
+    /// What the tasks of this process left to be settled.
+    settling: TaskTracker,
+    /// How long completed tasks are kept; None: for ever.
+    retention: Option<Duration>,
+    /// The last task that a purge has looked at.
+    purged_up_to: AtomicI64,
 }
 
 impl PgQueue {
@@ -41,8 +51,10 @@ impl PgQueue {
         lease: Duration,
         badges: BTreeMap<String, String>,
         deadline: Duration,
+        settling: TaskTracker,
+        retention: Option<Duration>,
     ) -> PgQueue {
-        PgQueue { pool, claimer, lease, badges, deadline }
+        PgQueue { pool, claimer, lease, badges, deadline, settling, retention, purged_up_to: AtomicI64::new(0) }
     }
 
     async fn settle(&self, root: i64) {
@@ -53,6 +65,14 @@ impl PgQueue {
 
     async fn record_failure(&self, grant: &Grant, failure: &TaskFailure) -> sqlx::Result<(Failed, Option<i64>)> {
         let mut tx = self.pool.begin().await?;
+        let cancelled = store::tasks::is_cancelled(&mut tx, grant).await?.then(TaskFailure::cancelled);
+        let failure = cancelled.as_ref().unwrap_or(failure);
+        if !failure.counts {
+            let delay = delay(1).max(failure.retry_after.unwrap_or_default());
+            let ours = store::upkeep::put_off(&mut tx, grant, delay).await?;
+            tx.commit().await?;
+            return Ok((if ours { Failed::Retry } else { Failed::NotOurs }, None));
+        }
         let delay = delay(grant.attempt).max(failure.retry_after.unwrap_or_default());
         let failed = store::tasks::fail(&mut tx, grant, failure, &self.claimer.worker_id, delay).await?;
         let root = match failed {
@@ -80,6 +100,10 @@ impl PgQueue {
                 );
             }
         }
+        let intents = store::upkeep::drop_idle_intents(&mut tx).await?;
+        if intents > 0 {
+            tracing::info!(intents, "tasks that cannot run now no longer make others stand back");
+        }
         let woken = store::tasks::unpark_orphans(&mut tx).await?;
         if woken > 0 {
             tracing::info!(tasks = woken, "tasks that were parked on nothing are ready again");
@@ -89,7 +113,28 @@ impl PgQueue {
             self.settle(root).await;
         }
         self.tell_unserved().await?;
+        self.purge().await?;
         Ok(reaped.len() as u64)
+    }
+
+    /// Deletes completed tasks in small transactions. What is left for the next look goes on where this one ended.
+    async fn purge(&self) -> sqlx::Result<()> {
+        let Some(retention) = self.retention else { return Ok(()) };
+        let mut rows = 0;
+        for _ in 0..PURGE_CHUNKS {
+            let mut tx = self.pool.begin().await?;
+            let purged = store::upkeep::purge(&mut tx, retention, self.purged_up_to.load(Ordering::Relaxed)).await?;
+            tx.commit().await?;
+            rows += purged.rows;
+            self.purged_up_to.store(purged.next.unwrap_or(0), Ordering::Relaxed);
+            if purged.next.is_none() {
+                break;
+            }
+        }
+        if rows > 0 {
+            tracing::info!(tasks = rows, "completed tasks were purged");
+        }
+        Ok(())
     }
 
     /// A stall by badge or by task type is loud.
@@ -117,6 +162,10 @@ impl PgQueue {
     }
 
     async fn upkeep(&self) -> sqlx::Result<()> {
+        // Whoever drains takes an empty queue after this for the end: what is being settled may still fill it.
+        self.settling.close();
+        self.settling.wait().await;
+        self.settling.reopen();
         settle::sweep(&self.pool, &self.badges).await?;
         let mut conn = self.pool.acquire().await?;
         store::workers::forget_silent(&mut conn).await?;

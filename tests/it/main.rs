@@ -16,5 +16,7 @@ mod outage;
 mod queue;
 mod reading;
 mod rerank;
+mod runner;
 mod search;
 mod sheets;
+mod upkeep;

@@ -2,6 +2,7 @@
 mod admin;
 mod documents;
 mod ingest;
+mod runner;
 mod search;
 mod sheets;
 mod system;
@@ -9,6 +10,7 @@ mod system;
 pub use admin::*;
 pub use documents::*;
 pub use ingest::*;
+pub use runner::*;
 pub use search::*;
 pub use sheets::*;
 pub use system::*;

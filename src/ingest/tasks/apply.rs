@@ -6,12 +6,12 @@ use crate::{
 };
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
-use sqlx::{PgConnection, PgTransaction};
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use sqlx::{PgConnection, Postgres, pool::PoolConnection};
+use std::time::Duration;
 use svc_actors::{Grant, Outcome, TaskFailure};
+
+/// The least that a statement of a task may take, however short the lease.
+const LEAST_TIME: Duration = Duration::from_secs(30);
 
 /// A task on its way to its commit.
 pub struct Apply<'a> {
@@ -19,28 +19,39 @@ pub struct Apply<'a> {
     tools: &'a Tools,
     worker_id: &'a str,
     started_at: DateTime<Utc>,
-    /// Set when there is no way back.
-    applying: Arc<AtomicBool>,
 }
 
 impl<'a> Apply<'a> {
     /// Starts the clock of the attempt.
-    pub fn new(tools: &'a Tools, grant: &'a Grant, worker_id: &'a str, applying: Arc<AtomicBool>) -> Apply<'a> {
-        Apply { grant, tools, worker_id, started_at: Utc::now(), applying }
+    pub fn new(tools: &'a Tools, grant: &'a Grant, worker_id: &'a str) -> Apply<'a> {
+        Apply { grant, tools, worker_id, started_at: Utc::now() }
     }
 
     /// Begins the transaction.
     pub async fn begin(self) -> Result<Transaction<'a>, TaskFailure> {
-        self.applying.store(true, Ordering::SeqCst);
-        let tx = self.tools.pool.begin().await.classified()?;
-        Ok(Transaction { apply: self, tx })
+        let conn = self.tools.pool.acquire().await.classified()?;
+        let limit = self.tools.settings.worker_lease.max(LEAST_TIME);
+        // Whatever cuts it off from here on, the connection is closed and not given back with a transaction open in it.
+        let mut transaction = Transaction { apply: self, conn, done: false };
+        store::database::begin_bounded(&mut transaction.conn, limit).await.classified()?;
+        Ok(transaction)
     }
 }
 
 /// The open transaction of a task; dropped without a commit, nothing of it remains.
 pub struct Transaction<'a> {
     apply: Apply<'a>,
-    tx: PgTransaction<'static>,
+    conn: PoolConnection<Postgres>,
+    done: bool,
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            // A server that does not answer would hold up a rollback as it held up what came before.
+            self.conn.close_on_drop();
+        }
+    }
 }
 
 impl<'a> Transaction<'a> {
@@ -51,26 +62,28 @@ impl<'a> Transaction<'a> {
 
     /// The connection that the task writes on.
     pub fn conn(&mut self) -> &mut PgConnection {
-        &mut self.tx
+        &mut self.conn
     }
 
     /// Completes the task and commits, unless the token is stale or the task was cancelled: then nothing was written.
     pub async fn complete(mut self, detail: Map<String, Value>) -> Result<Outcome, TaskFailure> {
-        let Apply { grant, tools, worker_id, started_at, .. } = self.apply;
-        store::ingest_nodes::task_over(&mut self.tx, grant.document_id).await.classified()?;
+        let Apply { grant, tools, worker_id, started_at } = self.apply;
+        store::ingest_nodes::task_over(&mut self.conn, grant.document_id).await.classified()?;
         let attempt = AttemptRow { grant, worker: worker_id, started_at, outcome: "completed", detail: &detail };
-        if !store::tasks::finish(&mut self.tx, &attempt).await.classified()? {
-            self.tx.rollback().await.classified()?;
+        if !store::tasks::finish(&mut self.conn, &attempt).await.classified()? {
+            drop(self);
             let mut conn = tools.pool.acquire().await.classified()?;
             return match store::tasks::is_cancelled(&mut conn, grant).await.classified()? {
-                true => Err(TaskFailure::permanent("cancelled", "the task was cancelled")),
+                true => Err(TaskFailure::cancelled()),
                 false => Ok(Outcome::LostLease),
             };
         }
-        self.tx.commit().await.classified()?;
+        store::database::commit(&mut self.conn).await.classified()?;
+        self.done = true;
+        drop(self);
         // Apart from this task, whose region and permit are free now. Whatever goes wrong, the events stand and the sweep takes them.
         let (tools, root) = (tools.clone(), grant.root_id);
-        tokio::spawn(async move {
+        tools.settling.clone().spawn(async move {
             if let Err(error) = settle::settle(&tools.pool, &tools.settings.task_badges, root).await {
                 tracing::warn!(document.id = root, error = %error, "settling is left to the sweep");
             }

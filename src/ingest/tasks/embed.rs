@@ -1,6 +1,7 @@
 //! embed: vectors and postings for a batch of chunks, or for one document that was written over REST.
-use super::{Apply, EMBED, OrTaskFailure, structure::no_model};
+use super::{Apply, EMBED, OrTaskFailure, structure::model};
 use crate::{
+    embedding::{EmbedError, Model},
     ingest::{Tools, settle},
     search::{self, bm25},
     store::{self, nodes::TextRow, tasks::NewTask},
@@ -10,11 +11,11 @@ use serde_json::{Map, json};
 use sqlx::PgConnection;
 use svc_actors::{Lane, Outcome, TaskFailure, WriteMode};
 use svc_client::wire::Settled;
-use svc_models::{Engine, ModelError};
+use svc_models::ModelError;
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
-    let engine = tools.engine.as_ref().ok_or_else(no_model)?;
+    let model = model(tools).await?;
     let batch = grant.payload["first"].as_i64().zip(grant.payload["last"].as_i64());
     let rows = {
         let mut conn = tools.pool.acquire().await.classified()?;
@@ -26,8 +27,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     };
     let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
     let indexes = prepare_postings(tools, &rows, &ids).await?;
-    let embedded = embed(engine, &rows).await?;
-    let model = &engine.info().identity;
+    let embedded = embed(&model, &rows).await?;
+    let model = model.identity();
 
     let mut tx = apply.begin().await?;
     let vectors: Vec<Vector> = embedded.vectors;
@@ -44,7 +45,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     }
     let mut detail = Map::new();
     detail.insert("embedded".to_owned(), embedded.ids.len().into());
-    detail.insert("model".to_owned(), model.clone().into());
+    detail.insert("model".to_owned(), model.into());
     if !embedded.refused.is_empty() {
         detail.insert("text_too_long".to_owned(), embedded.refused.len().into());
     }
@@ -107,14 +108,14 @@ struct Embedded {
     refused: Vec<(i64, serde_json::Value)>,
 }
 
-async fn embed(engine: &Engine, rows: &[TextRow]) -> Result<Embedded, TaskFailure> {
+async fn embed(model: &Model, rows: &[TextRow]) -> Result<Embedded, TaskFailure> {
     let mut fitting: Vec<(i64, String)> = rows.iter().map(|row| (row.id, searchable(row))).collect();
     let texts = |fitting: &[(i64, String)]| fitting.iter().map(|(_, text)| text.clone()).collect();
     let mut refused = Vec::new();
-    let mut embedded = engine.embed_documents(texts(&fitting)).await;
-    if let Err(ModelError::TextTooLong { limit, .. }) = embedded {
-        (fitting, refused) = part_by_length(engine, fitting, limit).await?;
-        embedded = engine.embed_documents(texts(&fitting)).await;
+    let mut embedded = model.embed_documents(texts(&fitting)).await;
+    if let Err(EmbedError::Model(ModelError::TextTooLong { limit, .. })) = embedded {
+        (fitting, refused) = part_by_length(model, fitting, limit).await?;
+        embedded = model.embed_documents(texts(&fitting)).await;
     }
     let vectors = embedded.classified()?.into_iter().map(Vector::from).collect();
     Ok(Embedded { ids: fitting.into_iter().map(|(id, _)| id).collect(), vectors, refused })
@@ -124,12 +125,12 @@ async fn embed(engine: &Engine, rows: &[TextRow]) -> Result<Embedded, TaskFailur
 type Parted = (Vec<(i64, String)>, Vec<(i64, serde_json::Value)>);
 
 /// Sets aside the texts that the model's window does not hold, each counted once.
-async fn part_by_length(engine: &Engine, texts: Vec<(i64, String)>, limit: usize) -> Result<Parted, TaskFailure> {
-    let engine = engine.clone();
+async fn part_by_length(model: &Model, texts: Vec<(i64, String)>, limit: usize) -> Result<Parted, TaskFailure> {
+    let model = model.clone();
     let parted = tokio::task::spawn_blocking(move || {
         let (mut fitting, mut refused) = (Vec::new(), Vec::new());
         for (id, text) in texts {
-            let token_count = engine.count_tokens(&text)?;
+            let token_count = model.count_tokens(&text)?;
             if token_count <= limit {
                 fitting.push((id, text));
                 continue;
@@ -138,7 +139,7 @@ async fn part_by_length(engine: &Engine, texts: Vec<(i64, String)>, limit: usize
                 "remedy": "chunk the document; until then only its words are searchable"});
             refused.push((id, refusal));
         }
-        Ok::<Parted, ModelError>((fitting, refused))
+        Ok::<Parted, EmbedError>((fitting, refused))
     });
     parted.await.classified()?.classified()
 }

@@ -9,17 +9,17 @@ mod rollup;
 mod sheets;
 mod structure;
 
-use crate::{error::database_is_away, ingest::Tools, search::bm25, telemetry};
+use crate::{
+    embedding::EmbedError,
+    error::{database_is_away, no_connection},
+    ingest::Tools,
+    search::bm25,
+    telemetry,
+};
 use apply::Apply;
 use async_trait::async_trait;
 pub(super) use extract::split as split_extraction;
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Instant,
-};
+use std::time::{Duration, Instant};
 use svc_actors::{CancelToken, ErrorClass, Grant, Handler, Outcome, TaskFailure};
 use svc_formats::FormatError;
 use svc_models::ModelError;
@@ -77,18 +77,13 @@ async fn dispatch(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailur
     }
 }
 
-/// A task at work. Let go of, it is stopped where it prepares; once it applies it goes on to its fenced commit, since a
-/// transaction cut off between two statements leaves its connection in an unknown state.
-struct Running {
-    work: JoinHandle<Result<Outcome, TaskFailure>>,
-    applying: Arc<AtomicBool>,
-}
+/// A task at work; let go of, it is stopped. A transaction cut off between two statements takes its connection with it, which
+/// ends it; one cut off in its commit is done or is not, and its claim token says which.
+struct Running(JoinHandle<Result<Outcome, TaskFailure>>);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if !self.applying.load(Ordering::SeqCst) {
-            self.work.abort();
-        }
+        self.0.abort();
     }
 }
 
@@ -96,12 +91,10 @@ impl Drop for Running {
 impl Handler for TaskHandler {
     async fn run(&self, grant: &Grant, _: CancelToken) -> Result<Outcome, TaskFailure> {
         let started = Instant::now();
-        let applying = Arc::new(AtomicBool::new(false));
-        let (tools, owned, worker_id, flag) =
-            (self.tools.clone(), grant.clone(), self.worker_id.clone(), applying.clone());
-        let work = tokio::spawn(async move { dispatch(&tools, Apply::new(&tools, &owned, &worker_id, flag)).await });
-        let mut running = Running { work, applying };
-        let outcome = match (&mut running.work).await {
+        let (tools, owned, worker_id) = (self.tools.clone(), grant.clone(), self.worker_id.clone());
+        let work = tokio::spawn(async move { dispatch(&tools, Apply::new(&tools, &owned, &worker_id)).await });
+        let mut running = Running(work);
+        let outcome = match (&mut running.0).await {
             Ok(outcome) => outcome,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(error) => Err(error).classified(),
@@ -119,6 +112,9 @@ impl Handler for TaskHandler {
     }
 }
 
+/// Between two tries of a task where the runner takes no calls from here.
+const REFUSED: Duration = Duration::from_secs(30);
+
 /// A reader of another build, or a bug of ours.
 fn another_answer() -> TaskFailure {
     TaskFailure::retryable("crashed", "the reader answered another question")
@@ -131,13 +127,17 @@ trait Classify {
 
 impl Classify for sqlx::Error {
     fn classify(self) -> TaskFailure {
+        if no_connection(&self) {
+            return TaskFailure::away("no_connection", self.to_string());
+        }
         if database_is_away(&self) {
             return TaskFailure::retryable("database_away", self.to_string());
         }
         match &self {
-            // Serialization failures, deadlocks and a full disk pass; what breaks a constraint will break it again.
+            // Serialization failures, deadlocks, a full disk and a statement out of time pass; what breaks a constraint will
+            // break it again.
             sqlx::Error::Database(e)
-                if e.code().is_some_and(|c| c.starts_with("40") || c.starts_with("53") || c.starts_with("55")) =>
+                if e.code().is_some_and(|c| ["40", "53", "55", "57"].iter().any(|class| c.starts_with(class))) =>
             {
                 TaskFailure::retryable("database", self.to_string())
             }
@@ -163,6 +163,25 @@ impl Classify for ModelError {
         match &self {
             ModelError::TextTooLong { .. } => TaskFailure::permanent("text_too_long", self.to_string()),
             _ => TaskFailure::retryable("model", self.to_string()),
+        }
+    }
+}
+
+impl Classify for EmbedError {
+    fn classify(self) -> TaskFailure {
+        let said = self.to_string();
+        match self {
+            EmbedError::Model(error) => error.classify(),
+            EmbedError::TextRefused(_) => TaskFailure::permanent("runner", said),
+            EmbedError::Broken(_) => TaskFailure::retryable("runner", said),
+            EmbedError::Away { retry_after, .. } => {
+                let failure = TaskFailure::away("runner_away", said);
+                TaskFailure { retry_after, ..failure }
+            }
+            // Somebody has to set it right, and then the work is still to be done.
+            EmbedError::Refused(_) => {
+                TaskFailure { retry_after: Some(REFUSED), ..TaskFailure::away("runner_refuses", said) }
+            }
         }
     }
 }
@@ -201,5 +220,23 @@ trait OrTaskFailure<T> {
 impl<T, E: Classify> OrTaskFailure<T> for Result<T, E> {
     fn classified(self) -> Result<T, TaskFailure> {
         self.map_err(Classify::classify)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_away_spends_no_attempt_and_what_failed_does() {
+        let away = |failure: TaskFailure| (failure.counts, failure.class);
+        let retryable = ErrorClass::Retryable;
+        assert_eq!(away(sqlx::Error::PoolTimedOut.classify()), (false, retryable));
+        assert_eq!(away(EmbedError::Away { reason: String::new(), retry_after: None }.classify()), (false, retryable));
+        assert_eq!(away(EmbedError::Refused(String::new()).classify()), (false, retryable));
+        // It may have come of the task itself.
+        assert_eq!(away(sqlx::Error::WorkerCrashed.classify()), (true, retryable));
+        assert_eq!(away(EmbedError::Broken(String::new()).classify()), (true, retryable));
+        assert_eq!(away(EmbedError::TextRefused(String::new()).classify()), (true, ErrorClass::Permanent));
     }
 }

@@ -1,6 +1,7 @@
 //! profile:sheet: what range a sheet uses and what its columns hold, as evidence and as a node to be found by.
-use super::{Apply, OrTaskFailure, another_answer, apply::Transaction, embed, sheets, structure::no_model};
+use super::{Apply, OrTaskFailure, another_answer, apply::Transaction, embed, sheets, structure::model};
 use crate::{
+    embedding::EmbedError,
     ingest::{Tools, limits, options::Profile, profile, tree},
     store::{self, ingest_nodes::Frontier, nodes::NewNode},
 };
@@ -10,7 +11,6 @@ use svc_formats::{
     isolated::{Answer, Request, Step},
     xlsx::{Reference, SheetProfile},
 };
-use svc_models::Engine;
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
@@ -48,16 +48,16 @@ fn cells(profile: &SheetProfile) -> Value {
 
 /// The profile's text, and its tokens: as much of it as one chunk and the model's window hold.
 async fn fitting_text(tools: &Tools, workbook: &str, profile: SheetProfile) -> Result<(String, i64), TaskFailure> {
-    let engine: Engine = tools.engine.clone().ok_or_else(no_model)?;
+    let model = model(tools).await?;
     let (workbook, most) = (workbook.to_owned(), tools.settings.chunk_max_chars);
     let fitted = tokio::task::spawn_blocking(move || {
         let mut room = most;
         loop {
             let text = profile::text(&workbook, &profile, room);
-            let tokens = engine.count_tokens(&text)?;
+            let tokens = model.count_tokens(&text)?;
             // The smallest is the sheet's name and its range, which every window holds.
-            if tokens <= engine.info().doc_window || room < 100 {
-                return Ok::<_, svc_models::ModelError>((text, i64::try_from(tokens).unwrap_or(i64::MAX)));
+            if tokens <= model.document_window() || room < 100 {
+                return Ok::<_, EmbedError>((text, i64::try_from(tokens).unwrap_or(i64::MAX)));
             }
             room = room * 3 / 4;
         }

@@ -5,9 +5,10 @@ use super::{
     Apply, OrTaskFailure, another_answer,
     apply::Transaction,
     embed, sheets,
-    structure::{ROWS, no_model},
+    structure::{ROWS, model},
 };
 use crate::{
+    embedding::Model,
     ingest::{
         Tools, limits,
         options::Structure,
@@ -31,7 +32,6 @@ use svc_formats::{
     isolated::{Answer, Request, Step},
     xlsx::{CellRef, Range, Record, RecordsHead, RecordsPart, Reference},
 };
-use svc_models::Engine;
 
 /// Leaves that are embedded together.
 const BATCH: usize = 256;
@@ -67,7 +67,7 @@ async fn read(tools: &Tools, grant: &Grant) -> Result<Spooled, TaskFailure> {
     let (input, _) = sheets::workbook_of_sheet(tools, grant).await?;
     let folder = tools.settings.data_dir.join("spool");
     let mut writer = Writer {
-        engine: tools.engine.clone().ok_or_else(no_model)?,
+        model: model(tools).await?,
         options: chunk_options(tools, grant),
         out: BufWriter::with_capacity(1 << 18, spool::nameless(&folder).classified()?),
         head: None,
@@ -94,7 +94,7 @@ fn chunk_options(tools: &Tools, grant: &Grant) -> ChunkOptions {
 
 /// Makes nodes of rows and writes them away.
 struct Writer {
-    engine: Engine,
+    model: Model,
     options: ChunkOptions,
     out: BufWriter<File>,
     head: Option<RecordsHead>,
@@ -116,11 +116,11 @@ impl Writer {
     }
 
     fn write(&mut self, head: &RecordsHead, row: &Record) -> io::Result<()> {
-        let engine = &self.engine;
+        let model = &self.model;
         // A tokenizer that fails on a sentence is a bug of its; the length is a safe upper bound.
-        let tokens = |text: &str| engine.count_content_tokens(text).unwrap_or(text.len());
-        let special = engine.count_tokens("").unwrap_or(0);
-        let window = engine.info().doc_window.saturating_sub(special).max(1);
+        let tokens = |text: &str| model.count_content_tokens(text).unwrap_or(text.len());
+        let special = model.count_tokens("").unwrap_or(0);
+        let window = model.document_window().saturating_sub(special).max(1);
         let made = record(head, row, &Fit { chunk: &self.options, window, tokens: &tokens });
         serde_json::to_writer(&mut self.out, &made)?;
         self.records += 1;

@@ -1,23 +1,22 @@
 //! summarize: gives a container an embedding derived from what is under it.
-use super::{Apply, OrTaskFailure, structure::no_model};
-use crate::{ingest::Tools, store};
+use super::{Apply, OrTaskFailure, structure::model};
+use crate::{embedding::Model, ingest::Tools, store};
 use pgvector::Vector;
 use serde_json::{Map, Value, json};
 use svc_actors::{Outcome, TaskFailure};
-use svc_models::Engine;
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let id = apply.grant.document_id;
-    let engine = tools.engine.as_ref().ok_or_else(no_model)?;
-    let window = engine.info().doc_window;
+    let model = model(tools).await?;
+    let window = model.document_window();
     let (tokens, failed_children) = {
         let mut conn = tools.pool.acquire().await.classified()?;
         store::ingest_nodes::tokens(&mut conn, id).await.classified()?.unwrap_or_default()
     };
-    let concatenated = if tokens <= window as i64 { concatenate(tools, engine, id).await? } else { None };
+    let concatenated = if tokens <= window as i64 { concatenate(tools, &model, id).await? } else { None };
 
     let mut tx = apply.begin().await?;
-    let model = &engine.info().identity;
+    let model = model.identity();
     let (children, mean) = store::nodes::children_mean(tx.conn(), id, model).await.classified()?;
     let mut rollup = json!({"failed_children": failed_children});
     let (effective, vector) = match concatenated {
@@ -51,7 +50,7 @@ struct Concatenated {
 }
 
 /// The text under a container as one, embedded; None where it is longer than the window after all.
-async fn concatenate(tools: &Tools, engine: &Engine, id: i64) -> Result<Option<Concatenated>, TaskFailure> {
+async fn concatenate(tools: &Tools, model: &Model, id: i64) -> Result<Option<Concatenated>, TaskFailure> {
     let texts = {
         let mut conn = tools.pool.acquire().await.classified()?;
         store::nodes::settled_leaf_texts(&mut conn, id).await.classified()?
@@ -59,11 +58,11 @@ async fn concatenate(tools: &Tools, engine: &Engine, id: i64) -> Result<Option<C
     let single = texts.len() == 1;
     let text = texts.join("\n\n");
     let characters = text.chars().count();
-    let tokens = engine.count_tokens(&text).classified()?;
-    if tokens > engine.info().doc_window {
+    let tokens = model.count_tokens(&text).classified()?;
+    if tokens > model.document_window() {
         return Ok(None);
     }
     let vector =
-        if single { None } else { engine.embed_documents(vec![text]).await.classified()?.pop().map(Vector::from) };
+        if single { None } else { model.embed_documents(vec![text]).await.classified()?.pop().map(Vector::from) };
     Ok(Some(Concatenated { tokens, characters, vector }))
 }

@@ -1,6 +1,7 @@
 //! structure:declared and structure:inferred: the nodes under a file, in flight, and the tasks that embed them.
 use super::{Apply, OrTaskFailure, apply::Transaction, embed, extract};
 use crate::{
+    embedding::Model,
     ingest::{
         Tools,
         options::Structure,
@@ -13,6 +14,7 @@ use crate::{
     },
 };
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 use svc_actors::{Outcome, TaskFailure};
 use svc_formats::{ChunkOptions, Extraction};
 
@@ -65,16 +67,22 @@ async fn build(
     declared: bool,
     options: Structure,
 ) -> Result<(Extraction, Vec<Node>), TaskFailure> {
-    let engine = tools.engine.clone().ok_or_else(no_model)?;
+    let model = model(tools).await?;
     let options = ChunkOptions {
         max_tokens: options.max_tokens,
         min_chunk_length: options.min_chunk_length,
         max_chars: tools.settings.chunk_max_chars,
         ..ChunkOptions::default()
     };
+    // Goes with this future: nobody wants the tree of a task that was stopped, and counting is what takes long in it.
+    let wanted = Arc::new(());
+    let watch = Arc::downgrade(&wanted);
     tokio::task::spawn_blocking(move || {
-        // A tokenizer that fails on a sentence is a bug of its; the length is a safe upper bound.
-        let count = |text: &str| engine.count_content_tokens(text).unwrap_or(text.len());
+        let count = |text: &str| match watch.strong_count() {
+            0 => text.len(),
+            // A tokenizer that fails on a sentence is a bug of its; the length is a safe upper bound.
+            _ => model.count_content_tokens(text).unwrap_or(text.len()),
+        };
         let nodes = tree::build(&extraction, &title, declared, &options, &count);
         (extraction, nodes)
     })
@@ -82,8 +90,10 @@ async fn build(
     .classified()
 }
 
-pub(super) fn no_model() -> TaskFailure {
-    TaskFailure::retryable("no_model", "this worker has no embedding model: set SVC_EMBEDDING_MODEL")
+/// The model that this worker embeds and counts with.
+pub(super) async fn model(tools: &Tools) -> Result<Model, TaskFailure> {
+    let none = || TaskFailure::retryable("no_model", "this worker has no embedding model: set SVC_EMBEDDING_MODEL");
+    tools.embedder.as_ref().ok_or_else(none)?.model().await.classified()
 }
 
 /// Nodes with the ids that they were given.

@@ -100,10 +100,14 @@ impl TestApp {
         extra.extend(wish.settings);
         let settings = Arc::new(settings(&extra));
         let pool = svc::store::database::pool(options.clone(), 12, settings.worker_lease);
+        let embedder = match settings.runner_url.is_empty() {
+            true => wish.engine.unwrap_or_else(engine).into(),
+            false => svc::app::load_embedder(&settings).await.unwrap(),
+        };
         let service = Arc::new(Service::new(
             settings.clone(),
             pool.clone(),
-            Some(wish.engine.unwrap_or_else(engine)),
+            Some(embedder),
             TOKEN,
             wish.reader.unwrap_or_else(reader),
         ));

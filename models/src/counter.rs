@@ -1,0 +1,66 @@
+//! Token counts without the model, for those who let it run elsewhere: a tokenizer is small, and a call a text is slow.
+
+use std::sync::Arc;
+
+use crate::{ModelError, tokenizer::TextTokenizer};
+
+/// Counts tokens exactly as the engine of the same tokenizer does. A handle: cloning is cheap.
+#[derive(Clone)]
+pub struct TokenCounter {
+    tokenizer: Arc<TextTokenizer>,
+    document_prefix: Arc<str>,
+}
+
+impl std::fmt::Debug for TokenCounter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TokenCounter").field("document_prefix", &self.document_prefix).finish_non_exhaustive()
+    }
+}
+
+impl TokenCounter {
+    /// Takes a model's tokenizer.json, as [`crate::Engine::tokenizer_json`] gives it. Blocks for tenths of a second.
+    pub fn from_json(json: &[u8], document_prefix: &str) -> Result<Self, ModelError> {
+        let tokenizer = TextTokenizer::from_untrusted_json(json, usize::MAX)
+            .map_err(|message| ModelError::Tokenize { message: format!("tokenizer.json is not usable: {message}") })?;
+        Ok(Self { tokenizer: Arc::new(tokenizer), document_prefix: document_prefix.into() })
+    }
+
+    /// As [`crate::Engine::count_tokens`].
+    pub fn count_tokens(&self, text: &str) -> Result<usize, ModelError> {
+        self.tokenizer.count(&self.document_prefix, text)
+    }
+
+    /// As [`crate::Engine::count_content_tokens`].
+    pub fn count_content_tokens(&self, text: &str) -> Result<usize, ModelError> {
+        Ok(self.tokenizer.count("", text)? - self.tokenizer.special_count())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Engine, ModelSettings, sample};
+
+    #[test]
+    fn it_counts_as_the_engine_does() {
+        let folder = tempfile::tempdir().unwrap();
+        sample::write_model(folder.path());
+        let settings = ModelSettings { model: folder.path().display().to_string(), ..ModelSettings::default() };
+        let engine = Engine::load(&settings).unwrap();
+        let counter = TokenCounter::from_json(engine.tokenizer_json(), &engine.info().document_prefix).unwrap();
+        for text in ["", "the cat", "the cat sat. \u{10fffd} é 日本", &"the cat sat ".repeat(9000)] {
+            assert_eq!(counter.count_tokens(text).unwrap(), engine.count_tokens(text).unwrap(), "{text:.40}");
+            assert_eq!(counter.count_content_tokens(text).unwrap(), engine.count_content_tokens(text).unwrap());
+        }
+        let prefixed = TokenCounter::from_json(engine.tokenizer_json(), "the cat ").unwrap();
+        assert_eq!(prefixed.count_tokens("sat").unwrap(), counter.count_tokens("the cat sat").unwrap());
+    }
+
+    #[test]
+    fn what_is_no_tokenizer_is_refused() {
+        for nonsense in [&b""[..], b"{}", b"<html>", b"{\"model\": {}}"] {
+            let error = TokenCounter::from_json(nonsense, "").unwrap_err();
+            assert!(error.to_string().contains("tokenizer.json"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The embedding model as the service sees it: loaded in this process, or at a runner over its `/runner` routes.
+//!
+//! A runner's tokenizer is fetched once with its description, and tokens are counted here: chunking asks for a count a
+//! sentence, and a call each would be a thousand times slower than the counting.
+mod error;
+mod runner;
+
+pub use error::EmbedError;
+pub use runner::Runner;
+
+use std::sync::Arc;
+use svc_client::wire::{ModelState, RunnerTextKind};
+use svc_models::{Engine, TokenCounter, TokenVectors};
+
+/// Where the model is.
+#[derive(Clone, Debug)]
+pub enum Embedder {
+    Here(Engine),
+    There(Arc<Runner>),
+}
+
+impl From<Engine> for Embedder {
+    fn from(engine: Engine) -> Embedder {
+        Embedder::Here(engine)
+    }
+}
+
+impl Embedder {
+    /// The model as it is now; what comes of it is of this one model, whatever the runner loads meanwhile.
+    pub async fn model(&self) -> Result<Model, EmbedError> {
+        match self {
+            Embedder::Here(engine) => Ok(Model::Here(engine.clone())),
+            Embedder::There(runner) => runner.model().await.map(Model::There),
+        }
+    }
+
+    /// The model of this process, if it has one.
+    pub fn engine(&self) -> Option<&Engine> {
+        match self {
+            Embedder::Here(engine) => Some(engine),
+            Embedder::There(_) => None,
+        }
+    }
+
+    /// How the model does; asks a runner anew.
+    pub async fn state(&self) -> Result<ModelState, EmbedError> {
+        match self {
+            Embedder::Here(engine) => Ok(state(engine)),
+            Embedder::There(runner) => runner.state().await,
+        }
+    }
+}
+
+/// One model, to embed with and to count by.
+#[derive(Clone, Debug)]
+pub enum Model {
+    Here(Engine),
+    There(RemoteModel),
+}
+
+/// A runner's model as it was described.
+#[derive(Clone, Debug)]
+pub struct RemoteModel {
+    state: Arc<ModelState>,
+    counter: TokenCounter,
+    runner: Arc<Runner>,
+}
+
+impl Model {
+    /// Its name and the hash of all that decides what a text's vector is.
+    pub fn identity(&self) -> &str {
+        match self {
+            Model::Here(engine) => &engine.info().identity,
+            Model::There(model) => &model.state.identity,
+        }
+    }
+
+    /// Its name alone.
+    pub fn name(&self) -> &str {
+        self.identity().rsplit_once('@').map_or(self.identity(), |(name, _)| name)
+    }
+
+    /// Tokens of a text that gets a document vector, at most.
+    pub fn document_window(&self) -> usize {
+        match self {
+            Model::Here(engine) => engine.info().doc_window,
+            Model::There(model) => model.state.document_window,
+        }
+    }
+
+    /// Components that the model itself gives.
+    pub fn native_width(&self) -> usize {
+        match self {
+            Model::Here(engine) => engine.info().native_width,
+            Model::There(model) => model.state.width,
+        }
+    }
+
+    /// As [`Engine::embed_documents`].
+    pub async fn embed_documents(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, EmbedError> {
+        match self {
+            Model::Here(engine) => Ok(engine.embed_documents(texts).await?),
+            Model::There(model) => model.runner.embed(&model.state, texts, RunnerTextKind::Document).await,
+        }
+    }
+
+    /// As [`Engine::embed_query`].
+    pub async fn embed_query(&self, text: String) -> Result<Vec<f32>, EmbedError> {
+        match self {
+            Model::Here(engine) => Ok(engine.embed_query(text).await?),
+            Model::There(model) => {
+                let mut vectors = model.runner.embed(&model.state, vec![text], RunnerTextKind::Query).await?;
+                vectors.pop().ok_or_else(|| EmbedError::Broken("the runner gave no vector".to_owned()))
+            }
+        }
+    }
+
+    /// As [`Engine::query_token_vectors`].
+    pub async fn query_token_vectors(&self, text: String) -> Result<TokenVectors, EmbedError> {
+        let mut vectors = self.token_vectors(vec![text], RunnerTextKind::Query).await?;
+        vectors.pop().ok_or_else(|| EmbedError::Broken("the runner gave no vectors".to_owned()))
+    }
+
+    /// As [`Engine::token_vectors`] or, of queries, [`Engine::query_token_vectors`].
+    pub async fn token_vectors(
+        &self,
+        texts: Vec<String>,
+        kind: RunnerTextKind,
+    ) -> Result<Vec<TokenVectors>, EmbedError> {
+        match self {
+            Model::Here(engine) => token_vectors(engine, texts, kind).await,
+            Model::There(model) => model.runner.tokens(&model.state, texts, kind).await,
+        }
+    }
+
+    /// As [`Engine::count_tokens`]; always counted here.
+    pub fn count_tokens(&self, text: &str) -> Result<usize, EmbedError> {
+        Ok(match self {
+            Model::Here(engine) => engine.count_tokens(text)?,
+            Model::There(model) => model.counter.count_tokens(text)?,
+        })
+    }
+
+    /// As [`Engine::count_content_tokens`]; always counted here.
+    pub fn count_content_tokens(&self, text: &str) -> Result<usize, EmbedError> {
+        Ok(match self {
+            Model::Here(engine) => engine.count_content_tokens(text)?,
+            Model::There(model) => model.counter.count_content_tokens(text)?,
+        })
+    }
+}
+
+/// What a loaded model says of itself.
+pub fn state(engine: &Engine) -> ModelState {
+    let info = engine.info();
+    ModelState {
+        identity: info.identity.clone(),
+        device: info.device.clone(),
+        width: info.native_width,
+        document_window: info.doc_window,
+        token_window: info.token_window,
+        queue_depth: engine.queue_depth(),
+    }
+}
+
+/// The tokens of texts of either kind.
+pub async fn token_vectors(
+    engine: &Engine,
+    texts: Vec<String>,
+    kind: RunnerTextKind,
+) -> Result<Vec<TokenVectors>, EmbedError> {
+    match kind {
+        RunnerTextKind::Document => Ok(engine.token_vectors(texts).await?),
+        RunnerTextKind::Query => {
+            let mut vectors = Vec::with_capacity(texts.len());
+            for text in texts {
+                vectors.push(engine.query_token_vectors(text).await?);
+            }
+            Ok(vectors)
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Why a text has no vector.
+use crate::error::IntoFailure;
+use std::time::Duration;
+use svc_client::{Code, Failure};
+use svc_models::ModelError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum EmbedError {
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// Nothing was asked of the runner that it could have answered: again later, and nothing is lost.
+    #[error("the runner is away: {reason}")]
+    Away { reason: String, retry_after: Option<Duration> },
+    /// The runner was asked and gave no answer that can be used.
+    #[error("the runner failed: {0}")]
+    Broken(String),
+    /// The runner takes no calls from here: the settings of one of the two are wrong.
+    #[error("the runner refuses: {0}")]
+    Refused(String),
+    /// The runner takes calls, but not this text.
+    #[error("the runner refuses the text: {0}")]
+    TextRefused(String),
+}
+
+impl EmbedError {
+    pub(super) fn away(reason: impl Into<String>) -> EmbedError {
+        EmbedError::Away { reason: reason.into(), retry_after: None }
+    }
+
+    /// What a refusal or the lack of an answer means.
+    pub(super) fn of(failure: Failure) -> EmbedError {
+        let number = |name: &str| failure.members.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0) as usize;
+        let retry_after = failure.members.get("retry_after").and_then(serde_json::Value::as_u64);
+        match failure.status {
+            0 if failure.members.get("sent") == Some(&false.into()) => EmbedError::away(failure.detail),
+            0 | 500 => EmbedError::Broken(failure.detail),
+            429 | 502 | 503 | 504 => {
+                EmbedError::Away { reason: failure.detail, retry_after: retry_after.map(Duration::from_secs) }
+            }
+            401 | 403 => EmbedError::Refused("SVC_RUNNER_KEY is not the runner's key: give both the same".to_owned()),
+            404 => EmbedError::Refused("at SVC_RUNNER_URL there is no svc with /runner routes".to_owned()),
+            400 | 413 | 415 | 422 if failure.code == Code::TextTooLong => EmbedError::Model(ModelError::TextTooLong {
+                index: number("index"),
+                token_count: number("token_count"),
+                limit: number("limit"),
+                chars_total: number("chars_total"),
+            }),
+            400 | 413 | 415 | 422 => EmbedError::TextRefused(failure.to_string()),
+            _ => EmbedError::Refused(failure.to_string()),
+        }
+    }
+}
+
+impl IntoFailure for EmbedError {
+    fn into_failure(self) -> Failure {
+        let (what, seconds) = match self {
+            EmbedError::Model(error) => return error.into_failure(),
+            EmbedError::TextRefused(reason) => return Failure::new(Code::InvalidField, reason),
+            EmbedError::Away { retry_after, .. } => {
+                ("the embedding model's runner does not answer now", retry_after.map_or(2, |time| time.as_secs()))
+            }
+            EmbedError::Broken(_) => ("the embedding model's runner failed", 2),
+            EmbedError::Refused(_) => ("the embedding model's runner refuses to work for this service", 60),
+        };
+        tracing::warn!(error = %self, "no vector");
+        Failure::new(Code::Unavailable, what).with("remedy", "try again shortly").with("retry_after", seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_pass_is_told_from_what_will_not() {
+        let word = |failure: Failure| match EmbedError::of(failure) {
+            EmbedError::Model(ModelError::TextTooLong { token_count, limit, .. }) => format!("{token_count}>{limit}"),
+            EmbedError::Model(_) => "model".to_owned(),
+            EmbedError::Away { retry_after, .. } => format!("away {}", retry_after.map_or(0, |time| time.as_secs())),
+            EmbedError::Broken(_) => "broken".to_owned(),
+            EmbedError::Refused(_) => "refused".to_owned(),
+            EmbedError::TextRefused(_) => "text refused".to_owned(),
+        };
+        let of = |code| Failure::new(code, "x");
+        let lost = |sent: bool| of(Code::Unreachable).with("sent", sent);
+        let bare = |status| Failure { status, ..of(Code::Unreachable) };
+        for (failure, expected) in [
+            (lost(false), "away 0"),
+            (lost(true), "broken"),
+            (of(Code::Unreachable), "broken"),
+            (of(Code::TooManyRequests).with("retry_after", 3), "away 3"),
+            (of(Code::Unavailable), "away 0"),
+            (bare(502), "away 0"),
+            (bare(504), "away 0"),
+            (bare(301), "refused"),
+            (of(Code::Internal), "broken"),
+            (of(Code::Unauthenticated), "refused"),
+            (bare(404), "refused"),
+            (of(Code::VersionMismatch), "refused"),
+            (of(Code::NotConfigured), "refused"),
+            (of(Code::TextTooLong).with("token_count", 9).with("limit", 8), "9>8"),
+            (of(Code::TooLarge), "text refused"),
+            (of(Code::InvalidField), "text refused"),
+        ] {
+            let shown = failure.to_string();
+            assert_eq!(word(failure), expected, "{shown}");
+        }
+    }
+}

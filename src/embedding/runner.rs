@@ -1,0 +1,290 @@
+//! The runner's client: describes its model, embeds, tries again.
+use super::{EmbedError, RemoteModel};
+use crate::settings::Settings;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use rand::RngExt;
+use std::{
+    future::Future,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use svc_client::{
+    Client, Code, Failure, Json, Remote,
+    wire::{ModelState, RunnerModel, RunnerModelQuery, RunnerTextKind, RunnerTexts, RunnerTokenTexts, RunnerTokens},
+};
+use svc_models::{TokenCounter, TokenVectors, VECTOR_WIDTH};
+use tokio::sync::Mutex;
+
+/// Texts and bytes of one call: short calls share the runner fairly, and a lost one costs little.
+const TEXTS: usize = 64;
+const BYTES: usize = 256 << 10;
+/// Texts of one call that get a vector a token: their answer is long.
+const TOKEN_TEXTS: usize = 8;
+/// Calls of one batch that are under way together, so that the runner always has the next one.
+const CALLS: usize = 4;
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long a description may take, and one without the tokenizer, for which somebody waits.
+const DESCRIBE: Duration = Duration::from_secs(10);
+const PEEK: Duration = Duration::from_secs(2);
+/// How long calls are tried again: somebody waits for a query, and a task comes back by itself.
+const QUERY_PATIENCE: Duration = Duration::from_secs(3);
+const DOCUMENT_PATIENCE: Duration = Duration::from_secs(20);
+const FIRST_DELAY: Duration = Duration::from_millis(100);
+const LONGEST_DELAY: Duration = Duration::from_secs(5);
+/// For so long a failed description stands, so that those who wait for it do not ask one after the other.
+const FAILURE_STANDS: Duration = Duration::from_secs(1);
+/// Bytes of an answer: above the longest that can be right, 8 texts of 8,192 tokens of 768 components.
+const ANSWER_BYTES: usize = 512 << 20;
+
+/// A runner, and what is known of its model.
+pub struct Runner {
+    client: Client<Remote>,
+    known: Mutex<Known>,
+    /// Of one call.
+    timeout: Duration,
+}
+
+#[derive(Default)]
+struct Known {
+    model: Option<(Arc<ModelState>, TokenCounter)>,
+    failed: Option<(Instant, String)>,
+}
+
+impl std::fmt::Debug for Runner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runner").field("address", &self.client.0.base()).finish_non_exhaustive()
+    }
+}
+
+impl Runner {
+    /// The runner of the settings; calls nobody yet.
+    pub fn new(settings: &Settings) -> Result<Arc<Runner>, EmbedError> {
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT)
+            // A redirect would turn a call into another one.
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .map_err(|error| EmbedError::Refused(format!("the HTTP client does not start: {error}")))?;
+        let remote = Remote::new(&settings.runner_url, settings.runner_key.expose(), http);
+        let client = Client(remote.with_answer_limit(ANSWER_BYTES));
+        Ok(Arc::new(Runner { client, known: Mutex::default(), timeout: settings.runner_timeout }))
+    }
+
+    /// The model as it was last described; asks where that was never, or where the runner has loaded another since.
+    pub(super) async fn model(self: &Arc<Self>) -> Result<RemoteModel, EmbedError> {
+        let mut known = self.known.lock().await;
+        if let Some((state, counter)) = &known.model {
+            return Ok(RemoteModel { state: state.clone(), counter: counter.clone(), runner: self.clone() });
+        }
+        if let Some((at, reason)) = &known.failed
+            && at.elapsed() < FAILURE_STANDS
+        {
+            return Err(EmbedError::away(reason.clone()));
+        }
+        match self.described().await {
+            Ok((state, counter)) => {
+                tracing::info!(model = state.identity, device = state.device, "the runner has a model");
+                *known = Known { model: Some((state.clone(), counter.clone())), failed: None };
+                Ok(RemoteModel { state, counter, runner: self.clone() })
+            }
+            Err(error) => {
+                if let EmbedError::Away { reason, .. } = &error {
+                    known.failed = Some((Instant::now(), reason.clone()));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn described(&self) -> Result<(Arc<ModelState>, TokenCounter), EmbedError> {
+        let RunnerModel { model, document_prefix, tokenizer } = self.describe(true, DESCRIBE).await?;
+        if model.width > VECTOR_WIDTH || model.width == 0 {
+            return Err(EmbedError::Refused(format!(
+                "its model {} gives vectors of {} components, and the database holds 1 to {VECTOR_WIDTH}: give the runner another SVC_EMBEDDING_MODEL",
+                model.identity, model.width
+            )));
+        }
+        let tokenizer = tokenizer.ok_or_else(|| EmbedError::Broken("it sent no tokenizer".to_owned()))?;
+        let counter =
+            tokio::task::spawn_blocking(move || TokenCounter::from_json(tokenizer.as_bytes(), &document_prefix))
+                .await
+                .map_err(|error| EmbedError::Broken(error.to_string()))?
+                .map_err(|error| EmbedError::Broken(error.to_string()))?;
+        Ok((Arc::new(model), counter))
+    }
+
+    async fn describe(&self, tokenizer: bool, limit: Duration) -> Result<RunnerModel, EmbedError> {
+        match tokio::time::timeout(limit, self.client.runner_model(RunnerModelQuery { tokenizer })).await {
+            Ok(answer) => answer.map_err(EmbedError::of),
+            Err(_) => Err(EmbedError::away(format!("it did not describe its model within {limit:?}"))),
+        }
+    }
+
+    /// How the runner is now.
+    pub(super) async fn state(&self) -> Result<ModelState, EmbedError> {
+        self.describe(false, PEEK).await.map(|described| described.model)
+    }
+
+    /// One vector a text, in the order of the texts.
+    pub(super) async fn embed(
+        &self,
+        model: &ModelState,
+        texts: Vec<String>,
+        kind: RunnerTextKind,
+    ) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let calls = stream::iter(parts(texts, TEXTS)).map(async |(first, texts)| {
+            let count = texts.len();
+            let body = RunnerTexts { texts, kind, model: Some(model.identity.clone()) };
+            let answer = self.call(kind, first, async || self.client.runner_embed(Json(body.clone())).await).await?;
+            let sizes = answer.vectors.iter().map(|vector| vector.0.len());
+            self.check(model, &answer.model, sizes.clone().all(|size| size == model.width) && sizes.len() == count)?;
+            let padded = answer.vectors.into_iter().map(|mut vector| {
+                vector.0.resize(VECTOR_WIDTH, 0.0);
+                vector.0
+            });
+            Ok::<_, EmbedError>(padded.collect::<Vec<_>>())
+        });
+        let vectors: Vec<Vec<Vec<f32>>> = calls.buffered(CALLS).try_collect().await?;
+        Ok(vectors.into_iter().flatten().collect())
+    }
+
+    /// The tokens of each text, in the order of the texts.
+    pub(super) async fn tokens(
+        &self,
+        model: &ModelState,
+        texts: Vec<String>,
+        kind: RunnerTextKind,
+    ) -> Result<Vec<TokenVectors>, EmbedError> {
+        let calls = stream::iter(parts(texts, TOKEN_TEXTS)).map(async |(first, texts)| {
+            let count = texts.len();
+            let body = RunnerTokenTexts { texts, kind, model: Some(model.identity.clone()) };
+            let answer = self.call(kind, first, async || self.client.runner_tokens(Json(body.clone())).await).await?;
+            let whole = answer.texts.len() == count && answer.texts.iter().all(|tokens| is_whole(tokens, model.width));
+            self.check(model, &answer.model, whole)?;
+            Ok::<_, EmbedError>(answer.texts.into_iter().map(token_vectors).collect::<Vec<_>>())
+        });
+        let vectors: Vec<Vec<TokenVectors>> = calls.buffered(CALLS).try_collect().await?;
+        Ok(vectors.into_iter().flatten().collect())
+    }
+
+    /// Whether an answer is of the model that was asked for, and whole.
+    fn check(&self, model: &ModelState, answered: &str, whole: bool) -> Result<(), EmbedError> {
+        match (answered == model.identity, whole) {
+            (true, true) => Ok(()),
+            (true, false) => Err(EmbedError::Broken("its answer has vectors of another number or width".to_owned())),
+            (false, _) => Err(EmbedError::Broken(format!("it answered with model {answered}"))),
+        }
+    }
+
+    /// Calls, and calls again with growing delays where that may help; `first` is the number of the first text.
+    async fn call<T, F: Future<Output = Result<T, Failure>>>(
+        &self,
+        kind: RunnerTextKind,
+        first: usize,
+        ask: impl Fn() -> F,
+    ) -> Result<T, EmbedError> {
+        let patience = match kind {
+            RunnerTextKind::Query => QUERY_PATIENCE,
+            RunnerTextKind::Document => DOCUMENT_PATIENCE,
+        };
+        let (begun, mut delay, mut broken) = (Instant::now(), FIRST_DELAY, None);
+        loop {
+            let answer = match tokio::time::timeout(self.timeout, ask()).await {
+                Ok(answer) => answer,
+                Err(_) => {
+                    let slow = format!("no answer within SVC_RUNNER_TIMEOUT_SECONDS, {:?}", self.timeout);
+                    return Err(EmbedError::Broken(slow));
+                }
+            };
+            let failure = match answer {
+                Ok(value) => return Ok(value),
+                Err(failure) if failure.code == Code::Conflict => {
+                    self.known.lock().await.model = None;
+                    return Err(EmbedError::away(failure.detail));
+                }
+                Err(failure) => failure,
+            };
+            let wait = match EmbedError::of(failure) {
+                EmbedError::Away { reason, retry_after } => (EmbedError::Away { reason, retry_after }, retry_after),
+                EmbedError::Broken(reason) => {
+                    // It may have died of this text: that must count, whatever is said after it.
+                    broken.get_or_insert(reason.clone());
+                    (EmbedError::Broken(reason), None)
+                }
+                error => return Err(moved(error, first)),
+            };
+            let (error, asked) = wait;
+            let pause = delay.mul_f64(rand::rng().random_range(0.5..1.5)).max(asked.unwrap_or_default());
+            if begun.elapsed() + pause > patience {
+                return Err(broken.map_or(error, EmbedError::Broken));
+            }
+            tracing::debug!(error = %error, "the runner is called again");
+            tokio::time::sleep(pause).await;
+            delay = (delay * 2).min(LONGEST_DELAY);
+        }
+    }
+}
+
+/// A text's number among all of the caller's, not of one call's.
+fn moved(error: EmbedError, first: usize) -> EmbedError {
+    match error {
+        EmbedError::Model(svc_models::ModelError::TextTooLong { index, token_count, limit, chars_total }) => {
+            let index = index + first;
+            EmbedError::Model(svc_models::ModelError::TextTooLong { index, token_count, limit, chars_total })
+        }
+        error => error,
+    }
+}
+
+/// Texts in calls of at most so many and so many bytes, each with the number of its first; a text alone may be longer.
+fn parts(texts: Vec<String>, most: usize) -> Vec<(usize, Vec<String>)> {
+    let mut parts: Vec<(usize, Vec<String>)> = Vec::new();
+    let mut bytes = 0;
+    for (index, text) in texts.into_iter().enumerate() {
+        let full = |part: &Vec<String>| part.len() >= most || bytes + text.len() > BYTES;
+        if parts.last().is_none_or(|(_, part)| full(part)) {
+            parts.push((index, Vec::new()));
+            bytes = 0;
+        }
+        bytes += text.len();
+        if let Some((_, part)) = parts.last_mut() {
+            part.push(text);
+        }
+    }
+    parts
+}
+
+fn is_whole(tokens: &RunnerTokens, width: usize) -> bool {
+    let count = tokens.token_ids.len();
+    tokens.width == width
+        && tokens.values.0.len() == count * width
+        && [tokens.offsets.len(), tokens.importance.0.len(), tokens.tiers.len()] == [count; 3]
+}
+
+fn token_vectors(tokens: RunnerTokens) -> TokenVectors {
+    TokenVectors {
+        token_ids: tokens.token_ids,
+        offsets: tokens.offsets.into_iter().map(|(start, end)| start..end).collect(),
+        width: tokens.width,
+        values: tokens.values.0,
+        importance: tokens.importance.0,
+        tiers: tokens.tiers,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_hold_every_text_once_in_order_and_keep_both_caps() {
+        let texts: Vec<String> = (0..300).map(|n| "x".repeat(if n == 150 { 2 * BYTES } else { n * 40 })).collect();
+        let parts = parts(texts.clone(), TEXTS);
+        for (first, part) in &parts {
+            assert!(part.len() <= TEXTS && !part.is_empty(), "{}", part.len());
+            assert!(part.len() == 1 || part.iter().map(String::len).sum::<usize>() <= BYTES);
+            assert_eq!(texts[*first], part[0]);
+        }
+        assert_eq!(parts.into_iter().flat_map(|(_, part)| part).collect::<Vec<_>>(), texts);
+    }
+}

@@ -1,0 +1,86 @@
+//! What keeps the queue lean and moving: tasks put off, rows that nobody needs any more, intents of tasks that cannot run.
+use super::tasks::release;
+use sqlx::PgConnection;
+use std::time::Duration;
+use svc_actors::Grant;
+
+/// Held by the one worker of the fleet that purges.
+const PURGE_LOCK: i64 = 0x7376_6303;
+/// Rows that one call looks at.
+const CHUNK: i64 = 2000;
+
+/// Gives a task back that could not be tried, to come again after `delay`; no attempt is spent, and none is logged. False
+/// where the token is stale.
+pub async fn put_off(conn: &mut PgConnection, grant: &Grant, delay: Duration) -> sqlx::Result<bool> {
+    let ours: Option<i64> = sqlx::query_scalar(
+        "UPDATE task_queue SET status = 'failed', error_type = 'retryable', claim_token = NULL, claimed_by = NULL, heartbeat_at = NULL,
+                ready = false, retry_after = clock_timestamp() + $3
+          WHERE id = $1 AND claim_token = $2 AND status IN ('claimed', 'running') RETURNING id",
+    )
+    .bind(grant.task_id)
+    .bind(grant.token)
+    // An interval has microseconds, and refuses finer ones.
+    .bind(Duration::from_millis(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)))
+    .fetch_optional(&mut *conn)
+    .await?;
+    match ours {
+        Some(id) => release(conn, id).await.map(|()| true),
+        None => Ok(false),
+    }
+}
+
+/// What a look at a chunk of the queue came to.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Purged {
+    pub rows: u64,
+    /// The last id that was looked at; None at the end of what is old enough, and where another worker is at it.
+    pub next: Option<i64>,
+}
+
+/// Deletes completed tasks that ended longer ago than `retention`, among the next rows after `after`. Those of a root that
+/// still has unfinished tasks stay. What the tasks left, and their attempts, is the documents' and stays with them.
+pub async fn purge(conn: &mut PgConnection, retention: Duration, after: i64) -> sqlx::Result<Purged> {
+    let ours: bool =
+        sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)").bind(PURGE_LOCK).fetch_one(&mut *conn).await?;
+    if !ours {
+        return Ok(Purged { rows: 0, next: None });
+    }
+    // By id and so by age: a task that was queued too lately ends the walk. An index of its own would cost every finish.
+    let (rows, last, seen): (i64, Option<i64>, i64) = sqlx::query_as(
+        "WITH seen AS MATERIALIZED (
+             SELECT id, status, root_id, scope_document_id FROM (
+                    SELECT id, status, root_id, scope_document_id, created_at FROM task_queue WHERE id > $1 ORDER BY id LIMIT $3) chunk
+              WHERE created_at < clock_timestamp() - $2),
+         gone AS (
+             DELETE FROM task_queue t USING seen
+              WHERE t.id = seen.id AND seen.status = 'completed'
+                AND NOT EXISTS (SELECT 1 FROM task_queue open WHERE open.root_id = seen.root_id AND NOT open.final)
+                AND NOT EXISTS (SELECT 1 FROM task_attempts a
+                                 WHERE a.document_id = seen.scope_document_id AND a.task_id = seen.id AND a.ended_at >= clock_timestamp() - $2)
+             RETURNING 1)
+         SELECT (SELECT count(*) FROM gone), (SELECT max(id) FROM seen), (SELECT count(*) FROM seen)",
+    )
+    .bind(after)
+    .bind(retention)
+    .bind(CHUNK)
+    .fetch_one(conn)
+    .await?;
+    Ok(Purged { rows: u64::try_from(rows).unwrap_or(0), next: last.filter(|_| seen == CHUNK) })
+}
+
+/// Takes back the intents of tasks that cannot run whatever becomes free: done, held, paused, or with nobody to serve them.
+/// Younger tasks need not stand back for those; each lays down another when it is kept waiting again. Returns how many.
+pub async fn drop_idle_intents(conn: &mut PgConnection) -> sqlx::Result<u64> {
+    sqlx::query(
+        "WITH idle AS (
+             DELETE FROM task_intent i USING task_queue t
+              WHERE t.id = i.task_id AND (t.final OR t.status NOT IN ('pending', 'failed') OR EXISTS (
+                    SELECT 1 FROM task_blockage b
+                     WHERE b.task_id = i.task_id AND b.blocked_by IN ('paused', 'no_worker_for_badge', 'no_handler', 'dependency', 'backoff')))
+             RETURNING i.task_id)
+         INSERT INTO task_release SELECT task_id FROM idle",
+    )
+    .execute(conn)
+    .await
+    .map(|done| done.rows_affected())
+}
