@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use svc_formats::{ChunkOptions, Format, Limits, chunk, extract};
 use worker::Worker;
 
+pub use peers::make;
 pub use worker::{SUBCOMMAND, serve};
 
 /// Rounds over small files that count, after one that does not.
@@ -43,21 +44,21 @@ pub fn run(rows: usize, out: Out<'_>) -> Result<(), BoxError> {
     large(
         "formats/pdf_large",
         (Work::Pdf, Some("pypdfium2")),
-        ("pages/s", peers.make("pdf", PDF_PAGES, folder.path())?),
+        ("pages/s", make("pdf", PDF_PAGES, folder.path())?),
         &peers,
         out,
     )?;
     large(
         "formats/xlsx_large",
         (Work::Cells, Some("openpyxl")),
-        ("cells/s", peers.make("workbook", rows, folder.path())?),
+        ("cells/s", make("workbook", rows, folder.path())?),
         &peers,
         out,
     )?;
     for (name, kind, size) in
         [("formats/probe_large_pdf", "pdf", PROBED_PAGES), ("formats/probe_large_xlsx", "stored-workbook", PROBED_ROWS)]
     {
-        large(name, (Work::Probe, None), ("ms", peers.make(kind, size, folder.path())?), &peers, out)?;
+        large(name, (Work::Probe, None), ("ms", make(kind, size, folder.path())?), &peers, out)?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! NAME selects by prefix, `list` lists. SIZE, or the variable BENCH_SIZE, sets how much is measured.
 #[cfg(feature = "tantivy")]
 mod bm25;
+mod cancel;
 mod encoder;
 mod figure;
 mod formats;
@@ -28,6 +29,10 @@ const BENCHES: &[(&str, &str)] = &[
     (
         "queue/claim_finish",
         "claim, start and finish of tasks; SIZE: pending tasks, 10000 and then 100000 where left out",
+    ),
+    (
+        "cancel",
+        "a large PDF and a large workbook, cancelled in the middle of each stage; SIZE: rows of the workbook, 100000 where left out",
     ),
     ("bm25", "appends, compaction and searches, beside tantivy; always 100000 documents"),
     ("encoder/throughput", "tokens a second beside onnxruntime and torch; SIZE: rounds, 5 where left out"),
@@ -99,6 +104,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         }
     };
     match name {
+        "cancel" => cancel::run(size.unwrap_or(100_000), &mut out).await?,
         "ingest" => ingest::run(size.unwrap_or(30), &mut out).await?,
         "queue/claim_finish" => {
             let sizes = size.map_or(vec![10_000, 100_000], |size| vec![size]);

@@ -55,12 +55,13 @@ impl Peers {
         Worker::spawn(command, job)
     }
 
-    /// Writes a large file of a kind that the script knows.
-    pub fn make(&self, kind: &str, size: usize, folder: &Path) -> Result<PathBuf, BoxError> {
-        let path = folder.join(format!("{kind}-{size}"));
-        let status = script().args(["make", kind, &size.to_string()]).arg(&path).status()?;
-        if status.success() { Ok(path) } else { Err(format!("no {kind} was made").into()) }
-    }
+}
+
+/// Writes a large file of a kind that the script knows; needs no package.
+pub fn make(kind: &str, size: usize, folder: &Path) -> Result<PathBuf, BoxError> {
+    let path = folder.join(format!("{kind}-{size}"));
+    let status = script().args(["make", kind, &size.to_string()]).arg(&path).status()?;
+    if status.success() { Ok(path) } else { Err(format!("no {kind} was made").into()) }
 }
 
 fn folder() -> PathBuf {
