@@ -6,7 +6,7 @@ use hayro_interpret::{
     BlendMode, ClipPath, Device, DrawMode, DrawProps, Image, ImageDrawProps, SoftMask,
     font::{Glyph as Drawn, GlyphRun},
     hayro_cmap::{BfString, WritingMode},
-    hayro_syntax::object::Dict,
+    hayro_syntax::object::{Dict, String as PdfString},
 };
 use kurbo::{Affine, BezPath, Point, Rect, Shape, Vec2};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -45,6 +45,18 @@ pub(super) struct Glyph {
     pub annotated: bool,
 }
 
+/// Marked content.
+#[derive(Clone, Copy, Default)]
+struct Marked {
+    /// Its identifier on the page.
+    content: Option<u32>,
+    /// Whatever is drawn stands for one, as typesetters say who cut the word themselves.
+    is_soft_hyphen: bool,
+}
+
+/// In UTF-16, as the text that a marked content stands for is given.
+const SOFT_HYPHEN: &[u8] = b"\xFE\xFF\x00\xAD";
+
 /// What a page shows, in the order it is drawn.
 #[derive(Default)]
 pub(super) struct PageGlyphs {
@@ -73,8 +85,8 @@ pub(super) struct Collector<'u> {
     bounds: Rect,
     /// Where which character was drawn: shadowed and thickened text is drawn more than once.
     seen: FxHashSet<(char, i32, i32)>,
-    /// Identifiers of the open marked contents, the innermost last.
-    open: Vec<Option<u32>>,
+    /// The open marked contents, the innermost last.
+    open: Vec<Marked>,
     clips: usize,
     annotates: bool,
     unicode: &'u Unicode,
@@ -120,7 +132,9 @@ impl<'u> Collector<'u> {
             std::panic::resume_unwind(Box::new(Endless));
         }
         let start = self.page.text.len();
+        let marked = self.open.last().copied().unwrap_or_default();
         match glyph.as_unicode().or_else(|| self.unicode.lookup(glyph)) {
+            _ if marked.is_soft_hyphen => self.page.text.push('\u{AD}'),
             Some(BfString::Char(character)) => push_character(&mut self.page.text, character),
             Some(BfString::String(text)) => text.chars().for_each(|one| push_character(&mut self.page.text, one)),
             None => self.page.text.push(UNKNOWN),
@@ -141,7 +155,7 @@ impl<'u> Collector<'u> {
             self.drawings.push(self.page.glyphs.len(), size, is_known.then_some(advance));
         }
         let text = start as u32..self.page.text.len() as u32;
-        let content = self.open.last().copied().flatten();
+        let content = marked.content;
         self.page.glyphs.push(Glyph {
             text,
             origin,
@@ -331,8 +345,11 @@ impl Device<'_> for Collector<'_> {
 
     fn begin_marked_content(&mut self, _: &[u8], properties: Option<&Dict<'_>>) {
         // What has no identifier of its own is part of what is around it.
-        let own = properties.and_then(|properties| properties.get::<u32>(b"MCID"));
-        self.open.push(own.or(self.open.last().copied().flatten()));
+        let around = self.open.last().copied().unwrap_or_default();
+        let content = properties.and_then(|properties| properties.get::<u32>(b"MCID")).or(around.content);
+        let text = properties.and_then(|properties| properties.get::<PdfString<'_>>(b"ActualText"));
+        let is_soft_hyphen = text.map_or(around.is_soft_hyphen, |text| text.as_bytes() == SOFT_HYPHEN);
+        self.open.push(Marked { content, is_soft_hyphen });
     }
 
     fn end_marked_content(&mut self) {

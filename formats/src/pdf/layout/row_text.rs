@@ -12,8 +12,11 @@ use crate::pdf::glyphs::PageGlyphs;
 
 /// A blank narrower than this part of the font's size is kerning.
 const WORD_GAP: f64 = 0.17;
-/// The same where words are set closely and no blanks are drawn.
+/// Where words are set closely and no blanks are drawn, letters are no further apart than the first, words at least by the
+/// second, and nothing lies within the third between them.
 const CLOSE_WORD_GAP: f64 = 0.1;
+const LEAST_WORD_GAP: f64 = 0.08;
+const CLEAR_STEP: f64 = 0.05;
 /// The same between characters that are set without blanks between words, and between these and others.
 const WIDE_SCRIPT_GAP: f64 = 0.6;
 const MIXED_SCRIPT_GAP: f64 = 0.3;
@@ -115,6 +118,8 @@ fn least_gap(before: &str, after: &str, next: &str, word_gap: f64) -> f64 {
     match (is_wide_script(last), is_wide_script(first)) {
         (true, true) => WIDE_SCRIPT_GAP,
         (true, false) | (false, true) => word_gap.max(MIXED_SCRIPT_GAP),
+        // A slanted letter leans over what follows it.
+        _ if first == '-' && last.is_alphanumeric() => word_gap.max(WORD_GAP),
         // Decimals are often set by themselves, to stand below each other.
         _ if matches!(first, '.' | ',') && last.is_numeric() && next.starts_with(char::is_numeric) => {
             word_gap.max(DECIMAL_GAP)
@@ -142,9 +147,17 @@ fn word_gap(page: &PageGlyphs, placed: &[&Spot]) -> f64 {
     if median > WORD_GAP / 2.0 && median < MOST_SPACING {
         return median * 1.4 + WORD_GAP / 2.0;
     }
-    // Nothing lies between the letters' gaps and the words'.
-    let is_clear = !gaps.iter().any(|gap| (0.5 * CLOSE_WORD_GAP..CLOSE_WORD_GAP).contains(gap));
-    if !has_blanks && gaps.len() > 8 && median < 0.25 * CLOSE_WORD_GAP && is_clear { CLOSE_WORD_GAP } else { WORD_GAP }
+    if has_blanks || gaps.len() <= 8 || median > 0.25 * CLOSE_WORD_GAP {
+        return WORD_GAP;
+    }
+    // Words are set apart by what lies above the widest step between one gap and the next.
+    gaps.sort_unstable_by(f64::total_cmp);
+    let steps = gaps.windows(2).filter(|step| step[0] < CLOSE_WORD_GAP && step[1] > LEAST_WORD_GAP);
+    let widest = steps.max_by(|a, b| (a[1] - a[0]).total_cmp(&(b[1] - b[0])));
+    widest.map_or(WORD_GAP, |step| match step[1] - step[0] {
+        width if width < CLEAR_STEP => WORD_GAP,
+        width => (step[0] + 0.5 * width).clamp(0.75 * LEAST_WORD_GAP, WORD_GAP),
+    })
 }
 
 /// Han, kana and what goes with them.
@@ -181,6 +194,7 @@ struct Writer {
 
 impl Writer {
     fn write(&mut self, piece: &Piece<'_>, runs_left: bool) {
+        self.drop_soft_hyphen(piece);
         let start = self.text.len();
         for character in piece.text.chars() {
             if character == ' ' {
@@ -196,6 +210,18 @@ impl Writer {
             Some((last, range)) if *last == content => range.end = end,
             _ if end > start => self.contents.push((content, start..end)),
             _ => {}
+        }
+    }
+
+    /// A soft hyphen is seen at a line's end alone.
+    fn drop_soft_hyphen(&mut self, next: &Piece<'_>) {
+        if next.text.starts_with(char::is_alphabetic)
+            && let Some(rest) = self.text.strip_suffix('\u{AD}')
+        {
+            self.text.truncate(rest.len());
+            if let Some((_, last)) = self.contents.last_mut() {
+                last.end = last.end.min(self.text.len());
+            }
         }
     }
 

@@ -62,6 +62,21 @@ fn letters_set_apart_are_a_word() {
     assert_eq!(laid(&digits), "1 2 3 4 5", "cells of a table");
 }
 
+#[test]
+fn words_set_closely_are_apart_where_letters_are_not() {
+    // A tenth of the size between words, drawn one by one; a letter is half the size wide.
+    let mut x = 0.0;
+    let words: Vec<Set<'_>> = ["words", "are", "close", "but", "clear"]
+        .into_iter()
+        .map(|word| {
+            let set = (word, x, 10.0, 10.0);
+            x += 5.0 * word.len() as f64 + 0.9;
+            set
+        })
+        .collect();
+    assert_eq!(laid(&words), "words are close but clear");
+}
+
 const LEFT: [&str; 5] = [
     "the left column begins here",
     "and it is read to its end",

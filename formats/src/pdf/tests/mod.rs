@@ -222,6 +222,15 @@ fn a_page_that_the_tree_names_twice_is_two_pages() {
 }
 
 #[test]
+fn what_stands_for_a_soft_hyphen_is_none_of_the_word() {
+    let hyphen = "/Span << /ActualText <FEFF00AD> >> BDC (-) Tj EMC";
+    let pdf = Pdf::new().page(&format!(
+        "BT /F1 12 Tf 14 TL 50 700 Td (It is a self) Tj {hyphen} T* (help group for in) Tj {hyphen} (fantry) Tj ET"
+    ));
+    assert_eq!(read(pdf).text, "It is a selfhelp group for infantry");
+}
+
+#[test]
 fn drawn_letters_are_as_large_as_they_are_wide() {
     // The font claims 58 points, its letters are 6 wide.
     let pdf = Pdf::new()
