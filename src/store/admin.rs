@@ -319,7 +319,7 @@ pub async fn findings(conn: &mut PgConnection, patience: std::time::Duration) ->
     let more: Vec<Finding> = sqlx::query_as(
         "SELECT 'lapsed' AS kind, 'worker ' || coalesce(claimed_by, '?') AS about, count(*) AS tasks,
                 extract(epoch FROM clock_timestamp() - min(heartbeat_at))::float8 AS seconds
-           FROM task_queue t WHERE status IN ('claimed', 'running')
+           FROM task_queue t WHERE claim_token IS NOT NULL AND status IN ('claimed', 'running')
             AND heartbeat_at < clock_timestamp() - coalesce((SELECT w.lease FROM workers w WHERE w.worker_id = t.claimed_by), interval '90 seconds')
           GROUP BY 2
          UNION ALL

@@ -1,6 +1,6 @@
 //! The connection to PostgreSQL, and its schema.
 use sqlx::{
-    PgPool,
+    Connection, PgPool,
     migrate::{Migrate, Migrator},
     postgres::{PgConnectOptions, PgPoolOptions},
 };
@@ -8,6 +8,9 @@ use std::{str::FromStr, time::Duration};
 
 /// The numbered files of `migrations/`, in sqlx's ledger.
 pub static MIGRATIONS: Migrator = sqlx::migrate!();
+
+/// How long a connection of the pool may lie idle and be taken without asking whether it still answers.
+const PRESUMED_ALIVE: Duration = Duration::from_secs(1);
 
 /// Why the database cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +51,20 @@ pub fn pool(options: PgConnectOptions, connections: u32, lease: Duration) -> PgP
         ("tcp_keepalives_count", "3"),
         ("tcp_user_timeout", "30000"),
     ]);
-    PgPoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(5)).connect_lazy_with(options)
+    PgPoolOptions::new()
+        .max_connections(connections)
+        .acquire_timeout(Duration::from_secs(5))
+        // Each was asked as it came back; one that was used just now is not asked again.
+        .test_before_acquire(false)
+        .before_acquire(|conn, idle| {
+            Box::pin(async move {
+                if idle.idle_for > PRESUMED_ALIVE {
+                    conn.ping().await?;
+                }
+                Ok(true)
+            })
+        })
+        .connect_lazy_with(options)
 }
 
 /// Refuses a server that svc cannot work on, saying what is missing.

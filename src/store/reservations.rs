@@ -50,11 +50,7 @@ pub async fn reserve_for_edit(
     Ok(Err(holder))
 }
 
-/// Ends an edit's hold and wakes what was parked on it.
+/// Ends an edit's hold; the next claim wakes what was parked on it.
 pub async fn release_edit(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<()> {
-    sqlx::query("WITH gone AS (DELETE FROM task_queue WHERE id = $1) INSERT INTO task_release VALUES ($1)")
-        .bind(task_id)
-        .execute(conn)
-        .await
-        .map(|_| ())
+    sqlx::query("DELETE FROM task_queue WHERE id = $1").bind(task_id).execute(conn).await.map(|_| ())
 }

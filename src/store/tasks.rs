@@ -130,10 +130,10 @@ fn grant(row: ClaimedRow) -> Option<Grant> {
     })
 }
 
-/// `claimed` to `running`; false where the token is no longer ours. Not inside another transaction: its commit does not wait
-/// for the disk.
-pub async fn start(conn: &mut PgConnection, grant: &Grant) -> sqlx::Result<bool> {
-    sqlx::query_scalar("SELECT start_task($1, $2)").bind(grant.task_id).bind(grant.token).fetch_one(conn).await
+/// `claimed` to `running`, of as many tasks as there are; returns the tokens that are still ours. Not inside another
+/// transaction: its commit does not wait for the disk.
+pub async fn start(conn: &mut PgConnection, tasks: &[i64], tokens: &[Uuid]) -> sqlx::Result<Vec<Uuid>> {
+    sqlx::query_scalar("SELECT start_tasks($1, $2)").bind(tasks).bind(tokens).fetch_one(conn).await
 }
 
 /// How a task ended, for the node's attempt log.
@@ -174,13 +174,9 @@ pub async fn is_cancelled(conn: &mut PgConnection, grant: &Grant) -> sqlx::Resul
         .await
 }
 
-/// Frees a task's region and lets the next claim wake what was parked on it.
+/// Frees a task's region; the next claim wakes what was parked on it.
 pub(super) async fn release(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<()> {
-    sqlx::query("WITH freed AS (DELETE FROM task_reservation WHERE task_id = $1) INSERT INTO task_release VALUES ($1)")
-        .bind(task_id)
-        .execute(conn)
-        .await
-        .map(|_| ())
+    sqlx::query("DELETE FROM task_reservation WHERE task_id = $1").bind(task_id).execute(conn).await.map(|_| ())
 }
 
 /// What a failure led to.
@@ -313,7 +309,7 @@ pub async fn reap(conn: &mut PgConnection, lease: Duration) -> sqlx::Result<Vec<
     let reaped: Vec<Reaped> = sqlx::query_as(
         "WITH expired AS (
              SELECT id, claimed_by, heartbeat_at, cancel_requested_at IS NOT NULL AS cancelled, lease_losses >= 2 OR cancel_requested_at IS NOT NULL AS ends
-               FROM task_queue WHERE status IN ('claimed', 'running') AND heartbeat_at < clock_timestamp() - $1
+               FROM task_queue WHERE claim_token IS NOT NULL AND status IN ('claimed', 'running') AND heartbeat_at < clock_timestamp() - $1
               ORDER BY id LIMIT 1000 FOR UPDATE SKIP LOCKED),
          attempts AS (
              INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint)
@@ -340,22 +336,6 @@ pub async fn reap(conn: &mut PgConnection, lease: Duration) -> sqlx::Result<Vec<
     Ok(reaped)
 }
 
-/// Repairs what no longer adds up: a task parked on nothing becomes ready. Returns how many.
-pub async fn unpark_orphans(conn: &mut PgConnection) -> sqlx::Result<u64> {
-    sqlx::query(
-        "UPDATE task_queue t SET ready = (status IN ('pending', 'failed') AND NOT final AND unmet_deps = 0), parked_on = NULL WHERE t.id IN (
-             SELECT p.id FROM task_queue p WHERE p.parked_on IS NOT NULL
-                AND NOT EXISTS (SELECT 1 FROM task_reservation r WHERE r.task_id = p.parked_on)
-                AND NOT EXISTS (SELECT 1 FROM task_intent i WHERE i.task_id = p.parked_on)
-                AND NOT EXISTS (SELECT 1 FROM task_release f WHERE f.task_id = p.parked_on)
-                AND NOT EXISTS (SELECT 1 FROM paused_task_type q WHERE q.id = -p.parked_on)
-              ORDER BY p.id LIMIT 1000 FOR UPDATE SKIP LOCKED)",
-    )
-    .execute(conn)
-    .await
-    .map(|done| done.rows_affected())
-}
-
 /// How a task ended: None while it still owes work, else whether it completed. One that is gone has ended.
 pub async fn ended(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<Option<bool>> {
     let row: Option<(bool, String)> =
@@ -377,7 +357,7 @@ pub async fn state(conn: &mut PgConnection) -> sqlx::Result<QueueState> {
     let (pending, held, waiting_for_retry, failed, oldest_seconds) = sqlx::query_as(
         "SELECT count(*) FILTER (WHERE status = 'pending'), count(*) FILTER (WHERE status IN ('claimed', 'running', 'batched')),
                 count(*) FILTER (WHERE status = 'failed' AND NOT final),
-                (SELECT count(*) FROM task_queue WHERE status = 'failed' AND final),
+                (SELECT count(*) FROM task_queue WHERE final AND error_type IS NOT NULL),
                 extract(epoch FROM clock_timestamp() - min(created_at))::float8
            FROM task_queue WHERE NOT final",
     )
@@ -391,7 +371,7 @@ pub async fn by_type_and_status(conn: &mut PgConnection) -> sqlx::Result<Vec<(St
     sqlx::query_as(
         "SELECT task_type, status, count(*) FROM (
              SELECT task_type, status FROM task_queue WHERE NOT final
-             UNION ALL SELECT task_type, status FROM task_queue WHERE status = 'failed' AND final) t
+             UNION ALL SELECT task_type, status FROM task_queue WHERE final AND error_type IS NOT NULL) t
           GROUP BY 1, 2 ORDER BY 1, 2",
     )
     .fetch_all(conn)
@@ -425,7 +405,7 @@ pub async fn unserved_badges(conn: &mut PgConnection) -> sqlx::Result<Vec<(Strin
 pub async fn unserved_types(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, i64, f64)>> {
     sqlx::query_as(
         "SELECT t.task_type, count(*), extract(epoch FROM clock_timestamp() - min(t.created_at))::float8 FROM task_queue t
-          WHERE t.status = 'failed' AND NOT t.final AND NOT t.ready AND t.parked_on IS NULL
+          WHERE t.retry_after IS NOT NULL AND NOT t.final AND NOT t.ready AND t.parked_on IS NULL AND t.claim_token IS NULL
             AND NOT EXISTS (SELECT 1 FROM workers w WHERE w.beat_at > now() - w.lease AND t.task_type = ANY(w.task_types))
           GROUP BY 1 ORDER BY 1",
     )

@@ -72,13 +72,10 @@ pub async fn purge(conn: &mut PgConnection, retention: Duration, after: i64) -> 
 /// Younger tasks need not stand back for those; each lays down another when it is kept waiting again. Returns how many.
 pub async fn drop_idle_intents(conn: &mut PgConnection) -> sqlx::Result<u64> {
     sqlx::query(
-        "WITH idle AS (
-             DELETE FROM task_intent i USING task_queue t
-              WHERE t.id = i.task_id AND (t.final OR t.status NOT IN ('pending', 'failed') OR EXISTS (
-                    SELECT 1 FROM task_blockage b
-                     WHERE b.task_id = i.task_id AND b.blocked_by IN ('paused', 'no_worker_for_badge', 'no_handler', 'dependency', 'backoff')))
-             RETURNING i.task_id)
-         INSERT INTO task_release SELECT task_id FROM idle",
+        "DELETE FROM task_intent i USING task_queue t
+          WHERE t.id = i.task_id AND (t.final OR t.status NOT IN ('pending', 'failed') OR EXISTS (
+                SELECT 1 FROM task_blockage b
+                 WHERE b.task_id = i.task_id AND b.blocked_by IN ('paused', 'no_worker_for_badge', 'no_handler', 'dependency', 'backoff')))",
     )
     .execute(conn)
     .await

@@ -1,6 +1,7 @@
 //! A worker process: the actors of `svc-actors` with their ports on PostgreSQL.
 mod heart;
 mod queue;
+mod starts;
 pub mod wakeup;
 
 use crate::{

@@ -1,4 +1,5 @@
 //! The queue's port on PostgreSQL.
+use super::starts::Starts;
 use crate::{
     ingest::settle,
     search::bm25,
@@ -31,6 +32,7 @@ const UNSERVED_SECONDS: f64 = 60.0;
 
 pub struct PgQueue {
     pool: PgPool,
+    starts: Starts,
     claimer: Claimer,
     lease: Duration,
     badges: BTreeMap<String, String>,
@@ -54,7 +56,17 @@ impl PgQueue {
         settling: TaskTracker,
         retention: Option<Duration>,
     ) -> PgQueue {
-        PgQueue { pool, claimer, lease, badges, deadline, settling, retention, purged_up_to: AtomicI64::new(0) }
+        PgQueue {
+            starts: Starts::new(pool.clone()),
+            pool,
+            claimer,
+            lease,
+            badges,
+            deadline,
+            settling,
+            retention,
+            purged_up_to: AtomicI64::new(0),
+        }
     }
 
     async fn settle(&self, root: i64) {
@@ -103,10 +115,6 @@ impl PgQueue {
         let intents = store::upkeep::drop_idle_intents(&mut tx).await?;
         if intents > 0 {
             tracing::info!(intents, "tasks that cannot run now no longer make others stand back");
-        }
-        let woken = store::tasks::unpark_orphans(&mut tx).await?;
-        if woken > 0 {
-            tracing::info!(tasks = woken, "tasks that were parked on nothing are ready again");
         }
         tx.commit().await?;
         for root in roots {
@@ -207,8 +215,7 @@ impl Queue for PgQueue {
     }
 
     async fn start(&self, grant: &Grant) -> Result<bool, PortError> {
-        let mut conn = self.pool.acquire().await.map_err(PortError::new)?;
-        store::tasks::start(&mut conn, grant).await.map_err(PortError::new)
+        self.starts.start(grant).await
     }
 
     async fn give_back(&self, tokens: &[Uuid]) -> Result<(), PortError> {

@@ -160,7 +160,7 @@ async fn delete_takes_every_row_and_byte() {
     let all: i64 = sqlx::query_scalar("SELECT count(*) FROM documents").fetch_one(&app.pool).await.unwrap();
     assert_eq!(left, all, "something of the deleted file is left");
     app.client.delete_document(DocumentPath { id: kept }).await.unwrap();
-    // What the queue and the index keep of their own: releases until the next claim, terms and tombstones until compaction, workers, the ledger.
+    // What the queue and the index keep of their own: terms and tombstones until compaction, workers, the ledger.
     let own = [
         "_sqlx_migrations",
         "workers",
@@ -169,7 +169,6 @@ async fn delete_takes_every_row_and_byte() {
         "search_term_stats",
         "search_term_postings",
         "search_term_tombstones",
-        "task_release",
     ];
     let left: Vec<_> =
         rows(&app).await.into_iter().filter(|(table, count)| *count > 0 && !own.contains(&table.as_str())).collect();

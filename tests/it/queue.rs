@@ -66,7 +66,8 @@ async fn finish(pool: &PgPool, grant: &Grant) -> bool {
     let mut tx = pool.begin().await.unwrap();
     let detail = Map::new();
     let attempt = AttemptRow { grant, worker: "w", started_at: Utc::now(), outcome: "completed", detail: &detail };
-    let ours = tasks::start(&mut tx, grant).await.unwrap() && tasks::finish(&mut tx, &attempt).await.unwrap();
+    let started = tasks::start(&mut tx, &[grant.task_id], &[grant.token]).await.unwrap();
+    let ours = started == [grant.token] && tasks::finish(&mut tx, &attempt).await.unwrap();
     if ours {
         tx.commit().await.unwrap();
     }
@@ -140,6 +141,52 @@ async fn a_blocked_task_parks_and_wakes_when_its_blocker_ends() {
 }
 
 #[tokio::test]
+async fn however_many_are_parked_they_wake_by_priority_and_all_of_them() {
+    let app = app().await;
+    let root = node(&app, None).await;
+    let whole = task(&app, &root, WriteMode::Subtree, 1000, None).await;
+    sqlx::query(
+        "INSERT INTO task_queue (task_type, lane, scope_document_id, node_path, node_depth, root_id, write_mode, priority)
+         SELECT 'test', 'io', $1, $1 || '/' || (1000000 + n) || '/', 1, $1, 'self', (n * 37) % 100 FROM generate_series(1, 100) n",
+    )
+    .bind(root.0)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let held = claim(&app, 200).await;
+    assert_eq!(held.iter().map(|g| g.task_id).collect::<Vec<_>>(), [whole]);
+    let parked: i64 = sqlx::query_scalar("SELECT count(*) FROM task_queue WHERE parked_on = $1")
+        .bind(whole)
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+    assert_eq!(parked, 100);
+    // Given back and claimed again it is in the way as before; what ends a hold without a finish wakes them too.
+    tasks::give_back(&app.pool, &[held[0].token]).await.unwrap();
+    assert_eq!(claim(&app, 1).await.iter().map(|g| g.task_id).collect::<Vec<_>>(), [whole]);
+    sqlx::query("DELETE FROM task_queue WHERE id = $1").bind(whole).execute(&app.pool).await.unwrap();
+    let mut priorities = Vec::new();
+    loop {
+        let grants = claim(&app, 7).await;
+        if grants.is_empty() {
+            break;
+        }
+        for grant in grants {
+            let priority: i32 = sqlx::query_scalar("SELECT priority FROM task_queue WHERE id = $1")
+                .bind(grant.task_id)
+                .fetch_one(&app.pool)
+                .await
+                .unwrap();
+            priorities.push(priority);
+            assert!(finish(&app.pool, &grant).await);
+        }
+    }
+    assert_eq!(priorities, (0..100).rev().collect::<Vec<_>>());
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_subtree_task_under_a_stream_of_small_ones_gets_its_turn() {
     let app = app().await;
     let root = node(&app, None).await;
@@ -186,6 +233,11 @@ async fn a_stale_token_never_changes_a_row() {
     let mut conn = app.pool.acquire().await.unwrap();
     let failure = TaskFailure::retryable("late", "a worker that was thought dead");
     assert_eq!(tasks::fail(&mut conn, &stale, &failure, "w", Duration::ZERO).await.unwrap(), Failed::NotOurs);
+    let mut tx = app.pool.begin().await.unwrap();
+    let started = tasks::start(&mut tx, &[id, id], &[stale.token, fresh.token]).await.unwrap();
+    assert_eq!(started, [fresh.token], "of starts in one call, those hold whose token does");
+    assert!(tasks::start(&mut tx, &[id], &[fresh.token]).await.unwrap().is_empty(), "a task starts once");
+    tx.rollback().await.unwrap();
     assert_eq!(tasks::beat(&mut conn, &[stale.token, fresh.token]).await.unwrap(), [(fresh.token, false)]);
     drop(conn);
     tasks::give_back(&app.pool, &[stale.token]).await.unwrap();

@@ -1,5 +1,4 @@
 //! What whoever runs the service does to tasks: cancel, put back, pause, resume.
-use crate::store::tasks::release;
 use serde_json::Value;
 use sqlx::{PgConnection, types::Json};
 
@@ -24,8 +23,7 @@ pub async fn cancel_waiting(
               WHERE t.id IN (SELECT id FROM task_queue WHERE NOT final AND status IN ('pending', 'failed')
                                 AND (root_id = $1 OR id = $2) ORDER BY id FOR UPDATE)
              RETURNING t.id, t.scope_document_id, t.task_type, t.params, t.retry_count, t.param_fingerprint),
-         intents AS (DELETE FROM task_intent i USING cancelled c WHERE i.task_id = c.id RETURNING i.task_id),
-         woken AS (INSERT INTO task_release SELECT task_id FROM intents),
+         intents AS (DELETE FROM task_intent i USING cancelled c WHERE i.task_id = c.id),
          logged AS (
              INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint)
              SELECT scope_document_id, id, task_type, retry_count, 'failed', 'permanent', 'cancelled', 'the task was cancelled', '', clock_timestamp(), param_fingerprint
@@ -162,15 +160,7 @@ pub async fn pause(conn: &mut PgConnection, task_type: &str) -> sqlx::Result<()>
         .map(|_| ())
 }
 
-/// Lets a task type be claimed again, and wakes what was set aside meanwhile.
+/// Lets a task type be claimed again; the next claims wake what was set aside meanwhile, a few at a time.
 pub async fn resume(conn: &mut PgConnection, task_type: &str) -> sqlx::Result<()> {
-    let id: Option<i64> = sqlx::query_scalar("DELETE FROM paused_task_type WHERE task_type = $1 RETURNING id")
-        .bind(task_type)
-        .fetch_optional(&mut *conn)
-        .await?;
-    match id {
-        // The next claims wake what is parked on it, a few at a time.
-        Some(id) => release(conn, -id).await,
-        None => Ok(()),
-    }
+    sqlx::query("DELETE FROM paused_task_type WHERE task_type = $1").bind(task_type).execute(conn).await.map(|_| ())
 }

@@ -1,0 +1,63 @@
+//! Starts of tasks, joined: what one claim granted begins at the same moment, and is written in one call.
+use crate::store::tasks;
+use sqlx::PgPool;
+use std::sync::{Mutex, PoisonError};
+use svc_actors::{Grant, PortError};
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+type Answer = Result<bool, String>;
+
+/// A task that waits for the call that takes it along.
+struct Waiting {
+    task_id: i64,
+    token: Uuid,
+    tell: oneshot::Sender<Answer>,
+}
+
+pub struct Starts {
+    pool: PgPool,
+    waiting: Mutex<Vec<Waiting>>,
+    /// Whoever has it writes for all who wait.
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Starts {
+    pub fn new(pool: PgPool) -> Starts {
+        Starts { pool, waiting: Mutex::default(), turn: tokio::sync::Mutex::default() }
+    }
+
+    /// Whether the task was still ours, and has begun.
+    pub async fn start(&self, grant: &Grant) -> Result<bool, PortError> {
+        let (tell, told) = oneshot::channel();
+        let waiting = Waiting { task_id: grant.task_id, token: grant.token, tell };
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(waiting);
+        let turn = self.turn.lock().await;
+        // Lets those come along that begin at the same moment.
+        tokio::task::yield_now().await;
+        let batch = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        if !batch.is_empty() {
+            // A task of its own: the others get their answer even if the caller goes away.
+            tokio::spawn(write(self.pool.clone(), batch)).await.map_err(PortError::new)?;
+        }
+        drop(turn);
+        match told.await {
+            Ok(answer) => answer.map_err(PortError::new),
+            Err(_) => Err(PortError::new("the call that was to start the task ended early")),
+        }
+    }
+}
+
+async fn write(pool: PgPool, batch: Vec<Waiting>) {
+    let ids: Vec<i64> = batch.iter().map(|waiting| waiting.task_id).collect();
+    let tokens: Vec<Uuid> = batch.iter().map(|waiting| waiting.token).collect();
+    let started = async { tasks::start(&mut *pool.acquire().await?, &ids, &tokens).await }.await;
+    for waiting in batch {
+        let answer = match &started {
+            Ok(started) => Ok(started.contains(&waiting.token)),
+            Err(error) => Err(error.to_string()),
+        };
+        // Whoever went away has no use for it.
+        let _ = waiting.tell.send(answer);
+    }
+}
