@@ -1,5 +1,6 @@
 // graphile-worker at the same work: `prepare DSN PENDING` queues jobs, `work DSN JOBS BATCH` runs so many, one at a time, or
-// fetched and completed in batches. A worker says `ready`, waits for a line on its standard input, and says `done`.
+// fetched and completed in batches. A worker says `ready`, waits for a line on its standard input, and says `done` with how
+// many it ran: all, or those of ten seconds.
 import { run, runMigrations } from "graphile-worker";
 import pg from "pg";
 
@@ -36,7 +37,7 @@ if (command === "prepare") {
       },
     },
   });
-  await ended;
-  console.log("done");
+  await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, 10_000))]);
+  console.log(`done ${Number(count) - left}`);
   process.exit(0);
 }

@@ -1,6 +1,7 @@
-"""procrastinate at the same work: `prepare DSN PENDING` queues jobs, `work DSN JOBS` runs so many, one at a time.
+"""procrastinate at the same work: `prepare DSN PENDING` queues jobs, `work DSN JOBS SLOTS` runs so many, SLOTS at once.
 
-A worker says `ready`, waits for a line on its standard input, and says `done` when it has run its jobs.
+A worker says `ready`, waits for a line on its standard input, and says `done` with how many jobs it ran: all, or those of
+ten seconds.
 """
 import asyncio
 import sys
@@ -8,7 +9,7 @@ import sys
 import procrastinate
 
 command, dsn, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
-connector = procrastinate.PsycopgConnector(conninfo=dsn, min_size=1, max_size=3)
+connector = procrastinate.PsycopgConnector(conninfo=dsn, min_size=1, max_size=1 if command == "prepare" else 3)
 app = procrastinate.App(connector=connector)
 left = count
 ended = asyncio.Event()
@@ -25,19 +26,25 @@ async def bench():
 async def prepare():
     async with app.open_async():
         await app.schema_manager.apply_schema_async()
+        # As defer writes it, many at once, without the triggers that tell of each.
+        await connector.execute_query_async("SET session_replication_role = replica")
         await connector.execute_query_async(
             "INSERT INTO procrastinate_jobs (queue_name, task_name, args) SELECT 'default', 'bench', '{}' FROM generate_series(1, %(count)s)",
             count=count,
         )
+        await connector.execute_query_async("ANALYZE procrastinate_jobs")
 
 
 async def work():
     async with app.open_async():
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
-        worker = asyncio.create_task(app.run_worker_async(concurrency=1, install_signal_handlers=False))
-        await ended.wait()
-        print("done", flush=True)
+        worker = asyncio.create_task(app.run_worker_async(concurrency=int(sys.argv[4]), install_signal_handlers=False))
+        try:
+            await asyncio.wait_for(ended.wait(), 10)
+        except TimeoutError:
+            pass
+        print("done", count - left, flush=True)
         worker.cancel()
 
 

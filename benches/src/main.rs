@@ -28,7 +28,7 @@ const BENCHES: &[(&str, &str)] = &[
     ("ingest", "uploads to settled, beside the bare encoder; SIZE: files, 30 where left out"),
     (
         "queue/claim_finish",
-        "claim, start and finish of tasks; SIZE: pending tasks, 10000 and then 100000 where left out",
+        "claim, start and finish of tasks; SIZE: pending tasks, 10000 and then 1000000 where left out",
     ),
     (
         "cancel",
@@ -107,7 +107,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         "cancel" => cancel::run(size.unwrap_or(100_000), &mut out).await?,
         "ingest" => ingest::run(size.unwrap_or(30), &mut out).await?,
         "queue/claim_finish" => {
-            let sizes = size.map_or(vec![10_000, 100_000], |size| vec![size]);
+            let sizes = size.map_or(vec![10_000, 1_000_000], |size| vec![size]);
             with_database(async |pool| queue::run(pool, &sizes, &mut out).await).await?;
         }
         #[cfg(feature = "tantivy")]

@@ -3,9 +3,10 @@
 mod peers;
 
 use crate::figure::{BoxError, Figure, median};
+use futures_util::future::try_join_all;
 use peers::Peers;
 use serde_json::Map;
-use sqlx::PgPool;
+use sqlx::{Connection, PgPool};
 use std::time::Instant;
 use svc::store::tasks::{self, AttemptRow, Claimer};
 use svc_actors::{Grant, Lane};
@@ -13,22 +14,45 @@ use tokio::task::JoinSet;
 
 /// Tasks of one measurement; a multiple of every batch times every number of claimers.
 const TASKS: usize = 2_000;
+/// Tasks that are finished in one go to see the queue after long work, with no vacuum in between.
+const WORN: usize = 100_000;
+/// Batch and claimers of each measurement.
+const SHAPES: [(usize, usize); 4] = [(1, 1), (10, 1), (1, 8), (10, 8)];
 
 pub async fn run(pool: &PgPool, sizes: &[usize], out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let peers = Peers::set_up()?;
     for &pending in sizes {
-        documents(pool, pending + TASKS).await?;
-        for (batch, claimers) in [(1, 1), (10, 1), (1, 8), (10, 8)] {
-            fill(pool).await?;
-            let seconds = drain(pool, batch, claimers).await?;
-            let ours = TASKS as f64 / seconds;
+        let all = pending + TASKS * SHAPES.len();
+        let mut beside = peers.measure(pool, all, TASKS, &SHAPES).await?;
+        eprintln!("bench: svc with {pending} pending");
+        fill(pool, all).await?;
+        for (batch, claimers) in SHAPES {
+            let ours = rate(pool, TASKS, batch, claimers).await?;
             let name = format!("queue/claim_finish/pending={pending},batch={batch},claimers={claimers}");
-            for peer in peers.measure(pool, pending + TASKS, TASKS, batch, claimers).await? {
+            for peer in beside.remove(&(batch, claimers)).unwrap_or_default() {
                 out(Figure::beside(&format!("{name}/{}", peer.name), TASKS, "tasks/s", ours, peer));
             }
         }
         frontier(pool, pending, out).await?;
+        if pending > WORN + TASKS {
+            worn(pool, pending, out).await?;
+        }
     }
+    Ok(())
+}
+
+/// The same work once many tasks are done whose dead rows no vacuum has taken.
+async fn worn(pool: &PgPool, pending: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    for table in ["task_queue", "task_reservation", "task_attempts"] {
+        sqlx::query(sqlx::AssertSqlSafe(format!("ALTER TABLE {table} SET (autovacuum_enabled = false)")))
+            .execute(pool)
+            .await?;
+    }
+    let name = format!("queue/claim_finish/pending={pending},batch=10,claimers=8");
+    let on_the_way = rate(pool, WORN, 10, 8).await?;
+    out(Figure::alone(&format!("{name}/unvacuumed"), WORN, "tasks/s", on_the_way));
+    let then = rate(pool, TASKS, 10, 8).await?;
+    out(Figure::alone(&format!("{name}/after={WORN},unvacuumed"), TASKS, "tasks/s", then));
     Ok(())
 }
 
@@ -52,48 +76,57 @@ async fn frontier(pool: &PgPool, nodes: usize, out: &mut dyn FnMut(Figure)) -> R
     Ok(())
 }
 
-/// As many documents, so that each task has a region of its own and nothing but the queue is in anyone's way.
-async fn documents(pool: &PgPool, count: usize) -> Result<(), BoxError> {
-    sqlx::query("TRUNCATE documents CASCADE").execute(pool).await?;
+/// As many documents with a pending task each, so that each task has a region of its own and nothing but the queue is in
+/// anyone's way; and nothing left of what was before.
+async fn fill(pool: &PgPool, count: usize) -> Result<(), BoxError> {
+    let mut conn = pool.acquire().await?.detach();
+    // A foreign key that is checked for each of a million rows makes the filling long and the figures no better; nor do the
+    // indexes that searches use.
+    for statement in [
+        "SET session_replication_role = replica",
+        "SET synchronous_commit = off",
+        "DROP INDEX IF EXISTS documents_embed, documents_path, documents_words, documents_siblings",
+        "TRUNCATE documents CASCADE",
+        "TRUNCATE task_queue, task_reservation, task_intent, task_attempts",
+    ] {
+        sqlx::query(statement).execute(&mut conn).await?;
+    }
     sqlx::query("INSERT INTO documents (title, content, usetype, content_hash) SELECT 'node', '', 'markdown', '' FROM generate_series(1, $1)")
         .bind(i64::try_from(count)?)
-        .execute(pool)
-        .await?;
-    Ok(())
-}
-
-/// One pending task a document, and nothing left of the run before.
-async fn fill(pool: &PgPool) -> Result<(), BoxError> {
-    sqlx::query("TRUNCATE task_queue, task_reservation, task_release, task_intent, task_attempts")
-        .execute(pool)
+        .execute(&mut conn)
         .await?;
     sqlx::query(
         "INSERT INTO task_queue (task_type, lane, scope_document_id, node_path, node_depth, root_id, write_mode)
          SELECT 'bench', 'io', id, id || '/', 0, id, 'self' FROM documents ORDER BY id",
     )
-    .execute(pool)
+    .execute(&mut conn)
     .await?;
-    sqlx::query("VACUUM ANALYZE task_queue").execute(pool).await?;
-    sqlx::query("CHECKPOINT").execute(pool).await?;
-    Ok(())
+    for statement in ["VACUUM ANALYZE documents", "VACUUM ANALYZE task_queue", "CHECKPOINT"] {
+        sqlx::query(statement).execute(&mut conn).await?;
+    }
+    Ok(conn.close().await?)
 }
 
-/// Seconds until the claimers, each with its connection, have finished [`TASKS`] tasks.
-async fn drain(pool: &PgPool, batch: usize, claimers: usize) -> Result<f64, BoxError> {
-    let start = Instant::now();
+/// Tasks a second until the claimers have finished so many. Each claims as many as it has slots, and runs them at once, as a
+/// worker does.
+async fn rate(pool: &PgPool, count: usize, batch: usize, claimers: usize) -> Result<f64, BoxError> {
+    let begun = Instant::now();
     let mut running = JoinSet::new();
     for number in 0..claimers {
         let pool = pool.clone();
         let claimer = Claimer { worker_id: format!("bench-{number}"), badges: None, strict: false };
         running.spawn(async move {
-            for _ in 0..TASKS / claimers / batch {
+            for _ in 0..count / claimers / batch {
                 let grants = tasks::claim(&pool, &claimer, &[(Lane::Io, batch)]).await?;
                 if grants.len() != batch {
                     return Err(format!("a claim of {batch} got {}", grants.len()).into());
                 }
-                for grant in &grants {
-                    finish(&pool, &claimer.worker_id, grant).await?;
+                let ids: Vec<_> = grants.iter().map(|grant| grant.task_id).collect();
+                let tokens: Vec<_> = grants.iter().map(|grant| grant.token).collect();
+                if tasks::start(&mut *pool.acquire().await?, &ids, &tokens).await?.len() != batch {
+                    return Err("a task was taken away".into());
                 }
+                try_join_all(grants.iter().map(|grant| finish(&pool, &claimer.worker_id, grant))).await?;
             }
             Ok::<(), BoxError>(())
         });
@@ -101,16 +134,15 @@ async fn drain(pool: &PgPool, batch: usize, claimers: usize) -> Result<f64, BoxE
     while let Some(ended) = running.join_next().await {
         ended??;
     }
-    Ok(start.elapsed().as_secs_f64())
+    Ok(count as f64 / begun.elapsed().as_secs_f64())
 }
 
-/// As a worker does it: the start by itself, the end in the transaction of what the task wrote.
+/// The end of a task, in the transaction of what it wrote; a durable commit of its own.
 async fn finish(pool: &PgPool, worker: &str, grant: &Grant) -> Result<(), BoxError> {
-    let started_at = chrono::Utc::now();
-    let is_ours = tasks::start(&mut *pool.acquire().await?, grant).await?;
     let mut tx = pool.begin().await?;
-    let attempt = AttemptRow { grant, worker, started_at, outcome: "completed", detail: &Map::new() };
-    if !is_ours || !tasks::finish(&mut tx, &attempt).await? {
+    let attempt =
+        AttemptRow { grant, worker, started_at: chrono::Utc::now(), outcome: "completed", detail: &Map::new() };
+    if !tasks::finish(&mut tx, &attempt).await? {
         return Err(format!("task {} was taken away", grant.task_id).into());
     }
     Ok(tx.commit().await?)

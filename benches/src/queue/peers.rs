@@ -2,6 +2,7 @@
 use crate::figure::{BoxError, Peer};
 use sqlx::{Connection, PgConnection, PgPool};
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     process::Stdio,
     time::Instant,
@@ -36,22 +37,32 @@ impl Peers {
         Ok(Peers { folder, has_node })
     }
 
-    /// What each does of `tasks` tasks a second among so many pending ones. procrastinate knows no batches.
+    /// What each does a second among so many pending tasks, for each batch and number of workers, of which each runs as many
+    /// at once as a batch holds. procrastinate fetches and finishes one by one in any case.
     pub async fn measure(
         &self,
         pool: &PgPool,
         pending: usize,
         tasks: usize,
-        batch: usize,
-        workers: usize,
-    ) -> Result<Vec<Peer>, BoxError> {
-        let mut measured = Vec::new();
-        let value = self.run(pool, &self.procrastinate(), "procrastinate", pending, tasks, 1, workers).await?;
-        measured.push(Peer { name: "procrastinate", version: "3.10.0".into(), value });
+        shapes: &[(usize, usize)],
+    ) -> Result<BTreeMap<(usize, usize), Vec<Peer>>, BoxError> {
+        let mut measured = BTreeMap::<_, Vec<Peer>>::new();
+        let url = self.prepare(pool, &self.procrastinate(), "procrastinate", pending).await?;
+        for &(batch, workers) in shapes {
+            let value = run(&self.procrastinate(), &url, tasks, batch, workers).await?;
+            measured.entry((batch, workers)).or_default().push(Peer {
+                name: "procrastinate",
+                version: "3.10.0".into(),
+                value,
+            });
+        }
         if self.has_node {
-            let name = if batch == 1 { "graphile-worker" } else { "graphile-worker batched" };
-            let value = self.run(pool, &self.graphile(), "graphile", pending, tasks, batch, workers).await?;
-            measured.push(Peer { name, version: "0.18.0".into(), value });
+            let url = self.prepare(pool, &self.graphile(), "graphile", pending).await?;
+            for &(batch, workers) in shapes {
+                let name = if batch == 1 { "graphile-worker" } else { "graphile-worker batched" };
+                let value = run(&self.graphile(), &url, tasks, batch, workers).await?;
+                measured.entry((batch, workers)).or_default().push(Peer { name, version: "0.18.0".into(), value });
+            }
         }
         Ok(measured)
     }
@@ -64,17 +75,15 @@ impl Peers {
         [PathBuf::from("node"), self.folder.join("graphile.mjs")]
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what one run is")]
-    async fn run(
+    /// A database with so many tasks, and its URL.
+    async fn prepare(
         &self,
         pool: &PgPool,
         program: &[PathBuf; 2],
         name: &str,
         pending: usize,
-        tasks: usize,
-        batch: usize,
-        workers: usize,
-    ) -> Result<f64, BoxError> {
+    ) -> Result<String, BoxError> {
+        eprintln!("bench: {name} with {pending} pending");
         let options = pool.connect_options();
         let mut admin = PgConnection::connect_with(&options).await?;
         let database = format!("peer_{name}");
@@ -91,23 +100,29 @@ impl Peers {
             return Err(format!("{name} could not be prepared").into());
         }
         sqlx::raw_sql("CHECKPOINT").execute(&mut admin).await?;
-        let mut ready = Vec::new();
-        for _ in 0..workers {
-            ready.push(Worker::start(program, &url, tasks / workers, batch).await?);
-        }
-        let start = Instant::now();
-        for worker in &mut ready {
-            worker.stdin.write_all(b"go\n").await?;
-        }
-        for worker in &mut ready {
-            worker.expect("done").await?;
-        }
-        let seconds = start.elapsed().as_secs_f64();
-        for mut worker in ready {
-            let _ = worker.child.kill().await;
-        }
-        Ok(tasks as f64 / seconds)
+        Ok(url)
     }
+}
+
+/// Tasks a second until the workers have done so many, or their time is over.
+async fn run(program: &[PathBuf; 2], url: &str, tasks: usize, batch: usize, workers: usize) -> Result<f64, BoxError> {
+    let mut ready = Vec::new();
+    for _ in 0..workers {
+        ready.push(Worker::start(program, url, tasks / workers, batch).await?);
+    }
+    let start = Instant::now();
+    for worker in &mut ready {
+        worker.stdin.write_all(b"go\n").await?;
+    }
+    let mut done = 0;
+    for worker in &mut ready {
+        done += worker.expect("done").await?.parse::<usize>()?;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    for mut worker in ready {
+        let _ = worker.child.kill().await;
+    }
+    Ok(done as f64 / seconds)
 }
 
 fn command(program: &[PathBuf; 2]) -> Command {
@@ -131,10 +146,11 @@ impl Worker {
         Ok(worker)
     }
 
-    async fn expect(&mut self, word: &str) -> Result<(), BoxError> {
+    /// Waits for a line that begins so, and returns its rest.
+    async fn expect(&mut self, word: &str) -> Result<String, BoxError> {
         while let Some(line) = self.lines.next_line().await? {
-            if line == word {
-                return Ok(());
+            if let Some(rest) = line.strip_prefix(word) {
+                return Ok(rest.trim().to_owned());
             }
         }
         Err(format!("a peer ended before it was {word}").into())
