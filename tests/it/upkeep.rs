@@ -27,7 +27,7 @@ async fn claim(app: &TestApp, count: usize) -> Vec<Grant> {
 
 async fn finish(app: &TestApp, grant: &Grant) {
     let mut tx = app.pool.begin().await.unwrap();
-    assert!(tasks::start(&mut tx, grant).await.unwrap());
+    assert_eq!(tasks::start(&mut tx, &[grant.task_id], &[grant.token]).await.unwrap(), [grant.token]);
     let detail = Map::new();
     let attempt = AttemptRow { grant, worker: "w", started_at: Utc::now(), outcome: "completed", detail: &detail };
     assert!(tasks::finish(&mut tx, &attempt).await.unwrap());
