@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     ModelError,
-    encoder::{Encoder, EncoderWeights, FlexEncoder, PlainEncoder},
+    encoder::{Encoder, EncoderWeights, FastEncoder, PlainEncoder},
     worker::panic_message,
 };
 
@@ -16,9 +16,9 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Device {
-    /// `cpu`: Burn's Flex backend without padding, own kernels between its matrix products.
+    /// `cpu`: the crate's own kernels, without padding.
     Cpu,
-    /// `cpu-plain`: the same backend through Burn's public tensor API alone. Slower; for checking the other by.
+    /// `cpu-plain`: Burn's Flex backend, through its tensor API alone. Slower; for checking the other by.
     CpuPlain,
     /// `ndarray`: Burn's NdArray backend.
     #[cfg(feature = "ndarray")]
@@ -40,7 +40,7 @@ impl Device {
         // Backends panic where there is no such processor or no driver for it.
         catch_unwind(AssertUnwindSafe(|| -> Arc<dyn Encoder> {
             match self {
-                Self::Cpu => Arc::new(FlexEncoder::new(weights)),
+                Self::Cpu => Arc::new(FastEncoder::new(weights)),
                 Self::CpuPlain => Arc::new(PlainEncoder::new(weights, burn::tensor::Device::flex())),
                 #[cfg(feature = "ndarray")]
                 #[expect(deprecated, reason = "Burn advises Flex, which is the default here; this one is an extra")]

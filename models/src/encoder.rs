@@ -1,7 +1,7 @@
 //! The encoder: one description for every architecture, and two ways to run it.
 //!
-//! [`FlexEncoder`] is fast and runs on one backend, [`PlainEncoder`] is on Burn's public tensor API and runs on any. Each is
-//! the other's oracle in tests.
+//! [`FastEncoder`] has its own kernels and runs on the processor, [`PlainEncoder`] is on Burn's tensor API and runs on any of
+//! its backends. Each is the other's oracle in tests.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::{
     weights::Floats,
 };
 
-mod flex;
+mod fast;
 mod plain;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use flex::FlexEncoder;
+pub(crate) use fast::FastEncoder;
 pub(crate) use plain::PlainEncoder;
 
 /// A model's body: token ids in, one row of hidden state per token out.

@@ -1,7 +1,10 @@
 //! What stands between the matrix products, on plain slices: written so that LLVM vectorises it, compiled three times
 //! (AVX-512, AVX2 with FMA, and whatever the target has), chosen at run time. The only unsafe code of the crate: it stands in
 //! this file and its submodules.
-#![expect(unsafe_code, reason = "calls of functions compiled for features checked at run time, and gemm's pointers")]
+#![expect(
+    unsafe_code,
+    reason = "calls of functions compiled for features checked at run time, and the pointers of matrix products"
+)]
 
 /// Lanes of one accumulator: one AVX-512 register, two of AVX2.
 const LANES: usize = 16;
@@ -60,15 +63,18 @@ macro_rules! dispatch {
 
 mod activation;
 mod attention;
+mod lanes;
 mod normalise;
-mod product;
+mod packed;
 mod rotary;
+mod tile;
 
 pub(crate) use activation::{add_bias, add_bias_gelu, gated_gelu, gated_silu};
 pub(crate) use attention::Attention;
 pub(crate) use normalise::{LayerNorm, add_normalise, normalise};
-pub(crate) use product::product;
+pub(crate) use packed::{Packed, ROWS_AT_ONCE};
 pub(crate) use rotary::{Rotary, rotate};
+pub(crate) use tile::Line;
 
 #[cfg(test)]
 mod samples {

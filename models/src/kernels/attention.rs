@@ -4,14 +4,17 @@ use rayon::prelude::*;
 
 use super::{
     LANES, exp,
-    product::{Destination, View, multiply},
+    lanes::WIDTH,
+    tile::{Line, Panels, Rows, multiply},
 };
 use crate::encoder::RelativeBias;
 
 /// Queries handled at once.
-const QUERY_ROWS: usize = 128;
+const QUERY_ROWS: usize = 96;
+/// Where a window limits what is seen, fewer: most of what is computed would be out of sight otherwise.
+const QUERY_ROWS_IN_WINDOW: usize = 48;
 /// Keys handled at once. The scores of one such block stay in the processor's second cache, and what attention takes beside
-/// its input and output does not grow with the sequence.
+/// its input and output does not grow with the square of the sequence.
 const KEY_COLUMNS: usize = 512;
 /// The score of a key that is not seen. Finite: a block in which a query sees nothing must not become 0 / 0, and what it
 /// left is scaled to nothing by the block in which the query sees itself.
@@ -31,6 +34,8 @@ struct Tile<'a> {
     sequence: Range<usize>,
     /// Counted from the start of the sequence.
     queries: Range<usize>,
+    /// The keys and values of the sequence, head by head.
+    heads: &'a [Line],
     out: &'a mut [f32],
 }
 
@@ -47,9 +52,9 @@ const NOTHING_SEEN: Running = Running { greatest: f32::NEG_INFINITY, sum: 0.0, f
 
 /// The softmax's numerators in place of scores, relative to the greatest score so far.
 #[inline(always)]
-fn exponents_body(scores: &mut [f32], width: usize, scale: f32, running: &mut [Running]) {
-    for (row, running) in scores.chunks_exact_mut(width).zip(running) {
-        let (xs, tail) = row.as_chunks_mut::<LANES>();
+fn exponents_body(scores: &mut [f32], stride: usize, width: usize, scale: f32, running: &mut [Running]) {
+    for (row, running) in scores.chunks_exact_mut(stride).zip(running) {
+        let (xs, tail) = row[..width].as_chunks_mut::<LANES>();
         let mut lanes = [f32::NEG_INFINITY; LANES];
         for x in xs.iter() {
             for i in 0..LANES {
@@ -75,7 +80,8 @@ fn exponents_body(scores: &mut [f32], width: usize, scale: f32, running: &mut [R
     }
 }
 dispatch!(
-    exponents, exponents_body, (scores: &mut [f32], width: usize, scale: f32, running: &mut [Running]));
+    /// Of the first `width` numbers of each row; rows stand `stride` apart.
+    exponents, exponents_body, (scores: &mut [f32], stride: usize, width: usize, scale: f32, running: &mut [Running]));
 
 #[inline(always)]
 fn add_scaled_body(scores: &mut [f32], scale: f32, bias: &[f32]) {
@@ -99,65 +105,140 @@ dispatch!(
     /// Multiplies the first `width` numbers of each row by its factor; rows stand `stride` apart.
     scale_rows, scale_rows_body, (out: &mut [f32], stride: usize, width: usize, running: &[Running]));
 
+/// One head of one sequence: keys in panels of sixteen tokens, a component a line; values in panels of sixteen components, a
+/// token a line. `tokens` begin with the head's own part.
+#[inline(always)]
+fn pack_head_body(
+    tokens: &[f32],
+    row: usize,
+    hidden: usize,
+    head_width: usize,
+    keys: &mut [Line],
+    values: &mut [Line],
+) {
+    for (tokens, panel) in tokens.chunks(WIDTH * row).zip(keys.chunks_exact_mut(head_width)) {
+        if tokens.len() <= (WIDTH - 1) * row {
+            panel.fill(Line::ZERO);
+        }
+        for (place, token) in tokens.chunks(row).enumerate() {
+            for (line, value) in panel.iter_mut().zip(&token[hidden..hidden + head_width]) {
+                line.0[place] = *value;
+            }
+        }
+    }
+    let length = tokens.len().div_ceil(row);
+    for (first, panel) in (0..head_width).step_by(WIDTH).zip(values.chunks_exact_mut(length)) {
+        let width = WIDTH.min(head_width - first);
+        for (token, line) in tokens.chunks(row).zip(panel) {
+            let values = &token[2 * hidden + first..][..width];
+            if width < WIDTH {
+                *line = Line::ZERO;
+            }
+            line.0[..width].copy_from_slice(values);
+        }
+    }
+}
+dispatch!(
+    pack_head, pack_head_body,
+    (tokens: &[f32], row: usize, hidden: usize, head_width: usize, keys: &mut [Line], values: &mut [Line]));
+
 impl Attention<'_> {
-    /// `qkv` has a row `[queries | keys | values]` per token, `out` a row of `heads * head_width`; heads are read and
-    /// written where they lie. `sequences` lie end to end.
-    pub fn attend(&self, qkv: &[f32], out: &mut [f32], sequences: &[Range<usize>]) {
+    /// `qkv` has a row `[queries | keys | values]` per token, `out` a row of `heads * head_width`; queries are read and
+    /// results written where they lie, keys and values from a copy in `packed`. `sequences` lie end to end.
+    pub fn attend(&self, qkv: &[f32], out: &mut [f32], sequences: &[Range<usize>], packed: &mut Vec<Line>) {
         let hidden = self.heads * self.head_width;
-        let longest = sequences.iter().map(ExactSizeIterator::len).max().unwrap_or(0);
-        // Few queries at once where they see few keys, or most of what is computed would be out of sight.
-        let rows = self.window.map_or(QUERY_ROWS, |window| window.clamp(32, QUERY_ROWS));
+        let total: usize = sequences.iter().map(|sequence| self.heads * self.lines_of_head(sequence.len())).sum();
+        packed.resize(total, Line::ZERO);
+        let mut heads = Vec::with_capacity(sequences.len() * self.heads);
+        let mut rest = &mut packed[..];
+        for sequence in sequences.iter().filter(|sequence| !sequence.is_empty()) {
+            for head in 0..self.heads {
+                let (lines, after) = rest.split_at_mut(self.lines_of_head(sequence.len()));
+                rest = after;
+                heads.push((sequence.clone(), head, lines));
+            }
+        }
+        let pack = |(sequence, head, lines): (Range<usize>, usize, &mut [Line])| {
+            let (keys, values) = lines.split_at_mut(self.lines_of_keys(sequence.len()));
+            let tokens = &qkv[sequence.start * 3 * hidden + head * self.head_width..sequence.end * 3 * hidden];
+            pack_head(tokens, 3 * hidden, hidden, self.head_width, keys, values);
+        };
+        let rows = if self.window.is_some() { QUERY_ROWS_IN_WINDOW } else { QUERY_ROWS };
+        let is_shared = rayon::current_num_threads() > 1;
+        match is_shared {
+            true => heads.into_par_iter().for_each(pack),
+            false => heads.into_iter().for_each(pack),
+        }
         let mut tiles = Vec::new();
-        let mut rest = out;
+        let (mut rest, mut lines) = (out, &packed[..]);
         for sequence in sequences {
+            let (heads, after) = lines.split_at(self.heads * self.lines_of_head(sequence.len()));
+            lines = after;
             for first in (0..sequence.len()).step_by(rows) {
                 let queries = first..sequence.len().min(first + rows);
                 let (out, after) = std::mem::take(&mut rest).split_at_mut(queries.len() * hidden);
                 rest = after;
-                tiles.push(Tile { sequence: sequence.clone(), queries, out });
+                tiles.push(Tile { sequence: sequence.clone(), queries, heads, out });
             }
         }
-        let scores = || vec![0f32; rows.min(longest) * KEY_COLUMNS.min(longest)];
-        if rayon::current_num_threads() == 1 {
+        let scores = || vec![0f32; rows * KEY_COLUMNS];
+        if is_shared {
+            tiles.into_par_iter().for_each_init(scores, |scores, tile| self.attend_tile(qkv, tile, scores));
+        } else {
             let mut scores = scores();
             tiles.into_iter().for_each(|tile| self.attend_tile(qkv, tile, &mut scores));
-        } else {
-            tiles.into_par_iter().for_each_init(scores, |scores, tile| self.attend_tile(qkv, tile, scores));
         }
     }
 
+    fn lines_of_keys(&self, length: usize) -> usize {
+        length.div_ceil(WIDTH) * self.head_width
+    }
+
+    fn lines_of_head(&self, length: usize) -> usize {
+        self.lines_of_keys(length) + self.head_width.div_ceil(WIDTH) * length
+    }
+
     fn attend_tile(&self, qkv: &[f32], tile: Tile<'_>, scores: &mut [f32]) {
-        let (hidden, head_width) = (self.heads * self.head_width, self.head_width);
-        let tokens = &qkv[tile.sequence.start * 3 * hidden..tile.sequence.end * 3 * hidden];
+        let (hidden, head_width, length) = (self.heads * self.head_width, self.head_width, tile.sequence.len());
         let Range { start: first, end } = tile.queries;
         let rows = end - first;
-        let window = self.window.unwrap_or(tile.sequence.len());
-        let seen = first.saturating_sub(window)..tile.sequence.len().min(end.saturating_add(window));
+        let window = self.window.unwrap_or(length);
+        // From the start of a panel.
+        let seen = first.saturating_sub(window) / WIDTH * WIDTH..length.min(end.saturating_add(window));
         let mut running = [NOTHING_SEEN; QUERY_ROWS];
         let running = &mut running[..rows];
-        for head in 0..self.heads {
+        for (head, lines) in tile.heads.chunks_exact(self.lines_of_head(length)).enumerate() {
             running.fill(NOTHING_SEEN);
-            let part = |token: usize, third: usize| &tokens[token * 3 * hidden + third * hidden + head * head_width..];
-            let row_stride = 3 * hidden;
-            let queries = View { data: part(first, 0), rows, columns: head_width, row_stride, column_stride: 1 };
+            let (packed_keys, packed_values) = lines.split_at(self.lines_of_keys(length));
+            let queries = &qkv[(tile.sequence.start + first) * 3 * hidden + head * head_width..];
+            let queries = Rows { data: queries, count: rows, stride: 3 * hidden };
             let out = &mut tile.out[head * head_width..];
             for from in seen.clone().step_by(KEY_COLUMNS) {
                 let keys = from..seen.end.min(from + KEY_COLUMNS);
                 let columns = keys.len();
-                let scores = &mut scores[..rows * columns];
-                let transposed =
-                    View { data: part(from, 1), rows: head_width, columns, row_stride: 1, column_stride: row_stride };
-                multiply(scores, columns, queries, transposed, Destination::Replaced);
-                let scale = self.finish_scores(scores, first, &keys, head);
-                exponents(scores, columns, scale, running);
-                let into = if from == seen.start { Destination::Replaced } else { Destination::Added };
-                if into == Destination::Added {
+                // Whole panels: what comes after the last key is never looked at.
+                let stride = columns.next_multiple_of(WIDTH);
+                let scores = &mut scores[..rows * stride];
+                let transposed = Panels {
+                    lines: &packed_keys[from / WIDTH * head_width..],
+                    stride: head_width,
+                    depth: head_width,
+                    columns: stride,
+                };
+                // SAFETY: `scores` has `rows` rows of `stride` numbers, and is borrowed mutably.
+                unsafe { multiply(queries, transposed, scores.as_mut_ptr(), stride, false) };
+                let scale = self.finish_scores(scores, stride, first, &keys, head);
+                exponents(scores, stride, columns, scale, running);
+                if from > seen.start {
                     scale_rows(out, hidden, head_width, running);
                 }
-                let weights = View { data: scores, rows, columns, row_stride: columns, column_stride: 1 };
+                let weights = Rows { data: scores, count: rows, stride };
                 let values =
-                    View { data: part(from, 2), rows: columns, columns: head_width, row_stride, column_stride: 1 };
-                multiply(out, hidden, weights, values, into);
+                    Panels { lines: &packed_values[from..], stride: length, depth: columns, columns: head_width };
+                assert!((rows - 1) * hidden + head_width <= out.len());
+                // SAFETY: `out` has `rows` rows of `head_width` numbers that stand `hidden` apart (asserted), and is borrowed
+                // mutably.
+                unsafe { multiply(weights, values, out.as_mut_ptr(), hidden, from > seen.start) };
             }
             for running in running.iter_mut() {
                 running.factor = 1.0 / running.sum;
@@ -167,16 +248,16 @@ impl Attention<'_> {
     }
 
     /// Adds the bias and takes away what is not seen; gives what scores are still to be multiplied by.
-    fn finish_scores(&self, scores: &mut [f32], first: usize, keys: &Range<usize>, head: usize) -> f32 {
+    fn finish_scores(&self, scores: &mut [f32], stride: usize, first: usize, keys: &Range<usize>, head: usize) -> f32 {
         let mut scale = 1.0 / (self.head_width as f32).sqrt();
         if let Some(bias) = self.bias {
-            for (query, row) in (first..).zip(scores.chunks_exact_mut(keys.len())) {
-                add_scaled(row, scale, bias.row(head, query, keys.start));
+            for (query, row) in (first..).zip(scores.chunks_exact_mut(stride)) {
+                add_scaled(&mut row[..keys.len()], scale, bias.row(head, query, keys.start));
             }
             scale = 1.0;
         }
         if let Some(window) = self.window {
-            for (query, row) in (first..).zip(scores.chunks_exact_mut(keys.len())) {
+            for (query, row) in (first..).zip(scores.chunks_exact_mut(stride)) {
                 let seen_from = query.saturating_sub(window).clamp(keys.start, keys.end) - keys.start;
                 let seen_to = query.saturating_add(window).saturating_add(1).clamp(keys.start, keys.end) - keys.start;
                 row[..seen_from].fill(UNSEEN);
@@ -259,7 +340,7 @@ mod tests {
             let qkv = values(total * 3 * heads * head_width, seed);
             let mut got = vec![f32::NAN; total * heads * head_width];
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| attention.attend(&qkv, &mut got, &sequences));
+            pool.install(|| attention.attend(&qkv, &mut got, &sequences, &mut Vec::new()));
             close(&got, &textbook(&attention, &qkv, &sequences), 2e-4)?;
         }
     }
@@ -272,7 +353,7 @@ mod tests {
             let qkv: Vec<f32> = values(1400 * 3 * 32, 5).iter().map(|x| x / 4.0).collect();
             let mut got = vec![f32::NAN; 1400 * 32];
             let sequences = end_to_end(&[1100, 300]);
-            attention.attend(&qkv, &mut got, &sequences);
+            attention.attend(&qkv, &mut got, &sequences, &mut Vec::new());
             for (got, want) in got.iter().zip(textbook(&attention, &qkv, &sequences)) {
                 assert!((f64::from(*got) - want).abs() < 1e-5, "{got} where {want} was due");
             }

@@ -1,0 +1,308 @@
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rayon::prelude::*;
+
+use super::{Activation, Embeddings, Encoder, EncoderWeights, Linear, NormPlace, RelativeBias};
+use crate::{
+    kernels::{self, Attention, LayerNorm, Line, Packed, ROWS_AT_ONCE, Rotary},
+    ragged::{Ragged, TOKENS_PER_PASS},
+};
+
+/// The fast path: no padding, the rows of all sequences in one matrix; the crate's own kernels on plain memory. Between one
+/// attention and the next a layer works row by row, so that a block of rows goes through all of it while it is in the
+/// processor's caches. Blocks are shared over the threads of the rayon pool that it is called in; where there are too few
+/// rows for that, as in a query, the outputs of each product.
+pub(crate) struct FastEncoder {
+    hidden: usize,
+    heads: usize,
+    embeddings: Embeddings,
+    relative_bias: Option<RelativeBias>,
+    layers: Vec<Layer>,
+    norm_place: NormPlace,
+    activation: Activation,
+    final_norm: Option<LayerNorm>,
+    /// What passes work in, kept for the next ones.
+    spare: Mutex<Vec<Buffers>>,
+}
+
+struct Layer {
+    qkv: Dense,
+    output: Dense,
+    attention_norm: Option<LayerNorm>,
+    up: Dense,
+    down: Dense,
+    norm: LayerNorm,
+    window: Option<usize>,
+    rotary: Option<Arc<Rotary>>,
+}
+
+struct Dense {
+    weight: Packed,
+    /// Zeros where the model has none and an addition happens anyway.
+    bias: Vec<f32>,
+}
+
+/// A row for each token of a pass.
+#[derive(Default)]
+struct Buffers {
+    /// The sums that run on from layer to layer.
+    x: Vec<f32>,
+    qkv: Vec<f32>,
+    attended: Vec<f32>,
+    keys_values: Vec<Line>,
+    scratch: Scratch,
+}
+
+/// Rows that go through a layer together.
+struct Block<'a> {
+    x: &'a mut [f32],
+    qkv: &'a mut [f32],
+    attended: &'a [f32],
+    positions: &'a [u32],
+}
+
+/// What one thread works in.
+#[derive(Default)]
+struct Scratch {
+    /// The rows as a sublayer sees them, where norms stand before sublayers.
+    normalised: Vec<f32>,
+    /// What comes out of a sublayer.
+    y: Vec<f32>,
+    wide: Vec<f32>,
+    gated: Vec<f32>,
+}
+
+/// How a pass is shared over threads.
+#[derive(Clone, Copy)]
+struct Split {
+    rows: usize,
+    /// One block; the outputs of products are shared.
+    by_outputs: bool,
+}
+
+impl Split {
+    fn of(tokens: usize) -> Self {
+        /// With fewer rows a thread the weights are read for too little.
+        const FEWEST_ROWS: usize = 24;
+        let threads = rayon::current_num_threads();
+        if threads > 1 && tokens < threads * FEWEST_ROWS {
+            return Self { rows: tokens, by_outputs: true };
+        }
+        Self { rows: ROWS_AT_ONCE.min(tokens.div_ceil(threads)), by_outputs: false }
+    }
+}
+
+impl Dense {
+    fn new(linear: Linear) -> Self {
+        let Linear { weight, bias, inputs, outputs } = linear;
+        Self { weight: Packed::new(&weight, inputs, outputs), bias: bias.unwrap_or_else(|| vec![0.0; outputs]) }
+    }
+
+    /// `x * weight`, without the bias: the kernel that follows adds it.
+    fn product(&self, x: &[f32], out: &mut Vec<f32>, split: Split) {
+        out.resize(x.len() / self.weight.inputs() * self.weight.outputs(), 0.0);
+        self.product_to(x, out, split);
+    }
+
+    fn product_to(&self, x: &[f32], out: &mut [f32], split: Split) {
+        match split.by_outputs {
+            true => self.weight.product_shared(x, out),
+            false => self.weight.product(x, out),
+        }
+    }
+}
+
+impl FastEncoder {
+    pub fn new(weights: EncoderWeights) -> Self {
+        let layers = weights.layers.into_iter().map(|layer| Layer {
+            qkv: Dense::new(layer.qkv),
+            output: Dense::new(layer.output),
+            attention_norm: layer.attention_norm,
+            up: Dense::new(layer.up),
+            down: Dense::new(layer.down),
+            norm: layer.norm,
+            window: layer.window,
+            rotary: layer.rotary,
+        });
+        Self {
+            hidden: weights.shape.hidden,
+            heads: weights.shape.heads,
+            layers: layers.collect(),
+            embeddings: weights.embeddings,
+            relative_bias: weights.relative_bias,
+            norm_place: weights.norm_place,
+            activation: weights.activation,
+            final_norm: weights.final_norm,
+            spare: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Fills `x` of the block whose first token is `first`.
+    fn embed(&self, batch: &Ragged, first: usize, block: &mut Block<'_>) {
+        let hidden = self.hidden;
+        let Embeddings { words, positions, token_types, norm } = &self.embeddings;
+        let row = |index: usize| index * hidden..(index + 1) * hidden;
+        for ((token, x), &position) in (first..).zip(block.x.chunks_exact_mut(hidden)).zip(block.positions) {
+            x.copy_from_slice(&words[row(batch.token_ids[token] as usize)]);
+            if let Some(types) = token_types {
+                add(x, &types[row(usize::from(batch.token_types[token]))]);
+            }
+            if let Some(positions) = positions {
+                add(x, &positions[row(position as usize)]);
+            }
+        }
+        kernels::normalise(block.x, norm);
+    }
+
+    /// Queries, keys and values of a layer, from what the layer before left.
+    fn queries_keys_values(&self, layer: &Layer, block: &mut Block<'_>, scratch: &mut Scratch, split: Split) {
+        let hidden = self.hidden;
+        let seen = match (self.norm_place, &layer.attention_norm) {
+            (NormPlace::Before, Some(norm)) => {
+                normalise_to(&mut scratch.normalised, block.x, norm);
+                &scratch.normalised
+            }
+            _ => &*block.x,
+        };
+        layer.qkv.product_to(seen, block.qkv, split);
+        kernels::add_bias(block.qkv, &layer.qkv.bias);
+        if let Some(rotary) = &layer.rotary {
+            kernels::rotate(block.qkv, 3 * hidden, 2 * hidden, block.positions, rotary);
+        }
+    }
+
+    /// A layer from its attention's result to its end.
+    fn finish_layer(&self, layer: &Layer, block: &mut Block<'_>, scratch: &mut Scratch, split: Split) {
+        let Scratch { normalised, y, wide, gated } = scratch;
+        layer.output.product(block.attended, y, split);
+        let seen = match self.norm_place {
+            NormPlace::After => {
+                add_normalise(block.x, y, &layer.output.bias, layer.attention_norm.as_ref());
+                &*block.x
+            }
+            NormPlace::Before => {
+                add_normalise(block.x, y, &layer.output.bias, None);
+                normalise_to(normalised, block.x, &layer.norm);
+                normalised
+            }
+        };
+        layer.up.product(seen, wide, split);
+        if self.activation == Activation::Gelu {
+            kernels::add_bias_gelu(wide, &layer.up.bias);
+            layer.down.product(wide, y, split);
+        } else {
+            let width = layer.down.weight.inputs();
+            gated.resize(wide.len() / 2, 0.0);
+            match self.activation {
+                Activation::GatedSilu => kernels::gated_silu(wide, gated, width),
+                Activation::Gelu | Activation::GatedGelu => kernels::gated_gelu(wide, gated, width),
+            }
+            layer.down.product(gated, y, split);
+        }
+        let norm = (self.norm_place == NormPlace::After).then_some(&layer.norm);
+        add_normalise(block.x, y, &layer.down.bias, norm);
+    }
+
+    fn run(&self, batch: &Ragged, buffers: &mut Buffers) {
+        let (hidden, tokens) = (self.hidden, batch.token_count());
+        let positions = batch.positions();
+        let split = Split::of(tokens);
+        buffers.x.resize(tokens * hidden, 0.0);
+        buffers.qkv.resize(tokens * 3 * hidden, 0.0);
+        buffers.attended.resize(tokens * hidden, 0.0);
+        blocks(buffers, &positions, hidden, split, |first, block, scratch| {
+            self.embed(batch, first, block);
+            if let Some(layer) = self.layers.first() {
+                self.queries_keys_values(layer, block, scratch, split);
+            }
+        });
+        for (at, layer) in self.layers.iter().enumerate() {
+            let (head_width, bias) = (hidden / self.heads, self.relative_bias.as_ref());
+            let attention = Attention { heads: self.heads, head_width, window: layer.window, bias };
+            let Buffers { qkv, attended, keys_values, .. } = buffers;
+            attention.attend(qkv, attended, &batch.sequences, keys_values);
+            blocks(buffers, &positions, hidden, split, |_, block, scratch| {
+                self.finish_layer(layer, block, scratch, split);
+                if let Some(next) = self.layers.get(at + 1) {
+                    self.queries_keys_values(next, block, scratch, split);
+                } else if let Some(norm) = &self.final_norm {
+                    kernels::normalise(block.x, norm);
+                }
+            });
+        }
+    }
+
+    fn spare(&self) -> std::sync::MutexGuard<'_, Vec<Buffers>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Encoder for FastEncoder {
+    fn forward(&self, batch: &Ragged) -> Vec<f32> {
+        if batch.token_count() == 0 {
+            return Vec::new();
+        }
+        let mut buffers = self.spare().pop().unwrap_or_default();
+        self.run(batch, &mut buffers);
+        let rows = buffers.x.clone();
+        // What a long text took goes back to the system.
+        if batch.token_count() <= TOKENS_PER_PASS {
+            self.spare().push(buffers);
+        }
+        rows
+    }
+
+    fn hidden_size(&self) -> usize {
+        self.hidden
+    }
+}
+
+/// Runs `f` on all blocks of rows; it is told the block's first token.
+fn blocks(
+    buffers: &mut Buffers,
+    positions: &[u32],
+    hidden: usize,
+    split: Split,
+    f: impl Fn(usize, &mut Block<'_>, &mut Scratch) + Sync,
+) {
+    let Buffers { x, qkv, attended, scratch, .. } = buffers;
+    let rows = split.rows * hidden;
+    if x.len() <= rows {
+        return f(0, &mut Block { x, qkv, attended, positions }, scratch);
+    }
+    if rayon::current_num_threads() == 1 {
+        let parts = x.chunks_mut(rows).zip(qkv.chunks_mut(3 * rows)).zip(attended.chunks(rows));
+        for (at, (((x, qkv), attended), positions)) in parts.zip(positions.chunks(split.rows)).enumerate() {
+            f(at * split.rows, &mut Block { x, qkv, attended, positions }, scratch);
+        }
+        return;
+    }
+    let parts = x.par_chunks_mut(rows).zip(qkv.par_chunks_mut(3 * rows)).zip(attended.par_chunks(rows));
+    let parts = parts.zip(positions.par_chunks(split.rows)).enumerate();
+    parts.for_each_init(Scratch::default, |scratch, (at, (((x, qkv), attended), positions))| {
+        f(at * split.rows, &mut Block { x, qkv, attended, positions }, scratch);
+    });
+}
+
+/// `x = normalise(x + y + bias)`, or the sum alone.
+fn add_normalise(x: &mut [f32], y: &[f32], bias: &[f32], norm: Option<&LayerNorm>) {
+    match norm {
+        Some(norm) => kernels::add_normalise(x, y, bias, norm),
+        None => {
+            add(x, y);
+            kernels::add_bias(x, bias);
+        }
+    }
+}
+
+fn normalise_to(normalised: &mut Vec<f32>, x: &[f32], norm: &LayerNorm) {
+    normalised.clear();
+    normalised.extend_from_slice(x);
+    kernels::normalise(normalised, norm);
+}
+
+fn add(x: &mut [f32], y: &[f32]) {
+    for (x, y) in x.iter_mut().zip(y) {
+        *x += y;
+    }
+}

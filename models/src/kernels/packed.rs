@@ -1,0 +1,139 @@
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::{
+    lanes::WIDTH,
+    tile::{Line, Panels, Rows, multiply},
+};
+
+/// Inputs whose part of a panel stays in the processor's first cache while all rows meet it.
+const DEPTH: usize = 384;
+/// Rows that meet a panel before the next one comes: their part of as many inputs stays in the second cache.
+pub(crate) const ROWS_AT_ONCE: usize = 96;
+
+/// The weight of a linear layer as the product reads it: by blocks of inputs, in these by panels of sixteen outputs.
+pub(crate) struct Packed {
+    lines: Vec<Line>,
+    inputs: usize,
+    outputs: usize,
+    /// Inputs of a block; the last has what is left.
+    depth: usize,
+}
+
+/// Where the threads of a product write, each to columns of its own.
+#[derive(Clone, Copy)]
+struct Columns(*mut f32);
+
+impl Columns {
+    fn first(&self) -> *mut f32 {
+        self.0
+    }
+}
+
+// SAFETY: the only use, in `product_shared`, gives each thread other columns.
+unsafe impl Send for Columns {}
+// SAFETY: as above.
+unsafe impl Sync for Columns {}
+
+impl Packed {
+    /// From a weight `[inputs, outputs]`.
+    pub fn new(weight: &[f32], inputs: usize, outputs: usize) -> Self {
+        assert!(weight.len() == inputs * outputs && inputs > 0);
+        let depth = inputs.div_ceil(inputs.div_ceil(DEPTH));
+        let mut lines = Vec::with_capacity(inputs * outputs.div_ceil(WIDTH));
+        for block in (0..inputs).step_by(depth) {
+            for first in (0..outputs).step_by(WIDTH) {
+                for input in block..inputs.min(block + depth) {
+                    let row = &weight[input * outputs..(input + 1) * outputs];
+                    let row = &row[first..outputs.min(first + WIDTH)];
+                    let mut line = Line::ZERO;
+                    line.0[..row.len()].copy_from_slice(row);
+                    lines.push(line);
+                }
+            }
+        }
+        Self { lines, inputs, outputs, depth }
+    }
+
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// `out = x * weight` for rows `x` of `inputs` numbers.
+    pub fn product(&self, x: &[f32], out: &mut [f32]) {
+        self.check(x, out);
+        for (x, out) in x.chunks(ROWS_AT_ONCE * self.inputs).zip(out.chunks_mut(ROWS_AT_ONCE * self.outputs)) {
+            // SAFETY: `out` has a row of all columns for each row of `x`, and is borrowed mutably.
+            unsafe { self.columns(x, out.as_mut_ptr(), 0..self.panels()) };
+        }
+    }
+
+    /// As [`Self::product`], the outputs shared over the threads of the pool: for few rows.
+    pub fn product_shared(&self, x: &[f32], out: &mut [f32]) {
+        self.check(x, out);
+        // Two parts a thread, so that one which comes late does not hold up the other for long.
+        let parts = (2 * rayon::current_num_threads()).min(self.panels());
+        let out = Columns(out.as_mut_ptr());
+        (0..parts).into_par_iter().with_max_len(1).for_each(|part| {
+            let panels = self.panels() * part / parts..self.panels() * (part + 1) / parts;
+            // SAFETY: as in `product`; the parts' panels are apart, and so are their columns.
+            unsafe { self.columns(x, out.first(), panels) };
+        });
+    }
+
+    fn panels(&self) -> usize {
+        self.outputs.div_ceil(WIDTH)
+    }
+
+    fn check(&self, x: &[f32], out: &[f32]) {
+        assert!(x.len().is_multiple_of(self.inputs) && out.len() == x.len() / self.inputs * self.outputs);
+    }
+
+    /// The columns of some panels.
+    ///
+    /// # Safety
+    ///
+    /// `out` has a row of all outputs for each row of `x`, and nobody else reads or writes the columns of `panels`.
+    unsafe fn columns(&self, x: &[f32], out: *mut f32, panels: Range<usize>) {
+        let columns = panels.start * WIDTH..self.outputs.min(panels.end * WIDTH);
+        for block in (0..self.inputs).step_by(self.depth) {
+            let depth = self.depth.min(self.inputs - block);
+            let rows = Rows { data: &x[block..], count: x.len() / self.inputs, stride: self.inputs };
+            let lines = &self.lines[block * self.panels() + panels.start * depth..];
+            let right = Panels { lines, stride: depth, depth, columns: columns.len() };
+            // SAFETY: handed on.
+            unsafe { multiply(rows, right, out.add(columns.start), self.outputs, block > 0) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{super::samples::*, *};
+
+    proptest! {
+        #[test]
+        fn a_product_is_that_of_the_textbook(rows in 1usize..120, inputs in 1usize..80, outputs in 1usize..100, deep: bool, seed: u32) {
+            let inputs = if deep { inputs + 2 * DEPTH } else { inputs };
+            let (x, weight) = (values(rows * inputs, seed), values(inputs * outputs, seed ^ 1));
+            let want: Vec<f64> = (0..rows * outputs)
+                .map(|at| (0..inputs).map(|i| f64::from(x[at / outputs * inputs + i]) * f64::from(weight[i * outputs + at % outputs])).sum())
+                .collect();
+            let packed = Packed::new(&weight, inputs, outputs);
+            let mut got = vec![f32::NAN; rows * outputs];
+            packed.product(&x, &mut got);
+            close(&got, &want, 1e-2)?;
+            let mut shared = vec![f32::NAN; rows * outputs];
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+            pool.install(|| packed.product_shared(&x, &mut shared));
+            prop_assert_eq!(got, shared);
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Matrix products whose right side lies in panels: sixteen columns, line by line.
+
+use super::lanes::Portable;
+#[cfg(target_arch = "x86_64")]
+use super::lanes::{Avx2, Avx512};
+use super::lanes::{Lanes, WIDTH};
+
+/// One row of a panel, on one line of the cache.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct Line(pub [f32; WIDTH]);
+
+impl Line {
+    pub const ZERO: Self = Self([0.0; WIDTH]);
+}
+
+/// Rows of f32 that stand `stride` apart, read in place.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a> {
+    pub data: &'a [f32],
+    pub count: usize,
+    pub stride: usize,
+}
+
+/// The sums of one tile: `M` rows by one panel.
+#[inline(always)]
+unsafe fn tile<L: Lanes, const M: usize>(x: *const f32, stride: usize, panel: &[Line], sums: &mut [L; M]) {
+    let mut at = 0;
+    // No closures here: they would be functions of their own, compiled without the processor's features.
+    macro_rules! step {
+        ($line:expr) => {
+            // SAFETY: the caller's promise: each of the `M` rows has as many numbers as the panel has lines.
+            unsafe {
+                let weights = L::load($line.0.as_ptr());
+                for (row, sum) in sums.iter_mut().enumerate() {
+                    *sum = sum.add_product(L::all(*x.add(row * stride + at)), weights);
+                }
+            }
+            at += 1;
+        };
+    }
+    let (fours, rest) = panel.as_chunks::<4>();
+    for four in fours {
+        for line in four {
+            step!(line);
+        }
+    }
+    for line in rest {
+        step!(line);
+    }
+}
+
+/// One tile to `out`, of which `columns` columns are there.
+#[inline(always)]
+unsafe fn tile_to<L: Lanes, const M: usize>(
+    x: *const f32,
+    stride: usize,
+    panel: &[Line],
+    out: *mut f32,
+    out_stride: usize,
+    columns: usize,
+    is_added: bool,
+) {
+    // SAFETY: the caller's promise: `x` has `M` rows as long as the panel, `out` has `M` rows of `columns`.
+    unsafe {
+        let mut sums = [L::zero(); M];
+        if columns == WIDTH {
+            if is_added {
+                for (row, sum) in sums.iter_mut().enumerate() {
+                    *sum = L::load(out.add(row * out_stride));
+                }
+            }
+            tile(x, stride, panel, &mut sums);
+            for (row, sum) in sums.into_iter().enumerate() {
+                sum.store(out.add(row * out_stride));
+            }
+            return;
+        }
+        tile(x, stride, panel, &mut sums);
+        for (row, sum) in sums.into_iter().enumerate() {
+            let mut line = Line::ZERO;
+            sum.store(line.0.as_mut_ptr());
+            let out = std::slice::from_raw_parts_mut(out.add(row * out_stride), columns);
+            for (out, value) in out.iter_mut().zip(line.0) {
+                *out = if is_added { *out + value } else { value };
+            }
+        }
+    }
+}
+
+/// All rows by one panel, in tiles of like heights.
+#[inline(always)]
+unsafe fn panel_body<L: Lanes>(
+    x: Rows<'_>,
+    panel: &[Line],
+    next: &[Line],
+    out: *mut f32,
+    out_stride: usize,
+    columns: usize,
+    is_added: bool,
+) {
+    let tiles = x.count.div_ceil(L::TILE_ROWS);
+    for tile in 0..tiles {
+        let first = x.count * tile / tiles;
+        let height = x.count * (tile + 1) / tiles - first;
+        for line in &next[next.len() * tile / tiles..next.len() * (tile + 1) / tiles] {
+            L::prefetch(line.0.as_ptr());
+        }
+        // SAFETY: the caller's promise: `x` has `count` rows as long as the panel, `out` has `count` rows of `columns`.
+        unsafe {
+            let x_row = x.data.as_ptr().add(first * x.stride);
+            let out = out.add(first * out_stride);
+            macro_rules! of_height {
+                ($($height:literal)*) => {
+                    match height {
+                        $($height if $height <= L::TILE_ROWS =>
+                            tile_to::<L, $height>(x_row, x.stride, panel, out, out_stride, columns, is_added),)*
+                        _ => unreachable!("a tile has from one to TILE_ROWS rows"),
+                    }
+                };
+            }
+            of_height!(1 2 3 4 5 6 7 8 9 10 11 12);
+        }
+    }
+}
+
+/// Right sides in panels of `depth` lines each, the last one filled up with zeros, and columns that there are.
+#[derive(Clone, Copy)]
+pub(super) struct Panels<'a> {
+    pub lines: &'a [Line],
+    /// From panel to panel.
+    pub stride: usize,
+    pub depth: usize,
+    pub columns: usize,
+}
+
+#[inline(always)]
+unsafe fn multiply_body<L: Lanes>(x: Rows<'_>, right: Panels<'_>, out: *mut f32, out_stride: usize, is_added: bool) {
+    for (at, first) in (0..right.columns).step_by(WIDTH).enumerate() {
+        let panel = &right.lines[at * right.stride..][..right.depth];
+        // It comes from far while this one is worked with.
+        let next = right.lines.get((at + 1) * right.stride..).unwrap_or_default();
+        let next = &next[..right.depth.min(next.len())];
+        // SAFETY: the caller's promise.
+        unsafe {
+            panel_body::<L>(x, panel, next, out.add(first), out_stride, WIDTH.min(right.columns - first), is_added)
+        };
+    }
+}
+
+/// The processor's features that matter here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Isa {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Isa {
+    /// The best of what this processor has.
+    pub fn of_processor() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("fma") {
+                return Self::Avx512;
+            }
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                return Self::Avx2;
+            }
+        }
+        Self::Portable
+    }
+}
+
+/// `x * right` to the rows of `out`, in place of what is there or added to it.
+///
+/// # Safety
+///
+/// `out` has `x.count` rows of `right.columns` numbers that stand `out_stride` apart, and nobody else reads or writes them.
+pub(super) unsafe fn multiply(x: Rows<'_>, right: Panels<'_>, out: *mut f32, out_stride: usize, is_added: bool) {
+    // SAFETY: handed on.
+    unsafe { multiply_on(Isa::of_processor(), x, right, out, out_stride, is_added) }
+}
+
+unsafe fn multiply_on(isa: Isa, x: Rows<'_>, right: Panels<'_>, out: *mut f32, out_stride: usize, is_added: bool) {
+    assert!(x.count == 0 || (x.count - 1) * x.stride + right.depth <= x.data.len(), "the left side is too short");
+    match isa {
+        // SAFETY: the left side was checked above, the right side is by its slices, and `out` is the caller's promise.
+        Isa::Portable => unsafe { multiply_body::<Portable>(x, right, out, out_stride, is_added) },
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => {
+            #[target_feature(enable = "avx2,fma")]
+            unsafe fn v3(x: Rows<'_>, right: Panels<'_>, out: *mut f32, out_stride: usize, is_added: bool) {
+                // SAFETY: handed on.
+                unsafe { multiply_body::<Avx2>(x, right, out, out_stride, is_added) }
+            }
+            // SAFETY: as above, and the features were detected.
+            unsafe { v3(x, right, out, out_stride, is_added) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => {
+            #[target_feature(enable = "avx512f,fma")]
+            unsafe fn v4(x: Rows<'_>, right: Panels<'_>, out: *mut f32, out_stride: usize, is_added: bool) {
+                // SAFETY: handed on.
+                unsafe { multiply_body::<Avx512>(x, right, out, out_stride, is_added) }
+            }
+            // SAFETY: as above, and the features were detected.
+            unsafe { v4(x, right, out, out_stride, is_added) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{super::samples::*, *};
+
+    proptest! {
+        /// By every instance that this processor can run, so that the one of old processors is seen to work on new ones.
+        #[test]
+        fn tiles_of_all_heights_are_those_of_the_textbook(
+            count in 1usize..30, depth in 1usize..40, columns in 1usize..50, apart in 0usize..5, seed: u32,
+        ) {
+            let (stride, out_stride) = (depth + apart, columns + apart);
+            let x = values(count * stride, seed);
+            let panels = columns.div_ceil(WIDTH);
+            let numbers = values(panels * depth * WIDTH, seed ^ 1);
+            let lines: Vec<Line> = numbers.as_chunks().0.iter().map(|&numbers| Line(numbers)).collect();
+            let right = Panels { lines: &lines, stride: depth, depth, columns };
+            let textbook = |row: usize, column: usize| -> f64 {
+                let weight = |at: usize| f64::from(lines[column / WIDTH * depth + at].0[column % WIDTH]);
+                (0..depth).map(|at| f64::from(x[row * stride + at]) * weight(at)).sum()
+            };
+            let isas = [Isa::Portable, Isa::of_processor()];
+            #[cfg(target_arch = "x86_64")]
+            let isas = isas.into_iter().chain((Isa::of_processor() == Isa::Avx512).then_some(Isa::Avx2));
+            for isa in isas {
+                let mut out = vec![7f32; count * out_stride];
+                for times in 1..3 {
+                    let rows = Rows { data: &x, count, stride };
+                    // SAFETY: `out` has a row for each of `x`.
+                    unsafe { multiply_on(isa, rows, right, out.as_mut_ptr(), out_stride, times > 1) };
+                    for (row, out) in out.chunks_exact(out_stride).enumerate() {
+                        for (column, &got) in out.iter().enumerate() {
+                            let want = if column < columns { f64::from(times) * textbook(row, column) } else { 7.0 };
+                            prop_assert!((f64::from(got) - want).abs() < 1e-3, "{isa:?}: {got} where {want} was due");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
