@@ -109,7 +109,12 @@ struct Gone {
 
 impl Gone {
     fn seconds(&self) -> f64 {
-        [self.tasks, self.readers, self.transactions, self.work].into_iter().flatten().max().unwrap_or_default().as_secs_f64()
+        [self.tasks, self.readers, self.transactions, self.work]
+            .into_iter()
+            .flatten()
+            .max()
+            .unwrap_or_default()
+            .as_secs_f64()
     }
 }
 
@@ -161,10 +166,9 @@ fn readers() -> Result<usize, BoxError> {
     for process in std::fs::read_dir("/proc")?.flatten() {
         // A process that ends meanwhile has no files any more.
         let command = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
-        let of_ours = std::fs::read_to_string(process.path().join("status"))
-            .unwrap_or_default()
-            .lines()
-            .any(|line| line.strip_prefix("PPid:").is_some_and(|parent| parent.trim() == std::process::id().to_string()));
+        let of_ours = std::fs::read_to_string(process.path().join("status")).unwrap_or_default().lines().any(|line| {
+            line.strip_prefix("PPid:").is_some_and(|parent| parent.trim() == std::process::id().to_string())
+        });
         count += usize::from(of_ours && command.split(|byte| *byte == 0).any(|word| word == SUBCOMMAND.as_bytes()));
     }
     Ok(count)

@@ -44,7 +44,8 @@ async fn measure(app: &App, files: usize, out: &mut dyn FnMut(Figure)) -> Result
     .bind(before)
     .fetch_one(&app.service.pool)
     .await?;
-    let engine = app.service.embedder.as_ref().and_then(svc::embedding::Embedder::engine).ok_or("the service has no model")?;
+    let engine =
+        app.service.embedder.as_ref().and_then(svc::embedding::Embedder::engine).ok_or("the service has no model")?;
     let tokens = texts.iter().try_fold(0, |sum, text| Ok::<usize, BoxError>(sum + engine.count_tokens(text)?))?;
     out(Figure::alone("ingest/files", files, "files", files as f64));
     out(Figure::alone("ingest/nodes", files, "nodes", nodes as f64));

@@ -19,7 +19,7 @@ pub async fn run(rounds: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxEr
         let models = tempfile::tempdir_in(peers.folder())?;
         let packs = models.path().join(".packed");
         let (mut cold, mut warm) = (Vec::new(), Vec::new());
-        rest(&folder)?;
+        rest(&folder).await?;
         for _ in 0..rounds {
             if packs.exists() {
                 fs::remove_dir_all(&packs)?;
@@ -37,10 +37,10 @@ pub async fn run(rounds: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxEr
 }
 
 /// Waits until the weights have been left alone for long enough.
-fn rest(folder: &Path) -> Result<(), BoxError> {
+async fn rest(folder: &Path) -> Result<(), BoxError> {
     let written = folder.join("model.safetensors").metadata()?.modified()?;
     let age = SystemTime::now().duration_since(written).unwrap_or_default();
-    std::thread::sleep(RESTED.saturating_sub(age));
+    tokio::time::sleep(RESTED.saturating_sub(age)).await;
     Ok(())
 }
 

@@ -54,7 +54,6 @@ impl Peers {
         command.arg("read").env("PYTHONPATH", &self.packages).env("PYTHONWARNINGS", "ignore");
         Worker::spawn(command, job)
     }
-
 }
 
 /// Writes a large file of a kind that the script knows; needs no package.
