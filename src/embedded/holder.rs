@@ -11,7 +11,16 @@ use super::EmbeddedError;
 /// The lock, held until dropped; the kernel drops it with the process, so a killed service locks nobody out.
 #[derive(Debug)]
 pub(super) struct Holder {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        // Closing alone is not enough: a child that is being started holds a copy of the file until its program runs.
+        if let Err(error) = self.file.unlock() {
+            tracing::warn!(%error, "the lock of the data folder is not given back before this process ends");
+        }
+    }
 }
 
 impl Holder {
@@ -42,7 +51,7 @@ impl Holder {
         let written =
             file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
         written.map_err(EmbeddedError::file("write", &path))?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }
 
@@ -58,8 +67,11 @@ mod tests {
         let refusal = Holder::take(&folder).unwrap_err().to_string();
         assert!(refusal.contains(&format!("process {}", std::process::id())), "{refusal}");
         assert!(refusal.contains("SVC_DATA_DIR"), "{refusal}");
+        // What a child has between fork and exec.
+        let copy = first.file.try_clone().unwrap();
         drop(first);
         Holder::take(&folder).unwrap();
+        drop(copy);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }
