@@ -156,6 +156,7 @@ pub fn state(engine: &Engine) -> ModelState {
     ModelState {
         identity: info.identity.clone(),
         device: info.device.clone(),
+        precision: info.precision.to_string(),
         width: info.native_width,
         document_window: info.doc_window,
         token_window: info.token_window,

@@ -136,6 +136,7 @@ pub fn model_settings(settings: &Settings) -> ModelSettings {
         model: settings.embedding_model.clone(),
         models_dir: Some(settings.models_dir()),
         device: settings.embedding_device.name().to_owned(),
+        precision: settings.embedding_precision,
         threads: settings.embedding_threads,
         batch_size: settings.embedding_batch_size,
         token_batch_size: settings.token_batch_size,
@@ -172,6 +173,7 @@ pub fn hub_settings(settings: &Settings) -> HubSettings {
 mod tests {
     use super::*;
     use std::{path::Path, time::Duration};
+    use svc_models::Precision;
 
     #[test]
     fn what_is_set_reaches_the_models() {
@@ -202,6 +204,11 @@ mod tests {
         // A blank device follows the other's.
         assert_eq!((reranker.model.as_str(), reranker.device.as_str()), ("/models/other", "ndarray"));
         assert_eq!((reranker.max_length, reranker.batch_size, reranker.threads), (200, 9, 3));
+        assert_eq!(model.precision, Precision::F32);
+        let in_bf16 = [("HOME", "/home/reader"), ("SVC_EMBEDDING_PRECISION", "bf16")];
+        let in_bf16 = in_bf16.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let in_bf16 = Settings::load(Some(Path::new("/dev/null")), in_bf16.into_iter()).unwrap();
+        assert_eq!(model_settings(&in_bf16).precision, Precision::Bf16);
         let hub = hub_settings(&settings);
         assert_eq!((hub.endpoint.as_deref(), hub.offline), (Some("http://hub.example.org"), true));
         assert_eq!(hub.silence, Duration::from_millis(2500));

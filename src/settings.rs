@@ -10,6 +10,7 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
+use svc_models::Precision;
 
 mod kind;
 mod source;
@@ -263,6 +264,13 @@ impl Settings {
             problems.push(format!(
                 "SVC_RUNNER_KEY is blank, but SVC_RUNNER_URL is {}: set the key of that runner",
                 self.runner_url
+            ));
+        }
+        if self.embedding_precision != Precision::F32 && self.embedding_device != Device::Cpu {
+            problems.push(format!(
+                "SVC_EMBEDDING_PRECISION is {}, which only the device cpu has, and SVC_EMBEDDING_DEVICE is {}: take f32, or the device cpu",
+                self.embedding_precision,
+                self.embedding_device.name()
             ));
         }
         if problems.is_empty() { Ok(()) } else { Err(SettingsError::Invalid(problems)) }

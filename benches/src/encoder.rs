@@ -3,14 +3,16 @@
 mod cranfield;
 mod importance;
 mod peer;
+mod precision;
 mod start;
 
 use crate::figure::{BoxError, Figure, Peer, median};
 use peer::{Peers, RUNTIMES};
 use std::{path::Path, time::Instant};
-use svc_models::{Engine, ModelSettings};
+use svc_models::{Engine, ModelError, ModelSettings};
 
 pub use importance::run as importance;
+pub use precision::run as precision;
 pub use start::run as start;
 
 const THREADS: usize = 2;
@@ -133,4 +135,25 @@ async fn embed(engine: &Engine, texts: &[String], times: usize) -> Result<(f64, 
 /// A text of so many tokens, special tokens included.
 fn text(tokens: usize, seed: usize) -> String {
     (0..tokens - 2).map(|word| WORDS[(word * 7 + seed) % WORDS.len()]).collect::<Vec<_>>().join(" ")
+}
+
+/// The text, or as much of its beginning as the window holds.
+fn fitting(engine: &Engine, text: &str) -> Result<String, ModelError> {
+    let mut end = text.len();
+    while engine.count_tokens(&text[..end])? > engine.info().token_window {
+        end = text.floor_char_boundary(end * 9 / 10);
+    }
+    Ok(text[..end].to_owned())
+}
+
+fn dot(left: &[f32], right: &[f32]) -> f32 {
+    const LANES: usize = 16;
+    let mut sums = [0f32; LANES];
+    for (left, right) in left.chunks_exact(LANES).zip(right.chunks_exact(LANES)) {
+        for lane in 0..LANES {
+            sums[lane] += left[lane] * right[lane];
+        }
+    }
+    // The widths of all models are multiples of 16.
+    sums.iter().sum()
 }

@@ -41,6 +41,10 @@ const BENCHES: &[(&str, &str)] = &[
         "encoder/start",
         "from nothing to a model's first vector, with and without its pack; SIZE: rounds, 5 where left out",
     ),
+    (
+        "encoder/precision",
+        "f32, bf16 and int8: tokens a second, likeness, and ranking on Cranfield; SIZE: rounds, 5 where left out",
+    ),
     ("encoder/importance", "MaxSim by a share of the tokens, on Cranfield; SIZE: questions, 75 where left out"),
     (
         "formats",
@@ -120,6 +124,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         }
         "encoder/throughput" | "encoder/latency" => encoder::run(size.unwrap_or(5), name, &mut out).await?,
         "encoder/start" => encoder::start(size.unwrap_or(5), &mut out).await?,
+        "encoder/precision" => encoder::precision(size.unwrap_or(5), &mut out).await?,
         "encoder/importance" => encoder::importance(size.unwrap_or(75), &mut out).await?,
         "formats" => formats::run(size.unwrap_or(100_000), &mut out)?,
         "scale" => scale::run(size.unwrap_or(100_000), &mut out).await?,

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    ModelError,
+    ModelError, Precision,
     encoder::{Encoder, EncoderWeights, FastEncoder, PlainEncoder},
     worker::panic_message,
 };
@@ -36,11 +36,18 @@ const FEATURES: [&str; 3] = ["ndarray", "wgpu", "cuda"];
 
 impl Device {
     /// Brings the weights there.
-    pub(crate) fn encoder(self, weights: EncoderWeights) -> Result<Arc<dyn Encoder>, ModelError> {
+    pub(crate) fn encoder(self, weights: EncoderWeights, precision: Precision) -> Result<Arc<dyn Encoder>, ModelError> {
+        if self != Self::Cpu && precision != Precision::F32 {
+            return Err(ModelError::Setting {
+                setting: "precision",
+                value: precision.to_string(),
+                problem: "only the device cpu has it; take f32",
+            });
+        }
         // Backends panic where there is no such processor or no driver for it.
         catch_unwind(AssertUnwindSafe(|| -> Arc<dyn Encoder> {
             match self {
-                Self::Cpu => Arc::new(FastEncoder::new(weights)),
+                Self::Cpu => Arc::new(FastEncoder::new(weights, precision)),
                 Self::CpuPlain => Arc::new(PlainEncoder::new(weights, burn::tensor::Device::flex())),
                 #[cfg(feature = "ndarray")]
                 #[expect(deprecated, reason = "Burn advises Flex, which is the default here; this one is an extra")]

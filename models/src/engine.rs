@@ -72,9 +72,9 @@ impl Engine {
         let weights = folder.path.join("model.safetensors");
         let packs = Packs::of(settings.models_dir.as_deref());
         let (weights, digest) = Packs::load(packs.as_ref(), &weights, &folder.config, |file| config.load(file))?;
-        let encoder = device.encoder(weights)?;
+        let encoder = device.encoder(weights, settings.precision)?;
         let info = ModelInfo {
-            identity: folder.identity(digest),
+            identity: folder.identity(digest, settings.precision),
             name: folder.name,
             architecture: folder.architecture,
             pooling: folder.pooling,
@@ -87,6 +87,7 @@ impl Engine {
             document_prefix: folder.document_prefix,
             is_centred: folder.is_centred,
             device: device.to_string(),
+            precision: settings.precision,
             threads: device.threads(settings.threads),
         };
         tracing::info!(

@@ -9,7 +9,7 @@ use std::{
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use crate::{Architecture, ModelError, ModelSettings, Pooling, location::Location};
+use crate::{Architecture, ModelError, ModelSettings, Pooling, Precision, location::Location};
 
 const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
 const MAX_TOKENIZER_BYTES: u64 = 64 * 1024 * 1024;
@@ -78,8 +78,9 @@ impl ModelFolder {
         })
     }
 
-    /// What is stamped on each vector: equal when, and only when, the same text gives the same vector.
-    pub fn identity(&self, weights: [u8; 32]) -> String {
+    /// What is stamped on each vector: equal when, and only when, the same text gives the same vector. A precision below f32
+    /// is part of it, so that vectors of two precisions are never compared.
+    pub fn identity(&self, weights: [u8; 32], precision: Precision) -> String {
         let mut hash = Sha256::new();
         for part in [&self.config, &self.tokenizer, self.query_prefix.as_bytes(), self.document_prefix.as_bytes()] {
             // The length keeps neighbours apart.
@@ -90,7 +91,10 @@ impl ModelFolder {
         hash.update(weights);
         let hash = hash.finalize();
         let short: String = hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
-        format!("{}@{short}", self.name)
+        match precision {
+            Precision::F32 => format!("{}@{short}", self.name),
+            Precision::Bf16 | Precision::Int8 => format!("{}@{short}-{precision}", self.name),
+        }
     }
 }
 

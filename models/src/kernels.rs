@@ -63,6 +63,7 @@ macro_rules! dispatch {
 
 mod activation;
 mod attention;
+mod integers;
 mod lanes;
 mod normalise;
 mod packed;

@@ -1,7 +1,7 @@
 use std::{panic::catch_unwind, path::PathBuf, sync::Arc};
 
 use crate::{
-    Architecture, Device, Engine, ModelError, ModelSettings,
+    Architecture, Device, Engine, ModelError, ModelSettings, Precision,
     architecture::EncoderConfig,
     classifier::Classifier,
     encoder::Encoder,
@@ -134,7 +134,7 @@ impl Reranker {
         let ((weights, classifier), _) = Packs::load(packs.as_ref(), &weights, &folder.config, |file| {
             Ok((config.load(file)?, Classifier::load(file, &config.shape)?))
         })?;
-        let (encoder, classifier) = (device.encoder(weights)?, Arc::new(classifier));
+        let (encoder, classifier) = (device.encoder(weights, Precision::F32)?, Arc::new(classifier));
         let threads = match beside.filter(|engine| engine.info().device == device.to_string()) {
             Some(engine) => engine.threads(),
             None => Threads::start(device.threads(threads), queue_capacity)?,

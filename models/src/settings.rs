@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use crate::{Architecture, ModelError, Pooling};
+use crate::{Architecture, ModelError, Pooling, Precision};
 
 /// What to load, and how it is to run.
 #[derive(Debug, Clone)]
@@ -11,6 +11,8 @@ pub struct ModelSettings {
     pub models_dir: Option<PathBuf>,
     /// See [`crate::Device`].
     pub device: String,
+    /// Of the weights; other than f32 only on the device `cpu`.
+    pub precision: Precision,
     /// Threads that run the model; 0: as many as the machine has.
     pub threads: usize,
     /// Texts in one pass at most, document vectors.
@@ -31,6 +33,7 @@ impl Default for ModelSettings {
             model: "all-MiniLM-L6-v2".to_owned(),
             models_dir: None,
             device: "cpu".to_owned(),
+            precision: Precision::F32,
             threads: 0,
             batch_size: 32,
             token_batch_size: 32,
@@ -95,6 +98,7 @@ pub struct ModelInfo {
     /// Whether the mean is taken away before a vector is cut shorter, as [`Self::shorten`] does.
     pub is_centred: bool,
     pub device: String,
+    pub precision: Precision,
     /// Threads that run the model.
     pub threads: usize,
 }

@@ -77,8 +77,8 @@ async fn list(settings: &Settings, client: &Client<Remote>, output: Output) -> R
             let number = |number: Option<usize>| number.map_or("?".to_owned(), |number| number.to_string());
             let cells = |row: &Row| {
                 let embeds = row.loaded.as_ref().map(|state| {
-                    let (device, document, token) = (&state.device, state.document_window, state.token_window);
-                    format!("on {device}, windows {document} and {token}")
+                    let (document, token) = (state.document_window, state.token_window);
+                    format!("on {} in {}, windows {document} and {token}", state.device, state.precision)
                 });
                 let reranks =
                     row.reranks.as_ref().map(|state| format!("on {}, pairs of {}", state.device, state.pair_window));

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
+use svc_models::Precision;
+
 use super::{
     Device, LogFormat, LogLevel, Migrate, Secret, SettingRow, SettingsError, kind,
     source::{Origin, Source},
@@ -12,6 +14,7 @@ const MIB: u64 = 1 << 20;
 const DAY: f64 = 86_400.0;
 const DEVICES: &[(&str, Device)] =
     &[("cpu", Device::Cpu), ("ndarray", Device::Ndarray), ("wgpu", Device::Wgpu), ("cuda", Device::Cuda)];
+const PRECISIONS: &[(&str, Precision)] = &Precision::NAMES;
 const LOG_LEVELS: &[(&str, LogLevel)] = &[
     ("off", LogLevel::Off),
     ("error", LogLevel::Error),
@@ -121,6 +124,9 @@ settings! {
         SVC_EMBEDDING_MODEL embedding_model: String = "all-MiniLM-L6-v2", kind::required_text();
         /// Where it runs.
         SVC_EMBEDDING_DEVICE embedding_device: Device = "cpu", kind::choice(DEVICES);
+        /// Of the model's weights, on the device cpu: bf16 and int8 take a half and a quarter of the memory and give other vectors,
+        /// which are never compared with those of another precision: documents are to be embedded anew.
+        SVC_EMBEDDING_PRECISION embedding_precision: Precision = "f32", kind::choice(PRECISIONS);
         /// Threads that embed on the processor; 0: one a core.
         SVC_EMBEDDING_THREADS embedding_threads: usize = "0", kind::integer(0..=1024);
         /// Texts in a pass, document vectors.

@@ -31,6 +31,7 @@ fn the_defaults_are_those_of_the_contract() {
     assert_eq!((settings.embedding_token_window, settings.embedding_doc_window), (512, 8192));
     assert_eq!((settings.chunk_max_chars, settings.reranker_max_length), (1800, 512));
     assert_eq!(settings.embedding_device, Device::Cpu);
+    assert_eq!(settings.embedding_precision, Precision::F32);
     assert_eq!(settings.extraction_max_facts, 5);
     assert_eq!(settings.extraction_max_tokens, 4096);
     assert_eq!(settings.extraction_confidence_threshold, 0.5);
@@ -110,6 +111,7 @@ fn hostile_values_are_refused() {
         ("SVC_TASK_BADGES", "[\"a\"]"),
         ("SVC_DATABASE_URL", "mysql://a"),
         ("SVC_EMBEDDING_DEVICE", "tpu"),
+        ("SVC_EMBEDDING_PRECISION", "int4"),
         ("SVC_INGEST_WORKER_ENABLED", "maybe"),
         ("SVC_CORS_ORIGINS", "[\"*\"]"),
         ("SVC_CORS_ORIGINS", "*"),
@@ -160,6 +162,14 @@ fn a_lease_under_three_beats_is_refused_naming_both() {
     assert!(message.contains("SVC_WORKER_LEASE_SECONDS is 29.9"), "{message}");
     assert!(message.contains("SVC_WORKER_HEARTBEAT_SECONDS, which is 10"), "{message}");
     load(None, &[("SVC_WORKER_LEASE_SECONDS", "30")]).unwrap();
+}
+
+#[test]
+fn a_precision_that_the_device_has_not_is_refused_naming_both() {
+    let message = refusal(None, &[("SVC_EMBEDDING_PRECISION", "int8"), ("SVC_EMBEDDING_DEVICE", "wgpu")]);
+    assert!(message.contains("SVC_EMBEDDING_PRECISION is int8") && message.contains("SVC_EMBEDDING_DEVICE is wgpu"));
+    load(None, &[("SVC_EMBEDDING_PRECISION", "f32"), ("SVC_EMBEDDING_DEVICE", "wgpu")]).unwrap();
+    load(None, &[("SVC_EMBEDDING_PRECISION", "int8")]).unwrap();
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! How well MaxSim ranks by a share of each text's tokens: Cranfield, all-MiniLM-L6-v2.
-use super::cranfield::{Cranfield, first};
+use super::{
+    cranfield::{Cranfield, first},
+    dot, fitting,
+};
 use crate::figure::{BoxError, Figure};
 use std::{
     collections::{HashMap, HashSet},
     thread,
 };
-use svc_models::{Engine, ModelError, ModelSettings, TokenVectors};
+use svc_models::{Engine, ModelSettings, TokenVectors};
 
 /// Texts of one call.
 const TEXTS: usize = 64;
@@ -152,15 +155,6 @@ fn in_both(left: &[f32], right: &[f32]) -> usize {
     first(left).iter().filter(|document| right.contains(document)).count()
 }
 
-/// The text, or as much of its beginning as the window holds.
-fn fitting(engine: &Engine, text: &str) -> Result<String, ModelError> {
-    let mut end = text.len();
-    while engine.count_tokens(&text[..end])? > engine.info().token_window {
-        end = text.floor_char_boundary(end * 9 / 10);
-    }
-    Ok(text[..end].to_owned())
-}
-
 /// By choice, the score of each document.
 fn scores(query: &TokenVectors, documents: &[TokenVectors], choices: &[Choice]) -> Vec<Vec<f32>> {
     let mut scores = vec![vec![0f32; documents.len()]; choices.len()];
@@ -174,16 +168,4 @@ fn scores(query: &TokenVectors, documents: &[TokenVectors], choices: &[Choice]) 
         }
     }
     scores
-}
-
-fn dot(left: &[f32], right: &[f32]) -> f32 {
-    const LANES: usize = 16;
-    let mut sums = [0f32; LANES];
-    for (left, right) in left.chunks_exact(LANES).zip(right.chunks_exact(LANES)) {
-        for lane in 0..LANES {
-            sums[lane] += left[lane] * right[lane];
-        }
-    }
-    // The widths of all models are multiples of 16.
-    sums.iter().sum()
 }

@@ -48,6 +48,8 @@ pub struct ModelState {
     /// Its name and the hash of all that decides what a text's vector is.
     pub identity: String,
     pub device: String,
+    /// Of its weights: `f32`, `bf16` or `int8`.
+    pub precision: String,
     /// Components of its own vectors.
     pub width: usize,
     /// Tokens of a text that gets a document vector, at most.

@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use super::{Activation, Embeddings, Encoder, EncoderWeights, Linear, NormPlace, RelativeBias};
 use crate::{
+    Precision,
     kernels::{self, Attention, LayerNorm, Line, Packed, ROWS_AT_ONCE, Rotary},
     ragged::{Ragged, TOKENS_PER_PASS},
 };
@@ -93,9 +94,12 @@ impl Split {
 }
 
 impl Dense {
-    fn new(linear: Linear) -> Self {
+    fn new(linear: Linear, precision: Precision) -> Self {
         let Linear { weight, bias, inputs, outputs } = linear;
-        Self { weight: Packed::new(&weight, inputs, outputs), bias: bias.unwrap_or_else(|| vec![0.0; outputs]) }
+        Self {
+            weight: Packed::new(&weight, inputs, outputs, precision),
+            bias: bias.unwrap_or_else(|| vec![0.0; outputs]),
+        }
     }
 
     /// `x * weight`, without the bias: the kernel that follows adds it.
@@ -113,13 +117,13 @@ impl Dense {
 }
 
 impl FastEncoder {
-    pub fn new(weights: EncoderWeights) -> Self {
+    pub fn new(weights: EncoderWeights, precision: Precision) -> Self {
         let layers = weights.layers.into_iter().map(|layer| Layer {
-            qkv: Dense::new(layer.qkv),
-            output: Dense::new(layer.output),
+            qkv: Dense::new(layer.qkv, precision),
+            output: Dense::new(layer.output, precision),
             attention_norm: layer.attention_norm,
-            up: Dense::new(layer.up),
-            down: Dense::new(layer.down),
+            up: Dense::new(layer.up, precision),
+            down: Dense::new(layer.down, precision),
             norm: layer.norm,
             window: layer.window,
             rotary: layer.rotary,

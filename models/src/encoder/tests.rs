@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    Architecture, Device,
+    Architecture, Device, Precision,
     architecture::EncoderConfig,
     classifier::Classifier,
     weights::{Packs, WeightFile},
@@ -88,8 +88,12 @@ impl Model {
     }
 
     fn encoder(&self, device: Device) -> Arc<dyn Encoder> {
+        self.encoder_in(device, Precision::F32)
+    }
+
+    fn encoder_in(&self, device: Device, precision: Precision) -> Arc<dyn Encoder> {
         let (_folder, path) = self.write();
-        device.encoder(self.config().load(&mut WeightFile::open(&path).unwrap()).unwrap()).unwrap()
+        device.encoder(self.config().load(&mut WeightFile::open(&path).unwrap()).unwrap(), precision).unwrap()
     }
 }
 
@@ -201,6 +205,30 @@ fn agrees_with_the_fast_path(device: Device) {
     }
 }
 
+/// The mean rows of texts, by their directions: that is what is compared in a search.
+#[test]
+fn lower_precisions_stay_close_to_f32() {
+    let cosine = |left: &[f32], right: &[f32]| {
+        let dot = |left: &[f32], right: &[f32]| left.iter().zip(right).map(|(x, y)| f64::from(x * y)).sum::<f64>();
+        dot(left, right) / (dot(left, left) * dot(right, right)).sqrt()
+    };
+    for model in models() {
+        let batch = Ragged::from_pairs(model.cases.iter().map(|case| (case.ids.as_slice(), case.first)));
+        let want = model.encoder(Device::Cpu).forward(&batch);
+        for (precision, least) in [(Precision::Bf16, 0.9999), (Precision::Int8, 0.999)] {
+            let encoder = model.encoder_in(Device::Cpu, precision);
+            let (got, shared) = (on(1, || encoder.forward(&batch)), on(3, || encoder.forward(&batch)));
+            assert_eq!(got, shared, "{}: {precision} depends on the threads", model.name);
+            assert_ne!(got, want, "{}: {precision} is no other than f32", model.name);
+            let hidden = encoder.hidden_size();
+            let rows = got.chunks_exact(hidden).zip(want.chunks_exact(hidden));
+            let worst = rows.map(|(got, want)| cosine(got, want)).fold(1.0, f64::min);
+            println!("{} in {precision}: cosine of at least {worst}", model.name);
+            assert!(worst >= least, "{} in {precision}: a cosine of {worst}", model.name);
+        }
+    }
+}
+
 #[test]
 fn a_mapped_pack_gives_the_rows_of_the_file_whatever_becomes_of_either() {
     for model in models() {
@@ -212,11 +240,11 @@ fn a_mapped_pack_gives_the_rows_of_the_file_whatever_becomes_of_either() {
         };
         let batch = Ragged::from_sequences(model.cases.iter().map(|case| case.ids.as_slice()));
         let (read, of_file) = load();
-        let want = Device::Cpu.encoder(read).unwrap().forward(&batch);
+        let want = Device::Cpu.encoder(read, Precision::F32).unwrap().forward(&batch);
         let (mapped, of_pack) = load();
         assert_eq!(of_file, of_pack);
-        let fast = Device::Cpu.encoder(mapped).unwrap();
-        let plain = Device::CpuPlain.encoder(load().0).unwrap();
+        let fast = Device::Cpu.encoder(mapped, Precision::F32).unwrap();
+        let plain = Device::CpuPlain.encoder(load().0, Precision::F32).unwrap();
         // What runs keeps what it has.
         fs::File::options().write(true).open(&path).unwrap().set_len(8).unwrap();
         fs::remove_dir_all(&packs).unwrap();

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    sample,
+    Precision, sample,
     sample::{sample_folder, settings},
     weights::WeightFile,
 };
@@ -24,6 +24,20 @@ fn the_identity_follows_the_weights_and_not_the_path() {
     bytes[last] ^= 1;
     std::fs::write(&weights, bytes).unwrap();
     assert_ne!(Engine::load(&settings(&folder)).unwrap().info().identity, one);
+}
+
+#[test]
+fn the_identity_follows_the_precision_and_f32_has_that_of_before() {
+    let folder = sample_folder();
+    let identity = |precision| {
+        let engine = Engine::load(&ModelSettings { precision, ..settings(&folder) }).unwrap();
+        assert_eq!(engine.info().precision, precision);
+        engine.info().identity.clone()
+    };
+    let whole = identity(Precision::F32);
+    assert_eq!(whole, Engine::load(&settings(&folder)).unwrap().info().identity);
+    assert_eq!(identity(Precision::Bf16), format!("{whole}-bf16"));
+    assert_eq!(identity(Precision::Int8), format!("{whole}-int8"));
 }
 
 #[test]
@@ -83,6 +97,9 @@ fn settings_that_mean_nothing_are_refused_by_name() {
     assert!(error(ModelSettings { threads: 5000, ..settings(&folder) }).contains("threads is 5000"));
     assert!(error(ModelSettings { device: "cuda".into(), ..settings(&folder) }).contains("feature `cuda`"));
     assert!(error(ModelSettings { device: "tpu".into(), ..settings(&folder) }).contains("unknown device \"tpu\""));
+    let plain = |precision| ModelSettings { device: "cpu-plain".into(), precision, ..settings(&folder) };
+    assert!(error(plain(Precision::Int8)).contains("precision is int8: only the device cpu has it"));
+    assert!(Engine::load(&plain(Precision::F32)).is_ok());
     assert!(error(ModelSettings { model: "no/such model".into(), ..settings(&folder) }).contains("all-MiniLM-L6-v2"));
     let named =
         ModelSettings { model: "all-MiniLM-L6-v2".into(), models_dir: Some(folder.path().into()), ..settings(&folder) };

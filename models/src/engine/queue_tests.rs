@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::{Architecture, Pooling, Reranker, RerankerSettings, sample};
+use crate::{Architecture, Pooling, Precision, Reranker, RerankerSettings, sample};
 
 /// What a broken engine is waited for; a working one never takes it.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -88,6 +88,7 @@ fn gated(queue_capacity: usize) -> Gated {
         document_prefix: String::new(),
         is_centred: false,
         device: "cpu".into(),
+        precision: Precision::F32,
         threads: 1,
     };
     let tokenizer = TextTokenizer::from_json(sample::TOKENIZER_JSON.as_bytes(), sample::VOCABULARY).unwrap();

@@ -18,10 +18,23 @@ pub(super) trait Lanes: Copy {
     unsafe fn all(value: f32) -> Self;
     unsafe fn load(from: *const f32) -> Self;
     unsafe fn store(self, to: *mut f32);
+    unsafe fn load_bf16(from: *const u16) -> Self;
+    unsafe fn times(self, other: Self) -> Self;
     /// `self + left * right`, rounded once where the processor can.
     unsafe fn add_product(self, left: Self, right: Self) -> Self;
     /// Brings what will be read soon into the cache; any address will do.
-    fn prefetch(_at: *const f32) {}
+    fn prefetch(_at: *const u8) {}
+
+    /// Sixteen i32.
+    type Sums: Copy;
+    /// Sixteen pairs of i16.
+    type Pairs: Copy;
+    unsafe fn no_sums() -> Self::Sums;
+    /// From pairs of i8.
+    unsafe fn load_pairs(from: *const i8) -> Self::Pairs;
+    /// Adds to each sum the product of its pair and `pair`. With VNNI one instruction.
+    unsafe fn add_pairs(sums: Self::Sums, pairs: Self::Pairs, pair: *const [i16; 2]) -> Self::Sums;
+    unsafe fn of_sums(sums: Self::Sums) -> Self;
 }
 
 /// What any processor has: LLVM makes of it what it can.
@@ -58,6 +71,44 @@ impl Lanes for Portable {
         // Not mul_add: without the instruction it is a call of a function.
         Self(std::array::from_fn(|i| self.0[i] + left.0[i] * right.0[i]))
     }
+
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const u16) -> Self {
+        // SAFETY: the caller's promise.
+        let numbers = unsafe { from.cast::<[u16; WIDTH]>().read_unaligned() };
+        Self(numbers.map(|number| f32::from_bits(u32::from(number) << 16)))
+    }
+
+    #[inline(always)]
+    unsafe fn times(self, other: Self) -> Self {
+        Self(std::array::from_fn(|i| self.0[i] * other.0[i]))
+    }
+
+    type Sums = [i32; WIDTH];
+    type Pairs = [[i8; 2]; WIDTH];
+
+    #[inline(always)]
+    unsafe fn no_sums() -> Self::Sums {
+        [0; WIDTH]
+    }
+
+    #[inline(always)]
+    unsafe fn load_pairs(from: *const i8) -> Self::Pairs {
+        // SAFETY: the caller's promise.
+        unsafe { from.cast::<Self::Pairs>().read_unaligned() }
+    }
+
+    #[inline(always)]
+    unsafe fn add_pairs(sums: Self::Sums, pairs: Self::Pairs, pair: *const [i16; 2]) -> Self::Sums {
+        // SAFETY: the caller's promise.
+        let [first, second] = unsafe { pair.read_unaligned() }.map(i32::from);
+        std::array::from_fn(|i| sums[i] + i32::from(pairs[i][0]) * first + i32::from(pairs[i][1]) * second)
+    }
+
+    #[inline(always)]
+    unsafe fn of_sums(sums: Self::Sums) -> Self {
+        Self(sums.map(|sum| sum as f32))
+    }
 }
 
 /// AVX2 and FMA.
@@ -68,7 +119,7 @@ pub(super) struct Avx2(__m256, __m256);
 #[cfg(target_arch = "x86_64")]
 impl Lanes for Avx2 {
     #[inline(always)]
-    fn prefetch(at: *const f32) {
+    fn prefetch(at: *const u8) {
         // SAFETY: a prefetch reads nothing, and every x86_64 processor has it.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) };
     }
@@ -108,9 +159,62 @@ impl Lanes for Avx2 {
         // SAFETY: as above.
         unsafe { Self(_mm256_fmadd_ps(left.0, right.0, self.0), _mm256_fmadd_ps(left.1, right.1, self.1)) }
     }
+
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const u16) -> Self {
+        // SAFETY: as above. A bf16 is the upper half of an f32.
+        unsafe {
+            let first = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
+            let second = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.add(8).cast()));
+            Self(
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(first)),
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(second)),
+            )
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn times(self, other: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { Self(_mm256_mul_ps(self.0, other.0), _mm256_mul_ps(self.1, other.1)) }
+    }
+
+    type Sums = (__m256i, __m256i);
+    type Pairs = (__m256i, __m256i);
+
+    #[inline(always)]
+    unsafe fn no_sums() -> Self::Sums {
+        // SAFETY: as above.
+        unsafe { (_mm256_setzero_si256(), _mm256_setzero_si256()) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_pairs(from: *const i8) -> Self::Pairs {
+        // SAFETY: as above.
+        unsafe {
+            let (first, second) = (_mm_loadu_si128(from.cast()), _mm_loadu_si128(from.add(16).cast()));
+            (_mm256_cvtepi8_epi16(first), _mm256_cvtepi8_epi16(second))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add_pairs(sums: Self::Sums, pairs: Self::Pairs, pair: *const [i16; 2]) -> Self::Sums {
+        // SAFETY: as above.
+        unsafe {
+            let pair = _mm256_set1_epi32(pair.cast::<i32>().read_unaligned());
+            let (first, second) = (_mm256_madd_epi16(pairs.0, pair), _mm256_madd_epi16(pairs.1, pair));
+            (_mm256_add_epi32(sums.0, first), _mm256_add_epi32(sums.1, second))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn of_sums(sums: Self::Sums) -> Self {
+        // SAFETY: as above.
+        unsafe { Self(_mm256_cvtepi32_ps(sums.0), _mm256_cvtepi32_ps(sums.1)) }
+    }
 }
 
-/// AVX-512 F.
+/// AVX-512 F and BW.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
 pub(super) struct Avx512(__m512);
@@ -118,7 +222,7 @@ pub(super) struct Avx512(__m512);
 #[cfg(target_arch = "x86_64")]
 impl Lanes for Avx512 {
     #[inline(always)]
-    fn prefetch(at: *const f32) {
+    fn prefetch(at: *const u8) {
         // SAFETY: a prefetch reads nothing, and every x86_64 processor has it.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) };
     }
@@ -153,5 +257,50 @@ impl Lanes for Avx512 {
     unsafe fn add_product(self, left: Self, right: Self) -> Self {
         // SAFETY: as above.
         Self(unsafe { _mm512_fmadd_ps(left.0, right.0, self.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const u16) -> Self {
+        // SAFETY: as above. A bf16 is the upper half of an f32.
+        unsafe {
+            let numbers = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
+            Self(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(numbers)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn times(self, other: Self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm512_mul_ps(self.0, other.0) })
+    }
+
+    type Sums = __m512i;
+    type Pairs = __m512i;
+
+    #[inline(always)]
+    unsafe fn no_sums() -> Self::Sums {
+        // SAFETY: as above.
+        unsafe { _mm512_setzero_si512() }
+    }
+
+    #[inline(always)]
+    unsafe fn load_pairs(from: *const i8) -> Self::Pairs {
+        // SAFETY: as above.
+        unsafe { _mm512_cvtepi8_epi16(_mm256_loadu_si256(from.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn add_pairs(sums: Self::Sums, pairs: Self::Pairs, pair: *const [i16; 2]) -> Self::Sums {
+        // SAFETY: as above. LLVM makes vpdpwssd of the two where there is VNNI.
+        unsafe {
+            let pair = _mm512_set1_epi32(pair.cast::<i32>().read_unaligned());
+            _mm512_add_epi32(sums, _mm512_madd_epi16(pairs, pair))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn of_sums(sums: Self::Sums) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm512_cvtepi32_ps(sums) })
     }
 }

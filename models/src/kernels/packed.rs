@@ -3,9 +3,11 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::{
+    integers::{self, Integers, PairLine},
     lanes::WIDTH,
-    tile::{Line, Panels, Rows, multiply},
+    tile::{HalfLine, Isa, Line, PanelLine, Panels, Rows, multiply},
 };
+use crate::Precision;
 
 /// Inputs whose part of a panel stays in the processor's first cache while all rows meet it.
 const DEPTH: usize = 384;
@@ -14,11 +16,24 @@ pub(crate) const ROWS_AT_ONCE: usize = 96;
 
 /// The weight of a linear layer as the product reads it: by blocks of inputs, in these by panels of sixteen outputs.
 pub(crate) struct Packed {
-    lines: Vec<Line>,
+    lines: Lines,
     inputs: usize,
     outputs: usize,
     /// Inputs of a block; the last has what is left.
     depth: usize,
+}
+
+enum Lines {
+    F32(Vec<Line>),
+    Bf16(Vec<HalfLine>),
+    /// Each output with the scale of its weights. One block of inputs.
+    Int8(Vec<PairLine>, Vec<f32>),
+}
+
+/// Rows as a product reads them.
+enum Left<'a> {
+    Floats(&'a [f32]),
+    Integers(Integers),
 }
 
 /// Where the threads of a product write, each to columns of its own.
@@ -38,21 +53,19 @@ unsafe impl Sync for Columns {}
 
 impl Packed {
     /// From a weight `[inputs, outputs]`.
-    pub fn new(weight: &[f32], inputs: usize, outputs: usize) -> Self {
+    pub fn new(weight: &[f32], inputs: usize, outputs: usize, precision: Precision) -> Self {
         assert!(weight.len() == inputs * outputs && inputs > 0);
         let depth = inputs.div_ceil(inputs.div_ceil(DEPTH));
-        let mut lines = Vec::with_capacity(inputs * outputs.div_ceil(WIDTH));
-        for block in (0..inputs).step_by(depth) {
-            for first in (0..outputs).step_by(WIDTH) {
-                for input in block..inputs.min(block + depth) {
-                    let row = &weight[input * outputs..(input + 1) * outputs];
-                    let row = &row[first..outputs.min(first + WIDTH)];
-                    let mut line = Line::ZERO;
-                    line.0[..row.len()].copy_from_slice(row);
-                    lines.push(line);
-                }
+        let lines = match precision {
+            Precision::F32 => Lines::F32(lines(weight, inputs, outputs, depth, Line)),
+            Precision::Bf16 => Lines::Bf16(lines(weight, inputs, outputs, depth, |numbers| {
+                HalfLine(numbers.map(|number| half::bf16::from_f32(number).to_bits()))
+            })),
+            Precision::Int8 => {
+                let (lines, scales) = integers::pack(weight, inputs, outputs);
+                Lines::Int8(lines, scales)
             }
-        }
+        };
         Self { lines, inputs, outputs, depth }
     }
 
@@ -69,7 +82,7 @@ impl Packed {
         self.check(x, out);
         for (x, out) in x.chunks(ROWS_AT_ONCE * self.inputs).zip(out.chunks_mut(ROWS_AT_ONCE * self.outputs)) {
             // SAFETY: `out` has a row of all columns for each row of `x`, and is borrowed mutably.
-            unsafe { self.columns(x, out.as_mut_ptr(), 0..self.panels()) };
+            unsafe { self.columns(&self.left(x), out.as_mut_ptr(), 0..self.panels()) };
         }
     }
 
@@ -78,11 +91,11 @@ impl Packed {
         self.check(x, out);
         // Two parts a thread, so that one which comes late does not hold up the other for long.
         let parts = (2 * rayon::current_num_threads()).min(self.panels());
-        let out = Columns(out.as_mut_ptr());
+        let (x, out) = (self.left(x), Columns(out.as_mut_ptr()));
         (0..parts).into_par_iter().with_max_len(1).for_each(|part| {
             let panels = self.panels() * part / parts..self.panels() * (part + 1) / parts;
             // SAFETY: as in `product`; the parts' panels are apart, and so are their columns.
-            unsafe { self.columns(x, out.first(), panels) };
+            unsafe { self.columns(&x, out.first(), panels) };
         });
     }
 
@@ -99,17 +112,67 @@ impl Packed {
     /// # Safety
     ///
     /// `out` has a row of all outputs for each row of `x`, and nobody else reads or writes the columns of `panels`.
-    unsafe fn columns(&self, x: &[f32], out: *mut f32, panels: Range<usize>) {
+    unsafe fn columns(&self, x: &Left<'_>, out: *mut f32, panels: Range<usize>) {
         let columns = panels.start * WIDTH..self.outputs.min(panels.end * WIDTH);
+        // SAFETY: handed on.
+        unsafe {
+            match (&self.lines, x) {
+                (Lines::F32(lines), Left::Floats(x)) => self.float_columns(lines, x, out, panels.start, columns),
+                (Lines::Bf16(lines), Left::Floats(x)) => self.float_columns(lines, x, out, panels.start, columns),
+                (Lines::Int8(lines, scales), Left::Integers(x)) => {
+                    let (isa, lines) = (Isa::of_processor(), &lines[panels.start * self.inputs.div_ceil(2)..]);
+                    let out = out.add(columns.start);
+                    integers::multiply(isa, x, lines, &scales[columns.start..], out, self.outputs, columns.len());
+                }
+                _ => unreachable!("`left` makes what the weights need"),
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// That of [`Self::columns`].
+    unsafe fn float_columns<W: PanelLine>(
+        &self,
+        lines: &[W],
+        x: &[f32],
+        out: *mut f32,
+        first_panel: usize,
+        columns: Range<usize>,
+    ) {
         for block in (0..self.inputs).step_by(self.depth) {
             let depth = self.depth.min(self.inputs - block);
             let rows = Rows { data: &x[block..], count: x.len() / self.inputs, stride: self.inputs };
-            let lines = &self.lines[block * self.panels() + panels.start * depth..];
+            let lines = &lines[block * self.panels() + first_panel * depth..];
             let right = Panels { lines, stride: depth, depth, columns: columns.len() };
             // SAFETY: handed on.
             unsafe { multiply(rows, right, out.add(columns.start), self.outputs, block > 0) };
         }
     }
+
+    fn left<'a>(&self, x: &'a [f32]) -> Left<'a> {
+        match self.lines {
+            Lines::Int8(..) => Left::Integers(Integers::new(x, self.inputs)),
+            _ => Left::Floats(x),
+        }
+    }
+}
+
+/// The panels of all blocks; what is over at the right of the last panel is zeros.
+fn lines<W>(weight: &[f32], inputs: usize, outputs: usize, depth: usize, line: impl Fn([f32; WIDTH]) -> W) -> Vec<W> {
+    let mut lines = Vec::with_capacity(inputs * outputs.div_ceil(WIDTH));
+    for block in (0..inputs).step_by(depth) {
+        for first in (0..outputs).step_by(WIDTH) {
+            for input in block..inputs.min(block + depth) {
+                let row = &weight[input * outputs..(input + 1) * outputs];
+                let row = &row[first..outputs.min(first + WIDTH)];
+                let mut numbers = [0f32; WIDTH];
+                numbers[..row.len()].copy_from_slice(row);
+                lines.push(line(numbers));
+            }
+        }
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -126,7 +189,7 @@ mod tests {
             let want: Vec<f64> = (0..rows * outputs)
                 .map(|at| (0..inputs).map(|i| f64::from(x[at / outputs * inputs + i]) * f64::from(weight[i * outputs + at % outputs])).sum())
                 .collect();
-            let packed = Packed::new(&weight, inputs, outputs);
+            let packed = Packed::new(&weight, inputs, outputs, Precision::F32);
             let mut got = vec![f32::NAN; rows * outputs];
             packed.product(&x, &mut got);
             close(&got, &want, 1e-2)?;
@@ -134,6 +197,48 @@ mod tests {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
             pool.install(|| packed.product_shared(&x, &mut shared));
             prop_assert_eq!(got, shared);
+        }
+    }
+
+    proptest! {
+        /// Weights and rows that the precision holds exactly come out exact, by every instance that this processor can run.
+        #[test]
+        fn lower_precisions_lose_nothing_but_digits(rows in 1usize..20, inputs in 1usize..80, outputs in 1usize..60, seed: u32) {
+            let whole = |count: usize, seed: u32, limit: f32| -> Vec<f32> {
+                values(count, seed).into_iter().map(|x| (x * limit / 4.0).round().clamp(-limit, limit)).collect()
+            };
+            let (x, mut weight) = (values(rows * inputs, seed), whole(inputs * outputs, seed ^ 1, 127.0));
+            // With the greatest weight in each output, scales are 1.
+            weight[..outputs].fill(127.0);
+            let want: Vec<f64> = (0..rows * outputs)
+                .map(|at| (0..inputs).map(|i| f64::from(x[at / outputs * inputs + i]) * f64::from(weight[i * outputs + at % outputs])).sum())
+                .collect();
+            for precision in [Precision::Bf16, Precision::Int8] {
+                let packed = Packed::new(&weight, inputs, outputs, precision);
+                let mut got = vec![f32::NAN; rows * outputs];
+                packed.product(&x, &mut got);
+                close(&got, &want, 0.5)?;
+                let mut shared = vec![f32::NAN; rows * outputs];
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+                pool.install(|| packed.product_shared(&x, &mut shared));
+                prop_assert_eq!(&got, &shared);
+                if let Lines::Int8(lines, scales) = &packed.lines {
+                    let x = Integers::new(&x, inputs);
+                    // SAFETY: `shared` has a row of all outputs for each row of `x`.
+                    unsafe { integers::multiply(Isa::Portable, &x, lines, scales, shared.as_mut_ptr(), outputs, outputs) };
+                    prop_assert_eq!(&got, &shared);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_stays_none() {
+        let packed = Packed::new(&[1.0; 6], 3, 2, Precision::Int8);
+        for odd in [f32::NAN, f32::INFINITY] {
+            let mut out = [0.0; 4];
+            packed.product(&[1.0, odd, 0.0, 0.0, 0.0, 0.0], &mut out);
+            assert!(out[0].is_nan() && out[1].is_nan() && out[2..] == [0.0, 0.0]);
         }
     }
 }

@@ -14,6 +14,35 @@ impl Line {
     pub const ZERO: Self = Self([0.0; WIDTH]);
 }
 
+/// What a panel consists of: sixteen outputs of one input, or of two.
+pub(super) trait PanelLine: Copy {
+    /// # Safety
+    ///
+    /// That of [`Lanes`].
+    unsafe fn lanes<L: Lanes>(&self) -> L;
+}
+
+impl PanelLine for Line {
+    #[inline(always)]
+    unsafe fn lanes<L: Lanes>(&self) -> L {
+        // SAFETY: handed on.
+        unsafe { L::load(self.0.as_ptr()) }
+    }
+}
+
+/// As [`Line`], in bf16: the upper halves of f32.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(32))]
+pub(super) struct HalfLine(pub [u16; WIDTH]);
+
+impl PanelLine for HalfLine {
+    #[inline(always)]
+    unsafe fn lanes<L: Lanes>(&self) -> L {
+        // SAFETY: handed on.
+        unsafe { L::load_bf16(self.0.as_ptr()) }
+    }
+}
+
 /// Rows of f32 that stand `stride` apart, read in place.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
@@ -24,14 +53,14 @@ pub(super) struct Rows<'a> {
 
 /// The sums of one tile: `M` rows by one panel.
 #[inline(always)]
-unsafe fn tile<L: Lanes, const M: usize>(x: *const f32, stride: usize, panel: &[Line], sums: &mut [L; M]) {
+unsafe fn tile<L: Lanes, W: PanelLine, const M: usize>(x: *const f32, stride: usize, panel: &[W], sums: &mut [L; M]) {
     let mut at = 0;
     // No closures here: they would be functions of their own, compiled without the processor's features.
     macro_rules! step {
         ($line:expr) => {
             // SAFETY: the caller's promise: each of the `M` rows has as many numbers as the panel has lines.
             unsafe {
-                let weights = L::load($line.0.as_ptr());
+                let weights: L = $line.lanes();
                 for (row, sum) in sums.iter_mut().enumerate() {
                     *sum = sum.add_product(L::all(*x.add(row * stride + at)), weights);
                 }
@@ -52,10 +81,10 @@ unsafe fn tile<L: Lanes, const M: usize>(x: *const f32, stride: usize, panel: &[
 
 /// One tile to `out`, of which `columns` columns are there.
 #[inline(always)]
-unsafe fn tile_to<L: Lanes, const M: usize>(
+unsafe fn tile_to<L: Lanes, W: PanelLine, const M: usize>(
     x: *const f32,
     stride: usize,
-    panel: &[Line],
+    panel: &[W],
     out: *mut f32,
     out_stride: usize,
     columns: usize,
@@ -90,10 +119,10 @@ unsafe fn tile_to<L: Lanes, const M: usize>(
 
 /// All rows by one panel, in tiles of like heights.
 #[inline(always)]
-unsafe fn panel_body<L: Lanes>(
+unsafe fn panel_body<L: Lanes, W: PanelLine>(
     x: Rows<'_>,
-    panel: &[Line],
-    next: &[Line],
+    panel: &[W],
+    next: &[W],
     out: *mut f32,
     out_stride: usize,
     columns: usize,
@@ -104,7 +133,7 @@ unsafe fn panel_body<L: Lanes>(
         let first = x.count * tile / tiles;
         let height = x.count * (tile + 1) / tiles - first;
         for line in &next[next.len() * tile / tiles..next.len() * (tile + 1) / tiles] {
-            L::prefetch(line.0.as_ptr());
+            L::prefetch(std::ptr::from_ref(line).cast());
         }
         // SAFETY: the caller's promise: `x` has `count` rows as long as the panel, `out` has `count` rows of `columns`.
         unsafe {
@@ -114,7 +143,7 @@ unsafe fn panel_body<L: Lanes>(
                 ($($height:literal)*) => {
                     match height {
                         $($height if $height <= L::TILE_ROWS =>
-                            tile_to::<L, $height>(x_row, x.stride, panel, out, out_stride, columns, is_added),)*
+                            tile_to::<L, W, $height>(x_row, x.stride, panel, out, out_stride, columns, is_added),)*
                         _ => unreachable!("a tile has from one to TILE_ROWS rows"),
                     }
                 };
@@ -126,8 +155,8 @@ unsafe fn panel_body<L: Lanes>(
 
 /// Right sides in panels of `depth` lines each, the last one filled up with zeros, and columns that there are.
 #[derive(Clone, Copy)]
-pub(super) struct Panels<'a> {
-    pub lines: &'a [Line],
+pub(super) struct Panels<'a, W> {
+    pub lines: &'a [W],
     /// From panel to panel.
     pub stride: usize,
     pub depth: usize,
@@ -135,7 +164,13 @@ pub(super) struct Panels<'a> {
 }
 
 #[inline(always)]
-unsafe fn multiply_body<L: Lanes>(x: Rows<'_>, right: Panels<'_>, out: *mut f32, out_stride: usize, is_added: bool) {
+unsafe fn multiply_body<L: Lanes, W: PanelLine>(
+    x: Rows<'_>,
+    right: Panels<'_, W>,
+    out: *mut f32,
+    out_stride: usize,
+    is_added: bool,
+) {
     for (at, first) in (0..right.columns).step_by(WIDTH).enumerate() {
         let panel = &right.lines[at * right.stride..][..right.depth];
         // It comes from far while this one is worked with.
@@ -143,7 +178,7 @@ unsafe fn multiply_body<L: Lanes>(x: Rows<'_>, right: Panels<'_>, out: *mut f32,
         let next = &next[..right.depth.min(next.len())];
         // SAFETY: the caller's promise.
         unsafe {
-            panel_body::<L>(x, panel, next, out.add(first), out_stride, WIDTH.min(right.columns - first), is_added)
+            panel_body::<L, W>(x, panel, next, out.add(first), out_stride, WIDTH.min(right.columns - first), is_added)
         };
     }
 }
@@ -163,7 +198,10 @@ impl Isa {
     pub fn of_processor() -> Self {
         #[cfg(target_arch = "x86_64")]
         {
-            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("fma") {
+            if is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("fma")
+            {
                 return Self::Avx512;
             }
             if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
@@ -179,32 +217,57 @@ impl Isa {
 /// # Safety
 ///
 /// `out` has `x.count` rows of `right.columns` numbers that stand `out_stride` apart, and nobody else reads or writes them.
-pub(super) unsafe fn multiply(x: Rows<'_>, right: Panels<'_>, out: *mut f32, out_stride: usize, is_added: bool) {
+pub(super) unsafe fn multiply<W: PanelLine>(
+    x: Rows<'_>,
+    right: Panels<'_, W>,
+    out: *mut f32,
+    out_stride: usize,
+    is_added: bool,
+) {
     // SAFETY: handed on.
     unsafe { multiply_on(Isa::of_processor(), x, right, out, out_stride, is_added) }
 }
 
-unsafe fn multiply_on(isa: Isa, x: Rows<'_>, right: Panels<'_>, out: *mut f32, out_stride: usize, is_added: bool) {
+unsafe fn multiply_on<W: PanelLine>(
+    isa: Isa,
+    x: Rows<'_>,
+    right: Panels<'_, W>,
+    out: *mut f32,
+    out_stride: usize,
+    is_added: bool,
+) {
     assert!(x.count == 0 || (x.count - 1) * x.stride + right.depth <= x.data.len(), "the left side is too short");
     match isa {
         // SAFETY: the left side was checked above, the right side is by its slices, and `out` is the caller's promise.
-        Isa::Portable => unsafe { multiply_body::<Portable>(x, right, out, out_stride, is_added) },
+        Isa::Portable => unsafe { multiply_body::<Portable, W>(x, right, out, out_stride, is_added) },
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => {
             #[target_feature(enable = "avx2,fma")]
-            unsafe fn v3(x: Rows<'_>, right: Panels<'_>, out: *mut f32, out_stride: usize, is_added: bool) {
+            unsafe fn v3<W: PanelLine>(
+                x: Rows<'_>,
+                right: Panels<'_, W>,
+                out: *mut f32,
+                out_stride: usize,
+                is_added: bool,
+            ) {
                 // SAFETY: handed on.
-                unsafe { multiply_body::<Avx2>(x, right, out, out_stride, is_added) }
+                unsafe { multiply_body::<Avx2, W>(x, right, out, out_stride, is_added) }
             }
             // SAFETY: as above, and the features were detected.
             unsafe { v3(x, right, out, out_stride, is_added) }
         }
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => {
-            #[target_feature(enable = "avx512f,fma")]
-            unsafe fn v4(x: Rows<'_>, right: Panels<'_>, out: *mut f32, out_stride: usize, is_added: bool) {
+            #[target_feature(enable = "avx512f,avx512bw,fma")]
+            unsafe fn v4<W: PanelLine>(
+                x: Rows<'_>,
+                right: Panels<'_, W>,
+                out: *mut f32,
+                out_stride: usize,
+                is_added: bool,
+            ) {
                 // SAFETY: handed on.
-                unsafe { multiply_body::<Avx512>(x, right, out, out_stride, is_added) }
+                unsafe { multiply_body::<Avx512, W>(x, right, out, out_stride, is_added) }
             }
             // SAFETY: as above, and the features were detected.
             unsafe { v4(x, right, out, out_stride, is_added) }
