@@ -3,13 +3,12 @@ use super::documents::{id_cursor, page_by_id};
 use crate::{
     access::Caller,
     error::OrFail,
-    ingest::{requeue::requeue, settle, tasks::TASK_TYPES},
+    ingest::{cancel, requeue::requeue, settle, tasks::TASK_TYPES},
     registry::Handle,
     service::Service,
-    store::{self, ingest_nodes::Frontier},
+    store,
     worker::wakeup,
 };
-use serde_json::json;
 use sqlx::PgConnection;
 use svc_client::{
     Call, Code, Failure, ops,
@@ -121,15 +120,20 @@ impl Handle<ops::cancel_ingest> for Service {
         }
         let tasks_stopping = store::admin::stopping(&mut tx, id).await.or_fail()?;
         if tasks_cancelled + tasks_stopping > 0 {
-            let failed = store::admin::fail_in_flight(&mut tx, id).await.or_fail()?;
-            let change = Frontier { in_flight: -failed, failed, ..Frontier::default() };
-            store::ingest_nodes::count(&mut tx, id, change).await.or_fail()?;
-            let evidence = json!({"at": chrono::Utc::now(), "nodes_failed": failed, "tasks_cancelled": tasks_cancelled + tasks_stopping});
-            store::evidence::record(&mut tx, id, "cancelled", &evidence).await.or_fail()?;
+            cancel::fail_containers(&mut tx, id, tasks_cancelled + tasks_stopping).await.or_fail()?;
         }
         tx.commit().await.or_fail()?;
         announce_cancel(self, tasks_stopping).await;
         self.wake.notify_one();
+        // A file of usual size is done with when the answer comes.
+        if let Some(after) = cancel::fail_leaves(&self.pool, id, id).await.or_fail()? {
+            let pool = self.pool.clone();
+            tokio::spawn(async move {
+                if let Err(error) = cancel::fail_rest(&pool, id, after).await {
+                    tracing::warn!(document.id = id, error = %error, "marking the nodes of a cancelled file is left to the sweep");
+                }
+            });
+        }
         Ok(CancelResponse { document_id: id, tasks_cancelled, tasks_stopping })
     }
 }

@@ -1,4 +1,5 @@
 //! Bytes to a settled tree: upload, plan, tasks, settling. A stage sees the value of the stage before, never its actor.
+pub mod cancel;
 pub mod options;
 pub mod profile;
 pub mod reader;

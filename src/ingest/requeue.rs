@@ -1,7 +1,7 @@
 //! A task that failed for good is queued again, and what failed with it waits again.
 use crate::{
     error::OrFail,
-    ingest::tasks::EMBED,
+    ingest::{cancel, tasks::EMBED},
     store::{self, admin::Moved, ingest_nodes::Frontier},
 };
 use sqlx::PgConnection;
@@ -11,6 +11,8 @@ use svc_client::Failure;
 pub async fn requeue(conn: &mut PgConnection, task_id: i64, document_id: i64, root_id: i64) -> Result<bool, Failure> {
     // The settler must not look at the tree while its counts are made anew.
     store::ingest_nodes::lock_roots(conn, root_id).await.or_fail()?;
+    // Nodes that a cancel has still to mark would fail under the task's hands.
+    cancel::fail_rest_here(conn, root_id).await.or_fail()?;
     let Some(moved) = store::admin::put_back(conn, task_id).await.or_fail()? else { return Ok(false) };
     let mut nodes = Vec::new();
     for task in &moved {

@@ -3,7 +3,10 @@
 //! Tasks append events; this is the only place that takes them and that moves containers. Each edge of
 //! the tree is walked once.
 use crate::{
-    ingest::tasks::{EMBED, SUMMARIZE},
+    ingest::{
+        cancel,
+        tasks::{EMBED, SUMMARIZE},
+    },
     store::{
         self,
         ingest_nodes::{Frontier, Touched},
@@ -174,6 +177,11 @@ pub async fn task_failed(
 /// Takes events that were left over, and repairs roots that would wait for ever.
 pub async fn sweep(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx::Result<bool> {
     let mut conn = pool.acquire().await?;
+    for root in store::cancelled::roots(&mut conn).await? {
+        if let Err(error) = cancel::fail_rest(pool, root, root).await {
+            tracing::error!(document.id = root, error = %error, "the nodes of a cancelled file are marked with the next sweep");
+        }
+    }
     let mut roots = store::ingest_nodes::roots_with_events(&mut conn).await?;
     for root in store::ingest_nodes::stalled_roots(&mut conn).await? {
         tracing::error!(

@@ -260,6 +260,11 @@ pub async fn has_events(conn: &mut PgConnection, file_root: i64) -> sqlx::Result
         .await
 }
 
+/// Waits for whoever settles under this root, and keeps them away until the transaction ends.
+pub async fn lock(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<()> {
+    sqlx::query("SELECT pg_advisory_xact_lock(7376, hashint8($1))").bind(file_root).execute(conn).await.map(|_| ())
+}
+
 /// Keeps the settler away from every root of ingestion at, above and under a node until the transaction ends.
 pub async fn lock_roots(conn: &mut PgConnection, id: i64) -> sqlx::Result<()> {
     sqlx::query(

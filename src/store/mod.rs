@@ -4,6 +4,7 @@
 //! the [`scope::Scope`] of what that caller may read.
 pub mod admin;
 pub mod blobs;
+pub mod cancelled;
 pub mod database;
 pub mod documents;
 pub mod evidence;

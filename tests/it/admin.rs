@@ -6,12 +6,16 @@ use crate::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
+    collections::BTreeMap,
     process::{Command, Output, Stdio},
     time::Duration,
 };
-use svc::store::{
-    tasks::{self, Claimer, NewTask},
-    workers::{self, WorkerRow},
+use svc::{
+    ingest::settle,
+    store::{
+        tasks::{self, Claimer, NewTask},
+        workers::{self, WorkerRow},
+    },
 };
 use svc_actors::{Grant, Lane, TaskFailure, WriteMode};
 use svc_client::wire::{DocumentPath, PageQuery, Settled, TaskPath, TaskQuery, TaskTypePath};
@@ -222,6 +226,90 @@ async fn a_cancel_in_the_middle_stops_what_runs_and_frees_its_region() {
             .await
             .unwrap();
     assert!(beaten, "the test took so long that a beat of its own came in between");
+    app.end().await;
+}
+
+/// Leaves under the root of an ingestion that no task knows, as a workbook of so many rows has them.
+async fn many_leaves(app: &TestApp, root: i64, count: i64) {
+    sqlx::query(
+        "WITH leaves AS (
+             INSERT INTO documents (parent_id, path, title, content, usetype, content_hash, settled, position)
+             SELECT $1, d.path || $1, 'row', 'row ' || n, 'record', '', 'in_flight', 1000 + n FROM documents d, generate_series(1, $2) AS n WHERE d.id = $1),
+         counted AS (UPDATE ingest_node SET open_children = open_children + $2 WHERE document_id = $1)
+         INSERT INTO frontier_delta VALUES ($1, $2, $2, 0, 0)",
+    )
+    .bind(root)
+    .bind(count)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+}
+
+/// As after the death of whoever marked the nodes of a cancelled file.
+async fn cut_off(app: &TestApp, root: i64) {
+    sqlx::query(
+        "WITH left_over AS (UPDATE documents SET settled = 'in_flight' WHERE parent_id = $1 AND title = 'row' RETURNING id),
+         counted AS (INSERT INTO frontier_delta SELECT $1, 0, count(*), 0, -count(*) FROM left_over)
+         UPDATE ingest_node SET cancelled = true WHERE document_id = $1",
+    )
+    .bind(root)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_cancelled_file_of_many_nodes_fails_whole_though_in_parts() {
+    let app = TestApp::start().await;
+    let embed = || TaskTypePath { task_type: "embed".to_owned() };
+    app.client.pause_task_type(embed()).await.unwrap();
+    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    let other = app
+        .upload_bytes("other.md", b"# Another\n\nIt has nothing to do with that.".to_vec())
+        .await
+        .unwrap()
+        .document_id;
+    let waiting = async |id| {
+        until("the file to wait for the paused type alone", async || {
+            let frontier = app.client.read_frontier(DocumentPath { id }).await.unwrap();
+            let paused = frontier.blocked_by.get("paused").copied().unwrap_or_default();
+            (frontier.tasks_unfinished > 0 && paused == frontier.tasks_unfinished).then_some(frontier)
+        })
+        .await
+    };
+    let (own, beside) = (waiting(id).await.nodes_in_flight, waiting(other).await.nodes_in_flight);
+    many_leaves(&app, id, 12_000).await;
+    invariants::check(&app.pool).await;
+
+    app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
+    let at_once = app.client.read_frontier(DocumentPath { id }).await.unwrap();
+    assert_eq!((at_once.settled, at_once.tasks_unfinished), (Settled::Failed, 0), "{at_once:?}");
+    invariants::check(&app.pool).await;
+    let after = until("every node to fail", async || {
+        let frontier = app.client.read_frontier(DocumentPath { id }).await.unwrap();
+        (frontier.nodes_in_flight == 0).then_some(frontier)
+    })
+    .await;
+    assert_eq!(after.nodes_failed, own + 12_000, "{after:?}");
+    let evidence = app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence;
+    assert_eq!(evidence["cancelled"]["nodes_failed"], own + 12_000);
+    let untouched = app.client.read_frontier(DocumentPath { id: other }).await.unwrap();
+    assert_eq!((untouched.nodes_in_flight, untouched.nodes_failed), (beside, 0), "{untouched:?}");
+
+    // A task that is queued again meanwhile finds a tree that no cancel is at work on.
+    cut_off(&app, id).await;
+    let failed = TaskQuery { status: Some("failed".to_owned()), ..of_root(id) };
+    let task = app.client.list_tasks(failed).await.unwrap().tasks.remove(0);
+    app.client.retry_task(TaskPath { id: task.id }).await.unwrap();
+    invariants::check(&app.pool).await;
+    app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
+    // Any worker's sweep goes on.
+    cut_off(&app, id).await;
+    settle::sweep(&app.pool, &BTreeMap::new()).await.unwrap();
+    assert_eq!(app.client.read_frontier(DocumentPath { id }).await.unwrap().nodes_in_flight, 0);
+    app.client.resume_task_type(embed()).await.unwrap();
+    assert_eq!(app.settled(other).await.settled, Settled::Settled);
+    invariants::check_drained(&app.pool).await;
     app.end().await;
 }
 

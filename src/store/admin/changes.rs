@@ -63,35 +63,6 @@ pub async fn stopping(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<i64
     .await
 }
 
-/// Makes everything under a root of ingestion that is still in flight failed, the root itself too, and nothing of it waits
-/// any more. Returns how many nodes.
-pub async fn fail_in_flight(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<i64> {
-    let failed: i64 = sqlx::query_scalar(
-        "WITH failed AS (
-             UPDATE documents d SET settled = 'failed'
-              WHERE d.settled = 'in_flight' AND (d.id = $1 OR d.path @> ARRAY[$1::bigint])
-                AND NOT d.path && (SELECT coalesce(array_agg(n.document_id), '{}') FROM ingest_node n
-                                    WHERE n.document_id = n.file_root AND n.document_id <> $1
-                                      AND n.document_id IN (SELECT id FROM documents WHERE path @> ARRAY[$1::bigint]))
-                AND NOT EXISTS (SELECT 1 FROM ingest_node own WHERE own.document_id = d.id AND own.file_root = d.id AND d.id <> $1)
-             RETURNING 1)
-         SELECT count(*) FROM failed",
-    )
-    .bind(root_id)
-    .fetch_one(&mut *conn)
-    .await?;
-    sqlx::query("DELETE FROM settle_event WHERE file_root = $1").bind(root_id).execute(&mut *conn).await?;
-    sqlx::query(
-        "UPDATE ingest_node n SET rollup = 'done', open_children = 0,
-                open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = n.document_id AND NOT t.final)
-          WHERE n.file_root = $1",
-    )
-    .bind(root_id)
-    .execute(conn)
-    .await?;
-    Ok(failed)
-}
-
 /// The newest task of a type of a node, with its status.
 pub async fn newest(conn: &mut PgConnection, document_id: i64, task_type: &str) -> sqlx::Result<Option<(i64, String)>> {
     sqlx::query_as(

@@ -60,8 +60,8 @@ const INVARIANTS: &[(&str, &str)] = &[
     ),
     ("retries stay within the cap", "SELECT id::text FROM task_queue WHERE retry_count > max_retries"),
     (
-        "permanent means one attempt",
-        "SELECT task_id::text FROM task_attempts WHERE outcome = 'failed' AND error_type = 'permanent' GROUP BY task_id HAVING count(*) > 1",
+        "permanent means one attempt, where nobody cancelled it",
+        "SELECT task_id::text FROM task_attempts WHERE outcome = 'failed' AND error_type = 'permanent' AND code <> 'cancelled' GROUP BY task_id HAVING count(*) > 1",
     ),
     (
         "a parked row waits for something that is there, or a claim wakes it",

@@ -1,0 +1,93 @@
+//! The nodes of a cancelled ingestion, until all of them are marked as failed.
+use sqlx::PgConnection;
+
+/// Marks the root and every container of it as failed, so that the settler has nothing to wait for, and the root as
+/// cancelled. Returns how many nodes failed.
+pub async fn fail_containers(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<i64> {
+    let failed = sqlx::query(
+        "UPDATE documents d SET settled = 'failed' FROM ingest_node n
+          WHERE n.file_root = $1 AND d.id = n.document_id AND d.settled = 'in_flight'",
+    )
+    .bind(root_id)
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query("DELETE FROM settle_event WHERE file_root = $1").bind(root_id).execute(&mut *conn).await?;
+    sqlx::query(
+        "UPDATE ingest_node n SET rollup = 'done', open_children = 0, cancelled = (n.document_id = $1),
+                open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = n.document_id AND NOT t.final)
+          WHERE n.file_root = $1",
+    )
+    .bind(root_id)
+    .execute(conn)
+    .await?;
+    Ok(i64::try_from(failed.rows_affected()).unwrap_or(i64::MAX))
+}
+
+/// Marks up to `limit` leaves of a root as failed, those with the lowest ids above `after`. Returns how many, and the highest
+/// id of them. Files in the tree that have an ingestion of their own are left.
+pub async fn fail_leaves(
+    conn: &mut PgConnection,
+    root_id: i64,
+    after: i64,
+    limit: i64,
+) -> sqlx::Result<(i64, Option<i64>)> {
+    // A bitmap of the whole subtree, for each part anew, would make the walk quadratic.
+    sqlx::query("SELECT set_config('enable_bitmapscan', 'off', true)").execute(&mut *conn).await?;
+    let part = sqlx::query_as(
+        "WITH part AS (
+             SELECT d.id FROM documents d
+              WHERE d.settled = 'in_flight' AND d.id > $2 AND d.path @> ARRAY[$1::bigint]
+                AND NOT EXISTS (SELECT 1 FROM ingest_node own WHERE own.file_root = own.document_id
+                                   AND own.document_id = ANY (d.path[array_position(d.path, $1) + 1:] || d.id))
+              ORDER BY d.id LIMIT $3 FOR NO KEY UPDATE),
+         failed AS (UPDATE documents d SET settled = 'failed' FROM part WHERE d.id = part.id RETURNING d.id)
+         SELECT count(*), max(id) FROM failed",
+    )
+    .bind(root_id)
+    .bind(after)
+    .bind(limit)
+    .fetch_one(&mut *conn)
+    .await;
+    sqlx::query("SELECT set_config('enable_bitmapscan', 'on', true)").execute(conn).await?;
+    part
+}
+
+/// Adds failed nodes to those that the evidence of the cancel has.
+pub async fn add_to_evidence(conn: &mut PgConnection, root_id: i64, failed: i64) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE node_evidence SET value = jsonb_set(value, '{nodes_failed}', to_jsonb((value->>'nodes_failed')::bigint + $2))
+          WHERE document_id = $1 AND name = 'cancelled'",
+    )
+    .bind(root_id)
+    .bind(failed)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Whether a root is cancelled with nodes left in flight. Waits for whoever marks them, or settles under the root, and keeps
+/// them away until the transaction ends.
+pub async fn lock(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<bool> {
+    super::ingest_nodes::lock(conn, root_id).await?;
+    let cancelled: Option<bool> = sqlx::query_scalar("SELECT cancelled FROM ingest_node WHERE document_id = $1")
+        .bind(root_id)
+        .fetch_optional(conn)
+        .await?;
+    Ok(cancelled.unwrap_or(false))
+}
+
+/// All nodes of a root are marked.
+pub async fn done(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<()> {
+    sqlx::query("UPDATE ingest_node SET cancelled = false WHERE document_id = $1")
+        .bind(root_id)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// Roots that are cancelled with nodes left in flight.
+pub async fn roots(conn: &mut PgConnection) -> sqlx::Result<Vec<i64>> {
+    sqlx::query_scalar("SELECT document_id FROM ingest_node WHERE cancelled ORDER BY document_id LIMIT 1000")
+        .fetch_all(conn)
+        .await
+}
