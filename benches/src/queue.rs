@@ -8,7 +8,10 @@ use peers::Peers;
 use serde_json::Map;
 use sqlx::{Connection, PgPool};
 use std::time::Instant;
-use svc::store::tasks::{self, AttemptRow, Claimer};
+use svc::store::{
+    kept::KeptConnection,
+    tasks::{self, AttemptRow, Claimer},
+};
 use svc_actors::{Grant, Lane};
 use tokio::task::JoinSet;
 
@@ -114,16 +117,18 @@ async fn rate(pool: &PgPool, count: usize, batch: usize, claimers: usize) -> Res
     let mut running = JoinSet::new();
     for number in 0..claimers {
         let pool = pool.clone();
+        // As a worker has it.
+        let queue = KeptConnection::new(pool.clone());
         let claimer = Claimer { worker_id: format!("bench-{number}"), badges: None, strict: false };
         running.spawn(async move {
             for _ in 0..count / claimers / batch {
-                let grants = tasks::claim(&pool, &claimer, &[(Lane::Io, batch)]).await?;
+                let grants = queue.run(async |conn| tasks::claim(conn, &claimer, &[(Lane::Io, batch)]).await).await?;
                 if grants.len() != batch {
                     return Err(format!("a claim of {batch} got {}", grants.len()).into());
                 }
                 let ids: Vec<_> = grants.iter().map(|grant| grant.task_id).collect();
                 let tokens: Vec<_> = grants.iter().map(|grant| grant.token).collect();
-                if tasks::start(&mut *pool.acquire().await?, &ids, &tokens).await?.len() != batch {
+                if queue.run(async |conn| tasks::start(conn, &ids, &tokens).await).await?.len() != batch {
                     return Err("a task was taken away".into());
                 }
                 try_join_all(grants.iter().map(|grant| finish(&pool, &claimer.worker_id, grant))).await?;

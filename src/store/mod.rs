@@ -10,6 +10,7 @@ pub mod documents;
 pub mod evidence;
 pub mod indexes;
 pub mod ingest_nodes;
+pub mod kept;
 pub mod links;
 pub mod nodes;
 pub mod reservations;

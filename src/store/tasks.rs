@@ -2,7 +2,7 @@
 use super::text::{storable, storable_json};
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
-use sqlx::{PgConnection, PgPool, types::Json};
+use sqlx::{PgConnection, PgExecutor, PgPool, types::Json};
 use std::time::Duration;
 use svc_actors::{ErrorClass, Grant, Lane, Region, TaskFailure, WriteMode};
 use svc_client::wire::QueueState;
@@ -98,7 +98,11 @@ struct ClaimedRow {
 }
 
 /// Claims up to as many tasks of each lane as are wanted, in one statement under the claim lock.
-pub async fn claim(pool: &PgPool, claimer: &Claimer, want: &[(Lane, usize)]) -> sqlx::Result<Vec<Grant>> {
+pub async fn claim(
+    connection: impl PgExecutor<'_>,
+    claimer: &Claimer,
+    want: &[(Lane, usize)],
+) -> sqlx::Result<Vec<Grant>> {
     let rows: Vec<ClaimedRow> = sqlx::query_as(
         "SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, retry_count, lease_losses, claim_token
            FROM claim_batch($1, $2, $3, $4, $5, $6, 8, interval '60 seconds') ORDER BY priority DESC, created_at, id",
@@ -109,7 +113,7 @@ pub async fn claim(pool: &PgPool, claimer: &Claimer, want: &[(Lane, usize)]) -> 
     .bind(claimer.strict)
     .bind(want.iter().map(|(lane, _)| lane.as_str()).collect::<Vec<_>>())
     .bind(want.iter().map(|(_, count)| i32::try_from(*count).unwrap_or(i32::MAX)).collect::<Vec<_>>())
-    .fetch_all(pool)
+    .fetch_all(connection)
     .await?;
     Ok(rows.into_iter().filter_map(grant).collect())
 }

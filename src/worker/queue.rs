@@ -5,6 +5,7 @@ use crate::{
     search::bm25,
     store::{
         self,
+        kept::KeptConnection,
         tasks::{Claimer, Failed},
     },
     telemetry,
@@ -14,7 +15,10 @@ use rand::RngExt;
 use sqlx::PgPool;
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicI64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
     time::{Duration, Instant},
 };
 use svc_actors::{Grant, Lane, PortError, Queue, TaskFailure};
@@ -32,6 +36,8 @@ const UNSERVED_SECONDS: f64 = 60.0;
 
 pub struct PgQueue {
     pool: PgPool,
+    /// Claims and starts are short and follow each other.
+    connection: Arc<KeptConnection>,
     starts: Starts,
     claimer: Claimer,
     lease: Duration,
@@ -56,8 +62,10 @@ impl PgQueue {
         settling: TaskTracker,
         retention: Option<Duration>,
     ) -> PgQueue {
+        let connection = Arc::new(KeptConnection::new(pool.clone()));
         PgQueue {
-            starts: Starts::new(pool.clone()),
+            starts: Starts::new(connection.clone()),
+            connection,
             pool,
             claimer,
             lease,
@@ -205,7 +213,11 @@ fn delay(attempt: i32) -> Duration {
 impl Queue for PgQueue {
     async fn claim(&self, want: &[(Lane, usize)]) -> Result<Vec<Grant>, PortError> {
         let started = Instant::now();
-        let mut grants = store::tasks::claim(&self.pool, &self.claimer, want).await.map_err(PortError::new)?;
+        let mut grants = self
+            .connection
+            .run(async |conn| store::tasks::claim(conn, &self.claimer, want).await)
+            .await
+            .map_err(PortError::new)?;
         for grant in &mut grants {
             grant.deadline = Some(self.deadline);
         }

@@ -1,7 +1,6 @@
 //! Starts of tasks, joined: what one claim granted begins at the same moment, and is written in one call.
-use crate::store::tasks;
-use sqlx::PgPool;
-use std::sync::{Mutex, PoisonError};
+use crate::store::{kept::KeptConnection, tasks};
+use std::sync::{Arc, Mutex, PoisonError};
 use svc_actors::{Grant, PortError};
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -16,15 +15,15 @@ struct Waiting {
 }
 
 pub struct Starts {
-    pool: PgPool,
+    connection: Arc<KeptConnection>,
     waiting: Mutex<Vec<Waiting>>,
     /// Whoever has it writes for all who wait.
     turn: tokio::sync::Mutex<()>,
 }
 
 impl Starts {
-    pub fn new(pool: PgPool) -> Starts {
-        Starts { pool, waiting: Mutex::default(), turn: tokio::sync::Mutex::default() }
+    pub fn new(connection: Arc<KeptConnection>) -> Starts {
+        Starts { connection, waiting: Mutex::default(), turn: tokio::sync::Mutex::default() }
     }
 
     /// Whether the task was still ours, and has begun.
@@ -38,7 +37,7 @@ impl Starts {
         let batch = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
         if !batch.is_empty() {
             // A task of its own: the others get their answer even if the caller goes away.
-            tokio::spawn(write(self.pool.clone(), batch)).await.map_err(PortError::new)?;
+            tokio::spawn(write(self.connection.clone(), batch)).await.map_err(PortError::new)?;
         }
         drop(turn);
         match told.await {
@@ -48,10 +47,10 @@ impl Starts {
     }
 }
 
-async fn write(pool: PgPool, batch: Vec<Waiting>) {
+async fn write(connection: Arc<KeptConnection>, batch: Vec<Waiting>) {
     let ids: Vec<i64> = batch.iter().map(|waiting| waiting.task_id).collect();
     let tokens: Vec<Uuid> = batch.iter().map(|waiting| waiting.token).collect();
-    let started = async { tasks::start(&mut *pool.acquire().await?, &ids, &tokens).await }.await;
+    let started = connection.run(async |conn| tasks::start(conn, &ids, &tokens).await).await;
     for waiting in batch {
         let answer = match &started {
             Ok(started) => Ok(started.contains(&waiting.token)),
