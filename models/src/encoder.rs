@@ -26,7 +26,29 @@ pub(crate) trait Encoder: Send + Sync {
     /// weights for; the engine checks these before, and a worker outlives it.
     fn forward(&self, batch: &Ragged) -> Vec<f32>;
 
+    /// As [`Self::forward`], wherever `place` has it run.
+    fn forward_in(&self, batch: &Ragged, place: &dyn Place) -> Vec<f32> {
+        let mut rows = Vec::new();
+        place.run(&mut |_| rows = self.forward(batch));
+        rows
+    }
+
     fn hidden_size(&self) -> usize;
+}
+
+/// Where a pass runs: on the thread that took it, or on all of them while it is the only one.
+pub(crate) trait Place {
+    /// Runs `work`, and tells it by a function when to come back: what is left is then better run in another place.
+    fn run(&self, work: &mut (dyn FnMut(&dyn Fn() -> bool) + Send));
+}
+
+/// The rayon pool that this is called in.
+pub(crate) struct Here;
+
+impl Place for Here {
+    fn run(&self, work: &mut (dyn FnMut(&dyn Fn() -> bool) + Send)) {
+        work(&|| false);
+    }
 }
 
 /// All weights of an encoder as plain numbers, whatever its architecture.

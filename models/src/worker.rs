@@ -15,6 +15,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::{
     ModelError, VECTOR_WIDTH,
+    encoder::Place,
     pooling::pool,
     queue::{Outcome, Queue, Wanted, Work},
     ragged::Ragged,
@@ -25,8 +26,9 @@ struct Crew {
     queue: Arc<Queue>,
     /// Passes that run now.
     running: AtomicUsize,
-    /// As many threads as take passes. A pass that has the machine to itself runs here, shared out; the others run each on
-    /// the thread that took it, which costs nothing in handing over and keeps what it works on in one core's cache.
+    /// As many threads as take passes. A pass runs here, shared out, while it has the machine to itself, so that the last of a
+    /// large request leaves no core idle; beside others it runs on the thread that took it, which costs nothing in handing
+    /// over and keeps what it works on in one core's cache.
     shared_out: Option<ThreadPool>,
 }
 
@@ -96,16 +98,23 @@ fn start(threads: usize, queue: &Arc<Queue>) -> Result<(), ModelError> {
 impl Crew {
     fn serve(&self) {
         while let Some(pass) = self.queue.take() {
-            let is_alone = self.running.fetch_add(1, Ordering::Relaxed) == 0;
-            let run = || run(&pass.work, &pass.batch);
-            let outcome = catch_unwind(AssertUnwindSafe(|| match &self.shared_out {
-                Some(pool) if is_alone => pool.install(run),
-                _ => run(),
-            }))
-            .unwrap_or_else(|panic| Err(ModelError::ForwardPanicked { message: panic_message(&*panic) }));
+            self.running.fetch_add(1, Ordering::Relaxed);
+            let outcome = catch_unwind(AssertUnwindSafe(|| run(&pass.work, &pass.batch, self)))
+                .unwrap_or_else(|panic| Err(ModelError::ForwardPanicked { message: panic_message(&*panic) }));
             self.running.fetch_sub(1, Ordering::Relaxed);
             // Nobody waits any more when the caller was cancelled meanwhile.
             let _ = pass.reply.send(outcome);
+        }
+    }
+}
+
+impl Place for Crew {
+    fn run(&self, work: &mut (dyn FnMut(&dyn Fn() -> bool) + Send)) {
+        let is_alone = || self.running.load(Ordering::Relaxed) == 1;
+        match &self.shared_out {
+            Some(pool) if is_alone() => pool.install(|| work(&|| !is_alone())),
+            Some(_) => work(&is_alone),
+            None => work(&|| false),
         }
     }
 }
@@ -119,9 +128,9 @@ fn not_started(threads: usize, problem: &str) -> ModelError {
     }
 }
 
-fn run(Work { encoder, wanted }: &Work, batch: &Ragged) -> Outcome {
+fn run(Work { encoder, wanted }: &Work, batch: &Ragged, place: &dyn Place) -> Outcome {
     let hidden = encoder.hidden_size();
-    let mut rows = encoder.forward(batch);
+    let mut rows = encoder.forward_in(batch, place);
     batch
         .sequences
         .iter()
@@ -167,6 +176,67 @@ mod tests {
         fn hidden_size(&self) -> usize {
             1
         }
+    }
+
+    /// A step a token, each of which says its pass and how many threads it has, and waits to be let go.
+    struct Steps {
+        threads: Mutex<Sender<(u32, usize)>>,
+        go: [Mutex<Receiver<()>>; 2],
+    }
+
+    impl Encoder for Steps {
+        fn forward(&self, _: &Ragged) -> Vec<f32> {
+            unreachable!("it is run step by step")
+        }
+
+        fn forward_in(&self, batch: &Ragged, place: &dyn Place) -> Vec<f32> {
+            let (pass, mut left) = (batch.token_ids[0], batch.token_count());
+            while left > 0 {
+                place.run(&mut |is_left| {
+                    while left > 0 {
+                        self.threads.lock().unwrap().send((pass, rayon::current_num_threads())).unwrap();
+                        let _ = self.go[pass as usize].lock().unwrap().recv();
+                        left -= 1;
+                        if is_left() {
+                            return;
+                        }
+                    }
+                });
+            }
+            vec![1.0; batch.token_count()]
+        }
+
+        fn hidden_size(&self) -> usize {
+            1
+        }
+    }
+
+    #[tokio::test]
+    async fn a_pass_gives_threads_up_for_one_that_comes_and_has_them_again_when_that_is_done() {
+        let (threads, seen) = channel();
+        let (let_first, go_first) = channel();
+        let (let_second, go_second) = channel();
+        let go = [Mutex::new(go_first), Mutex::new(go_second)];
+        let encoder: Arc<dyn Encoder> = Arc::new(Steps { threads: Mutex::new(threads), go });
+        let queue = Arc::new(Queue::new(8));
+        start(3, &queue).unwrap();
+        let work = Work { encoder, wanted: Wanted::Vector(Pooling::Mean) };
+        let submit = |ids: &[u32]| queue.submit(Lane::Document, Ragged::from_sequences([ids]), work.clone());
+        let first = submit(&[0; 4]).await.unwrap();
+        assert_eq!(seen.recv().unwrap(), (0, 3));
+        let second = submit(&[1]).await.unwrap();
+        assert_eq!(seen.recv().unwrap(), (1, 1));
+        let_first.send(()).unwrap();
+        assert_eq!(seen.recv().unwrap(), (0, 1));
+        let_second.send(()).unwrap();
+        second.await.unwrap().unwrap();
+        for _ in 0..2 {
+            let_first.send(()).unwrap();
+            assert_eq!(seen.recv().unwrap(), (0, 3));
+        }
+        let_first.send(()).unwrap();
+        first.await.unwrap().unwrap();
+        queue.close();
     }
 
     #[tokio::test]

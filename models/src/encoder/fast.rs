@@ -2,7 +2,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
 
-use super::{Activation, Embeddings, Encoder, EncoderWeights, Linear, NormPlace, RelativeBias};
+use super::{Activation, Embeddings, Encoder, EncoderWeights, Here, Linear, NormPlace, Place, RelativeBias};
 use crate::{
     Precision,
     kernels::{self, Attention, LayerNorm, Line, Packed, ROWS_AT_ONCE, Rotary},
@@ -85,11 +85,15 @@ impl Split {
     fn of(tokens: usize) -> Self {
         /// With fewer rows a thread the weights are read for too little.
         const FEWEST_ROWS: usize = 24;
+        /// Of the most usual processors.
+        const TILE_ROWS: usize = 6;
         let threads = rayon::current_num_threads();
         if threads > 1 && tokens < threads * FEWEST_ROWS {
             return Self { rows: tokens, by_outputs: true };
         }
-        Self { rows: ROWS_AT_ONCE.min(tokens.div_ceil(threads)), by_outputs: false }
+        // Blocks of like heights, as many for each thread, of whole tiles.
+        let blocks = tokens.div_ceil(ROWS_AT_ONCE).next_multiple_of(threads);
+        Self { rows: tokens.div_ceil(blocks).next_multiple_of(TILE_ROWS), by_outputs: false }
     }
 }
 
@@ -207,33 +211,51 @@ impl FastEncoder {
         add_normalise(block.x, y, &layer.down.bias, norm);
     }
 
-    fn run(&self, batch: &Ragged, buffers: &mut Buffers) {
+    fn run(&self, batch: &Ragged, buffers: &mut Buffers, place: &dyn Place) {
         let (hidden, tokens) = (self.hidden, batch.token_count());
         let positions = batch.positions();
-        let split = Split::of(tokens);
         buffers.x.resize(tokens * hidden, 0.0);
         buffers.qkv.resize(tokens * 3 * hidden, 0.0);
         buffers.attended.resize(tokens * hidden, 0.0);
-        blocks(buffers, &positions, hidden, split, |first, block, scratch| {
-            self.embed(batch, first, block);
-            if let Some(layer) = self.layers.first() {
-                self.queries_keys_values(layer, block, scratch, split);
-            }
-        });
-        for (at, layer) in self.layers.iter().enumerate() {
-            let (head_width, bias) = (hidden / self.heads, self.relative_bias.as_ref());
-            let attention = Attention { heads: self.heads, head_width, window: layer.window, bias };
-            let Buffers { qkv, attended, keys_values, .. } = buffers;
-            attention.attend(qkv, attended, &batch.sequences, keys_values);
-            blocks(buffers, &positions, hidden, split, |_, block, scratch| {
-                self.finish_layer(layer, block, scratch, split);
-                if let Some(next) = self.layers.get(at + 1) {
-                    self.queries_keys_values(next, block, scratch, split);
-                } else if let Some(norm) = &self.final_norm {
-                    kernels::normalise(block.x, norm);
+        let mut done = 0;
+        while done <= self.layers.len() {
+            place.run(&mut |is_left| {
+                let split = Split::of(tokens);
+                loop {
+                    self.step(done, batch, &positions, buffers, split);
+                    done += 1;
+                    if done > self.layers.len() || is_left() {
+                        return;
+                    }
                 }
             });
         }
+    }
+
+    /// Step 0 is from the tokens to the first layer's attention; each other one is from a layer's attention to the next one's.
+    fn step(&self, number: usize, batch: &Ragged, positions: &[u32], buffers: &mut Buffers, split: Split) {
+        let hidden = self.hidden;
+        let Some(before) = number.checked_sub(1) else {
+            return blocks(buffers, positions, hidden, split, |first, block, scratch| {
+                self.embed(batch, first, block);
+                if let Some(layer) = self.layers.first() {
+                    self.queries_keys_values(layer, block, scratch, split);
+                }
+            });
+        };
+        let layer = &self.layers[before];
+        let (head_width, bias) = (hidden / self.heads, self.relative_bias.as_ref());
+        let attention = Attention { heads: self.heads, head_width, window: layer.window, bias };
+        let Buffers { qkv, attended, keys_values, .. } = buffers;
+        attention.attend(qkv, attended, &batch.sequences, keys_values);
+        blocks(buffers, positions, hidden, split, |_, block, scratch| {
+            self.finish_layer(layer, block, scratch, split);
+            if let Some(next) = self.layers.get(number) {
+                self.queries_keys_values(next, block, scratch, split);
+            } else if let Some(norm) = &self.final_norm {
+                kernels::normalise(block.x, norm);
+            }
+        });
     }
 
     fn spare(&self) -> std::sync::MutexGuard<'_, Vec<Buffers>> {
@@ -243,11 +265,15 @@ impl FastEncoder {
 
 impl Encoder for FastEncoder {
     fn forward(&self, batch: &Ragged) -> Vec<f32> {
+        self.forward_in(batch, &Here)
+    }
+
+    fn forward_in(&self, batch: &Ragged, place: &dyn Place) -> Vec<f32> {
         if batch.token_count() == 0 {
             return Vec::new();
         }
         let mut buffers = self.spare().pop().unwrap_or_default();
-        self.run(batch, &mut buffers);
+        self.run(batch, &mut buffers, place);
         let rows = buffers.x.clone();
         // What a long text took goes back to the system.
         if batch.token_count() <= TOKENS_PER_PASS {

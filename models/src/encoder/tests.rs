@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use safetensors::{Dtype, tensor::TensorView};
@@ -205,7 +206,32 @@ fn agrees_with_the_fast_path(device: Device) {
     }
 }
 
-/// The mean rows of texts, by their directions: that is what is compared in a search.
+/// Two pools, taken in turns.
+struct Turns([rayon::ThreadPool; 2], AtomicUsize);
+
+impl Place for Turns {
+    fn run(&self, work: &mut (dyn FnMut(&dyn Fn() -> bool) + Send)) {
+        self.0[self.1.fetch_add(1, Ordering::Relaxed) % 2].install(|| work(&|| true));
+    }
+}
+
+#[test]
+fn a_pass_that_moves_from_place_to_place_gives_the_same_rows() {
+    let pool = |threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+    for model in models() {
+        let encoder = model.encoder(Device::Cpu);
+        let layers = model.config().shape.layers;
+        for length in [9, 130] {
+            let ids: Vec<u32> = (0..length).map(|at| (at * 7 + at / 5) % 60).collect();
+            let batch = Ragged::from_sequences([&ids[..]]);
+            let turns = Turns([pool(3), pool(1)], AtomicUsize::new(0));
+            assert_eq!(encoder.forward_in(&batch, &turns), on(1, || encoder.forward(&batch)), "{}", model.name);
+            assert_eq!(turns.1.into_inner(), layers + 1, "{}: it stays where it is told to leave", model.name);
+        }
+    }
+}
+
+/// Row by row, by their directions: that is what is compared in a search.
 #[test]
 fn lower_precisions_stay_close_to_f32() {
     let cosine = |left: &[f32], right: &[f32]| {

@@ -174,6 +174,8 @@ impl Attention<'_> {
         for sequence in sequences {
             let (heads, after) = lines.split_at(self.heads * self.lines_of_head(sequence.len()));
             lines = after;
+            // Of like heights.
+            let rows = sequence.len().div_ceil(sequence.len().div_ceil(rows).max(1)).max(1);
             for first in (0..sequence.len()).step_by(rows) {
                 let queries = first..sequence.len().min(first + rows);
                 let (out, after) = std::mem::take(&mut rest).split_at_mut(queries.len() * hidden);

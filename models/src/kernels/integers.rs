@@ -4,7 +4,7 @@
 use super::lanes::{Avx2, Avx512};
 use super::{
     lanes::{Lanes, Portable, WIDTH},
-    tile::Isa,
+    tile::{Isa, Panel},
 };
 
 /// The weights of sixteen outputs for two inputs, pair by pair.
@@ -81,7 +81,7 @@ pub(super) fn pack(weight: &[f32], inputs: usize, outputs: usize) -> (Vec<PairLi
 unsafe fn tile<L: Lanes, const M: usize>(
     x: *const [i16; 2],
     row_scales: *const f32,
-    panel: &[PairLine],
+    panel: Panel<'_, PairLine>,
     scales: *const f32,
     out: *mut f32,
     out_stride: usize,
@@ -89,11 +89,14 @@ unsafe fn tile<L: Lanes, const M: usize>(
 ) {
     // SAFETY: the caller's promise: `x` has `M` rows as long as the panel, `out` has `M` rows of `columns`.
     unsafe {
-        let mut sums = [L::no_sums(); M];
-        for (at, line) in panel.iter().enumerate() {
+        let (mut sums, mut ahead) = ([L::no_sums(); M], panel.ahead);
+        for (at, line) in panel.lines.iter().enumerate() {
             let weights = L::load_pairs(line.0.as_ptr().cast());
             for (row, sums) in sums.iter_mut().enumerate() {
-                *sums = L::add_pairs(*sums, weights, x.add(row * panel.len() + at));
+                *sums = L::add_pairs(*sums, weights, x.add(row * panel.lines.len() + at));
+            }
+            if let Some(ahead) = &mut ahead {
+                ahead.prefetch::<L>();
             }
         }
         let scales = L::load(scales);
@@ -122,12 +125,14 @@ unsafe fn multiply_body<L: Lanes>(
     let depth = x.values.len() / x.scales.len();
     let tiles = x.scales.len().div_ceil(L::TILE_ROWS);
     for (at, first) in (0..columns).step_by(WIDTH).enumerate() {
-        let panel = &lines[at * depth..][..depth];
+        let lines_of_panel = &lines[at * depth..][..depth];
+        let next = lines.get((at + 1) * depth..).unwrap_or_default();
         let scales = &scales[first..][..WIDTH];
         let columns = WIDTH.min(columns - first);
         for tile_at in 0..tiles {
             let row = x.scales.len() * tile_at / tiles;
             let height = x.scales.len() * (tile_at + 1) / tiles - row;
+            let panel = Panel::of_tile::<L>(lines_of_panel, next, tile_at, tiles);
             // SAFETY: the caller's promise.
             unsafe {
                 let values = x.values.as_ptr().add(row * depth);

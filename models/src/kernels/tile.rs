@@ -51,10 +51,74 @@ pub(super) struct Rows<'a> {
     pub stride: usize,
 }
 
+/// A panel as a tile meets it.
+#[derive(Clone, Copy)]
+pub(super) struct Panel<'a, W> {
+    pub lines: &'a [W],
+    pub ahead: Option<Ahead>,
+}
+
+/// A tile's share of the next panel, which comes from far, line by line.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead {
+    at: *const u8,
+    step: usize,
+}
+
+impl Ahead {
+    const NOTHING: Self = Self { at: std::ptr::null(), step: 0 };
+
+    #[inline(always)]
+    pub fn prefetch<L: Lanes>(&mut self) {
+        L::prefetch(self.at);
+        self.at = self.at.wrapping_add(self.step);
+    }
+}
+
+impl<'a, W> Panel<'a, W> {
+    /// Up to so many tiles, as in a query, nearly all time is waiting for weights: each line brings a part of a line of the next
+    /// panel. Where more tiles share a panel, that is more than they wait, and each asks for its share at once.
+    const FEW_TILES: usize = 4;
+
+    /// For one of `tiles` tiles. Where nothing comes next, the panel itself is asked for.
+    pub fn of_tile<L: Lanes>(lines: &'a [W], next: &[W], tile: usize, tiles: usize) -> Self {
+        let next = if next.len() < lines.len() { lines } else { &next[..lines.len()] };
+        let share = &next[lines.len() * tile / tiles..lines.len() * (tile + 1) / tiles];
+        if tiles > Self::FEW_TILES {
+            for line in share {
+                L::prefetch(std::ptr::from_ref(line).cast());
+            }
+            return Self { lines, ahead: None };
+        }
+        Self { lines, ahead: Some(Ahead { at: share.as_ptr().cast(), step: size_of::<W>() / tiles }) }
+    }
+}
+
 /// The sums of one tile: `M` rows by one panel.
 #[inline(always)]
-unsafe fn tile<L: Lanes, W: PanelLine, const M: usize>(x: *const f32, stride: usize, panel: &[W], sums: &mut [L; M]) {
-    let mut at = 0;
+unsafe fn tile<L: Lanes, W: PanelLine, const M: usize>(
+    x: *const f32,
+    stride: usize,
+    panel: Panel<'_, W>,
+    sums: &mut [L; M],
+) {
+    match panel.ahead {
+        // SAFETY: handed on.
+        Some(ahead) => unsafe { tile_body::<L, W, M, true>(x, stride, panel.lines, ahead, sums) },
+        // SAFETY: as above.
+        None => unsafe { tile_body::<L, W, M, false>(x, stride, panel.lines, Ahead::NOTHING, sums) },
+    }
+}
+
+#[inline(always)]
+unsafe fn tile_body<L: Lanes, W: PanelLine, const M: usize, const IS_AHEAD: bool>(
+    x: *const f32,
+    stride: usize,
+    panel: &[W],
+    ahead: Ahead,
+    sums: &mut [L; M],
+) {
+    let (mut at, mut ahead) = (0, ahead);
     // No closures here: they would be functions of their own, compiled without the processor's features.
     macro_rules! step {
         ($line:expr) => {
@@ -64,6 +128,9 @@ unsafe fn tile<L: Lanes, W: PanelLine, const M: usize>(x: *const f32, stride: us
                 for (row, sum) in sums.iter_mut().enumerate() {
                     *sum = sum.add_product(L::all(*x.add(row * stride + at)), weights);
                 }
+            }
+            if IS_AHEAD {
+                ahead.prefetch::<L>();
             }
             at += 1;
         };
@@ -84,7 +151,7 @@ unsafe fn tile<L: Lanes, W: PanelLine, const M: usize>(x: *const f32, stride: us
 unsafe fn tile_to<L: Lanes, W: PanelLine, const M: usize>(
     x: *const f32,
     stride: usize,
-    panel: &[W],
+    panel: Panel<'_, W>,
     out: *mut f32,
     out_stride: usize,
     columns: usize,
@@ -121,7 +188,7 @@ unsafe fn tile_to<L: Lanes, W: PanelLine, const M: usize>(
 #[inline(always)]
 unsafe fn panel_body<L: Lanes, W: PanelLine>(
     x: Rows<'_>,
-    panel: &[W],
+    lines: &[W],
     next: &[W],
     out: *mut f32,
     out_stride: usize,
@@ -132,9 +199,7 @@ unsafe fn panel_body<L: Lanes, W: PanelLine>(
     for tile in 0..tiles {
         let first = x.count * tile / tiles;
         let height = x.count * (tile + 1) / tiles - first;
-        for line in &next[next.len() * tile / tiles..next.len() * (tile + 1) / tiles] {
-            L::prefetch(std::ptr::from_ref(line).cast());
-        }
+        let panel = Panel::of_tile::<L>(lines, next, tile, tiles);
         // SAFETY: the caller's promise: `x` has `count` rows as long as the panel, `out` has `count` rows of `columns`.
         unsafe {
             let x_row = x.data.as_ptr().add(first * x.stride);
@@ -173,9 +238,7 @@ unsafe fn multiply_body<L: Lanes, W: PanelLine>(
 ) {
     for (at, first) in (0..right.columns).step_by(WIDTH).enumerate() {
         let panel = &right.lines[at * right.stride..][..right.depth];
-        // It comes from far while this one is worked with.
         let next = right.lines.get((at + 1) * right.stride..).unwrap_or_default();
-        let next = &next[..right.depth.min(next.len())];
         // SAFETY: the caller's promise.
         unsafe {
             panel_body::<L, W>(x, panel, next, out.add(first), out_stride, WIDTH.min(right.columns - first), is_added)
