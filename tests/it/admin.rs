@@ -301,6 +301,8 @@ async fn a_cancelled_file_of_many_nodes_fails_whole_though_in_parts() {
     let failed = TaskQuery { status: Some("failed".to_owned()), ..of_root(id) };
     let task = app.client.list_tasks(failed).await.unwrap().tasks.remove(0);
     app.client.retry_task(TaskPath { id: task.id }).await.unwrap();
+    let again = app.client.read_frontier(DocumentPath { id }).await.unwrap();
+    assert!((1..=own).contains(&again.nodes_in_flight), "{again:?}");
     invariants::check(&app.pool).await;
     app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
     // Any worker's sweep goes on.
