@@ -85,3 +85,18 @@ fn best_first(mut scored: Ranked, last: &HashSet<i64>) -> Ranked {
     });
     scored
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_come_first_equals_as_they_came_and_what_has_no_tokens_last() {
+        let scored = vec![(1, 0.0), (2, -0.5), (3, 0.7), (4, 0.0), (5, 0.7)];
+        let places = |last: &[i64]| -> Vec<i64> {
+            best_first(scored.clone(), &last.iter().copied().collect()).into_iter().map(|(id, _)| id).collect()
+        };
+        assert_eq!(places(&[]), [3, 5, 1, 4, 2]);
+        assert_eq!(places(&[1, 4]), [3, 5, 2, 1, 4], "a bad score is better than none");
+    }
+}

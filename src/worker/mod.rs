@@ -1,6 +1,6 @@
 //! A worker process: the actors of `svc-actors` with their ports on PostgreSQL.
 mod heart;
-mod queue;
+pub mod queue;
 mod starts;
 pub mod wakeup;
 

@@ -6,15 +6,19 @@ use crate::{
 use chrono::Utc;
 use serde_json::Map;
 use sqlx::Connection;
-use std::time::Duration;
-use svc::store::{
-    database,
-    tasks::{self, AttemptRow, Claimer},
-    upkeep::{self, Purged},
-    workers::{self, WorkerRow},
+use std::{collections::BTreeMap, time::Duration};
+use svc::{
+    store::{
+        database,
+        tasks::{self, AttemptRow, Claimer},
+        upkeep::{self, Purged},
+        workers::{self, WorkerRow},
+    },
+    worker::queue::PgQueue,
 };
-use svc_actors::{Grant, Lane, WriteMode};
+use svc_actors::{Grant, Lane, Queue, WriteMode};
 use svc_client::wire::{DocumentPath, Settled, TaskPath, TaskQuery, TaskTypePath};
+use tokio_util::task::TaskTracker;
 
 async fn idle() -> TestApp {
     TestApp::with(Wish { no_worker: true, ..Default::default() }).await
@@ -150,11 +154,17 @@ async fn nobody_stands_back_for_a_task_that_cannot_run() {
     .unwrap();
     let young = task(&app, &below[1], WriteMode::Itself, 0, None).await;
     assert!(claim(&app, 1).await.is_empty(), "a younger one stands back for it");
-    let drop_idle = async || upkeep::drop_idle_intents(&mut app.pool.acquire().await.unwrap()).await.unwrap();
-    assert_eq!(drop_idle().await, 0, "it only waits its turn");
+    let lease = Duration::from_secs(600);
+    let claimer = Claimer { worker_id: "w".to_owned(), badges: None, strict: false };
+    let queue = PgQueue::new(app.pool.clone(), claimer, lease, BTreeMap::new(), lease, TaskTracker::new(), None);
+    let intents = async || -> i64 {
+        queue.reap().await.unwrap();
+        sqlx::query_scalar("SELECT count(*) FROM task_intent").fetch_one(&app.pool).await.unwrap()
+    };
+    assert_eq!(intents().await, 1, "it only waits its turn");
     assert!(claim(&app, 1).await.is_empty());
     app.client.pause_task_type(TaskTypePath { task_type: "test".to_owned() }).await.unwrap();
-    assert_eq!(drop_idle().await, 1, "now it would not run if it could");
+    assert_eq!(intents().await, 0, "now it would not run if it could");
     app.client.resume_task_type(TaskTypePath { task_type: "test".to_owned() }).await.unwrap();
     assert_eq!(claim(&app, 9).await.iter().map(|grant| grant.task_id).collect::<Vec<_>>(), [young]);
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
