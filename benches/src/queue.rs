@@ -15,8 +15,9 @@ use svc::store::{
 use svc_actors::{Grant, Lane};
 use tokio::task::JoinSet;
 
-/// Tasks of one measurement; a multiple of every batch times every number of claimers.
-const TASKS: usize = 2_000;
+/// Tasks of one measurement, enough that what is done once a connection counts for nothing; a multiple of every batch times
+/// every number of claimers.
+const TASKS: usize = 4_000;
 /// Tasks that are finished in one go to see the queue after long work, with no vacuum in between.
 const WORN: usize = 100_000;
 /// Batch and claimers of each measurement.
