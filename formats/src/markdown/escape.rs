@@ -28,7 +28,7 @@ pub(super) fn push_paragraph(out: &mut String, paragraph: &str) {
 pub(super) fn push_heading(out: &mut String, title: &str) {
     let body = title.trim_end_matches('#');
     // Marks that close a heading stand alone; those of `C#` do not.
-    if body.len() < title.len() && (body.is_empty() || body.ends_with(' ')) {
+    if body.len() < title.len() && (body.is_empty() || body.bytes().last().is_some_and(is_blank)) {
         out.push_str(body);
         out.push('\\');
         out.push_str(&title[body.len()..]);
@@ -40,7 +40,7 @@ pub(super) fn push_heading(out: &mut String, title: &str) {
 /// Where in a trimmed line that is not empty the mark stands that would make structure of it.
 fn mark_at(line: &str, first: bool, defines: bool) -> Option<usize> {
     let bytes = line.as_bytes();
-    let ends_after = |length: usize| matches!(bytes.get(length), None | Some(b' ' | b'\t'));
+    let ends_after = |length: usize| bytes.get(length).is_none_or(|&byte| is_blank(byte));
     let run = bytes.iter().take_while(|&&byte| byte == bytes[0]).count();
     let structural = match bytes[0] {
         b'#' => run <= 6 && ends_after(run),
@@ -65,13 +65,17 @@ fn mark_at(line: &str, first: bool, defines: bool) -> Option<usize> {
     structural.then_some(0)
 }
 
+/// What separates within a line. Parsers do not agree on the vertical tab and the form feed.
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | 0x0B | 0x0C)
+}
+
 /// Three of a mark or more, with nothing but blanks between.
 fn is_rule(line: &str, mark: u8) -> bool {
-    line.bytes().all(|byte| byte == mark || byte == b' ' || byte == b'\t')
-        && line.bytes().filter(|&byte| byte == mark).count() >= 3
+    line.bytes().all(|byte| byte == mark || is_blank(byte)) && line.bytes().filter(|&byte| byte == mark).count() >= 3
 }
 
 /// The second line of a table, which makes one of the line above.
 fn is_delimiter_row(line: &str) -> bool {
-    line.bytes().all(|byte| matches!(byte, b'-' | b':' | b'|' | b' ' | b'\t')) && line.contains('-')
+    line.bytes().all(|byte| matches!(byte, b'-' | b':' | b'|') || is_blank(byte)) && line.contains('-')
 }

@@ -204,6 +204,8 @@ fn only_what_would_change_the_structure_is_escaped() {
     for (text, expected) in [
         ("# no heading", "\\# no heading"),
         ("#hashtag", "#hashtag"),
+        ("#\u{B}#", "\\#\u{B}#"),
+        ("-\u{C}-", "\\-\u{C}-"),
         ("- dash", "\\- dash"),
         ("-5 degrees", "-5 degrees"),
         ("1. first", "1\\. first"),
