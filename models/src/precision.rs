@@ -8,8 +8,8 @@ pub enum Precision {
     F32,
     /// 16 bits: half the memory, and half of what a query has to read.
     Bf16,
-    /// 8 bits, each output with a scale of its own, times activations of up to 16 bits: a quarter of the memory. Sums are
-    /// exact, so vectors are the same on every processor.
+    /// 8 bits, each output with a scale of its own, times activations of up to 16 bits: a quarter of the memory. The sums
+    /// of these products are exact.
     Int8,
 }
 

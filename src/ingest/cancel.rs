@@ -1,6 +1,6 @@
 //! The end of an ingestion that was cancelled: what of it is in flight fails. A file may have a million nodes, so they fail in
-//! parts, each a short transaction; the file itself fails at once, with its tasks, and
-//! whoever works on it is told before the rest is begun.
+//! parts, each a short transaction; the file itself fails at once, with its tasks, and whoever works on it is told before the
+//! rest is begun.
 use crate::store::{self, cancelled, ingest_nodes::Frontier};
 use serde_json::json;
 use sqlx::{PgConnection, PgPool};
