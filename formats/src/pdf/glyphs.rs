@@ -1,6 +1,6 @@
 //! Glyphs and images of a page, as an interpreter draws them.
 
-use std::ops::Range;
+use std::{mem, ops::Range};
 
 use hayro_interpret::{
     BlendMode, ClipPath, Device, DrawMode, DrawProps, Image, ImageDrawProps, SoftMask,
@@ -9,7 +9,7 @@ use hayro_interpret::{
     hayro_syntax::object::{Dict, String as PdfString},
 };
 use kurbo::{Affine, BezPath, Point, Rect, Shape, Vec2};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::{boxes::Boxes, coverage::Coverage, unicode::Unicode};
 
@@ -18,6 +18,8 @@ pub(super) const UNKNOWN: char = '\u{FFFD}';
 /// More glyphs, or more forms and clips, than this are no page but an attack, such as forms that draw forms; the drawing ends there.
 const MOST_GLYPHS: usize = 1_000_000;
 const MOST_CLIPS: usize = 1_000_000;
+/// The room of so many glyphs is kept from page to page.
+const MOST_KEPT: usize = 50_000;
 
 /// What is typed on a page is compared with its text up to so many bytes.
 const MOST_COMPARED: usize = 1000;
@@ -77,14 +79,36 @@ impl PageGlyphs {
     }
 }
 
+/// The room that a page's glyphs took, kept for the next page.
+#[derive(Default)]
+pub(super) struct Buffers {
+    text: String,
+    glyphs: Vec<Glyph>,
+    /// Where which character was drawn, by blocks of cells: shadowed and thickened text is drawn more than once.
+    seen: FxHashMap<(char, i32, i32), u64>,
+    known: Known,
+}
+
+impl Buffers {
+    /// Takes a page's room back, if the next one may well need as much.
+    pub(super) fn take_back(&mut self, page: PageGlyphs) {
+        if page.glyphs.len() > MOST_KEPT {
+            return *self = Self::default();
+        }
+        (self.text, self.glyphs) = (page.text, page.glyphs);
+        self.text.clear();
+        self.glyphs.clear();
+        self.seen.clear();
+    }
+}
+
 /// A device that keeps what can be read.
 pub(super) struct Collector<'u> {
     page: PageGlyphs,
     boxes: Boxes,
     drawings: Drawings,
     bounds: Rect,
-    /// Where which character was drawn: shadowed and thickened text is drawn more than once.
-    seen: FxHashSet<(char, i32, i32)>,
+    buffers: Buffers,
     /// The open marked contents, the innermost last.
     open: Vec<Marked>,
     clips: usize,
@@ -93,14 +117,15 @@ pub(super) struct Collector<'u> {
 }
 
 impl<'u> Collector<'u> {
-    pub(super) fn new(bounds: Rect, unicode: &'u Unicode) -> Self {
-        let page = PageGlyphs { images: Coverage::new(bounds), ..PageGlyphs::default() };
+    pub(super) fn new(bounds: Rect, unicode: &'u Unicode, mut buffers: Buffers) -> Self {
+        let (text, glyphs) = (mem::take(&mut buffers.text), mem::take(&mut buffers.glyphs));
+        let page = PageGlyphs { text, glyphs, images: Coverage::new(bounds), ..PageGlyphs::default() };
         Self {
             page,
             boxes: Boxes::default(),
             drawings: Drawings::default(),
             bounds: bounds.inflate(BLEED, BLEED),
-            seen: FxHashSet::default(),
+            buffers,
             open: Vec::new(),
             clips: 0,
             annotates: false,
@@ -108,11 +133,12 @@ impl<'u> Collector<'u> {
         }
     }
 
-    pub(super) fn finish(mut self) -> PageGlyphs {
+    /// What the page shows, and what the next collector begins with once the page is handed back to it.
+    pub(super) fn finish(mut self) -> (PageGlyphs, Buffers) {
         for (glyph, size) in self.drawings.sizes() {
             self.page.glyphs[glyph].size = size;
         }
-        PageGlyphs { boxes: self.boxes.finish(), ..self.page }
+        (PageGlyphs { boxes: self.boxes.finish(), ..self.page }, self.buffers)
     }
 
     /// What comes now is not the page's own content.
@@ -133,13 +159,15 @@ impl<'u> Collector<'u> {
         }
         let start = self.page.text.len();
         let marked = self.open.last().copied().unwrap_or_default();
-        match glyph.as_unicode().or_else(|| self.unicode.lookup(glyph)) {
+        let told = self.buffers.known.get(glyph, self.unicode);
+        match &told.text {
             _ if marked.is_soft_hyphen => self.page.text.push('\u{AD}'),
-            Some(BfString::Char(character)) => push_character(&mut self.page.text, character),
+            Some(BfString::Char(character)) => push_character(&mut self.page.text, *character),
             Some(BfString::String(text)) => text.chars().for_each(|one| push_character(&mut self.page.text, one)),
             None => self.page.text.push(UNKNOWN),
         }
-        let placed = self.measure(glyph, transform, next, vertical);
+        let width = told.width;
+        let placed = self.measure(width, transform, next, vertical);
         let first = self.page.text[start..].chars().next();
         let (Some((origin, direction, advance, size)), Some(first)) = (placed, first) else {
             return self.page.text.truncate(start);
@@ -170,7 +198,7 @@ impl<'u> Collector<'u> {
 
     fn measure(
         &self,
-        glyph: &Drawn<'_>,
+        width: Option<f32>,
         transform: Affine,
         next: Option<Point>,
         vertical: bool,
@@ -182,7 +210,7 @@ impl<'u> Collector<'u> {
         // A font's y axis points up while the page's points down.
         let direction = unit(if vertical { -along } else { across })?;
         let advance =
-            if vertical { size } else { advance(glyph, size, across.hypot() * 1000.0, origin, next, direction) };
+            if vertical { size } else { advance(width, size, across.hypot() * 1000.0, origin, next, direction) };
         let is_sane = origin.is_finite() && advance.is_finite() && size > 0.0 && size < 1e5;
         // Some files draw all of their text on each page, which shows a part of it.
         let middle = origin + direction * (0.5 * advance);
@@ -197,14 +225,76 @@ impl<'u> Collector<'u> {
         // than the offset that makes text bold.
         let cell = if advance > 0.0 { (0.08 * size).min(0.4 * advance) } else { 0.08 * size };
         let (x, y) = ((origin.x / cell).round() as i32, (origin.y / cell).round() as i32);
-        let near = (-1..=1).flat_map(|dx| (-1..=1).map(move |dy| (dx, dy)));
-        let again = near
-            .into_iter()
-            .any(|(dx, dy)| self.seen.contains(&(character, x.saturating_add(dx), y.saturating_add(dy))));
+        let seen = &mut self.buffers.seen;
+        let again = blocks(x).any(|across| {
+            blocks(y).any(|down| {
+                let taken = seen.get(&(character, across, down)).copied().unwrap_or_default();
+                taken & cells_around(x - (across << 3), y - (down << 3)) != 0
+            })
+        });
         if !again {
-            self.seen.insert((character, x, y));
+            *seen.entry((character, x >> 3, y >> 3)).or_default() |= 1 << ((x & 7) << 3 | (y & 7));
         }
         again
+    }
+}
+
+/// The blocks of 8 cells that a cell and its neighbours are in.
+fn blocks(cell: i32) -> impl Iterator<Item = i32> {
+    cell.saturating_sub(1) >> 3..=cell.saturating_add(1) >> 3
+}
+
+/// The cells of a block around one that is in it or beside it, each place from -1 to 8: a byte a column.
+fn cells_around(x: i32, y: i32) -> u64 {
+    let column = (0b111 << (y + 8) >> 9) & 0xFF_u64;
+    let columns = column * 0x01_01_01;
+    if x > 0 { columns << ((x - 1) * 8) } else { columns >> ((1 - x) * 8) }
+}
+
+/// What a font tells of the characters of a run, asked once for each: it looks names up in tables.
+struct Known {
+    /// Counts the runs: a glyph does not tell which font it is of, but the next run may have another.
+    run: u64,
+    /// Of the codes of one byte, each with the run that it is of.
+    told: Vec<(u64, Told)>,
+    /// Of any other code.
+    last: Told,
+}
+
+#[derive(Clone, Default)]
+struct Told {
+    text: Option<BfString>,
+    /// In thousandths of the size.
+    width: Option<f32>,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self { run: 0, told: vec![(0, Told::default()); 256], last: Told::default() }
+    }
+}
+
+impl Known {
+    fn begin_run(&mut self) {
+        self.run += 1;
+    }
+
+    fn get(&mut self, glyph: &Drawn<'_>, unicode: &Unicode) -> &Told {
+        let ask = || {
+            let width = match glyph {
+                Drawn::Outline(outline) => outline.advance_width(),
+                Drawn::Type3(drawn) => drawn.advance_width(),
+            };
+            Told { text: glyph.as_unicode().or_else(|| unicode.lookup(glyph)), width }
+        };
+        let Some((run, told)) = self.told.get_mut(glyph.char_code() as usize) else {
+            self.last = ask();
+            return &self.last;
+        };
+        if *run != self.run {
+            (*run, *told) = (self.run, ask());
+        }
+        told
     }
 }
 
@@ -280,11 +370,14 @@ fn unit(vector: Vec2) -> Option<Vec2> {
 
 /// How far a glyph reaches along its line. The transform's width scale holds both the text's own stretching, which counts, and
 /// that of a substituted font, which does not; the next glyph's place tells which.
-fn advance(glyph: &Drawn<'_>, size: f64, width_scale: f64, origin: Point, next: Option<Point>, direction: Vec2) -> f64 {
-    let width = match glyph {
-        Drawn::Outline(outline) => outline.advance_width(),
-        Drawn::Type3(drawn) => drawn.advance_width(),
-    };
+fn advance(
+    width: Option<f32>,
+    size: f64,
+    width_scale: f64,
+    origin: Point,
+    next: Option<Point>,
+    direction: Vec2,
+) -> f64 {
     let em = f64::from(width.unwrap_or(500.0)) / 1000.0;
     let (plain, stretched) = (em * size, em * width_scale);
     match next.map(|next| (next - origin).dot(direction)) {
@@ -326,6 +419,7 @@ impl Device<'_> for Collector<'_> {
 
     fn draw_glyph_run(&mut self, run: &GlyphRun<'_, '_>, props: DrawProps<'_>, _: &DrawMode) {
         let glyphs = run.glyphs();
+        self.buffers.known.begin_run();
         let vertical = matches!(run.writing_mode(), WritingMode::Vertical);
         let bold = glyphs.first().is_some_and(|glyph| is_bold(glyph));
         for (index, glyph) in glyphs.iter().enumerate() {
@@ -354,5 +448,26 @@ impl Device<'_> for Collector<'_> {
 
     fn end_marked_content(&mut self) {
         self.open.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cells_around_one_are_found_in_every_block() {
+        for (x, y) in (-20..20).flat_map(|x| (-20..20).map(move |y| (x, y))) {
+            let mut found = Vec::new();
+            for (across, down) in blocks(x).flat_map(|across| blocks(y).map(move |down| (across, down))) {
+                let cells = cells_around(x - (across << 3), y - (down << 3));
+                let of_block = (0..64).filter(|bit| cells >> bit & 1 == 1);
+                found.extend(of_block.map(|bit| ((across << 3) + (bit >> 3), (down << 3) + (bit & 7))));
+            }
+            found.sort_unstable();
+            let around: Vec<_> = (x - 1..=x + 1).flat_map(|x| (y - 1..=y + 1).map(move |y| (x, y))).collect();
+            assert_eq!(found, around, "around {x}, {y}");
+        }
+        assert!(blocks(i32::MAX).chain(blocks(i32::MIN)).all(|block| (block << 3) >> 3 == block));
     }
 }

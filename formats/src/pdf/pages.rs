@@ -1,6 +1,9 @@
 //! Pages read one by one.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 use hayro_interpret::{Context, InterpreterCache, InterpreterSettings, interpret};
 use hayro_syntax::{
@@ -14,7 +17,7 @@ use super::{
     annotations,
     coverage::Coverage,
     document::Document,
-    glyphs::{Collector, PageGlyphs},
+    glyphs::{Buffers, Collector},
     layout::{Laid, lay_out},
     streams::Streams,
 };
@@ -56,6 +59,7 @@ pub(super) struct PageReader<'a> {
     streams: Streams<'a>,
     cache: InterpreterCache<'a>,
     settings: InterpreterSettings,
+    buffers: Buffers,
     read: usize,
 }
 
@@ -66,6 +70,7 @@ impl<'a> PageReader<'a> {
             streams: Streams::new(limits),
             cache: InterpreterCache::new(),
             settings: InterpreterSettings::default(),
+            buffers: Buffers::default(),
             read: 0,
         }
     }
@@ -83,16 +88,23 @@ impl<'a> PageReader<'a> {
         }
         let (width, height) = page.render_dimensions();
         let bounds = Rect::new(0.0, 0.0, f64::from(width), f64::from(height));
-        let mut collector = Collector::new(bounds, &self.streams.unicode);
+        let mut collector = Collector::new(bounds, &self.streams.unicode, mem::take(&mut self.buffers));
         let drawn = catch_unwind(AssertUnwindSafe(|| self.draw(page, bounds, &mut collector)));
-        let glyphs = collector.finish();
+        let (mut glyphs, buffers) = collector.finish();
         if drawn.is_err() {
             // A panic may have left the cache's lock poisoned.
             self.cache = InterpreterCache::new();
         }
-        let laid = lay_out(&glyphs);
-        let PageGlyphs { characters, unknown, images, .. } = glyphs;
-        Ok(PageText { laid, characters, unknown, images, failed: drawn.is_err() })
+        let page = PageText {
+            laid: lay_out(&glyphs),
+            characters: glyphs.characters,
+            unknown: glyphs.unknown,
+            images: mem::take(&mut glyphs.images),
+            failed: drawn.is_err(),
+        };
+        self.buffers = buffers;
+        self.buffers.take_back(glyphs);
+        Ok(page)
     }
 
     fn draw(&self, page: &'a Page<'a>, bounds: Rect, collector: &mut Collector<'_>) {

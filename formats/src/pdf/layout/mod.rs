@@ -76,14 +76,23 @@ pub(super) fn lay_out(page: &PageGlyphs) -> Laid {
 fn frames(page: &PageGlyphs) -> (Vec<(i32, Vec<Spot>)>, Vec<u32>) {
     let mut frames: Vec<(i32, Vec<Spot>)> = Vec::new();
     let mut by_angle = rustc_hash::FxHashMap::default();
+    // Nearly always it is that of the glyph before.
+    let mut last = None;
     for (index, glyph) in page.glyphs.iter().enumerate() {
-        // To a degree.
-        let angle = (glyph.direction.atan2().to_degrees().round() as i32).rem_euclid(360);
-        let frame = *by_angle.entry(angle).or_insert_with(|| {
-            frames.push((angle, Vec::new()));
-            frames.len() - 1
-        });
-        frames[frame].1.push(spot(glyph, index as u32, angle));
+        let (frame, turn) = match last {
+            Some((direction, frame, turn)) if direction == glyph.direction => (frame, turn),
+            _ => {
+                // To a degree.
+                let angle = (glyph.direction.atan2().to_degrees().round() as i32).rem_euclid(360);
+                let frame = *by_angle.entry(angle).or_insert_with(|| {
+                    frames.push((angle, Vec::new()));
+                    frames.len() - 1
+                });
+                (frame, Turn::by(angle))
+            }
+        };
+        last = Some((glyph.direction, frame, turn));
+        frames[frame].1.push(spot(glyph, index as u32, turn));
     }
     let mut strays = Vec::new();
     frames.retain(|(_, spots)| {
@@ -100,22 +109,36 @@ fn frames(page: &PageGlyphs) -> (Vec<(i32, Vec<Spot>)>, Vec<u32>) {
     (frames, strays)
 }
 
-fn spot(glyph: &Glyph, index: u32, angle: i32) -> Spot {
-    let (start, baseline) = turned(glyph.origin, angle);
+fn spot(glyph: &Glyph, index: u32, turn: Turn) -> Spot {
+    let (start, baseline) = turn.apply(glyph.origin);
     Spot { glyph: index, start, end: start + glyph.advance, baseline, size: glyph.size }
 }
 
-/// A place in the frame of an angle: along its lines, and downwards.
-fn turned(place: Point, angle: i32) -> (f64, f64) {
-    let (sin, cos) = f64::from(angle).to_radians().sin_cos();
-    let place = place.to_vec2();
-    // A quarter turn on, so that the next line of upright text is further down.
-    (place.dot(Vec2::new(cos, sin)), place.dot(Vec2::new(-sin, cos)))
+/// Turns places into the frame of an angle.
+#[derive(Clone, Copy)]
+struct Turn {
+    sin: f64,
+    cos: f64,
+}
+
+impl Turn {
+    fn by(angle: i32) -> Self {
+        let (sin, cos) = f64::from(angle).to_radians().sin_cos();
+        Self { sin, cos }
+    }
+
+    /// A place along the frame's lines, and downwards.
+    fn apply(self, place: Point) -> (f64, f64) {
+        let place = place.to_vec2();
+        // A quarter turn on, so that the next line of upright text is further down.
+        (place.dot(Vec2::new(self.cos, self.sin)), place.dot(Vec2::new(-self.sin, self.cos)))
+    }
 }
 
 /// A box in a frame whose lines run along its sides.
 fn in_frame(drawn: &Rect, angle: i32) -> Option<Rect> {
-    let corner = |x, y| Point::from(turned(Point::new(x, y), angle));
+    let turn = Turn::by(angle);
+    let corner = |x, y| Point::from(turn.apply(Point::new(x, y)));
     (angle % 90 == 0).then(|| Rect::from_points(corner(drawn.x0, drawn.y0), corner(drawn.x1, drawn.y1)))
 }
 
