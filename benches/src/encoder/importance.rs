@@ -1,7 +1,9 @@
 //! How well MaxSim ranks by a share of each text's tokens: Cranfield, all-MiniLM-L6-v2.
 use super::{
+    THREADS,
     cranfield::{Cranfield, first},
     dot, fitting,
+    peer::Peers,
 };
 use crate::figure::{BoxError, Figure};
 use std::{
@@ -23,7 +25,11 @@ struct Text<'a> {
     vector: &'a [f32],
     /// By token, in how few texts it stands.
     idf: &'a HashMap<u32, f32>,
+    attention: [&'a [f32]; 2],
 }
+
+/// By text, how much attention its tokens receive in the last layer, and in the last three.
+type Attention = [Vec<Vec<f32>>; 2];
 
 impl Text<'_> {
     fn norm(&self, token: usize) -> f32 {
@@ -32,6 +38,10 @@ impl Text<'_> {
 
     fn idf(&self, token: usize) -> f32 {
         self.idf.get(&self.tokens.token_ids[token]).copied().unwrap_or_default()
+    }
+
+    fn attention(&self, place: usize, token: usize) -> f32 {
+        self.attention[place].get(token).copied().unwrap_or_default()
     }
 
     fn likeness(&self, token: usize) -> f32 {
@@ -46,10 +56,12 @@ impl Text<'_> {
 }
 
 /// By the service: `norm`. `chance` is what one keeps who knows nothing of the tokens.
-const MEASURES: [(&str, Measure); 7] = [
+const MEASURES: [(&str, Measure); 9] = [
     ("norm", |text, token| text.norm(token)),
     ("idf", |text, token| text.idf(token)),
     ("norm x idf", |text, token| text.norm(token) * text.idf(token)),
+    ("attention received in the last layer", |text, token| text.attention(0, token)),
+    ("attention received in the last three layers", |text, token| text.attention(1, token)),
     ("likeness to the text", |text, token| text.likeness(token)),
     ("distance from the text", |text, token| -text.likeness(token)),
     ("likeness of the others", |text, token| text.likeness_of_others(token)),
@@ -72,18 +84,28 @@ pub async fn run(questions: usize, out: &mut dyn FnMut(Figure)) -> Result<(), Bo
     let step = collection.questions.len().div_ceil(questions);
     let asked: Vec<usize> = (0..collection.questions.len()).step_by(step).collect();
     eprintln!("bench: token vectors of {} texts", collection.documents.len());
-    let (mut documents, mut vectors) = (Vec::new(), Vec::new());
+    let (mut documents, mut vectors) = (Vec::<TokenVectors>::new(), Vec::new());
     for texts in collection.documents.chunks(TEXTS) {
         let texts: Vec<String> = texts.iter().map(|text| fitting(&engine, text)).collect::<Result<_, _>>()?;
         vectors.extend(engine.embed_documents(texts.clone()).await?);
         documents.extend(engine.token_vectors(texts).await?);
+    }
+    eprintln!("bench: the attention that their tokens receive");
+    let peers = Peers::prepare()?;
+    let mut looks = peers.start_attention(&peers.minilm(), THREADS)?;
+    let mut attention = Attention::default();
+    for texts in documents.chunks(TEXTS) {
+        let tokens: Vec<&[u32]> = texts.iter().map(|text| text.token_ids.as_slice()).collect();
+        let (last, last_three) = looks.attention(&tokens)?;
+        attention[0].extend(last);
+        attention[1].extend(last_three);
     }
     let mut queries = Vec::new();
     for &question in &asked {
         queries.push(engine.query_token_vectors(collection.questions[question].clone()).await?);
     }
     eprintln!("bench: {} questions", asked.len());
-    let choices = choices(&documents, &vectors, engine.info().native_width);
+    let choices = choices(&documents, &vectors, &attention, engine.info().native_width);
     let scores = all_scores(&queries, &documents, &choices);
     let short = |texts: &[TokenVectors]| texts.iter().map(|text| text.shortened(SHORT)).collect::<Result<Vec<_>, _>>();
     let short = all_scores(&short(&queries)?, &short(&documents)?, &choices[..2]);
@@ -109,7 +131,7 @@ pub async fn run(questions: usize, out: &mut dyn FnMut(Figure)) -> Result<(), Bo
 }
 
 /// All tokens first, then each measure at each share.
-fn choices(documents: &[TokenVectors], vectors: &[Vec<f32>], width: usize) -> Vec<Choice> {
+fn choices(documents: &[TokenVectors], vectors: &[Vec<f32>], attention: &Attention, width: usize) -> Vec<Choice> {
     let mut texts_with: HashMap<u32, usize> = HashMap::new();
     for document in documents {
         let tokens: HashSet<u32> = document.token_ids.iter().copied().collect();
@@ -121,8 +143,9 @@ fn choices(documents: &[TokenVectors], vectors: &[Vec<f32>], width: usize) -> Ve
     let mut choices = vec![Choice { name: "all tokens".to_owned(), kept: all }];
     for share in SHARES {
         for (name, measure) in MEASURES {
-            let kept = documents.iter().zip(vectors).map(|(tokens, vector)| {
-                let text = Text { tokens, vector: &vector[..width], idf: &idf };
+            let kept = documents.iter().zip(vectors).enumerate().map(|(place, (tokens, vector))| {
+                let attention = [0, 1].map(|layers| attention[layers][place].as_slice());
+                let text = Text { tokens, vector: &vector[..width], idf: &idf, attention };
                 let worth: Vec<f32> = (0..tokens.len()).map(|token| measure(&text, token)).collect();
                 let mut order: Vec<usize> = (0..tokens.len()).collect();
                 order.sort_by(|&left, &right| worth[right].total_cmp(&worth[left]).then(left.cmp(&right)));

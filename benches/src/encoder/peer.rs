@@ -1,6 +1,6 @@
 //! Another runtime in a process of its own, driven over its pipes.
 use crate::figure::BoxError;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::json;
 use std::{
     io::{BufRead, BufReader, Write},
@@ -43,20 +43,20 @@ impl Peers {
 
     pub fn start(&self, name: &'static str, model: &str, folder: &Path, threads: usize) -> Result<Process, BoxError> {
         let onnx = self.folder.join("models").join(format!("{model}.onnx"));
-        let mut child = Command::new(self.folder.join("venv/bin/python"))
-            .arg(scripts().join("peer.py"))
-            .arg(name)
-            .args([folder, &onnx])
-            .arg(threads.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()?;
-        let (requests, answers) = (child.stdin.take(), child.stdout.take().map(BufReader::new));
-        let (Some(requests), Some(answers)) = (requests, answers) else { return Err("a peer without pipes".into()) };
-        let mut process = Process { name, child, requests, answers };
-        process.line()?;
-        Ok(process)
+        let mut command = self.python("peer.py");
+        Process::start(name, command.arg(name).args([folder, &onnx]).arg(threads.to_string()))
+    }
+
+    /// What tells how much attention the tokens of texts receive.
+    pub fn start_attention(&self, folder: &Path, threads: usize) -> Result<Process, BoxError> {
+        let mut command = self.python("attention.py");
+        Process::start("torch", command.arg(folder).arg(threads.to_string()))
+    }
+
+    fn python(&self, script: &str) -> Command {
+        let mut command = Command::new(self.folder.join("venv/bin/python"));
+        command.arg(scripts().join(script));
+        command
     }
 }
 
@@ -73,6 +73,15 @@ pub struct Process {
 }
 
 impl Process {
+    fn start(name: &'static str, command: &mut Command) -> Result<Self, BoxError> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;
+        let (requests, answers) = (child.stdin.take(), child.stdout.take().map(BufReader::new));
+        let (Some(requests), Some(answers)) = (requests, answers) else { return Err("a peer without pipes".into()) };
+        let mut process = Process { name, child, requests, answers };
+        process.line()?;
+        Ok(process)
+    }
+
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -89,10 +98,26 @@ impl Process {
             seconds: f64,
             first: Vec<f32>,
         }
-        writeln!(self.requests, "{}", json!({"texts": texts, "times": times}))?;
-        self.requests.flush()?;
-        let answer: Answer = serde_json::from_str(&self.line()?)?;
+        let answer: Answer = self.ask(&json!({"texts": texts, "times": times}))?;
         Ok((answer.seconds, answer.first))
+    }
+
+    /// By the tokens of each text, how much attention they receive in the last layer, and in the last three.
+    pub fn attention(&mut self, texts: &[&[u32]]) -> Result<(Vec<Vec<f32>>, Vec<Vec<f32>>), BoxError> {
+        #[derive(Deserialize)]
+        struct Answer {
+            last: Vec<Vec<f32>>,
+            #[serde(rename = "last three")]
+            last_three: Vec<Vec<f32>>,
+        }
+        let answer: Answer = self.ask(&json!(texts))?;
+        Ok((answer.last, answer.last_three))
+    }
+
+    fn ask<T: DeserializeOwned>(&mut self, request: &serde_json::Value) -> Result<T, BoxError> {
+        writeln!(self.requests, "{request}")?;
+        self.requests.flush()?;
+        Ok(serde_json::from_str(&self.line()?)?)
     }
 
     fn line(&mut self) -> Result<String, BoxError> {
