@@ -125,15 +125,7 @@ impl Handle<ops::cancel_ingest> for Service {
         tx.commit().await.or_fail()?;
         announce_cancel(self, tasks_stopping).await;
         self.wake.notify_one();
-        // A file of usual size is done with when the answer comes.
-        if let Some(after) = cancel::fail_leaves(&self.pool, id, id).await.or_fail()? {
-            let pool = self.pool.clone();
-            tokio::spawn(async move {
-                if let Err(error) = cancel::fail_rest(&pool, id, after).await {
-                    tracing::warn!(document.id = id, error = %error, "marking the nodes of a cancelled file is left to the sweep");
-                }
-            });
-        }
+        cancel::finish(&self.pool, id).await;
         Ok(CancelResponse { document_id: id, tasks_cancelled, tasks_stopping })
     }
 }

@@ -29,6 +29,22 @@ pub async fn fail_leaves(pool: &PgPool, root: i64, after: i64) -> sqlx::Result<O
     Ok(next)
 }
 
+/// Fails the leaves of a cancel that stands: those of a file of usual size before this returns, what is left of a larger one
+/// behind it. An error is logged and no one's answer, since the cancel took effect; the sweep does what is left.
+pub async fn finish(pool: &PgPool, root: i64) {
+    let left = move |error: sqlx::Error| {
+        tracing::warn!(document.id = root, error = %error, "marking the nodes of a cancelled file is left to the sweep");
+    };
+    match fail_leaves(pool, root, root).await {
+        Ok(None) => {}
+        Ok(Some(after)) => {
+            let pool = pool.clone();
+            tokio::spawn(async move { fail_rest(&pool, root, after).await.unwrap_or_else(left) });
+        }
+        Err(error) => left(error),
+    }
+}
+
 /// All parts from one on.
 pub async fn fail_rest(pool: &PgPool, root: i64, after: i64) -> sqlx::Result<()> {
     let mut next = Some(after);
