@@ -177,7 +177,10 @@ impl DispatcherState {
     /// asked for at a time, in turn: no split over the lanes could know which of them has work.
     fn want(&mut self, left: usize) -> (Vec<(Lane, usize)>, bool) {
         let shared = &self.shared;
-        let idle = |lane| shared.settings.permits.of(lane).saturating_sub(shared.ledger.count(lane));
+        let idle = |lane| {
+            let permits = shared.settings.permits.of(lane);
+            permits.saturating_sub(shared.ledger.used(lane, permits))
+        };
         let mut want: Vec<(Lane, usize)> = Lane::ALL.into_iter().map(|lane| (lane, idle(lane))).collect();
         want.retain(|(_, idle)| *idle > 0);
         if want.iter().fold(0, |sum: usize, (_, idle)| sum.saturating_add(*idle)) <= left {

@@ -7,6 +7,7 @@ use crate::shared::Shared;
 use ractor::ActorCell;
 use std::sync::Arc;
 use std::time::Instant;
+use uuid::Uuid;
 
 /// How the handler ended, if it did.
 pub(crate) enum Report {
@@ -42,8 +43,26 @@ impl Hold {
         self.shared.ledger.bind(self.grant.token, actor)
     }
 
+    pub fn permit(&self) -> Permit {
+        Permit { shared: self.shared.clone(), token: self.grant.token }
+    }
+
     pub fn stopped(&self) -> bool {
         self.shared.ledger.stopped(self.grant.token).is_some()
+    }
+}
+
+/// The permit of a running task, in its handler's hands.
+pub struct Permit {
+    shared: Arc<Shared>,
+    token: Uuid,
+}
+
+impl Permit {
+    /// Lets another task have it: what is left of this one is to write what came of it.
+    pub fn pass_on(self) {
+        self.shared.ledger.write(self.token);
+        self.shared.wake();
     }
 }
 

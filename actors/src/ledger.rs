@@ -33,6 +33,8 @@ pub(crate) struct Holding {
     cancel: CancelToken,
     actor: Option<ActorCell>,
     stop: Option<StopReason>,
+    /// All that is left to do is to write what came of it.
+    writes: bool,
     ended: bool,
     /// When the database last knew us alive: a moment before the call that told it.
     confirmed: Instant,
@@ -66,7 +68,15 @@ impl Ledger {
         if book.held.contains_key(&grant.token) {
             return false;
         }
-        let holding = Holding { grant: grant.clone(), cancel, actor: None, stop: None, ended: false, confirmed: asked };
+        let holding = Holding {
+            grant: grant.clone(),
+            cancel,
+            actor: None,
+            stop: None,
+            writes: false,
+            ended: false,
+            confirmed: asked,
+        };
         book.held.insert(grant.token, holding);
         true
     }
@@ -126,8 +136,20 @@ impl Ledger {
         self.changed.send_replace(());
     }
 
-    pub fn count(&self, lane: Lane) -> usize {
-        self.book().held.values().filter(|holding| holding.grant.lane == lane).count()
+    /// The permits of a lane that are in use, of so many: what only writes gives its own to another task. As many may write
+    /// as there are permits; the others keep theirs.
+    pub fn used(&self, lane: Lane, permits: usize) -> usize {
+        let book = self.book();
+        let held = book.held.values().filter(|holding| holding.grant.lane == lane);
+        let (writing, working): (Vec<_>, Vec<_>) = held.partition(|holding| holding.writes && !holding.ended);
+        working.len() + writing.len().saturating_sub(permits)
+    }
+
+    /// The task only writes from here on.
+    pub fn write(&self, token: Uuid) {
+        if let Some(holding) = self.book().held.get_mut(&token) {
+            holding.writes = true;
+        }
     }
 
     /// Tokens held, and tasks finished so far (those given back not counted), at one moment.

@@ -37,6 +37,7 @@ mod worker;
 mod tests;
 
 pub use grant::{ErrorClass, Grant, Lane, Outcome, TaskFailure};
+pub use hold::Permit;
 pub use port::{Beat, BeatAnswer, BeatFactory, Handler, PortError, Queue};
 pub use region::{Region, WriteMode};
 pub use settings::{Permits, WorkerError, WorkerSettings};

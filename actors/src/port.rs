@@ -2,6 +2,7 @@
 
 use crate::CancelToken;
 use crate::grant::{Grant, Lane, Outcome, TaskFailure};
+use crate::hold::Permit;
 use crate::tree::TreeSnapshot;
 use async_trait::async_trait;
 use std::error::Error;
@@ -66,8 +67,9 @@ pub type BeatFactory = Box<dyn Fn() -> Box<dyn Beat> + Send + Sync>;
 pub trait Handler: Send + Sync + 'static {
     /// The future is dropped when the task is stopped, at any await. `cancel` fires at the same moment, for work that was
     /// moved to another thread: such work polls it and ends within two seconds. CPU work belongs on such a thread; this
-    /// future must not block. A failure is returned, never written: the crate writes it, once.
-    async fn run(&self, grant: &Grant, cancel: CancelToken) -> Result<Outcome, TaskFailure>;
+    /// future must not block. A handler that has only its transaction left passes its permit on, so that nothing is idle
+    /// while it writes. A failure is returned, never written: the crate writes it, once.
+    async fn run(&self, grant: &Grant, cancel: CancelToken, permit: Permit) -> Result<Outcome, TaskFailure>;
 }
 
 /// Bounds a port call, so that a connection that hangs does not hold an actor for ever.

@@ -97,7 +97,8 @@ async fn run(shared: &Shared, hold: &mut Hold, seat: &Seat) -> Option<Report> {
     seat.load.handled();
     let grant = &hold.grant;
     // The call itself stands inside, for a handler that panics before it has a future.
-    let work = AssertUnwindSafe(async { shared.handler.run(grant, hold.cancel.clone()).await }).catch_unwind();
+    let work =
+        AssertUnwindSafe(async { shared.handler.run(grant, hold.cancel.clone(), hold.permit()).await }).catch_unwind();
     let ended = match grant.deadline {
         None => work.await,
         Some(deadline) => match tokio::time::timeout(deadline, work).await {

@@ -3,11 +3,10 @@
 mod peers;
 
 use crate::figure::{BoxError, Figure, median};
-use futures_util::future::try_join_all;
 use peers::Peers;
 use serde_json::Map;
 use sqlx::{Connection, PgPool};
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 use svc::store::{
     kept::KeptConnection,
     tasks::{self, AttemptRow, Claimer},
@@ -111,8 +110,8 @@ async fn fill(pool: &PgPool, count: usize) -> Result<(), BoxError> {
     Ok(conn.close().await?)
 }
 
-/// Tasks a second until the claimers have finished so many. Each claims as many as it has slots, and runs them at once, as a
-/// worker does.
+/// Tasks a second until the claimers have finished so many. Each claims as many as it has slots and runs them at once; while
+/// their ends are written it claims the next ones, as a worker does whose tasks have passed their permits on.
 async fn rate(pool: &PgPool, count: usize, batch: usize, claimers: usize) -> Result<f64, BoxError> {
     let begun = Instant::now();
     let mut running = JoinSet::new();
@@ -120,8 +119,9 @@ async fn rate(pool: &PgPool, count: usize, batch: usize, claimers: usize) -> Res
         let pool = pool.clone();
         // As a worker has it.
         let queue = KeptConnection::new(pool.clone());
-        let claimer = Claimer { worker_id: format!("bench-{number}"), badges: None, strict: false };
+        let claimer = Arc::new(Claimer { worker_id: format!("bench-{number}"), badges: None, strict: false });
         running.spawn(async move {
+            let mut ending = JoinSet::new();
             for _ in 0..count / claimers / batch {
                 let grants = queue.run(async |conn| tasks::claim(conn, &claimer, &[(Lane::Io, batch)]).await).await?;
                 if grants.len() != batch {
@@ -132,15 +132,25 @@ async fn rate(pool: &PgPool, count: usize, batch: usize, claimers: usize) -> Res
                 if queue.run(async |conn| tasks::start(conn, &ids, &tokens).await).await?.len() != batch {
                     return Err("a task was taken away".into());
                 }
-                try_join_all(grants.iter().map(|grant| finish(&pool, &claimer.worker_id, grant))).await?;
+                // As many may be ending as there are slots.
+                all_ended(&mut ending).await?;
+                for grant in grants {
+                    let (pool, claimer) = (pool.clone(), claimer.clone());
+                    ending.spawn(async move { finish(&pool, &claimer.worker_id, &grant).await });
+                }
             }
-            Ok::<(), BoxError>(())
+            all_ended(&mut ending).await
         });
     }
+    all_ended(&mut running).await?;
+    Ok(count as f64 / begun.elapsed().as_secs_f64())
+}
+
+async fn all_ended(running: &mut JoinSet<Result<(), BoxError>>) -> Result<(), BoxError> {
     while let Some(ended) = running.join_next().await {
         ended??;
     }
-    Ok(count as f64 / begun.elapsed().as_secs_f64())
+    Ok(())
 }
 
 /// The end of a task that wrote nothing: a durable commit of its own. A task that writes has it in its transaction; what the

@@ -244,7 +244,7 @@ pub struct FakeHandler(Arc<FakeQueue>, Box<Script>);
 
 #[async_trait]
 impl Handler for FakeHandler {
-    async fn run(&self, grant: &Grant, cancel: CancelToken) -> Result<Outcome, TaskFailure> {
+    async fn run(&self, grant: &Grant, cancel: CancelToken, _: Permit) -> Result<Outcome, TaskFailure> {
         (self.1)(grant.clone(), cancel, self.0.clone()).await
     }
 }

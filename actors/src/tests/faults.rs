@@ -248,7 +248,7 @@ async fn a_short_lease_does_not_start() {
     struct Never;
     #[async_trait::async_trait]
     impl Handler for Never {
-        async fn run(&self, _: &Grant, _: CancelToken) -> Result<Outcome, TaskFailure> {
+        async fn run(&self, _: &Grant, _: CancelToken, _: Permit) -> Result<Outcome, TaskFailure> {
             Ok(Outcome::LostLease)
         }
     }

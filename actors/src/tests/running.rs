@@ -4,9 +4,10 @@ use super::fake::*;
 use crate::*;
 use WriteMode::{Children, Itself, Subtree};
 use std::collections::HashMap;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 #[tokio::test(start_paused = true)]
 async fn a_thousand_tasks_keep_to_permits_and_regions() {
@@ -211,5 +212,47 @@ async fn a_handlers_own_failure_and_skip_are_taken_as_they_are() {
     assert_eq!((failure[0].class, failure[0].code.as_str()), (ErrorClass::Permanent, "bad_zip"));
     assert_eq!(failure[0].retry_after, Some(Duration::from_secs(7)));
     assert_eq!((queue.task(skipped).state, queue.task(skipped).failures.len()), (State::Completed, 0));
+    worker.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_only_writes_passes_its_permit_on_to_one_other() {
+    /// Has nothing to prepare, and writes once it is let.
+    struct Writes {
+        queue: Arc<FakeQueue>,
+        entered: Arc<AtomicU64>,
+        gate: Arc<Semaphore>,
+    }
+    #[async_trait::async_trait]
+    impl Handler for Writes {
+        async fn run(&self, grant: &Grant, _: CancelToken, permit: Permit) -> Result<Outcome, TaskFailure> {
+            permit.pass_on();
+            self.entered.fetch_add(1, SeqCst);
+            self.gate.acquire().await.unwrap().forget();
+            Ok(self.queue.commit(grant))
+        }
+    }
+    let queue = FakeQueue::new();
+    for root in 0..5 {
+        queue.add("probe", Lane::Cpu, &[root], Itself);
+    }
+    let (entered, gate) = (Arc::<AtomicU64>::default(), Arc::new(Semaphore::new(0)));
+    let handler = Writes { queue: queue.clone(), entered: entered.clone(), gate: gate.clone() };
+    let one = WorkerSettings { permits: Permits { cpu: 1, model: 0, llm: 0, io: 0 }, drain_once: true, ..settings() };
+    let beats = queue.clone();
+    let beat: BeatFactory = Box::new(move || Box::new(FakeBeat(beats.clone())));
+    let mut worker = Worker::start(one, queue.clone(), beat, Arc::new(handler)).await.unwrap();
+    until("the second task while the first writes", || entered.load(SeqCst) == 2).await;
+    for ended in 1..=3 {
+        // Far longer than a poll: as many write as there are permits, and one more waits with its own.
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(entered.load(SeqCst), ended + 1);
+        gate.add_permits(1);
+        until("the next task", || entered.load(SeqCst) == ended + 2).await;
+    }
+    gate.add_permits(2);
+    assert_eq!(ends(&mut worker).await, WorkerEnd::Drained);
+    assert_eq!(queue.count(State::Completed), 5);
+    assert_eq!(queue.most_held.lock().unwrap()[&Lane::Cpu], 2);
     worker.stop(Duration::ZERO).await;
 }

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, Postgres, pool::PoolConnection};
 use std::time::Duration;
-use svc_actors::{Grant, Outcome, TaskFailure};
+use svc_actors::{Grant, Outcome, Permit, TaskFailure};
 
 /// The least that a statement of a task may take, however short the lease.
 const LEAST_TIME: Duration = Duration::from_secs(30);
@@ -19,21 +19,26 @@ pub struct Apply<'a> {
     tools: &'a Tools,
     worker_id: &'a str,
     started_at: DateTime<Utc>,
+    permit: Option<Permit>,
 }
 
 impl<'a> Apply<'a> {
     /// Starts the clock of the attempt.
-    pub fn new(tools: &'a Tools, grant: &'a Grant, worker_id: &'a str) -> Apply<'a> {
-        Apply { grant, tools, worker_id, started_at: Utc::now() }
+    pub fn new(tools: &'a Tools, grant: &'a Grant, worker_id: &'a str, permit: Permit) -> Apply<'a> {
+        Apply { grant, tools, worker_id, started_at: Utc::now(), permit: Some(permit) }
     }
 
-    /// Begins the transaction.
-    pub async fn begin(self) -> Result<Transaction<'a>, TaskFailure> {
+    /// Begins the transaction, and lets another task have the permit: no more of them write than there are connections.
+    pub async fn begin(mut self) -> Result<Transaction<'a>, TaskFailure> {
         let conn = self.tools.pool.acquire().await.classified()?;
         let limit = self.tools.settings.worker_lease.max(LEAST_TIME);
+        let permit = self.permit.take();
         // Whatever cuts it off from here on, the connection is closed and not given back with a transaction open in it.
         let mut transaction = Transaction { apply: self, conn, done: false };
         store::database::begin_bounded(&mut transaction.conn, limit).await.classified()?;
+        if let Some(permit) = permit {
+            permit.pass_on();
+        }
         Ok(transaction)
     }
 }
@@ -67,7 +72,7 @@ impl<'a> Transaction<'a> {
 
     /// Completes the task and commits, unless the token is stale or the task was cancelled: then nothing was written.
     pub async fn complete(mut self, detail: Map<String, Value>) -> Result<Outcome, TaskFailure> {
-        let Apply { grant, tools, worker_id, started_at } = self.apply;
+        let Apply { grant, tools, worker_id, started_at, .. } = self.apply;
         store::ingest_nodes::task_over(&mut self.conn, grant.document_id).await.classified()?;
         let attempt = AttemptRow { grant, worker: worker_id, started_at, outcome: "completed", detail: &detail };
         if !store::tasks::finish(&mut self.conn, &attempt).await.classified()? {

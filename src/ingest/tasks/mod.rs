@@ -20,7 +20,7 @@ use apply::Apply;
 use async_trait::async_trait;
 pub(super) use extract::split as split_extraction;
 use std::time::{Duration, Instant};
-use svc_actors::{CancelToken, ErrorClass, Grant, Handler, Outcome, TaskFailure};
+use svc_actors::{CancelToken, ErrorClass, Grant, Handler, Outcome, Permit, TaskFailure};
 use svc_formats::FormatError;
 use svc_models::ModelError;
 use tokio::task::JoinHandle;
@@ -89,10 +89,10 @@ impl Drop for Running {
 
 #[async_trait]
 impl Handler for TaskHandler {
-    async fn run(&self, grant: &Grant, _: CancelToken) -> Result<Outcome, TaskFailure> {
+    async fn run(&self, grant: &Grant, _: CancelToken, permit: Permit) -> Result<Outcome, TaskFailure> {
         let started = Instant::now();
         let (tools, owned, worker_id) = (self.tools.clone(), grant.clone(), self.worker_id.clone());
-        let work = tokio::spawn(async move { dispatch(&tools, Apply::new(&tools, &owned, &worker_id)).await });
+        let work = tokio::spawn(async move { dispatch(&tools, Apply::new(&tools, &owned, &worker_id, permit)).await });
         let mut running = Running(work);
         let outcome = match (&mut running.0).await {
             Ok(outcome) => outcome,
