@@ -22,7 +22,7 @@ pub(crate) enum DocumentsMessage {
 pub(crate) struct DocumentsState {
     shared: Arc<Shared>,
     seat: Seat,
-    /// By root id. Supervisors are few: there are never more than permits.
+    /// By root id. Supervisors are few: there are never more than two a permit.
     open: HashMap<i64, Open>,
 }
 

@@ -1,7 +1,7 @@
 //! One reservation as a value: whoever has it may run the task, and dropping it gives everything back.
 
 use crate::CancelToken;
-use crate::grant::{Grant, TaskFailure};
+use crate::grant::{Grant, Lane, TaskFailure};
 use crate::ledger::{Owed, StopReason};
 use crate::shared::Shared;
 use ractor::ActorCell;
@@ -44,7 +44,7 @@ impl Hold {
     }
 
     pub fn permit(&self) -> Permit {
-        Permit { shared: self.shared.clone(), token: self.grant.token }
+        Permit { shared: self.shared.clone(), token: self.grant.token, lane: self.grant.lane }
     }
 
     pub fn stopped(&self) -> bool {
@@ -56,13 +56,15 @@ impl Hold {
 pub struct Permit {
     shared: Arc<Shared>,
     token: Uuid,
+    lane: Lane,
 }
 
 impl Permit {
-    /// Lets another task have it: what is left of this one is to write what came of it.
-    pub fn pass_on(self) {
-        self.shared.ledger.write(self.token);
-        self.shared.wake();
+    /// Lets another task have it: all that is left of this one is its commit.
+    pub fn pass_on(&self) {
+        if self.shared.ledger.commits(self.token, self.shared.settings.permits.of(self.lane)) {
+            self.shared.wake();
+        }
     }
 }
 

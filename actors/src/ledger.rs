@@ -33,8 +33,8 @@ pub(crate) struct Holding {
     cancel: CancelToken,
     actor: Option<ActorCell>,
     stop: Option<StopReason>,
-    /// All that is left to do is to write what came of it.
-    writes: bool,
+    /// Another task may have its permit: all that is left of it is the commit.
+    commits: bool,
     ended: bool,
     /// When the database last knew us alive: a moment before the call that told it.
     confirmed: Instant,
@@ -45,6 +45,16 @@ struct Book {
     held: HashMap<Uuid, Holding>,
     owed: Vec<(Arc<Grant>, Owed)>,
     finished: u64,
+}
+
+impl Book {
+    fn used(&self, lane: Lane, permits: usize) -> usize {
+        let (mut working, mut committing) = (0, 0usize);
+        for holding in self.held.values().filter(|holding| holding.grant.lane == lane) {
+            *if holding.commits && !holding.ended { &mut committing } else { &mut working } += 1;
+        }
+        working + committing.saturating_sub(permits)
+    }
 }
 
 pub(crate) struct Ledger {
@@ -73,7 +83,7 @@ impl Ledger {
             cancel,
             actor: None,
             stop: None,
-            writes: false,
+            commits: false,
             ended: false,
             confirmed: asked,
         };
@@ -136,20 +146,21 @@ impl Ledger {
         self.changed.send_replace(());
     }
 
-    /// The permits of a lane that are in use, of so many: what only writes gives its own to another task. As many may write
-    /// as there are permits; the others keep theirs.
+    /// The permits of a lane that are in use, of so many. What only commits uses none; of more such tasks than there are
+    /// permits the others keep theirs.
     pub fn used(&self, lane: Lane, permits: usize) -> usize {
-        let book = self.book();
-        let held = book.held.values().filter(|holding| holding.grant.lane == lane);
-        let (writing, working): (Vec<_>, Vec<_>) = held.partition(|holding| holding.writes && !holding.ended);
-        working.len() + writing.len().saturating_sub(permits)
+        self.book().used(lane, permits)
     }
 
-    /// The task only writes from here on.
-    pub fn write(&self, token: Uuid) {
-        if let Some(holding) = self.book().held.get_mut(&token) {
-            holding.writes = true;
+    /// All that is left of a task is its commit. True if a permit is free by that, of so many.
+    pub fn commits(&self, token: Uuid, permits: usize) -> bool {
+        let mut book = self.book();
+        let Some(lane) = book.held.get(&token).map(|holding| holding.grant.lane) else { return false };
+        let before = book.used(lane, permits);
+        if let Some(holding) = book.held.get_mut(&token) {
+            holding.commits = true;
         }
+        book.used(lane, permits) < before
     }
 
     /// Tokens held, and tasks finished so far (those given back not counted), at one moment.

@@ -3,7 +3,7 @@
 use crate::grant::Lane;
 use std::time::Duration;
 
-/// How many tasks of each lane may be held at a time.
+/// How many tasks of each lane may be at work at a time; as many more may be committing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permits {
     pub cpu: usize,

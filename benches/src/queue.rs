@@ -14,26 +14,45 @@ use svc::store::{
 use svc_actors::{Grant, Lane};
 use tokio::task::JoinSet;
 
-/// Tasks of one measurement, enough that what is done once a connection counts for nothing; a multiple of every batch times
+/// Tasks of one turn, enough that what is done once a connection counts for nothing; a multiple of every batch times
 /// every number of claimers.
 const TASKS: usize = 4_000;
 /// Tasks that are finished in one go to see the queue after long work, with no vacuum in between.
 const WORN: usize = 100_000;
+/// Times that all take turns in each measurement, so that what else the machine does hits all of them.
+const ROUNDS: usize = 3;
 /// Batch and claimers of each measurement.
 const SHAPES: [(usize, usize); 4] = [(1, 1), (10, 1), (1, 8), (10, 8)];
 
 pub async fn run(pool: &PgPool, sizes: &[usize], out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let peers = Peers::set_up()?;
     for &pending in sizes {
-        let all = pending + TASKS * SHAPES.len();
-        let mut beside = peers.measure(pool, all, TASKS, &SHAPES).await?;
+        let all = pending + TASKS * ROUNDS * SHAPES.len();
+        let queues = peers.with_tasks(pool, all).await?;
         eprintln!("bench: svc with {pending} pending");
         fill(pool, all).await?;
         for (batch, claimers) in SHAPES {
-            let ours = rate(pool, TASKS, batch, claimers).await?;
+            let mut our_seconds = 0.0;
+            let mut theirs = vec![(0, 0.0); queues.len()];
+            for _ in 0..ROUNDS {
+                our_seconds += run_tasks(pool, TASKS, batch, claimers).await?;
+                for (queue, (tasks, seconds)) in queues.iter().zip(&mut theirs) {
+                    let (done, took) = queue.run(TASKS, batch, claimers).await?;
+                    *tasks += done;
+                    *seconds += took;
+                }
+            }
+            let tasks = TASKS * ROUNDS;
             let name = format!("queue/claim_finish/pending={pending},batch={batch},claimers={claimers}");
-            for peer in beside.remove(&(batch, claimers)).unwrap_or_default() {
-                out(Figure::beside(&format!("{name}/{}", peer.name), TASKS, "tasks/s", ours, peer));
+            for (queue, (done, seconds)) in queues.iter().zip(theirs) {
+                let peer = queue.figure(batch, done as f64 / seconds);
+                out(Figure::beside(
+                    &format!("{name}/{}", peer.name),
+                    tasks,
+                    "tasks/s",
+                    tasks as f64 / our_seconds,
+                    peer,
+                ));
             }
         }
         frontier(pool, pending, out).await?;
@@ -52,9 +71,9 @@ async fn worn(pool: &PgPool, pending: usize, out: &mut dyn FnMut(Figure)) -> Res
             .await?;
     }
     let name = format!("queue/claim_finish/pending={pending},batch=10,claimers=8");
-    let on_the_way = rate(pool, WORN, 10, 8).await?;
+    let on_the_way = WORN as f64 / run_tasks(pool, WORN, 10, 8).await?;
     out(Figure::alone(&format!("{name}/unvacuumed"), WORN, "tasks/s", on_the_way));
-    let then = rate(pool, TASKS, 10, 8).await?;
+    let then = TASKS as f64 / run_tasks(pool, TASKS, 10, 8).await?;
     out(Figure::alone(&format!("{name}/after={WORN},unvacuumed"), TASKS, "tasks/s", then));
     Ok(())
 }
@@ -110,9 +129,10 @@ async fn fill(pool: &PgPool, count: usize) -> Result<(), BoxError> {
     Ok(conn.close().await?)
 }
 
-/// Tasks a second until the claimers have finished so many. Each claims as many as it has slots and runs them at once; while
-/// their ends are written it claims the next ones, as a worker does whose tasks have passed their permits on.
-async fn rate(pool: &PgPool, count: usize, batch: usize, claimers: usize) -> Result<f64, BoxError> {
+/// The seconds until the claimers have finished so many tasks. Each claims as many as it has slots and runs them at once; while
+/// their ends are committed it claims the next ones, since a task that only commits passes its permit on. A worker's claims may
+/// be smaller: it asks as soon as one is passed on.
+async fn run_tasks(pool: &PgPool, count: usize, batch: usize, claimers: usize) -> Result<f64, BoxError> {
     let begun = Instant::now();
     let mut running = JoinSet::new();
     for number in 0..claimers {
@@ -143,7 +163,7 @@ async fn rate(pool: &PgPool, count: usize, batch: usize, claimers: usize) -> Res
         });
     }
     all_ended(&mut running).await?;
-    Ok(count as f64 / begun.elapsed().as_secs_f64())
+    Ok(begun.elapsed().as_secs_f64())
 }
 
 async fn all_ended(running: &mut JoinSet<Result<(), BoxError>>) -> Result<(), BoxError> {

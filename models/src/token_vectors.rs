@@ -8,9 +8,11 @@ use crate::{ModelError, pooling::normalise};
 /// the prefix are seen by the model and not given back.
 ///
 /// A token's importance is the length of its row before that is brought to unit length: words that carry a text have long
-/// rows. It costs nothing and needs no other text. On Cranfield with all-MiniLM-L6-v2 half of the tokens by this measure keep
-/// 8 of a question's first ten results of MaxSim, more than attention received in the last layers, likeness to the document's
-/// vector or chance; by nDCG none of these is clearly better than another. `encoder/importance` of the benches prints it.
+/// rows. It needs no other text and costs nothing, where attention received would have to be held, which no pass does. On
+/// Cranfield with all-MiniLM-L6-v2 (75 questions) half of the tokens by this measure keep 8.1 of a question's first ten results
+/// of MaxSim; by attention received in the last layer 7.2, in the last three 7.7, by chance 7.7, by likeness to the text's vector
+/// 5.6; nDCG@10 .360, .368, .351, .348 and .307, of all tokens .374. Of three tenths, attention in the last three layers keeps
+/// most: 6.9 against 6.5, and .349 against .342. `encoder/importance` of the benches prints it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenVectors {
     /// The vocabulary's number of each token.

@@ -75,7 +75,7 @@ impl Handle<ops::cancel_task> for Service {
         tx.commit().await.or_fail()?;
         announce_cancel(self, stopping).await;
         if !cancelled.is_empty() {
-            settle::settle(&self.pool, &self.settings.task_badges, before.root_id).await.or_fail()?;
+            settle::settle_or_leave(&self.pool, &self.settings.task_badges, before.root_id).await;
             self.wake.notify_one();
         }
         let mut conn = self.pool.acquire().await.or_fail()?;

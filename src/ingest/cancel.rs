@@ -30,7 +30,7 @@ pub async fn fail_leaves(pool: &PgPool, root: i64, after: i64) -> sqlx::Result<O
 }
 
 /// Fails the leaves of a cancel that stands: those of a file of usual size before this returns, what is left of a larger one
-/// behind it. An error is logged and no one's answer, since the cancel took effect; the sweep does what is left.
+/// in the background. An error is logged and no one's answer, since the cancel took effect; the sweep does what is left.
 pub async fn finish(pool: &PgPool, root: i64) {
     let left = move |error: sqlx::Error| {
         tracing::warn!(document.id = root, error = %error, "marking the nodes of a cancelled file is left to the sweep");

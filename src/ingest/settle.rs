@@ -54,6 +54,13 @@ pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, file_root:
     }
 }
 
+/// The same for whoever has nobody to tell of an error: the events stand, and the sweep takes what is left.
+pub async fn settle_or_leave(pool: &PgPool, badges: &BTreeMap<String, String>, file_root: i64) {
+    if let Err(error) = settle(pool, badges, file_root).await {
+        tracing::warn!(document.id = file_root, error = %error, "settling is left to the sweep");
+    }
+}
+
 /// A container is rolled up once, where something settled under it.
 async fn needs_rollup(conn: &mut PgConnection, node: &Touched) -> sqlx::Result<bool> {
     Ok(node.rollup == "none" && store::ingest_nodes::has_settled_child(conn, node.document_id).await?)

@@ -77,12 +77,6 @@ impl PgQueue {
         }
     }
 
-    async fn settle(&self, root: i64) {
-        if let Err(error) = settle::settle(&self.pool, &self.badges, root).await {
-            tracing::warn!(document.id = root, error = %error, "settling is left to the sweep");
-        }
-    }
-
     async fn record_failure(&self, grant: &Grant, failure: &TaskFailure) -> sqlx::Result<(Failed, Option<i64>)> {
         let mut tx = self.pool.begin().await?;
         let cancelled = store::tasks::is_cancelled(&mut tx, grant).await?.then(TaskFailure::cancelled);
@@ -126,7 +120,7 @@ impl PgQueue {
         }
         tx.commit().await?;
         for root in roots {
-            self.settle(root).await;
+            settle::settle_or_leave(&self.pool, &self.badges, root).await;
         }
         self.tell_unserved().await?;
         self.purge().await?;
@@ -237,7 +231,7 @@ impl Queue for PgQueue {
     async fn fail(&self, grant: &Grant, failure: &TaskFailure) -> Result<bool, PortError> {
         let (failed, root) = self.record_failure(grant, failure).await.map_err(PortError::new)?;
         if let Some(root) = root {
-            self.settle(root).await;
+            settle::settle_or_leave(&self.pool, &self.badges, root).await;
         }
         Ok(failed != Failed::NotOurs)
     }

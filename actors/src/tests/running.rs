@@ -216,15 +216,15 @@ async fn a_handlers_own_failure_and_skip_are_taken_as_they_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_only_writes_passes_its_permit_on_to_one_other() {
-    /// Has nothing to prepare, and writes once it is let.
-    struct Writes {
+async fn a_task_that_only_commits_passes_its_permit_on_to_one_other() {
+    /// Has nothing to prepare, and commits once it is let.
+    struct Commits {
         queue: Arc<FakeQueue>,
         entered: Arc<AtomicU64>,
         gate: Arc<Semaphore>,
     }
     #[async_trait::async_trait]
-    impl Handler for Writes {
+    impl Handler for Commits {
         async fn run(&self, grant: &Grant, _: CancelToken, permit: Permit) -> Result<Outcome, TaskFailure> {
             permit.pass_on();
             self.entered.fetch_add(1, SeqCst);
@@ -237,14 +237,14 @@ async fn a_task_that_only_writes_passes_its_permit_on_to_one_other() {
         queue.add("probe", Lane::Cpu, &[root], Itself);
     }
     let (entered, gate) = (Arc::<AtomicU64>::default(), Arc::new(Semaphore::new(0)));
-    let handler = Writes { queue: queue.clone(), entered: entered.clone(), gate: gate.clone() };
+    let handler = Commits { queue: queue.clone(), entered: entered.clone(), gate: gate.clone() };
     let one = WorkerSettings { permits: Permits { cpu: 1, model: 0, llm: 0, io: 0 }, drain_once: true, ..settings() };
     let beats = queue.clone();
     let beat: BeatFactory = Box::new(move || Box::new(FakeBeat(beats.clone())));
     let mut worker = Worker::start(one, queue.clone(), beat, Arc::new(handler)).await.unwrap();
-    until("the second task while the first writes", || entered.load(SeqCst) == 2).await;
+    until("the second task while the first commits", || entered.load(SeqCst) == 2).await;
     for ended in 1..=3 {
-        // Far longer than a poll: as many write as there are permits, and one more waits with its own.
+        // Far longer than a poll: as many commit as there are permits, and one more keeps its own.
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(entered.load(SeqCst), ended + 1);
         gate.add_permits(1);

@@ -41,7 +41,7 @@ impl Text<'_> {
     }
 
     fn attention(&self, place: usize, token: usize) -> f32 {
-        self.attention[place].get(token).copied().unwrap_or_default()
+        self.attention[place][token]
     }
 
     fn likeness(&self, token: usize) -> f32 {
@@ -97,6 +97,10 @@ pub async fn run(questions: usize, out: &mut dyn FnMut(Figure)) -> Result<(), Bo
     for texts in documents.chunks(TEXTS) {
         let tokens: Vec<&[u32]> = texts.iter().map(|text| text.token_ids.as_slice()).collect();
         let (last, last_three) = looks.attention(&tokens)?;
+        let is_whole = |told: &[Vec<f32>]| told.iter().map(Vec::len).eq(tokens.iter().map(|text| text.len()));
+        if !is_whole(&last) || !is_whole(&last_three) {
+            return Err("attention.py did not answer for every token".into());
+        }
         attention[0].extend(last);
         attention[1].extend(last_three);
     }

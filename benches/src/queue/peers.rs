@@ -2,7 +2,6 @@
 use crate::figure::{BoxError, Peer};
 use sqlx::{Connection, PgConnection, PgPool};
 use std::{
-    collections::BTreeMap,
     path::{Path, PathBuf},
     process::Stdio,
     time::Instant,
@@ -37,42 +36,23 @@ impl Peers {
         Ok(Peers { folder, has_node })
     }
 
-    /// What each does a second among so many pending tasks, for each batch and number of workers, of which each runs as many
-    /// at once as a batch holds. procrastinate fetches and finishes one by one in any case.
-    pub async fn measure(
-        &self,
-        pool: &PgPool,
-        pending: usize,
-        tasks: usize,
-        shapes: &[(usize, usize)],
-    ) -> Result<BTreeMap<(usize, usize), Vec<Peer>>, BoxError> {
-        let mut measured = BTreeMap::<_, Vec<Peer>>::new();
-        let url = self.prepare(pool, &self.procrastinate(), "procrastinate", pending).await?;
-        for &(batch, workers) in shapes {
-            let value = run(&self.procrastinate(), &url, tasks, batch, workers).await?;
-            measured.entry((batch, workers)).or_default().push(Peer {
-                name: "procrastinate",
-                version: "3.10.0".into(),
-                value,
-            });
+    /// Those that are here, each with a queue of so many tasks.
+    pub async fn with_tasks(&self, pool: &PgPool, pending: usize) -> Result<Vec<Queue>, BoxError> {
+        let mut queues = Vec::new();
+        for (name, program) in [("procrastinate", Some(self.procrastinate())), ("graphile", self.graphile())] {
+            let Some(program) = program else { continue };
+            let url = self.prepare(pool, &program, name, pending).await?;
+            queues.push(Queue { name, program, url });
         }
-        if self.has_node {
-            let url = self.prepare(pool, &self.graphile(), "graphile", pending).await?;
-            for &(batch, workers) in shapes {
-                let name = if batch == 1 { "graphile-worker" } else { "graphile-worker batched" };
-                let value = run(&self.graphile(), &url, tasks, batch, workers).await?;
-                measured.entry((batch, workers)).or_default().push(Peer { name, version: "0.18.0".into(), value });
-            }
-        }
-        Ok(measured)
+        Ok(queues)
     }
 
     fn procrastinate(&self) -> [PathBuf; 2] {
         [self.folder.join("venv/bin/python"), self.folder.join("procrastinate_peer.py")]
     }
 
-    fn graphile(&self) -> [PathBuf; 2] {
-        [PathBuf::from("node"), self.folder.join("graphile.mjs")]
+    fn graphile(&self) -> Option<[PathBuf; 2]> {
+        self.has_node.then(|| [PathBuf::from("node"), self.folder.join("graphile.mjs")])
     }
 
     /// A database with so many tasks, and its URL.
@@ -104,25 +84,45 @@ impl Peers {
     }
 }
 
-/// Tasks a second until the workers have done so many, or their time is over.
-async fn run(program: &[PathBuf; 2], url: &str, tasks: usize, batch: usize, workers: usize) -> Result<f64, BoxError> {
-    let mut ready = Vec::new();
-    for _ in 0..workers {
-        ready.push(Worker::start(program, url, tasks / workers, batch).await?);
+/// The tasks of a peer.
+pub struct Queue {
+    name: &'static str,
+    program: [PathBuf; 2],
+    url: String,
+}
+
+impl Queue {
+    /// Has so many workers do so many tasks, each as many at once as a batch holds: the tasks that were done, and the seconds.
+    /// procrastinate fetches and finishes one by one in any case.
+    pub async fn run(&self, tasks: usize, batch: usize, workers: usize) -> Result<(usize, f64), BoxError> {
+        let mut ready = Vec::new();
+        for _ in 0..workers {
+            ready.push(Worker::start(&self.program, &self.url, tasks / workers, batch).await?);
+        }
+        let start = Instant::now();
+        for worker in &mut ready {
+            worker.stdin.write_all(b"go\n").await?;
+        }
+        let mut done = 0;
+        for worker in &mut ready {
+            done += worker.expect("done").await?.parse::<usize>()?;
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        for mut worker in ready {
+            let _ = worker.child.kill().await;
+        }
+        Ok((done, seconds))
     }
-    let start = Instant::now();
-    for worker in &mut ready {
-        worker.stdin.write_all(b"go\n").await?;
+
+    /// It, by what it did a second in batches of this size.
+    pub fn figure(&self, batch: usize, value: f64) -> Peer {
+        let (name, version) = match (self.name, batch) {
+            ("procrastinate", _) => ("procrastinate", "3.10.0"),
+            (_, 1) => ("graphile-worker", "0.18.0"),
+            _ => ("graphile-worker batched", "0.18.0"),
+        };
+        Peer { name, version: version.into(), value }
     }
-    let mut done = 0;
-    for worker in &mut ready {
-        done += worker.expect("done").await?.parse::<usize>()?;
-    }
-    let seconds = start.elapsed().as_secs_f64();
-    for mut worker in ready {
-        let _ = worker.child.kill().await;
-    }
-    Ok(done as f64 / seconds)
 }
 
 fn command(program: &[PathBuf; 2]) -> Command {

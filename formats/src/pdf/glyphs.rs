@@ -21,6 +21,11 @@ const MOST_CLIPS: usize = 1_000_000;
 /// The room of so many glyphs is kept from page to page.
 const MOST_KEPT: usize = 50_000;
 
+/// Codes of one byte.
+const CODES: usize = 256;
+/// A glyph's text is remembered up to so many bytes; one that stands for more is hostile.
+const MOST_REMEMBERED: usize = 64;
+
 /// What is typed on a page is compared with its text up to so many bytes.
 const MOST_COMPARED: usize = 1000;
 
@@ -92,7 +97,7 @@ pub(super) struct Buffers {
 impl Buffers {
     /// Takes a page's room back, if the next one may well need as much.
     pub(super) fn take_back(&mut self, page: PageGlyphs) {
-        if page.glyphs.len() > MOST_KEPT {
+        if page.glyphs.capacity() > 2 * MOST_KEPT || page.text.capacity() > 8 * MOST_KEPT {
             return *self = Self::default();
         }
         (self.text, self.glyphs) = (page.text, page.glyphs);
@@ -137,6 +142,9 @@ impl<'u> Collector<'u> {
     pub(super) fn finish(mut self) -> (PageGlyphs, Buffers) {
         for (glyph, size) in self.drawings.sizes() {
             self.page.glyphs[glyph].size = size;
+        }
+        if self.buffers.seen.len() > MOST_KEPT {
+            self.buffers.seen = FxHashMap::default();
         }
         (PageGlyphs { boxes: self.boxes.finish(), ..self.page }, self.buffers)
     }
@@ -252,12 +260,13 @@ fn cells_around(x: i32, y: i32) -> u64 {
 }
 
 /// What a font tells of the characters of a run, asked once for each: it looks names up in tables.
+#[derive(Default)]
 struct Known {
-    /// Counts the runs: a glyph does not tell which font it is of, but the next run may have another.
+    /// Counts the runs: all glyphs of one are of the same font, which a glyph does not tell.
     run: u64,
     /// Of the codes of one byte, each with the run that it is of.
     told: Vec<(u64, Told)>,
-    /// Of any other code.
+    /// Of any other code, or with a long text: what was asked last.
     last: Told,
 }
 
@@ -268,15 +277,10 @@ struct Told {
     width: Option<f32>,
 }
 
-impl Default for Known {
-    fn default() -> Self {
-        Self { run: 0, told: vec![(0, Told::default()); 256], last: Told::default() }
-    }
-}
-
 impl Known {
     fn begin_run(&mut self) {
         self.run += 1;
+        self.told.resize(CODES, (0, Told::default()));
     }
 
     fn get(&mut self, glyph: &Drawn<'_>, unicode: &Unicode) -> &Told {
@@ -292,7 +296,12 @@ impl Known {
             return &self.last;
         };
         if *run != self.run {
-            (*run, *told) = (self.run, ask());
+            let asked = ask();
+            if matches!(&asked.text, Some(BfString::String(text)) if text.len() > MOST_REMEMBERED) {
+                self.last = asked;
+                return &self.last;
+            }
+            (*run, *told) = (self.run, asked);
         }
         told
     }

@@ -97,6 +97,13 @@ fn gated(queue_capacity: usize) -> Gated {
     Gated { engine, entered, open, ended }
 }
 
+fn reranker_beside(engine: &Engine) -> Reranker {
+    let folder = tempfile::tempdir().unwrap();
+    sample::write_cross_encoder(folder.path());
+    let model = folder.path().to_str().unwrap().to_owned();
+    Reranker::load(&RerankerSettings { model, ..RerankerSettings::default() }, Some(engine)).unwrap()
+}
+
 type Vectors = Result<Vec<Vec<f32>>, ModelError>;
 
 fn document(engine: &Engine, text: &str) -> JoinHandle<Vectors> {
@@ -140,11 +147,7 @@ async fn a_query_overtakes_the_documents_that_wait() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_pairs_of_a_reranker_beside_it_go_before_its_documents() {
     let gated = gated(16);
-    let folder = tempfile::tempdir().unwrap();
-    sample::write_cross_encoder(folder.path());
-    let model = folder.path().to_str().unwrap().to_owned();
-    let reranker =
-        Reranker::load(&RerankerSettings { model, ..RerankerSettings::default() }, Some(&gated.engine)).unwrap();
+    let reranker = reranker_beside(&gated.engine);
     assert_eq!(reranker.info().threads, 1, "it starts no threads of its own");
     let running = document(&gated.engine, "cat");
     gated.next();
@@ -171,6 +174,12 @@ async fn what_nobody_waits_for_any_more_is_not_run() {
     second.abort();
     assert!(second.await.unwrap_err().is_cancelled());
     assert_eq!(gated.engine.queue_depth(), 0);
+    let reranker = reranker_beside(&gated.engine);
+    let pairs = tokio::spawn(async move { reranker.score("cat", vec!["mat".into()]).await });
+    until_depth(&gated.engine, 1).await;
+    pairs.abort();
+    assert!(pairs.await.unwrap_err().is_cancelled());
+    until_depth(&gated.engine, 0).await;
     let third = document(&gated.engine, "mat");
     gated.open.send(()).unwrap();
     gated.open.send(()).unwrap();

@@ -19,26 +19,22 @@ pub struct Apply<'a> {
     tools: &'a Tools,
     worker_id: &'a str,
     started_at: DateTime<Utc>,
-    permit: Option<Permit>,
+    permit: Permit,
 }
 
 impl<'a> Apply<'a> {
     /// Starts the clock of the attempt.
     pub fn new(tools: &'a Tools, grant: &'a Grant, worker_id: &'a str, permit: Permit) -> Apply<'a> {
-        Apply { grant, tools, worker_id, started_at: Utc::now(), permit: Some(permit) }
+        Apply { grant, tools, worker_id, started_at: Utc::now(), permit }
     }
 
-    /// Begins the transaction, and lets another task have the permit: no more of them write than there are connections.
-    pub async fn begin(mut self) -> Result<Transaction<'a>, TaskFailure> {
+    /// Begins the transaction.
+    pub async fn begin(self) -> Result<Transaction<'a>, TaskFailure> {
         let conn = self.tools.pool.acquire().await.classified()?;
         let limit = self.tools.settings.worker_lease.max(LEAST_TIME);
-        let permit = self.permit.take();
         // Whatever cuts it off from here on, the connection is closed and not given back with a transaction open in it.
         let mut transaction = Transaction { apply: self, conn, done: false };
         store::database::begin_bounded(&mut transaction.conn, limit).await.classified()?;
-        if let Some(permit) = permit {
-            permit.pass_on();
-        }
         Ok(transaction)
     }
 }
@@ -74,6 +70,8 @@ impl<'a> Transaction<'a> {
     pub async fn complete(mut self, detail: Map<String, Value>) -> Result<Outcome, TaskFailure> {
         let Apply { grant, tools, worker_id, started_at, .. } = self.apply;
         store::ingest_nodes::task_over(&mut self.conn, grant.document_id).await.classified()?;
+        // Not at the beginning: what is written before this may be long, and costs memory, time and a connection.
+        self.apply.permit.pass_on();
         let attempt = AttemptRow { grant, worker: worker_id, started_at, outcome: "completed", detail: &detail };
         if !store::tasks::finish(&mut self.conn, &attempt).await.classified()? {
             drop(self);
@@ -89,9 +87,7 @@ impl<'a> Transaction<'a> {
         // Apart from this task, whose region and permit are free now. Whatever goes wrong, the events stand and the sweep takes them.
         let (tools, root) = (tools.clone(), grant.root_id);
         tools.settling.clone().spawn(async move {
-            if let Err(error) = settle::settle(&tools.pool, &tools.settings.task_badges, root).await {
-                tracing::warn!(document.id = root, error = %error, "settling is left to the sweep");
-            }
+            settle::settle_or_leave(&tools.pool, &tools.settings.task_badges, root).await;
             tools.wake.notify_one();
         });
         Ok(Outcome::Completed)
