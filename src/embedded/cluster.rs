@@ -30,6 +30,8 @@ const TUNING: &[&str] = &[
     // lz4 would be quicker, but the server that the setup fetches is built without it.
     "wal_compression=on",
     "jit=off",
+    // Claims read past what was done since the last vacuum.
+    "autovacuum_naptime=30s",
     "timezone=UTC",
     "log_timezone=UTC",
 ];
