@@ -3,7 +3,7 @@ use super::{
     THREADS,
     cranfield::{Cranfield, first},
     dot, fitting,
-    peer::Peers,
+    peer::{Attention, Peers},
 };
 use crate::figure::{BoxError, Figure};
 use std::{
@@ -27,9 +27,6 @@ struct Text<'a> {
     idf: &'a HashMap<u32, f32>,
     attention: [&'a [f32]; 2],
 }
-
-/// By text, how much attention its tokens receive in the last layer, and in the last three.
-type Attention = [Vec<Vec<f32>>; 2];
 
 impl Text<'_> {
     fn norm(&self, token: usize) -> f32 {
@@ -96,13 +93,12 @@ pub async fn run(questions: usize, out: &mut dyn FnMut(Figure)) -> Result<(), Bo
     let mut attention = Attention::default();
     for texts in documents.chunks(TEXTS) {
         let tokens: Vec<&[u32]> = texts.iter().map(|text| text.token_ids.as_slice()).collect();
-        let (last, last_three) = looks.attention(&tokens)?;
-        let is_whole = |told: &[Vec<f32>]| told.iter().map(Vec::len).eq(tokens.iter().map(|text| text.len()));
-        if !is_whole(&last) || !is_whole(&last_three) {
-            return Err("attention.py did not answer for every token".into());
+        for (all, told) in attention.iter_mut().zip(looks.attention(&tokens)?) {
+            if !told.iter().map(Vec::len).eq(tokens.iter().map(|text| text.len())) {
+                return Err("attention.py did not answer for every token".into());
+            }
+            all.extend(told);
         }
-        attention[0].extend(last);
-        attention[1].extend(last_three);
     }
     let mut queries = Vec::new();
     for &question in &asked {

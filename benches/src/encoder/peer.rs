@@ -11,6 +11,9 @@ use std::{
 pub const RUNTIMES: [&str; 2] = ["onnxruntime", "torch"];
 const REQUIREMENTS: &str = include_str!("../../encoder/requirements.txt");
 
+/// By text and token, how much attention is received in the last layer, and in the last three.
+pub type Attention = [Vec<Vec<f32>>; 2];
+
 /// What `benches/encoder/setup.sh` made.
 pub struct Peers {
     folder: PathBuf,
@@ -102,8 +105,8 @@ impl Process {
         Ok((answer.seconds, answer.first))
     }
 
-    /// By the tokens of each text, how much attention they receive in the last layer, and in the last three.
-    pub fn attention(&mut self, texts: &[&[u32]]) -> Result<(Vec<Vec<f32>>, Vec<Vec<f32>>), BoxError> {
+    /// How much attention each token of each text receives.
+    pub fn attention(&mut self, texts: &[&[u32]]) -> Result<Attention, BoxError> {
         #[derive(Deserialize)]
         struct Answer {
             last: Vec<Vec<f32>>,
@@ -111,7 +114,7 @@ impl Process {
             last_three: Vec<Vec<f32>>,
         }
         let answer: Answer = self.ask(&json!(texts))?;
-        Ok((answer.last, answer.last_three))
+        Ok([answer.last, answer.last_three])
     }
 
     fn ask<T: DeserializeOwned>(&mut self, request: &serde_json::Value) -> Result<T, BoxError> {
