@@ -19,7 +19,7 @@ pub(crate) enum Report {
 pub(crate) struct Hold {
     pub grant: Arc<Grant>,
     pub cancel: CancelToken,
-    /// The queue says `running`.
+    /// The handler has begun.
     pub started: bool,
     pub report: Option<Report>,
     shared: Arc<Shared>,

@@ -163,6 +163,11 @@ impl Ledger {
         book.used(lane, permits) < before
     }
 
+    /// Whether all that is left of a task is its commit.
+    pub fn is_committing(&self, token: Uuid) -> bool {
+        self.book().held.get(&token).is_some_and(|holding| holding.commits)
+    }
+
     /// Tokens held, and tasks finished so far (those given back not counted), at one moment.
     pub fn totals(&self) -> (usize, u64) {
         let book = self.book();

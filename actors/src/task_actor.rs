@@ -1,6 +1,7 @@
 //! Runs one task. Stopping this actor drops the handler's future.
 
-use crate::grant::{ErrorClass, Outcome, TaskFailure};
+use crate::backoff::Streak;
+use crate::grant::{ErrorClass, Grant, Outcome, TaskFailure};
 use crate::hold::{Hold, Report};
 use crate::port::bounded;
 use crate::shared::Shared;
@@ -10,6 +11,10 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// A task that ends sooner is never written as running by itself: it starts and ends in one transaction.
+const SHORT: Duration = Duration::from_millis(50);
 
 pub(crate) struct TaskActor;
 
@@ -83,32 +88,33 @@ async fn run(shared: &Shared, hold: &mut Hold, seat: &Seat) -> Option<Report> {
     if hold.stopped() {
         return None;
     }
-    match bounded(shared.settings.lease, shared.queue.start(&hold.grant)).await {
-        Ok(true) => hold.started = true,
-        Ok(false) => {
-            tracing::info!(task.id = hold.grant.task_id, "the reservation was gone before the task began");
-            return Some(Report::Finished);
-        }
-        Err(error) => {
-            tracing::warn!(task.id = hold.grant.task_id, error = %error, "starting a task failed; giving it back");
-            return None;
-        }
-    }
+    hold.started = true;
     seat.load.handled();
     let grant = &hold.grant;
     // The call itself stands inside, for a handler that panics before it has a future.
     let work =
         AssertUnwindSafe(async { shared.handler.run(grant, hold.cancel.clone(), hold.permit()).await }).catch_unwind();
-    let ended = match grant.deadline {
-        None => work.await,
-        Some(deadline) => match tokio::time::timeout(deadline, work).await {
-            Ok(ended) => ended,
-            Err(_) => {
-                hold.cancel.cancel();
-                let message = format!("{} ran longer than its deadline of {deadline:?}", grant.task_type);
-                return Some(Report::Failed(TaskFailure::new(ErrorClass::Timeout, "timeout", message)));
-            }
-        },
+    let in_time = async {
+        match grant.deadline {
+            None => Ok(work.await),
+            Some(deadline) => tokio::time::timeout(deadline, work).await.map_err(|_| deadline),
+        }
+    };
+    let ended = tokio::select! {
+        biased;
+        ended = in_time => ended,
+        () = reservation_gone(shared, grant) => {
+            tracing::info!(task.id = grant.task_id, "the reservation was gone as the task began");
+            return Some(Report::Finished);
+        }
+    };
+    let ended = match ended {
+        Ok(ended) => ended,
+        Err(deadline) => {
+            hold.cancel.cancel();
+            let message = format!("{} ran longer than its deadline of {deadline:?}", grant.task_type);
+            return Some(Report::Failed(TaskFailure::new(ErrorClass::Timeout, "timeout", message)));
+        }
     };
     Some(match ended {
         Ok(Ok(Outcome::Completed)) => Report::Finished,
@@ -127,6 +133,21 @@ async fn run(shared: &Shared, hold: &mut Hold, seat: &Seat) -> Option<Report> {
             Report::Failed(TaskFailure::new(class, "panic", message_of(panic.as_ref())))
         }
     })
+}
+
+/// Has the task written as running once it has taken a while. Comes back only where the reservation is gone, long before a
+/// beat would tell.
+async fn reservation_gone(shared: &Shared, grant: &Grant) {
+    tokio::time::sleep(SHORT).await;
+    let mut streak = Streak::new("starting a task", shared.settings.poll);
+    loop {
+        match bounded(shared.settings.lease, shared.queue.start(grant)).await {
+            // One that commits may have completed the task already: its own fence decides.
+            Ok(false) if !shared.ledger.is_committing(grant.token) => return,
+            Ok(_) => return std::future::pending().await,
+            Err(error) => tokio::time::sleep(streak.error(&error)).await,
+        }
+    }
 }
 
 fn message_of(panic: &(dyn Any + Send)) -> String {

@@ -103,7 +103,11 @@ impl Model for Protocol {
                         .map(|task| Action::Claim { worker, task }),
                 ),
                 Some((_, _, started)) => {
-                    actions.push(if started { Action::Commit { worker } } else { Action::Start { worker } });
+                    if !started {
+                        actions.push(Action::Start { worker });
+                    }
+                    // A short task ends without a start of its own.
+                    actions.push(Action::Commit { worker });
                     actions.extend([Action::Beat { worker }, Action::GiveBack { worker }, Action::Die { worker }]);
                 }
             }
@@ -155,7 +159,7 @@ impl Model for Protocol {
             Action::Commit { worker } => {
                 let (task, token, _) = state.held[worker]?;
                 let row = &mut state.rows[task];
-                if !self.fenced || (row.token == Some(token) && row.status == Status::Running) {
+                if !self.fenced || (row.token == Some(token) && matches!(row.status, Status::Claimed | Status::Running)) {
                     *row = Row {
                         status: Status::Completed,
                         token: None,

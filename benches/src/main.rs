@@ -28,7 +28,7 @@ const BENCHES: &[(&str, &str)] = &[
     ("ingest", "uploads to settled, beside the bare encoder; SIZE: files, 30 where left out"),
     (
         "queue/claim_finish",
-        "claim, start and finish of tasks; SIZE: pending tasks, 10000 and then 1000000 where left out",
+        "claim and finish of short tasks; SIZE: pending tasks, 10000 and then 1000000 where left out",
     ),
     (
         "cancel",
@@ -54,11 +54,12 @@ const BENCHES: &[(&str, &str)] = &[
 ];
 
 fn main() -> ExitCode {
-    // The service that `scale` starts and the readers of files are this program again: what is measured is what was
-    // just built.
+    // The service that `scale` starts, the readers of files and the claimers of tasks are this program again: what is
+    // measured is what was just built.
     match std::env::args_os().nth(1).as_deref().and_then(std::ffi::OsStr::to_str) {
         Some("serve" | reader::SUBCOMMAND) => return svc::cli::main(),
         Some(formats::SUBCOMMAND) => return formats::serve(),
+        Some(queue::claimer::EVEN | queue::claimer::OVERLAPPED) => return queue::claimer::main(),
         _ => {}
     }
     let done = arguments().and_then(|(selected, size)| {

@@ -1,18 +1,13 @@
-//! The task queue: tasks that are claimed, started and finished a second, each finish a durable commit of its own; beside it
+//! The task queue: short tasks that are claimed and finished a second, each finish a durable commit of its own; beside it
 //! procrastinate and graphile-worker on the same server. And the frontier of a large file.
+pub mod claimer;
 mod peers;
 
 use crate::figure::{BoxError, Figure, median};
-use peers::Peers;
-use serde_json::Map;
+use claimer::Spent;
+use peers::{Peers, Queue};
 use sqlx::{Connection, PgPool};
-use std::{sync::Arc, time::Instant};
-use svc::store::{
-    kept::KeptConnection,
-    tasks::{self, AttemptRow, Claimer},
-};
-use svc_actors::{Grant, Lane};
-use tokio::task::JoinSet;
+use std::time::Instant;
 
 /// Tasks of one turn, enough that what is done once a connection counts for nothing; a multiple of every batch times
 /// every number of claimers.
@@ -30,29 +25,30 @@ pub async fn run(pool: &PgPool, sizes: &[usize], out: &mut dyn FnMut(Figure)) ->
         let all = pending + TASKS * ROUNDS * SHAPES.len();
         let queues = peers.with_tasks(pool, all).await?;
         eprintln!("bench: svc with {pending} pending");
-        fill(pool, all).await?;
+        fill(pool, all + TASKS * ROUNDS * SHAPES.len()).await?;
+        let ours = [Queue::ours(pool, claimer::EVEN)?, Queue::ours(pool, claimer::OVERLAPPED)?];
         for (batch, claimers) in SHAPES {
-            let mut our_seconds = 0.0;
-            let mut theirs = vec![(0, 0.0); queues.len()];
+            let mut took: Vec<Took> = ours.iter().chain(&queues).map(|_| Took::default()).collect();
             for _ in 0..ROUNDS {
-                our_seconds += run_tasks(pool, TASKS, batch, claimers).await?;
-                for (queue, (tasks, seconds)) in queues.iter().zip(&mut theirs) {
-                    let (done, took) = queue.run(TASKS, batch, claimers).await?;
-                    *tasks += done;
-                    *seconds += took;
+                for (queue, took) in ours.iter().chain(&queues).zip(&mut took) {
+                    let turn = queue.run(TASKS, batch, claimers).await?;
+                    took.tasks += turn.tasks;
+                    took.seconds += turn.seconds;
+                    for said in turn.said.iter().filter(|said| !said.is_empty()) {
+                        took.spent.add(said)?;
+                    }
                 }
             }
-            let tasks = TASKS * ROUNDS;
+            let (even, overlapped) = (&took[0], &took[1]);
             let name = format!("queue/claim_finish/pending={pending},batch={batch},claimers={claimers}");
-            for (queue, (done, seconds)) in queues.iter().zip(theirs) {
-                let peer = queue.figure(batch, done as f64 / seconds);
-                out(Figure::beside(
-                    &format!("{name}/{}", peer.name),
-                    tasks,
-                    "tasks/s",
-                    tasks as f64 / our_seconds,
-                    peer,
-                ));
+            for (queue, theirs) in queues.iter().zip(&took[ours.len()..]) {
+                let peer = queue.figure(batch, theirs.rate());
+                out(Figure::beside(&format!("{name}/{}", peer.name), even.tasks, "tasks/s", even.rate(), peer));
+            }
+            out(Figure::alone(&format!("{name}/overlapped"), overlapped.tasks, "tasks/s", overlapped.rate()));
+            let calls = even.tasks / batch;
+            for (step, seconds) in [("claim", even.spent.claims), ("finish", even.spent.finishes)] {
+                out(Figure::alone(&format!("{name}/{step}"), calls, "ms", seconds / calls as f64 * 1000.0));
             }
         }
         frontier(pool, pending, out).await?;
@@ -63,6 +59,21 @@ pub async fn run(pool: &PgPool, sizes: &[usize], out: &mut dyn FnMut(Figure)) ->
     Ok(())
 }
 
+/// What the turns of one queue came to.
+#[derive(Default)]
+struct Took {
+    tasks: usize,
+    seconds: f64,
+    /// By all its claimers.
+    spent: Spent,
+}
+
+impl Took {
+    fn rate(&self) -> f64 {
+        self.tasks as f64 / self.seconds
+    }
+}
+
 /// The same work once many tasks are done whose dead rows no vacuum has taken.
 async fn worn(pool: &PgPool, pending: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     for table in ["task_queue", "task_reservation", "task_attempts"] {
@@ -71,10 +82,11 @@ async fn worn(pool: &PgPool, pending: usize, out: &mut dyn FnMut(Figure)) -> Res
             .await?;
     }
     let name = format!("queue/claim_finish/pending={pending},batch=10,claimers=8");
-    let on_the_way = WORN as f64 / run_tasks(pool, WORN, 10, 8).await?;
-    out(Figure::alone(&format!("{name}/unvacuumed"), WORN, "tasks/s", on_the_way));
-    let then = TASKS as f64 / run_tasks(pool, TASKS, 10, 8).await?;
-    out(Figure::alone(&format!("{name}/after={WORN},unvacuumed"), TASKS, "tasks/s", then));
+    let ours = Queue::ours(pool, claimer::EVEN)?;
+    for (tasks, when) in [(WORN, "unvacuumed".to_owned()), (TASKS, format!("after={WORN},unvacuumed"))] {
+        let turn = ours.run(tasks, 10, 8).await?;
+        out(Figure::alone(&format!("{name}/{when}"), turn.tasks, "tasks/s", turn.tasks as f64 / turn.seconds));
+    }
     Ok(())
 }
 
@@ -127,60 +139,4 @@ async fn fill(pool: &PgPool, count: usize) -> Result<(), BoxError> {
         sqlx::query(statement).execute(&mut conn).await?;
     }
     Ok(conn.close().await?)
-}
-
-/// The seconds until the claimers have finished so many tasks. Each claims as many as it has slots and runs them at once; while
-/// their ends are committed it claims the next ones, since a task that only commits passes its permit on. A worker's claims may
-/// be smaller: it asks as soon as one is passed on.
-async fn run_tasks(pool: &PgPool, count: usize, batch: usize, claimers: usize) -> Result<f64, BoxError> {
-    let begun = Instant::now();
-    let mut running = JoinSet::new();
-    for number in 0..claimers {
-        let pool = pool.clone();
-        // As a worker has it.
-        let queue = KeptConnection::new(pool.clone());
-        let claimer = Arc::new(Claimer { worker_id: format!("bench-{number}"), badges: None, strict: false });
-        running.spawn(async move {
-            let mut ending = JoinSet::new();
-            for _ in 0..count / claimers / batch {
-                let grants = queue.run(async |conn| tasks::claim(conn, &claimer, &[(Lane::Io, batch)]).await).await?;
-                if grants.len() != batch {
-                    return Err(format!("a claim of {batch} got {}", grants.len()).into());
-                }
-                let ids: Vec<_> = grants.iter().map(|grant| grant.task_id).collect();
-                let tokens: Vec<_> = grants.iter().map(|grant| grant.token).collect();
-                if queue.run(async |conn| tasks::start(conn, &ids, &tokens).await).await?.len() != batch {
-                    return Err("a task was taken away".into());
-                }
-                // As many may be ending as there are slots.
-                all_ended(&mut ending).await?;
-                for grant in grants {
-                    let (pool, claimer) = (pool.clone(), claimer.clone());
-                    ending.spawn(async move { finish(&pool, &claimer.worker_id, &grant).await });
-                }
-            }
-            all_ended(&mut ending).await
-        });
-    }
-    all_ended(&mut running).await?;
-    Ok(begun.elapsed().as_secs_f64())
-}
-
-async fn all_ended(running: &mut JoinSet<Result<(), BoxError>>) -> Result<(), BoxError> {
-    while let Some(ended) = running.join_next().await {
-        ended??;
-    }
-    Ok(())
-}
-
-/// The end of a task that wrote nothing: a durable commit of its own. A task that writes has it in its transaction; what the
-/// peers' tasks write is no part of their figures either.
-async fn finish(pool: &PgPool, worker: &str, grant: &Grant) -> Result<(), BoxError> {
-    let mut conn = pool.acquire().await?;
-    let attempt =
-        AttemptRow { grant, worker, started_at: chrono::Utc::now(), outcome: "completed", detail: &Map::new() };
-    if !tasks::finish(&mut conn, &attempt).await? {
-        return Err(format!("task {} was taken away", grant.task_id).into());
-    }
-    Ok(())
 }

@@ -77,7 +77,7 @@ async fn a_killed_task_actor_frees_what_it_held() {
     let killed = queue.add("wait", Lane::Cpu, &[1], Subtree);
     let neighbour = queue.add("wait", Lane::Io, &[2], Subtree);
     let (worker, gate) = gated(settings(), &queue).await;
-    until("running", || gate.entered() == 2).await;
+    until("running", || gate.entered() == 2 && queue.count(State::Running) == 2).await;
     let token = queue.task(killed).token.unwrap();
     worker.shared().ledger.actor(token).unwrap().kill();
     until("failed", || queue.task(killed).state == State::Failed).await;
@@ -140,7 +140,7 @@ async fn a_cancelled_document_is_clear_on_return_and_others_go_on() {
     let ours = [queue.add("wait", Lane::Cpu, &[1, 5], Itself), queue.add("wait", Lane::Llm, &[1, 6], Itself)];
     let other = queue.add("wait", Lane::Io, &[2], Itself);
     let (worker, gate) = gated(settings(), &queue).await;
-    until("running", || gate.entered() == 3).await;
+    until("running", || gate.entered() == 3 && queue.count(State::Running) == 3).await;
     worker.cancel_document(1).await;
     for id in ours {
         assert_eq!(queue.task(id).state, State::Failed);

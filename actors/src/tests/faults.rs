@@ -6,6 +6,7 @@ use WriteMode::{Itself, Subtree};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
+use uuid::Uuid;
 
 #[tokio::test(start_paused = true)]
 async fn a_queue_that_is_down_is_asked_ever_less_often_and_work_resumes() {
@@ -26,19 +27,47 @@ async fn a_queue_that_is_down_is_asked_ever_less_often_and_work_resumes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_could_not_be_started_is_given_back() {
+async fn a_start_that_cannot_be_written_holds_up_no_task() {
     let queue = FakeQueue::new();
     queue.start_fails.store(true, SeqCst);
-    let id = queue.add("probe", Lane::Io, &[1], Itself);
-    let worker = worker(settings(), &queue, commit).await;
-    until("given back twice", || queue.task(id).given_back >= 2).await;
-    let claims = queue.claims.load(SeqCst);
-    tokio::time::sleep(Duration::from_secs(10)).await;
-    let more = queue.claims.load(SeqCst) - claims;
-    assert!(more <= 25, "{more} claims in ten seconds: it goes round and round");
+    let (short, long) = (queue.add("short", Lane::Io, &[1], Itself), queue.add("long", Lane::Io, &[2], Itself));
+    let script = |grant: Grant, _, queue: Arc<FakeQueue>| async move {
+        if grant.task_type == "long" {
+            tokio::time::sleep(Duration::from_secs(600)).await;
+        }
+        Ok(queue.commit(&grant))
+    };
+    let worker = worker(settings(), &queue, script).await;
+    until("the short one's end", || queue.task(short).state == State::Completed).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(queue.task(long).state, State::Claimed);
     queue.start_fails.store(false, SeqCst);
-    until("done", || queue.task(id).state == State::Completed).await;
-    assert_eq!(queue.task(id).failures.len(), 0);
+    until("written as running", || queue.task(long).state == State::Running).await;
+    until("the long one's end", || queue.task(long).state == State::Completed).await;
+    assert_eq!((queue.task(long).given_back, queue.task(long).attempt), (0, 1));
+    worker.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_is_stopped_as_its_start_finds_the_reservation_gone() {
+    let queue = FakeQueue::new();
+    let id = queue.add("wait", Lane::Io, &[1], Itself);
+    let gate = Gate::new();
+    let passing = gate.clone();
+    let script = move |grant: Grant, _, queue: Arc<FakeQueue>| {
+        let gate = passing.clone();
+        async move {
+            // Somebody else's by now.
+            queue.edit(grant.task_id, |task| (task.state, task.token) = (State::Running, Some(Uuid::new_v4())));
+            gate.pass().await;
+            Ok(queue.commit(&grant))
+        }
+    };
+    // No beat comes in time to tell.
+    let deaf = WorkerSettings { heartbeat: Duration::from_secs(86_400), lease: Duration::from_secs(86_400 * 3), ..settings() };
+    let worker = worker(deaf, &queue, script).await;
+    until("stopped", || gate.left() == 1).await;
+    assert_eq!((queue.task(id).state, queue.task(id).failures.len(), queue.task(id).given_back), (State::Running, 0, 0));
     worker.stop(Duration::ZERO).await;
 }
 
@@ -57,7 +86,7 @@ async fn a_failure_is_written_once_the_queue_is_back() {
     let worker = worker(settings(), &queue, script).await;
     until("down", || queue.down.load(SeqCst)).await;
     tokio::time::sleep(Duration::from_secs(45)).await;
-    assert_eq!(queue.task(id).state, State::Running);
+    assert_eq!(queue.task(id).state, State::Claimed);
     queue.down.store(false, SeqCst);
     until("written", || queue.task(id).state == State::Failed).await;
     until("the task behind it", || queue.task(behind).state == State::Completed).await;
@@ -140,7 +169,7 @@ async fn tasks_are_stopped_when_beats_fail_and_when_they_hang() {
         };
         let short = WorkerSettings { lease: Duration::from_millis(400), ..quick() };
         let worker = worker(short, &queue, script).await;
-        until("running", || gate.entered() == 1).await;
+        until("running", || gate.entered() == 1 && queue.count(State::Running) == 1).await;
         let holder = hangs.then(|| {
             let (queue, (free, freed)) = (queue.clone(), std::sync::mpsc::channel::<()>());
             let thread = std::thread::spawn(move || {

@@ -1,4 +1,5 @@
-//! The queues of other projects at the same work, in processes of their own, on a database of their own of the same server.
+//! The queues of other projects at the same work, on a database of their own of the same server; and the processes that work,
+//! theirs and ours.
 use crate::figure::{BoxError, Peer};
 use sqlx::{Connection, PgConnection, PgPool};
 use std::{
@@ -36,7 +37,7 @@ impl Peers {
         Ok(Peers { folder, has_node })
     }
 
-    /// Those that are here, each with a queue of so many tasks.
+    /// Those that are here, each with a queue of so many tasks in a database of its own.
     pub async fn with_tasks(&self, pool: &PgPool, pending: usize) -> Result<Vec<Queue>, BoxError> {
         let mut queues = Vec::new();
         for (name, program) in [("procrastinate", Some(self.procrastinate())), ("graphile", self.graphile())] {
@@ -71,10 +72,7 @@ impl Peers {
         {
             sqlx::raw_sql(sqlx::AssertSqlSafe(statement)).execute(&mut admin).await?;
         }
-        let socket = options.get_socket().ok_or("the bench's server has a socket")?.display().to_string();
-        let user = options.get_username();
-        let url =
-            format!("postgresql://{user}@/{database}?host={}&port={}", socket.replace('/', "%2F"), options.get_port());
+        let url = url(pool, &database, "")?;
         let prepared = command(program).args(["prepare", &url, &pending.to_string()]).status().await?;
         if !prepared.success() {
             return Err(format!("{name} could not be prepared").into());
@@ -84,17 +82,42 @@ impl Peers {
     }
 }
 
-/// The tasks of a peer.
+/// Where a database of the bench's server is reached: by its socket, whatever host is named before it.
+fn url(pool: &PgPool, database: &str, host: &str) -> Result<String, BoxError> {
+    let options = pool.connect_options();
+    let socket = options.get_socket().ok_or("the bench's server has a socket")?.display().to_string();
+    let (user, port) = (options.get_username(), options.get_port());
+    Ok(format!("postgresql://{user}@{host}/{database}?host={}&port={port}", socket.replace('/', "%2F")))
+}
+
+/// The tasks of a peer, or ours.
 pub struct Queue {
     name: &'static str,
     program: [PathBuf; 2],
     url: String,
 }
 
+/// What workers did in one turn.
+pub struct Turn {
+    pub tasks: usize,
+    pub seconds: f64,
+    /// What each said beside.
+    pub said: Vec<String>,
+}
+
 impl Queue {
-    /// Has so many workers do so many tasks, each as many at once as a batch holds: the tasks that were done, and the seconds.
-    /// procrastinate fetches and finishes one by one in any case.
-    pub async fn run(&self, tasks: usize, batch: usize, workers: usize) -> Result<(usize, f64), BoxError> {
+    /// Ours, worked on by this program's subcommand of that name.
+    pub fn ours(pool: &PgPool, subcommand: &'static str) -> Result<Queue, BoxError> {
+        let options = pool.connect_options();
+        let database = options.get_database().ok_or("the bench's database has a name")?;
+        let program = [std::env::current_exe()?, subcommand.into()];
+        // sqlx wants a host there, and its peers want none.
+        Ok(Queue { name: subcommand, program, url: url(pool, database, "localhost")? })
+    }
+
+    /// Has so many workers, a process each, do so many tasks, each as many at once as a batch holds. procrastinate fetches and
+    /// finishes one by one in any case.
+    pub async fn run(&self, tasks: usize, batch: usize, workers: usize) -> Result<Turn, BoxError> {
         let mut ready = Vec::new();
         for _ in 0..workers {
             ready.push(Worker::start(&self.program, &self.url, tasks / workers, batch).await?);
@@ -103,15 +126,18 @@ impl Queue {
         for worker in &mut ready {
             worker.stdin.write_all(b"go\n").await?;
         }
-        let mut done = 0;
+        let mut turn = Turn { tasks: 0, seconds: 0.0, said: Vec::new() };
         for worker in &mut ready {
-            done += worker.expect("done").await?.parse::<usize>()?;
+            let done = worker.expect("done").await?;
+            let (tasks, said) = done.split_once(' ').unwrap_or((&done, ""));
+            turn.tasks += tasks.parse::<usize>()?;
+            turn.said.push(said.to_owned());
         }
-        let seconds = start.elapsed().as_secs_f64();
+        turn.seconds = start.elapsed().as_secs_f64();
         for mut worker in ready {
             let _ = worker.child.kill().await;
         }
-        Ok((done, seconds))
+        Ok(turn)
     }
 
     /// It, by what it did a second in batches of this size.
@@ -127,7 +153,7 @@ impl Queue {
 
 fn command(program: &[PathBuf; 2]) -> Command {
     let mut command = Command::new(&program[0]);
-    // Standard output is for figures.
+    // Standard output is for figures, and the peers tell of every task on the other.
     command.arg(&program[1]).kill_on_drop(true).stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
@@ -151,6 +177,9 @@ impl Worker {
         while let Some(line) = self.lines.next_line().await? {
             if let Some(rest) = line.strip_prefix(word) {
                 return Ok(rest.trim().to_owned());
+            }
+            if let Some(reason) = line.strip_prefix("failed ") {
+                return Err(reason.into());
             }
         }
         Err(format!("a peer ended before it was {word}").into())

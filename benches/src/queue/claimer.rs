@@ -1,0 +1,119 @@
+//! A process that claims and finishes short tasks, as a worker does.
+use crate::figure::BoxError;
+use serde_json::Map;
+use sqlx::PgPool;
+use std::{
+    ffi::OsString,
+    io::Write as _,
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use svc::store::{
+    database,
+    kept::KeptConnection,
+    tasks::{self, AttemptRow, Claimer},
+};
+use svc_actors::{Grant, Lane};
+use tokio::task::JoinSet;
+
+/// Asks for its next tasks once the last ones are committed, as its peers do.
+pub const EVEN: &str = "claim-after-commit";
+/// Asks while the last ones commit, as a worker does: a task that only commits passes its permit on.
+pub const OVERLAPPED: &str = "claim-meanwhile";
+
+/// Seconds that a claimer waited.
+#[derive(Default)]
+pub struct Spent {
+    pub claims: f64,
+    pub finishes: f64,
+}
+
+impl Spent {
+    /// Adds what a claimer said at its end.
+    pub fn add(&mut self, said: &str) -> Result<(), BoxError> {
+        let (claims, finishes) = said.split_once(' ').ok_or("a claimer did not say where its time went")?;
+        self.claims += claims.parse::<f64>()?;
+        self.finishes += finishes.parse::<f64>()?;
+        Ok(())
+    }
+}
+
+/// `EVEN|OVERLAPPED work URL TASKS BATCH`: says `ready`, waits for a line, runs so many tasks and says `done` with how many
+/// they were and where the time went. One thread, as its peers have.
+pub fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let done = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(BoxError::from)
+        .and_then(|runtime| runtime.block_on(work(&arguments)));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("failed {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn work(arguments: &[OsString]) -> Result<(), BoxError> {
+    let words: Vec<&str> = arguments.iter().filter_map(|word| word.to_str()).collect();
+    let [mode, "work", url, tasks, batch] = words[..] else { return Err("a claimer takes four words".into()) };
+    let (tasks, batch): (usize, usize) = (tasks.parse()?, batch.parse()?);
+    // As a worker has them.
+    let pool = database::pool(database::options(url)?, 16, Duration::from_secs(90));
+    let queue = KeptConnection::new(pool.clone());
+    say("ready")?;
+    // Nothing else is to be done meanwhile.
+    std::io::stdin().read_line(&mut String::new())?;
+    let claimer =
+        Arc::new(Claimer { worker_id: format!("bench-{}", std::process::id()), badges: None, strict: false });
+    let (mut ending, mut spent) = (JoinSet::new(), Spent::default());
+    for _ in 0..tasks / batch {
+        let asked = Instant::now();
+        let grants = queue.run(async |conn| tasks::claim(conn, &claimer, &[(Lane::Io, batch)]).await).await?;
+        if grants.len() != batch {
+            return Err(format!("a claim of {batch} got {}", grants.len()).into());
+        }
+        let claimed = Instant::now();
+        spent.claims += (claimed - asked).as_secs_f64();
+        // As many may be ending as there are slots.
+        all_ended(&mut ending).await?;
+        for grant in grants {
+            let (pool, claimer) = (pool.clone(), claimer.clone());
+            ending.spawn(async move { finish(&pool, &claimer.worker_id, &grant).await });
+        }
+        if mode == EVEN {
+            all_ended(&mut ending).await?;
+            spent.finishes += claimed.elapsed().as_secs_f64();
+        }
+    }
+    all_ended(&mut ending).await?;
+    say(&format!("done {tasks} {} {}", spent.claims, spent.finishes))
+}
+
+fn say(line: &str) -> Result<(), BoxError> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}
+
+async fn all_ended(ending: &mut JoinSet<Result<(), BoxError>>) -> Result<(), BoxError> {
+    while let Some(ended) = ending.join_next().await {
+        ended??;
+    }
+    Ok(())
+}
+
+/// The end of a task that wrote nothing: a durable commit of its own. A task that writes has it in its transaction; what the
+/// peers' tasks write is no part of their figures either.
+async fn finish(pool: &PgPool, worker: &str, grant: &Grant) -> Result<(), BoxError> {
+    let mut conn = pool.acquire().await?;
+    let attempt =
+        AttemptRow { grant, worker, started_at: chrono::Utc::now(), outcome: "completed", detail: &Map::new() };
+    if !tasks::finish(&mut conn, &attempt).await? {
+        return Err(format!("task {} was taken away", grant.task_id).into());
+    }
+    Ok(())
+}
