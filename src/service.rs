@@ -6,6 +6,7 @@ use crate::{
     ingest::{Tools, reader::Reader},
     search::{bm25, rerank::CrossEncoder},
     settings::Settings,
+    store::kept::KeptConnection,
 };
 use metrics_exporter_prometheus::PrometheusHandle;
 use sqlx::PgPool;
@@ -79,6 +80,7 @@ impl Service {
         Tools {
             settings: self.settings.clone(),
             pool: self.pool.clone(),
+            applies: KeptConnection::new(self.pool.clone()),
             embedder: self.embedder.clone(),
             postings: self.postings.clone(),
             reader: self.reader.clone(),

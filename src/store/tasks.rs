@@ -3,7 +3,7 @@ use super::text::{storable, storable_json};
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, PgExecutor, PgPool, types::Json};
-use std::time::Duration;
+use std::{cmp::Reverse, time::Duration};
 use svc_actors::{ErrorClass, Grant, Lane, Region, TaskFailure, WriteMode};
 use svc_client::wire::QueueState;
 use uuid::Uuid;
@@ -95,6 +95,8 @@ struct ClaimedRow {
     retry_count: i32,
     lease_losses: i32,
     claim_token: Option<Uuid>,
+    priority: i32,
+    created_at: DateTime<Utc>,
 }
 
 /// Claims up to as many tasks of each lane as are wanted, in one statement under the claim lock.
@@ -103,9 +105,9 @@ pub async fn claim(
     claimer: &Claimer,
     want: &[(Lane, usize)],
 ) -> sqlx::Result<Vec<Grant>> {
-    let rows: Vec<ClaimedRow> = sqlx::query_as(
-        "SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, retry_count, lease_losses, claim_token
-           FROM claim_batch($1, $2, $3, $4, $5, $6, 8, interval '60 seconds') ORDER BY priority DESC, created_at, id",
+    let mut rows: Vec<ClaimedRow> = sqlx::query_as(
+        "SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, retry_count, lease_losses, claim_token, priority, created_at
+           FROM claim_batch($1, $2, $3, $4, $5, $6, 8, interval '60 seconds')",
     )
     .bind(CLAIM_LOCK)
     .bind(&claimer.worker_id)
@@ -115,6 +117,7 @@ pub async fn claim(
     .bind(want.iter().map(|(_, count)| i32::try_from(*count).unwrap_or(i32::MAX)).collect::<Vec<_>>())
     .fetch_all(connection)
     .await?;
+    rows.sort_unstable_by_key(|row| (Reverse(row.priority), row.created_at, row.id));
     Ok(rows.into_iter().filter_map(grant).collect())
 }
 

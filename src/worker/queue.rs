@@ -15,10 +15,7 @@ use rand::RngExt;
 use sqlx::PgPool;
 use std::{
     collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
+    sync::atomic::{AtomicI64, Ordering},
     time::{Duration, Instant},
 };
 use svc_actors::{Grant, Lane, PortError, Queue, TaskFailure};
@@ -37,7 +34,7 @@ const UNSERVED_SECONDS: f64 = 60.0;
 pub struct PgQueue {
     pool: PgPool,
     /// Claims and starts are short and follow each other.
-    connection: Arc<KeptConnection>,
+    connection: KeptConnection,
     starts: Starts,
     claimer: Claimer,
     lease: Duration,
@@ -62,7 +59,7 @@ impl PgQueue {
         settling: TaskTracker,
         retention: Option<Duration>,
     ) -> PgQueue {
-        let connection = Arc::new(KeptConnection::new(pool.clone()));
+        let connection = KeptConnection::new(pool.clone());
         PgQueue {
             starts: Starts::new(connection.clone()),
             connection,

@@ -1,6 +1,6 @@
 //! Starts of tasks, joined: what one claim granted begins at the same moment, and is written in one call.
 use crate::store::{kept::KeptConnection, tasks};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use svc_actors::{Grant, PortError};
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -15,14 +15,14 @@ struct Waiting {
 }
 
 pub struct Starts {
-    connection: Arc<KeptConnection>,
+    connection: KeptConnection,
     waiting: Mutex<Vec<Waiting>>,
     /// Whoever has it writes for all who wait.
     turn: tokio::sync::Mutex<()>,
 }
 
 impl Starts {
-    pub fn new(connection: Arc<KeptConnection>) -> Starts {
+    pub fn new(connection: KeptConnection) -> Starts {
         Starts { connection, waiting: Mutex::default(), turn: tokio::sync::Mutex::default() }
     }
 
@@ -47,7 +47,7 @@ impl Starts {
     }
 }
 
-async fn write(connection: Arc<KeptConnection>, batch: Vec<Waiting>) {
+async fn write(connection: KeptConnection, batch: Vec<Waiting>) {
     let ids: Vec<i64> = batch.iter().map(|waiting| waiting.task_id).collect();
     let tokens: Vec<Uuid> = batch.iter().map(|waiting| waiting.token).collect();
     let started = connection.run(async |conn| tasks::start(conn, &ids, &tokens).await).await;

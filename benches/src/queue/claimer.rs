@@ -1,7 +1,6 @@
 //! A process that claims and finishes short tasks, as a worker does.
 use crate::figure::BoxError;
 use serde_json::Map;
-use sqlx::PgPool;
 use std::{
     ffi::OsString,
     io::Write as _,
@@ -63,7 +62,7 @@ async fn work(arguments: &[OsString]) -> Result<(), BoxError> {
     let (tasks, batch): (usize, usize) = (tasks.parse()?, batch.parse()?);
     // As a worker has them.
     let pool = database::pool(database::options(url)?, 16, Duration::from_secs(90));
-    let queue = KeptConnection::new(pool.clone());
+    let (queue, applies) = (KeptConnection::new(pool.clone()), KeptConnection::new(pool));
     say("ready")?;
     // Nothing else is to be done meanwhile.
     std::io::stdin().read_line(&mut String::new())?;
@@ -81,8 +80,8 @@ async fn work(arguments: &[OsString]) -> Result<(), BoxError> {
         // As many may be ending as there are slots.
         all_ended(&mut ending).await?;
         for grant in grants {
-            let (pool, claimer) = (pool.clone(), claimer.clone());
-            ending.spawn(async move { finish(&pool, &claimer.worker_id, &grant).await });
+            let (applies, claimer) = (applies.clone(), claimer.clone());
+            ending.spawn(async move { finish(&applies, &claimer.worker_id, &grant).await });
         }
         if mode == EVEN {
             all_ended(&mut ending).await?;
@@ -108,12 +107,13 @@ async fn all_ended(ending: &mut JoinSet<Result<(), BoxError>>) -> Result<(), Box
 
 /// The end of a task that wrote nothing: a durable commit of its own. A task that writes has it in its transaction; what the
 /// peers' tasks write is no part of their figures either.
-async fn finish(pool: &PgPool, worker: &str, grant: &Grant) -> Result<(), BoxError> {
-    let mut conn = pool.acquire().await?;
+async fn finish(applies: &KeptConnection, worker: &str, grant: &Grant) -> Result<(), BoxError> {
+    let mut conn = applies.lend().await?;
     let attempt =
         AttemptRow { grant, worker, started_at: chrono::Utc::now(), outcome: "completed", detail: &Map::new() };
     if !tasks::finish(&mut conn, &attempt).await? {
         return Err(format!("task {} was taken away", grant.task_id).into());
     }
+    conn.keep();
     Ok(())
 }

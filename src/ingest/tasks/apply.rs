@@ -2,11 +2,11 @@
 use super::OrTaskFailure;
 use crate::{
     ingest::{Tools, settle},
-    store::{self, tasks::AttemptRow},
+    store::{self, kept::Lent, tasks::AttemptRow},
 };
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
-use sqlx::{PgConnection, Postgres, pool::PoolConnection};
+use sqlx::PgConnection;
 use std::time::Duration;
 use svc_actors::{Grant, Outcome, Permit, TaskFailure};
 
@@ -30,10 +30,9 @@ impl<'a> Apply<'a> {
 
     /// Begins the transaction.
     pub async fn begin(self) -> Result<Transaction<'a>, TaskFailure> {
-        let conn = self.tools.pool.acquire().await.classified()?;
+        let conn = self.tools.applies.lend().await.classified()?;
         let limit = self.tools.settings.worker_lease.max(LEAST_TIME);
-        // Whatever cuts it off from here on, the connection is closed and not given back with a transaction open in it.
-        let mut transaction = Transaction { apply: self, conn, done: false };
+        let mut transaction = Transaction { apply: self, conn };
         store::database::begin_bounded(&mut transaction.conn, limit).await.classified()?;
         Ok(transaction)
     }
@@ -42,17 +41,8 @@ impl<'a> Apply<'a> {
 /// The open transaction of a task; dropped without a commit, nothing of it remains.
 pub struct Transaction<'a> {
     apply: Apply<'a>,
-    conn: PoolConnection<Postgres>,
-    done: bool,
-}
-
-impl Drop for Transaction<'_> {
-    fn drop(&mut self) {
-        if !self.done {
-            // A server that does not answer would hold up a rollback as it held up what came before.
-            self.conn.close_on_drop();
-        }
-    }
+    /// Whatever cuts it off, the connection is closed and not used again with a transaction open in it.
+    conn: Lent,
 }
 
 impl<'a> Transaction<'a> {
@@ -82,8 +72,7 @@ impl<'a> Transaction<'a> {
             };
         }
         store::database::commit(&mut self.conn).await.classified()?;
-        self.done = true;
-        drop(self);
+        self.conn.keep();
         // Apart from this task, whose region and permit are free now. Whatever goes wrong, the events stand and the sweep takes them.
         let (tools, root) = (tools.clone(), grant.root_id);
         tools.settling.clone().spawn(async move {
