@@ -5,6 +5,21 @@
 -- and the only statement that lowers unmet_deps looks for what is above 0.
 ALTER TABLE task_queue DROP CONSTRAINT task_queue_check;
 
+-- By its foreign key each line of the log locked its document's row, which wrote to that row's page.
+ALTER TABLE task_attempts DROP CONSTRAINT task_attempts_document_id_fkey;
+CREATE FUNCTION forget_attempts() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM task_attempts a USING gone WHERE a.document_id = gone.id;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER documents_attempts AFTER DELETE ON documents
+    REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION forget_attempts();
+
+-- Written as text and read as a range: the constructor of a type of our own is looked up by its name, among all functions of
+-- the server, by every statement that calls it.
+CREATE OR REPLACE FUNCTION region_paths(path text, mode text) RETURNS pathrange LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT (CASE mode WHEN 'self' THEN '[' || path || ',' || path || ']' ELSE '[' || path || ',' || left(path, -1) || '0)' END)::pathrange $$;
+
 -- Claims up to `wants` tasks of each lane, under the one lock, in the exact order: priority descending, then age. All
 -- candidates of a round are reserved by one statement, in their order; the constraint refuses those that overlap a held
 -- region or an earlier one. Each statement of a volatile function sees what was committed before it, so what is read under

@@ -6,7 +6,7 @@ use crate::{
     ingest::{Tools, reader::Reader},
     search::{bm25, rerank::CrossEncoder},
     settings::Settings,
-    store::kept::KeptConnection,
+    store::kept::KeptConnections,
 };
 use metrics_exporter_prometheus::PrometheusHandle;
 use sqlx::PgPool;
@@ -80,7 +80,7 @@ impl Service {
         Tools {
             settings: self.settings.clone(),
             pool: self.pool.clone(),
-            applies: KeptConnection::new(self.pool.clone()),
+            kept: KeptConnections::new(self.pool.clone()),
             embedder: self.embedder.clone(),
             postings: self.postings.clone(),
             reader: self.reader.clone(),

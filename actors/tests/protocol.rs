@@ -159,7 +159,8 @@ impl Model for Protocol {
             Action::Commit { worker } => {
                 let (task, token, _) = state.held[worker]?;
                 let row = &mut state.rows[task];
-                if !self.fenced || (row.token == Some(token) && matches!(row.status, Status::Claimed | Status::Running)) {
+                if !self.fenced || (row.token == Some(token) && matches!(row.status, Status::Claimed | Status::Running))
+                {
                     *row = Row {
                         status: Status::Completed,
                         token: None,

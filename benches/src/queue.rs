@@ -15,7 +15,7 @@ const TASKS: usize = 4_000;
 /// Tasks that are finished in one go to see the queue after long work, with no vacuum in between.
 const WORN: usize = 100_000;
 /// Times that all take turns in each measurement, so that what else the machine does hits all of them.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 /// Batch and claimers of each measurement.
 const SHAPES: [(usize, usize); 4] = [(1, 1), (10, 1), (1, 8), (10, 8)];
 

@@ -13,7 +13,7 @@ pub mod tree;
 pub mod unlock;
 pub mod upload;
 
-use crate::{embedding::Embedder, search::bm25, settings::Settings, store::kept::KeptConnection};
+use crate::{embedding::Embedder, search::bm25, settings::Settings, store::kept::KeptConnections};
 use reader::Reader;
 use sqlx::PgPool;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ use tokio_util::task::TaskTracker;
 pub struct Tools {
     pub settings: Arc<Settings>,
     pub pool: PgPool,
-    /// For the transactions of tasks.
-    pub applies: KeptConnection,
+    /// For claims, starts and the ends of tasks.
+    pub kept: KeptConnections,
     pub embedder: Option<Embedder>,
     pub postings: Arc<bm25::Cache>,
     pub reader: Reader,

@@ -1,70 +1,77 @@
-//! A connection beside the pool.
+//! Connections beside the pool.
 use sqlx::{Connection, PgConnection, PgPool, Postgres, pool::PoolConnection};
 use std::{
     ops::{Deref, DerefMut},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// For so long a connection may lie idle and be used without asking whether it still answers.
 const PRESUMED_ALIVE: Duration = Duration::from_secs(1);
 
-/// Where the connection lies while nobody has it, and since when.
-type Place = Option<(PgConnection, Instant)>;
-
-/// One connection for short statements that follow each other. The pool asks each connection that comes back whether it still
-/// answers, and hands out another one next: for statements of a fraction of a millisecond that doubles their time.
+/// Two connections for short work that follows each other: one at most for statements, one at most lent. The pool asks each
+/// connection that comes back whether it still answers, and hands out another one next: for statements of a fraction of a
+/// millisecond that doubles their time.
 #[derive(Clone, Debug)]
-pub struct KeptConnection {
+pub struct KeptConnections {
     /// Where a new one comes from, with its options.
     pool: PgPool,
-    place: Arc<Mutex<Place>>,
+    idle: Idle,
+    statements: Arc<tokio::sync::Mutex<()>>,
+    lent: Arc<Semaphore>,
 }
 
-impl KeptConnection {
-    pub fn new(pool: PgPool) -> KeptConnection {
-        KeptConnection { pool, place: Arc::default() }
+/// Those that nobody has. The one that was used last is used next: its process at the server has everything at hand.
+#[derive(Clone, Debug, Default)]
+struct Idle(Arc<Mutex<Vec<(PgConnection, Instant)>>>);
+
+impl Idle {
+    fn pop(&self) -> Option<(PgConnection, Instant)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
-    /// Runs statements, one caller at a time. After an error, or where the caller goes away, the next one gets a new connection.
+    fn push(&self, conn: PgConnection) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((conn, Instant::now()));
+    }
+}
+
+impl KeptConnections {
+    pub fn new(pool: PgPool) -> KeptConnections {
+        KeptConnections { pool, idle: Idle::default(), statements: Arc::default(), lent: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// Runs statements, one caller at a time. After an error, or where the caller goes away, the connection is closed.
     pub async fn run<T>(&self, work: impl AsyncFnOnce(&mut PgConnection) -> sqlx::Result<T>) -> sqlx::Result<T> {
-        let mut lent = self.take(self.place.clone().lock_owned().await).await?;
-        let done = work(&mut lent).await?;
-        lent.keep();
+        let _turn = self.statements.lock().await;
+        let mut conn = self.take().await?;
+        let done = work(&mut conn).await?;
+        self.idle.push(conn);
         Ok(done)
     }
 
-    /// It, or one of the pool where somebody has it.
+    /// One for a transaction; one of the pool where somebody else was lent it.
     pub async fn lend(&self) -> sqlx::Result<Lent> {
-        match self.place.clone().try_lock_owned() {
-            Ok(place) => self.take(place).await,
+        match self.lent.clone().try_acquire_owned() {
+            Ok(permit) => Ok(Lent::Kept(Kept { conn: self.take().await?, idle: self.idle.clone(), _permit: permit })),
             Err(_) => Ok(Lent::Pooled(Pooled { conn: self.pool.acquire().await?, done: false })),
         }
     }
 
-    async fn take(&self, mut place: OwnedMutexGuard<Place>) -> sqlx::Result<Lent> {
-        let kept = match place.take() {
-            Some((conn, used)) if used.elapsed() < PRESUMED_ALIVE => Some(conn),
-            Some((conn, _)) => asked(conn).await,
-            None => None,
-        };
-        let conn = match kept {
-            Some(conn) => conn,
-            None => self.pool.acquire().await?.detach(),
-        };
-        Ok(Lent::Kept { conn, place })
+    async fn take(&self) -> sqlx::Result<PgConnection> {
+        if let Some((mut conn, used)) = self.idle.pop()
+            && (used.elapsed() < PRESUMED_ALIVE || conn.ping().await.is_ok())
+        {
+            return Ok(conn);
+        }
+        Ok(self.pool.acquire().await?.detach())
     }
-}
-
-async fn asked(mut conn: PgConnection) -> Option<PgConnection> {
-    conn.ping().await.ok().map(|()| conn)
 }
 
 /// A connection that is closed with whatever stands open in it, unless it is given back by [`Lent::keep`].
 #[derive(Debug)]
 pub enum Lent {
-    Kept { conn: PgConnection, place: OwnedMutexGuard<Place> },
+    Kept(Kept),
     Pooled(Pooled),
 }
 
@@ -72,7 +79,7 @@ impl Lent {
     /// Nothing is open in it, and nothing went wrong.
     pub fn keep(self) {
         match self {
-            Lent::Kept { conn, mut place } => *place = Some((conn, Instant::now())),
+            Lent::Kept(kept) => kept.idle.push(kept.conn),
             Lent::Pooled(mut pooled) => pooled.done = true,
         }
     }
@@ -83,7 +90,7 @@ impl Deref for Lent {
 
     fn deref(&self) -> &PgConnection {
         match self {
-            Lent::Kept { conn, .. } => conn,
+            Lent::Kept(kept) => &kept.conn,
             Lent::Pooled(pooled) => &pooled.conn,
         }
     }
@@ -92,10 +99,18 @@ impl Deref for Lent {
 impl DerefMut for Lent {
     fn deref_mut(&mut self) -> &mut PgConnection {
         match self {
-            Lent::Kept { conn, .. } => conn,
+            Lent::Kept(kept) => &mut kept.conn,
             Lent::Pooled(pooled) => &mut pooled.conn,
         }
     }
+}
+
+/// One of the two.
+#[derive(Debug)]
+pub struct Kept {
+    conn: PgConnection,
+    idle: Idle,
+    _permit: OwnedSemaphorePermit,
 }
 
 /// One of the pool.

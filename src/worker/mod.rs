@@ -94,8 +94,7 @@ impl RunningWorker {
         let retention = Some(tools.settings.task_retention_days).filter(|days| *days > 0.0);
         let retention = retention.map(|days| Duration::from_secs_f64(days * 86_400.0));
         let reading = tools.settings.parser_wall_time + READING_MARGIN;
-        let queue =
-            queue::PgQueue::new(pool.clone(), claimer, role.lease, badges, reading, tools.settling.clone(), retention);
+        let queue = queue::PgQueue::new(&tools, claimer, role.lease, badges, reading, retention);
         let heart = heart::factory(options.clone(), row.clone());
         let worker =
             Worker::start(settings, Arc::new(queue), heart, Arc::new(TaskHandler::new(tools, role.worker_id))).await?;

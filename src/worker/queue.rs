@@ -1,11 +1,11 @@
 //! The queue's port on PostgreSQL.
 use super::starts::Starts;
 use crate::{
-    ingest::settle,
+    ingest::{Tools, settle},
     search::bm25,
     store::{
         self,
-        kept::KeptConnection,
+        kept::KeptConnections,
         tasks::{Claimer, Failed},
     },
     telemetry,
@@ -33,8 +33,7 @@ const UNSERVED_SECONDS: f64 = 60.0;
 
 pub struct PgQueue {
     pool: PgPool,
-    /// Claims and starts are short and follow each other.
-    connection: KeptConnection,
+    kept: KeptConnections,
     starts: Starts,
     claimer: Claimer,
     lease: Duration,
@@ -51,24 +50,22 @@ pub struct PgQueue {
 
 impl PgQueue {
     pub fn new(
-        pool: PgPool,
+        tools: &Tools,
         claimer: Claimer,
         lease: Duration,
         badges: BTreeMap<String, String>,
         deadline: Duration,
-        settling: TaskTracker,
         retention: Option<Duration>,
     ) -> PgQueue {
-        let connection = KeptConnection::new(pool.clone());
         PgQueue {
-            starts: Starts::new(connection.clone()),
-            connection,
-            pool,
+            starts: Starts::new(tools.kept.clone()),
+            kept: tools.kept.clone(),
+            pool: tools.pool.clone(),
             claimer,
             lease,
             badges,
             deadline,
-            settling,
+            settling: tools.settling.clone(),
             retention,
             purged_up_to: AtomicI64::new(0),
         }
@@ -205,7 +202,7 @@ impl Queue for PgQueue {
     async fn claim(&self, want: &[(Lane, usize)]) -> Result<Vec<Grant>, PortError> {
         let started = Instant::now();
         let mut grants = self
-            .connection
+            .kept
             .run(async |conn| store::tasks::claim(conn, &self.claimer, want).await)
             .await
             .map_err(PortError::new)?;

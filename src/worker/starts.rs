@@ -1,5 +1,5 @@
 //! Starts of tasks, joined: what one claim granted begins at the same moment, and is written in one call.
-use crate::store::{kept::KeptConnection, tasks};
+use crate::store::{kept::KeptConnections, tasks};
 use std::sync::{Mutex, PoisonError};
 use svc_actors::{Grant, PortError};
 use tokio::sync::oneshot;
@@ -15,15 +15,15 @@ struct Waiting {
 }
 
 pub struct Starts {
-    connection: KeptConnection,
+    kept: KeptConnections,
     waiting: Mutex<Vec<Waiting>>,
     /// Whoever has it writes for all who wait.
     turn: tokio::sync::Mutex<()>,
 }
 
 impl Starts {
-    pub fn new(connection: KeptConnection) -> Starts {
-        Starts { connection, waiting: Mutex::default(), turn: tokio::sync::Mutex::default() }
+    pub fn new(kept: KeptConnections) -> Starts {
+        Starts { kept, waiting: Mutex::default(), turn: tokio::sync::Mutex::default() }
     }
 
     /// Whether the task was still ours, and has begun.
@@ -37,7 +37,7 @@ impl Starts {
         let batch = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
         if !batch.is_empty() {
             // A task of its own: the others get their answer even if the caller goes away.
-            tokio::spawn(write(self.connection.clone(), batch)).await.map_err(PortError::new)?;
+            tokio::spawn(write(self.kept.clone(), batch)).await.map_err(PortError::new)?;
         }
         drop(turn);
         match told.await {
@@ -47,10 +47,10 @@ impl Starts {
     }
 }
 
-async fn write(connection: KeptConnection, batch: Vec<Waiting>) {
+async fn write(kept: KeptConnections, batch: Vec<Waiting>) {
     let ids: Vec<i64> = batch.iter().map(|waiting| waiting.task_id).collect();
     let tokens: Vec<Uuid> = batch.iter().map(|waiting| waiting.token).collect();
-    let started = connection.run(async |conn| tasks::start(conn, &ids, &tokens).await).await;
+    let started = kept.run(async |conn| tasks::start(conn, &ids, &tokens).await).await;
     for waiting in batch {
         let answer = match &started {
             Ok(started) => Ok(started.contains(&waiting.token)),

@@ -3,7 +3,7 @@ use crate::support::{TestApp, Wish, document, invariants};
 use chrono::Utc;
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use serde_json::{Map, json};
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 use std::{
     sync::{
         Arc,
@@ -11,7 +11,10 @@ use std::{
     },
     time::Duration,
 };
-use svc::store::tasks::{self, AttemptRow, Claimer, Failed, NewTask};
+use svc::store::{
+    kept::KeptConnections,
+    tasks::{self, AttemptRow, Claimer, Failed, NewTask},
+};
 use svc_actors::{Grant, Lane, TaskFailure, WriteMode};
 use svc_client::{Json, wire::WaitQuery};
 
@@ -66,8 +69,7 @@ async fn finish(pool: &PgPool, grant: &Grant) -> bool {
     let mut tx = pool.begin().await.unwrap();
     let detail = Map::new();
     let attempt = AttemptRow { grant, worker: "w", started_at: Utc::now(), outcome: "completed", detail: &detail };
-    let started = tasks::start(&mut tx, &[grant.task_id], &[grant.token]).await.unwrap();
-    let ours = started == [grant.token] && tasks::finish(&mut tx, &attempt).await.unwrap();
+    let ours = tasks::finish(&mut tx, &attempt).await.unwrap();
     if ours {
         tx.commit().await.unwrap();
     }
@@ -213,6 +215,91 @@ async fn a_subtree_task_under_a_stream_of_small_ones_gets_its_turn() {
 }
 
 #[tokio::test]
+async fn a_claim_of_several_lanes_gets_what_each_wants_and_parks_what_is_in_the_way() {
+    let app = app().await;
+    let root = node(&app, None).await;
+    let mut children = Vec::new();
+    for _ in 0..6 {
+        children.push(node(&app, Some(root.0)).await);
+    }
+    let whole = task(&app, &root, WriteMode::Subtree, 9, None).await;
+    let held = claim(&app, 1).await.remove(0);
+    assert_eq!(held.task_id, whole);
+    // In each lane the first is under what is held.
+    let mut expected = Vec::new();
+    for (lane, child) in [("cpu", 0), ("io", 1)] {
+        let blocked = task(&app, &children[child], WriteMode::Itself, 5, None).await;
+        let free = [node(&app, None).await, node(&app, None).await, node(&app, None).await];
+        let mut ids = vec![blocked];
+        for node in &free {
+            ids.push(task(&app, node, WriteMode::Itself, 0, None).await);
+        }
+        sqlx::query("UPDATE task_queue SET lane = $1 WHERE id = ANY($2)")
+            .bind(lane)
+            .bind(&ids)
+            .execute(&app.pool)
+            .await
+            .unwrap();
+        expected.push(ids);
+    }
+    let want = [(Lane::Cpu, 2), (Lane::Io, 1)];
+    let got: Vec<_> = tasks::claim(&app.pool, &claimer("w"), &want).await.unwrap().iter().map(|g| g.task_id).collect();
+    assert_eq!(got, [expected[0][1], expected[0][2], expected[1][1]], "by age, two and one");
+    for ids in &expected {
+        assert_eq!(status(&app, ids[0]).await, ("pending".to_owned(), false, Some(whole)));
+    }
+    // What the end of the first sets free comes before the rest, by its priority.
+    assert!(finish(&app.pool, &held).await);
+    let got: Vec<_> = tasks::claim(&app.pool, &claimer("w"), &want).await.unwrap().iter().map(|g| g.task_id).collect();
+    assert_eq!(got, [expected[0][0], expected[1][0], expected[0][3]]);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_kept_connection_is_used_again_and_one_that_is_cut_off_is_closed() {
+    async fn server(conn: &mut PgConnection) -> sqlx::Result<i32> {
+        sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(conn).await
+    }
+    let app = app().await;
+    let kept = KeptConnections::new(app.pool.clone());
+    let mut first = kept.lend().await.unwrap();
+    let one = server(&mut first).await.unwrap();
+    // While it is away, statements have another, and whoever asks for a second one gets it from the pool.
+    let two = kept.run(server).await.unwrap();
+    let mut pooled = kept.lend().await.unwrap();
+    let three = server(&mut pooled).await.unwrap();
+    assert!(one != two && two != three && one != three);
+    pooled.keep();
+    first.keep();
+    assert_eq!(kept.run(server).await.unwrap(), one, "the one that was used last");
+    let mut cut_off = kept.lend().await.unwrap();
+    assert_eq!(server(&mut cut_off).await.unwrap(), one);
+    let root = node(&app, None).await;
+    sqlx::raw_sql("BEGIN; UPDATE documents SET title = 'half'").execute(&mut *cut_off).await.unwrap();
+    drop(cut_off);
+    let mut next = kept.lend().await.unwrap();
+    assert_eq!(server(&mut next).await.unwrap(), two);
+    // Waits for the row until the server has seen that the other one is gone.
+    sqlx::query("UPDATE documents SET title = title || '!' WHERE id = $1")
+        .bind(root.0)
+        .execute(&mut *next)
+        .await
+        .unwrap();
+    let title: String = sqlx::query_scalar("SELECT title FROM documents WHERE id = $1")
+        .bind(root.0)
+        .fetch_one(&mut *next)
+        .await
+        .unwrap();
+    assert_eq!(title, "node!");
+    // One that the server has closed is found out, though not at once.
+    sqlx::query("SELECT pg_terminate_backend($1)").bind(two).execute(&app.pool).await.unwrap();
+    next.keep();
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    assert_ne!(kept.run(server).await.unwrap(), two);
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_stale_token_never_changes_a_row() {
     let app = app().await;
     let root = node(&app, None).await;
@@ -242,6 +329,14 @@ async fn a_stale_token_never_changes_a_row() {
     drop(conn);
     tasks::give_back(&app.pool, &[stale.token]).await.unwrap();
     assert_eq!(status(&app, id).await.0, "claimed");
+    // A short task never starts by itself; one that takes a while has.
+    let short = task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
+    let grant = claim(&app, 1).await.remove(0);
+    assert!(grant.task_id == short && finish(&app.pool, &grant).await && !finish(&app.pool, &grant).await);
+    let mut conn = app.pool.acquire().await.unwrap();
+    assert_eq!(tasks::start(&mut conn, &[id], &[fresh.token]).await.unwrap(), [fresh.token]);
+    assert_eq!(status(&app, id).await.0, "running");
+    drop(conn);
     assert!(finish(&app.pool, &fresh).await && !finish(&app.pool, &fresh).await);
     invariants::check_drained(&app.pool).await;
     app.end().await;

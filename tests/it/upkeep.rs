@@ -18,7 +18,6 @@ use svc::{
 };
 use svc_actors::{Grant, Lane, Queue, WriteMode};
 use svc_client::wire::{DocumentPath, Settled, TaskPath, TaskQuery, TaskTypePath};
-use tokio_util::task::TaskTracker;
 
 async fn idle() -> TestApp {
     TestApp::with(Wish { no_worker: true, ..Default::default() }).await
@@ -156,7 +155,7 @@ async fn nobody_stands_back_for_a_task_that_cannot_run() {
     assert!(claim(&app, 1).await.is_empty(), "a younger one stands back for it");
     let lease = Duration::from_secs(600);
     let claimer = Claimer { worker_id: "w".to_owned(), badges: None, strict: false };
-    let queue = PgQueue::new(app.pool.clone(), claimer, lease, BTreeMap::new(), lease, TaskTracker::new(), None);
+    let queue = PgQueue::new(&app.service.tools(), claimer, lease, BTreeMap::new(), lease, None);
     let intents = async || -> i64 {
         queue.reap().await.unwrap();
         sqlx::query_scalar("SELECT count(*) FROM task_intent").fetch_one(&app.pool).await.unwrap()

@@ -64,10 +64,14 @@ async fn a_task_is_stopped_as_its_start_finds_the_reservation_gone() {
         }
     };
     // No beat comes in time to tell.
-    let deaf = WorkerSettings { heartbeat: Duration::from_secs(86_400), lease: Duration::from_secs(86_400 * 3), ..settings() };
+    let deaf =
+        WorkerSettings { heartbeat: Duration::from_secs(86_400), lease: Duration::from_secs(86_400 * 3), ..settings() };
     let worker = worker(deaf, &queue, script).await;
     until("stopped", || gate.left() == 1).await;
-    assert_eq!((queue.task(id).state, queue.task(id).failures.len(), queue.task(id).given_back), (State::Running, 0, 0));
+    assert_eq!(
+        (queue.task(id).state, queue.task(id).failures.len(), queue.task(id).given_back),
+        (State::Running, 0, 0)
+    );
     worker.stop(Duration::ZERO).await;
 }
 

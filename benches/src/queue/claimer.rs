@@ -10,7 +10,7 @@ use std::{
 };
 use svc::store::{
     database,
-    kept::KeptConnection,
+    kept::KeptConnections,
     tasks::{self, AttemptRow, Claimer},
 };
 use svc_actors::{Grant, Lane};
@@ -60,18 +60,17 @@ async fn work(arguments: &[OsString]) -> Result<(), BoxError> {
     let words: Vec<&str> = arguments.iter().filter_map(|word| word.to_str()).collect();
     let [mode, "work", url, tasks, batch] = words[..] else { return Err("a claimer takes four words".into()) };
     let (tasks, batch): (usize, usize) = (tasks.parse()?, batch.parse()?);
-    // As a worker has them.
+    // As a worker has it.
     let pool = database::pool(database::options(url)?, 16, Duration::from_secs(90));
-    let (queue, applies) = (KeptConnection::new(pool.clone()), KeptConnection::new(pool));
+    let kept = KeptConnections::new(pool);
     say("ready")?;
     // Nothing else is to be done meanwhile.
     std::io::stdin().read_line(&mut String::new())?;
-    let claimer =
-        Arc::new(Claimer { worker_id: format!("bench-{}", std::process::id()), badges: None, strict: false });
+    let claimer = Arc::new(Claimer { worker_id: format!("bench-{}", std::process::id()), badges: None, strict: false });
     let (mut ending, mut spent) = (JoinSet::new(), Spent::default());
     for _ in 0..tasks / batch {
         let asked = Instant::now();
-        let grants = queue.run(async |conn| tasks::claim(conn, &claimer, &[(Lane::Io, batch)]).await).await?;
+        let grants = kept.run(async |conn| tasks::claim(conn, &claimer, &[(Lane::Io, batch)]).await).await?;
         if grants.len() != batch {
             return Err(format!("a claim of {batch} got {}", grants.len()).into());
         }
@@ -80,8 +79,8 @@ async fn work(arguments: &[OsString]) -> Result<(), BoxError> {
         // As many may be ending as there are slots.
         all_ended(&mut ending).await?;
         for grant in grants {
-            let (applies, claimer) = (applies.clone(), claimer.clone());
-            ending.spawn(async move { finish(&applies, &claimer.worker_id, &grant).await });
+            let (kept, claimer) = (kept.clone(), claimer.clone());
+            ending.spawn(async move { finish(&kept, &claimer.worker_id, &grant).await });
         }
         if mode == EVEN {
             all_ended(&mut ending).await?;
@@ -107,8 +106,8 @@ async fn all_ended(ending: &mut JoinSet<Result<(), BoxError>>) -> Result<(), Box
 
 /// The end of a task that wrote nothing: a durable commit of its own. A task that writes has it in its transaction; what the
 /// peers' tasks write is no part of their figures either.
-async fn finish(applies: &KeptConnection, worker: &str, grant: &Grant) -> Result<(), BoxError> {
-    let mut conn = applies.lend().await?;
+async fn finish(kept: &KeptConnections, worker: &str, grant: &Grant) -> Result<(), BoxError> {
+    let mut conn = kept.lend().await?;
     let attempt =
         AttemptRow { grant, worker, started_at: chrono::Utc::now(), outcome: "completed", detail: &Map::new() };
     if !tasks::finish(&mut conn, &attempt).await? {

@@ -30,7 +30,7 @@ impl<'a> Apply<'a> {
 
     /// Begins the transaction.
     pub async fn begin(self) -> Result<Transaction<'a>, TaskFailure> {
-        let conn = self.tools.applies.lend().await.classified()?;
+        let conn = self.tools.kept.lend().await.classified()?;
         let limit = self.tools.settings.worker_lease.max(LEAST_TIME);
         let mut transaction = Transaction { apply: self, conn };
         store::database::begin_bounded(&mut transaction.conn, limit).await.classified()?;

@@ -80,6 +80,10 @@ const INVARIANTS: &[(&str, &str)] = &[
            OR (status IN ('claimed','running') AND (claim_token IS NULL OR ready)) OR (status IN ('pending','completed','failed') AND claim_token IS NOT NULL)",
     ),
     (
+        "no log of what is gone",
+        "SELECT a.id::text FROM task_attempts a LEFT JOIN documents d ON d.id = a.document_id WHERE d.id IS NULL",
+    ),
+    (
         "one node a hash in each zone",
         "SELECT d.content_hash FROM documents d LEFT JOIN access_roots a ON a.document_id = d.id WHERE d.usetype = 'file' AND a.document_id IS NULL GROUP BY 1 HAVING count(*) > 1",
     ),
