@@ -1,19 +1,12 @@
 -- Fewer round trips and statements for a task that takes no time: it need not be written as running before it ends, and a
 -- claim that nothing is in the way of is one statement.
 
--- Read and planned anew by every statement that writes a row. Of what it said, the reservation's key refuses a second claim,
--- and the only statement that lowers unmet_deps looks for what is above 0.
-ALTER TABLE task_queue DROP CONSTRAINT task_queue_check;
+-- Where tasks hold the table for longer the migration gives up, and can be run again.
+SET LOCAL lock_timeout = '5s';
 
--- By its foreign key each line of the log locked its document's row, which wrote to that row's page.
-ALTER TABLE task_attempts DROP CONSTRAINT task_attempts_document_id_fkey;
-CREATE FUNCTION forget_attempts() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    DELETE FROM task_attempts a USING gone WHERE a.document_id = gone.id;
-    RETURN NULL;
-END $$;
-CREATE TRIGGER documents_attempts AFTER DELETE ON documents
-    REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION forget_attempts();
+-- Read and planned anew by every statement that writes a row. Of what it said, the reservation's key refuses a second claim,
+-- and the only statement that lowers unmet_deps looks for what is above 0; the rest is for the tests to find.
+ALTER TABLE task_queue DROP CONSTRAINT task_queue_check;
 
 -- Written as text and read as a range: the constructor of a type of our own is looked up by its name, among all functions of
 -- the server, by every statement that calls it.
@@ -121,4 +114,17 @@ BEGIN
         SELECT document, task, of_type, attempt_number, how, by_worker, begun, fingerprint, what FROM done)
     SELECT EXISTS (SELECT 1 FROM done) INTO is_done;
     RETURN is_done;
+END $$;
+
+-- `claimed` to `running`, of all that are still held by their tokens; returns those tokens, also of what runs already: whoever
+-- got no answer asks again. The commit is asynchronous: what a crash loses is only that the task was seen to run.
+CREATE OR REPLACE FUNCTION start_tasks(tasks bigint[], tokens uuid[]) RETURNS uuid[] LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE started uuid[];
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+    WITH begun AS (
+        UPDATE task_queue SET status = 'running', heartbeat_at = clock_timestamp()
+         WHERE id = ANY (tasks) AND claim_token = ANY (tokens) AND status IN ('claimed', 'running') RETURNING claim_token)
+    SELECT array_agg(claim_token) INTO started FROM begun;
+    RETURN coalesce(started, '{}');
 END $$;

@@ -27,7 +27,8 @@ pub trait Queue: Send + Sync + 'static {
     /// now; a short one, that asking again at once may find more.
     async fn claim(&self, want: &[(Lane, usize)]) -> Result<Vec<Grant>, PortError>;
 
-    /// `claimed` -> `running`, of a task that has begun and takes a while. False: the token is no longer ours.
+    /// `claimed` -> `running`, of a task that has begun and takes a while; nothing more where it runs already. False: the token
+    /// is no longer ours.
     async fn start(&self, grant: &Grant) -> Result<bool, PortError>;
 
     /// Puts claimed or running tasks back to `pending` without counting a retry. Tokens no longer ours are passed over.

@@ -102,12 +102,9 @@ impl Model for Protocol {
                         .filter(|task| !self.reserves || !state.is_blocked(*task))
                         .map(|task| Action::Claim { worker, task }),
                 ),
-                Some((_, _, started)) => {
-                    if !started {
-                        actions.push(Action::Start { worker });
-                    }
-                    // A short task ends without a start of its own.
-                    actions.push(Action::Commit { worker });
+                Some(_) => {
+                    // A short task ends without a start of its own, and one whose answer was lost is asked for again.
+                    actions.extend([Action::Start { worker }, Action::Commit { worker }]);
                     actions.extend([Action::Beat { worker }, Action::GiveBack { worker }, Action::Die { worker }]);
                 }
             }
@@ -141,7 +138,7 @@ impl Model for Protocol {
             Action::Start { worker } => {
                 let (task, token, _) = state.held[worker]?;
                 let row = &mut state.rows[task];
-                let ours = row.token == Some(token) && row.status == Status::Claimed;
+                let ours = row.token == Some(token) && matches!(row.status, Status::Claimed | Status::Running);
                 if ours {
                     row.status = Status::Running;
                     row.silent = false;

@@ -1,6 +1,6 @@
 // graphile-worker at the same work: `prepare DSN PENDING` queues jobs, `work DSN JOBS BATCH` runs so many, one at a time, or
-// fetched and completed in batches. A worker says `ready`, waits for a line on its standard input, and says `done` with how
-// many it ran: all, or those of ten seconds.
+// fetched and completed in batches. A worker says `ready` in its first job, waits for a line on its standard input, and says `done`
+// with how many it ran: all, or those of ten seconds.
 import { run, runMigrations } from "graphile-worker";
 import pg from "pg";
 
@@ -20,8 +20,9 @@ if (command === "prepare") {
   await client.query("VACUUM ANALYZE graphile_worker._private_jobs");
   await client.end();
 } else {
-  console.log("ready");
-  await new Promise((resolve) => process.stdin.once("data", resolve));
+  let ready;
+  const isReady = new Promise((resolve) => (ready = resolve));
+  const go = new Promise((resolve) => process.stdin.once("data", resolve));
   const size = Number(batch);
   const batched = size > 1 ? { localQueue: { size }, completeJobBatchDelay: 0, failJobBatchDelay: 0 } : {};
   let done;
@@ -32,11 +33,16 @@ if (command === "prepare") {
     logger: undefined,
     taskList: {
       bench: async () => {
+        ready();
+        await go;
         left -= 1;
         if (left === 0) done();
       },
     },
   });
+  await isReady;
+  console.log("ready");
+  await go;
   await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, 10_000))]);
   console.log(`done ${Number(count) - left}`);
   process.exit(0);

@@ -29,8 +29,12 @@ pub async fn run(pool: &PgPool, sizes: &[usize], out: &mut dyn FnMut(Figure)) ->
         let ours = [Queue::ours(pool, claimer::EVEN)?, Queue::ours(pool, claimer::OVERLAPPED)?];
         for (batch, claimers) in SHAPES {
             let mut took: Vec<Took> = ours.iter().chain(&queues).map(|_| Took::default()).collect();
-            for _ in 0..ROUNDS {
-                for (queue, took) in ours.iter().chain(&queues).zip(&mut took) {
+            for round in 0..ROUNDS {
+                // Nobody always comes after the same one.
+                let mut turns: Vec<(&Queue, &mut Took)> = ours.iter().chain(&queues).zip(&mut took).collect();
+                let first = round % turns.len();
+                turns.rotate_left(first);
+                for (queue, took) in turns {
                     let turn = queue.run(TASKS, batch, claimers).await?;
                     took.tasks += turn.tasks;
                     took.seconds += turn.seconds;

@@ -10,6 +10,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// For so long a connection may lie idle and be used without asking whether it still answers.
 const PRESUMED_ALIVE: Duration = Duration::from_secs(1);
 
+/// How long a connection that lay idle may take to say that it still answers.
+const ANSWER: Duration = Duration::from_secs(5);
+
 /// Two connections for short work that follows each other: one at most for statements, one at most lent. The pool asks each
 /// connection that comes back whether it still answers, and hands out another one next: for statements of a fraction of a
 /// millisecond that doubles their time.
@@ -60,12 +63,16 @@ impl KeptConnections {
 
     async fn take(&self) -> sqlx::Result<PgConnection> {
         if let Some((mut conn, used)) = self.idle.pop()
-            && (used.elapsed() < PRESUMED_ALIVE || conn.ping().await.is_ok())
+            && (used.elapsed() < PRESUMED_ALIVE || answers(&mut conn).await)
         {
             return Ok(conn);
         }
         Ok(self.pool.acquire().await?.detach())
     }
+}
+
+async fn answers(conn: &mut PgConnection) -> bool {
+    matches!(tokio::time::timeout(ANSWER, conn.ping()).await, Ok(Ok(())))
 }
 
 /// A connection that is closed with whatever stands open in it, unless it is given back by [`Lent::keep`].

@@ -58,7 +58,7 @@ impl PgQueue {
         retention: Option<Duration>,
     ) -> PgQueue {
         PgQueue {
-            starts: Starts::new(tools.kept.clone()),
+            starts: Starts::new(tools.kept.clone(), lease),
             kept: tools.kept.clone(),
             pool: tools.pool.clone(),
             claimer,

@@ -1,6 +1,9 @@
-//! Starts of tasks, joined: what one claim granted begins at the same moment, and is written in one call.
+//! Starts of tasks, joined: what one claim granted has taken a while at the same moment, and is written in one call.
 use crate::store::{kept::KeptConnections, tasks};
-use std::sync::{Mutex, PoisonError};
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 use svc_actors::{Grant, PortError};
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -16,14 +19,16 @@ struct Waiting {
 
 pub struct Starts {
     kept: KeptConnections,
+    /// How long a call may take: as long as it does, nothing is claimed.
+    limit: Duration,
     waiting: Mutex<Vec<Waiting>>,
     /// Whoever has it writes for all who wait.
     turn: tokio::sync::Mutex<()>,
 }
 
 impl Starts {
-    pub fn new(kept: KeptConnections) -> Starts {
-        Starts { kept, waiting: Mutex::default(), turn: tokio::sync::Mutex::default() }
+    pub fn new(kept: KeptConnections, limit: Duration) -> Starts {
+        Starts { kept, limit, waiting: Mutex::default(), turn: tokio::sync::Mutex::default() }
     }
 
     /// Whether the task was still ours, and has begun.
@@ -37,7 +42,7 @@ impl Starts {
         let batch = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
         if !batch.is_empty() {
             // A task of its own: the others get their answer even if the caller goes away.
-            tokio::spawn(write(self.kept.clone(), batch)).await.map_err(PortError::new)?;
+            tokio::spawn(write(self.kept.clone(), self.limit, batch)).await.map_err(PortError::new)?;
         }
         drop(turn);
         match told.await {
@@ -47,14 +52,18 @@ impl Starts {
     }
 }
 
-async fn write(kept: KeptConnections, batch: Vec<Waiting>) {
+async fn write(kept: KeptConnections, limit: Duration, batch: Vec<Waiting>) {
     let ids: Vec<i64> = batch.iter().map(|waiting| waiting.task_id).collect();
     let tokens: Vec<Uuid> = batch.iter().map(|waiting| waiting.token).collect();
-    let started = kept.run(async |conn| tasks::start(conn, &ids, &tokens).await).await;
+    let call = kept.run(async |conn| tasks::start(conn, &ids, &tokens).await);
+    let started = match tokio::time::timeout(limit, call).await {
+        Ok(started) => started.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("the start of tasks was not answered within {limit:?}")),
+    };
     for waiting in batch {
         let answer = match &started {
             Ok(started) => Ok(started.contains(&waiting.token)),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(error.clone()),
         };
         // Whoever went away has no use for it.
         let _ = waiting.tell.send(answer);

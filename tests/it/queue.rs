@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 use svc::store::{
+    documents,
     kept::KeptConnections,
     tasks::{self, AttemptRow, Claimer, Failed, NewTask},
 };
@@ -256,6 +257,30 @@ async fn a_claim_of_several_lanes_gets_what_each_wants_and_parks_what_is_in_the_
 }
 
 #[tokio::test]
+async fn a_deletion_takes_the_log_along_that_was_being_written() {
+    let app = app().await;
+    let root = node(&app, None).await;
+    task(&app, &root, WriteMode::Itself, 0, None).await;
+    let grant = claim(&app, 1).await.remove(0);
+    let mut ending = app.pool.begin().await.unwrap();
+    let failure = TaskFailure::permanent("corrupt", "written while the document is deleted");
+    assert_eq!(tasks::fail(&mut ending, &grant, &failure, "w", Duration::ZERO).await.unwrap(), Failed::Final);
+    let (mut deleter, id) = (app.pool.acquire().await.unwrap(), root.0);
+    let server: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut *deleter).await.unwrap();
+    let deletion = tokio::spawn(async move { documents::delete_subtree(&mut deleter, id).await });
+    let waits = "SELECT wait_event_type IS NOT DISTINCT FROM 'Lock' FROM pg_stat_activity WHERE pid = $1";
+    while !sqlx::query_scalar::<_, bool>(waits).bind(server).fetch_one(&app.pool).await.unwrap() {
+        assert!(!deletion.is_finished(), "it waits for the task's row");
+        tokio::task::yield_now().await;
+    }
+    ending.commit().await.unwrap();
+    assert_eq!(deletion.await.unwrap().unwrap(), [root.0]);
+    let left: i64 = sqlx::query_scalar("SELECT count(*) FROM task_attempts").fetch_one(&app.pool).await.unwrap();
+    assert_eq!(left, 0);
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_kept_connection_is_used_again_and_one_that_is_cut_off_is_closed() {
     async fn server(conn: &mut PgConnection) -> sqlx::Result<i32> {
         sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(conn).await
@@ -323,7 +348,7 @@ async fn a_stale_token_never_changes_a_row() {
     let mut tx = app.pool.begin().await.unwrap();
     let started = tasks::start(&mut tx, &[id, id], &[stale.token, fresh.token]).await.unwrap();
     assert_eq!(started, [fresh.token], "of starts in one call, those hold whose token does");
-    assert!(tasks::start(&mut tx, &[id], &[fresh.token]).await.unwrap().is_empty(), "a task starts once");
+    assert_eq!(tasks::start(&mut tx, &[id], &[fresh.token]).await.unwrap(), [fresh.token], "asked again");
     tx.rollback().await.unwrap();
     assert_eq!(tasks::beat(&mut conn, &[stale.token, fresh.token]).await.unwrap(), [(fresh.token, false)]);
     drop(conn);

@@ -40,6 +40,8 @@ pub struct FakeQueue {
     /// Every call of the queue's port fails.
     pub down: AtomicBool,
     pub start_fails: AtomicBool,
+    /// A start takes effect, and its answer is lost.
+    pub start_answer_is_lost: AtomicBool,
     pub claim_panics: AtomicBool,
     /// The claim's answer is that slow.
     pub claim_takes: Mutex<Duration>,
@@ -175,9 +177,12 @@ impl Queue for FakeQueue {
         }
         let mut tasks = self.tasks();
         let task = &mut tasks[grant.task_id as usize];
-        let ours = task.token == Some(grant.token) && task.state == State::Claimed;
+        let ours = task.token == Some(grant.token);
         if ours {
             task.state = State::Running;
+        }
+        if self.start_answer_is_lost.swap(false, SeqCst) {
+            return Err(PortError::new("connection reset"));
         }
         Ok(ours)
     }

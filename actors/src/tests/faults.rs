@@ -4,7 +4,7 @@ use super::fake::*;
 use crate::*;
 use WriteMode::{Itself, Subtree};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -45,6 +45,48 @@ async fn a_start_that_cannot_be_written_holds_up_no_task() {
     until("written as running", || queue.task(long).state == State::Running).await;
     until("the long one's end", || queue.task(long).state == State::Completed).await;
     assert_eq!((queue.task(long).given_back, queue.task(long).attempt), (0, 1));
+    worker.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_whose_answer_was_lost_is_asked_for_again_and_stops_nothing() {
+    let queue = FakeQueue::new();
+    queue.start_answer_is_lost.store(true, SeqCst);
+    let id = queue.add("long", Lane::Io, &[1], Itself);
+    let script = |grant: Grant, _, queue: Arc<FakeQueue>| async move {
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        Ok(queue.commit(&grant))
+    };
+    let worker = worker(settings(), &queue, script).await;
+    until("the end", || queue.task(id).state == State::Completed).await;
+    assert!(!queue.start_answer_is_lost.load(SeqCst));
+    assert_eq!((queue.task(id).given_back, queue.task(id).attempt), (0, 1));
+    worker.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_comes_after_the_commit_cuts_nothing_off() {
+    /// Commits, and has more to do that nobody else does.
+    struct Lingers(Arc<FakeQueue>, Arc<AtomicBool>);
+    #[async_trait::async_trait]
+    impl Handler for Lingers {
+        async fn run(&self, grant: &Grant, _: CancelToken, permit: Permit) -> Result<Outcome, TaskFailure> {
+            permit.pass_on();
+            let outcome = self.0.commit(grant);
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            self.1.store(true, SeqCst);
+            Ok(outcome)
+        }
+    }
+    let (queue, went_on) = (FakeQueue::new(), Arc::<AtomicBool>::default());
+    queue.add("probe", Lane::Io, &[1], Itself);
+    let beats = queue.clone();
+    let beat: BeatFactory = Box::new(move || Box::new(FakeBeat(beats.clone())));
+    let handler = Lingers(queue.clone(), went_on.clone());
+    let once = WorkerSettings { drain_once: true, ..settings() };
+    let mut worker = Worker::start(once, queue.clone(), beat, Arc::new(handler)).await.unwrap();
+    assert_eq!(ends(&mut worker).await, WorkerEnd::Drained);
+    assert!(went_on.load(SeqCst));
     worker.stop(Duration::ZERO).await;
 }
 

@@ -1,6 +1,7 @@
-//! A process that claims and finishes short tasks, as a worker does.
+//! A process that claims and finishes short tasks by the functions that a worker calls.
 use crate::figure::BoxError;
 use serde_json::Map;
+use sqlx::Connection;
 use std::{
     ffi::OsString,
     io::Write as _,
@@ -18,7 +19,7 @@ use tokio::task::JoinSet;
 
 /// Asks for its next tasks once the last ones are committed, as its peers do.
 pub const EVEN: &str = "claim-after-commit";
-/// Asks while the last ones commit, as a worker does: a task that only commits passes its permit on.
+/// Asks while the last ones commit: in a worker too a task that only commits passes its permit on.
 pub const OVERLAPPED: &str = "claim-meanwhile";
 
 /// Seconds that a claimer waited.
@@ -60,9 +61,10 @@ async fn work(arguments: &[OsString]) -> Result<(), BoxError> {
     let words: Vec<&str> = arguments.iter().filter_map(|word| word.to_str()).collect();
     let [mode, "work", url, tasks, batch] = words[..] else { return Err("a claimer takes four words".into()) };
     let (tasks, batch): (usize, usize) = (tasks.parse()?, batch.parse()?);
-    // As a worker has it.
     let pool = database::pool(database::options(url)?, 16, Duration::from_secs(90));
     let kept = KeptConnections::new(pool);
+    // None of the peers connects in its time either.
+    kept.run(async |conn| conn.ping().await).await?;
     say("ready")?;
     // Nothing else is to be done meanwhile.
     std::io::stdin().read_line(&mut String::new())?;

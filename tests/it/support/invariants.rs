@@ -77,7 +77,8 @@ const INVARIANTS: &[(&str, &str)] = &[
     (
         "a status and its marks agree",
         "SELECT id::text FROM task_queue WHERE (status = 'completed') AND NOT final OR (status IN ('pending','claimed','running','batched') AND final)
-           OR (status IN ('claimed','running') AND (claim_token IS NULL OR ready)) OR (status IN ('pending','completed','failed') AND claim_token IS NOT NULL)",
+           OR (status IN ('claimed','running') AND (claim_token IS NULL OR ready)) OR (status IN ('pending','completed','failed') AND claim_token IS NOT NULL)
+           OR (ready AND (final OR parked_on IS NOT NULL OR unmet_deps > 0)) OR unmet_deps < 0",
     ),
     (
         "no log of what is gone",
