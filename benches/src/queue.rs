@@ -25,6 +25,7 @@ pub async fn run(pool: &PgPool, sizes: &[usize], out: &mut dyn FnMut(Figure)) ->
         let all = pending + TASKS * ROUNDS * SHAPES.len();
         let queues = peers.with_tasks(pool, all).await?;
         eprintln!("bench: svc with {pending} pending");
+        // Ours are worked on in two ways.
         fill(pool, all + TASKS * ROUNDS * SHAPES.len()).await?;
         let ours = [Queue::ours(pool, claimer::EVEN)?, Queue::ours(pool, claimer::OVERLAPPED)?];
         for (batch, claimers) in SHAPES {

@@ -138,8 +138,7 @@ fn grant(row: ClaimedRow) -> Option<Grant> {
 }
 
 /// `claimed` to `running`, of as many tasks as there are; returns the tokens that are still ours, of those that run already
-/// too. Not inside another
-/// transaction: its commit does not wait for the disk.
+/// too. Not inside another transaction: its commit does not wait for the disk.
 pub async fn start(conn: &mut PgConnection, tasks: &[i64], tokens: &[Uuid]) -> sqlx::Result<Vec<Uuid>> {
     sqlx::query_scalar("SELECT start_tasks($1, $2)").bind(tasks).bind(tokens).fetch_one(conn).await
 }
