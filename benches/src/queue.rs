@@ -11,11 +11,11 @@ use std::time::Instant;
 
 /// Tasks of one turn, enough that what is done once a connection counts for nothing; a multiple of every batch times
 /// every number of claimers.
-const TASKS: usize = 4_000;
+const TASKS: usize = 2_000;
 /// Tasks that are finished in one go to see the queue after long work, with no vacuum in between.
 const WORN: usize = 100_000;
-/// Times that all take turns in each measurement, so that what else the machine does hits all of them.
-const ROUNDS: usize = 5;
+/// Times that all take turns in each measurement: many short ones, so that what else the machine does hits all of them.
+const ROUNDS: usize = 10;
 /// Batch and claimers of each measurement.
 const SHAPES: [(usize, usize); 4] = [(1, 1), (10, 1), (1, 8), (10, 8)];
 

@@ -256,6 +256,20 @@ async fn a_claim_of_several_lanes_gets_what_each_wants_and_parks_what_is_in_the_
     app.end().await;
 }
 
+/// Deletes a document while a transaction holds its task, which ends only once the deletion waits for it.
+async fn delete_meanwhile(app: &TestApp, id: i64, holding: sqlx::Transaction<'_, sqlx::Postgres>) {
+    let mut deleter = app.pool.acquire().await.unwrap();
+    let server: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut *deleter).await.unwrap();
+    let deletion = tokio::spawn(async move { documents::delete_subtree(&mut deleter, id).await });
+    let waits = "SELECT wait_event_type IS NOT DISTINCT FROM 'Lock' FROM pg_stat_activity WHERE pid = $1";
+    while !sqlx::query_scalar::<_, bool>(waits).bind(server).fetch_one(&app.pool).await.unwrap() {
+        assert!(!deletion.is_finished(), "it waits for the task's row");
+        tokio::task::yield_now().await;
+    }
+    holding.commit().await.unwrap();
+    assert_eq!(deletion.await.unwrap().unwrap(), [id]);
+}
+
 #[tokio::test]
 async fn a_deletion_takes_the_log_along_that_was_being_written() {
     let app = app().await;
@@ -265,18 +279,53 @@ async fn a_deletion_takes_the_log_along_that_was_being_written() {
     let mut ending = app.pool.begin().await.unwrap();
     let failure = TaskFailure::permanent("corrupt", "written while the document is deleted");
     assert_eq!(tasks::fail(&mut ending, &grant, &failure, "w", Duration::ZERO).await.unwrap(), Failed::Final);
-    let (mut deleter, id) = (app.pool.acquire().await.unwrap(), root.0);
-    let server: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut *deleter).await.unwrap();
-    let deletion = tokio::spawn(async move { documents::delete_subtree(&mut deleter, id).await });
-    let waits = "SELECT wait_event_type IS NOT DISTINCT FROM 'Lock' FROM pg_stat_activity WHERE pid = $1";
-    while !sqlx::query_scalar::<_, bool>(waits).bind(server).fetch_one(&app.pool).await.unwrap() {
-        assert!(!deletion.is_finished(), "it waits for the task's row");
-        tokio::task::yield_now().await;
-    }
-    ending.commit().await.unwrap();
-    assert_eq!(deletion.await.unwrap().unwrap(), [root.0]);
+    delete_meanwhile(&app, root.0, ending).await;
     let left: i64 = sqlx::query_scalar("SELECT count(*) FROM task_attempts").fetch_one(&app.pool).await.unwrap();
     assert_eq!(left, 0);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_deletion_takes_the_region_along_that_was_being_claimed() {
+    let app = app().await;
+    for count in [1, 2] {
+        let root = node(&app, None).await;
+        task(&app, &root, WriteMode::Itself, 0, None).await;
+        let mut claiming = app.pool.begin().await.unwrap();
+        let got = tasks::claim(&mut *claiming, &claimer("w"), &[(Lane::Io, count)]).await.unwrap();
+        assert_eq!(got.len(), 1);
+        delete_meanwhile(&app, root.0, claiming).await;
+        let left: i64 = sqlx::query_scalar("SELECT count(*) FROM task_reservation").fetch_one(&app.pool).await.unwrap();
+        assert_eq!(left, 0, "a claim of {count}");
+    }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_claim_of_one_is_the_first_that_is_free_and_parks_what_is_in_the_way() {
+    let app = app().await;
+    let root = node(&app, None).await;
+    let child = node(&app, Some(root.0)).await;
+    let (one, two) = (node(&app, None).await, node(&app, None).await);
+    let whole = task(&app, &root, WriteMode::Subtree, 9, None).await;
+    let first = claim(&app, 1).await.remove(0);
+    assert_eq!((first.task_id, first.attempt), (whole, 1));
+    let blocked = task(&app, &child, WriteMode::Itself, 5, None).await;
+    let (before, after) =
+        (task(&app, &two, WriteMode::Itself, 0, None).await, task(&app, &one, WriteMode::Itself, 0, None).await);
+    // Somebody who holds a row does not hold up the claims.
+    let mut locked = app.pool.begin().await.unwrap();
+    sqlx::query("SELECT 1 FROM task_queue WHERE id = $1 FOR UPDATE").bind(before).execute(&mut *locked).await.unwrap();
+    let got = claim(&app, 1).await;
+    assert_eq!(got.iter().map(|grant| grant.task_id).collect::<Vec<_>>(), [after]);
+    locked.rollback().await.unwrap();
+    assert_eq!(status(&app, blocked).await, ("pending".to_owned(), false, Some(whole)));
+    let got = claim(&app, 1).await.remove(0);
+    assert_eq!(got.task_id, before);
+    assert!(claim(&app, 1).await.is_empty());
+    assert_eq!(status(&app, before).await, ("claimed".to_owned(), false, None));
+    assert!(finish(&app.pool, &first).await && finish(&app.pool, &got).await);
+    assert_eq!(claim(&app, 1).await.remove(0).task_id, blocked, "it woke");
     app.end().await;
 }
 
@@ -446,8 +495,7 @@ const NAIVE: &str =
     "UPDATE task_queue u SET status = 'claimed', ready = false, claimed_by = $1, heartbeat_at = now() WHERE id = (
     SELECT t.id FROM task_queue t WHERE t.ready AND t.status = 'pending' AND NOT EXISTS (
         SELECT 1 FROM task_queue h WHERE h.status = 'claimed'
-           AND region_paths(h.node_path, h.write_mode) && region_paths(t.node_path, t.write_mode)
-           AND region_depths(h.node_depth, h.write_mode) && region_depths(t.node_depth, t.write_mode))
+           AND (h.node_path = t.node_path OR (h.write_mode = 'subtree' AND starts_with(t.node_path, h.node_path)) OR (t.write_mode = 'subtree' AND starts_with(h.node_path, t.node_path))))
      ORDER BY t.priority DESC, t.created_at, t.id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id";
 
 /// Held pairs that overlap, by sets.
@@ -477,14 +525,19 @@ async fn eight_claimers_on_a_hot_set_never_overlap_and_the_naive_way_does() {
     let naive = (0..8).map(|worker| {
         let pool = app.pool.clone();
         tokio::spawn(async move {
+            let mut overlaps = 0;
             for _ in 0..120 {
                 let _: Option<i64> =
                     sqlx::query_scalar(NAIVE).bind(format!("w{worker}")).fetch_optional(&pool).await.unwrap();
+                overlaps = sqlx::query_scalar::<_, i64>(OVERLAPS).fetch_one(&pool).await.unwrap();
+                if overlaps > 0 {
+                    break;
+                }
             }
+            overlaps
         })
     });
-    futures_util::future::join_all(naive).await;
-    let overlaps: i64 = sqlx::query_scalar(OVERLAPS).fetch_one(&app.pool).await.unwrap();
+    let overlaps: i64 = futures_util::future::join_all(naive).await.into_iter().map(Result::unwrap).sum();
     assert!(overlaps > 0, "the control held: this test would not notice a claim that is wrong");
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
 

@@ -23,6 +23,10 @@ const INVARIANTS: &[(&str, &str)] = &[
           WHERE t.status = 'completed' GROUP BY t.id HAVING count(a.id) <> 1",
     ),
     (
+        "an attempt came out in one of the known ways",
+        "SELECT id::text FROM task_attempts WHERE outcome NOT IN ('completed','skipped','failed','lease_lost')",
+    ),
+    (
         "a structure's children are made once",
         "SELECT parent_id || '.' || position FROM documents d JOIN node_origins o ON o.document_id = d.id WHERE o.rule <> 'upload'
           GROUP BY parent_id, position HAVING count(*) > 1",
