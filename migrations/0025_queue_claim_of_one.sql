@@ -8,12 +8,15 @@ LOCK TABLE task_queue, task_reservation, task_attempts;
 -- By its foreign key each reservation looked its task's row up and locked it once more. Whoever inserts one holds that row or has
 -- just made it, on which its deletion waits before it comes to this trigger.
 ALTER TABLE task_reservation DROP CONSTRAINT task_reservation_task_id_fkey;
-CREATE FUNCTION free_region() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION free_region() RETURNS trigger LANGUAGE plpgsql SET enable_seqscan = off AS $$
 BEGIN
     DELETE FROM task_reservation WHERE task_id = OLD.id;
     RETURN NULL;
 END $$;
 CREATE TRIGGER task_queue_region AFTER DELETE ON task_queue FOR EACH ROW EXECUTE FUNCTION free_region();
+
+-- Their plans are kept, and are made while the tables are small.
+ALTER FUNCTION forget_attempts() SET enable_seqscan = off;
 
 -- Read and planned anew by every statement that writes a row, and only svc's own words are written here.
 ALTER TABLE task_attempts DROP CONSTRAINT task_attempts_outcome_check;

@@ -63,17 +63,17 @@ fn describe() {
 /// Reads the gauges that live in the database.
 pub async fn refresh(pool: &PgPool) -> Result<(), sqlx::Error> {
     let mut conn = pool.acquire().await?;
-    let state = store::tasks::state(&mut conn).await?;
+    let state = store::queue::state(&mut conn).await?;
     metrics::gauge!(QUEUE_DEPTH).set((state.pending + state.held + state.waiting_for_retry) as f64);
     metrics::gauge!(OLDEST_SECONDS).set(state.oldest_seconds.unwrap_or(0.0));
-    let tasks = store::tasks::by_type_and_status(&mut conn).await?;
+    let tasks = store::queue::by_type_and_status(&mut conn).await?;
     fresh(
         TASKS,
         tasks.into_iter().map(|(task_type, status, count)| (vec![("task_type", task_type), ("status", status)], count)),
     );
-    let unserved = store::tasks::unserved_badges(&mut conn).await?;
+    let unserved = store::queue::unserved_badges(&mut conn).await?;
     fresh(UNSERVED, unserved.into_iter().map(|(badge, count, _)| (vec![("badge", badge)], count)));
-    let types = store::tasks::unserved_types(&mut conn).await?;
+    let types = store::queue::unserved_types(&mut conn).await?;
     fresh(UNSERVED_TYPES, types.into_iter().map(|(name, count, _)| (vec![("task_type", name)], count)));
     let blocked = store::admin::blocked(&mut conn).await?;
     fresh(BLOCKED, blocked.into_iter().map(|(reason, count)| (vec![("blocked_by", reason)], count)));

@@ -138,7 +138,7 @@ async fn doctor(settings: &Settings, patience: Duration, output: Output) -> Resu
     let findings = async {
         let mut conn = backend.pool.acquire().await?;
         let workers = store::workers::alive(&mut conn).await?.len();
-        let state = store::tasks::state(&mut conn).await?;
+        let state = store::queue::state(&mut conn).await?;
         Ok::<_, sqlx::Error>((store::admin::findings(&mut conn, patience).await?, workers, state))
     }
     .await;

@@ -86,7 +86,7 @@ impl Handle<ops::cancel_task> for Service {
 /// Tells the workers to look at once; without it they learn at their next beat.
 async fn announce_cancel(service: &Service, stopping: i64) {
     if stopping > 0
-        && let Err(error) = store::tasks::announce(&service.pool, wakeup::CANCEL).await
+        && let Err(error) = store::queue::announce(&service.pool, wakeup::CANCEL).await
     {
         tracing::warn!(error = %error, "the workers learn of a cancel only at their next beat");
     }

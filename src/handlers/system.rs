@@ -19,8 +19,8 @@ impl Handle<ops::read_health> for Service {
         // Being alive does not hang on the database.
         let unserved = async {
             let mut conn = self.pool.acquire().await?;
-            let badges = store::tasks::unserved_badges(&mut conn).await?;
-            let types = store::tasks::unserved_types(&mut conn).await?;
+            let badges = store::queue::unserved_badges(&mut conn).await?;
+            let types = store::queue::unserved_types(&mut conn).await?;
             Ok::<_, sqlx::Error>(badges.into_iter().chain(types).collect::<Vec<_>>())
         };
         let unserved = tokio::time::timeout(Duration::from_millis(200), unserved)
@@ -58,10 +58,10 @@ impl Handle<ops::read_readiness> for Service {
                 },
             );
             let mut conn = self.pool.acquire().await.or_fail()?;
-            queue = store::tasks::state(&mut conn).await.or_fail()?;
+            queue = store::queue::state(&mut conn).await.or_fail()?;
             workers = store::workers::alive(&mut conn).await.or_fail()?;
-            let badges = store::tasks::unserved_badges(&mut conn).await.or_fail()?;
-            let types = store::tasks::unserved_types(&mut conn).await.or_fail()?;
+            let badges = store::queue::unserved_badges(&mut conn).await.or_fail()?;
+            let types = store::queue::unserved_types(&mut conn).await.or_fail()?;
             let unserved = badges.iter().map(|(badge, tasks, _)| match badge.as_str() {
                 "" => format!("{tasks} tasks without a badge have no worker: all are strict about their badges"),
                 badge => format!("{tasks} tasks with badge `{badge}` have no worker"),

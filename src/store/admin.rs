@@ -305,12 +305,12 @@ impl Finding {
 /// Looks for what keeps tasks from running: badges and task types that no living worker serves, leases that lapsed and were
 /// not reaped, tasks parked for long on a region or an intent, ready tasks that younger ones overtake, and paused types that wait.
 pub async fn findings(conn: &mut PgConnection, patience: std::time::Duration) -> sqlx::Result<Vec<Finding>> {
-    let mut findings: Vec<Finding> = super::tasks::unserved_badges(conn)
+    let mut findings: Vec<Finding> = super::queue::unserved_badges(conn)
         .await?
         .into_iter()
         .map(|(badge, tasks, seconds)| Finding { kind: "unserved".to_owned(), about: badge, tasks, seconds })
         .collect();
-    findings.extend(super::tasks::unserved_types(conn).await?.into_iter().map(|(task_type, tasks, seconds)| Finding {
+    findings.extend(super::queue::unserved_types(conn).await?.into_iter().map(|(task_type, tasks, seconds)| Finding {
         kind: "no_handler".to_owned(),
         about: task_type,
         tasks,

@@ -1,17 +1,14 @@
-//! The task queue: enqueue, claim, start, finish, fail, beat, reap.
+//! Tasks: enqueue, claim, start, finish, fail.
 use super::text::{storable, storable_json};
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
-use sqlx::{PgConnection, PgExecutor, PgPool, types::Json};
+use sqlx::{PgConnection, PgExecutor, types::Json};
 use std::{cmp::Reverse, time::Duration};
 use svc_actors::{ErrorClass, Grant, Lane, Region, TaskFailure, WriteMode};
-use svc_client::wire::QueueState;
 use uuid::Uuid;
 
 /// The one advisory lock under which regions are given out.
 const CLAIM_LOCK: i64 = 0x7376_6301;
-/// Held by the one worker of the fleet that reaps.
-const REAP_LOCK: i64 = 0x7376_6302;
 
 /// A task about to be queued.
 pub struct NewTask<'a> {
@@ -268,81 +265,6 @@ pub async fn fail_dependents(conn: &mut PgConnection, task_id: i64, document_id:
     .map(|_| ())
 }
 
-/// Gives claims back that never ended: pending again, no retry counted. One that was to be cancelled is left to the reaper.
-pub async fn give_back(pool: &PgPool, tokens: &[Uuid]) -> sqlx::Result<()> {
-    let mut tx = pool.begin().await?;
-    let ids: Vec<i64> = sqlx::query_scalar(
-        "UPDATE task_queue SET status = 'pending', ready = true, parked_on = NULL, claim_token = NULL, claimed_by = NULL, heartbeat_at = NULL
-          WHERE claim_token = ANY($1) AND status IN ('claimed', 'running') AND cancel_requested_at IS NULL RETURNING id",
-    )
-    .bind(tokens)
-    .fetch_all(&mut *tx)
-    .await?;
-    for id in ids {
-        release(&mut tx, id).await?;
-    }
-    tx.commit().await
-}
-
-/// One beat for all tokens: those that come back are still held; the flag says that a cancel was asked for.
-pub async fn beat(conn: &mut PgConnection, tokens: &[Uuid]) -> sqlx::Result<Vec<(Uuid, bool)>> {
-    sqlx::query_as(
-        "UPDATE task_queue SET heartbeat_at = clock_timestamp() WHERE claim_token = ANY($1) AND status IN ('claimed', 'running')
-         RETURNING claim_token, cancel_requested_at IS NOT NULL",
-    )
-    .bind(tokens)
-    .fetch_all(conn)
-    .await
-}
-
-/// A claim whose worker fell silent.
-#[derive(Debug, sqlx::FromRow)]
-pub struct Reaped {
-    pub id: i64,
-    pub scope_document_id: i64,
-    pub task_type: String,
-    pub params: Json<Value>,
-    /// Lost its third lease, or was to be cancelled: failed rather than queued again.
-    pub is_final: bool,
-}
-
-/// Takes back the claims whose lease ran out, at most a thousand a call; empty where another worker is at it.
-pub async fn reap(conn: &mut PgConnection, lease: Duration) -> sqlx::Result<Vec<Reaped>> {
-    let ours: bool =
-        sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)").bind(REAP_LOCK).fetch_one(&mut *conn).await?;
-    if !ours {
-        return Ok(Vec::new());
-    }
-    let reaped: Vec<Reaped> = sqlx::query_as(
-        "WITH expired AS (
-             SELECT id, claimed_by, heartbeat_at, cancel_requested_at IS NOT NULL AS cancelled, lease_losses >= 2 OR cancel_requested_at IS NOT NULL AS ends
-               FROM task_queue WHERE claim_token IS NOT NULL AND status IN ('claimed', 'running') AND heartbeat_at < clock_timestamp() - $1
-              ORDER BY id LIMIT 1000 FOR UPDATE SKIP LOCKED),
-         attempts AS (
-             INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint)
-             SELECT t.scope_document_id, t.id, t.task_type, t.retry_count + t.lease_losses + 1,
-                    CASE WHEN ends THEN 'failed' ELSE 'lease_lost' END, CASE WHEN cancelled THEN 'permanent' ELSE 'timeout' END,
-                    CASE WHEN cancelled THEN 'cancelled' ELSE 'lease_expired' END, 'worker ' || coalesce(t.claimed_by, '?') || ' fell silent', coalesce(t.claimed_by, ''), t.heartbeat_at, t.param_fingerprint
-               FROM task_queue t JOIN expired USING (id))
-         UPDATE task_queue t SET lease_losses = t.lease_losses + 1, claim_token = NULL, claimed_by = NULL, heartbeat_at = NULL,
-                status = CASE WHEN ends THEN 'failed' ELSE 'pending' END,
-                error_type = CASE WHEN cancelled THEN 'permanent' WHEN ends THEN 'timeout' ELSE t.error_type END,
-                ready = NOT ends, final = ends, parked_on = NULL
-           FROM expired WHERE t.id = expired.id
-         RETURNING t.id, t.scope_document_id, t.task_type, t.params, t.final AS is_final",
-    )
-    .bind(lease)
-    .fetch_all(&mut *conn)
-    .await?;
-    for task in &reaped {
-        release(conn, task.id).await?;
-        if task.is_final {
-            fail_dependents(conn, task.id, task.scope_document_id).await?;
-        }
-    }
-    Ok(reaped)
-}
-
 /// How a task ended: None while it still owes work, else whether it completed. One that is gone has ended.
 pub async fn ended(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<Option<bool>> {
     let row: Option<(bool, String)> =
@@ -352,70 +274,4 @@ pub async fn ended(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<Option
         Some((true, status)) => Some(status == "completed"),
         None => Some(true),
     })
-}
-
-/// Tells the workers of other processes that there may be work, or that a cancel was asked for.
-pub async fn announce(pool: &PgPool, channel: &str) -> sqlx::Result<()> {
-    sqlx::query("SELECT pg_notify($1, '')").bind(channel).execute(pool).await.map(|_| ())
-}
-
-/// The queue in numbers.
-pub async fn state(conn: &mut PgConnection) -> sqlx::Result<QueueState> {
-    let (pending, held, waiting_for_retry, failed, oldest_seconds) = sqlx::query_as(
-        "SELECT count(*) FILTER (WHERE status = 'pending'), count(*) FILTER (WHERE status IN ('claimed', 'running', 'batched')),
-                count(*) FILTER (WHERE status = 'failed' AND NOT final),
-                (SELECT count(*) FROM task_queue WHERE final AND error_type IS NOT NULL),
-                extract(epoch FROM clock_timestamp() - min(created_at))::float8
-           FROM task_queue WHERE NOT final",
-    )
-    .fetch_one(conn)
-    .await?;
-    Ok(QueueState { pending, held, waiting_for_retry, failed, oldest_seconds })
-}
-
-/// Tasks that owe work or failed for good, by type and status; what completed is counted by the workers as it does.
-pub async fn by_type_and_status(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, String, i64)>> {
-    sqlx::query_as(
-        "SELECT task_type, status, count(*) FROM (
-             SELECT task_type, status FROM task_queue WHERE NOT final
-             UNION ALL SELECT task_type, status FROM task_queue WHERE final AND error_type IS NOT NULL) t
-          GROUP BY 1, 2 ORDER BY 1, 2",
-    )
-    .fetch_all(conn)
-    .await
-}
-
-/// Badges of ready tasks that no living worker answers to, with how many there are and how long the oldest has waited in
-/// seconds. Skips through the index from badge to badge, so that a long queue costs no more than a short one.
-pub async fn unserved_badges(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, i64, f64)>> {
-    sqlx::query_as(
-        "WITH RECURSIVE pair(lane, badge) AS (
-             (SELECT lane, coalesce(service_badge, '') FROM task_queue WHERE ready ORDER BY lane, coalesce(service_badge, '') LIMIT 1)
-             UNION ALL
-             SELECT next.lane, next.badge FROM pair CROSS JOIN LATERAL (
-                 SELECT lane, coalesce(service_badge, '') AS badge FROM task_queue
-                  WHERE ready AND (lane, coalesce(service_badge, '')) > (pair.lane, pair.badge)
-                  ORDER BY lane, coalesce(service_badge, '') LIMIT 1) next),
-         unserved AS (
-             SELECT lane, badge FROM pair WHERE NOT EXISTS (
-                 SELECT 1 FROM workers w WHERE w.beat_at > now() - w.lease AND (w.badges = '{}' OR (pair.badge = '' AND NOT w.strict) OR pair.badge = ANY(w.badges))))
-         SELECT u.badge, count(*), extract(epoch FROM clock_timestamp() - min(t.created_at))::float8
-           FROM unserved u JOIN task_queue t ON t.ready AND t.lane = u.lane AND coalesce(t.service_badge, '') = u.badge
-          GROUP BY 1 ORDER BY 1",
-    )
-    .fetch_all(conn)
-    .await
-}
-
-/// Task types that no living worker can run, of tasks that a worker tried and put off for that reason, with how many there
-/// are and how long the oldest has waited in seconds.
-pub async fn unserved_types(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, i64, f64)>> {
-    sqlx::query_as(
-        "SELECT t.task_type, count(*), extract(epoch FROM clock_timestamp() - min(t.created_at))::float8 FROM task_queue t
-          WHERE t.retry_after IS NOT NULL AND NOT t.final AND NOT t.ready AND t.parked_on IS NULL AND t.claim_token IS NULL
-            AND NOT EXISTS (SELECT 1 FROM workers w WHERE w.beat_at > now() - w.lease AND t.task_type = ANY(w.task_types))
-          GROUP BY 1 ORDER BY 1",
-    )
-    .fetch_all(conn)
-    .await
 }

@@ -35,7 +35,7 @@ impl Beat for PgBeat {
                 Some(conn) => conn,
                 None => PgConnection::connect_with(options).await?,
             };
-            let held = store::tasks::beat(&mut conn, tokens).await?;
+            let held = store::leases::beat(&mut conn, tokens).await?;
             store::workers::beat(&mut conn, row, &snapshot).await?;
             Ok::<_, sqlx::Error>((conn, held))
         };

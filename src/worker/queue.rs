@@ -93,7 +93,7 @@ impl PgQueue {
 
     async fn reap_expired(&self) -> sqlx::Result<u64> {
         let mut tx = self.pool.begin().await?;
-        let reaped = store::tasks::reap(&mut tx, self.lease).await?;
+        let reaped = store::leases::reap(&mut tx, self.lease).await?;
         let mut roots = Vec::new();
         for task in &reaped {
             tracing::warn!(
@@ -144,7 +144,7 @@ impl PgQueue {
     /// A stall by badge or by task type is loud.
     async fn tell_unserved(&self) -> sqlx::Result<()> {
         let mut conn = self.pool.acquire().await?;
-        for (badge, tasks, oldest_seconds) in store::tasks::unserved_badges(&mut conn).await? {
+        for (badge, tasks, oldest_seconds) in store::queue::unserved_badges(&mut conn).await? {
             if oldest_seconds > UNSERVED_SECONDS {
                 tracing::error!(
                     badge,
@@ -154,7 +154,7 @@ impl PgQueue {
                 );
             }
         }
-        for (task_type, tasks, oldest_seconds) in store::tasks::unserved_types(&mut conn).await? {
+        for (task_type, tasks, oldest_seconds) in store::queue::unserved_types(&mut conn).await? {
             tracing::error!(
                 task_type,
                 tasks,
@@ -219,7 +219,7 @@ impl Queue for PgQueue {
     }
 
     async fn give_back(&self, tokens: &[Uuid]) -> Result<(), PortError> {
-        store::tasks::give_back(&self.pool, tokens).await.map_err(PortError::new)
+        store::leases::give_back(&self.pool, tokens).await.map_err(PortError::new)
     }
 
     async fn fail(&self, grant: &Grant, failure: &TaskFailure) -> Result<bool, PortError> {

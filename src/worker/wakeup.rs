@@ -1,5 +1,5 @@
 //! Wake-ups between processes. The poll stays the truth: a lost one costs at most one poll.
-use crate::store::tasks;
+use crate::store::queue;
 use sqlx::{
     PgPool,
     postgres::{PgConnectOptions, PgListener, PgPoolOptions},
@@ -39,7 +39,7 @@ pub fn tell(pool: PgPool, wake: Arc<Notify>, waker: Option<Waker>) -> JoinHandle
             tokio::time::sleep(DEBOUNCE).await;
             here();
             // Lost where the database is away: the poll finds the work.
-            let _ = tasks::announce(&pool, CHANNEL).await;
+            let _ = queue::announce(&pool, CHANNEL).await;
         }
     })
 }

@@ -258,15 +258,13 @@ async fn cut_off(app: &TestApp, root: i64) {
     .unwrap();
 }
 
-async fn refuse_to_fail_leaves(app: &TestApp) {
-    sqlx::raw_sql(
+/// Until the trigger `refuse` is dropped, such a change is an error.
+async fn refuse(app: &TestApp, change: &str) {
+    let refuse = format!(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no room'; END $$;
-         CREATE TRIGGER refuse BEFORE UPDATE ON documents FOR EACH ROW
-           WHEN (NEW.settled = 'failed' AND NEW.title = 'row') EXECUTE FUNCTION refuse()",
-    )
-    .execute(&app.pool)
-    .await
-    .unwrap();
+         CREATE TRIGGER refuse BEFORE {change} EXECUTE FUNCTION refuse()"
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(refuse)).execute(&app.pool).await.unwrap();
 }
 
 #[tokio::test]
@@ -316,7 +314,7 @@ async fn a_cancelled_file_of_many_nodes_fails_whole_though_in_parts() {
     assert!((1..=own).contains(&again.nodes_in_flight), "{again:?}");
     invariants::check(&app.pool).await;
     // A cancel that took effect says so, though its nodes could not be marked; any worker's sweep goes on.
-    refuse_to_fail_leaves(&app).await;
+    refuse(&app, "UPDATE ON documents FOR EACH ROW WHEN (NEW.settled = 'failed' AND NEW.title = 'row')").await;
     cut_off(&app, id).await;
     assert!(app.client.cancel_ingest(DocumentPath { id }).await.unwrap().tasks_cancelled > 0);
     let marked = app.client.read_frontier(DocumentPath { id }).await.unwrap();
@@ -342,6 +340,39 @@ async fn one_task_can_be_cancelled_and_takes_its_dependents_along() {
     assert_eq!(app.client.cancel_task(TaskPath { id: probe.id }).await.unwrap_err().status, 409);
     let outside = node(&app, None).await.0;
     assert_eq!(app.client.cancel_ingest(DocumentPath { id: outside }).await.unwrap_err().status, 409);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_cancelled_task_is_cancelled_though_its_file_cannot_be_settled_yet() {
+    let app = TestApp::start().await;
+    let embed = || TaskTypePath { task_type: "embed".to_owned() };
+    app.client.pause_task_type(embed()).await.unwrap();
+    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    until("the file to wait for the paused type alone", async || {
+        let frontier = app.client.read_frontier(DocumentPath { id }).await.unwrap();
+        let paused = frontier.blocked_by.get("paused").copied().unwrap_or_default();
+        (frontier.tasks_unfinished > 0 && paused == frontier.tasks_unfinished).then_some(())
+    })
+    .await;
+    refuse(&app, "DELETE ON settle_event").await;
+    let waiting = app.client.list_tasks(TaskQuery { status: Some("pending".to_owned()), ..of_root(id) }).await.unwrap();
+    assert!(!waiting.tasks.is_empty());
+    for task in waiting.tasks {
+        let cancelled = app.client.cancel_task(TaskPath { id: task.id }).await.unwrap();
+        assert_eq!((cancelled.status.as_str(), cancelled.finished), ("failed", true));
+    }
+    let in_flight = app.client.read_frontier(DocumentPath { id }).await.unwrap();
+    assert_eq!((in_flight.settled, in_flight.tasks_unfinished), (Settled::InFlight, 0), "{in_flight:?}");
+    sqlx::query("DROP TRIGGER refuse ON settle_event").execute(&app.pool).await.unwrap();
+    // The worker's own sweep may come first.
+    settle::sweep(&app.pool, &BTreeMap::new()).await.unwrap();
+    until("the file to settle", async || {
+        let frontier = app.client.read_frontier(DocumentPath { id }).await.unwrap();
+        (frontier.nodes_in_flight == 0).then_some(())
+    })
+    .await;
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

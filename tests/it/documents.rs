@@ -184,7 +184,7 @@ async fn an_edit_inside_a_held_region_is_refused_naming_the_holder() {
     let grants = svc::store::tasks::claim(&app.pool, &claimer, &[(svc_actors::Lane::Cpu, 1)]).await.unwrap();
     let refused = app.client.delete_document(DocumentPath { id }).await.unwrap_err();
     assert_eq!((refused.code, refused.members["task_id"].as_i64()), (Code::Conflict, Some(grants[0].task_id)));
-    svc::store::tasks::give_back(&app.pool, &[grants[0].token]).await.unwrap();
+    svc::store::leases::give_back(&app.pool, &[grants[0].token]).await.unwrap();
     app.client.delete_document(DocumentPath { id }).await.unwrap();
     invariants::check_drained(&app.pool).await;
     app.end().await;

@@ -14,6 +14,7 @@ use std::{
 use svc::store::{
     documents,
     kept::KeptConnections,
+    leases,
     tasks::{self, AttemptRow, Claimer, Failed, NewTask},
 };
 use svc_actors::{Grant, Lane, TaskFailure, WriteMode};
@@ -106,7 +107,7 @@ async fn claims_go_by_priority_then_age_and_badges_only_filter() {
     let first = tasks::claim(&app.pool, &badged(&["cpu"], false), &[(Lane::Io, 2)]).await.unwrap();
     assert_eq!(ids(&first), [urgent, old]);
     let tokens: Vec<_> = first.iter().map(|g| g.token).collect();
-    tasks::give_back(&app.pool, &tokens).await.unwrap();
+    leases::give_back(&app.pool, &tokens).await.unwrap();
     assert_eq!(
         ids(&tasks::claim(&app.pool, &badged(&["gpu", "x"], false), &[(Lane::Io, 2)]).await.unwrap()),
         [gpu, urgent]
@@ -165,7 +166,7 @@ async fn however_many_are_parked_they_wake_by_priority_and_all_of_them() {
         .unwrap();
     assert_eq!(parked, 100);
     // Given back and claimed again it is in the way as before; what ends a hold without a finish wakes them too.
-    tasks::give_back(&app.pool, &[held[0].token]).await.unwrap();
+    leases::give_back(&app.pool, &[held[0].token]).await.unwrap();
     assert_eq!(claim(&app, 1).await.iter().map(|g| g.task_id).collect::<Vec<_>>(), [whole]);
     sqlx::query("DELETE FROM task_queue WHERE id = $1").bind(whole).execute(&app.pool).await.unwrap();
     let mut priorities = Vec::new();
@@ -385,7 +386,7 @@ async fn a_stale_token_never_changes_a_row() {
         .await
         .unwrap();
     let mut tx = app.pool.begin().await.unwrap();
-    assert_eq!(tasks::reap(&mut tx, Duration::from_secs(90)).await.unwrap().len(), 1);
+    assert_eq!(leases::reap(&mut tx, Duration::from_secs(90)).await.unwrap().len(), 1);
     tx.commit().await.unwrap();
     assert_eq!(status(&app, id).await.0, "pending");
     let fresh = claim(&app, 1).await.remove(0);
@@ -399,9 +400,9 @@ async fn a_stale_token_never_changes_a_row() {
     assert_eq!(started, [fresh.token], "of starts in one call, those hold whose token does");
     assert_eq!(tasks::start(&mut tx, &[id], &[fresh.token]).await.unwrap(), [fresh.token], "asked again");
     tx.rollback().await.unwrap();
-    assert_eq!(tasks::beat(&mut conn, &[stale.token, fresh.token]).await.unwrap(), [(fresh.token, false)]);
+    assert_eq!(leases::beat(&mut conn, &[stale.token, fresh.token]).await.unwrap(), [(fresh.token, false)]);
     drop(conn);
-    tasks::give_back(&app.pool, &[stale.token]).await.unwrap();
+    leases::give_back(&app.pool, &[stale.token]).await.unwrap();
     assert_eq!(status(&app, id).await.0, "claimed");
     // A short task never starts by itself; one that takes a while has.
     let short = task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
@@ -429,7 +430,7 @@ async fn a_task_that_kills_its_worker_three_times_is_given_up() {
             .await
             .unwrap();
         let mut tx = app.pool.begin().await.unwrap();
-        let reaped = tasks::reap(&mut tx, Duration::from_secs(90)).await.unwrap();
+        let reaped = leases::reap(&mut tx, Duration::from_secs(90)).await.unwrap();
         assert_eq!((reaped.len(), reaped[0].is_final), (1, round == 3));
         tx.commit().await.unwrap();
     }
