@@ -307,25 +307,27 @@ async fn a_claim_of_one_is_the_first_that_is_free_and_parks_what_is_in_the_way()
     let app = app().await;
     let root = node(&app, None).await;
     let child = node(&app, Some(root.0)).await;
-    let (one, two) = (node(&app, None).await, node(&app, None).await);
     let whole = task(&app, &root, WriteMode::Subtree, 9, None).await;
     let first = claim(&app, 1).await.remove(0);
     assert_eq!((first.task_id, first.attempt), (whole, 1));
     let blocked = task(&app, &child, WriteMode::Itself, 5, None).await;
-    let (before, after) =
-        (task(&app, &two, WriteMode::Itself, 0, None).await, task(&app, &one, WriteMode::Itself, 0, None).await);
+    let mut free = Vec::new();
+    for _ in 0..3 {
+        let node = node(&app, None).await;
+        free.push(task(&app, &node, WriteMode::Itself, 0, None).await);
+    }
+    let one = async || claim(&app, 1).await.iter().map(|grant| grant.task_id).collect::<Vec<_>>();
     // Somebody who holds a row does not hold up the claims.
     let mut locked = app.pool.begin().await.unwrap();
-    sqlx::query("SELECT 1 FROM task_queue WHERE id = $1 FOR UPDATE").bind(before).execute(&mut *locked).await.unwrap();
-    let got = claim(&app, 1).await;
-    assert_eq!(got.iter().map(|grant| grant.task_id).collect::<Vec<_>>(), [after]);
+    sqlx::query("SELECT 1 FROM task_queue WHERE id = $1 FOR UPDATE").bind(free[0]).execute(&mut *locked).await.unwrap();
+    assert_eq!(one().await, [free[1]]);
     locked.rollback().await.unwrap();
     assert_eq!(status(&app, blocked).await, ("pending".to_owned(), false, Some(whole)));
-    let got = claim(&app, 1).await.remove(0);
-    assert_eq!(got.task_id, before);
-    assert!(claim(&app, 1).await.is_empty());
-    assert_eq!(status(&app, before).await, ("claimed".to_owned(), false, None));
-    assert!(finish(&app.pool, &first).await && finish(&app.pool, &got).await);
+    assert_eq!(one().await, [free[0]]);
+    assert_eq!(one().await, [free[2]]);
+    assert!(one().await.is_empty());
+    assert_eq!(status(&app, free[2]).await, ("claimed".to_owned(), false, None));
+    assert!(finish(&app.pool, &first).await);
     assert_eq!(claim(&app, 1).await.remove(0).task_id, blocked, "it woke");
     app.end().await;
 }
