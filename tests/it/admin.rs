@@ -18,7 +18,7 @@ use svc::{
     },
 };
 use svc_actors::{Grant, Lane, TaskFailure, WriteMode};
-use svc_client::wire::{DocumentPath, PageQuery, Settled, TaskPath, TaskQuery, TaskTypePath};
+use svc_client::wire::{DocumentPath, FrontierResponse, PageQuery, Settled, TaskPath, TaskQuery, TaskTypePath};
 
 async fn idle() -> TestApp {
     TestApp::with(Wish { no_worker: true, ..Default::default() }).await
@@ -159,12 +159,7 @@ async fn a_paused_type_waits_and_a_cancelled_file_can_be_taken_up_again() {
     assert_eq!(unknown.status, 404);
 
     let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
-    let frontier = until("the file to wait for the paused type alone", async || {
-        let frontier = app.client.read_frontier(DocumentPath { id }).await.unwrap();
-        let paused = frontier.blocked_by.get("paused").copied().unwrap_or_default();
-        (frontier.tasks_unfinished > 0 && paused == frontier.tasks_unfinished).then_some(frontier)
-    })
-    .await;
+    let frontier = waits_for_pause(&app, id).await;
     assert!(frontier.stages.iter().all(|stage| stage.task_type == "embed" && stage.pending > 0), "{frontier:?}");
     assert!(frontier.oldest_seconds.is_some_and(|age| age >= 0.0) && frontier.nodes_in_flight > 0);
 
@@ -229,6 +224,16 @@ async fn a_cancel_in_the_middle_stops_what_runs_and_frees_its_region() {
     app.end().await;
 }
 
+/// The frontier of a file once all that is left of it waits for a paused type.
+async fn waits_for_pause(app: &TestApp, id: i64) -> FrontierResponse {
+    until("the file to wait for the paused type alone", async || {
+        let frontier = app.client.read_frontier(DocumentPath { id }).await.unwrap();
+        let paused = frontier.blocked_by.get("paused").copied().unwrap_or_default();
+        (frontier.tasks_unfinished > 0 && paused == frontier.tasks_unfinished).then_some(frontier)
+    })
+    .await
+}
+
 /// Leaves under the root of an ingestion that no task knows, as a workbook of so many rows has them.
 async fn many_leaves(app: &TestApp, root: i64, count: i64) {
     sqlx::query(
@@ -278,15 +283,8 @@ async fn a_cancelled_file_of_many_nodes_fails_whole_though_in_parts() {
         .await
         .unwrap()
         .document_id;
-    let waiting = async |id| {
-        until("the file to wait for the paused type alone", async || {
-            let frontier = app.client.read_frontier(DocumentPath { id }).await.unwrap();
-            let paused = frontier.blocked_by.get("paused").copied().unwrap_or_default();
-            (frontier.tasks_unfinished > 0 && paused == frontier.tasks_unfinished).then_some(frontier)
-        })
-        .await
-    };
-    let (own, beside) = (waiting(id).await.nodes_in_flight, waiting(other).await.nodes_in_flight);
+    let (own, beside) =
+        (waits_for_pause(&app, id).await.nodes_in_flight, waits_for_pause(&app, other).await.nodes_in_flight);
     many_leaves(&app, id, 12_000).await;
     invariants::check(&app.pool).await;
 
@@ -350,12 +348,7 @@ async fn a_cancelled_task_is_cancelled_though_its_file_cannot_be_settled_yet() {
     let embed = || TaskTypePath { task_type: "embed".to_owned() };
     app.client.pause_task_type(embed()).await.unwrap();
     let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
-    until("the file to wait for the paused type alone", async || {
-        let frontier = app.client.read_frontier(DocumentPath { id }).await.unwrap();
-        let paused = frontier.blocked_by.get("paused").copied().unwrap_or_default();
-        (frontier.tasks_unfinished > 0 && paused == frontier.tasks_unfinished).then_some(())
-    })
-    .await;
+    waits_for_pause(&app, id).await;
     refuse(&app, "DELETE ON settle_event").await;
     let waiting = app.client.list_tasks(TaskQuery { status: Some("pending".to_owned()), ..of_root(id) }).await.unwrap();
     assert!(!waiting.tasks.is_empty());
