@@ -131,22 +131,17 @@ async fn wait_for(service: &Service, id: i64, task: i64) -> Result<(), Failure> 
     })
 }
 
-/// 409 naming the holder where somebody holds a region that this edit would touch; else holds it until the transaction ends.
+/// 409 naming the holder where somebody holds a region that this edit would touch; else keeps claims away from it until the
+/// transaction ends.
 pub async fn free_of_holders(conn: &mut PgConnection, path: &[i64], id: i64, mode: WriteMode) -> Result<(), Failure> {
-    match store::reservations::reserve_for_edit(conn, path, id, mode).await.or_fail()? {
-        Ok(hold) => store::reservations::release_edit(conn, hold).await.or_fail(),
-        Err(holder) => {
-            let failure =
-                Failure::new(Code::Conflict, "this part of the tree is being ingested").with("retry_after", 5);
-            Err(match holder {
-                Some(holder) => failure
-                    .with("task_id", holder.task_id)
-                    .with("task_type", holder.task_type)
-                    .with("worker", holder.worker)
-                    .with("remedy", "try again when the task is done"),
-                None => failure,
-            })
-        }
+    match store::reservations::hold_for_edit(conn, path, id, mode).await.or_fail()? {
+        None => Ok(()),
+        Some(holder) => Err(Failure::new(Code::Conflict, "this part of the tree is being ingested")
+            .with("retry_after", 5)
+            .with("task_id", holder.task_id)
+            .with("task_type", holder.task_type)
+            .with("worker", holder.worker)
+            .with("remedy", "try again when the task is done")),
     }
 }
 

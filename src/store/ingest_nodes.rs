@@ -284,7 +284,7 @@ pub async fn recount(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<()
     sqlx::query("DELETE FROM settle_event WHERE file_root = $1").bind(file_root).execute(&mut *conn).await?;
     sqlx::query(
         "UPDATE ingest_node n SET
-                open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = n.document_id AND NOT t.final AND t.task_type <> 'edit'),
+                open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = n.document_id AND NOT t.final),
                 open_children = (SELECT count(*) FROM documents c LEFT JOIN ingest_node own ON own.document_id = c.id
                                   WHERE c.parent_id = n.document_id AND c.settled = 'in_flight' AND own.file_root IS DISTINCT FROM c.id),
                 rollup = CASE WHEN n.rollup = 'queued' THEN 'none' ELSE n.rollup END

@@ -14,7 +14,7 @@ use std::{
 use svc::store::{
     documents,
     kept::KeptConnections,
-    leases,
+    leases, reservations,
     tasks::{self, AttemptRow, Claimer, Failed, NewTask},
 };
 use svc_actors::{Grant, Lane, TaskFailure, WriteMode};
@@ -257,16 +257,20 @@ async fn a_claim_of_several_lanes_gets_what_each_wants_and_parks_what_is_in_the_
     app.end().await;
 }
 
+async fn waits_for_a_lock<T>(app: &TestApp, server: i32, work: &tokio::task::JoinHandle<T>) {
+    let waits = "SELECT wait_event_type IS NOT DISTINCT FROM 'Lock' FROM pg_stat_activity WHERE pid = $1";
+    while !sqlx::query_scalar::<_, bool>(waits).bind(server).fetch_one(&app.pool).await.unwrap() {
+        assert!(!work.is_finished(), "it waits for the task's row");
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Deletes a document while a transaction holds its task, which ends only once the deletion waits for it.
 async fn delete_meanwhile(app: &TestApp, id: i64, holding: sqlx::Transaction<'_, sqlx::Postgres>) {
     let mut deleter = app.pool.acquire().await.unwrap();
     let server: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut *deleter).await.unwrap();
     let deletion = tokio::spawn(async move { documents::delete_subtree(&mut deleter, id).await });
-    let waits = "SELECT wait_event_type IS NOT DISTINCT FROM 'Lock' FROM pg_stat_activity WHERE pid = $1";
-    while !sqlx::query_scalar::<_, bool>(waits).bind(server).fetch_one(&app.pool).await.unwrap() {
-        assert!(!deletion.is_finished(), "it waits for the task's row");
-        tokio::task::yield_now().await;
-    }
+    waits_for_a_lock(app, server, &deletion).await;
     holding.commit().await.unwrap();
     assert_eq!(deletion.await.unwrap().unwrap(), [id]);
 }
@@ -299,6 +303,45 @@ async fn a_deletion_takes_the_region_along_that_was_being_claimed() {
         let left: i64 = sqlx::query_scalar("SELECT count(*) FROM task_reservation").fetch_one(&app.pool).await.unwrap();
         assert_eq!(left, 0, "a claim of {count}");
     }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_edit_keeps_claims_away_from_its_region_and_holds_up_none() {
+    let app = app().await;
+    let root = node(&app, None).await;
+    let child = node(&app, Some(root.0)).await;
+    let beside = node(&app, Some(root.0)).await;
+    let whole = task(&app, &root, WriteMode::Subtree, 9, None).await;
+    let own = task(&app, &root, WriteMode::Itself, 2, None).await;
+    let inside = task(&app, &child, WriteMode::Itself, 1, None).await;
+    let elsewhere = task(&app, &beside, WriteMode::Itself, 0, None).await;
+    let ids = |grants: &[Grant]| grants.iter().map(|grant| grant.task_id).collect::<Vec<_>>();
+
+    let mut edit = app.pool.begin().await.unwrap();
+    let holder = reservations::hold_for_edit(&mut edit, &child.1, child.0, WriteMode::Itself).await.unwrap();
+    assert!(holder.is_none(), "{holder:?}");
+    let got = claim(&app, 4).await;
+    assert_eq!(ids(&got), [own, elsewhere], "what does not touch the edit");
+    edit.rollback().await.unwrap();
+    for grant in got {
+        assert!(finish(&app.pool, &grant).await);
+    }
+
+    // What is being claimed meanwhile is waited for, and holds then.
+    let mut claiming = app.pool.begin().await.unwrap();
+    let got = tasks::claim(&mut *claiming, &claimer("w"), &[(Lane::Io, 1)]).await.unwrap();
+    assert_eq!(ids(&got), [whole]);
+    let mut edit = app.pool.begin().await.unwrap();
+    let server: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut *edit).await.unwrap();
+    let editing = tokio::spawn(async move {
+        reservations::hold_for_edit(&mut edit, &child.1, child.0, WriteMode::Itself).await.unwrap()
+    });
+    waits_for_a_lock(&app, server, &editing).await;
+    claiming.commit().await.unwrap();
+    assert_eq!(editing.await.unwrap().map(|holder| holder.task_id), Some(whole));
+    assert!(finish(&app.pool, &got[0]).await);
+    assert_eq!(ids(&claim(&app, 1).await), [inside]);
     app.end().await;
 }
 

@@ -69,10 +69,12 @@ async fn work(arguments: &[OsString]) -> Result<(), BoxError> {
     // Nothing else is to be done meanwhile.
     std::io::stdin().read_line(&mut String::new())?;
     let claimer = Arc::new(Claimer { worker_id: format!("bench-{}", std::process::id()), badges: None, strict: false });
+    // As a worker asks: for whatever its idle slots could take, of which the queue has one kind.
+    let want = [(Lane::Cpu, 2), (Lane::Model, 1), (Lane::Llm, 4), (Lane::Io, batch)];
     let (mut ending, mut spent) = (JoinSet::new(), Spent::default());
     for _ in 0..tasks / batch {
         let asked = Instant::now();
-        let grants = kept.run(async |conn| tasks::claim(conn, &claimer, &[(Lane::Io, batch)]).await).await?;
+        let grants = kept.run(async |conn| tasks::claim(conn, &claimer, &want).await).await?;
         if grants.len() != batch {
             return Err(format!("a claim of {batch} got {}", grants.len()).into());
         }
