@@ -95,7 +95,7 @@ async fn worn(pool: &PgPool, pending: usize, out: &mut dyn FnMut(Figure)) -> Res
     Ok(())
 }
 
-/// Reading the counts of a file with as many nodes, each settled by a change of its own.
+/// Reading the counts of a file with as many nodes, whose chunks all wait to be embedded or have been, 256 a task.
 async fn frontier(pool: &PgPool, nodes: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let mut conn = pool.acquire().await?;
     sqlx::query("TRUNCATE frontier_delta").execute(&mut *conn).await?;
@@ -104,6 +104,13 @@ async fn frontier(pool: &PgPool, nodes: usize, out: &mut dyn FnMut(Figure)) -> R
         .bind(i64::try_from(nodes)?)
         .execute(&mut *conn)
         .await?;
+    sqlx::query(
+        "INSERT INTO task_queue (task_type, lane, scope_document_id, node_path, node_depth, root_id, write_mode)
+         SELECT 'embed', 'model', d.id, '1/' || n || '/', 1, 1, 'self' FROM (SELECT min(id) AS id FROM documents) d, generate_series(1, $1 / 256) AS n",
+    )
+    .bind(i64::try_from(nodes)?)
+    .execute(&mut *conn)
+    .await?;
     let mut times = Vec::new();
     for _ in 0..51 {
         let start = Instant::now();
@@ -111,7 +118,8 @@ async fn frontier(pool: &PgPool, nodes: usize, out: &mut dyn FnMut(Figure)) -> R
         svc::store::admin::frontier(&mut conn, 1).await?;
         times.push(start.elapsed().as_secs_f64() * 1000.0);
     }
-    out(Figure::alone(&format!("queue/frontier/nodes={nodes}"), times.len(), "ms", median(&mut times)));
+    out(Figure::alone(&format!("queue/frontier/nodes={nodes},tasks={}", nodes / 256), times.len(), "ms", median(&mut times)));
+    sqlx::query("DELETE FROM task_queue WHERE task_type = 'embed'").execute(&mut *conn).await?;
     Ok(())
 }
 

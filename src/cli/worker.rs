@@ -9,7 +9,7 @@ use crate::{
     ingest::reader::{Reader, serve_if_asked},
     logging,
     service::Service,
-    settings::Settings,
+    settings::{Settings, SettingsError},
     store,
     worker::{Role, RunningWorker},
 };
@@ -22,13 +22,13 @@ use svc_actors::WorkerEnd;
 #[command(name = "svc-worker", version)]
 struct Arguments {
     /// The settings file.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", global = true)]
     config: Option<PathBuf>,
     /// Takes tasks with this badge, and those without one; may be given again. None: takes every task.
     #[arg(long, value_name = "NAME")]
     badge: Vec<String>,
     /// Takes only tasks with one of its badges, none without a badge.
-    #[arg(long, requires = "badge")]
+    #[arg(long)]
     strict_badges: bool,
     /// Written to claimed_by; host and process id where left out.
     #[arg(long, value_name = "NAME")]
@@ -52,7 +52,7 @@ struct Arguments {
     #[arg(long, value_name = "COUNT")]
     max_tasks: Option<u64>,
     /// Least severity that is logged: off, error, warn, info, debug or trace.
-    #[arg(long, value_name = "LEVEL")]
+    #[arg(long, value_name = "LEVEL", global = true)]
     log_level: Option<String>,
     #[command(subcommand)]
     command: Option<Command>,
@@ -60,9 +60,9 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Says what keeps tasks from running: unserved, starved, stuck, lapsed; ends with 1 where there is anything.
+    /// Says what keeps tasks from running: unserved, starved, stalled, stuck, lapsed; ends with 1 where there is anything.
     Doctor {
-        /// A task that has waited for this long and could run counts as starved or stuck.
+        /// A task that has waited for this long and could run counts as starved, stalled or stuck.
         #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "600")]
         patience_seconds: Duration,
         /// JSON lines, as a pipe gets them anyway.
@@ -111,6 +111,10 @@ async fn run(arguments: Arguments) -> Result<ExitCode, CliError> {
         role.badges = arguments.badge;
     }
     role.strict_badges = arguments.strict_badges;
+    if role.strict_badges && role.badges.is_empty() {
+        let problem = "--strict-badges takes tasks with a badge alone: name one by --badge or SVC_WORKER_BADGE";
+        return Err(SettingsError::Invalid(vec![problem.to_owned()]).into());
+    }
     let backend = Backend::join(&settings).await?;
     backend.check_schema().await?;
     let embedder = load_embedder(&settings).await?;

@@ -110,37 +110,56 @@ pub async fn tasks(
     Ok(rows.into_iter().map(TaskResponse::from).collect())
 }
 
-/// The unfinished tasks under a root: how many, by type, the age of the oldest in seconds, and why those that wait do.
+#[derive(sqlx::FromRow)]
+struct AlikeRow {
+    task_type: String,
+    status: String,
+    tasks: i64,
+    oldest_seconds: f64,
+    blocked_by: Option<String>,
+}
+
+/// The unfinished tasks under a root by task type, the age of the oldest in seconds, and what they wait for. Tasks that are
+/// alike are counted first, since there may be a hundred thousand.
 pub async fn frontier(
     conn: &mut PgConnection,
     root_id: i64,
 ) -> sqlx::Result<(Vec<FrontierStage>, Option<f64>, BTreeMap<String, i64>)> {
-    let rows: Vec<(String, i64, i64, i64, Option<f64>)> = sqlx::query_as(
-        "SELECT task_type, count(*) FILTER (WHERE status = 'pending'), count(*) FILTER (WHERE status IN ('claimed', 'running', 'batched')),
-                count(*) FILTER (WHERE status = 'failed'), extract(epoch FROM clock_timestamp() - min(created_at))::float8
-           FROM task_queue WHERE root_id = $1 AND NOT final GROUP BY 1 ORDER BY 1",
-    )
-    .bind(root_id)
-    .fetch_all(&mut *conn)
-    .await?;
-    let oldest = rows.iter().filter_map(|row| row.4).reduce(f64::max);
-    let stages = rows
-        .into_iter()
-        .map(|(task_type, pending, held, waiting_for_retry, _)| FrontierStage {
-            task_type,
-            pending,
-            held,
-            waiting_for_retry,
-        })
-        .collect();
-    let blocked: Vec<(String, i64)> = sqlx::query_as(
-        "SELECT b.blocked_by, count(*) FROM task_queue t JOIN task_blockage b ON b.task_id = t.id
-          WHERE t.root_id = $1 AND NOT t.final AND b.blocked_by IS NOT NULL GROUP BY 1",
+    let alike: Vec<AlikeRow> = sqlx::query_as(
+        "WITH alike AS (
+             SELECT task_type, status, service_badge, CASE WHEN claim_token IS NOT NULL THEN claimed_by END AS held_by,
+                    CASE WHEN claim_token IS NOT NULL THEN heartbeat_at END AS beat_at, sign(parked_on) AS parked, unmet_deps > 0 AS has_unmet,
+                    retry_after > clock_timestamp() AS backs_off, count(*) AS tasks, min(created_at) AS oldest
+               FROM task_queue WHERE root_id = $1 AND NOT final GROUP BY 1, 2, 3, 4, 5, 6, 7, 8)
+         SELECT a.task_type, a.status::text AS status, a.tasks, extract(epoch FROM clock_timestamp() - a.oldest)::float8 AS oldest_seconds,
+                blocked_by(a.status, a.status IN ('claimed', 'running') AND is_lapsed(a.held_by, a.beat_at), a.has_unmet, a.backs_off,
+                           a.parked < 0 OR p.id IS NOT NULL, a.parked IS NOT NULL, a.task_type, a.service_badge,
+                           f.workers, f.takes_all, f.takes_unbadged, f.badges, f.task_types) AS blocked_by
+           FROM alike a CROSS JOIN fleet f LEFT JOIN paused_task_type p ON p.task_type = a.task_type",
     )
     .bind(root_id)
     .fetch_all(conn)
     .await?;
-    Ok((stages, oldest, blocked.into_iter().collect()))
+    let mut stages: BTreeMap<String, FrontierStage> = BTreeMap::new();
+    let mut blocked: BTreeMap<String, i64> = BTreeMap::new();
+    let oldest = alike.iter().map(|row| row.oldest_seconds).reduce(f64::max);
+    for row in alike {
+        let stage = stages.entry(row.task_type).or_insert_with_key(|task_type| FrontierStage {
+            task_type: task_type.clone(),
+            pending: 0,
+            held: 0,
+            waiting_for_retry: 0,
+        });
+        match row.status.as_str() {
+            "pending" => stage.pending += row.tasks,
+            "failed" => stage.waiting_for_retry += row.tasks,
+            _ => stage.held += row.tasks,
+        }
+        if let Some(reason) = row.blocked_by {
+            *blocked.entry(reason).or_default() += row.tasks;
+        }
+    }
+    Ok((stages.into_values().collect(), oldest, blocked))
 }
 
 /// Unfinished tasks that are not running, by the reason; of the first 100,000.
@@ -279,7 +298,7 @@ pub async fn reservations(conn: &mut PgConnection, after: i64, limit: u32) -> sq
 /// What is wrong with the queue, for people; empty where nothing is.
 #[derive(Debug, serde::Serialize, sqlx::FromRow)]
 pub struct Finding {
-    /// `unserved`, `no_handler`, `lapsed`, `stuck`, `starved` or `paused`.
+    /// `unserved`, `no_handler`, `lapsed`, `stuck`, `starved`, `stalled` or `paused`.
     pub kind: String,
     /// The badge, task type or task that it is about.
     pub about: String,
@@ -297,13 +316,15 @@ impl Finding {
             "lapsed" => "the worker fell silent; a living one takes the tasks back within its reap interval",
             "stuck" => "look at the task in the way: GET /admin/tasks/{id}",
             "starved" => "start more workers, or raise the priority: younger tasks overtake these",
+            "stalled" => "workers beat and take nothing: look at their logs, and start them anew",
             _ => "resume the task type: POST /admin/task-types/{task_type}/resume",
         }
     }
 }
 
 /// Looks for what keeps tasks from running: badges and task types that no living worker serves, leases that lapsed and were
-/// not reaped, tasks parked for long on a region or an intent, ready tasks that younger ones overtake, and paused types that wait.
+/// not reaped, tasks parked for long on a region or an intent, ready tasks that younger ones overtake or that nobody takes though a
+/// worker could, and paused types that wait.
 pub async fn findings(conn: &mut PgConnection, patience: std::time::Duration) -> sqlx::Result<Vec<Finding>> {
     let mut findings: Vec<Finding> = super::queue::unserved_badges(conn)
         .await?
@@ -330,6 +351,14 @@ pub async fn findings(conn: &mut PgConnection, patience: std::time::Duration) ->
            FROM (SELECT task_type, created_at FROM task_queue WHERE ready AND created_at < clock_timestamp() - $1 LIMIT 100000) waiting
           WHERE created_at < (SELECT max(y.created_at) FROM (SELECT task_id, ended_at FROM task_attempts ORDER BY id DESC LIMIT 1000) a
                                 JOIN task_queue y ON y.id = a.task_id WHERE a.ended_at > clock_timestamp() - $1)
+          GROUP BY 2
+         UNION ALL
+         SELECT 'stalled', w.task_type, sum(w.tasks)::bigint, max(w.seconds)
+           FROM (SELECT task_type, service_badge, count(*) AS tasks, extract(epoch FROM clock_timestamp() - min(created_at))::float8 AS seconds
+                   FROM (SELECT * FROM task_queue WHERE ready AND created_at < clock_timestamp() - $1 LIMIT 100000) r GROUP BY 1, 2) w CROSS JOIN fleet f
+          WHERE blocked_by('pending', false, false, false, false, false, w.task_type, w.service_badge, f.workers, f.takes_all, f.takes_unbadged, f.badges, f.task_types) = 'workers_busy'
+            AND NOT EXISTS (SELECT 1 FROM task_queue WHERE claim_token IS NOT NULL)
+            AND NOT EXISTS (SELECT 1 FROM (SELECT ended_at FROM task_attempts ORDER BY id DESC LIMIT 1000) a WHERE a.ended_at > clock_timestamp() - $1)
           GROUP BY 2
          UNION ALL
          SELECT 'paused', p.task_type, count(t.id), extract(epoch FROM clock_timestamp() - p.since)::float8

@@ -39,10 +39,10 @@ pub fn options(url: &str) -> Result<PgConnectOptions, DatabaseError> {
         .map_err(|_| DatabaseError::Url("it takes postgres://user:password@host:port/database".to_owned()))
 }
 
-/// A pool whose connections cannot hang for hours on a dead peer, nor keep a transaction open past the lease.
-pub fn pool(options: PgConnectOptions, connections: u32, lease: Duration) -> PgPool {
+/// Connections that cannot hang for hours on a dead peer, nor keep a transaction open past the lease.
+pub fn guarded(options: PgConnectOptions, lease: Duration) -> PgConnectOptions {
     let idle = format!("{}ms", (lease.as_millis() / 2).max(1000));
-    let options = options.application_name("svc").options([
+    options.application_name("svc").options([
         ("idle_in_transaction_session_timeout", idle.as_str()),
         // A statement whose client has hung up ends, with the rows and the locks that it holds.
         ("client_connection_check_interval", "1000"),
@@ -50,7 +50,11 @@ pub fn pool(options: PgConnectOptions, connections: u32, lease: Duration) -> PgP
         ("tcp_keepalives_interval", "5"),
         ("tcp_keepalives_count", "3"),
         ("tcp_user_timeout", "30000"),
-    ]);
+    ])
+}
+
+/// A pool of guarded connections.
+pub fn pool(options: PgConnectOptions, connections: u32, lease: Duration) -> PgPool {
     PgPoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(Duration::from_secs(5))
@@ -64,7 +68,7 @@ pub fn pool(options: PgConnectOptions, connections: u32, lease: Duration) -> PgP
                 Ok(true)
             })
         })
-        .connect_lazy_with(options)
+        .connect_lazy_with(guarded(options, lease))
 }
 
 /// Refuses a server that svc cannot work on, saying what is missing.

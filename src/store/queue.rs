@@ -1,10 +1,15 @@
 //! The queue as a whole: its numbers, what nobody serves, and word of it to other processes.
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgConnection, PgPool, postgres::PgListener};
 use svc_client::wire::QueueState;
 
 /// Tells the workers of other processes that there may be work, or that a cancel was asked for.
 pub async fn announce(pool: &PgPool, channel: &str) -> sqlx::Result<()> {
     sqlx::query("SELECT pg_notify($1, '')").bind(channel).execute(pool).await.map(|_| ())
+}
+
+/// An error where whoever listens is cut off.
+pub async fn listens(listener: &mut PgListener) -> sqlx::Result<()> {
+    sqlx::query("SELECT 1").execute(listener).await.map(|_| ())
 }
 
 /// The queue in numbers.

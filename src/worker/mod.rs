@@ -66,6 +66,7 @@ pub struct RunningWorker {
 impl RunningWorker {
     /// Starts the actors. `options`: where the heart connects, on a connection of its own.
     pub async fn start(role: Role, tools: Tools, options: PgConnectOptions) -> Result<RunningWorker, WorkerError> {
+        let options = store::database::guarded(options, role.lease);
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         // Readers are processes of their own; the model has threads of its own and wants its next batch ready.
         let permits = Permits { cpu: cores, model: 2, llm: 4, io: 8 };

@@ -14,6 +14,12 @@ pub const CANCEL: &str = "svc_cancel";
 /// At most one notification in this time: NOTIFY takes a lock that serialises commits.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
+/// After so long without a notification the connection is asked whether it is still there: one that was cut off in silence
+/// says nothing.
+const QUIET: Duration = Duration::from_secs(30);
+/// How long it may take to answer.
+const ANSWER: Duration = Duration::from_secs(5);
+
 /// Listens for other processes' work on one connection, and tells them of ours, after the commits, on another.
 pub fn start(options: PgConnectOptions, pool: PgPool, wake: Arc<Notify>, waker: Waker) -> Vec<JoinHandle<()>> {
     let elsewhere = waker.clone();
@@ -47,11 +53,20 @@ pub fn tell(pool: PgPool, wake: Arc<Notify>, waker: Option<Waker>) -> JoinHandle
 async fn listen(pool: &PgPool, waker: &Waker) -> sqlx::Result<()> {
     let mut listener = PgListener::connect_with(pool).await?;
     listener.listen_all([CHANNEL, CANCEL]).await?;
+    // What was said before is lost.
+    waker.beat();
+    waker.wake();
     loop {
-        match listener.recv().await?.channel() {
+        match tokio::time::timeout(QUIET, listener.recv()).await {
             // The beat's answer names the tasks that are to end.
-            CANCEL => waker.beat(),
-            _ => waker.wake(),
+            Ok(said) => match said?.channel() {
+                CANCEL => waker.beat(),
+                _ => waker.wake(),
+            },
+            Err(_) => match tokio::time::timeout(ANSWER, queue::listens(&mut listener)).await {
+                Ok(answer) => answer?,
+                Err(_) => return Err(sqlx::Error::PoolTimedOut),
+            },
         }
     }
 }

@@ -431,11 +431,82 @@ async fn the_doctor_names_what_is_wrong_and_ends_with_1() {
 }
 
 #[tokio::test]
+async fn the_doctor_tells_a_stall_from_a_queue_that_moves() {
+    let app = idle().await;
+    let found = async || {
+        let output = run(worker_command(&app, &["doctor", "--log-level", "warn"])).await;
+        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+    };
+    pretend(&app, "w", &[], false).await;
+    for _ in 0..3 {
+        task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
+    }
+    assert!(found().await.0, "they came just now");
+    sqlx::query("UPDATE task_queue SET created_at = now() - interval '1 hour'").execute(&app.pool).await.unwrap();
+    let (healthy, text) = found().await;
+    assert!(!healthy && text.contains(r#""kind":"stalled","about":"test","tasks":3"#), "{text}");
+    let grant = claim(&app, 1).await.remove(0);
+    assert!(found().await.0, "one is at work");
+    let failure = TaskFailure::permanent("x", "y");
+    tasks::fail(&mut app.pool.acquire().await.unwrap(), &grant, &failure, "w", Duration::ZERO).await.unwrap();
+    assert!(found().await.0, "one ended");
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_task_that_no_worker_can_run_is_put_off_and_told_of() {
+    let app = TestApp::start().await;
+    let (id, path) = node(&app, None).await;
+    let task = NewTask {
+        task_type: "from_the_future",
+        lane: Lane::Cpu,
+        document_id: id,
+        path: &path,
+        root_id: id,
+        write_mode: WriteMode::Itself,
+        dependencies: &[],
+        params: &serde_json::json!({}),
+        badge: None,
+        priority: 0,
+    };
+    let task = tasks::enqueue(&mut app.pool.acquire().await.unwrap(), &task).await.unwrap();
+    let put_off = until("the task to be put off", async || {
+        let task = app.client.read_task(TaskPath { id: task }).await.unwrap();
+        task.retry_after.is_some().then_some(task)
+    })
+    .await;
+    assert_eq!((put_off.retry_count, put_off.finished), (0, false), "{put_off:?}");
+    assert_eq!(put_off.blocked_by.unwrap().reason, "no_handler");
+    let failure = app.client.read_readiness().await.unwrap_err();
+    assert!(failure.detail.contains("1 tasks of type `from_the_future` have no worker that can run them"), "{failure}");
+    let doctor = run(worker_command(&app, &["doctor"])).await;
+    assert!(String::from_utf8(doctor.stdout).unwrap().contains(r#""kind":"no_handler","about":"from_the_future""#));
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_worker_that_hardly_polls_is_woken_by_another_process() {
+    let app = idle().await;
+    let worker = Process(worker_command(&app, &["--poll-seconds", "3600"]).spawn().unwrap());
+    for name in ["one", "two", "three"] {
+        let bytes = format!("# {name}\n\nQueued by a service that has no worker.").into_bytes();
+        let id = app.upload_bytes(&format!("{name}.md"), bytes).await.unwrap().document_id;
+        assert_eq!(app.settled(id).await.settled, Settled::Settled);
+    }
+    drop(worker);
+    invariants::check(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_strict_worker_leaves_tasks_without_a_badge_and_the_service_says_so() {
     let app = idle().await;
     let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
     let refused = run(worker_command(&app, &["--strict-badges"])).await;
     assert_eq!(refused.status.code(), Some(2), "strict about no badge: {refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("SVC_WORKER_BADGE"), "{refused:?}");
     let strict =
         Process(worker_command(&app, &["--badge", "gpu", "--strict-badges", "--worker-id", "strict"]).spawn().unwrap());
     let alive = async || {

@@ -555,7 +555,7 @@ async fn cranfield_reaches_its_quality() {
     let pool = crate::support::server::new_pool().await;
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/ir");
     let Ok(docs) = std::fs::read_to_string(folder.join("cran.all.1400.xml")) else {
-        println!("left out: nDCG@10 on Cranfield (no ../shared/ir)");
+        crate::support::left_out("nDCG@10 on Cranfield (no ../shared/ir)");
         return;
     };
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).expect("beside the documents");

@@ -311,7 +311,7 @@ async fn what_does_not_come_in_whole_leaves_nothing() {
 async fn the_corpus_of_real_files_is_read_or_refused_with_a_reason() {
     let corpus = repository().join("../shared/corpus");
     if !corpus.exists() {
-        println!("left out: no corpus beside the repository; the samples alone were ingested");
+        crate::support::left_out("no corpus beside the repository; the samples alone were ingested");
         return;
     }
     let app = TestApp::start().await;

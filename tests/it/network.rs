@@ -210,7 +210,9 @@ impl Road for Cable {
 #[tokio::test]
 async fn of_two_hosts_one_is_cut_off_and_comes_back() {
     let (Some(first), Some(second)) = (Host::new(1), Host::new(2)) else {
-        println!("left out: two hosts (the kernel gives this user no network namespaces, or iproute2 is missing)");
+        crate::support::left_out(
+            "two hosts (the kernel gives this user no network namespaces, or iproute2 is missing)",
+        );
         return;
     };
     let app = idle().await;

@@ -234,7 +234,7 @@ async fn a_reading_that_is_let_go_of_ends_its_process() {
 async fn hostile_files_fail_for_good_by_the_name_of_their_limit() {
     let corpus = repository().join("../shared/corpus/made");
     if !corpus.exists() {
-        println!("left out: no corpus beside the repository, so no bombs");
+        crate::support::left_out("no corpus beside the repository, so no bombs");
         return;
     }
     let app = TestApp::start().await;

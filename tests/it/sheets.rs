@@ -310,7 +310,7 @@ async fn a_sheet_that_cannot_be_read_fails_alone() {
 async fn the_workbooks_of_the_corpus_are_read_as_their_manifest_says() {
     let corpus = repository().join("../shared/corpus");
     if !corpus.exists() {
-        println!("left out: no corpus beside the repository; the sample alone stood for workbooks");
+        crate::support::left_out("no corpus beside the repository; the sample alone stood for workbooks");
         return;
     }
     let app = TestApp::start().await;

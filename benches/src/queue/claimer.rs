@@ -70,7 +70,7 @@ async fn work(arguments: &[OsString]) -> Result<(), BoxError> {
     std::io::stdin().read_line(&mut String::new())?;
     let claimer = Arc::new(Claimer { worker_id: format!("bench-{}", std::process::id()), badges: None, strict: false });
     // As a worker asks: for whatever its idle slots could take, of which the queue has one kind.
-    let want = [(Lane::Cpu, 2), (Lane::Model, 1), (Lane::Llm, 4), (Lane::Io, batch)];
+    let want = [(Lane::Cpu, 2), (Lane::Model, 2), (Lane::Llm, 4), (Lane::Io, batch)];
     let (mut ending, mut spent) = (JoinSet::new(), Spent::default());
     for _ in 0..tasks / batch {
         let asked = Instant::now();

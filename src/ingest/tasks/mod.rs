@@ -73,7 +73,7 @@ async fn dispatch(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailur
         EMBED => embed::run(tools, apply).await,
         SUMMARIZE => rollup::run(tools, apply).await,
         // A newer worker may know it: this one must not fail it for good.
-        other => Err(TaskFailure::retryable("no_handler", format!("no handler is registered for `{other}`"))),
+        other => Err(TaskFailure::away("no_handler", format!("no handler is registered for `{other}`"))),
     }
 }
 

@@ -223,6 +223,12 @@ pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T 
     }
 }
 
+/// Says in a line what a test left out. Not by `println!`, which is shown of tests that fail alone.
+pub fn left_out(what: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "left out: {what}");
+}
+
 /// A document with nothing but a title and a content.
 pub fn document(title: &str, content: &str) -> NewDocument {
     serde_json::from_value(serde_json::json!({"title": title, "content": content})).unwrap()
