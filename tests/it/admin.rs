@@ -16,6 +16,7 @@ use svc::{
         tasks::{self, Claimer, NewTask},
         workers::{self, WorkerRow},
     },
+    worker::wakeup,
 };
 use svc_actors::{Grant, Lane, TaskFailure, WriteMode};
 use svc_client::wire::{DocumentPath, FrontierResponse, PageQuery, Settled, TaskPath, TaskQuery, TaskTypePath};
@@ -489,12 +490,23 @@ async fn a_task_that_no_worker_can_run_is_put_off_and_told_of() {
 #[tokio::test]
 async fn a_worker_that_hardly_polls_is_woken_by_another_process() {
     let app = idle().await;
-    let worker = Process(worker_command(&app, &["--poll-seconds", "3600"]).spawn().unwrap());
-    for name in ["one", "two", "three"] {
-        let bytes = format!("# {name}\n\nQueued by a service that has no worker.").into_bytes();
-        let id = app.upload_bytes(&format!("{name}.md"), bytes).await.unwrap().document_id;
-        assert_eq!(app.settled(id).await.settled, Settled::Settled);
-    }
+    let telling = wakeup::tell(app.pool.clone(), app.service.wake.clone(), None);
+    let worker = Process(worker_command(&app, &["--poll-seconds", "3600", "--reap-seconds", "3600"]).spawn().unwrap());
+    // It has looked into the queue when it began to listen, and looks no more.
+    until("the worker to listen and be quiet", async || {
+        let quiet: bool = sqlx::query_scalar(
+            "SELECT coalesce(bool_or(query LIKE 'LISTEN%') AND max(state_change) FILTER (WHERE query LIKE '%claim_batch%') < now() - interval '1 second', false)
+               FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        )
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+        quiet.then_some(())
+    })
+    .await;
+    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    assert_eq!(app.settled(id).await.settled, Settled::Settled);
+    telling.abort();
     drop(worker);
     invariants::check(&app.pool).await;
     app.end().await;
