@@ -118,7 +118,12 @@ async fn frontier(pool: &PgPool, nodes: usize, out: &mut dyn FnMut(Figure)) -> R
         svc::store::admin::frontier(&mut conn, 1).await?;
         times.push(start.elapsed().as_secs_f64() * 1000.0);
     }
-    out(Figure::alone(&format!("queue/frontier/nodes={nodes},tasks={}", nodes / 256), times.len(), "ms", median(&mut times)));
+    out(Figure::alone(
+        &format!("queue/frontier/nodes={nodes},tasks={}", nodes / 256),
+        times.len(),
+        "ms",
+        median(&mut times),
+    ));
     sqlx::query("DELETE FROM task_queue WHERE task_type = 'embed'").execute(&mut *conn).await?;
     Ok(())
 }
