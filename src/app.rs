@@ -11,7 +11,7 @@ use crate::{
         database::{self, DatabaseError},
         indexes,
     },
-    worker::{Role, RunningWorker, wakeup},
+    worker::{Role, RunningWorker, unserved, wakeup},
 };
 use sqlx::{PgPool, postgres::PgConnectOptions};
 use std::{
@@ -249,8 +249,9 @@ impl App {
         let worker = if settings.ingest_worker_enabled {
             Some(RunningWorker::start(Role::of(&settings), service.tools(), backend.options.clone()).await?)
         } else {
-            // The workers are elsewhere; this ends with the runtime.
+            // The workers are elsewhere; these end with the runtime.
             drop(wakeup::tell(backend.pool.clone(), service.wake.clone(), None));
+            drop(unserved::watch(backend.pool.clone(), settings.worker_reap));
             None
         };
         Ok((service, worker, listener))

@@ -2,6 +2,7 @@
 mod heart;
 pub mod queue;
 mod starts;
+pub mod unserved;
 pub mod wakeup;
 
 use crate::{

@@ -1,5 +1,5 @@
 //! The queue's port on PostgreSQL.
-use super::starts::Starts;
+use super::{starts::Starts, unserved};
 use crate::{
     ingest::{Tools, settle},
     search::bm25,
@@ -28,8 +28,6 @@ const FIRST_DELAY: Duration = Duration::from_secs(5);
 const LONGEST_DELAY: Duration = Duration::from_secs(600);
 /// Chunks of the queue that one look purges, at most: more than the fleet completes between two looks.
 const PURGE_CHUNKS: usize = 100;
-/// Badges that nobody serves are told of from this age on.
-const UNSERVED_SECONDS: f64 = 60.0;
 
 pub struct PgQueue {
     pool: PgPool,
@@ -116,7 +114,7 @@ impl PgQueue {
         for root in roots {
             settle::settle_or_leave(&self.pool, &self.badges, root).await;
         }
-        self.tell_unserved().await?;
+        unserved::tell(&self.pool).await?;
         self.purge().await?;
         Ok(reaped.len() as u64)
     }
@@ -137,30 +135,6 @@ impl PgQueue {
         }
         if rows > 0 {
             tracing::info!(tasks = rows, "completed tasks were purged");
-        }
-        Ok(())
-    }
-
-    /// A stall by badge or by task type is loud.
-    async fn tell_unserved(&self) -> sqlx::Result<()> {
-        let mut conn = self.pool.acquire().await?;
-        for (badge, tasks, oldest_seconds) in store::queue::unserved_badges(&mut conn).await? {
-            if oldest_seconds > UNSERVED_SECONDS {
-                tracing::error!(
-                    badge,
-                    tasks,
-                    oldest_seconds,
-                    "no living worker answers to this badge: start one with `svc-worker --badge`"
-                );
-            }
-        }
-        for (task_type, tasks, oldest_seconds) in store::queue::unserved_types(&mut conn).await? {
-            tracing::error!(
-                task_type,
-                tasks,
-                oldest_seconds,
-                "no living worker can run this task type: start a worker of the version that queued it"
-            );
         }
         Ok(())
     }

@@ -16,12 +16,11 @@ use svc::{
         tasks::{self, Claimer, NewTask},
         workers::{self, WorkerRow},
     },
-    worker::wakeup,
 };
 use svc_actors::{Grant, Lane, TaskFailure, WriteMode};
 use svc_client::wire::{DocumentPath, FrontierResponse, PageQuery, Settled, TaskPath, TaskQuery, TaskTypePath};
 
-async fn idle() -> TestApp {
+pub(crate) async fn idle() -> TestApp {
     TestApp::with(Wish { no_worker: true, ..Default::default() }).await
 }
 
@@ -382,7 +381,7 @@ pub(crate) fn worker_command(app: &TestApp, arguments: &[&str]) -> Command {
     command
 }
 
-async fn run(mut command: Command) -> Output {
+pub(crate) async fn run(mut command: Command) -> Output {
     tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap()
 }
 
@@ -484,55 +483,6 @@ async fn a_task_that_no_worker_can_run_is_put_off_and_told_of() {
     let doctor = run(worker_command(&app, &["doctor"])).await;
     assert!(String::from_utf8(doctor.stdout).unwrap().contains(r#""kind":"no_handler","about":"from_the_future""#));
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
-    app.end().await;
-}
-
-#[tokio::test]
-async fn a_worker_that_hardly_polls_is_woken_by_another_process() {
-    let app = idle().await;
-    let telling = wakeup::tell(app.pool.clone(), app.service.wake.clone(), None);
-    let worker = Process(worker_command(&app, &["--poll-seconds", "3600", "--reap-seconds", "3600"]).spawn().unwrap());
-    // It has looked into the queue when it began to listen, and looks no more.
-    until("the worker to listen and be quiet", async || {
-        let quiet: bool = sqlx::query_scalar(
-            "SELECT coalesce(bool_or(query LIKE 'LISTEN%') AND max(state_change) FILTER (WHERE query LIKE '%claim_batch%') < now() - interval '1 second', false)
-               FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
-        )
-        .fetch_one(&app.pool)
-        .await
-        .unwrap();
-        quiet.then_some(())
-    })
-    .await;
-    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
-    assert_eq!(app.settled(id).await.settled, Settled::Settled);
-    telling.abort();
-    drop(worker);
-    invariants::check(&app.pool).await;
-    app.end().await;
-}
-
-#[tokio::test]
-async fn a_strict_worker_leaves_tasks_without_a_badge_and_the_service_says_so() {
-    let app = idle().await;
-    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
-    let refused = run(worker_command(&app, &["--strict-badges"])).await;
-    assert_eq!(refused.status.code(), Some(2), "strict about no badge: {refused:?}");
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("SVC_WORKER_BADGE"), "{refused:?}");
-    let strict =
-        Process(worker_command(&app, &["--badge", "gpu", "--strict-badges", "--worker-id", "strict"]).spawn().unwrap());
-    let alive = async || {
-        let list = app.client.list_workers().await.unwrap().workers;
-        list.into_iter().find(|worker| worker.worker_id == "strict" && worker.strict_badges)
-    };
-    until("the strict worker", alive).await;
-    let failure = app.client.read_readiness().await.unwrap_err();
-    assert!(failure.detail.contains("without a badge"), "{failure}");
-    assert_eq!(app.client.read_frontier(DocumentPath { id }).await.unwrap().blocked_by["no_worker_for_badge"], 1);
-    drop(strict);
-    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
-    sqlx::query("UPDATE documents SET settled = 'failed'").execute(&app.pool).await.unwrap();
-    sqlx::query("DELETE FROM frontier_delta").execute(&app.pool).await.unwrap();
     app.end().await;
 }
 

@@ -10,6 +10,7 @@ mod cli;
 mod crash;
 mod documents;
 mod embedded;
+mod fleet;
 mod ingest;
 mod network;
 mod outage;

@@ -1,0 +1,154 @@
+//! Worker processes as an operator starts them.
+use crate::{
+    admin::{idle, run, worker_command},
+    crash::{Process, url},
+    queue::{node, task},
+    support::{self, TOKEN, TestApp, Wish, invariants, sample, until},
+};
+use std::{
+    io::{BufRead, BufReader},
+    process::{Command, Stdio},
+};
+use svc::worker::wakeup;
+use svc_actors::WriteMode;
+use svc_client::wire::{DocumentPath, Settled};
+
+/// Waits until a program has logged such a line.
+async fn until_it_logs(mut command: Command, words: [&str; 2]) {
+    let mut process = Process(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
+    let lines = BufReader::new(process.0.stderr.take().unwrap()).lines();
+    let words = words.map(str::to_owned);
+    let said = tokio::task::spawn_blocking(move || {
+        let mut heard = Vec::new();
+        for line in lines.map_while(Result::ok) {
+            if words.iter().all(|word| line.contains(word)) {
+                return Ok(());
+            }
+            heard.push(line);
+        }
+        Err(heard)
+    });
+    let said = tokio::time::timeout(support::PATIENCE, said).await.expect("it says so in time").unwrap();
+    assert_eq!(said, Ok(()), "it ended without saying so");
+    drop(process);
+}
+
+#[tokio::test]
+async fn what_nobody_serves_is_an_error_in_every_log() {
+    let app = idle().await;
+    task(&app, &node(&app, None).await, WriteMode::Itself, 0, Some("tpu")).await;
+    sqlx::query("UPDATE task_queue SET created_at = now() - interval '1 hour'").execute(&app.pool).await.unwrap();
+    let words = ["ERROR", "no living worker answers to this badge"];
+    until_it_logs(worker_command(&app, &["--badge", "cpu", "--reap-seconds", "0.2"]), words).await;
+    // A service whose fleet is gone.
+    let mut service = Command::new(env!("CARGO_BIN_EXE_svc"));
+    service
+        .args(["serve", "--config", "/dev/null"])
+        .env("SVC_DATABASE_URL", url(&app.options))
+        .env("SVC_DATA_DIR", support::server::work_dir().join("data"))
+        .env("SVC_INGEST_WORKER_ENABLED", "false")
+        .env("SVC_LISTEN", "127.0.0.1:0")
+        .env("SVC_CONSOLE_LISTEN", "127.0.0.1:0")
+        .env("SVC_WORKER_REAP_SECONDS", "0.2")
+        .env("SVC_API_TOKEN", TOKEN)
+        .stdin(Stdio::null());
+    until_it_logs(service, words).await;
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_worker_says_who_it_is_and_shows_its_actors() {
+    let app = TestApp::start().await;
+    let worker = until("the worker's first beat with its tree", async || {
+        let worker = app.client.list_workers().await.unwrap().workers.pop()?;
+        (worker.snapshot["root"] != serde_json::Value::Null).then_some(worker)
+    })
+    .await;
+    assert!(worker.alive && worker.badges.is_empty() && !worker.strict_badges, "{worker:?}");
+    assert_eq!((worker.version.as_str(), worker.lease_seconds), (env!("CARGO_PKG_VERSION"), 6.0));
+    assert!(worker.boot_nonce.parse::<uuid::Uuid>().is_ok_and(|nonce| !nonce.is_nil()), "{worker:?}");
+    for task_type in ["probe", "extract:text", "embed", "summarize"] {
+        assert!(worker.task_types.iter().any(|known| known == task_type), "{task_type} is not in {worker:?}");
+    }
+    let tree = worker.snapshot.to_string();
+    for kind in ["lock_manager", "dispatcher", "heart", "documents"] {
+        assert!(tree.contains(kind), "{kind} is not in {tree}");
+    }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn badges_bind_task_types_to_the_workers_that_have_them() {
+    let badges = ("SVC_TASK_BADGES", r#"{"embed": "gpu"}"#);
+    let app = TestApp::with(Wish { no_worker: true, settings: &[badges], ..Default::default() }).await;
+    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    let work = async |arguments: &[&str]| {
+        let mut command = worker_command(&app, arguments);
+        command.env(badges.0, badges.1);
+        let output = run(command).await;
+        assert!(output.status.success(), "{output:?}");
+    };
+    let attempts = async || {
+        let count: i64 = sqlx::query_scalar("SELECT count(*) FROM task_attempts").fetch_one(&app.pool).await.unwrap();
+        count
+    };
+    work(&["--badge", "cpu", "--max-tasks", "1"]).await;
+    assert_eq!(attempts().await, 1);
+    work(&["--badge", "cpu", "--drain"]).await;
+    let left = app.client.read_frontier(DocumentPath { id }).await.unwrap();
+    assert!(!left.stages.is_empty() && left.stages.iter().all(|stage| stage.task_type == "embed"), "{left:?}");
+    work(&["--badge", "cpu", "--badge", "gpu", "--drain"]).await;
+    assert_eq!(app.settled(id).await.settled, Settled::Settled);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_worker_that_hardly_polls_is_woken_by_another_process() {
+    let app = idle().await;
+    let telling = wakeup::tell(app.pool.clone(), app.service.wake.clone(), None);
+    let worker = Process(worker_command(&app, &["--poll-seconds", "3600", "--reap-seconds", "3600"]).spawn().unwrap());
+    // It has looked into the queue when it began to listen, and looks no more.
+    until("the worker to listen and be quiet", async || {
+        let quiet: bool = sqlx::query_scalar(
+            "SELECT coalesce(bool_or(query LIKE 'LISTEN%') AND max(state_change) FILTER (WHERE query LIKE '%claim_batch%') < now() - interval '1 second', false)
+               FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        )
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+        quiet.then_some(())
+    })
+    .await;
+    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    assert_eq!(app.settled(id).await.settled, Settled::Settled);
+    telling.abort();
+    drop(worker);
+    invariants::check(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_strict_worker_leaves_tasks_without_a_badge_and_the_service_says_so() {
+    let app = idle().await;
+    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    let refused = run(worker_command(&app, &["--strict-badges"])).await;
+    assert_eq!(refused.status.code(), Some(2), "strict about no badge: {refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("SVC_WORKER_BADGE"), "{refused:?}");
+    let strict =
+        Process(worker_command(&app, &["--badge", "gpu", "--strict-badges", "--worker-id", "strict"]).spawn().unwrap());
+    let alive = async || {
+        let list = app.client.list_workers().await.unwrap().workers;
+        list.into_iter().find(|worker| worker.worker_id == "strict" && worker.strict_badges)
+    };
+    until("the strict worker", alive).await;
+    let failure = app.client.read_readiness().await.unwrap_err();
+    assert!(failure.detail.contains("without a badge"), "{failure}");
+    assert_eq!(app.client.read_frontier(DocumentPath { id }).await.unwrap().blocked_by["no_worker_for_badge"], 1);
+    drop(strict);
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    sqlx::query("UPDATE documents SET settled = 'failed'").execute(&app.pool).await.unwrap();
+    sqlx::query("DELETE FROM frontier_delta").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
