@@ -1,5 +1,5 @@
 //! A worker process: the actors of `svc-actors` with their ports on PostgreSQL.
-mod heart;
+pub mod heart;
 pub mod queue;
 mod starts;
 pub mod unserved;

@@ -8,10 +8,21 @@ use crate::{
 use std::{
     io::{BufRead, BufReader},
     process::{Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
 };
-use svc::worker::wakeup;
-use svc_actors::WriteMode;
-use svc_client::wire::{DocumentPath, Settled};
+use svc::{
+    store::{
+        kept::KeptConnections,
+        tasks::{self, AttemptRow, Claimer},
+        workers::WorkerRow,
+    },
+    worker::{heart, queue::PgQueue, wakeup},
+};
+use svc_actors::{
+    CancelToken, Grant, Handler, Outcome, Permit, Permits, TaskFailure, Worker, WorkerSettings, WriteMode,
+};
+use svc_client::wire::{DocumentPath, Settled, TaskPath};
 
 /// Waits until a program has logged such a line.
 async fn until_it_logs(mut command: Command, words: [&str; 2]) {
@@ -75,6 +86,74 @@ async fn a_worker_says_who_it_is_and_shows_its_actors() {
     for kind in ["lock_manager", "dispatcher", "heart", "documents"] {
         assert!(tree.contains(kind), "{kind} is not in {tree}");
     }
+    app.end().await;
+}
+
+/// Does what a handler must not do: keeps the only thread of its worker busy, for five leases.
+struct Burns {
+    kept: KeptConnections,
+}
+
+const SHORT_LEASE: Duration = Duration::from_secs(2);
+
+#[async_trait::async_trait]
+impl Handler for Burns {
+    async fn run(&self, grant: &Grant, _: CancelToken, _: Permit) -> Result<Outcome, TaskFailure> {
+        let begun = Instant::now();
+        while begun.elapsed() < SHORT_LEASE * 5 {
+            std::hint::spin_loop();
+        }
+        let mut conn = self.kept.lend().await.unwrap();
+        let detail = serde_json::Map::new();
+        let attempt = AttemptRow {
+            grant,
+            worker: "burns",
+            started_at: chrono::Utc::now(),
+            outcome: "completed",
+            detail: &detail,
+        };
+        let ours = tasks::finish(&mut conn, &attempt).await.unwrap();
+        conn.keep();
+        Ok(if ours { Outcome::Completed } else { Outcome::LostLease })
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_task_that_burns_the_processor_for_five_leases_loses_none() {
+    let app = idle().await;
+    // Takes nothing, and takes back what lapses.
+    let arguments = ["--badge", "none", "--strict-badges", "--worker-id", "reaper", "--heartbeat-seconds", "0.3"];
+    let timing = ["--lease-seconds", "2", "--reap-seconds", "0.2", "--poll-seconds", "0.2"];
+    let reaper = Process(worker_command(&app, &[&arguments[..], &timing[..]].concat()).spawn().unwrap());
+    until("the reaper", async || (!app.client.list_workers().await.unwrap().workers.is_empty()).then_some(())).await;
+    let id = task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
+
+    let tools = app.service.tools();
+    let row = WorkerRow {
+        worker_id: "burns".to_owned(),
+        boot_nonce: uuid::Uuid::new_v4(),
+        version: "test".to_owned(),
+        badges: Vec::new(),
+        strict: false,
+        task_types: vec!["test".to_owned()],
+        lease: SHORT_LEASE,
+    };
+    let claimer = Claimer { worker_id: "burns".to_owned(), badges: None, strict: false };
+    let mut settings = WorkerSettings::new("burns", Permits { cpu: 1, model: 1, llm: 1, io: 1 });
+    (settings.lease, settings.heartbeat) = (SHORT_LEASE, Duration::from_millis(300));
+    let queue = PgQueue::new(&tools, claimer, SHORT_LEASE, Default::default(), Duration::from_secs(60), None);
+    let handler = Burns { kept: tools.kept.clone() };
+    let heart = heart::factory(app.options.clone(), row);
+    let worker = Worker::start(settings, Arc::new(queue), heart, Arc::new(handler)).await.unwrap();
+    let done = until("the task to end", async || {
+        let task = app.client.read_task(TaskPath { id }).await.unwrap();
+        task.finished.then_some(task)
+    })
+    .await;
+    assert_eq!((done.status.as_str(), done.lease_losses, done.retry_count), ("completed", 0, 0), "{done:?}");
+    worker.stop(Duration::from_secs(10)).await;
+    drop(reaper);
+    invariants::check_drained(&app.pool).await;
     app.end().await;
 }
 
