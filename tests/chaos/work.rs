@@ -14,7 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 use svc::{app::App, embedded::EmbeddedPostgres, ingest::reader::Reader};
-use svc_client::{Client, FileUpload, Remote, wire::UploadQuery};
+use svc_client::{
+    Client, FileUpload, Remote,
+    wire::{DocumentPath, UploadQuery},
+};
 
 /// What the fleet gets to finish what was begun.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -45,11 +48,11 @@ pub async fn run(seed: u64, time: Duration) {
         fleet.hurt(&mut random).await;
     }
     done.store(true, Ordering::SeqCst);
-    let stored = uploads.await.unwrap();
+    let (stored, deleted) = uploads.await.unwrap();
     let pool = sqlx::postgres::PgPoolOptions::new().max_connections(2).connect_lazy_with(options);
     drain(&pool, &mut fleet).await;
     invariants::check_drained(&pool).await;
-    report(&pool, &fleet, &stored).await;
+    report(&pool, &fleet, &stored, deleted).await;
     pool.close().await;
     app.stop(std::future::ready(())).await;
     fleet.end().stop().await;
@@ -71,12 +74,12 @@ async fn serve(folder: &Folder, options: &sqlx::postgres::PgConnectOptions) -> A
     App::start(Arc::new(settings), TOKEN, Reader::new(PathBuf::from(env!("CARGO_BIN_EXE_svc")))).await.unwrap()
 }
 
-/// Uploads one small file after the other, each until it is stored; answers the nodes.
-async fn upload(base: String, seed: u64, done: Arc<AtomicBool>) -> BTreeSet<i64> {
+/// Uploads one small file after the other, each until it is stored, and deletes some; answers the nodes that are left, and how many are not.
+async fn upload(base: String, seed: u64, done: Arc<AtomicBool>) -> (BTreeSet<i64>, usize) {
     let client = Client(Remote::new(&base, TOKEN, support::http()));
     let mut random = SmallRng::seed_from_u64(seed ^ 1);
     let mut stored = BTreeSet::new();
-    let mut number = 0;
+    let (mut number, mut deleted) = (0, 0);
     while !done.load(Ordering::SeqCst) {
         number += 1;
         let parts = random.random_range(1..6);
@@ -101,9 +104,34 @@ async fn upload(base: String, seed: u64, done: Arc<AtomicBool>) -> BTreeSet<i64>
                 Err(failure) => panic!("an upload was refused: {failure}"),
             }
         }
+        if random.random_bool(0.25) {
+            let any = random.random_range(0..stored.len());
+            let id = stored.iter().nth(any).copied().expect("one was just stored");
+            if delete(&client, id).await {
+                stored.remove(&id);
+                deleted += 1;
+            }
+        }
         tokio::time::sleep(PACE).await;
     }
-    stored
+    (stored, deleted)
+}
+
+/// Deletes a file; false where it is being ingested at this moment.
+async fn delete(client: &Client<Remote>, id: i64) -> bool {
+    loop {
+        match client.delete_document(DocumentPath { id }).await {
+            Ok(_) => break,
+            // Deleted by a call whose answer was lost.
+            Err(failure) if failure.status == 404 => break,
+            Err(failure) if failure.status == 409 => return false,
+            Err(failure) if matches!(failure.status, 0 | 500 | 503) => {
+                tokio::time::sleep(Duration::from_millis(100)).await
+            }
+            Err(failure) => panic!("a deletion was refused: {failure}"),
+        }
+    }
+    true
 }
 
 /// Waits until nothing owes work.
@@ -126,7 +154,7 @@ async fn drain(pool: &sqlx::PgPool, fleet: &mut Fleet) {
 }
 
 /// Every file that was stored is there, and failed only where its workers died under it.
-async fn report(pool: &sqlx::PgPool, fleet: &Fleet, stored: &BTreeSet<i64>) {
+async fn report(pool: &sqlx::PgPool, fleet: &Fleet, stored: &BTreeSet<i64>, deleted: usize) {
     let files: Vec<(i64, String)> =
         sqlx::query_as("SELECT id, settled FROM documents WHERE usetype = 'file' ORDER BY id")
             .fetch_all(pool)
@@ -150,7 +178,7 @@ async fn report(pool: &sqlx::PgPool, fleet: &Fleet, stored: &BTreeSet<i64>) {
             .unwrap();
     println!("chaos: {:?}", fleet.counts);
     println!(
-        "chaos: {} files stored, {} settled, {failed} failed; {attempts} attempts, {lost} leases lost; failures {reasons:?}",
+        "chaos: {} files stored, {} settled, {failed} failed, {deleted} more deleted; {attempts} attempts, {lost} leases lost; failures {reasons:?}",
         files.len(),
         files.len() - failed
     );
