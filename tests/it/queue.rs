@@ -307,6 +307,37 @@ async fn a_deletion_takes_the_region_along_that_was_being_claimed() {
 }
 
 #[tokio::test]
+async fn a_task_that_is_kept_waiting_for_a_minute_makes_younger_ones_stand_back() {
+    let app = app().await;
+    let root = node(&app, None).await;
+    let (one, two, three) =
+        (node(&app, Some(root.0)).await, node(&app, Some(root.0)).await, node(&app, Some(root.0)).await);
+    task(&app, &one, WriteMode::Itself, 9, None).await;
+    task(&app, &two, WriteMode::Itself, 8, None).await;
+    let held = claim(&app, 2).await;
+    let whole = task(&app, &root, WriteMode::Subtree, 0, None).await;
+    let intents =
+        async || sqlx::query_scalar::<_, i64>("SELECT task_id FROM task_intent").fetch_all(&app.pool).await.unwrap();
+    assert!(claim(&app, 1).await.is_empty());
+    let (_, _, in_the_way) = status(&app, whole).await;
+    assert!(in_the_way.is_some() && intents().await.is_empty(), "it only parks");
+    sqlx::query("UPDATE task_queue SET parked_since = now() - interval '61 seconds' WHERE id = $1")
+        .bind(whole)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let younger = task(&app, &three, WriteMode::Itself, 0, None).await;
+    let (gone, other): (Vec<_>, Vec<_>) = held.into_iter().partition(|grant| Some(grant.task_id) == in_the_way);
+    assert!(finish(&app.pool, &gone[0]).await);
+    assert!(claim(&app, 1).await.is_empty(), "it woke and is blocked again");
+    assert_eq!(intents().await, [whole]);
+    assert!(claim(&app, 1).await.is_empty(), "{younger} is free, and stands back");
+    assert!(finish(&app.pool, &other[0]).await);
+    assert_eq!(claim(&app, 1).await.remove(0).task_id, whole);
+    app.end().await;
+}
+
+#[tokio::test]
 async fn an_edit_keeps_claims_away_from_its_region_and_holds_up_none() {
     let app = app().await;
     let root = node(&app, None).await;
