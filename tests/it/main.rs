@@ -16,6 +16,7 @@ mod network;
 mod outage;
 mod queue;
 mod reading;
+mod regions;
 mod rerank;
 mod runner;
 mod search;
