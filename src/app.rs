@@ -9,7 +9,7 @@ use crate::{
     settings::{Migrate, Settings},
     store::{
         database::{self, DatabaseError},
-        indexes,
+        indexes, transaction,
     },
     worker::{Role, RunningWorker, unserved, wakeup},
 };
@@ -102,7 +102,7 @@ impl Backend {
 
     /// Gives the default index the settings' weights.
     async fn weigh(&self, settings: &Settings) -> Result<(), AppError> {
-        let mut tx = self.pool.begin().await.map_err(DatabaseError::from)?;
+        let mut tx = transaction::begin(&self.pool).await.map_err(DatabaseError::from)?;
         let Some(index) = indexes::by_name(&mut tx, "default").await.map_err(DatabaseError::from)? else {
             return Ok(());
         };

@@ -5,6 +5,7 @@ use std::time::Instant;
 use sqlx::PgPool;
 use svc::search::bm25::{self, Allowed, Cache, Config, Text};
 use svc::store::indexes::{self, Capabilities};
+use svc::store::transaction;
 use tantivy::collector::TopDocs;
 use tantivy::query::{BooleanQuery, Occur, Query, TermQuery};
 use tantivy::schema::{Field, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
@@ -32,7 +33,7 @@ pub async fn run(pool: &PgPool, out: &mut dyn FnMut(Figure)) -> Result<(), BoxEr
     let append = async |from: usize, to: usize| -> Result<(), BoxError> {
         let texts = (from..to).map(|i| Text { document_id: i as i64, text: corpus.text(i) }).collect();
         let prepared = bm25::prepare(pool, &cache, index, texts).await?;
-        let mut tx = pool.begin().await?;
+        let mut tx = transaction::begin(pool).await?;
         bm25::append(&mut tx, &prepared).await?;
         tx.commit().await?;
         Ok(())
@@ -79,14 +80,15 @@ pub async fn run(pool: &PgPool, out: &mut dyn FnMut(Figure)) -> Result<(), BoxEr
         tantivy(megabytes(peer.bytes()?)),
     ));
 
-    let mut conn = pool.acquire().await?;
     for (class, queries) in corpus.queries(QUERIES, 11) {
         let (mut ours, mut theirs) = (vec![], vec![]);
         for round in 0..3 {
             for query in &queries {
                 let text: String = query.iter().map(|term| format!("t{term} ")).collect();
                 let start = Instant::now();
-                let found = bm25::search(&mut conn, &cache, index, &text, LIMIT, Allowed::All).await?;
+                let mut tx = transaction::begin_snapshot(pool).await?;
+                let found = bm25::search(&mut tx, &cache, index, &text, LIMIT, Allowed::All).await?;
+                tx.commit().await?;
                 let mine = start.elapsed().as_secs_f64() * 1e3;
                 let start = Instant::now();
                 let other = peer.search(query)?;

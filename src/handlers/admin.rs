@@ -43,7 +43,7 @@ impl Handle<ops::read_task> for Service {
 impl Handle<ops::retry_task> for Service {
     async fn handle(&self, _: &Caller, call: Call<ops::retry_task>) -> Result<TaskResponse, Failure> {
         let id = call.path.id;
-        let mut tx = self.pool.begin().await.or_fail()?;
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let before = task(&mut tx, id).await?;
         if !requeue(&mut tx, id, before.document_id, before.root_id).await? {
             let detail =
@@ -60,7 +60,7 @@ impl Handle<ops::retry_task> for Service {
 impl Handle<ops::cancel_task> for Service {
     async fn handle(&self, _: &Caller, call: Call<ops::cancel_task>) -> Result<TaskResponse, Failure> {
         let id = call.path.id;
-        let mut tx = self.pool.begin().await.or_fail()?;
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let before = task(&mut tx, id).await?;
         if before.finished {
             let detail = format!("task {id} is {} already", before.status);
@@ -95,7 +95,7 @@ async fn announce_cancel(service: &Service, stopping: i64) {
 impl Handle<ops::cancel_ingest> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::cancel_ingest>) -> Result<CancelResponse, Failure> {
         let id = call.path.id;
-        let mut tx = self.pool.begin().await.or_fail()?;
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let row = store::documents::read(&mut tx, &caller.scope(), id, false).await.or_fail()?;
         row.ok_or_else(|| Failure::no_document(id))?;
         let root = store::ingest_nodes::root_of(&mut tx, id).await.or_fail()?;
@@ -145,7 +145,7 @@ async fn task_type(conn: &mut PgConnection, name: &str) -> Result<TaskTypeState,
 impl Handle<ops::pause_task_type> for Service {
     async fn handle(&self, _: &Caller, call: Call<ops::pause_task_type>) -> Result<TaskTypeState, Failure> {
         let name = call.path.task_type;
-        let mut tx = self.pool.begin().await.or_fail()?;
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let known = task_type(&mut tx, &name).await?;
         let ours = TASK_TYPES.contains(&name.as_str());
         if !ours && !known.has_handler && !known.paused && known.pending + known.held + known.waiting_for_retry == 0 {
@@ -161,7 +161,7 @@ impl Handle<ops::pause_task_type> for Service {
 
 impl Handle<ops::resume_task_type> for Service {
     async fn handle(&self, _: &Caller, call: Call<ops::resume_task_type>) -> Result<TaskTypeState, Failure> {
-        let mut tx = self.pool.begin().await.or_fail()?;
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         store::admin::resume(&mut tx, &call.path.task_type).await.or_fail()?;
         let state = task_type(&mut tx, &call.path.task_type).await?;
         tx.commit().await.or_fail()?;

@@ -29,7 +29,7 @@ const WAIT_STEP: Duration = Duration::from_millis(20);
 impl Handle<ops::create_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::create_document>) -> Result<DocumentResponse, Failure> {
         let new = without_nul(call.body.0)?;
-        let mut tx = self.pool.begin().await.or_fail()?;
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let (id, task) = create(self, &mut tx, caller, &new).await?;
         tx.commit().await.or_fail()?;
         self.wake.notify_one();
@@ -160,7 +160,7 @@ impl Handle<ops::read_document> for Service {
 impl Handle<ops::delete_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::delete_document>) -> Result<(), Failure> {
         let id = call.path.id;
-        let mut tx = self.pool.begin().await.or_fail()?;
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let place = store::documents::lock_for_delete(&mut tx, &caller.scope(), id).await.or_fail()?;
         let place = place.ok_or_else(|| Failure::no_document(id))?;
         free_of_holders(&mut tx, &place.path, id, WriteMode::Subtree).await?;

@@ -14,9 +14,8 @@ impl Handle<ops::upload_file> for Service {
 impl Handle<ops::read_frontier> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::read_frontier>) -> Result<FrontierResponse, Failure> {
         let id = call.path.id;
-        let mut tx = self.pool.begin().await.or_fail()?;
         // One moment for all counts: else a file could look done between two statements.
-        store::database::snapshot(&mut tx).await.or_fail()?;
+        let mut tx = store::transaction::begin_snapshot(&self.pool).await.or_fail()?;
         let row = store::documents::read(&mut tx, &caller.scope(), id, false).await.or_fail()?;
         let settled = store::documents::settled(&row.ok_or_else(|| Failure::no_document(id))?.settled);
         let counts = match store::ingest_nodes::frontier(&mut tx, id).await.or_fail()? {

@@ -82,7 +82,7 @@ async fn write(
     vector: Option<(Vector, &str)>,
     tokens: Option<&TokenRows<'_>>,
 ) -> Result<(), Failure> {
-    let mut tx = service.pool.begin().await.or_fail()?;
+    let mut tx = store::transaction::begin(&service.pool).await.or_fail()?;
     let place = store::documents::lock_parent(&mut tx, &caller.scope(), id).await.or_fail()?;
     let place = place.ok_or_else(|| Failure::no_document(id))?;
     free_of_holders(&mut tx, &place.path, id, WriteMode::Itself).await?;

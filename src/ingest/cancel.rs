@@ -20,7 +20,7 @@ pub async fn fail_containers(conn: &mut PgConnection, root: i64, tasks: i64) -> 
 /// Fails a part of the leaves, those with the lowest ids above `after`, if the root is still marked as cancelled. Returns where
 /// the next part begins; None where this one was the last. Whoever is cut off in the middle leaves the rest to the sweep.
 pub async fn fail_leaves(pool: &PgPool, root: i64, after: i64) -> sqlx::Result<Option<i64>> {
-    let mut tx = pool.begin().await?;
+    let mut tx = store::transaction::begin(pool).await?;
     if !cancelled::lock(&mut tx, root).await? {
         return Ok(None);
     }

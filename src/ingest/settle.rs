@@ -24,7 +24,7 @@ use svc_client::wire::Settled;
 pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, file_root: i64) -> sqlx::Result<bool> {
     let mut queued = false;
     loop {
-        let mut tx = pool.begin().await?;
+        let mut tx = store::transaction::begin(pool).await?;
         if !store::ingest_nodes::try_lock(&mut tx, file_root).await? {
             return Ok(queued);
         }
@@ -195,7 +195,7 @@ pub async fn sweep(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx::Re
             document.id = root,
             "nodes in flight with nothing left to do: recounting, which is a repair of a bug"
         );
-        let mut tx = pool.begin().await?;
+        let mut tx = store::transaction::begin(pool).await?;
         if store::ingest_nodes::try_lock(&mut tx, root).await? {
             store::ingest_nodes::recount(&mut tx, root).await?;
             tx.commit().await?;
@@ -210,7 +210,7 @@ pub async fn sweep(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx::Re
             Ok(more) => queued |= more,
             Err(error) => {
                 tracing::error!(document.id = root, error = %error, "this root could not be settled: recounting, which is a repair of a bug");
-                let mut tx = pool.begin().await?;
+                let mut tx = store::transaction::begin(pool).await?;
                 if store::ingest_nodes::try_lock(&mut tx, root).await? {
                     store::ingest_nodes::recount(&mut tx, root).await?;
                     tx.commit().await?;

@@ -58,7 +58,7 @@ pub async fn upload(
     };
 
     let scope = caller.scope();
-    let mut tx = service.pool.begin().await.or_fail()?;
+    let mut tx = store::transaction::begin(&service.pool).await.or_fail()?;
     store::blobs::lock_hash(&mut tx, &arrival.content_hash).await.or_fail()?;
     let found = store::blobs::find(&mut tx, &scope, &arrival.content_hash, query.private).await.or_fail()?;
     // The bytes before any lock on the tree: copying them takes long.

@@ -15,7 +15,7 @@ use crate::{
 };
 use bm25::{Allowed, Verified, Verify};
 use pgvector::Vector;
-use sqlx::{Connection, PgConnection};
+use sqlx::PgConnection;
 use std::{
     collections::{HashMap, HashSet},
     time::Instant,
@@ -88,8 +88,7 @@ pub async fn vector(service: &Service, caller: &Caller, body: VectorSearch) -> R
 pub async fn fulltext(service: &Service, caller: &Caller, body: FulltextSearch) -> Result<SearchResponse, Failure> {
     let started = Instant::now();
     let eligible = eligible(service, caller, body.parent_id, body.usetype.clone(), body.filter.clone());
-    let mut tx = service.pool.begin().await.or_fail()?;
-    store::search::prepare(&mut tx).await.or_fail()?;
+    let mut tx = store::transaction::begin_search(&service.pool).await.or_fail()?;
     let ranked = store::search::fulltext(&mut tx, &eligible, &without_nul(&body.query), i64::from(body.depth()))
         .await
         .or_fail()?;
@@ -164,8 +163,7 @@ async fn vector_leg(service: &Service, eligible: &Eligible, query: &str, limit: 
     let model = service.model().await?;
     let embedded = Vector::from(model.embed_query(query.to_owned()).await.or_fail()?);
     let (model, limit) = (model.identity(), i64::from(limit));
-    let mut tx = service.pool.begin().await.or_fail()?;
-    store::search::prepare(&mut tx).await.or_fail()?;
+    let mut tx = store::transaction::begin_search(&service.pool).await.or_fail()?;
     let count = store::search::count(&mut tx, eligible).await.or_fail()?;
     let mut ranked = Vec::new();
     if count > EXACT_LIMIT {
@@ -194,17 +192,18 @@ async fn bm25_leg(
     limit: u32,
 ) -> Result<Ranked, Failure> {
     let name = index.unwrap_or("default");
-    let mut conn = service.pool.acquire().await.or_fail()?;
-    let index = store::indexes::by_name(&mut conn, name).await.or_fail()?;
+    let mut tx = store::transaction::begin_snapshot(&service.pool).await.or_fail()?;
+    let index = store::indexes::by_name(&mut tx, name).await.or_fail()?;
     let index =
         index.ok_or_else(|| Failure::new(Code::NotFound, format!("there is no index `{name}`")).with("index", name))?;
-    let narrow = narrow(&mut conn, eligible).await.or_fail()?;
+    let narrow = narrow(&mut tx, eligible).await.or_fail()?;
     let verify = StillEligible(eligible);
     let allowed = match narrow {
         Some(ids) => Allowed::Ids(ids),
         None => Allowed::Verify(&verify),
     };
-    let hits = bm25::search(&mut conn, &service.postings, index.id, query, limit as usize, allowed).await.or_fail()?;
+    let hits = bm25::search(&mut tx, &service.postings, index.id, query, limit as usize, allowed).await.or_fail()?;
+    tx.commit().await.or_fail()?;
     Ok(hits.into_iter().map(|hit| (hit.document_id, hit.score)).collect())
 }
 
@@ -217,12 +216,7 @@ async fn narrow(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Op
     if !filtered {
         return Ok(None);
     }
-    let mut tx = conn.begin().await?;
-    store::search::prepare(&mut tx).await?;
-    let few = store::search::count(&mut tx, eligible).await? <= EXACT_LIMIT;
-    let ids = if few { Some(store::search::ids(&mut tx, eligible).await?) } else { None };
-    tx.commit().await?;
-    Ok(ids)
+    store::search::ids_of_few(conn, eligible).await
 }
 
 async fn respond(service: &Service, eligible: &Eligible, found: Found<'_>) -> Result<SearchResponse, Failure> {

@@ -1,4 +1,5 @@
 //! The connection to PostgreSQL, and its schema.
+use super::transaction::{GRACE, drain};
 use sqlx::{
     Connection, PgPool,
     migrate::{Migrate, Migrator},
@@ -68,6 +69,16 @@ pub fn pool(options: PgConnectOptions, connections: u32, lease: Duration) -> PgP
                 Ok(true)
             })
         })
+        .after_release(|conn, _| {
+            Box::pin(async move {
+                // Whoever is cut off in the middle of a statement leaves it behind. The server cancels it soon after its connection
+                // is closed, and nobody else has to wait for its end.
+                match tokio::time::timeout(GRACE, drain(conn)).await {
+                    Ok(drained) => drained.map(|()| true),
+                    Err(_) => Ok(false),
+                }
+            })
+        })
         .connect_lazy_with(guarded(options, lease))
 }
 
@@ -108,21 +119,4 @@ pub async fn missing(pool: &PgPool) -> Result<Vec<(i64, String)>, DatabaseError>
         .filter(|m| !applied.contains(&m.version))
         .map(|m| (m.version, m.description.to_string()))
         .collect())
-}
-
-/// Begins a transaction in which no statement may take longer than `limit`: the server gives it up by itself, and with it the
-/// rows that it holds, when its client's host is gone.
-pub async fn begin_bounded(conn: &mut sqlx::PgConnection, limit: Duration) -> Result<(), sqlx::Error> {
-    let begin = format!("BEGIN; SET LOCAL statement_timeout = {}", limit.as_millis().clamp(1, i32::MAX as u128));
-    sqlx::raw_sql(sqlx::AssertSqlSafe(begin)).execute(conn).await.map(|_| ())
-}
-
-/// Ends what [`begin_bounded`] began.
-pub async fn commit(conn: &mut sqlx::PgConnection) -> Result<(), sqlx::Error> {
-    sqlx::raw_sql("COMMIT").execute(conn).await.map(|_| ())
-}
-
-/// Must run first in a transaction: all its statements see one moment, and none writes.
-pub async fn snapshot(conn: &mut sqlx::PgConnection) -> Result<(), sqlx::Error> {
-    sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY").execute(conn).await.map(|_| ())
 }

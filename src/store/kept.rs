@@ -57,8 +57,13 @@ impl KeptConnections {
     pub async fn lend(&self) -> sqlx::Result<Lent> {
         match self.lent.clone().try_acquire_owned() {
             Ok(permit) => Ok(Lent::Kept(Kept { conn: self.take().await?, idle: self.idle.clone(), _permit: permit })),
-            Err(_) => Ok(Lent::Pooled(Pooled { conn: self.pool.acquire().await?, done: false })),
+            Err(_) => Ok(Lent::pooled(self.pool.acquire().await?)),
         }
+    }
+
+    /// Where new connections come from.
+    pub fn pool(&self) -> &PgPool {
+        &self.pool
     }
 
     async fn take(&self) -> sqlx::Result<PgConnection> {
@@ -83,6 +88,11 @@ pub enum Lent {
 }
 
 impl Lent {
+    /// One of the pool.
+    pub fn pooled(conn: PoolConnection<Postgres>) -> Lent {
+        Lent::Pooled(Pooled { conn, done: false })
+    }
+
     /// Nothing is open in it, and nothing went wrong.
     pub fn keep(self) {
         match self {

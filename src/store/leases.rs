@@ -1,5 +1,8 @@
 //! Claims while they last: beats, what is given back, and what is taken back from a worker that fell silent.
-use super::tasks::{fail_dependents, release};
+use super::{
+    tasks::{fail_dependents, release},
+    transaction,
+};
 use serde_json::Value;
 use sqlx::{PgConnection, PgPool, types::Json};
 use std::time::Duration;
@@ -10,7 +13,7 @@ const REAP_LOCK: i64 = 0x7376_6302;
 
 /// Gives claims back that never ended: pending again, no retry counted. One that was to be cancelled is left to the reaper.
 pub async fn give_back(pool: &PgPool, tokens: &[Uuid]) -> sqlx::Result<()> {
-    let mut tx = pool.begin().await?;
+    let mut tx = transaction::begin(pool).await?;
     let ids: Vec<i64> = sqlx::query_scalar(
         "UPDATE task_queue SET status = 'pending', ready = true, parked_on = NULL, claim_token = NULL, claimed_by = NULL, heartbeat_at = NULL
           WHERE claim_token = ANY($1) AND status IN ('claimed', 'running') AND cancel_requested_at IS NULL RETURNING id",

@@ -1,6 +1,6 @@
 //! All SQL, one file a table group; plain functions on a connection.
 //!
-//! Whoever calls begins and ends the transaction. Every read that a caller's request leads to takes
+//! Whoever calls begins and ends the transaction, by [`transaction`] alone. Every read that a caller's request leads to takes
 //! the [`scope::Scope`] of what that caller may read.
 pub mod admin;
 pub mod blobs;
@@ -22,5 +22,6 @@ pub mod sheets;
 pub mod tasks;
 pub mod text;
 pub mod tokens;
+pub mod transaction;
 pub mod upkeep;
 pub mod workers;

@@ -51,12 +51,6 @@ impl Eligible {
     }
 }
 
-/// Must run first in a search's transaction: a generic plan loses the partial indexes behind the optional filters.
-pub async fn prepare(conn: &mut PgConnection) -> sqlx::Result<()> {
-    super::database::snapshot(conn).await?;
-    sqlx::query("SET LOCAL plan_cache_mode = force_custom_plan").execute(conn).await.map(|_| ())
-}
-
 /// How many documents are eligible, counted up to one above [`EXACT_LIMIT`].
 pub async fn count(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<i64> {
     let mut arguments = eligible.arguments();
@@ -74,6 +68,15 @@ pub async fn ids(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<V
     sqlx::query_scalar_with(concat!("SELECT d.id FROM documents d WHERE ", eligible!()), eligible.arguments())
         .fetch_all(conn)
         .await
+}
+
+/// The ids where few are eligible, planned for this very filter in a transaction that has other statements too.
+pub async fn ids_of_few(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Option<Vec<i64>>> {
+    sqlx::query("SET LOCAL plan_cache_mode = force_custom_plan").execute(&mut *conn).await?;
+    let few = count(conn, eligible).await? <= EXACT_LIMIT;
+    let ids = if few { Some(ids(conn, eligible).await?) } else { None };
+    sqlx::query("SET LOCAL plan_cache_mode TO DEFAULT").execute(conn).await?;
+    Ok(ids)
 }
 
 /// Those of `ids` that are eligible.

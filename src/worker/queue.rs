@@ -70,7 +70,7 @@ impl PgQueue {
     }
 
     async fn record_failure(&self, grant: &Grant, failure: &TaskFailure) -> sqlx::Result<(Failed, Option<i64>)> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = store::transaction::begin(&self.pool).await?;
         let cancelled = store::tasks::is_cancelled(&mut tx, grant).await?.then(TaskFailure::cancelled);
         let failure = cancelled.as_ref().unwrap_or(failure);
         if !failure.counts {
@@ -90,7 +90,7 @@ impl PgQueue {
     }
 
     async fn reap_expired(&self) -> sqlx::Result<u64> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = store::transaction::begin(&self.pool).await?;
         let reaped = store::leases::reap(&mut tx, self.lease).await?;
         let mut roots = Vec::new();
         for task in &reaped {
@@ -124,7 +124,7 @@ impl PgQueue {
         let Some(retention) = self.retention else { return Ok(()) };
         let mut rows = 0;
         for _ in 0..PURGE_CHUNKS {
-            let mut tx = self.pool.begin().await?;
+            let mut tx = store::transaction::begin(&self.pool).await?;
             let purged = store::upkeep::purge(&mut tx, retention, self.purged_up_to.load(Ordering::Relaxed)).await?;
             tx.commit().await?;
             rows += purged.rows;

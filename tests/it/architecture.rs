@@ -54,6 +54,26 @@ fn only_the_store_holds_sql() {
 }
 
 #[test]
+fn only_the_store_begins_transactions_and_in_one_file() {
+    for (path, text) in sources(&repository().join("src")) {
+        if path.starts_with("src/store/transaction.rs") {
+            continue;
+        }
+        let begins = |line: &&str| {
+            let begins = [".begin(", "begin_with(", "\"BEGIN"].iter().any(|word| line.contains(word));
+            // A task begins its transaction by the store.
+            begins && !line.contains("apply.begin()")
+        };
+        let line = text.lines().find(begins);
+        assert!(
+            line.is_none(),
+            "{} begins a transaction, which store/transaction.rs alone does: {line:?}",
+            path.display()
+        );
+    }
+}
+
+#[test]
 fn only_the_registry_and_the_console_mount_routes() {
     for (path, text) in sources(&repository().join("src")) {
         let mounts = text.contains(".route(");

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use sqlx::{Connection, PgConnection, PgPool};
+use sqlx::{PgConnection, PgPool};
 
 use svc::search::bm25::{self, Allowed, Analyzer, Cache, Config, Hit, StopWords, Text, Verified, Verify};
 use svc::store::indexes::{self, Capabilities};
+use svc::store::transaction::begin_snapshot;
 
 const BM25: Capabilities = Capabilities { bm25: true, maxsim: false };
 
@@ -123,8 +124,8 @@ async fn take(pool: &PgPool, ids: &[i64]) -> i64 {
 }
 
 async fn find(pool: &PgPool, cache: &Cache, index: i64, query: &str, limit: usize, allowed: Allowed<'_>) -> Vec<Hit> {
-    let mut conn = pool.acquire().await.expect("a connection");
-    bm25::search(&mut conn, cache, index, query, limit, allowed).await.expect("searched")
+    let mut tx = begin_snapshot(pool).await.expect("begun");
+    bm25::search(&mut tx, cache, index, query, limit, allowed).await.expect("searched")
 }
 
 async fn leftovers(pool: &PgPool, index: i64) -> (i64, i64, i64) {
@@ -380,12 +381,6 @@ async fn what_is_refused_is_named_and_leaves_nothing() {
     assert_eq!(find(&pool, &cache, index, "ALPHA", 5, Allowed::All).await.len(), 1);
     let unknown = bm25::prepare(&pool, &cache, 4_711, texts(&one)).await.expect_err("no such index");
     assert!(matches!(unknown, bm25::Error::UnknownIndex(4_711)), "{unknown}");
-    let mut conn = pool.acquire().await.expect("a connection");
-    let mut tx = conn.begin().await.expect("begun");
-    let inside = bm25::search(&mut tx, &cache, index, "alpha", 5, Allowed::All).await.expect_err("inside");
-    assert!(matches!(inside, bm25::Error::InTransaction), "{inside}");
-    drop(tx);
-    drop(conn);
     for odd in ["", "   ", "\u{0}", "zzz", "!!!", &"alpha ".repeat(100_000), &"é".repeat(100_000)] {
         let found = find(&pool, &cache, index, odd, 5, Allowed::All).await;
         assert_eq!(found.len(), usize::from(odd.starts_with("alpha")));
@@ -399,8 +394,8 @@ async fn what_is_refused_is_named_and_leaves_nothing() {
         .execute(&pool)
         .await
         .expect("broken");
-    let mut conn = pool.acquire().await.expect("a connection");
-    let corrupt = bm25::search(&mut conn, &cache, index, "alpha", 5, Allowed::All).await.expect_err("corrupt");
+    let mut tx = begin_snapshot(&pool).await.expect("begun");
+    let corrupt = bm25::search(&mut tx, &cache, index, "alpha", 5, Allowed::All).await.expect_err("corrupt");
     assert!(matches!(corrupt, bm25::Error::Corrupt { .. }), "{corrupt}");
 }
 

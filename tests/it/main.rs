@@ -21,4 +21,5 @@ mod rerank;
 mod runner;
 mod search;
 mod sheets;
+mod transactions;
 mod upkeep;

@@ -9,8 +9,9 @@ use sqlx::Connection;
 use std::{collections::BTreeMap, time::Duration};
 use svc::{
     store::{
-        database,
+        kept::KeptConnections,
         tasks::{self, AttemptRow, Claimer},
+        transaction,
         upkeep::{self, Purged},
         workers::{self, WorkerRow},
     },
@@ -211,17 +212,16 @@ async fn a_task_that_is_cut_off_while_it_applies_leaves_no_connection_behind() {
 #[tokio::test]
 async fn the_server_itself_gives_up_a_statement_that_takes_too_long() {
     let app = idle().await;
-    let mut conn = app.pool.acquire().await.unwrap();
-    database::begin_bounded(&mut conn, Duration::from_millis(50)).await.unwrap();
-    let error = sqlx::query("SELECT pg_sleep(60)").execute(&mut *conn).await.unwrap_err();
+    let kept = KeptConnections::new(app.pool.clone());
+    let mut tx = transaction::begin_bounded(&kept, Duration::from_millis(50)).await.unwrap();
+    let error = sqlx::query("SELECT pg_sleep(60)").execute(&mut *tx).await.unwrap_err();
     assert_eq!(error.as_database_error().unwrap().code().as_deref(), Some("57014"), "{error}");
-    conn.close().await.unwrap();
-    // The bound went with its transaction.
-    let mut conn = app.pool.acquire().await.unwrap();
-    database::begin_bounded(&mut conn, Duration::from_millis(50)).await.unwrap();
-    database::commit(&mut conn).await.unwrap();
+    drop(tx);
+    // The bound goes with its transaction.
+    transaction::begin_bounded(&kept, Duration::from_millis(50)).await.unwrap().commit().await.unwrap();
+    let mut conn = kept.lend().await.unwrap();
     let limit: String = sqlx::query_scalar("SHOW statement_timeout").fetch_one(&mut *conn).await.unwrap();
     assert_eq!(limit, "0");
-    drop(conn);
+    drop((conn, kept));
     app.end().await;
 }

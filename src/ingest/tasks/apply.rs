@@ -2,7 +2,7 @@
 use super::OrTaskFailure;
 use crate::{
     ingest::{Tools, settle},
-    store::{self, kept::Lent, tasks::AttemptRow},
+    store::{self, tasks::AttemptRow},
 };
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
@@ -30,19 +30,16 @@ impl<'a> Apply<'a> {
 
     /// Begins the transaction.
     pub async fn begin(self) -> Result<Transaction<'a>, TaskFailure> {
-        let conn = self.tools.kept.lend().await.classified()?;
         let limit = self.tools.settings.worker_lease.max(LEAST_TIME);
-        let mut transaction = Transaction { apply: self, conn };
-        store::database::begin_bounded(&mut transaction.conn, limit).await.classified()?;
-        Ok(transaction)
+        let conn = store::transaction::begin_bounded(&self.tools.kept, limit).await.classified()?;
+        Ok(Transaction { apply: self, conn })
     }
 }
 
 /// The open transaction of a task; dropped without a commit, nothing of it remains.
 pub struct Transaction<'a> {
     apply: Apply<'a>,
-    /// Whatever cuts it off, the connection is closed and not used again with a transaction open in it.
-    conn: Lent,
+    conn: store::transaction::Transaction,
 }
 
 impl<'a> Transaction<'a> {
@@ -71,8 +68,7 @@ impl<'a> Transaction<'a> {
                 false => Ok(Outcome::LostLease),
             };
         }
-        store::database::commit(&mut self.conn).await.classified()?;
-        self.conn.keep();
+        self.conn.commit().await.classified()?;
         // Apart from this task, whose region and permit are free now. Whatever goes wrong, the events stand and the sweep takes them.
         let (tools, root) = (tools.clone(), grant.root_id);
         tools.settling.clone().spawn(async move {

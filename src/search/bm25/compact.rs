@@ -16,6 +16,7 @@ use super::write::stored;
 use crate::store::indexes::postings::{Head, Keyed, PostingsRow};
 use crate::store::indexes::terms::{Sealed, TermStats};
 use crate::store::indexes::{self, Totals, postings, terms};
+use crate::store::transaction;
 
 /// Bounds of one batch: terms, rows of tails and of tombstones, and postings in the tails, 12 bytes each once decoded.
 const TERMS: i64 = 8_192;
@@ -49,7 +50,7 @@ pub async fn compact(pool: &PgPool, index: i64) -> Result<Compaction, Error> {
     let mut after = i32::MIN;
     let mut rescored_at = None;
     loop {
-        let mut tx = pool.begin().await?;
+        let mut tx = transaction::begin(pool).await?;
         if !postings::try_lock_compaction(&mut tx, index).await? {
             done.busy = true;
             return Ok(done);

@@ -82,8 +82,6 @@ pub enum Error {
     Config(String),
     #[error("a document of this batch is already in index {0}; remove it first, in the same transaction")]
     AlreadyIndexed(i64),
-    #[error("a search must begin its own transaction, and this connection is already in one")]
-    InTransaction,
     #[error("postings of term {term} in index {index} cannot be read ({reason}); refresh the index")]
     Corrupt { index: i64, term: i32, reason: &'static str },
     #[error("analysis or scoring was cut off because the process is ending")]

@@ -3,7 +3,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use sqlx::{Connection, PgConnection};
+use sqlx::PgConnection;
 
 use super::Error;
 use super::analyzer::Analyzer;
@@ -13,6 +13,7 @@ use super::postings::Postings;
 use super::score::{Bounds, Curve, List, Scoring, idf};
 use crate::store::indexes::terms::TermStats;
 use crate::store::indexes::{self, Totals, postings as rows, terms};
+use crate::store::transaction::Transaction;
 
 /// Terms that a query is scored by; of a longer one the rarest are taken.
 pub(super) const MAX_TERMS: usize = 256;
@@ -52,32 +53,17 @@ pub enum Allowed<'a> {
 /// The `limit` best documents of `index` for `query`, by score descending, then by document ascending. Among more than
 /// eight thousand documents that tie at the limit, the ones indexed first are taken.
 ///
-/// Runs in one REPEATABLE READ, READ ONLY transaction that it begins and ends on `conn`, so `conn` must be in none.
+/// `tx` is one of [`begin_snapshot`](crate::store::transaction::begin_snapshot), or else a compaction between two statements
+/// tears the lists apart.
 pub async fn search(
-    conn: &mut PgConnection,
+    tx: &mut Transaction,
     cache: &Cache,
     index: i64,
     query: &str,
     limit: usize,
     allowed: Allowed<'_>,
 ) -> Result<Vec<Hit>, Error> {
-    if conn.is_in_transaction() {
-        return Err(Error::InTransaction);
-    }
-    let mut tx = conn.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
-    let hits = in_snapshot(&mut tx, cache, index, query, limit, allowed).await?;
-    tx.commit().await?;
-    Ok(hits)
-}
-
-async fn in_snapshot(
-    conn: &mut PgConnection,
-    cache: &Cache,
-    index: i64,
-    query: &str,
-    limit: usize,
-    allowed: Allowed<'_>,
-) -> Result<Vec<Hit>, Error> {
+    let conn: &mut PgConnection = tx;
     let totals = indexes::totals(&mut *conn, index).await?;
     if limit == 0 || totals.docs <= 0 {
         return Ok(vec![]);

@@ -102,6 +102,22 @@ const DRAINED: &[(&str, &str)] = &[
     ("no event is left", "SELECT id::text FROM settle_event"),
 ];
 
+/// Panics where a connection of ours stays in a transaction while nobody works. Such a one is rolled back in the background, so
+/// this waits for it.
+pub async fn check_idle(pool: &PgPool) {
+    let query = "SELECT state || ': ' || query FROM pg_stat_activity
+                  WHERE datname = current_database() AND application_name = 'svc' AND state LIKE 'idle in transaction%'";
+    let mut open: Vec<String> = Vec::new();
+    for _ in 0..500 {
+        open = sqlx::query_scalar(query).fetch_all(pool).await.unwrap();
+        if open.is_empty() {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    panic!("connections stay in a transaction that nobody works in: {open:?}");
+}
+
 async fn broken(pool: &PgPool, invariants: &[(&'static str, &'static str)]) -> Vec<String> {
     let mut broken = Vec::new();
     for (name, query) in invariants {

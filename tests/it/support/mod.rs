@@ -144,6 +144,7 @@ impl TestApp {
             worker.stop(Duration::from_secs(10), std::future::pending()).await;
         }
         invariants::check(&self.pool).await;
+        invariants::check_idle(&self.pool).await;
         self.server.abort();
         self.pool.close().await;
     }

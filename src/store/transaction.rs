@@ -1,0 +1,160 @@
+//! Transactions. [`begin`] and its kin are the only way to begin one, since sqlx's own is not safe to drop: a `begin` that is
+//! dropped before its answer has come leaves the transaction open on a connection that the pool hands to somebody else.
+//!
+//! A [`Transaction`] that is dropped at any point, whether by an error, a timeout, a client that hung up or the failure of what
+//! ran beside it, is rolled back before its connection is used again. A statement that is still under way then is cancelled at
+//! the server. Where that cannot be done, the connection is closed.
+use super::kept::{KeptConnections, Lent};
+use sqlx::{Connection, PgConnection, PgPool};
+use std::{
+    ops::{Deref, DerefMut},
+    time::Duration,
+};
+
+/// How long an abandoned statement may take to end by itself: most do, and a cancel costs more than they.
+pub(super) const GRACE: Duration = Duration::from_millis(20);
+
+/// How long a rollback may take, and a cancel, before the connection is closed instead.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// An open transaction; dropped without [`commit`](Transaction::commit), nothing of it remains.
+#[derive(Debug)]
+pub struct Transaction {
+    /// Taken only by what consumes the transaction.
+    conn: Option<Lent>,
+    pool: PgPool,
+    /// The server's process for this connection, once it has said so.
+    backend: Option<i32>,
+}
+
+/// Begins a transaction on a connection of the pool.
+pub async fn begin(pool: &PgPool) -> sqlx::Result<Transaction> {
+    on(pool, "BEGIN").await
+}
+
+/// Begins one whose statements all see one moment, and which writes nothing.
+pub async fn begin_snapshot(pool: &PgPool) -> sqlx::Result<Transaction> {
+    on(pool, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await
+}
+
+/// Begins the transaction of a search: a snapshot in which a plan is made for each filter, since a generic one loses the partial
+/// indexes behind the optional parts.
+pub async fn begin_search(pool: &PgPool) -> sqlx::Result<Transaction> {
+    on(pool, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL plan_cache_mode = force_custom_plan").await
+}
+
+/// Begins a transaction of a task, in which no statement may take longer than `limit`: the server gives it up by itself, and
+/// with it the rows that it holds, when its client's host is gone.
+pub async fn begin_bounded(kept: &KeptConnections, limit: Duration) -> sqlx::Result<Transaction> {
+    let limit = limit.as_millis().clamp(1, i32::MAX as u128);
+    let conn = kept.lend().await?;
+    open(conn, kept.pool(), &format!("BEGIN; SET LOCAL statement_timeout = {limit}")).await
+}
+
+async fn on(pool: &PgPool, begin: &str) -> sqlx::Result<Transaction> {
+    open(Lent::pooled(pool.acquire().await?), pool, begin).await
+}
+
+async fn open(conn: Lent, pool: &PgPool, begin: &str) -> sqlx::Result<Transaction> {
+    // Whatever happens to this future from here on, dropping the value ends the transaction.
+    let mut transaction = Transaction { conn: Some(conn), pool: pool.clone(), backend: None };
+    let begin = sqlx::AssertSqlSafe(format!("{begin}; SELECT pg_backend_pid()"));
+    let row = sqlx::raw_sql(begin).fetch_one(&mut *transaction).await?;
+    transaction.backend = Some(sqlx::Row::try_get(&row, 0)?);
+    Ok(transaction)
+}
+
+impl Transaction {
+    /// Makes all that was written last, and gives the connection back.
+    pub async fn commit(self) -> sqlx::Result<()> {
+        self.end("COMMIT").await
+    }
+
+    /// Undoes all that was written, and waits until it is undone; to drop the transaction does the same in the background.
+    pub async fn rollback(self) -> sqlx::Result<()> {
+        self.end("ROLLBACK").await
+    }
+
+    async fn end(mut self, statement: &'static str) -> sqlx::Result<()> {
+        sqlx::raw_sql(statement).execute(&mut *self).await?;
+        if let Some(conn) = self.conn.take() {
+            conn.keep();
+        }
+        Ok(())
+    }
+}
+
+impl Deref for Transaction {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        self.conn.as_deref().expect("an open transaction has its connection")
+    }
+}
+
+impl DerefMut for Transaction {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        self.conn.as_deref_mut().expect("an open transaction has its connection")
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        // Outside of a runtime the connection is closed.
+        if let Some(conn) = self.conn.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(abandon(conn, self.pool.clone(), self.backend));
+        }
+    }
+}
+
+/// Ends the transaction of a connection that nobody waits for any more, and the statement that may still be under way in it.
+async fn abandon(mut conn: Lent, pool: PgPool, backend: Option<i32>) {
+    let ended = {
+        let mut ended = std::pin::pin!(roll_back(&mut conn));
+        match tokio::time::timeout(GRACE, &mut ended).await {
+            Ok(ended) => ended,
+            Err(_) => {
+                // The connection is ours until this returns, so the process serves nobody else.
+                if let Some(backend) = backend
+                    && !matches!(tokio::time::timeout(ANSWER, cancel(&pool, backend)).await, Ok(Ok(())))
+                {
+                    return;
+                }
+                tokio::time::timeout(ANSWER, ended).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
+            }
+        }
+    };
+    if ended.is_ok() {
+        conn.keep();
+    }
+}
+
+async fn roll_back(conn: &mut PgConnection) -> sqlx::Result<()> {
+    drain(conn).await?;
+    sqlx::raw_sql("ROLLBACK").execute(conn).await.map(|_| ())
+}
+
+/// Reads what the server still says to statements that nobody waits for; sends nothing where there are none.
+pub(super) async fn drain(conn: &mut PgConnection) -> sqlx::Result<()> {
+    loop {
+        match conn.flush().await {
+            // That such a statement failed, or was cancelled, is no one's concern.
+            Err(sqlx::Error::Database(_)) => {}
+            drained => return drained,
+        }
+    }
+}
+
+/// Cancels what a process of the server does, over another connection: an idle one of the pool, or a new one where the pool has
+/// none, since all of them may be waiting for just this.
+async fn cancel(pool: &PgPool, backend: i32) -> sqlx::Result<()> {
+    let cancel = sqlx::query("SELECT pg_cancel_backend($1)").bind(backend);
+    if let Some(mut conn) = pool.try_acquire() {
+        return cancel.execute(&mut *conn).await.map(|_| ());
+    }
+    let mut conn = PgConnection::connect_with(&pool.connect_options()).await?;
+    cancel.execute(&mut conn).await?;
+    conn.close().await
+}

@@ -1,0 +1,117 @@
+//! Transactions end, whoever began them and however that one went away.
+use crate::support::{server, until};
+use sqlx::PgPool;
+use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
+use svc::store::{
+    database,
+    kept::KeptConnections,
+    transaction::{begin, begin_bounded, begin_search, begin_snapshot},
+};
+
+const LEASE: Duration = Duration::from_secs(90);
+
+/// As many connections of the service's own as this, on a new database, and one more to look on with.
+async fn pools(connections: u32) -> (PgPool, PgPool) {
+    let options = server::new_database().await;
+    let onlooker = PgPool::connect_with(options.clone()).await.unwrap();
+    sqlx::raw_sql("CREATE TABLE marks (mark bigint)").execute(&onlooker).await.unwrap();
+    (database::pool(options, connections, LEASE), onlooker)
+}
+
+/// Drops a future after so many polls; None where it had not ended by then.
+async fn polled<F: Future>(polls: usize, work: F) -> Option<F::Output> {
+    let (mut work, mut left) = (pin!(work), polls);
+    poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        work.as_mut().poll(context).map(Some)
+    })
+    .await
+}
+
+/// Whether the next statement of the pool stands in a transaction that somebody else began.
+async fn in_a_transaction(pool: &PgPool) -> bool {
+    use sqlx::Row;
+    let row = sqlx::raw_sql("SELECT now() <> statement_timestamp()").fetch_one(pool).await.unwrap();
+    row.get(0)
+}
+
+/// What the server does for us, apart from what the onlooker asks.
+async fn under_way(onlooker: &PgPool) -> Vec<String> {
+    sqlx::query_scalar(
+        "SELECT state || ': ' || query FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'svc' AND state <> 'idle'",
+    )
+    .fetch_all(onlooker)
+    .await
+    .unwrap()
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_dropped_at_any_moment_is_rolled_back() {
+    let (pool, onlooker) = pools(1).await;
+    let mut committed = Vec::new();
+    // More polls than it has moments at which it waits; at the last ones it is done.
+    for polls in 0..60_i64 {
+        let work = async {
+            let mut tx = begin(&pool).await.unwrap();
+            sqlx::query("INSERT INTO marks VALUES ($1)").bind(polls).execute(&mut *tx).await.unwrap();
+            tx.commit().await.unwrap();
+        };
+        if polled(polls as usize, work).await.is_some() {
+            committed.push(polls);
+        }
+        assert!(!in_a_transaction(&pool).await, "dropped at poll {polls}");
+    }
+    assert!(!committed.is_empty() && committed.len() < 60, "{committed:?}");
+    let marks: Vec<i64> = sqlx::query_scalar("SELECT mark FROM marks").fetch_all(&onlooker).await.unwrap();
+    // One that was dropped in its commit may be there too.
+    assert!(committed.iter().all(|mark| marks.contains(mark)), "{marks:?} of {committed:?}");
+    assert!(marks.len() <= committed.len() + 2, "{marks:?} of {committed:?}");
+}
+
+#[tokio::test]
+async fn so_is_one_of_a_snapshot_of_a_search_and_of_a_task() {
+    let (pool, _) = pools(2).await;
+    let kept = KeptConnections::new(pool.clone());
+    for polls in 0..30 {
+        polled(polls, begin_snapshot(&pool)).await;
+        polled(polls, begin_search(&pool)).await;
+        polled(polls, begin_bounded(&kept, LEASE)).await;
+        assert!(!in_a_transaction(&pool).await, "dropped at poll {polls}");
+        let mut conn = kept.lend().await.unwrap();
+        let row = sqlx::raw_sql("SELECT now() <> statement_timestamp()").fetch_one(&mut *conn).await.unwrap();
+        assert!(!sqlx::Row::get::<bool, _>(&row, 0), "dropped at poll {polls}");
+        conn.keep();
+    }
+}
+
+#[tokio::test]
+async fn what_is_under_way_in_a_dropped_transaction_is_cancelled_at_the_server() {
+    let (pool, onlooker) = pools(1).await;
+    let mut tx = begin(&pool).await.unwrap();
+    let backend: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut *tx).await.unwrap();
+    let work = tokio::spawn(async move {
+        sqlx::query("SELECT pg_sleep(600)").execute(&mut *tx).await.unwrap();
+    });
+    until("the statement", async || (!under_way(&onlooker).await.is_empty()).then_some(())).await;
+    work.abort();
+    until("its cancel", async || under_way(&onlooker).await.is_empty().then_some(())).await;
+    // The connection serves on: to cancel is no reason to make a new one.
+    let after: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&pool).await.unwrap();
+    assert_eq!(after, backend);
+    assert!(!in_a_transaction(&pool).await);
+}
+
+#[tokio::test]
+async fn a_statement_without_a_transaction_that_nobody_waits_for_holds_no_connection() {
+    let (pool, onlooker) = pools(1).await;
+    let sleeper = pool.clone();
+    let work = tokio::spawn(async move { sqlx::query("SELECT pg_sleep(600)").execute(&sleeper).await });
+    until("the statement", async || (!under_way(&onlooker).await.is_empty()).then_some(())).await;
+    work.abort();
+    // The pool has one connection and gives it within seconds, or this fails.
+    sqlx::query("SELECT 1").execute(&pool).await.unwrap();
+    until("its cancel", async || under_way(&onlooker).await.is_empty().then_some(())).await;
+}
