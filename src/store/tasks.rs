@@ -1,14 +1,20 @@
 //! Tasks: enqueue, claim, start, finish, fail.
-use super::text::{storable, storable_json};
+use super::{
+    text::{storable, storable_json},
+    transaction::Transaction,
+};
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
-use sqlx::{PgConnection, PgExecutor, types::Json};
+use sqlx::{PgConnection, PgExecutor, Row, types::Json};
 use std::{cmp::Reverse, time::Duration};
 use svc_actors::{ErrorClass, Grant, Lane, Region, TaskFailure, WriteMode};
 use uuid::Uuid;
 
 /// The one advisory lock under which regions are given out.
 const CLAIM_LOCK: i64 = 0x7376_6301;
+
+/// What a statement is told that waited for a lock longer than its `lock_timeout`.
+const LOCK_NOT_AVAILABLE: &str = "55P03";
 
 /// A task about to be queued.
 pub struct NewTask<'a> {
@@ -102,7 +108,7 @@ pub async fn claim(
     claimer: &Claimer,
     want: &[(Lane, usize)],
 ) -> sqlx::Result<Vec<Grant>> {
-    let mut rows: Vec<ClaimedRow> = sqlx::query_as(
+    let claimed: sqlx::Result<Vec<ClaimedRow>> = sqlx::query_as(
         "SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, retry_count, lease_losses, claim_token, priority, created_at
            FROM claim_batch($1, $2, $3, $4, $5, $6, 8, interval '60 seconds')",
     )
@@ -113,7 +119,12 @@ pub async fn claim(
     .bind(want.iter().map(|(lane, _)| lane.as_str()).collect::<Vec<_>>())
     .bind(want.iter().map(|(_, count)| i32::try_from(*count).unwrap_or(i32::MAX)).collect::<Vec<_>>())
     .fetch_all(connection)
-    .await?;
+    .await;
+    let mut rows = match claimed {
+        // Somebody holds what the claim came to, and nobody waits for that with the lock in hand: the next claim looks again.
+        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(LOCK_NOT_AVAILABLE) => Vec::new(),
+        claimed => claimed?,
+    };
     rows.sort_unstable_by_key(|row| (Reverse(row.priority), row.created_at, row.id));
     Ok(rows.into_iter().filter_map(grant).collect())
 }
@@ -167,6 +178,51 @@ pub async fn finish(conn: &mut PgConnection, attempt: &AttemptRow<'_>) -> sqlx::
         .bind(storable_json(&Value::Object(attempt.detail.clone())).as_ref())
         .fetch_one(conn)
         .await
+}
+
+/// What the end of a task is told where the token is stale or a cancel was asked for.
+const STALE: &str = "SV001";
+
+/// The end of a task, committed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Others wait for its region.
+    pub is_waited_for: bool,
+}
+
+/// The same as [`finish`] and the commit of the transaction, in one message: a client that stops at any moment never keeps
+/// others waiting for a region that it has all but released. None: nothing is committed.
+pub async fn finish_and_commit(tx: Transaction, attempt: &AttemptRow<'_>) -> sqlx::Result<Option<Ended>> {
+    let grant = attempt.grant;
+    let detail = Value::Object(attempt.detail.clone());
+    // Several statements are one message only where none of them has parameters.
+    let end = format!(
+        "SELECT end_task({}, '{}', {}, {}, {}, {}, {}, '{}', {}, {})",
+        grant.task_id,
+        grant.token,
+        grant.document_id,
+        literal(&grant.task_type),
+        grant.attempt,
+        literal(attempt.outcome),
+        literal(attempt.worker),
+        attempt.started_at.to_rfc3339(),
+        literal(&fingerprint(&grant.payload)),
+        literal(&storable_json(&detail).to_string()),
+    );
+    match tx.commit_after(&end).await {
+        Ok(rows) => {
+            let is_waited_for = rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(false);
+            Ok(Some(Ended { is_waited_for }))
+        }
+        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(STALE) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A text as a literal that reads as that text whatever it holds, by the rules of libpq's PQescapeLiteral. It ends no message
+/// early either: NUL is left out.
+fn literal(text: &str) -> String {
+    format!("E'{}'", storable(text).replace('\\', r"\\").replace('\'', "''"))
 }
 
 /// Whether a cancel was asked for of a task that this token still holds.

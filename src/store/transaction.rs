@@ -5,7 +5,7 @@
 //! ran beside it, is rolled back before its connection is used again. A statement that is still under way then is cancelled at
 //! the server. Where that cannot be done, the connection is closed.
 use super::kept::{KeptConnections, Lent};
-use sqlx::{Connection, PgConnection, PgPool};
+use sqlx::{Connection, PgConnection, PgPool, postgres::PgRow};
 use std::{
     ops::{Deref, DerefMut},
     time::Duration,
@@ -68,6 +68,18 @@ impl Transaction {
     /// Makes all that was written last, and gives the connection back.
     pub async fn commit(self) -> sqlx::Result<()> {
         self.end("COMMIT").await
+    }
+
+    /// Runs a last statement, which has no parameters, and commits, in one message: a client that stops at any moment has done
+    /// both or neither. Where the statement fails nothing is committed.
+    pub async fn commit_after(mut self, statement: &str) -> sqlx::Result<Vec<PgRow>> {
+        let message = sqlx::AssertSqlSafe(format!("{statement}; COMMIT"));
+        // All of the answer is read: it ends with what became of the commit.
+        let rows = sqlx::raw_sql(message).fetch_all(&mut *self).await?;
+        if let Some(conn) = self.conn.take() {
+            conn.keep();
+        }
+        Ok(rows)
     }
 
     /// Undoes all that was written, and waits until it is undone; to drop the transaction does the same in the background.

@@ -60,15 +60,13 @@ impl<'a> Transaction<'a> {
         // Not at the beginning: what is written before this may be long, and costs memory, time and a connection.
         self.apply.permit.pass_on();
         let attempt = AttemptRow { grant, worker: worker_id, started_at, outcome: "completed", detail: &detail };
-        if !store::tasks::finish(&mut self.conn, &attempt).await.classified()? {
-            drop(self);
+        let Some(_) = store::tasks::finish_and_commit(self.conn, &attempt).await.classified()? else {
             let mut conn = tools.pool.acquire().await.classified()?;
             return match store::tasks::is_cancelled(&mut conn, grant).await.classified()? {
                 true => Err(TaskFailure::cancelled()),
                 false => Ok(Outcome::LostLease),
             };
-        }
-        self.conn.commit().await.classified()?;
+        };
         // Apart from this task, whose region and permit are free now. Whatever goes wrong, the events stand and the sweep takes them.
         let (tools, root) = (tools.clone(), grant.root_id);
         tools.settling.clone().spawn(async move {
