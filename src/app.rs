@@ -3,6 +3,7 @@ use crate::{
     embedded::{EmbeddedError, EmbeddedPostgres, ServerState},
     embedding::{EmbedError, Embedder, Runner},
     ingest::reader::Reader,
+    listener::{self, Limits},
     registry,
     search::{bm25::Config, maxsim::widths_problem},
     service::{Service, hub_settings, model_settings},
@@ -201,7 +202,7 @@ pub struct App {
     pub address: SocketAddr,
     backend: Backend,
     worker: Option<RunningWorker>,
-    server: tokio::task::JoinHandle<std::io::Result<()>>,
+    server: tokio::task::JoinHandle<()>,
     stop_server: watch::Sender<bool>,
 }
 
@@ -212,13 +213,9 @@ impl App {
         match App::on(settings, owner_token, reader, &backend).await {
             Ok((service, worker, listener)) => {
                 let address = listener.local_addr()?;
-                let (stop_server, mut stopped) = watch::channel(false);
-                let router = registry::router(service.clone());
-                let server = tokio::spawn(async move {
-                    axum::serve(listener, router)
-                        .with_graceful_shutdown(async move { drop(stopped.wait_for(|stop| *stop).await) })
-                        .await
-                });
+                let (stop_server, stopped) = watch::channel(false);
+                let (router, limits) = (registry::router(service.clone()), Limits::of(&service.settings));
+                let server = tokio::spawn(listener::serve(listener, router, limits, stopped));
                 Ok(App { service, address, backend, worker, server, stop_server })
             }
             Err(error) => {
@@ -312,6 +309,7 @@ impl App {
             };
             worker.stop(DRAIN, hurry).await;
         }
+        self.service.copies.close().await;
         self.backend.stop().await;
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! ARCHITECTURE.md at the top of the repository is the way in.
 pub mod access;
+pub mod admission;
 pub mod app;
 pub mod cli;
 pub mod embedded;
@@ -9,6 +10,7 @@ pub mod embedding;
 pub mod error;
 pub mod handlers;
 pub mod ingest;
+pub mod listener;
 pub mod logging;
 pub mod registry;
 pub mod search;

@@ -21,6 +21,8 @@ use utoipa::openapi::{
 
 mod decode;
 mod encode;
+mod form;
+mod multipart;
 pub use decode::Decode;
 pub use encode::Encode;
 
@@ -59,8 +61,8 @@ impl Mounted {
                     let (mut parts, body) = request.into_parts();
                     let path: O::Path = path(&mut parts).await?;
                     let query: O::Query = query(&parts)?;
-                    let limit = usize::try_from(service.settings.max_body_bytes).unwrap_or(usize::MAX);
-                    let body = O::Body::decode(Request::from_parts(parts, body), limit).await?;
+                    let _place = O::Body::admit(&service, &parts.headers).await?;
+                    let body = O::Body::decode(&service, Request::from_parts(parts, body)).await?;
                     service.handle(&caller, Call::<O> { path, query, body }).await.map(O::Reply::encode)
                 })
             },
@@ -113,8 +115,6 @@ pub fn router(service: Arc<Service>) -> Router {
             problem(failure, &path, &request_id())
         })
         .layer(cors(&service.settings.cors_origins))
-        // Each body has a limit of its own: SVC_MAX_UPLOAD_BYTES for files, SVC_MAX_BODY_BYTES for all else.
-        .layer(axum::extract::DefaultBodyLimit::disable())
 }
 
 fn cors(origins: &[String]) -> tower_http::cors::CorsLayer {
@@ -178,6 +178,11 @@ fn identify(response: &mut Response, request_id: &str) {
     if let Ok(id) = HeaderValue::from_str(request_id) {
         headers.insert("x-request-id", id);
     }
+}
+
+/// Refuses a request before it has come to an operation.
+pub fn refusal<B>(failure: Failure, request: &http::Request<B>) -> Response {
+    problem(failure, request.uri().path(), &request_id())
 }
 
 /// A failure as `application/problem+json`.

@@ -1,9 +1,10 @@
 //! The service: what every operation works with.
 use crate::{
     access::Keys,
+    admission::Admission,
     embedding::{Embedder, Model},
     error::OrFail,
-    ingest::{Tools, reader::Reader},
+    ingest::{Tools, copies::Copies, reader::Reader},
     search::{bm25, rerank::CrossEncoder},
     settings::Settings,
     store::kept::KeptConnections,
@@ -36,6 +37,8 @@ pub struct Service {
     pub cross_encoder: CrossEncoder,
     pub postings: Arc<bm25::Cache>,
     pub keys: Keys,
+    pub admission: Admission,
+    pub copies: Copies,
     pub metrics: PrometheusHandle,
     pub reader: Reader,
     /// Readers that requests have at work; tasks have permits of their own.
@@ -60,6 +63,8 @@ impl Service {
         let runner = (!settings.runner_key.is_blank()).then(|| settings.runner_key.expose().to_owned());
         Service {
             keys: Keys::new(owner_token, runner.as_deref(), settings.metrics_are_public()),
+            admission: Admission::new(settings.uploads_at_once, settings.max_body_bytes),
+            copies: Copies::new(&pool),
             cross_encoder: CrossEncoder::new(&settings),
             postings: Arc::new(bm25::Cache::new(POSTINGS_CACHE_BYTES)),
             metrics: crate::telemetry::recorder(),

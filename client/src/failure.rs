@@ -28,6 +28,7 @@ codes! {
     Forbidden = "forbidden", 403, "The caller may read this but not change it";
     NotFound = "not_found", 404, "No such resource";
     MethodNotAllowed = "method_not_allowed", 405, "The resource does not take this method";
+    RequestTimeout = "request_timeout", 408, "The request did not come in time";
     Conflict = "conflict", 409, "The request conflicts with the present state";
     TooLarge = "too_large", 413, "The request is too large";
     UnsupportedMediaType = "unsupported_media_type", 415, "The media type is not accepted here";

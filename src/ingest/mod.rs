@@ -1,5 +1,6 @@
 //! Bytes to a settled tree: upload, plan, tasks, settling. A stage sees the value of the stage before, never its actor.
 pub mod cancel;
+pub mod copies;
 pub mod options;
 pub mod profile;
 pub mod reader;

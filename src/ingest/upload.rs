@@ -58,7 +58,8 @@ pub async fn upload(
     };
 
     let scope = caller.scope();
-    let mut tx = store::transaction::begin(&service.pool).await.or_fail()?;
+    let (copies, _turn) = service.copies.turn().await;
+    let mut tx = store::transaction::begin(copies).await.or_fail()?;
     store::blobs::lock_hash(&mut tx, &arrival.content_hash).await.or_fail()?;
     let found = store::blobs::find(&mut tx, &scope, &arrival.content_hash, query.private).await.or_fail()?;
     // The bytes before any lock on the tree: copying them takes long.
@@ -110,7 +111,7 @@ async fn receive(
     let limit = service.settings.max_upload_bytes;
     let mut spool = Spool::new(&service.settings.data_dir.join("spool")).or_fail()?;
     while let Some(piece) = bytes.next().await {
-        let piece = piece.map_err(|e| Failure::new(Code::MalformedRequest, format!("the upload broke off: {e}")))?;
+        let piece = piece.map_err(broke_off)?;
         if spool.byte_size() + piece.len() as u64 > limit {
             return Err(Failure::new(Code::TooLarge, format!("the file is over {limit} bytes"))
                 .with("limit", limit)
@@ -119,6 +120,12 @@ async fn receive(
         spool = blocking(move || spool.write(&piece).map(|()| spool)).await?;
     }
     blocking(move || spool.finish()).await
+}
+
+/// What the reader of the form says, where it is its word.
+fn broke_off(error: std::io::Error) -> Failure {
+    let said = error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>()).cloned();
+    said.unwrap_or_else(|| Failure::new(Code::MalformedRequest, format!("the upload broke off: {error}")))
 }
 
 async fn recognise(mut spooled: Spooled) -> Result<(Spooled, Detection), Failure> {

@@ -113,6 +113,16 @@ settings! {
         SVC_MAX_UPLOAD_BYTES max_upload_bytes: u64 = "256 MiB", kind::bytes(1..=1024 * GIB);
         /// Largest body of any other request; above it 413.
         SVC_MAX_BODY_BYTES max_body_bytes: u64 = "16 MiB", kind::bytes(1024..=GIB);
+        /// Files that are received and stored at a time; more wait shortly and are then refused with 429.
+        SVC_UPLOADS_AT_ONCE uploads_at_once: usize = "16", kind::integer(1..=1000);
+        /// Connections of clients, at most, and no more than the limit of open files allows; the one that was idle longest makes room.
+        SVC_MAX_CONNECTIONS max_connections: usize = "4096", kind::integer(16..=1_000_000);
+        /// Longest time from the first byte of a request to the end of its header.
+        SVC_HEADER_TIMEOUT_SECONDS header_timeout: Duration = "10.0", kind::seconds(0.1..=3600.0);
+        /// How long a connection may wait for its next request.
+        SVC_IDLE_TIMEOUT_SECONDS idle_timeout: Duration = "75.0", kind::seconds(0.1..=DAY);
+        /// How long a body may stand still: in this time 16 KiB of it must come, or its end, else 408; and the client must read of its answer.
+        SVC_BODY_TIMEOUT_SECONDS body_timeout: Duration = "30.0", kind::seconds(0.1..=3600.0);
         /// Largest page or file that the server fetches for a wiki: entry.
         SVC_FETCH_MAX_BYTES fetch_max_bytes: u64 = "64 MiB", kind::bytes(1..=16 * GIB);
         /// Longest such fetch, redirects included.

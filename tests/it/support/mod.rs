@@ -15,6 +15,7 @@ use std::{
 use svc::{
     access::Caller,
     ingest::reader::Reader,
+    listener::{self, Limits},
     registry::{self, InProcess},
     service::{Service, model_settings},
     settings::Settings,
@@ -79,6 +80,7 @@ pub struct TestApp {
     pub service: Arc<Service>,
     worker: Option<RunningWorker>,
     server: tokio::task::JoinHandle<()>,
+    stop_server: tokio::sync::watch::Sender<bool>,
 }
 
 impl TestApp {
@@ -119,7 +121,8 @@ impl TestApp {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let router = registry::router(service.clone());
-        let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        let (stop_server, stopped) = tokio::sync::watch::channel(false);
+        let server = tokio::spawn(listener::serve(listener, router, Limits::of(&settings), stopped));
         TestApp {
             client: Client(Remote::new(&base, TOKEN, http())),
             in_process: Client(InProcess { service: service.clone(), caller: Caller::Owner }),
@@ -129,7 +132,18 @@ impl TestApp {
             service,
             worker,
             server,
+            stop_server,
         }
+    }
+
+    /// Asks the listener to stop, as a signal does.
+    pub fn stop_listening(&self) {
+        self.stop_server.send(true).unwrap();
+    }
+
+    /// Whether the listener has ended.
+    pub fn has_stopped_listening(&self) -> bool {
+        self.server.is_finished()
     }
 
     /// Starts what a wish for no worker left out.
@@ -146,6 +160,7 @@ impl TestApp {
         invariants::check(&self.pool).await;
         invariants::check_idle(&self.pool).await;
         self.server.abort();
+        self.service.copies.close().await;
         self.pool.close().await;
     }
 

@@ -1,0 +1,82 @@
+//! Places that a request takes before its body is read: callers wait at the door, and not inside with what others need.
+use std::{sync::Arc, time::Duration};
+use svc_client::{Code, Failure};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// How long a request waits for a place.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// A body up to this size needs no place.
+const SMALL_BODY: u64 = 64 * 1024;
+/// What the bodies of all requests together may hold in memory, unless one alone may have more.
+const BODIES_BYTES: u64 = 256 << 20;
+const KIB: u64 = 1024;
+
+/// A place; it comes free when this is dropped.
+pub type Place = OwnedSemaphorePermit;
+
+/// The places of one process.
+pub struct Admission {
+    uploads: Arc<Semaphore>,
+    /// KiB of bodies that are held in memory.
+    bodies: Arc<Semaphore>,
+}
+
+impl Admission {
+    pub fn new(uploads: usize, largest_body: u64) -> Admission {
+        let bodies = usize::try_from(BODIES_BYTES.max(largest_body + KIB) / KIB).unwrap_or(usize::MAX);
+        Admission {
+            uploads: Arc::new(Semaphore::new(uploads)),
+            bodies: Arc::new(Semaphore::new(bodies.min(Semaphore::MAX_PERMITS))),
+        }
+    }
+
+    /// Leave to receive a file and store it.
+    pub async fn upload(&self) -> Result<Place, Failure> {
+        let refusal = || {
+            Failure::new(Code::TooManyRequests, "as many files are being stored as may be at a time")
+                .with("setting", "SVC_UPLOADS_AT_ONCE")
+        };
+        wait(&self.uploads, 1, refusal).await
+    }
+
+    /// Leave to hold a body of up to so many bytes in memory.
+    pub async fn body(&self, bytes: u64) -> Result<Option<Place>, Failure> {
+        if bytes <= SMALL_BODY {
+            return Ok(None);
+        }
+        let refusal = || Failure::new(Code::TooManyRequests, "too many large bodies are being read for other requests");
+        wait(&self.bodies, u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX), refusal).await.map(Some)
+    }
+}
+
+async fn wait(places: &Arc<Semaphore>, count: u32, refusal: impl FnOnce() -> Failure) -> Result<Place, Failure> {
+    match tokio::time::timeout(PATIENCE, places.clone().acquire_many_owned(count)).await {
+        Ok(Ok(place)) => Ok(place),
+        _ => Err(refusal().with("remedy", "try again shortly").with("retry_after", PATIENCE.as_secs())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_finds_no_place_in_time_is_told_when_to_come_again() {
+        let admission = Admission::new(2, 16 << 20);
+        let held = (admission.upload().await.expect("a place"), admission.upload().await.expect("a place"));
+        let refused = admission.upload().await.expect_err("full");
+        assert_eq!((refused.status, &refused.members["retry_after"]), (429, &5.into()));
+        drop(held);
+        assert!(admission.upload().await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn large_bodies_wait_for_each_other_and_small_ones_for_nobody() {
+        let admission = Admission::new(1, 300 << 20);
+        let largest = admission.body(300 << 20).await.expect("the largest body fits");
+        assert!(admission.body(16 << 20).await.is_err());
+        assert!(admission.body(SMALL_BODY).await.is_ok());
+        drop(largest);
+        assert!(admission.body(16 << 20).await.is_ok());
+    }
+}

@@ -1,0 +1,212 @@
+//! The listener: HTTP/1.1, with a bound on all that a client can hold without sending a request: connections, their headers, bodies
+//! that do not move and answers that nobody reads.
+mod activity;
+mod body;
+mod connection;
+
+pub use body::BodyStalled;
+
+use crate::settings::Settings;
+use activity::Activity;
+use axum::Router;
+use connection::Connection;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::{
+    collections::HashMap,
+    io,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::{Semaphore, watch},
+    task::JoinSet,
+};
+
+/// Descriptors that stay free for files, child processes and the database.
+const OTHER_DESCRIPTORS: usize = 256;
+const LEAST_CONNECTIONS: usize = 16;
+/// The pause after an `accept` that failed for want of descriptors or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The log has at most one line in this time about connections that cannot be taken.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
+/// Connections over the limit that are told so at a time, and the time that telling may take; any more are closed without a word.
+const TOLD_AT_ONCE: usize = 32;
+const TELLING: Duration = Duration::from_secs(1);
+
+/// How long a client may keep a connection waiting, and how many connections there may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub connections: usize,
+    pub header: Duration,
+    pub idle: Duration,
+    pub body: Duration,
+}
+
+impl Limits {
+    /// Those of the settings, with no more connections than the process may have descriptors for.
+    pub fn of(settings: &Settings) -> Limits {
+        let connections = settings.max_connections.min(descriptors().saturating_sub(OTHER_DESCRIPTORS));
+        Limits {
+            connections: connections.max(LEAST_CONNECTIONS),
+            header: settings.header_timeout,
+            idle: settings.idle_timeout,
+            body: settings.body_timeout,
+        }
+    }
+}
+
+/// How many descriptors the process may open, once it has asked for all that the system grants it.
+fn descriptors() -> usize {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    let granted = if raised.is_ok() { maximum } else { current };
+    granted.map_or(usize::MAX, |granted| usize::try_from(granted).unwrap_or(usize::MAX))
+}
+
+/// Serves until `stop` says true, and then until the requests that are under way are answered. A dropped future cuts them off.
+pub async fn serve(listener: TcpListener, router: Router, limits: Limits, mut stop: watch::Receiver<bool>) {
+    let open = Arc::new(Open::default());
+    let telling = Arc::new(Semaphore::new(TOLD_AT_ONCE));
+    let mut told = Told::default();
+    let mut tasks = JoinSet::new();
+    let mut stopped = stop.clone();
+    let mut stopped = std::pin::pin!(stopped.wait_for(|stop| *stop));
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = tasks.join_next() => continue,
+            _ = &mut stopped => break,
+        };
+        match accepted {
+            Ok((stream, _)) if open.count() < limits.connections || open.close_idlest() => {
+                let entry = open.enter();
+                let connection = Connection::new(stream, router.clone(), limits, entry.activity.clone());
+                let stop = stop.clone();
+                tasks.spawn(async move {
+                    connection.run(stop).await;
+                    drop(entry);
+                });
+            }
+            Ok((stream, _)) => {
+                told.warn(|| {
+                    tracing::warn!(
+                        connections = limits.connections,
+                        "every connection is at work: new ones are refused; see SVC_MAX_CONNECTIONS"
+                    )
+                });
+                if let Ok(place) = telling.clone().try_acquire_owned() {
+                    tasks.spawn(async move {
+                        // The client may be gone, or read nothing: it was told what could be told.
+                        drop(tokio::time::timeout(TELLING, refuse(stream)).await);
+                        drop(place);
+                    });
+                }
+            }
+            Err(error) if is_the_clients(&error) => {}
+            Err(error) => {
+                told.warn(|| tracing::warn!(error = %error, "no connection can be taken now"));
+                open.close_idlest();
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    // Each connection hears of the stop by itself.
+    drop(stop.wait_for(|stop| *stop).await);
+    while tasks.join_next().await.is_some() {}
+}
+
+/// Whether `accept` failed for a client that is gone already.
+fn is_the_clients(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+/// Answers 503 without having read the request.
+async fn refuse(mut stream: TcpStream) -> io::Result<()> {
+    let body = serde_json::to_vec(
+        &svc_client::Failure::new(svc_client::Code::Unavailable, "too many connections are at work")
+            .with("setting", "SVC_MAX_CONNECTIONS")
+            .with("retry_after", 1),
+    )?;
+    let head = format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\ncontent-length: {}\r\nretry-after: 1\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(&body).await?;
+    stream.shutdown().await?;
+    // What a close finds unread would reset the connection, and the answer would be lost.
+    let mut rest = [0; 4096];
+    while stream.read(&mut rest).await? > 0 {}
+    Ok(())
+}
+
+/// Keeps a line from being logged a thousand times a second.
+#[derive(Default)]
+struct Told(Option<Instant>);
+
+impl Told {
+    fn warn(&mut self, tell: impl FnOnce()) {
+        if self.0.is_none_or(|at| at.elapsed() > TOLD_EVERY) {
+            self.0 = Some(Instant::now());
+            tell();
+        }
+    }
+}
+
+/// The connections that are open.
+#[derive(Default)]
+struct Open {
+    connections: Mutex<HashMap<u64, Arc<Activity>>>,
+    next: AtomicU64,
+}
+
+/// One connection among them, as long as it lives.
+struct Entry {
+    open: Arc<Open>,
+    number: u64,
+    activity: Arc<Activity>,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.open.connections().remove(&self.number);
+    }
+}
+
+impl Open {
+    fn connections(&self) -> MutexGuard<'_, HashMap<u64, Arc<Activity>>> {
+        // No code panics between two states of the map.
+        self.connections.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Those that are open and have not been told to close.
+    fn count(&self) -> usize {
+        self.connections().values().filter(|activity| !activity.is_closing()).count()
+    }
+
+    fn enter(self: &Arc<Self>) -> Entry {
+        let (number, activity) = (self.next.fetch_add(1, Ordering::Relaxed), Arc::new(Activity::new()));
+        self.connections().insert(number, activity.clone());
+        Entry { open: self.clone(), number, activity }
+    }
+
+    /// Closes the connection that has had no request for longest; false where all have one.
+    fn close_idlest(&self) -> bool {
+        let connections = self.connections();
+        let idle = connections.values().filter_map(|activity| Some((activity.idle_since()?, activity)));
+        match idle.min_by_key(|(since, _)| *since) {
+            Some((_, activity)) => {
+                activity.close();
+                true
+            }
+            None => false,
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Bodies on their way in, which must move, and out, whose end is the end of a request.
+use super::activity::Request;
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::time::{Instant, Sleep};
+
+/// So much of a body, or its end, must come in the time that a body may stand still.
+const STEP: u64 = 16 * 1024;
+
+/// The client sent too little of a body for too long.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the body does not move: less than {STEP} bytes of it came in {0:?}")]
+pub struct BodyStalled(Duration);
+
+/// A body that fails once it no longer moves. Only the time that its reader waits for the client counts.
+pub(super) struct Paced<B> {
+    body: B,
+    limit: Duration,
+    /// Of the present step: bytes that came, and how long they were waited for.
+    came: u64,
+    waited: Duration,
+    waiting: Option<(Instant, Pin<Box<Sleep>>)>,
+}
+
+impl<B> Paced<B> {
+    pub(super) fn new(body: B, limit: Duration) -> Paced<B> {
+        Paced { body, limit, came: 0, waited: Duration::ZERO, waiting: None }
+    }
+}
+
+impl<B> Body for Paced<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<axum::BoxError>,
+{
+    type Data = Bytes;
+    type Error = axum::BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let this = &mut *self;
+        let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) else {
+            let left = this.limit.saturating_sub(this.waited);
+            let (_, sleep) = this.waiting.get_or_insert_with(|| (Instant::now(), Box::pin(tokio::time::sleep(left))));
+            ready!(sleep.as_mut().poll(cx));
+            return Poll::Ready(Some(Err(BodyStalled(this.limit).into())));
+        };
+        if let Some((since, _)) = this.waiting.take() {
+            this.waited += since.elapsed();
+        }
+        if let Some(Ok(frame)) = &frame {
+            this.came += frame.data_ref().map_or(0, |data| data.len() as u64);
+            if this.came >= STEP {
+                (this.came, this.waited) = (0, Duration::ZERO);
+            }
+        }
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The body of an answer; the request ends with it.
+pub(super) struct Answer {
+    pub(super) body: axum::body::Body,
+    pub(super) _request: Request,
+}
+
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests;

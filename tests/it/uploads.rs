@@ -1,0 +1,135 @@
+//! Forms of clients that mean no good, and many uploads at once.
+use crate::support::{TestApp, Wish};
+use futures_util::{StreamExt, future::join_all, stream};
+use serde_json::Value;
+use svc_client::{
+    Code, FileUpload,
+    wire::{PageQuery, UploadQuery},
+};
+
+const FORM: &str = "multipart/form-data; boundary=XX";
+
+/// The answer to this body: status and problem, or what was stored.
+async fn answer(app: &TestApp, content_type: &str, body: impl Into<reqwest::Body>) -> (u16, Value) {
+    let request = app.raw("POST", "/ingest/file").header("content-type", content_type).body(body);
+    let response = request.send().await.unwrap();
+    (response.status().as_u16(), response.json().await.unwrap())
+}
+
+fn part(header: &str, content: &str) -> String {
+    format!("--XX\r\nContent-Disposition: form-data; {header}\r\n\r\n{content}\r\n")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_forms_are_refused_by_name() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let file = part(r#"name="file"; filename="a.txt""#, "some text");
+    let options = part(r#"name="options""#, "{}");
+    for (what, content_type, body, status, code) in [
+        ("a form", FORM, format!("{file}--XX--"), 202, None),
+        ("options first", FORM, format!("{options}{file}--XX--\r\n"), 202, None),
+        ("an empty form", FORM, "--XX--\r\n".into(), 422, Some("invalid_field")),
+        ("nothing", FORM, String::new(), 400, Some("malformed_request")),
+        ("no final boundary", FORM, file.clone(), 400, Some("malformed_request")),
+        ("no file", FORM, format!("{options}--XX--"), 422, Some("invalid_field")),
+        ("two files", FORM, format!("{file}{file}--XX--"), 422, Some("invalid_field")),
+        ("two options", FORM, format!("{options}{options}{file}--XX--"), 422, Some("invalid_field")),
+        ("an unknown part", FORM, format!("{}{file}--XX--", part("name=more", "x")), 422, Some("invalid_field")),
+        ("a part without a name", FORM, "--XX\r\n\r\nx\r\n--XX--".into(), 422, Some("invalid_field")),
+        ("a million parts", FORM, part("name=x", "").repeat(100_000), 422, Some("invalid_field")),
+        ("another boundary", FORM, "--YY\r\n".repeat(10_000), 400, Some("malformed_request")),
+        ("no boundary", "multipart/form-data", file.clone(), 400, Some("malformed_request")),
+        ("another type", "application/octet-stream", file.clone(), 415, Some("unsupported_media_type")),
+        (
+            "long options",
+            FORM,
+            format!("{}{file}--XX--", part("name=options", &" ".repeat(100_000))),
+            413,
+            Some("too_large"),
+        ),
+        ("a tail", FORM, format!("{file}--XX--{}", "x".repeat(100_000)), 400, Some("malformed_request")),
+    ] {
+        let (got, problem) = answer(&app, content_type, body).await;
+        assert_eq!((got, problem["code"].as_str()), (status, code), "{what}: {problem}");
+    }
+    // It never ends; the service says so before its memory does.
+    let begin =
+        stream::once(async { Ok::<_, std::io::Error>("--XX\r\nContent-Disposition: form-data; name=\"".to_owned()) });
+    let endless = begin.chain(stream::repeat_with(|| Ok("x".repeat(64 * 1024))));
+    let (status, problem) = answer(&app, FORM, reqwest::Body::wrap_stream(endless)).await;
+    assert_eq!(status, 400, "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("16384 bytes"), "{problem}");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_form_over_the_limit_is_refused_before_it_is_sent_and_while_it_is() {
+    let settings = [("SVC_MAX_UPLOAD_BYTES", "1 MiB")];
+    let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Wish::default() }).await;
+    let file = part("name=file", &"x".repeat(2 << 20));
+    let (status, problem) = answer(&app, FORM, file.clone()).await;
+    assert_eq!((status, problem["setting"].as_str()), (413, Some("SVC_MAX_UPLOAD_BYTES")), "{problem}");
+    // Without a length it is counted on the way.
+    let pieces = stream::iter(
+        file.into_bytes().chunks(10_000).map(|piece| Ok::<_, std::io::Error>(piece.to_vec())).collect::<Vec<_>>(),
+    );
+    let (status, problem) = answer(&app, FORM, reqwest::Body::wrap_stream(pieces)).await;
+    assert_eq!((status, &problem["limit"]), (413, &(1 << 20).into()), "{problem}");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_without_a_place_is_refused_before_it_is_sent() {
+    let settings = [("SVC_UPLOADS_AT_ONCE", "1")];
+    let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Wish::default() }).await;
+    let (hold, held) = tokio::sync::oneshot::channel::<()>();
+    let begin = stream::iter([Ok::<_, std::io::Error>(part("name=file", "first"))]);
+    let end = stream::once(async move {
+        held.await.unwrap();
+        Ok("--XX--".to_owned())
+    });
+    let request = app.raw("POST", "/ingest/file").header("content-type", FORM);
+    let request = request.body(reqwest::Body::wrap_stream(begin.chain(end)));
+    let first = tokio::spawn(async move { request.send().await.unwrap().status().as_u16() });
+    let mut refused = 0;
+    while refused == 0 {
+        match app.upload_bytes("second.txt", "second").await {
+            Ok(_) => {}
+            Err(failure) => {
+                assert_eq!((failure.code, &failure.members["retry_after"]), (Code::TooManyRequests, &5.into()));
+                refused += 1;
+            }
+        }
+    }
+    hold.send(()).unwrap();
+    assert_eq!(first.await.unwrap(), 202);
+    app.upload_bytes("third.txt", "third").await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_uploads_at_once_take_nothing_from_anybody_else() {
+    // Fewer connections than uploads: what copies hold is not theirs to take.
+    let settings = [("SVC_UPLOADS_AT_ONCE", "20")];
+    let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Wish::default() }).await;
+    let uploads = join_all((0..24_u8).map(|number| {
+        let bytes = vec![number; 6 << 20];
+        app.client.upload_file(UploadQuery::default(), FileUpload::from_bytes(&format!("{number}.bin"), bytes, None))
+    }));
+    let reads = async {
+        loop {
+            app.client.list_roots(PageQuery::default()).await.unwrap();
+        }
+    };
+    let uploads = tokio::select! {
+        uploads = uploads => uploads,
+        () = reads => unreachable!(),
+    };
+    let stored = uploads.iter().filter(|outcome| outcome.is_ok()).count();
+    assert!(stored >= 20, "{stored}");
+    for failure in uploads.into_iter().filter_map(Result::err) {
+        assert_eq!(failure.code, Code::TooManyRequests, "{failure}");
+        assert!(failure.members.contains_key("retry_after"), "{failure}");
+    }
+    app.end().await;
+}
