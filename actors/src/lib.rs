@@ -29,6 +29,7 @@ pub mod region;
 mod root;
 mod settings;
 mod shared;
+pub mod stage;
 mod task_actor;
 mod tree;
 mod worker;

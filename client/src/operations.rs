@@ -10,6 +10,8 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     GET    "/ingest/file/{id}/frontier"   read_frontier(path: DocumentPath) -> Json<FrontierResponse>;
     /// Ends a file's ingestion: what waits fails as cancelled at once, what runs is stopped within 2 seconds.
     POST   "/ingest/file/{id}/cancel"     cancel_ingest(path: DocumentPath) -> Accepted<CancelResponse>;
+    /// Changes the priority of a file's ingestion, for the tasks that wait and for all that follow.
+    PUT    "/ingest/file/{id}/priority"   change_priority(path: DocumentPath, body: Json<PriorityChange>) -> Json<PriorityResponse>;
 
     /// Creates a document; with `wait` it answers once the document can be found.
     POST   "/documents"                   create_document(query: WaitQuery, body: Json<NewDocument>) -> Created<DocumentResponse>;

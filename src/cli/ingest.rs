@@ -37,6 +37,9 @@ pub struct IngestArguments {
     /// Only the owner and whoever is granted access may read them.
     #[arg(long)]
     private: bool,
+    /// Goes before files of a lower priority at every stage: -100 to 100.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true)]
+    priority: i32,
     /// Ingest options as JSON, for example '{"structure": {"max_tokens": 200}}'.
     #[arg(long, value_name = "JSON")]
     options: Option<String>,
@@ -77,7 +80,7 @@ pub async fn ingest(client: &Client<Remote>, output: Output, arguments: IngestAr
         }
     }
     let files = files(&arguments.paths)?;
-    let query = UploadQuery { parent_id: arguments.parent, private: arguments.private };
+    let query = UploadQuery { parent_id: arguments.parent, private: arguments.private, priority: arguments.priority };
 
     let bar = ProgressBar::new(files.len() as u64);
     bar.set_style(

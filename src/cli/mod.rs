@@ -6,6 +6,7 @@ mod embed;
 mod ingest;
 mod models;
 mod output;
+mod priority;
 mod search;
 mod serve;
 mod status;
@@ -51,6 +52,8 @@ enum Command {
     Ingest(ingest::IngestArguments),
     /// Ends a file's ingestion.
     Cancel(cancel::CancelArguments),
+    /// Changes the priority of a file's ingestion.
+    Priority(priority::PriorityArguments),
     /// Searches.
     Search(search::SearchArguments),
     /// Shows a document and what is under it.
@@ -127,6 +130,7 @@ async fn run(arguments: Arguments) -> Result<ExitCode, CliError> {
         Command::Serve => serve::serve(settings).await,
         Command::Ingest(arguments) => ingest::ingest(&client(&settings)?, output, arguments).await,
         Command::Cancel(arguments) => cancel::cancel(&client(&settings)?, output, arguments).await,
+        Command::Priority(arguments) => priority::priority(&client(&settings)?, output, arguments).await,
         Command::Search(arguments) => search::search(&client(&settings)?, output, arguments).await,
         Command::Tree(arguments) => tree::tree(&client(&settings)?, output, arguments).await,
         Command::Cells(arguments) => cells::cells(&client(&settings)?, output, arguments).await,

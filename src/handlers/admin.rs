@@ -1,5 +1,8 @@
 //! The queue and the fleet, for whoever runs the service; and the end of an ingestion.
-use super::documents::{id_cursor, page_by_id};
+use super::{
+    documents::{id_cursor, page_by_id},
+    ingest::ingested_file,
+};
 use crate::{
     access::Caller,
     error::OrFail,
@@ -96,17 +99,7 @@ impl Handle<ops::cancel_ingest> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::cancel_ingest>) -> Result<CancelResponse, Failure> {
         let id = call.path.id;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
-        let row = store::documents::read(&mut tx, &caller.scope(), id, false).await.or_fail()?;
-        row.ok_or_else(|| Failure::no_document(id))?;
-        let root = store::ingest_nodes::root_of(&mut tx, id).await.or_fail()?;
-        match root {
-            Some((root, _)) if root == id => {}
-            Some((root, _)) => {
-                let detail = format!("document {id} is part of the file {root}: cancel that one");
-                return Err(Failure::new(Code::Conflict, detail).with("file_id", root));
-            }
-            None => return Err(Failure::new(Code::Conflict, format!("document {id} is not an ingested file"))),
-        }
+        ingested_file(&mut tx, caller, id).await?;
         store::ingest_nodes::lock_roots(&mut tx, id).await.or_fail()?;
         let mut tasks_cancelled = 0;
         // A task that commits between two looks leaves new ones behind; none can once it was asked to stop.

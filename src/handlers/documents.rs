@@ -2,7 +2,10 @@
 use crate::{
     access::Caller,
     error::OrFail,
-    ingest::tasks::EMBED,
+    ingest::{
+        queueing::{Queueing, Work},
+        tasks::EMBED,
+    },
     registry::Handle,
     search::bm25,
     service::Service,
@@ -10,7 +13,6 @@ use crate::{
         self,
         documents::{NewRow, Place, SiblingCursor, content_hash, sibling_position},
         ingest_nodes::Frontier,
-        tasks::NewTask,
     },
 };
 use serde_json::json;
@@ -88,19 +90,10 @@ async fn create(
     if new.private {
         store::blobs::protect(conn, id).await.or_fail()?;
     }
-    let task = NewTask {
-        task_type: EMBED,
-        lane: Lane::Model,
-        document_id: id,
-        path: &path,
-        root_id: id,
-        write_mode: WriteMode::Itself,
-        dependencies: &[],
-        params: &json!({}),
-        badge: service.settings.task_badges.get(EMBED).map(String::as_str),
-        priority: 0,
-    };
-    let task = store::tasks::enqueue(conn, &task).await.or_fail()?;
+    let queueing = Queueing { root_id: id, badges: &service.settings.task_badges, priority: new.priority };
+    let work =
+        Work { task_type: EMBED, lane: Lane::Model, write_mode: WriteMode::Itself, params: &json!({}), after: &[] };
+    let task = queueing.add(conn, (id, &path), work).await.or_fail()?;
     Ok((id, task))
 }
 

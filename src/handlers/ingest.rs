@@ -1,8 +1,9 @@
 //! Files on their way in.
 use crate::{access::Caller, error::OrFail, ingest::upload::upload, registry::Handle, service::Service, store};
+use sqlx::PgConnection;
 use svc_client::{
-    Call, Failure, ops,
-    wire::{FrontierResponse, UploadResponse},
+    Call, Code, Failure, ops,
+    wire::{FrontierResponse, PriorityResponse, UploadResponse},
 };
 
 impl Handle<ops::upload_file> for Service {
@@ -22,6 +23,10 @@ impl Handle<ops::read_frontier> for Service {
             Some(counts) => counts,
             None => store::ingest_nodes::count_by_path(&mut tx, id).await.or_fail()?,
         };
+        let priority = match store::ingest_nodes::root_of(&mut tx, id).await.or_fail()? {
+            Some((root, _)) => store::ingest_nodes::priority(&mut tx, root).await.or_fail()?,
+            None => None,
+        };
         let empty = store::evidence::read_one(&mut tx, id, "extract.empty").await.or_fail()?;
         let warnings =
             empty.iter().filter_map(|value| value.as_str()).map(|reason| format!("extract.empty: {reason}")).collect();
@@ -29,6 +34,7 @@ impl Handle<ops::read_frontier> for Service {
         Ok(FrontierResponse {
             document_id: id,
             settled,
+            priority,
             nodes_total: counts.total,
             nodes_settled: counts.settled,
             nodes_in_flight: counts.in_flight,
@@ -39,5 +45,34 @@ impl Handle<ops::read_frontier> for Service {
             blocked_by,
             warnings,
         })
+    }
+}
+
+impl Handle<ops::change_priority> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::change_priority>) -> Result<PriorityResponse, Failure> {
+        let (id, priority) = (call.path.id, call.body.0.priority);
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        ingested_file(&mut tx, caller, id).await?;
+        store::ingest_nodes::set_priority(&mut tx, id, priority).await.or_fail()?;
+        tx.commit().await.or_fail()?;
+        // Apart, since whoever ends a task locks its row before those of the tree.
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        let tasks_changed = store::admin::follow_priority(&mut tx, id).await.or_fail()?;
+        tx.commit().await.or_fail()?;
+        Ok(PriorityResponse { document_id: id, priority, tasks_changed })
+    }
+}
+
+/// 404 where the caller sees no such document, 409 where it is no file that was ingested.
+pub(super) async fn ingested_file(conn: &mut PgConnection, caller: &Caller, id: i64) -> Result<(), Failure> {
+    let row = store::documents::read(conn, &caller.scope(), id, false).await.or_fail()?;
+    row.ok_or_else(|| Failure::no_document(id))?;
+    match store::ingest_nodes::root_of(conn, id).await.or_fail()? {
+        Some((root, _)) if root == id => Ok(()),
+        Some((root, _)) => {
+            let detail = format!("document {id} is part of the file {root}: name that one");
+            Err(Failure::new(Code::Conflict, detail).with("file_id", root))
+        }
+        None => Err(Failure::new(Code::Conflict, format!("document {id} is not an ingested file"))),
     }
 }

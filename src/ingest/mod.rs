@@ -3,6 +3,7 @@ pub mod cancel;
 pub mod copies;
 pub mod options;
 pub mod profile;
+pub mod queueing;
 pub mod reader;
 pub mod records;
 pub mod requeue;

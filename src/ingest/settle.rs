@@ -5,12 +5,12 @@
 use crate::{
     ingest::{
         cancel,
+        queueing::{Queueing, Work},
         tasks::{EMBED, SUMMARIZE},
     },
     store::{
         self,
         ingest_nodes::{Frontier, Touched},
-        tasks::NewTask,
     },
 };
 use serde_json::{Value, json};
@@ -72,19 +72,9 @@ async fn queue_summarize(
     file_root: i64,
     node: &Touched,
 ) -> sqlx::Result<()> {
-    let task = NewTask {
-        task_type: SUMMARIZE,
-        lane: Lane::Model,
-        document_id: node.document_id,
-        path: &node.path,
-        root_id: file_root,
-        write_mode: WriteMode::Itself,
-        dependencies: &[],
-        params: &json!({}),
-        badge: badges.get(SUMMARIZE).map(String::as_str),
-        priority: 0,
-    };
-    store::tasks::enqueue(conn, &task).await?;
+    let work =
+        Work { task_type: SUMMARIZE, lane: Lane::Model, write_mode: WriteMode::Itself, params: &json!({}), after: &[] };
+    Queueing::of_file(file_root, badges).add(conn, (node.document_id, &node.path), work).await?;
     store::ingest_nodes::queue_rollup(conn, node.document_id).await
 }
 

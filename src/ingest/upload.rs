@@ -4,7 +4,9 @@ use crate::{
     error::OrFail,
     ingest::{
         options::{Options, Requested, stored_with_others},
+        queueing::{Queueing, Work},
         spool::{self, Spool, Spooled},
+        tasks::PROBE,
         unlock::{self, Opened},
     },
     service::Service,
@@ -14,7 +16,6 @@ use crate::{
         documents::{NewRow, Place},
         ingest_nodes::{Frontier, IngestNode},
         scope::Scope,
-        tasks::NewTask,
     },
 };
 use futures_util::StreamExt;
@@ -76,7 +77,7 @@ pub async fn upload(
     };
     let response = match (found, lob) {
         (Some(blob), _) => existing(&mut tx, &scope, blob, &arrival, parent.as_ref()).await?,
-        (None, Some(lob)) => store_new(service, &mut tx, &arrival, lob, parent.as_ref(), query.private).await?,
+        (None, Some(lob)) => store_new(service, &mut tx, &arrival, lob, parent.as_ref(), &query).await?,
         (None, None) => return Err(Failure::new(Code::Internal, "the upload was neither found nor stored")),
     };
     tx.commit().await.or_fail()?;
@@ -190,7 +191,7 @@ async fn store_new(
     arrival: &Arrival,
     lob: Oid,
     parent: Option<&Place>,
-    private: bool,
+    query: &UploadQuery,
 ) -> Result<UploadResponse, Failure> {
     let path = parent.map(Place::children_path).unwrap_or_default();
     let row = NewRow {
@@ -221,7 +222,7 @@ async fn store_new(
         options: arrival.options.to_value(),
     };
     store::blobs::insert(conn, &blob).await.or_fail()?;
-    if private {
+    if query.private {
         store::blobs::protect(conn, id).await.or_fail()?;
     }
     let detected = json!({
@@ -233,7 +234,7 @@ async fn store_new(
         opened.store(conn, id).await?;
     }
     store::evidence::record_origin(conn, id, "upload", None).await.or_fail()?;
-    begin(service, conn, id, &path).await.or_fail()?;
+    begin(service, conn, id, &path, query.priority).await.or_fail()?;
     Ok(UploadResponse {
         document_id: id,
         settled: Settled::InFlight,
@@ -249,24 +250,16 @@ async fn store_new(
 }
 
 /// Starts counting and queues the probe.
-async fn begin(service: &Service, conn: &mut PgConnection, id: i64, path: &[i64]) -> sqlx::Result<()> {
+async fn begin(service: &Service, conn: &mut PgConnection, id: i64, path: &[i64], priority: i32) -> sqlx::Result<()> {
     let node = IngestNode { document_id: id, parent_id: None, open_tasks: 1, open_children: 0, tokens: 0 };
     store::ingest_nodes::insert(conn, id, &[node]).await?;
+    if priority != 0 {
+        store::ingest_nodes::set_priority(conn, id, priority).await?;
+    }
     store::ingest_nodes::count(conn, id, Frontier { total: 1, in_flight: 1, ..Frontier::default() }).await?;
-    let badge = service.settings.task_badges.get("probe").map(String::as_str);
-    let task = NewTask {
-        task_type: "probe",
-        lane: Lane::Cpu,
-        document_id: id,
-        path,
-        root_id: id,
-        write_mode: WriteMode::Itself,
-        dependencies: &[],
-        params: &json!({}),
-        badge,
-        priority: 0,
-    };
-    store::tasks::enqueue(conn, &task).await.map(|_| ())
+    let work =
+        Work { task_type: PROBE, lane: Lane::Cpu, write_mode: WriteMode::Itself, params: &json!({}), after: &[] };
+    Queueing::of_file(id, &service.settings.task_badges).add(conn, (id, path), work).await.map(|_| ())
 }
 
 #[cfg(test)]

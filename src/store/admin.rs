@@ -315,7 +315,9 @@ impl Finding {
             "no_handler" => "start a worker of the version that queued it",
             "lapsed" => "the worker fell silent; a living one takes the tasks back within its reap interval",
             "stuck" => "look at the task in the way: GET /admin/tasks/{id}",
-            "starved" => "start more workers, or raise the priority: younger tasks overtake these",
+            "starved" => {
+                "start more workers, or raise the priority: svc priority ID N, or PUT /ingest/file/{id}/priority; younger uploads overtake these"
+            }
             "stalled" => "workers beat and take nothing: look at their logs, and start them anew",
             _ => "resume the task type: POST /admin/task-types/{task_type}/resume",
         }
@@ -348,9 +350,10 @@ pub async fn findings(conn: &mut PgConnection, patience: std::time::Duration) ->
            FROM task_queue WHERE parked_on > 0 AND parked_since < clock_timestamp() - $1 GROUP BY 2
          UNION ALL
          SELECT 'starved', task_type, count(*), extract(epoch FROM clock_timestamp() - min(created_at))::float8
-           FROM (SELECT task_type, created_at FROM task_queue WHERE ready AND created_at < clock_timestamp() - $1 LIMIT 100000) waiting
-          WHERE created_at < (SELECT max(y.created_at) FROM (SELECT task_id, ended_at FROM task_attempts ORDER BY id DESC LIMIT 1000) a
-                                JOIN task_queue y ON y.id = a.task_id WHERE a.ended_at > clock_timestamp() - $1)
+           FROM (SELECT task_type, lane, root_id, created_at FROM task_queue WHERE ready AND created_at < clock_timestamp() - $1 LIMIT 100000) waiting
+           JOIN (SELECT y.lane, max(y.root_id) AS youngest FROM (SELECT task_id, ended_at FROM task_attempts ORDER BY id DESC LIMIT 1000) a
+                   JOIN task_queue y ON y.id = a.task_id WHERE a.ended_at > clock_timestamp() - $1 GROUP BY 1) ended USING (lane)
+          WHERE root_id < youngest
           GROUP BY 2
          UNION ALL
          SELECT 'stalled', w.task_type, sum(w.tasks)::bigint, max(w.seconds)

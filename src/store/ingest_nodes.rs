@@ -28,6 +28,29 @@ pub async fn insert(conn: &mut PgConnection, file_root: i64, rows: &[IngestNode]
     .map(|_| ())
 }
 
+/// The priority that a file was uploaded with, or was given since; None where nothing was ever ingested there.
+pub async fn priority(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<Option<i32>> {
+    sqlx::query_scalar("SELECT priority FROM ingest_node WHERE document_id = $1")
+        .bind(file_root)
+        .fetch_optional(conn)
+        .await
+}
+
+/// Gives a file another priority, after those who queue tasks by the old one have committed: all that is queued from then on
+/// has the new one.
+pub async fn set_priority(conn: &mut PgConnection, file_root: i64, priority: i32) -> sqlx::Result<()> {
+    sqlx::query("SELECT 1 FROM ingest_node WHERE document_id = $1 FOR UPDATE")
+        .bind(file_root)
+        .execute(&mut *conn)
+        .await?;
+    sqlx::query("UPDATE ingest_node SET priority = $2 WHERE document_id = $1")
+        .bind(file_root)
+        .bind(priority)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
 /// A container in flight.
 #[derive(Clone, Debug)]
 pub struct IngestNode {

@@ -29,6 +29,7 @@ pub struct NewTask<'a> {
     pub dependencies: &'a [i64],
     pub params: &'a Value,
     pub badge: Option<&'a str>,
+    /// Of the creation, -100 to 100; where the root is an uploaded file, the priority of that file holds instead.
     pub priority: i32,
 }
 
@@ -49,13 +50,15 @@ pub fn fingerprint(params: &Value) -> String {
     hex::encode(&Sha256::digest(params.to_string())[..8])
 }
 
-/// Queues a task and returns its id.
+/// Queues a task and returns its id. Its priority is made of its upload's and its stage, by the function `task_priority` alone.
+/// The lock on the file's row lets a change of the file's priority wait for the tasks that are being queued by the old one.
 pub async fn enqueue(conn: &mut PgConnection, task: &NewTask<'_>) -> sqlx::Result<i64> {
     let depth = i32::try_from(task.path.len()).unwrap_or(i32::MAX);
     sqlx::query_scalar(
         "INSERT INTO task_queue (task_type, lane, scope_document_id, node_path, node_depth, root_id, write_mode, dependencies,
                                  params, param_fingerprint, service_badge, priority, unmet_deps, ready)
-         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, unmet, unmet = 0
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+                task_priority(coalesce((SELECT n.priority FROM ingest_node n WHERE n.document_id = $6 FOR KEY SHARE), $12), $13), unmet, unmet = 0
            FROM (SELECT count(*)::int AS unmet FROM task_queue WHERE id = ANY($8) AND status <> 'completed') AS deps
          RETURNING id",
     )
@@ -71,6 +74,7 @@ pub async fn enqueue(conn: &mut PgConnection, task: &NewTask<'_>) -> sqlx::Resul
     .bind(fingerprint(task.params))
     .bind(task.badge)
     .bind(task.priority)
+    .bind(svc_actors::stage::stage(task.task_type))
     .fetch_one(conn)
     .await
 }

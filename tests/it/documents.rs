@@ -195,7 +195,7 @@ async fn a_file_under_another_counts_in_both_and_its_end_disturbs_neither() {
     let mut app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
     let outer = app.upload(&sample("handbook.md")).await.unwrap().document_id;
     let into = |name| {
-        let query = svc_client::wire::UploadQuery { parent_id: Some(outer), private: false };
+        let query = svc_client::wire::UploadQuery { parent_id: Some(outer), ..Default::default() };
         app.client.upload_file(
             query,
             svc_client::FileUpload::from_bytes(name, format!("# {name}\n\nA file under another."), None),

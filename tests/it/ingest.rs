@@ -130,7 +130,7 @@ async fn the_same_bytes_are_stored_once() {
     let folder = app.create("Folder", "", None).await.id;
     let into = |parent_id| {
         app.client.upload_file(
-            UploadQuery { parent_id, private: false },
+            UploadQuery { parent_id, ..UploadQuery::default() },
             FileUpload::from_bytes("again.txt", std::fs::read(sample("release-notes.txt")).unwrap(), None),
         )
     };

@@ -16,6 +16,7 @@ mod ingest;
 mod listener;
 mod network;
 mod outage;
+mod priority;
 mod queue;
 mod reading;
 mod regions;

@@ -113,7 +113,7 @@ pub struct TaskResponse {
     /// `cpu`, `model`, `llm` or `io`: which permits of a worker it takes.
     pub lane: String,
     pub badge: Option<String>,
-    /// Higher is claimed first.
+    /// Higher is claimed first: ten times the priority of the upload or creation, and the stage of the task, 0 to 9.
     pub priority: i32,
     pub dependencies: Vec<i64>,
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]

@@ -141,6 +141,10 @@ pub struct NewDocument {
     /// Makes the node an access-control root with the caller as sole grantee.
     #[serde(default)]
     pub private: bool,
+    /// -100 to 100: the embedding of a document of higher priority goes first.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(minimum = -100, maximum = 100))]
+    pub priority: i32,
 }
 impl Wire for NewDocument {
     fn check(&self) -> Result<(), Failure> {
@@ -148,7 +152,7 @@ impl Wire for NewDocument {
         if let Some(usetype) = &self.usetype {
             check_usetype(usetype)?;
         }
-        Ok(())
+        super::ingest::check_priority(self.priority)
     }
 }
 

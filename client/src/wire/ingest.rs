@@ -1,5 +1,6 @@
 //! Files on their way in.
 use crate::{
+    Failure,
     operation::{Params, Wire},
     wire::Settled,
 };
@@ -20,8 +21,52 @@ pub struct UploadQuery {
     pub parent_id: Option<i64>,
     /// Makes the file an access-control root with the caller as sole grantee.
     pub private: bool,
+    /// -100 to 100: tasks of a higher upload go first at every stage, and among equals what is nearly done. Without effect
+    /// where the bytes are stored already.
+    #[cfg_attr(feature = "openapi", param(minimum = -100, maximum = 100))]
+    pub priority: i32,
 }
-impl Params for UploadQuery {}
+impl Params for UploadQuery {
+    fn check(&self) -> Result<(), Failure> {
+        check_priority(self.priority)
+    }
+}
+
+/// How far the priority of an upload or a creation may go to either side.
+const MOST_PRIORITY: i32 = 100;
+
+pub(crate) fn check_priority(priority: i32) -> Result<(), Failure> {
+    if (-MOST_PRIORITY..=MOST_PRIORITY).contains(&priority) {
+        return Ok(());
+    }
+    Err(Failure::field("priority", format!("takes -{MOST_PRIORITY} to {MOST_PRIORITY}, got {priority}")))
+}
+
+/// Another priority for a file.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct PriorityChange {
+    /// -100 to 100; 0 is that of an upload which names none.
+    #[cfg_attr(feature = "openapi", schema(minimum = -100, maximum = 100))]
+    pub priority: i32,
+}
+impl Wire for PriorityChange {
+    fn check(&self) -> Result<(), Failure> {
+        check_priority(self.priority)
+    }
+}
+
+/// What a change of a file's priority came to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct PriorityResponse {
+    pub document_id: i64,
+    pub priority: i32,
+    /// Unfinished tasks that had another priority; those that follow have the new one.
+    pub tasks_changed: i64,
+}
+impl Wire for PriorityResponse {}
 
 /// What became of an upload.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -85,6 +130,9 @@ pub struct FrontierResponse {
     pub document_id: i64,
     /// The root node's own state.
     pub settled: Settled,
+    /// Of the file; null for a document that was not ingested.
+    #[serde(default)]
+    pub priority: Option<i32>,
     pub nodes_total: i64,
     pub nodes_settled: i64,
     pub nodes_in_flight: i64,

@@ -2,9 +2,13 @@
 use super::{Apply, EMBED, OrTaskFailure, structure::model};
 use crate::{
     embedding::{EmbedError, Model},
-    ingest::{Tools, settle},
+    ingest::{
+        Tools,
+        queueing::{Queueing, Work},
+        settle,
+    },
     search::{self, bm25},
-    store::{self, nodes::TextRow, tasks::NewTask},
+    store::{self, nodes::TextRow},
 };
 use pgvector::Vector;
 use serde_json::{Map, json};
@@ -61,19 +65,11 @@ pub(super) async fn enqueue(
     (first, last): (i64, i64),
 ) -> Result<(), TaskFailure> {
     let Some((document_id, ancestors)) = path.split_last() else { return Ok(()) };
-    let task = NewTask {
-        task_type: EMBED,
-        lane: Lane::Model,
-        document_id: *document_id,
-        path: ancestors,
-        root_id,
-        write_mode: WriteMode::Subtree,
-        dependencies: &[],
-        params: &json!({"first": first, "last": last}),
-        badge: tools.settings.task_badges.get(EMBED).map(String::as_str),
-        priority: 0,
-    };
-    store::tasks::enqueue(conn, &task).await.classified().map(|_| ())
+    let params = json!({"first": first, "last": last});
+    let work =
+        Work { task_type: EMBED, lane: Lane::Model, write_mode: WriteMode::Subtree, params: &params, after: &[] };
+    let queueing = Queueing::of_file(root_id, &tools.settings.task_badges);
+    queueing.add(conn, (*document_id, ancestors), work).await.classified().map(|_| ())
 }
 
 fn searchable(row: &TextRow) -> String {

@@ -3,11 +3,12 @@ use super::{Apply, OrTaskFailure, another_answer, apply::Transaction};
 use crate::{
     ingest::{
         Tools, limits,
+        queueing::{Queueing, Work},
         rules::{self, Decision, Verdict},
         spool,
         unlock::{self, Unlocked},
     },
-    store::{self, tasks::NewTask},
+    store,
 };
 use serde_json::{Map, Value, json};
 use std::fs::File;
@@ -126,6 +127,7 @@ async fn enqueue(
     let (id, path) = (grant.document_id, &grant.region.path);
     let ancestors = &path[..path.len().saturating_sub(1)];
     let options: Value = store::evidence::read_one(tx.conn(), id, "options").await.classified()?.unwrap_or_default();
+    let queueing = Queueing::of_file(grant.root_id, &tools.settings.task_badges);
     let mut queued: Vec<(&str, i64)> = Vec::new();
     for rule in rules::due(format, patterns) {
         let after: Vec<i64> = queued.iter().filter(|(task, _)| rule.after.contains(task)).map(|(_, id)| *id).collect();
@@ -134,19 +136,9 @@ async fn enqueue(
             task if task.starts_with("structure:") => json!({"structure": options["structure"]}),
             _ => json!({}),
         };
-        let task = NewTask {
-            task_type: rule.task,
-            lane: rule.lane,
-            document_id: id,
-            path: ancestors,
-            root_id: grant.root_id,
-            write_mode: rule.write_mode,
-            dependencies: &after,
-            params: &params,
-            badge: tools.settings.task_badges.get(rule.task).map(String::as_str),
-            priority: 0,
-        };
-        queued.push((rule.task, store::tasks::enqueue(tx.conn(), &task).await.classified()?));
+        let work =
+            Work { task_type: rule.task, lane: rule.lane, write_mode: rule.write_mode, params: &params, after: &after };
+        queued.push((rule.task, queueing.add(tx.conn(), (id, ancestors), work).await.classified()?));
     }
     let count = i32::try_from(queued.len()).unwrap_or(i32::MAX);
     store::ingest_nodes::grow(tx.conn(), id, count, 0, 0).await.classified()?;

@@ -1,12 +1,15 @@
 //! structure:sheets: one node for each worksheet of a workbook, and the tasks that read it.
 use super::{Apply, EXTRACT_SHEET, OrTaskFailure, PROFILE_SHEET, another_answer, apply::Transaction, probe::input};
 use crate::{
-    ingest::{Tools, limits, tree},
+    ingest::{
+        Tools, limits,
+        queueing::{Queueing, Work},
+        tree,
+    },
     store::{
         self,
         ingest_nodes::{Frontier, IngestNode},
         nodes::NewNode,
-        tasks::NewTask,
     },
 };
 use serde_json::{Map, Value, json};
@@ -103,25 +106,15 @@ async fn count(tx: &mut Transaction<'_>, file: i64, root_id: i64, ids: &[i64]) -
 /// Profile first: where a sheet cannot be measured, its records are not tried.
 async fn enqueue(tools: &Tools, tx: &mut Transaction<'_>, sheet: &Sheet, id: i64) -> Result<(), TaskFailure> {
     let grant = tx.grant();
-    let (path, root_id, options) = (grant.region.path.clone(), grant.root_id, grant.payload.clone());
-    let task = |task_type, write_mode, dependencies, params| NewTask {
-        task_type,
-        lane: Lane::Cpu,
-        document_id: id,
-        path: &path,
-        root_id,
-        write_mode,
-        dependencies,
-        params,
-        badge: tools.settings.task_badges.get(task_type).map(String::as_str),
-        priority: 0,
-    };
+    let (node, options) = ((id, grant.region.path.as_slice()), &grant.payload);
+    let queueing = Queueing::of_file(grant.root_id, &tools.settings.task_badges);
+    let work = |task_type, write_mode, params, after| Work { task_type, lane: Lane::Cpu, write_mode, params, after };
     let params = json!({"sheet": sheet.index, "profile": options["profile"]});
-    let profile = task(PROFILE_SHEET, WriteMode::Children, &[], &params);
-    let after = [store::tasks::enqueue(tx.conn(), &profile).await.classified()?];
+    let profile = work(PROFILE_SHEET, WriteMode::Children, &params, &[]);
+    let after = [queueing.add(tx.conn(), node, profile).await.classified()?];
     let params = json!({"sheet": sheet.index, "structure": options["structure"]});
-    let records = task(EXTRACT_SHEET, WriteMode::Subtree, &after, &params);
-    store::tasks::enqueue(tx.conn(), &records).await.classified().map(|_| ())
+    let records = work(EXTRACT_SHEET, WriteMode::Subtree, &params, &after);
+    queueing.add(tx.conn(), node, records).await.classified().map(|_| ())
 }
 
 /// Which sheet of its workbook a task is about.

@@ -85,7 +85,8 @@ pub async fn put_back(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<Opt
              SELECT a.id, (SELECT count(*) FROM task_queue d JOIN task_queue t ON t.id = a.id AND d.id = ANY(t.dependencies)
                             WHERE d.status <> 'completed')::int AS count FROM again a)
          UPDATE task_queue t SET status = 'pending', final = false, error_type = NULL, retry_count = 0, lease_losses = 0, retry_after = NULL,
-                cancel_requested_at = NULL, claimed_by = NULL, park_count = 0, parked_since = NULL, unmet_deps = u.count, ready = (u.count = 0)
+                cancel_requested_at = NULL, claimed_by = NULL, park_count = 0, parked_since = NULL, unmet_deps = u.count, ready = (u.count = 0),
+                priority = coalesce((SELECT with_upload_priority(t.priority, n.priority) FROM ingest_node n WHERE n.document_id = t.root_id), t.priority)
            FROM unmet u WHERE t.id = u.id
          RETURNING t.id, t.scope_document_id, t.task_type, t.params",
     )
@@ -134,4 +135,25 @@ pub async fn pause(conn: &mut PgConnection, task_type: &str) -> sqlx::Result<()>
 /// Lets a task type be claimed again; the next claims wake what was set aside meanwhile, a few at a time.
 pub async fn resume(conn: &mut PgConnection, task_type: &str) -> sqlx::Result<()> {
     sqlx::query("DELETE FROM paused_task_type WHERE task_type = $1").bind(task_type).execute(conn).await.map(|_| ())
+}
+
+/// Brings the unfinished tasks of a file to the priority that the file has now; returns how many had another one. One at a
+/// time for each file, so that of two changes at once the later one holds for all of them.
+pub async fn follow_priority(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<i64> {
+    // Two keys that no lock of the queue or of the settler has.
+    sqlx::query("SELECT pg_advisory_xact_lock(7377, hashint8($1))").bind(file_root).execute(&mut *conn).await?;
+    sqlx::query_scalar(
+        "WITH file AS (SELECT priority FROM ingest_node WHERE document_id = $1),
+         open AS (
+             SELECT id FROM task_queue t, file f WHERE t.root_id = $1 AND NOT t.final AND t.priority <> with_upload_priority(t.priority, f.priority)
+              ORDER BY id FOR NO KEY UPDATE OF t),
+         changed AS (
+             UPDATE task_queue t SET priority = with_upload_priority(t.priority, f.priority) FROM open, file f WHERE t.id = open.id
+             RETURNING t.id, t.priority),
+         intents AS (UPDATE task_intent i SET priority = c.priority FROM changed c WHERE i.task_id = c.id)
+         SELECT count(*) FROM changed",
+    )
+    .bind(file_root)
+    .fetch_one(conn)
+    .await
 }

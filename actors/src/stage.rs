@@ -1,0 +1,54 @@
+//! Where a task stands on the way from bytes to a settled document.
+
+/// Task types in the order of an ingestion: the type, the kind of actor that runs it, and the stage. A type that is not
+/// listed is run by an actor of its own name.
+const STAGES: &[(&str, &str, i32)] = &[
+    ("probe", "probe", 0),
+    ("extract:text", "extract", 1),
+    ("extract:tables", "extract", 1),
+    ("extract:images", "extract", 1),
+    ("ocr", "ocr", 1),
+    ("structure:declared", "structure", 2),
+    ("structure:inferred", "structure", 2),
+    ("structure:sheets", "structure", 2),
+    ("profile:sheet", "profile:sheet", 3),
+    ("extract:sheet", "extract", 4),
+    ("embed", "embed", 5),
+    ("structure:semantic", "structure", 6),
+    ("summarize", "rollup", 7),
+    ("summarize:llm", "rollup", 8),
+];
+
+/// How far along its document is when a task of this type runs, 0 to 9. Of two uploads alike the one that is further along
+/// goes first; a type that is not known here waits for those that are.
+pub fn stage(task_type: &str) -> i32 {
+    STAGES.iter().find(|(known, ..)| *known == task_type).map_or(0, |(.., stage)| *stage)
+}
+
+/// The kind of actor that runs a task of this type.
+pub fn kind(task_type: &str) -> &str {
+    STAGES.iter().find(|(known, ..)| *known == task_type).map_or(task_type, |(_, kind, _)| kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_is_one_digit_and_never_falls_on_the_way() {
+        // The priority of an upload takes the tens; see the migration that makes a task's priority.
+        assert!(STAGES.iter().all(|(.., stage)| (0..10).contains(stage)));
+        let way = ["probe", "extract:text", "structure:declared", "embed", "summarize"].map(stage);
+        assert!(way.is_sorted_by(|a, b| a < b), "{way:?}");
+        let sheets = ["probe", "structure:sheets", "profile:sheet", "extract:sheet", "embed", "summarize"].map(stage);
+        assert!(sheets.is_sorted_by(|a, b| a < b), "{sheets:?}");
+        assert_eq!(stage("from_the_future"), 0);
+    }
+
+    #[test]
+    fn the_kinds_are_those_of_an_ingestion_and_other_types_have_their_own_name() {
+        let kinds =
+            ["probe", "extract:sheet", "structure:sheets", "embed", "summarize", "profile:sheet", "test"].map(kind);
+        assert_eq!(kinds, ["probe", "extract", "structure", "embed", "rollup", "profile:sheet", "test"]);
+    }
+}

@@ -1,0 +1,193 @@
+//! What goes first: uploads of a higher priority at every stage, and among equals what is nearly done.
+use crate::support::{TestApp, Wish, document, until};
+use std::collections::{BTreeMap, BTreeSet};
+use svc::store::tasks;
+use svc_client::{
+    Code, FileUpload, Json,
+    wire::{DocumentPath, PriorityChange, Settled, TaskPath, TaskQuery, TaskTypePath, UploadQuery, WaitQuery},
+};
+
+async fn idle() -> TestApp {
+    TestApp::with(Wish { no_worker: true, ..Default::default() }).await
+}
+
+async fn upload(app: &TestApp, name: &str, priority: i32) -> i64 {
+    let file = FileUpload::from_bytes(name, format!("The gauge {name} was read twice and written down."), None);
+    let query = UploadQuery { priority, ..UploadQuery::default() };
+    app.client.upload_file(query, file).await.unwrap().document_id
+}
+
+async fn bulk(app: &TestApp, files: usize) -> Vec<i64> {
+    let mut ids = Vec::with_capacity(files);
+    for n in 0..files {
+        ids.push(upload(app, &format!("bulk {n}.txt"), 0).await);
+    }
+    ids
+}
+
+/// The files that completed tasks belong to, in the order in which the tasks ended.
+async fn completions(app: &TestApp) -> Vec<i64> {
+    sqlx::query_scalar(
+        "SELECT n.file_root FROM task_attempts a JOIN ingest_node n ON n.document_id = a.document_id WHERE a.outcome = 'completed' ORDER BY a.id",
+    )
+    .fetch_all(&app.pool)
+    .await
+    .unwrap()
+}
+
+/// How many tasks ended before each file was done, that which ended it included.
+fn done_after(completions: &[i64]) -> BTreeMap<i64, usize> {
+    completions.iter().zip(1..).map(|(file, ended)| (*file, ended)).collect()
+}
+
+async fn priorities(app: &TestApp, root: i64) -> BTreeMap<String, i32> {
+    let query = TaskQuery { root_id: Some(root), ..TaskQuery::default() };
+    let tasks = app.client.list_tasks(query).await.unwrap().tasks;
+    tasks.into_iter().map(|task| (task.task_type, task.priority)).collect()
+}
+
+async fn change(app: &TestApp, id: i64, priority: i32) -> i64 {
+    let change = Json(PriorityChange { priority });
+    let done = app.client.change_priority(DocumentPath { id }, change).await.unwrap();
+    assert_eq!((done.document_id, done.priority), (id, priority));
+    done.tasks_changed
+}
+
+#[tokio::test]
+async fn of_many_files_half_are_done_before_sixty_percent_of_the_work_is() {
+    let mut app = idle().await;
+    let files = bulk(&app, 200).await;
+    app.start_worker().await;
+    for id in &files {
+        assert_eq!(app.settled(*id).await.settled, Settled::Settled);
+    }
+    let ended = completions(&app).await;
+    let done = done_after(&ended);
+    let early = done.values().filter(|after| **after <= ended.len() * 6 / 10).count();
+    assert!(early * 2 >= files.len(), "{early} of {} files were done after 60 % of {} tasks", files.len(), ended.len());
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_urgent_upload_overtakes_a_backlog_at_every_stage_and_an_idle_one_comes_last() {
+    let mut app = idle().await;
+    let last = upload(&app, "whenever.txt", -100).await;
+    let files = bulk(&app, 40).await;
+    let urgent = upload(&app, "now.txt", 100).await;
+    assert_eq!(app.client.read_frontier(DocumentPath { id: urgent }).await.unwrap().priority, Some(100));
+    assert_eq!(priorities(&app, urgent).await["probe"], 1000);
+    app.start_worker().await;
+    for id in files.iter().chain([&last, &urgent]) {
+        app.settled(*id).await;
+    }
+    let done = done_after(&completions(&app).await);
+    let before = |id: i64| files.iter().filter(|file| done[file] < done[&id]).count();
+    // Beside it, as many others go on as a worker has permits left.
+    assert!(before(urgent) <= 4, "{} of 40 files were done before the urgent one", before(urgent));
+    assert_eq!(before(last), files.len(), "what may wait came before others");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_change_of_priority_holds_for_what_waits_what_follows_and_what_is_tried_again() {
+    let mut app = idle().await;
+    let files = bulk(&app, 6).await;
+    let raised = files[5];
+    assert_eq!(change(&app, raised, 7).await, 1);
+    assert_eq!(change(&app, raised, 7).await, 0, "it has it already");
+    assert_eq!(priorities(&app, raised).await["probe"], 70);
+    let embed = || TaskTypePath { task_type: "embed".to_owned() };
+    app.client.pause_task_type(embed()).await.unwrap();
+    app.start_worker().await;
+    let waiting = until("the embed task of the raised file", async || {
+        let open = priorities(&app, raised).await;
+        (open.keys().eq(["embed"])).then_some(open)
+    })
+    .await;
+    assert_eq!(waiting["embed"], 75, "what follows has the file's priority and a stage of its own");
+    assert_eq!(change(&app, raised, -3).await, 1);
+    assert_eq!(priorities(&app, raised).await["embed"], -25);
+
+    // A task that failed for good is out of the change's sight, and takes the priority on when it comes back.
+    app.client.cancel_ingest(DocumentPath { id: raised }).await.unwrap();
+    assert_eq!(change(&app, raised, 9).await, 0);
+    let failed = TaskQuery { root_id: Some(raised), status: Some("failed".into()), ..TaskQuery::default() };
+    let task = app.client.list_tasks(failed).await.unwrap().tasks.remove(0);
+    assert_eq!((task.task_type.as_str(), task.priority), ("embed", -25));
+    assert_eq!(app.client.retry_task(TaskPath { id: task.id }).await.unwrap().priority, 95);
+    app.client.resume_task_type(embed()).await.unwrap();
+    for id in &files {
+        app.settled(*id).await;
+    }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_task_that_is_queued_during_a_change_of_priority_has_the_new_one() {
+    let app = idle().await;
+    let file = upload(&app, "one.txt", 0).await;
+    let mut conn = app.pool.begin().await.unwrap();
+    let follow_up = tasks::NewTask {
+        task_type: "extract:text",
+        lane: svc_actors::Lane::Cpu,
+        document_id: file,
+        path: &[],
+        root_id: file,
+        write_mode: svc_actors::WriteMode::Itself,
+        dependencies: &[],
+        params: &serde_json::json!({}),
+        badge: None,
+        priority: 0,
+    };
+    let id = tasks::enqueue(&mut conn, &follow_up).await.unwrap();
+    let changing = tokio::spawn({
+        let client = app.in_process.clone();
+        async move { client.change_priority(DocumentPath { id: file }, Json(PriorityChange { priority: 4 })).await }
+    });
+    until("the change to wait for whoever queues", async || {
+        let waits: bool = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted)")
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+        waits.then_some(())
+    })
+    .await;
+    conn.commit().await.unwrap();
+    assert_eq!(changing.await.unwrap().unwrap().tasks_changed, 2);
+    assert_eq!(app.client.read_task(TaskPath { id }).await.unwrap().priority, 41);
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    app.client.delete_document(DocumentPath { id: file }).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_priority_is_bounded_and_changed_of_files_alone() {
+    let app = idle().await;
+    let file = upload(&app, "one.txt", 100).await;
+    for wrong in [101, -101, i32::MIN] {
+        let query = UploadQuery { priority: wrong, ..UploadQuery::default() };
+        let refused = app.client.upload_file(query, FileUpload::from_bytes("x", "x", None)).await.unwrap_err();
+        assert!(refused.status == 422 && refused.detail.contains("-100 to 100"), "{refused}");
+        let change = Json(PriorityChange { priority: wrong });
+        let refused = app.client.change_priority(DocumentPath { id: file }, change).await.unwrap_err();
+        assert!(refused.status == 422 && refused.detail.contains("priority"), "{refused}");
+    }
+    let mut new = document("By itself", "A document that was created and not uploaded.");
+    new.priority = 5;
+    let created = app.client.create_document(WaitQuery::default(), Json(new.clone())).await.unwrap().id;
+    assert_eq!(priorities(&app, created).await["embed"], 55);
+    new.priority = 1000;
+    assert_eq!(app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap_err().status, 422);
+    let change = || Json(PriorityChange { priority: 1 });
+    let refused = app.client.change_priority(DocumentPath { id: created }, change()).await.unwrap_err();
+    assert_eq!(refused.code, Code::Conflict);
+    assert_eq!(app.client.change_priority(DocumentPath { id: 999_999 }, change()).await.unwrap_err().status, 404);
+    let frontier = app.client.read_frontier(DocumentPath { id: created }).await.unwrap();
+    assert_eq!(frontier.priority, None);
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    let gone: BTreeSet<i64> = [file, created].into();
+    for id in gone {
+        app.client.delete_document(DocumentPath { id }).await.unwrap();
+    }
+    app.end().await;
+}
