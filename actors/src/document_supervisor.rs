@@ -1,40 +1,76 @@
-//! Runs the tasks of one document, each in an actor of its own.
+//! Runs the tasks of one document, each in an actor of its own, and knows how far the document is: it stays between tasks.
 
 use crate::documents::DocumentsMessage;
+use crate::grant::{Grant, TaskFailure};
 use crate::hold::Hold;
+use crate::progress::Record;
 use crate::shared::Shared;
 use crate::task_actor::TaskActor;
 use crate::tree::{ActorKind, Label, Load, Seat};
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub(crate) struct DocumentSupervisor;
 
 pub(crate) enum DocumentMessage {
     Run(Hold),
+    /// A task's actor is about to end; one that is killed never says so.
+    Ended {
+        grant: Arc<Grant>,
+        end: TaskEnd,
+    },
+    /// An actor is gone. It comes behind the actor's own last word, which an event of the supervision would overtake.
+    Gone {
+        actor: ActorId,
+        error: Option<String>,
+    },
+}
+
+/// What a task came to, as far as its document is concerned.
+pub(crate) enum TaskEnd {
+    Done,
+    Failed(TaskFailure),
+    /// Given back, or no longer ours.
+    Neither,
+}
+
+pub(crate) struct DocumentArguments {
+    pub shared: Arc<Shared>,
+    pub parent: u64,
+    pub load: Arc<Load>,
+    pub root_id: i64,
+    pub record: Arc<Record>,
+    pub documents: ActorRef<DocumentsMessage>,
 }
 
 pub(crate) struct DocumentState {
     shared: Arc<Shared>,
     seat: Seat,
     root_id: i64,
+    record: Arc<Record>,
     documents: ActorRef<DocumentsMessage>,
+    tasks: HashMap<ActorId, Arc<Grant>>,
 }
 
 impl Actor for DocumentSupervisor {
     type Msg = DocumentMessage;
     type State = DocumentState;
-    type Arguments = (Arc<Shared>, u64, Arc<Load>, i64, ActorRef<DocumentsMessage>);
+    type Arguments = DocumentArguments;
 
     async fn pre_start(
         &self,
         me: ActorRef<DocumentMessage>,
-        arguments: Self::Arguments,
+        arguments: DocumentArguments,
     ) -> Result<DocumentState, ActorProcessingErr> {
-        let (shared, parent, load, root_id, documents) = arguments;
-        let label = Label { document_id: Some(root_id), ..Label::of(ActorKind::Document, parent) };
+        let DocumentArguments { shared, parent, load, root_id, record, documents } = arguments;
+        let label = Label {
+            document_id: Some(root_id),
+            record: Some(record.clone()),
+            ..Label::of(ActorKind::Document, parent)
+        };
         let seat = shared.board.sit(me.get_cell(), label, load);
-        Ok(DocumentState { shared, seat, root_id, documents })
+        Ok(DocumentState { shared, seat, root_id, record, documents, tasks: HashMap::new() })
     }
 
     async fn handle(
@@ -43,15 +79,25 @@ impl Actor for DocumentSupervisor {
         message: DocumentMessage,
         state: &mut DocumentState,
     ) -> Result<(), ActorProcessingErr> {
-        let DocumentMessage::Run(hold) = message;
-        state.seat.load.handled();
-        let task_id = hold.grant.task_id;
-        let arguments = (state.shared.clone(), state.seat.id, hold);
-        if let Err(error) = Actor::spawn_linked(None, TaskActor, arguments, me.get_cell()).await {
-            // Not a failure of the task: it may have been cancelled or drained before its actor stood. The hold was dropped
-            // with the arguments, which gave it back.
-            tracing::debug!(task.id = task_id, error = %error, "a task's actor did not start");
-            state.ended(&me);
+        match message {
+            DocumentMessage::Run(hold) => {
+                state.seat.load.handled();
+                state.run(hold, &me).await;
+            }
+            DocumentMessage::Ended { grant, end } => match end {
+                TaskEnd::Done => state.record.done(),
+                TaskEnd::Failed(failure) => state.record.failed(&grant, &failure),
+                TaskEnd::Neither => {}
+            },
+            DocumentMessage::Gone { actor, error } => {
+                if let Some(error) = error {
+                    state.seat.load.error(error);
+                }
+                if state.tasks.remove(&actor).is_some() {
+                    state.record.at_work(state.tasks.values().map(Arc::as_ref));
+                    state.ended(&me);
+                }
+            }
         }
         Ok(())
     }
@@ -61,21 +107,37 @@ impl Actor for DocumentSupervisor {
         &self,
         me: ActorRef<DocumentMessage>,
         event: SupervisionEvent,
-        state: &mut DocumentState,
+        _: &mut DocumentState,
     ) -> Result<(), ActorProcessingErr> {
-        match event {
-            SupervisionEvent::ActorTerminated(..) => state.ended(&me),
-            SupervisionEvent::ActorFailed(_, error) => {
-                state.seat.load.error(&error);
-                state.ended(&me);
-            }
-            _ => {}
-        }
+        let (actor, error) = match event {
+            SupervisionEvent::ActorTerminated(who, ..) => (who.get_id(), None),
+            SupervisionEvent::ActorFailed(who, error) => (who.get_id(), Some(error.to_string())),
+            _ => return Ok(()),
+        };
+        // A supervisor that ends takes its tasks with it, so nobody counts them any more.
+        let _ = me.cast(DocumentMessage::Gone { actor, error });
         Ok(())
     }
 }
 
 impl DocumentState {
+    async fn run(&mut self, hold: Hold, me: &ActorRef<DocumentMessage>) {
+        let grant = hold.grant.clone();
+        let arguments = (self.shared.clone(), self.seat.id, hold, me.clone());
+        match Actor::spawn_linked(None, TaskActor, arguments, me.get_cell()).await {
+            Ok((actor, _)) => {
+                self.tasks.insert(actor.get_id(), grant);
+                self.record.at_work(self.tasks.values().map(Arc::as_ref));
+            }
+            Err(error) => {
+                // Not a failure of the task: it may have been cancelled or drained before its actor stood. The hold was
+                // dropped with the arguments, which gave it back.
+                tracing::debug!(task.id = grant.task_id, error = %error, "a task's actor did not start");
+                self.ended(me);
+            }
+        }
+    }
+
     fn ended(&self, me: &ActorRef<DocumentMessage>) {
         // Documents that are gone take this actor with them.
         let _ = self.documents.cast(DocumentsMessage::Ended { root_id: self.root_id, supervisor: me.get_id() });

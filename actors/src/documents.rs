@@ -1,12 +1,19 @@
-//! Keeps one supervisor a document that has tasks here, and ends it when it is idle.
+//! Keeps one supervisor a document that has tasks here. It stays while the document owes work, so that what it knows of the
+//! document outlives a task; of those without a task at work only the last used ones stay.
 
-use crate::document_supervisor::{DocumentMessage, DocumentSupervisor};
+use crate::document_supervisor::{DocumentArguments, DocumentMessage, DocumentSupervisor};
 use crate::hold::Hold;
+use crate::port::bounded;
+use crate::progress::{DocumentFacts, Record};
 use crate::shared::Shared;
 use crate::tree::{ActorKind, Label, Load, Post, Seat};
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use std::collections::HashMap;
 use std::sync::Arc;
+use tokio::task::JoinHandle;
+
+/// Supervisors without a task at work, at most.
+pub(crate) const MOST_IDLE: usize = 32;
 
 pub(crate) struct Documents;
 
@@ -17,19 +24,34 @@ pub(crate) enum DocumentsMessage {
         root_id: i64,
         supervisor: ActorId,
     },
+    /// Ask the queue what the documents still owe.
+    Look,
+    /// What it answered, to a look so numbered.
+    Known {
+        facts: Vec<DocumentFacts>,
+        look: u64,
+    },
 }
 
 pub(crate) struct DocumentsState {
     shared: Arc<Shared>,
     seat: Seat,
-    /// By root id. Supervisors are few: there are never more than two a permit.
+    /// By root id. Supervisors are few: one for each task at work, and the idle ones.
     open: HashMap<i64, Open>,
+    looking: Option<JoinHandle<()>>,
+    looks: u64,
+    /// Counts the uses, of which the greatest is the latest.
+    uses: u64,
 }
 
 struct Open {
     post: Post<DocumentMessage>,
+    record: Arc<Record>,
     /// Grants sent and not ended; at zero nothing can be in the supervisor's mailbox, so it may stop.
     tasks: usize,
+    used: u64,
+    /// The looks that had begun when it was last used.
+    looks: u64,
 }
 
 impl Actor for Documents {
@@ -43,7 +65,16 @@ impl Actor for Documents {
         (shared, parent, load): Self::Arguments,
     ) -> Result<DocumentsState, ActorProcessingErr> {
         let seat = shared.board.sit(me.get_cell(), Label::of(ActorKind::Documents, parent), load);
-        Ok(DocumentsState { shared, seat, open: HashMap::new() })
+        Ok(DocumentsState { shared, seat, open: HashMap::new(), looking: None, looks: 0, uses: 0 })
+    }
+
+    async fn post_start(
+        &self,
+        me: ActorRef<DocumentsMessage>,
+        state: &mut DocumentsState,
+    ) -> Result<(), ActorProcessingErr> {
+        me.send_interval(state.shared.settings.heartbeat, || DocumentsMessage::Look);
+        Ok(())
     }
 
     async fn handle(
@@ -55,38 +86,18 @@ impl Actor for Documents {
         match message {
             DocumentsMessage::Run(hold) => {
                 state.seat.load.handled();
-                let root_id = hold.grant.root_id;
-                if !state.open.contains_key(&root_id) {
-                    let load = Arc::<Load>::default();
-                    let arguments = (state.shared.clone(), state.seat.id, load.clone(), root_id, me.clone());
-                    match Actor::spawn_linked(None, DocumentSupervisor, arguments, me.get_cell()).await {
-                        Ok((actor, _)) => state.open.insert(root_id, Open { post: Post { actor, load }, tasks: 0 }),
-                        // Dropping the hold gives the task back.
-                        Err(error) => {
-                            state.seat.load.error(&error);
-                            tracing::error!(document.id = root_id, error = %error, "a document's supervisor did not start");
-                            return Ok(());
-                        }
-                    };
-                }
-                if let Some(open) = state.open.get_mut(&root_id)
-                    && open.post.cast(DocumentMessage::Run(hold)).is_ok()
-                {
-                    open.tasks += 1;
-                }
+                state.run(hold, &me).await;
             }
             DocumentsMessage::Ended { root_id, supervisor } => {
-                let Some(open) = state.open.get_mut(&root_id) else { return Ok(()) };
-                if open.post.actor.get_id() != supervisor {
-                    return Ok(());
-                }
-                open.tasks = open.tasks.saturating_sub(1);
-                if open.tasks == 0
-                    && let Some(open) = state.open.remove(&root_id)
-                {
-                    open.post.actor.stop(None);
+                let used = state.use_now();
+                if let Some(open) = state.open.get_mut(&root_id).filter(|open| open.post.actor.get_id() == supervisor) {
+                    open.tasks = open.tasks.saturating_sub(1);
+                    (open.used, open.looks) = used;
+                    state.end_least_used();
                 }
             }
+            DocumentsMessage::Look => state.look(me),
+            DocumentsMessage::Known { facts, look } => state.learn(&facts, look),
         }
         Ok(())
     }
@@ -102,7 +113,7 @@ impl Actor for Documents {
             SupervisionEvent::ActorTerminated(who, ..) => state.forget(who.get_id()),
             SupervisionEvent::ActorFailed(who, error) => {
                 state.seat.load.error(&error);
-                tracing::error!(error = %error, "a document's supervisor failed; its tasks are written back");
+                tracing::error!(error = %error, "a document's supervisor failed; its tasks are given back");
                 state.forget(who.get_id());
             }
             _ => {}
@@ -112,8 +123,89 @@ impl Actor for Documents {
 }
 
 impl DocumentsState {
+    async fn run(&mut self, hold: Hold, me: &ActorRef<DocumentsMessage>) {
+        let root_id = hold.grant.root_id;
+        let (used, looks) = self.use_now();
+        if !self.open.contains_key(&root_id) {
+            let (load, record) = (Arc::<Load>::default(), Arc::<Record>::default());
+            let arguments = DocumentArguments {
+                shared: self.shared.clone(),
+                parent: self.seat.id,
+                load: load.clone(),
+                root_id,
+                record: record.clone(),
+                documents: me.clone(),
+            };
+            match Actor::spawn_linked(None, DocumentSupervisor, arguments, me.get_cell()).await {
+                Ok((actor, _)) => {
+                    self.open.insert(root_id, Open { post: Post { actor, load }, record, tasks: 0, used, looks })
+                }
+                // Dropping the hold gives the task back.
+                Err(error) => {
+                    self.seat.load.error(&error);
+                    tracing::error!(document.id = root_id, error = %error, "a document's supervisor did not start");
+                    return;
+                }
+            };
+        }
+        if let Some(open) = self.open.get_mut(&root_id)
+            && open.post.cast(DocumentMessage::Run(hold)).is_ok()
+        {
+            open.tasks += 1;
+            (open.used, open.looks) = (used, looks);
+        }
+    }
+
+    fn use_now(&mut self) -> (u64, u64) {
+        self.uses += 1;
+        (self.uses, self.looks)
+    }
+
     /// The next task of the document gets a new supervisor.
     fn forget(&mut self, supervisor: ActorId) {
         self.open.retain(|_, open| open.post.actor.get_id() != supervisor);
+    }
+
+    fn end_least_used(&mut self) {
+        let idle = || self.open.iter().filter(|(_, open)| open.tasks == 0);
+        if idle().count() > MOST_IDLE
+            && let Some(root_id) = idle().min_by_key(|(_, open)| open.used).map(|(root_id, _)| *root_id)
+            && let Some(open) = self.open.remove(&root_id)
+        {
+            open.post.actor.stop(None);
+        }
+    }
+
+    /// Beside the mailbox, and one at a time.
+    fn look(&mut self, me: ActorRef<DocumentsMessage>) {
+        if self.open.is_empty() || self.looking.as_ref().is_some_and(|looking| !looking.is_finished()) {
+            return;
+        }
+        self.looks += 1;
+        let (look, shared) = (self.looks, self.shared.clone());
+        let roots: Vec<i64> = self.open.keys().copied().collect();
+        self.looking = Some(tokio::spawn(async move {
+            match bounded(shared.settings.lease, shared.queue.documents(&roots)).await {
+                Ok(facts) => drop(me.cast(DocumentsMessage::Known { facts, look })),
+                Err(error) => tracing::debug!(error = %error, "looking at the documents at work failed"),
+            }
+        }));
+    }
+
+    /// Ends the supervisors that were idle when the queue was asked, and whose documents owe nothing more.
+    fn learn(&mut self, facts: &[DocumentFacts], look: u64) {
+        let facts: HashMap<i64, &DocumentFacts> = facts.iter().map(|facts| (facts.root_id, facts)).collect();
+        self.open.retain(|root_id, open| {
+            let known = facts.get(root_id);
+            if let Some(facts) = known {
+                open.record.learn(facts);
+            }
+            let was_idle = open.tasks == 0 && open.looks < look;
+            let done = was_idle && known.is_none_or(|facts| facts.open_tasks == 0);
+            if done {
+                open.post.actor.stop(None);
+            }
+            !done
+        });
     }
 }

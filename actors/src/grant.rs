@@ -102,8 +102,8 @@ impl fmt::Display for ErrorClass {
 
 /// Why a task failed. The queue's port decides from class and attempt whether and when it runs again.
 ///
-/// Codes written by this crate: `panic` (retryable in the first two attempts, then permanent), `stopped` (retryable),
-/// `timeout` (timeout), `cancelled` (permanent).
+/// Codes written by this crate: `panic` (retryable in the first two attempts, then permanent), `stopped` (retryable; where the
+/// actor ended under the task for the third time in a row), `timeout` (timeout), `cancelled` (permanent).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{class} {code}: {message}")]
 pub struct TaskFailure {

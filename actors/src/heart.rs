@@ -100,7 +100,7 @@ fn beat(shared: &Shared, load: &Load, pulse: &Receiver<()>) {
         let begun = Instant::now();
         let tokens = shared.ledger.tokens();
         // Also with nothing held: the snapshot is how others see this worker.
-        match beat.beat(&tokens, &shared.board.snapshot(&settings.worker_id)) {
+        match beat.beat(&tokens, &shared.snapshot()) {
             Ok(answers) => {
                 streak.success();
                 load.handled_unsent();

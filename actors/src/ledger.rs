@@ -4,6 +4,7 @@
 use crate::CancelToken;
 use crate::grant::{Grant, Lane, TaskFailure};
 use crate::port::BeatAnswer;
+use crate::tree::Phase;
 use ractor::ActorCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,13 +27,20 @@ pub(crate) enum StopReason {
 pub(crate) enum Owed {
     Failure(TaskFailure),
     Return,
+    /// Given back too: its actor ended under it, which is no fault of the task unless it happens again and again.
+    Interrupted,
 }
+
+/// Tasks whose interruptions are remembered, at most.
+const MOST_INTERRUPTED: usize = 1000;
 
 pub(crate) struct Holding {
     grant: Arc<Grant>,
     cancel: CancelToken,
     actor: Option<ActorCell>,
     stop: Option<StopReason>,
+    /// Its handler runs.
+    begun: bool,
     /// Another task may have its permit: all that is left of it is the commit.
     commits: bool,
     ended: bool,
@@ -45,6 +53,8 @@ struct Book {
     held: HashMap<Uuid, Holding>,
     owed: Vec<(Arc<Grant>, Owed)>,
     finished: u64,
+    /// How often in a row the actors of a task ended under it, by the task's id.
+    interrupted: HashMap<i64, u32>,
 }
 
 impl Book {
@@ -83,6 +93,7 @@ impl Ledger {
             cancel,
             actor: None,
             stop: None,
+            begun: false,
             commits: false,
             ended: false,
             confirmed: asked,
@@ -107,12 +118,41 @@ impl Ledger {
         self.book().held.get(&token).map_or(Some(StopReason::Lost), |holding| holding.stop)
     }
 
-    /// The task's actor is gone. What `owed` answers is kept until it is written; with none the token is forgotten.
-    /// True if something is owed.
-    pub fn end(&self, token: Uuid, owed: impl FnOnce(Option<StopReason>) -> Option<Owed>) -> bool {
+    /// The handler of a task begins.
+    pub fn begin(&self, token: Uuid) {
+        if let Some(holding) = self.book().held.get_mut(&token) {
+            holding.begun = true;
+        }
+    }
+
+    /// How far each task is that is held.
+    pub fn phases(&self) -> HashMap<Uuid, Phase> {
+        let phase = |holding: &Holding| match holding {
+            Holding { ended: true, .. } | Holding { stop: Some(_), .. } => Phase::Stopping,
+            Holding { commits: true, .. } => Phase::Committing,
+            Holding { begun: true, .. } => Phase::Preparing,
+            _ => Phase::Claimed,
+        };
+        self.book().held.iter().map(|(token, holding)| (*token, phase(holding))).collect()
+    }
+
+    /// The task's actor is gone. What `owed` answers, by the reason of its stop and how often its actors ended under it before,
+    /// is kept until it is written; with none the token is forgotten. True if something is owed.
+    pub fn end(&self, token: Uuid, owed: impl FnOnce(Option<StopReason>, u32) -> Option<Owed>) -> bool {
         let mut book = self.book();
-        let Some(holding) = book.held.get_mut(&token) else { return false };
-        let Some(owed) = owed(holding.stop) else {
+        let Book { held, interrupted, .. } = &mut *book;
+        let Some(holding) = held.get_mut(&token) else { return false };
+        let task_id = holding.grant.task_id;
+        let before = interrupted.remove(&task_id).unwrap_or(0);
+        let owed = owed(holding.stop, before);
+        if matches!(owed, Some(Owed::Interrupted)) {
+            // Those that came back to another worker are never looked up again: a table full of them starts anew.
+            if interrupted.len() >= MOST_INTERRUPTED {
+                interrupted.clear();
+            }
+            interrupted.insert(task_id, before + 1);
+        }
+        let Some(owed) = owed else {
             let holding = book.held.remove(&token);
             book.finished += 1;
             drop(book);

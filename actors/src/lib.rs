@@ -1,7 +1,7 @@
 //! Supervision and subtree reservations of one worker process. Knows no SQL, no HTTP and nothing of documents' content.
 //!
 //! ```text
-//! root -> { lock_manager, dispatcher, heart, documents -> document(root id) -> task }
+//! root -> { lock_manager, dispatcher, heart, documents -> document(root id) -> probe | extract | structure | embed | rollup }
 //! ```
 //!
 //! The database decides; this crate is the front of it. The [`Queue`] port takes reservations in batches, the [`Handler`]
@@ -25,6 +25,7 @@ mod hold;
 mod ledger;
 mod lock_manager;
 mod port;
+mod progress;
 pub mod region;
 mod root;
 mod settings;
@@ -40,8 +41,9 @@ mod tests;
 pub use grant::{ErrorClass, Grant, Lane, Outcome, TaskFailure};
 pub use hold::Permit;
 pub use port::{Beat, BeatAnswer, BeatFactory, Handler, PortError, Queue};
+pub use progress::{DocumentFacts, LastFailure, Progress, TaskCounts};
 pub use region::{Region, WriteMode};
 pub use settings::{Permits, WorkerError, WorkerSettings};
 pub use tokio_util::sync::CancellationToken as CancelToken;
-pub use tree::{ActorKind, TreeNode, TreeSnapshot};
+pub use tree::{Phase, TaskRun, TreeNode, TreeSnapshot};
 pub use worker::{Waker, Worker, WorkerEnd};

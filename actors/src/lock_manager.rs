@@ -140,7 +140,7 @@ pub(crate) fn settle(shared: &Arc<Shared>) {
     let mut back = Vec::new();
     for (grant, owed) in shared.ledger.take_owed() {
         match owed {
-            Owed::Return => back.push(grant.token),
+            Owed::Return | Owed::Interrupted => back.push(grant.token),
             Owed::Failure(failure) => {
                 let shared = shared.clone();
                 tokio::spawn(async move { write_failure(shared, &grant, &failure).await });

@@ -3,6 +3,7 @@
 use crate::CancelToken;
 use crate::grant::{Grant, Lane, Outcome, TaskFailure};
 use crate::hold::Permit;
+use crate::progress::DocumentFacts;
 use crate::tree::TreeSnapshot;
 use async_trait::async_trait;
 use std::error::Error;
@@ -39,6 +40,9 @@ pub trait Queue: Send + Sync + 'static {
 
     /// Frees expired claims of any worker; answers how many.
     async fn reap(&self) -> Result<u64, PortError>;
+
+    /// What is known of the documents with these roots. One that is gone is left out.
+    async fn documents(&self, roots: &[i64]) -> Result<Vec<DocumentFacts>, PortError>;
 
     /// Periodic upkeep: settle events left over, rows parked on a blocker that is gone, counts to repair.
     async fn sweep(&self) -> Result<(), PortError>;

@@ -6,7 +6,7 @@ use crate::ledger::Ledger;
 use crate::lock_manager::LockMessage;
 use crate::port::{BeatFactory, Handler, Queue};
 use crate::settings::WorkerSettings;
-use crate::tree::{Board, Post};
+use crate::tree::{Board, Post, TreeSnapshot};
 use crate::worker::WorkerEnd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -95,6 +95,13 @@ impl Shared {
         if let Some(locks) = self.locks.get() {
             let _ = locks.cast(LockMessage::Settle);
         }
+    }
+
+    /// The actors as they are now.
+    pub fn snapshot(&self) -> TreeSnapshot {
+        // Before the board's own lock is taken.
+        let phases = self.ledger.phases();
+        self.board.snapshot(&self.settings.worker_id, &phases)
     }
 
     /// The first end stands.

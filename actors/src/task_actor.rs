@@ -1,6 +1,7 @@
 //! Runs one task. Stopping this actor drops the handler's future.
 
 use crate::backoff::Streak;
+use crate::document_supervisor::DocumentMessage;
 use crate::grant::{ErrorClass, Grant, Outcome, TaskFailure};
 use crate::hold::{Hold, Report};
 use crate::port::bounded;
@@ -25,6 +26,7 @@ pub(crate) enum TaskMessage {
 pub(crate) struct TaskState {
     shared: Arc<Shared>,
     seat: Seat,
+    supervisor: ActorRef<DocumentMessage>,
     /// Dropped with the state when the actor is killed, and so after the handler's future.
     hold: Option<Hold>,
 }
@@ -32,24 +34,24 @@ pub(crate) struct TaskState {
 impl Actor for TaskActor {
     type Msg = TaskMessage;
     type State = TaskState;
-    type Arguments = (Arc<Shared>, u64, Hold);
+    type Arguments = (Arc<Shared>, u64, Hold, ActorRef<DocumentMessage>);
 
     async fn pre_start(
         &self,
         me: ActorRef<TaskMessage>,
-        (shared, parent, hold): Self::Arguments,
+        (shared, parent, hold, supervisor): Self::Arguments,
     ) -> Result<TaskState, ActorProcessingErr> {
         if !hold.bind(me.get_cell()) {
             return Err("the task was stopped before it began".into());
         }
         let grant = &hold.grant;
         let label = Label {
-            task: Some((grant.task_id, grant.task_type.clone())),
+            task: Some(grant.clone()),
             document_id: Some(grant.document_id),
             ..Label::of(ActorKind::Task, parent)
         };
         let seat = shared.board.sit(me.get_cell(), label, Arc::<Load>::default());
-        Ok(TaskState { shared, seat, hold: Some(hold) })
+        Ok(TaskState { shared, seat, supervisor, hold: Some(hold) })
     }
 
     async fn post_start(&self, me: ActorRef<TaskMessage>, _: &mut TaskState) -> Result<(), ActorProcessingErr> {
@@ -65,6 +67,8 @@ impl Actor for TaskActor {
     ) -> Result<(), ActorProcessingErr> {
         if let Some(hold) = state.hold.as_mut() {
             hold.report = run(&state.shared, hold, &state.seat).await;
+            // A supervisor that is gone takes this actor with it.
+            let _ = state.supervisor.cast(DocumentMessage::Ended { grant: hold.grant.clone(), end: hold.end() });
         }
         // Now and not with the state, which waits in the supervisor's mailbox for a while.
         state.hold = None;
@@ -88,7 +92,7 @@ async fn run(shared: &Shared, hold: &mut Hold, seat: &Seat) -> Option<Report> {
     if hold.stopped() {
         return None;
     }
-    hold.started = true;
+    hold.begin();
     seat.load.handled();
     let grant = &hold.grant;
     // The call itself stands inside, for a handler that panics before it has a future.
@@ -105,7 +109,7 @@ async fn run(shared: &Shared, hold: &mut Hold, seat: &Seat) -> Option<Report> {
         ended = in_time => ended,
         () = reservation_gone(shared, grant) => {
             tracing::info!(task.id = grant.task_id, "the reservation was gone as the task began");
-            return Some(Report::Finished);
+            return Some(Report::Lost);
         }
     };
     let ended = match ended {
@@ -124,7 +128,7 @@ async fn run(shared: &Shared, hold: &mut Hold, seat: &Seat) -> Option<Report> {
         }
         Ok(Ok(Outcome::LostLease)) => {
             tracing::warn!(task.id = grant.task_id, "the reservation was gone at the commit; nothing was written");
-            Report::Finished
+            Report::Lost
         }
         Ok(Err(failure)) => Report::Failed(failure),
         Err(panic) => {

@@ -1,5 +1,9 @@
 //! The live actor tree, watched rather than guessed: every actor takes a seat, and the snapshot reads the seats.
 
+use crate::grant::{Grant, Lane};
+use crate::progress::{Progress, Record};
+use crate::region::Region;
+use crate::stage;
 use chrono::{DateTime, Utc};
 use ractor::rpc::CallResult;
 use ractor::{ActorCell, ActorRef, ActorStatus, Message, MessagingErr, RpcReplyPort};
@@ -8,15 +12,15 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use uuid::Uuid;
 
 /// Nodes in one snapshot, the root included.
 const MOST_NODES: usize = 500;
 /// Characters kept of an error.
 const MOST_ERROR: usize = 300;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ActorKind {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ActorKind {
     Root,
     LockManager,
     Dispatcher,
@@ -55,13 +59,22 @@ pub struct TreeSnapshot {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct TreeNode {
-    pub kind: ActorKind,
+    /// `root`, `lock_manager`, `dispatcher`, `heart`, `documents`, `document`; of a task `probe`, `extract`, `structure`, `embed`,
+    /// `rollup`, or its type where it is none of these.
+    pub kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_type: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_id: Option<i64>,
+    /// The node of a task, the root of a document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub document_id: Option<i64>,
+    /// Of a task.
+    #[serde(flatten)]
+    pub run: Option<TaskRun>,
+    /// Of a document.
+    #[serde(flatten)]
+    pub progress: Option<Progress>,
     /// `starting`, `running`, `draining`, `stopping` or `stopped`.
     pub state: &'static str,
     pub since: DateTime<Utc>,
@@ -73,6 +86,30 @@ pub struct TreeNode {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
     pub children: Vec<TreeNode>,
+}
+
+/// One task at work.
+#[derive(Clone, Debug, Serialize)]
+pub struct TaskRun {
+    /// 1 for the first.
+    pub attempt: i32,
+    pub lane: Lane,
+    /// What it has reserved.
+    pub region: Region,
+    pub phase: Phase,
+}
+
+/// How far a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Reserved, and not begun.
+    Claimed,
+    Preparing,
+    /// All that is left is the end of its transaction.
+    Committing,
+    /// Told to end, or ended: what is owed to the queue is being written.
+    Stopping,
 }
 
 /// What an actor has to do and has done. Mailboxes have no length, so what goes in and out is counted.
@@ -139,13 +176,14 @@ impl<M: Message> Post<M> {
 pub(crate) struct Label {
     pub kind: ActorKind,
     pub parent: Option<u64>,
-    pub task: Option<(i64, String)>,
+    pub task: Option<Arc<Grant>>,
     pub document_id: Option<i64>,
+    pub record: Option<Arc<Record>>,
 }
 
 impl Label {
     pub fn of(kind: ActorKind, parent: u64) -> Self {
-        Label { kind, parent: Some(parent), task: None, document_id: None }
+        Label { kind, parent: Some(parent), task: None, document_id: None, record: None }
     }
 }
 
@@ -186,7 +224,8 @@ impl Board {
         Seat { board: self.clone(), id, load }
     }
 
-    pub fn snapshot(&self, worker_id: &str) -> TreeSnapshot {
+    /// `phases`: of every token that is held.
+    pub fn snapshot(&self, worker_id: &str, phases: &HashMap<Uuid, Phase>) -> TreeSnapshot {
         let places = lock(&self.places);
         let mut below: HashMap<Option<u64>, Vec<u64>> = HashMap::new();
         for (id, place) in places.iter() {
@@ -203,7 +242,8 @@ impl Board {
             order.push((id, parent));
             queue.extend(below.get(&Some(id)).into_iter().flatten().map(|child| (*child, Some(at))));
         }
-        let mut nodes: Vec<Option<TreeNode>> = order.iter().map(|(id, _)| places.get(id).map(node)).collect();
+        let mut nodes: Vec<Option<TreeNode>> =
+            order.iter().map(|(id, _)| places.get(id).map(|place| node(place, phases))).collect();
         // Children stand behind their parents in `order`, so each is complete when it is moved up.
         for at in (1..nodes.len()).rev() {
             let child = nodes[at].take();
@@ -233,13 +273,21 @@ fn in_order(node: &mut TreeNode) {
     node.children.iter_mut().for_each(in_order);
 }
 
-fn node(place: &Place) -> TreeNode {
+fn node(place: &Place, phases: &HashMap<Uuid, Phase>) -> TreeNode {
     let handled = place.load.handled.load(Ordering::Relaxed);
+    let task = place.label.task.as_deref();
     TreeNode {
-        kind: place.label.kind,
-        task_type: place.label.task.as_ref().map(|(_, task_type)| task_type.clone()),
-        task_id: place.label.task.as_ref().map(|(id, _)| *id),
+        kind: task.map_or(place.label.kind.as_str(), |grant| stage::kind(&grant.task_type)).to_owned(),
+        task_type: task.map(|grant| grant.task_type.clone()),
+        task_id: task.map(|grant| grant.task_id),
         document_id: place.label.document_id,
+        run: task.map(|grant| TaskRun {
+            attempt: grant.attempt,
+            lane: grant.lane,
+            region: grant.region.clone(),
+            phase: phases.get(&grant.token).copied().unwrap_or(Phase::Stopping),
+        }),
+        progress: place.label.record.as_deref().map(Record::read),
         state: match place.cell.get_status() {
             ActorStatus::Unstarted | ActorStatus::Starting => "starting",
             ActorStatus::Running | ActorStatus::Upgrading => "running",

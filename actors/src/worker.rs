@@ -85,7 +85,7 @@ impl Worker {
     }
 
     pub fn snapshot(&self) -> TreeSnapshot {
-        self.shared.board.snapshot(&self.shared.settings.worker_id)
+        self.shared.snapshot()
     }
 
     /// Stops every task of the document held here and fails it as `cancelled`. Returns when that is written, or after

@@ -252,7 +252,8 @@ pub async fn workers(conn: &mut PgConnection) -> sqlx::Result<Vec<WorkerResponse
             lease_seconds: row.lease_seconds,
             alive: row.alive,
             tasks_held: row.tasks_held,
-            snapshot: row.snapshot.0,
+            // A worker of another version may have written it.
+            snapshot: serde_json::from_value(row.snapshot.0).ok(),
         })
         .collect())
 }

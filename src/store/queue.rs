@@ -1,5 +1,6 @@
 //! The queue as a whole: its numbers, what nobody serves, and word of it to other processes.
 use sqlx::{PgConnection, PgPool, postgres::PgListener};
+use svc_actors::DocumentFacts;
 use svc_client::wire::QueueState;
 
 /// Tells the workers of other processes that there may be work, or that a cancel was asked for.
@@ -71,4 +72,26 @@ pub async fn unserved_types(conn: &mut PgConnection) -> sqlx::Result<Vec<(String
     )
     .fetch_all(conn)
     .await
+}
+
+/// Unfinished tasks of one document that are counted; a file of a million rows may have more.
+const MOST_OPEN: i64 = 1000;
+
+/// The titles of the documents with these roots, and how many unfinished tasks each has, up to a thousand. One that is gone
+/// is left out.
+pub async fn documents(conn: &mut PgConnection, roots: &[i64]) -> sqlx::Result<Vec<DocumentFacts>> {
+    let rows: Vec<(i64, String, i64)> = sqlx::query_as(
+        "SELECT d.id, d.title, (SELECT count(*) FROM (SELECT 1 FROM task_queue t WHERE t.root_id = d.id AND NOT t.final LIMIT $2) open)
+           FROM documents d WHERE d.id = ANY($1)",
+    )
+    .bind(roots)
+    .bind(MOST_OPEN)
+    .fetch_all(conn)
+    .await?;
+    let facts = |(root_id, title, open): (i64, String, i64)| DocumentFacts {
+        root_id,
+        title: Some(title),
+        open_tasks: u64::try_from(open).unwrap_or(0),
+    };
+    Ok(rows.into_iter().map(facts).collect())
 }

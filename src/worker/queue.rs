@@ -18,7 +18,7 @@ use std::{
     sync::atomic::{AtomicI64, Ordering},
     time::{Duration, Instant},
 };
-use svc_actors::{Grant, Lane, PortError, Queue, TaskFailure};
+use svc_actors::{DocumentFacts, Grant, Lane, PortError, Queue, TaskFailure};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
@@ -202,6 +202,11 @@ impl Queue for PgQueue {
             settle::settle_or_leave(&self.pool, &self.badges, root).await;
         }
         Ok(failed != Failed::NotOurs)
+    }
+
+    async fn documents(&self, roots: &[i64]) -> Result<Vec<DocumentFacts>, PortError> {
+        let mut conn = self.pool.acquire().await.map_err(PortError::new)?;
+        store::queue::documents(&mut conn, roots).await.map_err(PortError::new)
     }
 
     async fn reap(&self) -> Result<u64, PortError> {

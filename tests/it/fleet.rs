@@ -6,6 +6,7 @@ use crate::{
     support::{self, TOKEN, TestApp, Wish, invariants, sample, until},
 };
 use std::{
+    collections::BTreeSet,
     io::{BufRead, BufReader},
     process::{Command, Stdio},
     sync::Arc,
@@ -22,7 +23,7 @@ use svc::{
 use svc_actors::{
     CancelToken, Grant, Handler, Outcome, Permit, Permits, TaskFailure, Worker, WorkerSettings, WriteMode,
 };
-use svc_client::wire::{DocumentPath, Settled, TaskPath};
+use svc_client::wire::{ActorNode, DocumentPath, Settled, TaskPath, TaskTypePath};
 
 /// Waits until a program has logged such a line.
 async fn until_it_logs(mut command: Command, words: [&str; 2]) {
@@ -73,7 +74,7 @@ async fn a_worker_says_who_it_is_and_shows_its_actors() {
     let app = TestApp::start().await;
     let worker = until("the worker's first beat with its tree", async || {
         let worker = app.client.list_workers().await.unwrap().workers.pop()?;
-        (worker.snapshot["root"] != serde_json::Value::Null).then_some(worker)
+        worker.snapshot.as_ref().is_some_and(|snapshot| snapshot.root.is_some()).then_some(worker)
     })
     .await;
     assert!(worker.alive && worker.badges.is_empty() && !worker.strict_badges, "{worker:?}");
@@ -82,10 +83,38 @@ async fn a_worker_says_who_it_is_and_shows_its_actors() {
     for task_type in ["probe", "extract:text", "embed", "summarize"] {
         assert!(worker.task_types.iter().any(|known| known == task_type), "{task_type} is not in {worker:?}");
     }
-    let tree = worker.snapshot.to_string();
-    for kind in ["lock_manager", "dispatcher", "heart", "documents"] {
-        assert!(tree.contains(kind), "{kind} is not in {tree}");
-    }
+    let root = worker.snapshot.unwrap().root.unwrap();
+    let kinds: BTreeSet<&str> = root.children.iter().map(|actor| actor.kind.as_str()).collect();
+    assert_eq!(kinds, ["dispatcher", "documents", "heart", "lock_manager"].into(), "{root:?}");
+    app.end().await;
+}
+
+/// The actor of a document in the tree of the only worker, at its last beat.
+async fn supervisor(app: &TestApp, root: i64) -> Option<ActorNode> {
+    let worker = app.client.list_workers().await.unwrap().workers.pop()?;
+    let documents = worker.snapshot?.root?.children.into_iter().find(|actor| actor.kind == "documents")?;
+    documents.children.into_iter().find(|document| document.document_id == Some(root))
+}
+
+#[tokio::test]
+async fn the_tree_shows_a_document_between_its_tasks_until_it_owes_nothing() {
+    let app = TestApp::start().await;
+    let embed = || TaskTypePath { task_type: "embed".to_owned() };
+    app.client.pause_task_type(embed()).await.unwrap();
+    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    let document = until("the document with nothing at work", async || {
+        let document = supervisor(&app, id).await?;
+        let tasks = document.tasks?;
+        (tasks.done == 3 && tasks.open.is_some_and(|open| open > 0)).then_some(document)
+    })
+    .await;
+    assert_eq!((document.kind.as_str(), document.stage.as_deref()), ("document", Some("structure")), "{document:?}");
+    assert_eq!(document.title.as_deref(), Some("handbook.md"));
+    assert_eq!((document.tasks.unwrap().held, document.tasks.unwrap().failed), (0, 0));
+    assert!(document.children.is_empty() && document.last_failure.is_none(), "{document:?}");
+    app.client.resume_task_type(embed()).await.unwrap();
+    app.settled(id).await;
+    until("the end of its supervisor", async || supervisor(&app, id).await.is_none().then_some(())).await;
     app.end().await;
 }
 

@@ -49,6 +49,7 @@ pub struct FakeQueue {
     pub generous: AtomicBool,
     pub claims: AtomicU64,
     pub sweeps: AtomicU64,
+    pub looks: AtomicU64,
     pub beats: AtomicU64,
     pub beat_fails: AtomicBool,
     pub beat_panics: AtomicU64,
@@ -206,6 +207,23 @@ impl Queue for FakeQueue {
         (task.state, task.token) = (State::Failed, None);
         task.failures.push(failure.clone());
         Ok(true)
+    }
+
+    async fn documents(&self, roots: &[i64]) -> Result<Vec<DocumentFacts>, PortError> {
+        self.looks.fetch_add(1, SeqCst);
+        self.port()?;
+        let tasks = self.tasks();
+        let open = |root: i64| {
+            let open =
+                |task: &&Task| task.region.path[0] == root && !matches!(task.state, State::Completed | State::Failed);
+            tasks.iter().filter(open).count() as u64
+        };
+        let facts = |root: &i64| DocumentFacts {
+            root_id: *root,
+            title: Some(format!("title {root}")),
+            open_tasks: open(*root),
+        };
+        Ok(roots.iter().map(facts).collect())
     }
 
     async fn reap(&self) -> Result<u64, PortError> {

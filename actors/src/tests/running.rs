@@ -3,7 +3,7 @@
 use super::fake::*;
 use crate::*;
 use WriteMode::{Children, Itself, Subtree};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -117,20 +117,85 @@ async fn a_documents_supervisor_ends_when_it_is_idle() {
     until("all in", || gate.entered() == 3).await;
     let supervisors = |worker: &Worker| {
         let root = worker.snapshot().root.unwrap();
-        let documents = root.children.into_iter().find(|node| node.kind == ActorKind::Documents).unwrap();
+        let documents = root.children.into_iter().find(|node| node.kind == "documents").unwrap();
         documents.children
     };
     let open = supervisors(&worker);
     assert_eq!(open.len(), 1, "one supervisor for the three tasks of one document");
-    assert_eq!((open[0].kind, open[0].document_id), (ActorKind::Document, Some(7)));
-    let mut tasks: Vec<_> =
-        open[0].children.iter().map(|task| (task.task_id, task.task_type.as_deref(), task.state)).collect();
-    tasks.sort_unstable();
-    assert_eq!(tasks, [0, 1, 2].map(|id| (Some(id), Some("summarize:llm"), "running")));
+    assert_eq!((open[0].kind.as_str(), open[0].document_id), ("document", Some(7)));
+    let tasks: BTreeSet<_> =
+        open[0].children.iter().map(|task| (task.task_id, task.task_type.as_deref(), task.kind.as_str())).collect();
+    assert_eq!(tasks, [0, 1, 2].map(|id| (Some(id), Some("summarize:llm"), "rollup")).into());
+    let run = open[0].children[0].run.clone().unwrap();
+    assert_eq!((run.attempt, run.lane, run.phase), (1, Lane::Llm, Phase::Preparing));
+    assert_eq!((run.region.path[0], run.region.mode), (7, Itself));
     gate.open();
     until("no supervisor", || supervisors(&worker).is_empty()).await;
+    assert!(queue.looks.load(SeqCst) > 0, "it asked what the document still owes");
     let again = queue.add("summarize:llm", Lane::Llm, &[7, 1], Itself);
     until("a new supervisor's task", || queue.task(again).state == State::Completed).await;
+    worker.stop(Duration::ZERO).await;
+}
+
+/// The documents of a worker's tree, by their root.
+fn documents(worker: &Worker) -> HashMap<i64, TreeNode> {
+    let root = worker.snapshot().root.unwrap();
+    let documents = root.children.into_iter().find(|node| node.kind == "documents").unwrap();
+    documents.children.into_iter().map(|node| (node.document_id.unwrap(), node)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_supervisor_knows_its_document_from_one_task_to_the_next() {
+    let queue = FakeQueue::new();
+    let script = |grant: Grant, _, queue: Arc<FakeQueue>| async move {
+        match grant.task_type.as_str() {
+            "extract:text" => Err(TaskFailure::permanent("bad_zip", "member 3 does not inflate")),
+            _ => Ok(queue.commit(&grant)),
+        }
+    };
+    queue.add("probe", Lane::Cpu, &[7], Itself);
+    let waits = queue.add("embed", Lane::Model, &[7, 9], Itself);
+    // Held by another worker, so that the document owes work and has nothing at work.
+    queue.edit(waits, |task| task.token = Some(uuid::Uuid::nil()));
+    let worker = worker(settings(), &queue, script).await;
+    let progress = |worker: &Worker| documents(worker).remove(&7).and_then(|node| node.progress);
+    until("the first task's end", || progress(&worker).is_some_and(|progress| progress.tasks.done == 1)).await;
+    // Far longer than it takes to look.
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    let known = progress(&worker).unwrap();
+    assert_eq!((known.title.as_deref(), known.stage.as_deref()), (Some("title 7"), Some("probe")));
+    assert_eq!(known.tasks, TaskCounts { open: Some(1), held: 0, done: 1, failed: 0 });
+    assert!(known.last_failure.is_none());
+
+    queue.add("extract:text", Lane::Cpu, &[7, 8], Itself);
+    until("the failure", || progress(&worker).is_some_and(|progress| progress.tasks.failed == 1)).await;
+    let known = progress(&worker).unwrap();
+    let failure = known.last_failure.unwrap();
+    assert_eq!((failure.task_type.as_str(), failure.code.as_str()), ("extract:text", "bad_zip"));
+    assert!(failure.message.contains("member 3"));
+    assert_eq!((known.tasks.done, known.stage.as_deref()), (1, Some("extract")));
+    queue.edit(waits, |task| task.token = None);
+    worker.wake();
+    until("nothing is owed any more", || documents(&worker).is_empty()).await;
+    assert_eq!(queue.task(waits).state, State::Completed);
+    worker.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_the_supervisors_without_a_task_the_last_used_ones_stay() {
+    let queue = FakeQueue::new();
+    for root in 0..100 {
+        queue.add("probe", Lane::Io, &[root], Itself);
+        // Owed for ever: no lane of this worker takes it.
+        queue.add("summarize:llm", Lane::Llm, &[root], Itself);
+    }
+    let few = WorkerSettings { permits: Permits { cpu: 0, model: 0, llm: 0, io: 1 }, ..settings() };
+    let worker = worker(few, &queue, commit).await;
+    until("all probes", || queue.count(State::Completed) == 100).await;
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    let mut left: Vec<i64> = documents(&worker).into_keys().collect();
+    left.sort_unstable();
+    assert_eq!(left, (100 - documents::MOST_IDLE as i64..100).collect::<Vec<_>>());
     worker.stop(Duration::ZERO).await;
 }
 

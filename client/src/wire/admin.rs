@@ -216,9 +216,107 @@ pub struct WorkerResponse {
     /// It beat within its lease.
     pub alive: bool,
     pub tasks_held: i64,
-    /// Its actors at its last beat.
-    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
-    pub snapshot: Value,
+    /// Its actors at its last beat; null where it keeps none, or one that this version cannot read.
+    pub snapshot: Option<WorkerSnapshot>,
+}
+
+/// The actors of one worker at one moment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct WorkerSnapshot {
+    pub taken_at: DateTime<Utc>,
+    /// Actors alive.
+    pub actors: u64,
+    /// Of these, not in `root` for the sake of its size.
+    pub omitted: u64,
+    pub root: Option<ActorNode>,
+}
+
+/// One actor with those that it supervises.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct ActorNode {
+    /// `root`, `lock_manager`, `dispatcher`, `heart`, `documents`, `document`; of a task `probe`, `extract`, `structure`, `embed`,
+    /// `rollup`, or its type where it is none of these.
+    pub kind: String,
+    /// The node of a task, the root of a document.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub document_id: Option<i64>,
+    /// Of a document, once it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Of a document: the kind of the task that is furthest along.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
+    /// Of a document.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<ActorTasks>,
+    /// Of a document: the last failure of any of its tasks in this worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_failure: Option<ActorFailure>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_type: Option<String>,
+    /// Of a task: 1 for the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<i32>,
+    /// Of a task: which permits it takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane: Option<String>,
+    /// Of a task: what it has reserved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<ActorRegion>,
+    /// Of a task: `claimed`, `preparing`, `committing` or `stopping`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    /// `starting`, `running`, `draining`, `stopping` or `stopped`.
+    pub state: String,
+    pub since: DateTime<Utc>,
+    /// Messages handled.
+    pub handled: u64,
+    /// Messages sent and not handled yet.
+    pub queued: u64,
+    pub restarts: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    #[cfg_attr(feature = "openapi", schema(no_recursion))]
+    #[serde(default)]
+    pub children: Vec<ActorNode>,
+}
+
+/// A document's tasks, counted by one worker since the document's supervisor started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct ActorTasks {
+    /// Unfinished ones in the whole queue at the worker's last look, at most 1,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open: Option<u64>,
+    /// At work in this worker.
+    pub held: u64,
+    pub done: u64,
+    pub failed: u64,
+}
+
+/// Why a task of a document failed last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct ActorFailure {
+    pub task_id: i64,
+    pub task_type: String,
+    pub code: String,
+    pub message: String,
+    pub at: DateTime<Utc>,
+}
+
+/// A part of the tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct ActorRegion {
+    /// Ids from the tree's root down to the node.
+    pub path: Vec<i64>,
+    /// `self`, `children` or `subtree` of the node.
+    pub mode: String,
 }
 
 /// Every worker that beat within a day.
