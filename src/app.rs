@@ -288,17 +288,27 @@ impl App {
         let mut hurried = false;
         // No one may be listening any more, which is as well.
         let _ = self.stop_server.send(true);
+        let drained = tokio::time::Instant::now() + DRAIN;
         let mut server = self.server;
         tokio::select! {
             _ = &mut server => {}
             () = async {
                 tokio::select! {
-                    () = tokio::time::sleep(DRAIN) => {}
+                    () = tokio::time::sleep_until(drained) => {}
                     () = &mut hurry => hurried = true,
                 }
             } => {
                 tracing::warn!("requests that would not end were cut off");
                 server.abort();
+            }
+        }
+        // Those whose clients have gone, and writes that were cut off from theirs.
+        self.service.requests.close();
+        if !hurried {
+            tokio::select! {
+                () = self.service.requests.wait() => {}
+                () = tokio::time::sleep_until(drained) => tracing::warn!("requests without a client were cut off"),
+                () = &mut hurry => hurried = true,
             }
         }
         if let Some(worker) = self.worker {
@@ -310,6 +320,7 @@ impl App {
             worker.stop(DRAIN, hurry).await;
         }
         self.service.copies.close().await;
+        self.service.pool.close().await;
         self.backend.stop().await;
     }
 }

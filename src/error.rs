@@ -42,6 +42,15 @@ impl IntoFailure for sqlx::Error {
                 .with("remedy", "try again shortly")
                 .with("retry_after", 2);
         }
+        if self.as_database_error().and_then(|error| error.code()).as_deref() == Some("57014") {
+            tracing::warn!(error = %self, "a statement of a request took too long");
+            return Failure::new(
+                Code::TimedOut,
+                "the database takes longer over this than SVC_STATEMENT_TIMEOUT_SECONDS allows",
+            )
+            .with("setting", "SVC_STATEMENT_TIMEOUT_SECONDS")
+            .with("remedy", "ask for less at a time, or raise SVC_STATEMENT_TIMEOUT_SECONDS");
+        }
         let state = self.as_database_error().and_then(|error| error.code()).unwrap_or_default();
         match state.get(..2) {
             // What PostgreSQL cannot hold: a NUL, a time out of range, a text with too many words.

@@ -22,6 +22,7 @@ use utoipa::openapi::{
 mod decode;
 mod encode;
 mod form;
+mod lifetime;
 mod multipart;
 pub use decode::Decode;
 pub use encode::Encode;
@@ -131,28 +132,34 @@ async fn answer(service: Arc<Service>, info: OperationInfo, serve: Serve, reques
     let id = request_id();
     let path = request.uri().path().to_owned();
     let span = tracing::info_span!("request", "request.id" = %id, operation = info.name);
-    let outcome = async {
-        check_version(&request)?;
-        let caller = service.keys.authenticate(info.access, request.headers())?;
-        let served = AssertUnwindSafe(serve(service.clone(), caller, request)).catch_unwind().await;
-        served.unwrap_or_else(|_| {
-            tracing::error!("the handler panicked");
-            Err(Failure::new(
-                Code::Internal,
-                "the request could not be carried out; the log has the cause under this request's id",
-            ))
-        })
+    let (tasks, operation) = (service.requests.clone(), info.clone());
+    let cut_off = (path.clone(), id.clone());
+    let work = async move {
+        let outcome = async {
+            check_version(&request)?;
+            let caller = service.keys.authenticate(info.access, request.headers())?;
+            let served = AssertUnwindSafe(serve(service.clone(), caller, request)).catch_unwind().await;
+            served.unwrap_or_else(|_| {
+                tracing::error!("the handler panicked");
+                Err(Failure::new(
+                    Code::Internal,
+                    "the request could not be carried out; the log has the cause under this request's id",
+                ))
+            })
+        };
+        let mut response = outcome.await.unwrap_or_else(|failure| problem(failure, &path, &id));
+        identify(&mut response, &id);
+        let (status, elapsed) = (response.status().as_u16(), started.elapsed());
+        metrics::counter!(crate::telemetry::REQUESTS, "operation" => info.name, "status" => status.to_string())
+            .increment(1);
+        metrics::histogram!(crate::telemetry::REQUEST_SECONDS, "operation" => info.name).record(elapsed.as_secs_f64());
+        tracing::info!(method = %info.method, path, status, elapsed_ms = elapsed.as_secs_f64() * 1e3, "answered");
+        response
     };
-    let outcome = tracing::Instrument::instrument(outcome, span.clone()).await;
-    let mut response = outcome.unwrap_or_else(|failure| problem(failure, &path, &id));
-    identify(&mut response, &id);
-    let (status, elapsed) = (response.status().as_u16(), started.elapsed());
-    metrics::counter!(crate::telemetry::REQUESTS, "operation" => info.name, "status" => status.to_string())
-        .increment(1);
-    metrics::histogram!(crate::telemetry::REQUEST_SECONDS, "operation" => info.name).record(elapsed.as_secs_f64());
-    let _entered = span.enter();
-    tracing::info!(method = %info.method, path, status, elapsed_ms = elapsed.as_secs_f64() * 1e3, "answered");
-    response
+    lifetime::carry_out(&tasks, &operation, span, work).await.unwrap_or_else(|| {
+        let (path, id) = cut_off;
+        problem(Failure::new(Code::Unavailable, "the service is ending").with("retry_after", 2), &path, &id)
+    })
 }
 
 fn request_id() -> String {

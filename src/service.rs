@@ -7,7 +7,7 @@ use crate::{
     ingest::{Tools, copies::Copies, reader::Reader},
     search::{bm25, rerank::CrossEncoder},
     settings::Settings,
-    store::kept::KeptConnections,
+    store::{database, kept::KeptConnections},
 };
 use metrics_exporter_prometheus::PrometheusHandle;
 use sqlx::PgPool;
@@ -17,13 +17,15 @@ use std::{
 };
 use svc_client::{Code, Failure, Need};
 use svc_models::{Engine, HubSettings, ModelSettings, RerankerSettings};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio_util::task::TaskTracker;
 
 /// Bytes of sealed postings that a process keeps in memory.
 const POSTINGS_CACHE_BYTES: usize = 256 << 20;
 /// How long a request waits for its turn to have a file read.
 const READING_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a search waits for its turn.
+const SEARCHING_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Calls of one kind that a runner works on at a time: enough to keep its model busy, and a wait that callers sit out.
 const RUNNER_CALLS: usize = 16;
@@ -31,7 +33,14 @@ const RUNNER_CALLS: usize = 16;
 /// One running service; cheap to share.
 pub struct Service {
     pub settings: Arc<Settings>,
+    /// The connections of requests; no statement on them takes longer than the settings allow.
     pub pool: PgPool,
+    /// Those of tasks, so that neither side starves the other.
+    pub task_pool: PgPool,
+    /// Requests that are being carried out, also those whose clients have gone.
+    pub requests: TaskTracker,
+    /// Places of searches: one takes two connections and much of a processor.
+    pub searching: Semaphore,
     /// None where this process embeds nothing.
     pub embedder: Option<Embedder>,
     pub cross_encoder: CrossEncoder,
@@ -61,10 +70,15 @@ impl Service {
         reader: Reader,
     ) -> Service {
         let runner = (!settings.runner_key.is_blank()).then(|| settings.runner_key.expose().to_owned());
+        let connections = u32::try_from(settings.database_pool_size).unwrap_or(u32::MAX);
         Service {
+            pool: database::pool_of_requests(&pool, connections, settings.statement_timeout),
+            requests: TaskTracker::new(),
+            searching: Semaphore::new(settings.searches_at_once),
             keys: Keys::new(owner_token, runner.as_deref(), settings.metrics_are_public()),
             admission: Admission::new(settings.uploads_at_once, settings.max_body_bytes),
             copies: Copies::new(&pool),
+            task_pool: pool,
             cross_encoder: CrossEncoder::new(&settings),
             postings: Arc::new(bm25::Cache::new(POSTINGS_CACHE_BYTES)),
             metrics: crate::telemetry::recorder(),
@@ -75,7 +89,6 @@ impl Service {
             wake: Arc::new(Notify::new()),
             started: Instant::now(),
             settings,
-            pool,
             embedder,
         }
     }
@@ -84,8 +97,8 @@ impl Service {
     pub fn tools(&self) -> Tools {
         Tools {
             settings: self.settings.clone(),
-            pool: self.pool.clone(),
-            kept: KeptConnections::new(self.pool.clone()),
+            pool: self.task_pool.clone(),
+            kept: KeptConnections::new(self.task_pool.clone()),
             embedder: self.embedder.clone(),
             postings: self.postings.clone(),
             reader: self.reader.clone(),
@@ -102,6 +115,20 @@ impl Service {
             _ => Err(Failure::new(Code::TooManyRequests, "too many files are being read for other requests")
                 .with("remedy", "try again shortly")
                 .with("retry_after", READING_PATIENCE.as_secs())),
+        }
+    }
+
+    /// Leave to search; 429 where as many as may are at work and none ends soon.
+    pub async fn searching_permit(&self) -> Result<SemaphorePermit<'_>, Failure> {
+        match tokio::time::timeout(SEARCHING_PATIENCE, self.searching.acquire()).await {
+            Ok(Ok(permit)) => Ok(permit),
+            _ => Err(Failure::new(
+                Code::TooManyRequests,
+                format!("{} searches are at work, as many as may be at a time", self.settings.searches_at_once),
+            )
+            .with("setting", "SVC_SEARCHES_AT_ONCE")
+            .with("remedy", "try again shortly")
+            .with("retry_after", SEARCHING_PATIENCE.as_secs())),
         }
     }
 

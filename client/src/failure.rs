@@ -40,6 +40,7 @@ codes! {
     TooManyRequests = "too_many_requests", 429, "Too much is waiting";
     Internal = "internal", 500, "The service failed";
     NotConfigured = "not_configured", 501, "This needs a part that is not configured";
+    TimedOut = "timed_out", 503, "The request asks for more than the time allowed";
     Unavailable = "unavailable", 503, "The service cannot answer now";
     /// The client could not reach the service or not read its answer.
     Unreachable = "unreachable", 0, "The service could not be reached";

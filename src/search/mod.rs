@@ -34,6 +34,9 @@ const LEG_DEPTH: u32 = 100;
 /// Documents that a search of late interaction looks at in each leg, at least.
 const MAXSIM_DEPTH: u32 = 200;
 
+/// Words of a search by full text: each costs a look at every document that has it.
+const FULLTEXT_WORDS: usize = 64;
+
 /// Documents by score, best first.
 type Ranked = Vec<(i64, f64)>;
 
@@ -88,10 +91,17 @@ pub async fn vector(service: &Service, caller: &Caller, body: VectorSearch) -> R
 pub async fn fulltext(service: &Service, caller: &Caller, body: FulltextSearch) -> Result<SearchResponse, Failure> {
     let started = Instant::now();
     let eligible = eligible(service, caller, body.parent_id, body.usetype.clone(), body.filter.clone());
+    let query = without_nul(&body.query);
+    let words = query.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).count();
+    if words > FULLTEXT_WORDS {
+        let detail = format!("a search by full text takes at most {FULLTEXT_WORDS} words, got {words}");
+        return Err(Failure::field("query", detail).with("limit", FULLTEXT_WORDS));
+    }
     let mut tx = store::transaction::begin_search(&service.pool).await.or_fail()?;
-    let ranked = store::search::fulltext(&mut tx, &eligible, &without_nul(&body.query), i64::from(body.depth()))
-        .await
-        .or_fail()?;
+    if !store::search::asks(&mut tx, &query).await.or_fail()? {
+        return Err(Failure::field("query", "only forbids words: give one that must occur"));
+    }
+    let ranked = store::search::fulltext(&mut tx, &eligible, &query, i64::from(body.depth())).await.or_fail()?;
     tx.commit().await.or_fail()?;
     respond(service, &eligible, found!("fulltext", started, body, ranked)).await
 }

@@ -101,7 +101,7 @@ settings! {
     "Database" {
         /// A PostgreSQL with pgvector, as postgres://user:password@host/name; blank: the embedded one in the data folder.
         SVC_DATABASE_URL database_url: Secret = "", kind::secret_address(&["postgres", "postgresql"]);
-        /// Connections of one process, at most.
+        /// Connections that the requests of a process share, at most; its tasks share as many of their own.
         SVC_DATABASE_POOL_SIZE database_pool_size: usize = "16", kind::integer(2..=1000);
         /// When migrations are applied at start: blank, on the embedded database alone; auto, on any.
         SVC_MIGRATE migrate: Migrate = "", kind::choice(&[("", Migrate::Embedded), ("auto", Migrate::Auto)]);
@@ -123,6 +123,10 @@ settings! {
         SVC_IDLE_TIMEOUT_SECONDS idle_timeout: Duration = "75.0", kind::seconds(0.1..=DAY);
         /// How long a body may stand still: in this time 16 KiB of it must come, or its end, else 408; and the client must read of its answer.
         SVC_BODY_TIMEOUT_SECONDS body_timeout: Duration = "30.0", kind::seconds(0.1..=3600.0);
+        /// Searches at work at a time; more wait shortly and are then refused with 429. One takes up to two connections.
+        SVC_SEARCHES_AT_ONCE searches_at_once: usize = "6", kind::integer(1..=1000);
+        /// Longest time that the database may take over one statement of a request; beyond it 503. Tasks have limits of their own.
+        SVC_STATEMENT_TIMEOUT_SECONDS statement_timeout: Duration = "30.0", kind::seconds(0.01..=3600.0);
         /// Largest page or file that the server fetches for a wiki: entry.
         SVC_FETCH_MAX_BYTES fetch_max_bytes: u64 = "64 MiB", kind::bytes(1..=16 * GIB);
         /// Longest such fetch, redirects included.

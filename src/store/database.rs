@@ -56,6 +56,17 @@ pub fn guarded(options: PgConnectOptions, lease: Duration) -> PgConnectOptions {
 
 /// A pool of guarded connections.
 pub fn pool(options: PgConnectOptions, connections: u32, lease: Duration) -> PgPool {
+    connect(guarded(options, lease), connections)
+}
+
+/// Another pool to the same database, for requests: the server gives up a statement that takes longer than `limit`.
+pub fn pool_of_requests(pool: &PgPool, connections: u32, limit: Duration) -> PgPool {
+    let limit = format!("{}ms", limit.as_millis().clamp(1, i32::MAX as u128));
+    let options = PgConnectOptions::clone(&pool.connect_options());
+    connect(options.options([("statement_timeout", limit.as_str())]), connections)
+}
+
+fn connect(options: PgConnectOptions, connections: u32) -> PgPool {
     PgPoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(Duration::from_secs(5))
@@ -79,7 +90,7 @@ pub fn pool(options: PgConnectOptions, connections: u32, lease: Duration) -> PgP
                 }
             })
         })
-        .connect_lazy_with(guarded(options, lease))
+        .connect_lazy_with(options)
 }
 
 /// Refuses a server that svc cannot work on, saying what is missing.

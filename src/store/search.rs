@@ -145,6 +145,17 @@ pub async fn vector_approximate(
     .await
 }
 
+/// Whether a web-style query asks for a word that must occur. One that only forbids words, or offers that as a choice, matches
+/// nearly everything, which no index helps with.
+pub async fn asks(conn: &mut PgConnection, query: &str) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT numnode(q) = 0 OR querytree(q) NOT IN ('', 'T') FROM websearch_to_tsquery('english', $1) q",
+    )
+    .bind(query)
+    .fetch_one(conn)
+    .await
+}
+
 /// Eligible documents that match a web-style query, by cover density; ties by id.
 pub async fn fulltext(
     conn: &mut PgConnection,

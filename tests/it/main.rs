@@ -12,6 +12,8 @@ mod crash;
 mod documents;
 mod embedded;
 mod fleet;
+mod hangups;
+mod hostile;
 mod ingest;
 mod listener;
 mod network;

@@ -161,6 +161,7 @@ impl TestApp {
         invariants::check_idle(&self.pool).await;
         self.server.abort();
         self.service.copies.close().await;
+        self.service.pool.close().await;
         self.pool.close().await;
     }
 

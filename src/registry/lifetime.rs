@@ -1,0 +1,60 @@
+//! How long a request lives: one that changes something is carried out to its end, whatever its client does; one that only
+//! reads ends with its client.
+use crate::telemetry;
+use axum::response::Response;
+use svc_client::{Access, OperationInfo};
+use tokio::{sync::oneshot, task::AbortHandle};
+use tokio_util::task::TaskTracker;
+use tracing::{Instrument, Span};
+
+/// Whether an operation leaves nothing behind, so that nobody misses it once its client is gone.
+pub(super) fn only_reads(info: &OperationInfo) -> bool {
+    info.method == http::Method::GET || info.path.starts_with("/search/") || info.access == Access::RunnerKey
+}
+
+/// Carries a request out in a task of its own, since the future that waits for it is dropped where the client hangs up. None
+/// where the task was ended from outside.
+pub(super) async fn carry_out(
+    tasks: &TaskTracker,
+    info: &OperationInfo,
+    span: Span,
+    work: impl Future<Output = Response> + Send + 'static,
+) -> Option<Response> {
+    let (tell, told) = oneshot::channel();
+    let task = tasks.spawn(
+        async move {
+            if let Err(response) = tell.send(work.await) {
+                tracing::info!(status = response.status().as_u16(), "the client was gone before it was answered");
+            }
+        }
+        .instrument(span.clone()),
+    );
+    let mut waiting =
+        Waiting { task: only_reads(info).then(|| task.abort_handle()), name: info.name, span, over: false };
+    let response = told.await.ok();
+    waiting.over = true;
+    response
+}
+
+/// Dropped before it is over, the client has gone.
+struct Waiting {
+    /// Of a request that ends with its client.
+    task: Option<AbortHandle>,
+    name: &'static str,
+    span: Span,
+    over: bool,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take().filter(|task| !self.over && !task.is_finished()) {
+            // What it does in the database is cancelled as its transaction is dropped.
+            task.abort();
+            metrics::counter!(telemetry::REQUESTS, "operation" => self.name, "status" => CLIENT_GONE).increment(1);
+            self.span.in_scope(|| tracing::info!("the client is gone, and what it asked for was cancelled"));
+        }
+    }
+}
+
+/// The status, in the metrics alone, of a request whose client did not wait for the answer.
+const CLIENT_GONE: &str = "499";

@@ -1,0 +1,109 @@
+//! Requests that ask for too much, and those beside them that must not notice.
+use crate::support::{TestApp, Wish, invariants, until};
+use serde_json::{Value, json};
+use sqlx::{Connection, PgConnection};
+use svc_client::{
+    Code, Json,
+    wire::{FulltextSearch, HybridSearch, PageQuery},
+};
+
+/// Holds the documents until it is closed, so that whoever reads them waits.
+async fn hold_documents(app: &TestApp) -> PgConnection {
+    let mut holder = PgConnection::connect_with(&app.options).await.unwrap();
+    sqlx::raw_sql("BEGIN; LOCK TABLE documents IN ACCESS EXCLUSIVE MODE").execute(&mut holder).await.unwrap();
+    holder
+}
+
+#[tokio::test]
+async fn a_leg_that_fails_leaves_the_other_in_no_transaction() {
+    let app = TestApp::start().await;
+    app.create("Tides", "The moon pulls the oceans.", None).await;
+    let long = "ab ".repeat(2000);
+    for _ in 0..20 {
+        let failure = app.client.search_hybrid(Json(HybridSearch::new(&long))).await.unwrap_err();
+        assert_eq!(failure.code, Code::TextTooLong, "{failure}");
+    }
+    invariants::check_idle(&app.pool).await;
+    for _ in 0..40 {
+        app.client.list_roots(PageQuery::default()).await.unwrap();
+        app.client.search_hybrid(Json(HybridSearch::new("moon"))).await.unwrap();
+    }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_query_of_words_that_must_not_occur_is_refused() {
+    let app = TestApp::start().await;
+    app.create("Tides", "The moon pulls the oceans.", None).await;
+    let search = async |query: &str| app.client.search_fulltext(Json(FulltextSearch::new(query))).await;
+    for query in [
+        "-fox ".repeat(1500),
+        "-fox ".repeat(64),
+        "-fox".to_owned(),
+        "-\"red fox\"".to_owned(),
+        "moon or -fox".to_owned(),
+    ] {
+        let failure = search(&query).await.unwrap_err();
+        assert_eq!((failure.code, failure.members["field"].as_str()), (Code::InvalidField, Some("query")), "{query}");
+    }
+    let failure = search(&"moon ".repeat(65)).await.unwrap_err();
+    assert_eq!(failure.members["limit"], 64, "{failure}");
+    assert_eq!(search(&"moon ".repeat(64)).await.unwrap().total, 1);
+    assert_eq!(search("moon -fox").await.unwrap().total, 1);
+    assert_eq!(search("moon or fox -bread").await.unwrap().total, 1);
+    // Words that are everywhere are in no index, and find nothing.
+    assert_eq!(search("the of").await.unwrap().total, 0);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_search_more_than_may_be_at_work_is_told_to_come_again() {
+    let app = TestApp::with(Wish { settings: &[("SVC_SEARCHES_AT_ONCE", "2")], ..Wish::default() }).await;
+    app.create("Tides", "The moon pulls the oceans.", None).await;
+    let holder = hold_documents(&app).await;
+    let searches: Vec<_> =
+        (0..2).map(|_| tokio::spawn(app.raw("POST", "/search/bm25").json(&json!({"query": "moon"})).send())).collect();
+    until("both searches", async || (app.service.searching.available_permits() == 0).then_some(())).await;
+    let answer = app.raw("POST", "/search/fulltext").json(&json!({"query": "moon"})).send().await.unwrap();
+    assert_eq!((answer.status().as_u16(), answer.headers().contains_key("retry-after")), (429, true));
+    let problem: Value = answer.json().await.unwrap();
+    assert_eq!(
+        (problem["code"].as_str(), problem["setting"].as_str()),
+        (Some("too_many_requests"), Some("SVC_SEARCHES_AT_ONCE"))
+    );
+    // Nobody else waits for a place.
+    app.client.read_health().await.unwrap();
+    holder.close().await.unwrap();
+    for search in searches {
+        let found: Value = search.await.unwrap().unwrap().json().await.unwrap();
+        assert_eq!(found["results"][0]["title"], "Tides", "{found}");
+    }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_statement_that_takes_too_long_is_given_up_by_the_server() {
+    let app = TestApp::with(Wish { settings: &[("SVC_STATEMENT_TIMEOUT_SECONDS", "0.2")], ..Wish::default() }).await;
+    let id = app.create("Tides", "The moon pulls the oceans.", None).await.id;
+    let holder = hold_documents(&app).await;
+    for (method, path, body) in [
+        ("POST", "/search/fulltext", json!({"query": "moon"})),
+        ("POST", "/search/hybrid", json!({"query": "moon"})),
+        ("POST", "/documents", json!({"title": "Bread", "content": "Yeast."})),
+        ("GET", "/documents/roots", Value::Null),
+    ] {
+        let request = app.raw(method, path);
+        let request = if body.is_null() { request } else { request.json(&body) };
+        let answer = request.send().await.unwrap();
+        let (status, problem) = (answer.status().as_u16(), answer.json::<Value>().await.unwrap());
+        assert_eq!((status, problem["code"].as_str()), (503, Some("timed_out")), "{path}: {problem}");
+        assert_eq!(problem["setting"], "SVC_STATEMENT_TIMEOUT_SECONDS");
+        assert!(problem["remedy"].is_string(), "{problem}");
+    }
+    // Tasks have limits of their own.
+    let limit: String = sqlx::query_scalar("SHOW statement_timeout").fetch_one(&app.service.task_pool).await.unwrap();
+    assert_eq!(limit, "0");
+    holder.close().await.unwrap();
+    app.raw("GET", &format!("/documents/{id}")).send().await.unwrap().error_for_status().unwrap();
+    app.end().await;
+}
