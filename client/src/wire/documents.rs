@@ -129,8 +129,8 @@ pub struct NewDocument {
     /// `markdown` where left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usetype: Option<String>,
-    /// The caller's own JSON object; the service never writes into it.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    /// The caller's own JSON object, of at most 100,000 values, 64 levels and 1 MiB of keys and texts; the service never writes into it.
+    #[serde(default, skip_serializing_if = "Map::is_empty", deserialize_with = "super::structured::object")]
     pub structured_content: Map<String, Value>,
     /// Explicit order among siblings.
     #[serde(default, skip_serializing_if = "Option::is_none")]

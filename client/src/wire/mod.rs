@@ -5,6 +5,7 @@ mod ingest;
 mod runner;
 mod search;
 mod sheets;
+mod structured;
 mod system;
 
 pub use admin::*;

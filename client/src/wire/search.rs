@@ -29,7 +29,7 @@ pub struct SearchFilter {
     pub created_at_until: Option<DateTime<Utc>>,
     /// The document's structured content must contain this object.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "super::structured::optional")]
     pub structured_content: Option<Map<String, Value>>,
 }
 

@@ -1,0 +1,204 @@
+//! The caller's own JSON, bounded while it is read: a value takes many times the memory of its text.
+use serde::{
+    Deserializer,
+    de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::{Map, Number, Value};
+use std::fmt;
+
+/// Values of one object, those within others included.
+const VALUES: usize = 100_000;
+/// Levels of nesting, the object itself being the first.
+const LEVELS: usize = 64;
+/// Bytes of all its keys and texts.
+const TEXT_BYTES: usize = 1 << 20;
+
+/// Reads an object; what is over a limit is passed over and then refused under the name of the field.
+pub(super) fn object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
+    let mut read = Read::default();
+    match deserializer.deserialize_map(Bounded { read: &mut read, level: 0 })? {
+        _ if read.over.is_some() => Err(D::Error::custom(read.over.unwrap_or_default())),
+        Value::Object(object) => Ok(object),
+        _ => Err(D::Error::custom("takes a JSON object")),
+    }
+}
+
+/// The same, where there may be none.
+pub(super) fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Map<String, Value>>, D::Error> {
+    struct Optional;
+    impl<'de> Visitor<'de> for Optional {
+        type Value = Option<Map<String, Value>>;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a JSON object or null")
+        }
+        fn visit_none<E: Error>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+        fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+        fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+            object(deserializer).map(Some)
+        }
+    }
+    deserializer.deserialize_option(Optional)
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct Read {
+    values: usize,
+    text: usize,
+    /// The limit that was passed first.
+    over: Option<String>,
+}
+
+impl Read {
+    fn count(&mut self, text: usize, level: usize) {
+        self.values += 1;
+        self.text += text;
+        let limits = [
+            (self.values, VALUES, "values"),
+            (level, LEVELS, "levels"),
+            (self.text, TEXT_BYTES, "bytes of keys and texts"),
+        ];
+        for (count, limit, what) in limits {
+            if count > limit && self.over.is_none() {
+                self.over = Some(format!("takes at most {limit} {what}"));
+            }
+        }
+    }
+}
+
+struct Bounded<'a> {
+    read: &'a mut Read,
+    level: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Bounded<'_> {
+    type Value = Value;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        match self.read.over {
+            Some(_) => deserializer.deserialize_ignored_any(IgnoredAny).map(|_| Value::Null),
+            None => deserializer.deserialize_any(self),
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for Bounded<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.level == 0 { "a JSON object" } else { "a JSON value" })
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        self.read.count(0, self.level);
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        self.read.count(0, self.level);
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        self.read.count(0, self.level);
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        self.read.count(0, self.level);
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        self.read.count(0, self.level);
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        self.read.count(value.len(), self.level);
+        Ok(if self.read.over.is_none() { Value::String(value.to_owned()) } else { Value::Null })
+    }
+
+    fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
+        self.read.count(value.len(), self.level);
+        Ok(Value::String(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let level = self.level + 1;
+        self.read.count(0, level);
+        let mut values = Vec::new();
+        while let Some(value) = items.next_element_seed(Bounded { read: &mut *self.read, level })? {
+            if self.read.over.is_none() {
+                values.push(value);
+            }
+        }
+        Ok(Value::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let level = self.level + 1;
+        self.read.count(0, level);
+        let mut object = Map::new();
+        while let Some(key) = members.next_key::<String>()? {
+            self.read.text += key.len();
+            let value = members.next_value_seed(Bounded { read: &mut *self.read, level })?;
+            if self.read.over.is_none() {
+                object.insert(key, value);
+            }
+        }
+        Ok(Value::Object(object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize)]
+    struct Body {
+        #[serde(default, deserialize_with = "object")]
+        own: Map<String, Value>,
+        #[serde(default, deserialize_with = "optional")]
+        filter: Option<Map<String, Value>>,
+    }
+
+    fn read(own: &str) -> Result<Map<String, Value>, String> {
+        serde_json::from_str::<Body>(&format!("{{\"own\": {own}}}"))
+            .map(|body| body.own)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_object_within_the_limits_is_read_as_it_is() {
+        let text = r#"{"a": [null, true, -1, 18446744073709551615, 1.5, "ä\u0000", {}], "b": {"c": []}}"#;
+        assert_eq!(Value::Object(read(text).unwrap()), serde_json::from_str::<Value>(text).unwrap());
+        assert!(read(&format!("{{\"a\": [{}0]}}", "0,".repeat(VALUES - 3))).is_ok());
+        assert!(read(&format!("{{\"a\": \"{}\"}}", "x".repeat(TEXT_BYTES - 1))).is_ok());
+        assert!(read(&format!("{{\"a\": {}{}}}", "[".repeat(LEVELS - 1), "]".repeat(LEVELS - 1))).is_ok());
+        let filter = |text: &str| serde_json::from_str::<Body>(text).unwrap().filter;
+        assert_eq!((filter("{}"), filter(r#"{"filter": null}"#)), (None, None));
+        assert_eq!(filter(r#"{"filter": {"a": 1}}"#).unwrap()["a"], 1);
+    }
+
+    #[test]
+    fn what_is_over_a_limit_is_refused_by_its_name() {
+        for (text, limit) in [
+            (format!("{{\"a\": [{}0]}}", "0,".repeat(VALUES - 2)), "100000 values"),
+            (format!("{{\"a\": [{}]}}", vec!["[]"; VALUES].join(",")), "100000 values"),
+            (format!("{{\"a\": \"{}\"}}", "x".repeat(TEXT_BYTES)), "1048576 bytes"),
+            (format!("{{\"{}\": 1}}", "x".repeat(TEXT_BYTES + 1)), "1048576 bytes"),
+            (format!("{{\"a\": {}{}}}", "[".repeat(LEVELS), "]".repeat(LEVELS)), "64 levels"),
+        ] {
+            let error = read(&text).unwrap_err();
+            assert!(error.contains("takes at most") && error.contains(limit), "{error}");
+        }
+        for no_object in ["[]", "1", "\"x\"", "null", "true"] {
+            assert!(read(no_object).unwrap_err().contains("a JSON object"), "{no_object}");
+        }
+    }
+}
