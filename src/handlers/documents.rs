@@ -1,4 +1,5 @@
 //! Documents: the nodes of the tree.
+use super::lists::must_exist;
 use crate::{
     access::Caller,
     error::OrFail,
@@ -11,7 +12,7 @@ use crate::{
     service::Service,
     store::{
         self,
-        documents::{NewRow, Place, SiblingCursor, content_hash, sibling_position},
+        documents::{NewRow, Place, content_hash},
         ingest_nodes::Frontier,
     },
 };
@@ -21,7 +22,7 @@ use std::time::Duration;
 use svc_actors::{Lane, WriteMode};
 use svc_client::{
     Call, Code, Failure, ops,
-    wire::{DocumentPage, DocumentResponse, EvidenceResponse, LinkPage, NewDocument, Settled},
+    wire::{DocumentResponse, EvidenceResponse, LinkPage, NewDocument, Settled},
 };
 
 /// How long `?wait=true` waits.
@@ -190,65 +191,11 @@ pub(super) fn id_cursor(cursor: Option<&str>) -> Result<i64, Failure> {
     cursor.map_or(Ok(0), |text| text.parse().map_err(|_| Failure::field("cursor", "takes a next_cursor of this list")))
 }
 
-fn documents(rows: Vec<store::documents::DocumentRow>, next_cursor: Option<String>) -> DocumentPage {
-    DocumentPage { documents: rows.into_iter().map(DocumentResponse::from).collect(), next_cursor }
-}
-
-impl Handle<ops::list_roots> for Service {
-    async fn handle(&self, caller: &Caller, call: Call<ops::list_roots>) -> Result<DocumentPage, Failure> {
-        let (limit, after) = (call.query.rows(), id_cursor(call.query.cursor.as_deref())?);
-        let mut conn = self.pool.acquire().await.or_fail()?;
-        let rows = store::documents::roots(&mut conn, &caller.scope(), after, limit + 1, call.query.include_embed)
-            .await
-            .or_fail()?;
-        let (rows, next) = page_by_id(rows, limit, |row| row.id);
-        Ok(documents(rows, next))
-    }
-}
-
-impl Handle<ops::list_subtree> for Service {
-    async fn handle(&self, caller: &Caller, call: Call<ops::list_subtree>) -> Result<DocumentPage, Failure> {
-        let (id, limit, after) = (call.path.id, call.query.rows(), id_cursor(call.query.cursor.as_deref())?);
-        read(self, caller, id, false).await?;
-        let mut conn = self.pool.acquire().await.or_fail()?;
-        let rows =
-            store::documents::subtree(&mut conn, &caller.scope(), id, after, limit + 1, call.query.include_embed)
-                .await
-                .or_fail()?;
-        let (rows, next) = page_by_id(rows, limit, |row| row.id);
-        Ok(documents(rows, next))
-    }
-}
-
-impl Handle<ops::list_children> for Service {
-    async fn handle(&self, caller: &Caller, call: Call<ops::list_children>) -> Result<DocumentPage, Failure> {
-        let (id, limit) = (call.path.id, call.query.rows());
-        let after = call.query.cursor.as_deref().map(sibling_cursor).transpose()?;
-        read(self, caller, id, false).await?;
-        let mut conn = self.pool.acquire().await.or_fail()?;
-        let mut rows =
-            store::documents::children(&mut conn, &caller.scope(), id, after, limit + 1, call.query.include_embed)
-                .await
-                .or_fail()?;
-        let more = rows.len() > limit as usize;
-        rows.truncate(limit as usize);
-        let next = rows.last().filter(|_| more).map(|row| format!("{}.{}", sibling_position(row.position), row.id));
-        Ok(documents(rows, next))
-    }
-}
-
-fn sibling_cursor(text: &str) -> Result<SiblingCursor, Failure> {
-    let parts = text
-        .split_once('.')
-        .and_then(|(position, id)| Some(SiblingCursor { position: position.parse().ok()?, id: id.parse().ok()? }));
-    parts.ok_or_else(|| Failure::field("cursor", "takes a next_cursor of this list"))
-}
-
 impl Handle<ops::list_links> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::list_links>) -> Result<LinkPage, Failure> {
         let (id, limit, after) = (call.path.id, call.query.rows(), id_cursor(call.query.cursor.as_deref())?);
-        read(self, caller, id, false).await?;
         let mut conn = self.pool.acquire().await.or_fail()?;
+        must_exist(&mut conn, caller, id).await?;
         let rows = store::links::of_document(&mut conn, &caller.scope(), id, after, limit + 1).await.or_fail()?;
         let (links, next_cursor) = page_by_id(rows, limit, |link| link.id);
         Ok(LinkPage { links, next_cursor })
@@ -258,8 +205,8 @@ impl Handle<ops::list_links> for Service {
 impl Handle<ops::read_evidence> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::read_evidence>) -> Result<EvidenceResponse, Failure> {
         let id = call.path.id;
-        read(self, caller, id, false).await?;
         let mut conn = self.pool.acquire().await.or_fail()?;
+        must_exist(&mut conn, caller, id).await?;
         let mut evidence = store::evidence::read(&mut conn, id).await.or_fail()?;
         let attempts = store::evidence::attempts(&mut conn, id).await.or_fail()?;
         if !attempts.is_empty() {

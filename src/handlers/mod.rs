@@ -2,6 +2,7 @@
 pub mod admin;
 pub mod documents;
 pub mod ingest;
+pub mod lists;
 pub mod runner;
 pub mod search;
 pub mod sheets;

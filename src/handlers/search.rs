@@ -43,7 +43,11 @@ impl Handle<ops::search_hybrid> for Service {
 impl Handle<ops::search> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::search>) -> Result<SearchResponse, Failure> {
         let _place = self.searching_permit().await?;
-        let body = HybridSearch { limit: call.query.limit, ..HybridSearch::new(&call.query.q) };
+        let body = HybridSearch {
+            limit: call.query.limit,
+            include_content: call.query.include_content,
+            ..HybridSearch::new(&call.query.q)
+        };
         search::hybrid(self, caller, body).await
     }
 }

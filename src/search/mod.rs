@@ -3,6 +3,7 @@ pub mod bm25;
 pub mod fusion;
 pub mod maxsim;
 pub mod rerank;
+mod results;
 
 use crate::{
     access::Caller,
@@ -23,8 +24,8 @@ use std::{
 use svc_client::{
     Code, Failure,
     wire::{
-        Bm25Search, DocumentResponse, FulltextSearch, HybridSearch, Legs, MaxsimSearch, RerankMethod, ScopeState,
-        SearchFilter, SearchResponse, SearchResult, VectorSearch,
+        Bm25Search, FulltextSearch, HybridSearch, Legs, MaxsimSearch, RerankMethod, ScopeState, SearchFilter,
+        SearchResponse, SearchResult, VectorSearch,
     },
 };
 
@@ -55,6 +56,7 @@ struct Found<'a> {
     query: &'a str,
     limit: u32,
     second_stage: Option<RerankMethod>,
+    include_content: bool,
     ranked: Ranked,
     legs: HashMap<i64, Legs>,
     no_tokens: HashSet<i64>,
@@ -69,6 +71,7 @@ macro_rules! found {
             query: &$body.query,
             limit: $body.limit,
             second_stage: $body.second_stage(),
+            include_content: $body.include_content,
             ranked: $ranked,
             legs: HashMap::new(),
             no_tokens: HashSet::new(),
@@ -231,19 +234,18 @@ async fn narrow(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Op
 
 async fn respond(service: &Service, eligible: &Eligible, found: Found<'_>) -> Result<SearchResponse, Failure> {
     let Found { mut ranked, mut no_tokens, .. } = found;
-    let mut conn = service.pool.acquire().await.or_fail()?;
-    let ids: Vec<i64> = ranked.iter().map(|(id, _)| *id).collect();
-    let rows = store::documents::read_many(&mut conn, &eligible.scope, &ids, false).await.or_fail()?;
-    let (in_flight, failed) =
-        store::documents::unsettled(&mut conn, &eligible.scope, eligible.parent_id).await.or_fail()?;
-    // The second stage takes its time, and a connection of its own where it needs one.
-    drop(conn);
-    let mut documents: HashMap<i64, DocumentResponse> = rows.into_iter().map(|row| (row.id, row.into())).collect();
     if let Some(method) = found.second_stage {
-        let candidates: Vec<&DocumentResponse> = ids.iter().filter_map(|id| documents.get(id)).collect();
-        (ranked, no_tokens) = rerank::run(service, method, found.query, &candidates).await?;
+        let ids: Vec<i64> = ranked.iter().map(|(id, _)| *id).collect();
+        // It takes its time, and a connection of its own where it needs one.
+        (ranked, no_tokens) = rerank::run(service, &eligible.scope, method, found.query, &ids).await?;
     }
     ranked.truncate(found.limit as usize);
+    let ids: Vec<i64> = ranked.iter().map(|(id, _)| *id).collect();
+    let mut conn = service.pool.acquire().await.or_fail()?;
+    let (in_flight, failed) =
+        store::documents::unsettled(&mut conn, &eligible.scope, eligible.parent_id).await.or_fail()?;
+    let mut documents = results::show(service, &mut conn, &eligible.scope, &ids, found.include_content).await?;
+    drop(conn);
     let results: Vec<SearchResult> = ranked
         .into_iter()
         .filter_map(|(id, score)| {

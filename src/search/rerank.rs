@@ -4,14 +4,18 @@ use crate::{
     error::OrFail,
     service::{Service, reranker_settings},
     settings::Settings,
+    store::{self, scope::Scope},
 };
-use std::{cmp::Ordering, collections::HashSet};
-use svc_client::{
-    Code, Failure,
-    wire::{DocumentResponse, RerankMethod},
+use std::{
+    cmp::Ordering,
+    collections::{HashMap, HashSet},
 };
+use svc_client::{Code, Failure, wire::RerankMethod};
 use svc_models::{Engine, ModelError, Reranker, RerankerSettings};
 use tokio::sync::OnceCell;
+
+/// Characters of a candidate that are read: more than any window of a cross-encoder takes of a text.
+const BEGINNING: i32 = 1 << 16;
 
 /// The cross-encoder of a process. Loaded from its folder, at the start or when it is first asked for; no request fetches it.
 pub struct CrossEncoder {
@@ -52,20 +56,27 @@ fn not_there(error: &ModelError) -> Failure {
 /// Candidates in their new order, the best first, and those that could not be compared for lack of token vectors.
 pub(super) async fn run(
     service: &Service,
+    scope: &Scope,
     method: RerankMethod,
     query: &str,
-    candidates: &[&DocumentResponse],
+    ids: &[i64],
 ) -> Result<(Ranked, HashSet<i64>), Failure> {
-    let ids: Vec<i64> = candidates.iter().map(|document| document.id).collect();
     match method {
         RerankMethod::CrossEncoder => {
             let reranker = service.cross_encoder.get(service.beside()).await.map_err(|error| not_there(&error))?;
-            let texts = candidates.iter().map(|d| super::text(&d.usetype, &d.title, &d.content)).collect();
+            let mut conn = service.pool.acquire().await.or_fail()?;
+            let read = store::documents::beginnings(&mut conn, scope, ids, BEGINNING).await.or_fail()?;
+            drop(conn);
+            let mut read: HashMap<i64, String> =
+                read.into_iter().map(|(id, usetype, title, text)| (id, super::text(&usetype, &title, &text))).collect();
+            // In the order of the first stage, without those that were deleted meanwhile.
+            let (ids, texts): (Vec<i64>, Vec<String>) =
+                ids.iter().filter_map(|id| Some((*id, read.remove(id)?))).unzip();
             let scores = reranker.score(query, texts).await.or_fail()?;
             let scored = ids.into_iter().zip(scores.into_iter().map(f64::from)).collect();
             Ok((best_first(scored, &HashSet::new()), HashSet::new()))
         }
-        RerankMethod::Maxsim => by_tokens(service, query, &ids).await,
+        RerankMethod::Maxsim => by_tokens(service, query, ids).await,
     }
 }
 

@@ -113,6 +113,8 @@ settings! {
         SVC_MAX_UPLOAD_BYTES max_upload_bytes: u64 = "256 MiB", kind::bytes(1..=1024 * GIB);
         /// Largest body of any other request; above it 413.
         SVC_MAX_BODY_BYTES max_body_bytes: u64 = "16 MiB", kind::bytes(1024..=GIB);
+        /// Documents' texts in one answer: a page of a list ends there, and a search leaves out the texts beyond.
+        SVC_PAGE_BYTES page_bytes: u64 = "8 MiB", kind::bytes(64 * 1024..=GIB);
         /// Files that are received and stored at a time; more wait shortly and are then refused with 429.
         SVC_UPLOADS_AT_ONCE uploads_at_once: usize = "16", kind::integer(1..=1000);
         /// Connections of clients, at most, and no more than the limit of open files allows; the one that was idle longest makes room.

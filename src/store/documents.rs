@@ -8,10 +8,43 @@ use svc_client::wire::{DocumentResponse, Settled};
 
 /// The columns of a [`DocumentRow`], from `documents d`; $5 says whether the vector is wanted.
 macro_rules! columns {
-    () => {
-        "d.id, d.parent_id, d.path, d.title, d.content, d.structured_content, d.usetype, d.position, d.event_time, \
-         d.created_at, d.updated_at, d.content_hash, d.settled, CASE WHEN $5::boolean THEN d.embed END AS embed"
+    ($content:literal, $structured_content:literal) => {
+        concat!(
+            "d.id, d.parent_id, d.path, d.title, ",
+            $content,
+            " AS content, ",
+            $structured_content,
+            " AS structured_content, d.usetype, d.position, d.event_time, d.created_at, d.updated_at, d.content_hash, \
+             d.settled, CASE WHEN $5::boolean THEN d.embed END AS embed"
+        )
     };
+}
+
+/// The columns of a [`Listed`], from `documents d`. No text is unpacked to be measured; what is packed counts as 16 times its size.
+macro_rules! listed {
+    () => {
+        "d.id, d.position, octet_length(d.content)::bigint AS content_bytes, \
+         pg_column_size(d.structured_content)::bigint \
+         * CASE WHEN pg_column_compression(d.structured_content) IS NULL THEN 1 ELSE 16 END AS structured_bytes"
+    };
+}
+
+/// A document in a list, with the size of what it holds.
+#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+pub struct Listed {
+    pub id: i64,
+    pub position: Option<i32>,
+    pub content_bytes: i64,
+    /// About.
+    pub structured_bytes: i64,
+}
+
+/// What is read of documents beside their plain columns.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub embed: bool,
+    pub content: bool,
+    pub structured_content: bool,
 }
 
 /// A document as it is stored.
@@ -31,6 +64,9 @@ pub struct DocumentRow {
     pub content_hash: String,
     pub settled: String,
     pub embed: Option<Vector>,
+    /// Columns that were not asked for.
+    #[sqlx(skip)]
+    pub omitted: Vec<&'static str>,
 }
 
 impl From<DocumentRow> for DocumentResponse {
@@ -50,6 +86,7 @@ impl From<DocumentRow> for DocumentResponse {
             content_hash: row.content_hash,
             settled: settled(&row.settled),
             embed: row.embed.map(|v| v.to_vec()),
+            omitted: row.omitted.into_iter().map(str::to_owned).collect(),
         }
     }
 }
@@ -109,7 +146,12 @@ pub async fn read(
     add(&mut arguments, include_embed);
     add(&mut arguments, id);
     sqlx::query_as_with(
-        concat!("SELECT ", columns!(), " FROM documents d WHERE d.id = $6 AND ", readable!()),
+        concat!(
+            "SELECT ",
+            columns!("d.content", "d.structured_content"),
+            " FROM documents d WHERE d.id = $6 AND ",
+            readable!()
+        ),
         arguments,
     )
     .fetch_optional(conn)
@@ -121,13 +163,57 @@ pub async fn read_many(
     conn: &mut PgConnection,
     scope: &Scope,
     ids: &[i64],
-    include_embed: bool,
+    shape: Shape,
 ) -> sqlx::Result<Vec<DocumentRow>> {
     let mut arguments = scope.arguments();
-    add(&mut arguments, include_embed);
+    add(&mut arguments, shape.embed);
     add(&mut arguments, ids.to_vec());
+    add(&mut arguments, shape.content);
+    add(&mut arguments, shape.structured_content);
+    let mut rows: Vec<DocumentRow> = sqlx::query_as_with(
+        concat!(
+            "SELECT ",
+            columns!(
+                "CASE WHEN $7::boolean THEN d.content ELSE '' END",
+                "CASE WHEN $8::boolean THEN d.structured_content ELSE '{}'::jsonb END"
+            ),
+            " FROM documents d WHERE d.id = ANY($6) AND ",
+            readable!()
+        ),
+        arguments,
+    )
+    .fetch_all(conn)
+    .await?;
+    let omitted = [(shape.content, "content"), (shape.structured_content, "structured_content")];
+    for row in &mut rows {
+        row.omitted = omitted.iter().filter(|(shown, _)| !shown).map(|(_, name)| *name).collect();
+    }
+    Ok(rows)
+}
+
+/// The sizes of those of `ids` that the scope covers, in no order.
+pub async fn sizes(conn: &mut PgConnection, scope: &Scope, ids: &[i64]) -> sqlx::Result<Vec<Listed>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, ids.to_vec());
+    let query = concat!("SELECT ", listed!(), " FROM documents d WHERE d.id = ANY($5) AND ", readable!());
+    sqlx::query_as_with(query, arguments).fetch_all(conn).await
+}
+
+/// Usetype, title and the beginning of the text of those of `ids` that the scope covers, in no order.
+pub async fn beginnings(
+    conn: &mut PgConnection,
+    scope: &Scope,
+    ids: &[i64],
+    characters: i32,
+) -> sqlx::Result<Vec<(i64, String, String, String)>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, ids.to_vec());
+    add(&mut arguments, characters);
     sqlx::query_as_with(
-        concat!("SELECT ", columns!(), " FROM documents d WHERE d.id = ANY($6) AND ", readable!()),
+        concat!(
+            "SELECT d.id, d.usetype, d.title, left(d.content, $6) FROM documents d WHERE d.id = ANY($5) AND ",
+            readable!()
+        ),
         arguments,
     )
     .fetch_all(conn)
@@ -181,24 +267,17 @@ pub async fn lock_for_delete(conn: &mut PgConnection, scope: &Scope, id: i64) ->
 }
 
 /// The documents without a parent after `after`, by id.
-pub async fn roots(
-    conn: &mut PgConnection,
-    scope: &Scope,
-    after: i64,
-    limit: u32,
-    include_embed: bool,
-) -> sqlx::Result<Vec<DocumentRow>> {
+pub async fn roots(conn: &mut PgConnection, scope: &Scope, after: i64, limit: u32) -> sqlx::Result<Vec<Listed>> {
     let mut arguments = scope.arguments();
-    add(&mut arguments, include_embed);
     add(&mut arguments, after);
     add(&mut arguments, i64::from(limit));
     sqlx::query_as_with(
         concat!(
             "SELECT ",
-            columns!(),
-            " FROM documents d WHERE d.parent_id IS NULL AND d.id > $6 AND ",
+            listed!(),
+            " FROM documents d WHERE d.parent_id IS NULL AND d.id > $5 AND ",
             readable!(),
-            " ORDER BY d.id LIMIT $7"
+            " ORDER BY d.id LIMIT $6"
         ),
         arguments,
     )
@@ -226,19 +305,17 @@ pub async fn children(
     parent: i64,
     after: Option<SiblingCursor>,
     limit: u32,
-    include_embed: bool,
-) -> sqlx::Result<Vec<DocumentRow>> {
+) -> sqlx::Result<Vec<Listed>> {
     let after = after.unwrap_or(SiblingCursor { position: i64::MIN, id: 0 });
     let mut arguments = scope.arguments();
-    add(&mut arguments, include_embed);
     add(&mut arguments, parent);
     add(&mut arguments, after.position);
     add(&mut arguments, after.id);
     add(&mut arguments, i64::from(limit));
     sqlx::query_as_with(
         concat!(
-            "SELECT ", columns!(), " FROM documents d WHERE d.parent_id = $6 AND (coalesce(d.position::bigint, 2147483648), d.id) > ($7, $8) AND ",
-            readable!(), " ORDER BY d.position NULLS LAST, d.id LIMIT $9"
+            "SELECT ", listed!(), " FROM documents d WHERE d.parent_id = $5 AND (coalesce(d.position::bigint, 2147483648), d.id) > ($6, $7) AND ",
+            readable!(), " ORDER BY d.position NULLS LAST, d.id LIMIT $8"
         ),
         arguments,
     )
@@ -253,20 +330,18 @@ pub async fn subtree(
     root: i64,
     after: i64,
     limit: u32,
-    include_embed: bool,
-) -> sqlx::Result<Vec<DocumentRow>> {
+) -> sqlx::Result<Vec<Listed>> {
     let mut arguments = scope.arguments();
-    add(&mut arguments, include_embed);
     add(&mut arguments, root);
     add(&mut arguments, after);
     add(&mut arguments, i64::from(limit));
     sqlx::query_as_with(
         concat!(
             "SELECT ",
-            columns!(),
-            " FROM documents d WHERE d.path @> ARRAY[$6::bigint] AND d.id > $7 AND ",
+            listed!(),
+            " FROM documents d WHERE d.path @> ARRAY[$5::bigint] AND d.id > $6 AND ",
             readable!(),
-            " ORDER BY d.id LIMIT $8"
+            " ORDER BY d.id LIMIT $7"
         ),
         arguments,
     )

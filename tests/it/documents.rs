@@ -73,7 +73,7 @@ async fn lists_come_page_by_page_in_a_stable_order() {
     let mut seen = Vec::new();
     let mut cursor = None;
     loop {
-        let query = PageQuery { cursor, limit: Some(2), include_embed: false };
+        let query = PageQuery { cursor, limit: Some(2), ..PageQuery::default() };
         let page = app.client.list_children(DocumentPath { id: root.id }, query).await.unwrap();
         assert!(page.documents.len() <= 2);
         seen.extend(page.documents.into_iter().map(|d| d.title));

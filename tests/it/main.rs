@@ -26,6 +26,7 @@ mod rerank;
 mod runner;
 mod search;
 mod sheets;
+mod sizes;
 mod transactions;
 mod upkeep;
 mod uploads;

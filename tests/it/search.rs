@@ -42,7 +42,11 @@ async fn each_method_finds_what_it_is_good_at() {
     let legs = first.legs.unwrap();
     assert_eq!((legs.vector.unwrap().rank, legs.bm25.unwrap().rank), (1, 1));
     assert!((first.score - (0.86 + 0.14) / 61.0).abs() < 1e-12);
-    let convenience = app.client.search(SearchQuery { q: "magma in the crust".into(), limit: 2 }).await.unwrap();
+    let convenience = app
+        .client
+        .search(SearchQuery { q: "magma in the crust".into(), limit: 2, include_content: true })
+        .await
+        .unwrap();
     assert_eq!((titles(&convenience)[0], convenience.total), ("Volcanoes", 2));
     app.end().await;
 }

@@ -87,18 +87,26 @@ pub struct TokensResponse {
 impl Wire for TokensResponse {}
 
 /// One page of a list.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(IntoParams))]
 #[serde(default, deny_unknown_fields)]
 pub struct PageQuery {
     /// `next_cursor` of the page before; none for the first page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Rows a page, 1 to 1,000; 100 where left out.
+    /// Rows a page, 1 to 1,000; 100 where left out. A page of large documents ends before, at 8 MiB unless `SVC_PAGE_BYTES` says
+    /// otherwise; `next_cursor` tells whether there are more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
     /// Shows the 768-dimension vectors too, where the rows are documents.
     pub include_embed: bool,
+    /// Shows the documents' texts; true where left out.
+    pub include_content: bool,
+}
+impl Default for PageQuery {
+    fn default() -> Self {
+        Self { cursor: None, limit: None, include_embed: false, include_content: true }
+    }
 }
 impl Params for PageQuery {
     fn check(&self) -> Result<(), Failure> {
@@ -195,6 +203,10 @@ pub struct DocumentResponse {
     /// 768 numbers; only on request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub embed: Option<Vec<f32>>,
+    /// Which of `content` and `structured_content` are empty here although the document may have them: those that were not asked
+    /// for, or for which an answer had no room. Reading the document alone shows them. Absent where all is shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub omitted: Vec<String>,
 }
 impl Wire for DocumentResponse {}
 impl Located for DocumentResponse {

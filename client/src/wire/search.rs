@@ -61,6 +61,10 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident { $( $(#[doc =
         /// How many candidates are looked at, 1 to 100 and never fewer than `limit`; 50 where left out.
         #[serde(default = "default_rerank_top")]
         pub rerank_top: u32,
+        /// Shows the results' texts; true where left out. Once they fill 8 MiB (`SVC_PAGE_BYTES`), those of lower rank that do not
+        /// fit are left out too, as `omitted` says of each.
+        #[serde(default = "include_content")]
+        pub include_content: bool,
         $( $(#[doc = $fdoc])* #[serde(default, skip_serializing_if = "Option::is_none")] pub $field: Option<$type>, )*
     }
     impl $name {
@@ -68,7 +72,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident { $( $(#[doc =
         pub fn new(query: &str) -> $name {
             $name {
                 query: query.to_owned(), parent_id: None, limit: default_limit(), usetype: None, filter: None,
-                rerank: false, rerank_method: RerankMethod::default(), rerank_top: default_rerank_top(), $( $field: None, )*
+                rerank: false, rerank_method: RerankMethod::default(), rerank_top: default_rerank_top(), include_content: true, $( $field: None, )*
             }
         }
 
@@ -178,6 +182,9 @@ fn default_limit() -> u32 {
 fn default_rerank_top() -> u32 {
     50
 }
+fn include_content() -> bool {
+    true
+}
 fn check_rerank_top(top: u32) -> Result<(), Failure> {
     if (1..=100).contains(&top) { Ok(()) } else { Err(Failure::field("rerank_top", "takes 1 to 100")) }
 }
@@ -202,6 +209,9 @@ pub struct SearchQuery {
     /// 1 to 100; 10 where left out.
     #[serde(default = "default_limit")]
     pub limit: u32,
+    /// Shows the results' texts; true where left out.
+    #[serde(default = "include_content")]
+    pub include_content: bool,
 }
 impl Params for SearchQuery {
     fn check(&self) -> Result<(), Failure> {

@@ -208,7 +208,7 @@ impl TestApp {
         let mut all = Vec::new();
         let mut cursor = None;
         loop {
-            let query = PageQuery { cursor, limit: Some(7), include_embed: false };
+            let query = PageQuery { cursor, limit: Some(7), ..PageQuery::default() };
             let page = self.client.list_subtree(DocumentPath { id }, query).await.unwrap();
             all.extend(page.documents);
             cursor = page.next_cursor;

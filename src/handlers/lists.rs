@@ -1,0 +1,101 @@
+//! Documents, page by page.
+use super::documents::id_cursor;
+use crate::{
+    access::Caller,
+    error::OrFail,
+    registry::Handle,
+    service::Service,
+    store::{
+        self,
+        documents::{Listed, Shape, SiblingCursor, sibling_position},
+    },
+};
+use sqlx::PgConnection;
+use std::collections::HashMap;
+use svc_client::{
+    Call, Failure, ops,
+    wire::{DocumentPage, DocumentResponse, PageQuery},
+};
+
+/// What a row takes in an answer beside its texts, and what its vector takes, about.
+const ROW_BYTES: u64 = 1024;
+const EMBED_BYTES: u64 = 8 * 1024;
+
+impl Handle<ops::list_roots> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::list_roots>) -> Result<DocumentPage, Failure> {
+        let after = id_cursor(call.query.cursor.as_deref())?;
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        let listed =
+            store::documents::roots(&mut conn, &caller.scope(), after, call.query.rows() + 1).await.or_fail()?;
+        page(self, &mut conn, caller, &call.query, listed, |last| last.id.to_string()).await
+    }
+}
+
+impl Handle<ops::list_subtree> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::list_subtree>) -> Result<DocumentPage, Failure> {
+        let (id, after) = (call.path.id, id_cursor(call.query.cursor.as_deref())?);
+        let (scope, limit) = (caller.scope(), call.query.rows() + 1);
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        must_exist(&mut conn, caller, id).await?;
+        let listed = store::documents::subtree(&mut conn, &scope, id, after, limit).await.or_fail()?;
+        page(self, &mut conn, caller, &call.query, listed, |last| last.id.to_string()).await
+    }
+}
+
+impl Handle<ops::list_children> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::list_children>) -> Result<DocumentPage, Failure> {
+        let after = call.query.cursor.as_deref().map(sibling_cursor).transpose()?;
+        let (id, scope, limit) = (call.path.id, caller.scope(), call.query.rows() + 1);
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        must_exist(&mut conn, caller, id).await?;
+        let listed = store::documents::children(&mut conn, &scope, id, after, limit).await.or_fail()?;
+        let cursor = |last: &Listed| format!("{}.{}", sibling_position(last.position), last.id);
+        page(self, &mut conn, caller, &call.query, listed, cursor).await
+    }
+}
+
+fn sibling_cursor(text: &str) -> Result<SiblingCursor, Failure> {
+    let parts = text
+        .split_once('.')
+        .and_then(|(position, id)| Some(SiblingCursor { position: position.parse().ok()?, id: id.parse().ok()? }));
+    parts.ok_or_else(|| Failure::field("cursor", "takes a next_cursor of this list"))
+}
+
+/// 404 where the caller may read no such document.
+pub(super) async fn must_exist(conn: &mut PgConnection, caller: &Caller, id: i64) -> Result<(), Failure> {
+    let found = store::documents::sizes(conn, &caller.scope(), &[id]).await.or_fail()?;
+    if found.is_empty() { Err(Failure::no_document(id)) } else { Ok(()) }
+}
+
+/// The documents of a page: of those listed, which are one more than were asked for where there are more, as many as there is
+/// room for, and one at least.
+async fn page(
+    service: &Service,
+    conn: &mut PgConnection,
+    caller: &Caller,
+    query: &PageQuery,
+    mut listed: Vec<Listed>,
+    cursor: impl Fn(&Listed) -> String,
+) -> Result<DocumentPage, Failure> {
+    let (found, mut room) = (listed.len(), service.settings.page_bytes);
+    listed.truncate(query.rows() as usize);
+    let fitting = listed.iter().take_while(|row| {
+        let (bytes, left) = (bytes(row, query), room);
+        room = room.saturating_sub(bytes);
+        bytes <= left
+    });
+    listed.truncate(fitting.count().max(1));
+    let next_cursor = listed.last().filter(|_| listed.len() < found).map(cursor);
+    let ids: Vec<i64> = listed.iter().map(|row| row.id).collect();
+    let shape = Shape { embed: query.include_embed, content: query.include_content, structured_content: true };
+    let rows = store::documents::read_many(conn, &caller.scope(), &ids, shape).await.or_fail()?;
+    let mut rows: HashMap<i64, DocumentResponse> = rows.into_iter().map(|row| (row.id, row.into())).collect();
+    Ok(DocumentPage { documents: ids.iter().filter_map(|id| rows.remove(id)).collect(), next_cursor })
+}
+
+/// What a row takes in the answer, about.
+fn bytes(row: &Listed, query: &PageQuery) -> u64 {
+    let content = if query.include_content { row.content_bytes.unsigned_abs() } else { 0 };
+    let embed = if query.include_embed { EMBED_BYTES } else { 0 };
+    ROW_BYTES + content + row.structured_bytes.unsigned_abs() + embed
+}

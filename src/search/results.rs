@@ -1,0 +1,44 @@
+//! What an answer shows of the documents that were found.
+use crate::{
+    error::OrFail,
+    service::Service,
+    store::{
+        self,
+        documents::{Listed, Shape},
+        scope::Scope,
+    },
+};
+use sqlx::PgConnection;
+use std::collections::HashMap;
+use svc_client::{Failure, wire::DocumentResponse};
+
+/// The documents of an answer, in the order of their ranks. Their texts are shown as far as there is room; a text that does not
+/// fit is left out, and a shorter one after it may still be there.
+pub(super) async fn show(
+    service: &Service,
+    conn: &mut PgConnection,
+    scope: &Scope,
+    ids: &[i64],
+    content: bool,
+) -> Result<HashMap<i64, DocumentResponse>, Failure> {
+    let sizes = store::documents::sizes(conn, scope, ids).await.or_fail()?;
+    let sizes: HashMap<i64, Listed> = sizes.into_iter().map(|size| (size.id, size)).collect();
+    let mut room = service.settings.page_bytes;
+    let (whole, bare): (Vec<i64>, Vec<i64>) = ids.iter().filter(|id| sizes.contains_key(id)).partition(|id| {
+        let size = &sizes[id];
+        let bytes = size.structured_bytes + if content { size.content_bytes } else { 0 };
+        let fits = bytes.unsigned_abs() <= room;
+        room -= if fits { bytes.unsigned_abs() } else { 0 };
+        fits
+    });
+    let shapes = [(whole, content, true), (bare, false, false)];
+    let mut documents = HashMap::with_capacity(ids.len());
+    for (ids, content, structured_content) in shapes {
+        if !ids.is_empty() {
+            let shape = Shape { embed: false, content, structured_content };
+            let rows = store::documents::read_many(conn, scope, &ids, shape).await.or_fail()?;
+            documents.extend(rows.into_iter().map(|row| (row.id, row.into())));
+        }
+    }
+    Ok(documents)
+}

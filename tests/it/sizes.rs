@@ -1,0 +1,141 @@
+//! Large documents: what is taken, and how much of them one answer shows.
+use crate::support::{TestApp, Wish, document};
+use serde_json::{Value, json};
+use svc_client::{
+    Json,
+    wire::{Bm25Search, DocumentPath, NewDocument, PageQuery, WaitQuery},
+};
+
+/// A small page, so that a few documents fill it.
+const SMALL_PAGES: &[(&str, &str)] = &[("SVC_PAGE_BYTES", "64 KiB")];
+const PAGE: usize = 64 * 1024;
+/// Two of them fill a page.
+const TEXT: usize = 25_000;
+
+async fn create(app: &TestApp, new: NewDocument) -> i64 {
+    app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().id
+}
+
+/// An answer as it is sent: its bytes and its JSON.
+async fn get(app: &TestApp, path: &str) -> (usize, Value) {
+    let bytes = app.raw("GET", path).send().await.unwrap().bytes().await.unwrap();
+    (bytes.len(), serde_json::from_slice(&bytes).unwrap())
+}
+
+fn ids(page: &Value) -> Vec<i64> {
+    page["documents"].as_array().unwrap().iter().map(|document| document["id"].as_i64().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn json_of_callers_is_refused_by_the_name_of_field_and_limit() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let zeros = format!("{{\"a\": [{}0]}}", "0,".repeat(7_000_000));
+    let deep = format!("{{\"a\": {}{}}}", "[".repeat(100), "]".repeat(100));
+    let long = format!("{{\"a\": \"{}\"}}", "x".repeat(2 << 20));
+    for (value, limit) in [(zeros, "100000 values"), (deep, "64 levels"), (long, "1048576 bytes")] {
+        for (path, body, field) in [
+            (
+                "/documents",
+                format!(r#"{{"title": "t", "content": "", "structured_content": {value}}}"#),
+                "structured_content",
+            ),
+            (
+                "/search/bm25",
+                format!(r#"{{"query": "x", "filter": {{"structured_content": {value}}}}}"#),
+                "filter.structured_content",
+            ),
+        ] {
+            let request = app.raw("POST", path).header("content-type", "application/json").body(body);
+            let response = request.send().await.unwrap();
+            assert_eq!(response.status(), 422, "{path} {limit}");
+            let problem: Value = response.json().await.unwrap();
+            assert_eq!(problem["field"], field, "{problem}");
+            assert!(problem["detail"].as_str().unwrap().contains(limit), "{problem}");
+        }
+    }
+    let within = json!({"list": vec![0; 50_000], "text": "x".repeat(1 << 19)});
+    let new = NewDocument { structured_content: within.as_object().unwrap().clone(), ..document("within", "") };
+    let id = create(&app, new).await;
+    let read = app.client.read_document(DocumentPath { id }, Default::default()).await.unwrap();
+    assert_eq!(Value::Object(read.structured_content), within);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_large_documents_ends_early_and_no_document_is_lost() {
+    let app = TestApp::with(Wish { settings: SMALL_PAGES, no_worker: true, ..Wish::default() }).await;
+    let folder = create(&app, document("folder", "")).await;
+    let mut made = Vec::new();
+    for number in 0..9 {
+        // One of them alone is more than a page.
+        let length = if number == 4 { 3 * PAGE } else { TEXT };
+        let new = NewDocument {
+            parent_id: Some(folder),
+            ..document(&format!("number {number}"), &"word ".repeat(length / 5))
+        };
+        made.push(create(&app, new).await);
+    }
+    for list in ["children", "subtree"] {
+        let path = format!("/documents/{folder}/{list}?limit=1000");
+        let (mut seen, mut cursor, mut pages) = (Vec::new(), String::new(), 0);
+        loop {
+            let (bytes, page) = get(&app, &format!("{path}{cursor}")).await;
+            assert!(
+                bytes <= PAGE + 1024 || ids(&page).len() == 1,
+                "{list}: {bytes} bytes with {} rows",
+                ids(&page).len()
+            );
+            seen.extend(ids(&page));
+            pages += 1;
+            match page["next_cursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => break,
+            }
+        }
+        assert_eq!((&seen, pages), (&made, 5), "{list}");
+        let (bytes, page) = get(&app, &format!("{path}&include_content=false")).await;
+        assert!(bytes < 16 * 1024, "{list}: {bytes} bytes");
+        assert_eq!((ids(&page), &page["next_cursor"]), (made.clone(), &Value::Null), "{list}");
+        assert_eq!(page["documents"][0]["omitted"], json!(["content"]));
+        assert_eq!(page["documents"][0]["content"], "");
+    }
+    let roots = app.client.list_roots(PageQuery::default()).await.unwrap();
+    assert!(roots.documents.iter().all(|root| root.omitted.is_empty()));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_search_leaves_out_the_texts_that_it_has_no_room_for_and_says_so() {
+    let app = TestApp::with(Wish { settings: SMALL_PAGES, ..Wish::default() }).await;
+    for number in 0..5 {
+        let content = format!("heron {}", "marsh ".repeat(TEXT / 6 + number));
+        let structured_content = json!({"number": number}).as_object().unwrap().clone();
+        let new = NewDocument { structured_content, ..document(&format!("number {number}"), &content) };
+        app.client.create_document(WaitQuery { wait: true }, Json(new)).await.unwrap();
+    }
+    let search = |include_content| Bm25Search { include_content, ..Bm25Search::new("heron") };
+    let answer = app.client.search_bm25(Json(search(true))).await.unwrap();
+    let shown: Vec<(bool, bool, Vec<&str>)> = answer
+        .results
+        .iter()
+        .map(|result| {
+            let document = &result.document;
+            let omitted = document.omitted.iter().map(String::as_str).collect();
+            (document.content.is_empty(), document.structured_content.is_empty(), omitted)
+        })
+        .collect();
+    let (whole, bare) = ((false, false, vec![]), (true, true, vec!["content", "structured_content"]));
+    assert_eq!(shown, [whole.clone(), whole, bare.clone(), bare.clone(), bare]);
+    assert!(serde_json::to_vec(&answer).unwrap().len() < PAGE);
+    let answer = app.client.search_bm25(Json(search(false))).await.unwrap();
+    assert_eq!(answer.results.len(), 5);
+    assert!(
+        answer
+            .results
+            .iter()
+            .all(|result| result.document.omitted == ["content"] && !result.document.structured_content.is_empty())
+    );
+    let (_, answer) = get(&app, "/search/?q=heron&include_content=false").await;
+    assert_eq!(answer["results"][0]["omitted"], json!(["content"]));
+    app.end().await;
+}
