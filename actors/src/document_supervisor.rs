@@ -19,6 +19,8 @@ pub(crate) enum DocumentMessage {
     Ended {
         grant: Arc<Grant>,
         end: TaskEnd,
+        /// What was claimed together with its end; given back where this message is never read.
+        next: Vec<Hold>,
     },
     /// An actor is gone. It comes behind the actor's own last word, which an event of the supervision would overtake.
     Gone {
@@ -84,11 +86,16 @@ impl Actor for DocumentSupervisor {
                 state.seat.load.handled();
                 state.run(hold, &me).await;
             }
-            DocumentMessage::Ended { grant, end } => match end {
-                TaskEnd::Done => state.record.done(),
-                TaskEnd::Failed(failure) => state.record.failed(&grant, &failure),
-                TaskEnd::Neither => {}
-            },
+            DocumentMessage::Ended { grant, end, next } => {
+                match end {
+                    TaskEnd::Done => state.record.done(),
+                    TaskEnd::Failed(failure) => state.record.failed(&grant, &failure),
+                    TaskEnd::Neither => {}
+                }
+                for hold in next {
+                    state.go_on(hold, &me).await;
+                }
+            }
             DocumentMessage::Gone { actor, error } => {
                 if let Some(error) = error {
                     state.seat.load.error(error);
@@ -121,6 +128,17 @@ impl Actor for DocumentSupervisor {
 }
 
 impl DocumentState {
+    /// Runs the next task of this document without a detour; another document's goes its usual way.
+    async fn go_on(&mut self, hold: Hold, me: &ActorRef<DocumentMessage>) {
+        if hold.grant.root_id == self.root_id {
+            let _ = self.documents.cast(DocumentsMessage::Took { root_id: self.root_id, supervisor: me.get_id() });
+            self.run(hold, me).await;
+        } else if let Some(documents) = self.shared.documents.get() {
+            // One that is being restarted drops the hold, which gives it back.
+            let _ = documents.cast(DocumentsMessage::Run(hold));
+        }
+    }
+
     async fn run(&mut self, hold: Hold, me: &ActorRef<DocumentMessage>) {
         let grant = hold.grant.clone();
         let arguments = (self.shared.clone(), self.seat.id, hold, me.clone());

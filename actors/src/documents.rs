@@ -19,6 +19,11 @@ pub(crate) struct Documents;
 
 pub(crate) enum DocumentsMessage {
     Run(Hold),
+    /// This supervisor goes on with a task that was claimed with the end of another of its own.
+    Took {
+        root_id: i64,
+        supervisor: ActorId,
+    },
     /// A task of this supervisor ended, or did not come to be.
     Ended {
         root_id: i64,
@@ -87,6 +92,11 @@ impl Actor for Documents {
             DocumentsMessage::Run(hold) => {
                 state.seat.load.handled();
                 state.run(hold, &me).await;
+            }
+            DocumentsMessage::Took { root_id, supervisor } => {
+                if let Some(open) = state.open.get_mut(&root_id).filter(|open| open.post.actor.get_id() == supervisor) {
+                    open.tasks += 1;
+                }
             }
             DocumentsMessage::Ended { root_id, supervisor } => {
                 let used = state.use_now();

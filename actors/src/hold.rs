@@ -6,7 +6,9 @@ use crate::grant::{Grant, Lane, TaskFailure};
 use crate::ledger::{Owed, StopReason};
 use crate::shared::Shared;
 use ractor::ActorCell;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use uuid::Uuid;
 
@@ -28,7 +30,16 @@ pub(crate) struct Hold {
     /// The handler has begun.
     pub started: bool,
     pub report: Option<Report>,
+    follow_up: Arc<FollowUp>,
     shared: Arc<Shared>,
+}
+
+/// What was claimed together with the end of a task.
+#[derive(Default)]
+struct FollowUp {
+    holds: Mutex<Vec<Hold>>,
+    /// The queue answered, so that what it did not grant is not there to be claimed.
+    answered: AtomicBool,
 }
 
 impl Hold {
@@ -40,6 +51,7 @@ impl Hold {
             cancel,
             started: false,
             report: None,
+            follow_up: Arc::default(),
             shared: shared.clone(),
         })
     }
@@ -50,7 +62,12 @@ impl Hold {
     }
 
     pub fn permit(&self) -> Permit {
-        Permit { shared: self.shared.clone(), token: self.grant.token, lane: self.grant.lane }
+        Permit { shared: self.shared.clone(), token: self.grant.token, follow_up: self.follow_up.clone() }
+    }
+
+    /// What was claimed together with the task's end, to be run next.
+    pub fn take_follow_up(&self) -> Vec<Hold> {
+        std::mem::take(&mut *self.follow_up.holds.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub fn stopped(&self) -> bool {
@@ -78,16 +95,95 @@ impl Hold {
 pub struct Permit {
     shared: Arc<Shared>,
     token: Uuid,
-    lane: Lane,
+    follow_up: Arc<FollowUp>,
 }
 
 impl Permit {
-    /// Lets another task have it: all that is left of this one is its commit.
-    pub fn pass_on(&self) {
-        if self.shared.ledger.commits(self.token, self.shared.settings.permits.of(self.lane)) {
+    /// All that is left of the task is its end, in whose message the handler may claim what runs next: this permit and all
+    /// others that are idle are set aside for that. Where the value is dropped instead, they are free for other claims.
+    pub fn end(self) -> Ending {
+        let Permit { shared, token, follow_up } = self;
+        // Before the slots are taken: a wake-up that comes in between finds them taken, and is repeated.
+        let wakes = shared.wakes.load(Ordering::Acquire);
+        shared.ledger.commits(token);
+        // A worker that counts its tasks leaves the counting to its dispatcher.
+        let may_claim = shared.settings.max_tasks.is_none() && !shared.closing.load(Ordering::Acquire);
+        let want = if may_claim { shared.ledger.set_aside(&shared.settings.permits) } else { Vec::new() };
+        Ending { shared, want, follow_up, wakes, answered: false, asked: Instant::now() }
+    }
+}
+
+/// A task that is about to end, with the slots that its end may claim for.
+pub struct Ending {
+    shared: Arc<Shared>,
+    want: Vec<(Lane, usize)>,
+    follow_up: Arc<FollowUp>,
+    wakes: u64,
+    answered: bool,
+    asked: Instant,
+}
+
+impl Ending {
+    /// How many tasks of each lane the end may claim; none where it is empty.
+    pub fn want(&self) -> &[(Lane, usize)] {
+        &self.want
+    }
+
+    /// What the queue granted of that. Tasks of the same document go straight to its supervisor.
+    pub fn granted(mut self, grants: Vec<Grant>) {
+        let (holds, surplus) = admit(&self.shared, grants, &self.want, self.asked);
+        // A worker that was stopped meanwhile, or a queue that gave too much: dropped holds are given back.
+        drop(surplus);
+        self.answered = true;
+        if self.shared.closing.load(Ordering::Acquire) {
+            return;
+        }
+        let unfilled = holds.len() < self.want.iter().map(|(_, slots)| slots).sum();
+        self.follow_up.answered.store(true, Ordering::Release);
+        self.follow_up.holds.lock().unwrap_or_else(PoisonError::into_inner).extend(holds);
+        // What came in meanwhile may have come too late for this claim, and found no slot for one of its own.
+        if unfilled && self.shared.wakes.load(Ordering::Acquire) != self.wakes {
+            self.answered = false;
+        }
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.shared.ledger.put_back(&self.want);
+        if !self.answered {
             self.shared.wake();
         }
     }
+}
+
+/// Enters what was granted of what was asked for, and what was granted beyond that.
+pub(crate) fn admit(
+    shared: &Arc<Shared>,
+    grants: Vec<Grant>,
+    want: &[(Lane, usize)],
+    asked: Instant,
+) -> (Vec<Hold>, Vec<Hold>) {
+    let mut free: HashMap<Lane, usize> = want.iter().copied().collect();
+    let (mut holds, mut surplus) = (Vec::new(), Vec::new());
+    for grant in grants {
+        let (task_id, lane) = (grant.task_id, grant.lane);
+        let Some(hold) = Hold::admit(shared, grant, asked) else {
+            tracing::error!(task.id = task_id, %lane, "the queue granted a token twice; the second grant is ignored");
+            continue;
+        };
+        match free.get_mut(&lane) {
+            Some(free) if *free > 0 => {
+                *free -= 1;
+                holds.push(hold);
+            }
+            _ => surplus.push(hold),
+        }
+    }
+    if !surplus.is_empty() {
+        tracing::error!(tasks = surplus.len(), "the queue granted more than was asked for; giving back the rest");
+    }
+    (holds, surplus)
 }
 
 impl Drop for Hold {
@@ -97,7 +193,7 @@ impl Drop for Hold {
         let (report, started) = (self.report.take(), self.started);
         if self.shared.ledger.end(self.grant.token, |stop, before| owed(report, started, stop, before)) {
             self.shared.poke_locks();
-        } else {
+        } else if !self.follow_up.answered.load(Ordering::Acquire) || self.shared.settings.drain_once {
             self.shared.wake();
         }
     }

@@ -4,6 +4,7 @@
 use crate::CancelToken;
 use crate::grant::{Grant, Lane, TaskFailure};
 use crate::port::BeatAnswer;
+use crate::settings::Permits;
 use crate::tree::Phase;
 use ractor::ActorCell;
 use std::collections::{HashMap, HashSet};
@@ -53,6 +54,8 @@ struct Book {
     held: HashMap<Uuid, Holding>,
     owed: Vec<(Arc<Grant>, Owed)>,
     finished: u64,
+    /// Slots that the ends of tasks are claiming for right now.
+    asked: HashMap<Lane, usize>,
     /// How often in a row the actors of a task ended under it, by the task's id.
     interrupted: HashMap<i64, u32>,
 }
@@ -63,7 +66,7 @@ impl Book {
         for holding in self.held.values().filter(|holding| holding.grant.lane == lane) {
             *if holding.commits && !holding.ended { &mut committing } else { &mut working } += 1;
         }
-        working + committing.saturating_sub(permits)
+        working + committing.saturating_sub(permits) + self.asked.get(&lane).copied().unwrap_or(0)
     }
 }
 
@@ -192,15 +195,30 @@ impl Ledger {
         self.book().used(lane, permits)
     }
 
-    /// All that is left of a task is its commit. True if a permit is free by that, of so many.
-    pub fn commits(&self, token: Uuid, permits: usize) -> bool {
-        let mut book = self.book();
-        let Some(lane) = book.held.get(&token).map(|holding| holding.grant.lane) else { return false };
-        let before = book.used(lane, permits);
-        if let Some(holding) = book.held.get_mut(&token) {
+    /// All that is left of a task is its commit, which uses no permit.
+    pub fn commits(&self, token: Uuid) {
+        if let Some(holding) = self.book().held.get_mut(&token) {
             holding.commits = true;
         }
-        book.used(lane, permits) < before
+    }
+
+    /// Sets aside every slot that is idle, for a claim that is under way; they come back by [`Ledger::put_back`].
+    pub fn set_aside(&self, permits: &Permits) -> Vec<(Lane, usize)> {
+        let mut book = self.book();
+        let idle = |lane| (lane, permits.of(lane).saturating_sub(book.used(lane, permits.of(lane))));
+        let idle: Vec<(Lane, usize)> = Lane::ALL.into_iter().map(idle).filter(|(_, idle)| *idle > 0).collect();
+        for (lane, slots) in &idle {
+            *book.asked.entry(*lane).or_default() += slots;
+        }
+        idle
+    }
+
+    pub fn put_back(&self, slots: &[(Lane, usize)]) {
+        let mut book = self.book();
+        for (lane, slots) in slots {
+            let asked = book.asked.entry(*lane).or_default();
+            *asked = asked.saturating_sub(*slots);
+        }
     }
 
     /// Whether all that is left of a task is its commit.

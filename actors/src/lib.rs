@@ -39,7 +39,7 @@ mod worker;
 mod tests;
 
 pub use grant::{ErrorClass, Grant, Lane, Outcome, TaskFailure};
-pub use hold::Permit;
+pub use hold::{Ending, Permit};
 pub use port::{Beat, BeatAnswer, BeatFactory, Handler, PortError, Queue};
 pub use progress::{DocumentFacts, LastFailure, Progress, TaskCounts};
 pub use region::{Region, WriteMode};

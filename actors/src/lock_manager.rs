@@ -3,13 +3,12 @@
 
 use crate::backoff::Streak;
 use crate::grant::{Grant, Lane, TaskFailure};
-use crate::hold::Hold;
+use crate::hold::{self, Hold};
 use crate::ledger::{Owed, StopReason};
 use crate::port::{PortError, bounded};
 use crate::shared::Shared;
 use crate::tree::{ActorKind, Label, Load, Seat};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -105,29 +104,9 @@ async fn claim(shared: &Arc<Shared>, want: &[(Lane, usize)]) -> Result<Vec<Hold>
     }
     let asked = Instant::now();
     let grants = bounded(shared.settings.lease, shared.queue.claim(want)).await?;
-    let mut free: HashMap<Lane, usize> = want.iter().copied().collect();
-    let (mut holds, mut surplus) = (Vec::new(), Vec::new());
-    for grant in grants {
-        match free.get_mut(&grant.lane) {
-            Some(free) if *free > 0 => {
-                let (task_id, lane) = (grant.task_id, grant.lane);
-                match Hold::admit(shared, grant, asked) {
-                    Some(hold) => {
-                        *free -= 1;
-                        holds.push(hold);
-                    }
-                    None => {
-                        tracing::error!(task.id = task_id, %lane, "the queue granted a token twice; the second grant is ignored")
-                    }
-                }
-            }
-            _ => surplus.push(grant.token),
-        }
-    }
-    if !surplus.is_empty() {
-        tracing::error!(tasks = surplus.len(), "the queue granted more than was asked for; giving back the rest");
-        bounded(shared.settings.lease, shared.queue.give_back(&surplus)).await?;
-    }
+    let (mut holds, surplus) = hold::admit(shared, grants, want, asked);
+    // Given back by being dropped.
+    drop(surplus);
     if shared.closing.load(Ordering::Acquire) {
         // The worker was stopped meanwhile: dropping the holds gives them back before they begin.
         holds.clear();

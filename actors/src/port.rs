@@ -72,8 +72,8 @@ pub type BeatFactory = Box<dyn Fn() -> Box<dyn Beat> + Send + Sync>;
 pub trait Handler: Send + Sync + 'static {
     /// The future is dropped when the task is stopped, at any await. `cancel` fires at the same moment, for work that was
     /// moved to another thread: such work polls it and ends within two seconds. CPU work belongs on such a thread; this
-    /// future must not block. A handler that has only its commit left passes its permit on, so that nothing is idle while
-    /// that waits for the disk. A failure is returned, never written: the crate writes it, once.
+    /// future must not block. A handler that has only its commit left ends its permit, and claims in the message of the commit
+    /// what runs next. A failure is returned, never written: the crate writes it, once.
     async fn run(&self, grant: &Grant, cancel: CancelToken, permit: Permit) -> Result<Outcome, TaskFailure>;
 }
 

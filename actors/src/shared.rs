@@ -8,7 +8,7 @@ use crate::port::{BeatFactory, Handler, Queue};
 use crate::settings::WorkerSettings;
 use crate::tree::{Board, Post, TreeSnapshot};
 use crate::worker::WorkerEnd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::watch;
@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     pub pulse: Mutex<Weak<Sender<()>>>,
     /// A wake-up is in the dispatcher's mailbox already, so that any number of them take one message.
     pub woken: AtomicBool,
+    /// Wake-ups so far.
+    pub wakes: AtomicU64,
 }
 
 pub(crate) struct Address<M>(Mutex<Option<Post<M>>>);
@@ -68,11 +70,13 @@ impl Shared {
             documents: Address::default(),
             pulse: Mutex::default(),
             woken: AtomicBool::new(false),
+            wakes: AtomicU64::new(0),
         }
     }
 
     /// Something may be claimable now, or a permit is free.
     pub fn wake(&self) {
+        self.wakes.fetch_add(1, Ordering::AcqRel);
         if !self.woken.swap(true, Ordering::AcqRel) {
             // A dispatcher that is being restarted looks at once by itself.
             if let Some(dispatcher) = self.dispatcher.get() {

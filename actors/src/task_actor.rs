@@ -68,7 +68,8 @@ impl Actor for TaskActor {
         if let Some(hold) = state.hold.as_mut() {
             hold.report = run(&state.shared, hold, &state.seat).await;
             // A supervisor that is gone takes this actor with it.
-            let _ = state.supervisor.cast(DocumentMessage::Ended { grant: hold.grant.clone(), end: hold.end() });
+            let (grant, end, next) = (hold.grant.clone(), hold.end(), hold.take_follow_up());
+            let _ = state.supervisor.cast(DocumentMessage::Ended { grant, end, next });
         }
         // Now and not with the state, which waits in the supervisor's mailbox for a while.
         state.hold = None;

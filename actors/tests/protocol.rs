@@ -44,6 +44,8 @@ struct Row {
     reserved: Option<u8>,
     /// No beat for the length of a lease.
     silent: bool,
+    /// Who claimed it last.
+    by: u8,
     attempts: u8,
     effects: u8,
 }
@@ -57,6 +59,8 @@ struct State {
     held: [Option<(usize, u8, bool)>; WORKERS],
     claims: u8,
     crashes: u8,
+    /// A worker gave back what it had claimed without ever hearing of it.
+    recognised: bool,
 }
 
 impl State {
@@ -73,15 +77,63 @@ impl State {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Action {
-    Claim { worker: usize, task: usize },
-    Start { worker: usize },
-    Beat { worker: usize },
-    Commit { worker: usize },
-    GiveBack { worker: usize },
-    Die { worker: usize },
-    FallSilent { task: usize },
-    Reap { task: usize },
+    Claim {
+        worker: usize,
+        task: usize,
+    },
+    Start {
+        worker: usize,
+    },
+    Beat {
+        worker: usize,
+    },
+    Commit {
+        worker: usize,
+    },
+    /// Ends a task and claims another in one message, whose answer is lost. Where it is heard it is a commit and a claim.
+    CommitAndClaim {
+        worker: usize,
+        next: usize,
+    },
+    /// Gives back what the worker claimed and does not know of.
+    Recognise {
+        worker: usize,
+        task: usize,
+    },
+    GiveBack {
+        worker: usize,
+    },
+    Die {
+        worker: usize,
+    },
+    FallSilent {
+        task: usize,
+    },
+    Reap {
+        task: usize,
+    },
     CrashServer,
+}
+
+impl Protocol {
+    fn claim(&self, state: &mut State, worker: usize, task: usize) -> (usize, u8, bool) {
+        state.claims += 1;
+        let row = &mut state.rows[task];
+        row.attempts += 1;
+        let token = if self.random_tokens { state.claims } else { row.attempts };
+        let by = u8::try_from(worker).unwrap();
+        *row = Row { status: Status::Claimed, token: Some(token), reserved: Some(token), silent: false, by, ..*row };
+        (task, token, false)
+    }
+
+    fn commit(&self, state: &mut State, worker: usize) {
+        let Some((task, token, _)) = state.held[worker].take() else { return };
+        let row = &mut state.rows[task];
+        if !self.fenced || (row.token == Some(token) && matches!(row.status, Status::Claimed | Status::Running)) {
+            *row = Row { status: Status::Completed, token: None, reserved: None, effects: row.effects + 1, ..*row };
+            state.on_disk = state.rows;
+        }
+    }
 }
 
 impl Model for Protocol {
@@ -90,7 +142,7 @@ impl Model for Protocol {
 
     fn init_states(&self) -> Vec<State> {
         let rows = [Row::default(); TASKS];
-        vec![State { rows, on_disk: rows, held: [None; WORKERS], claims: 0, crashes: 0 }]
+        vec![State { rows, on_disk: rows, held: [None; WORKERS], claims: 0, crashes: 0, recognised: false }]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
@@ -106,8 +158,10 @@ impl Model for Protocol {
                     // A short task ends without a start of its own, and one whose answer was lost is asked for again.
                     actions.extend([Action::Start { worker }, Action::Commit { worker }]);
                     actions.extend([Action::Beat { worker }, Action::GiveBack { worker }, Action::Die { worker }]);
+                    actions.extend((0..TASKS).map(|next| Action::CommitAndClaim { worker, next }));
                 }
             }
+            actions.extend((0..TASKS).map(|task| Action::Recognise { worker, task }));
         }
         for task in 0..TASKS {
             if state.holds(task) {
@@ -126,14 +180,29 @@ impl Model for Protocol {
                 if state.claims == self.claims {
                     return None;
                 }
-                state.claims += 1;
-                let row = &mut state.rows[task];
-                row.attempts += 1;
-                let token = if self.random_tokens { state.claims } else { row.attempts };
-                *row =
-                    Row { status: Status::Claimed, token: Some(token), reserved: Some(token), silent: false, ..*row };
-                state.held[worker] = Some((task, token, false));
+                state.held[worker] = Some(self.claim(&mut state, worker, task));
                 // Not on disk yet.
+            }
+            Action::CommitAndClaim { worker, next } => {
+                let (task, token, _) = state.held[worker]?;
+                if state.claims == self.claims || next == task || state.rows[task].token != Some(token) {
+                    return None;
+                }
+                self.commit(&mut state, worker);
+                if state.rows[next].status != Status::Pending || (self.reserves && state.is_blocked(next)) {
+                    return None;
+                }
+                self.claim(&mut state, worker, next);
+            }
+            Action::Recognise { worker, task } => {
+                let row = &mut state.rows[task];
+                let knows = state.held[worker].is_some_and(|(_, token, _)| row.token == Some(token));
+                if row.status != Status::Claimed || usize::from(row.by) != worker || knows {
+                    return None;
+                }
+                *row = Row { status: Status::Pending, token: None, reserved: None, ..*row };
+                state.on_disk = state.rows;
+                state.recognised = true;
             }
             Action::Start { worker } => {
                 let (task, token, _) = state.held[worker]?;
@@ -154,20 +223,8 @@ impl Model for Protocol {
                 }
             }
             Action::Commit { worker } => {
-                let (task, token, _) = state.held[worker]?;
-                let row = &mut state.rows[task];
-                if !self.fenced || (row.token == Some(token) && matches!(row.status, Status::Claimed | Status::Running))
-                {
-                    *row = Row {
-                        status: Status::Completed,
-                        token: None,
-                        reserved: None,
-                        effects: row.effects + 1,
-                        ..*row
-                    };
-                    state.on_disk = state.rows;
-                }
-                state.held[worker] = None;
+                state.held[worker]?;
+                self.commit(&mut state, worker);
             }
             Action::GiveBack { worker } => {
                 let (task, token, _) = state.held[worker]?;
@@ -215,6 +272,9 @@ impl Model for Protocol {
             }),
             Property::<Self>::sometimes("everything is done", |_, state| {
                 state.rows.iter().all(|row| row.status == Status::Completed)
+            }),
+            Property::<Self>::sometimes("a grant that nobody heard of comes back and is done", |_, state| {
+                state.recognised && state.rows.iter().all(|row| row.status == Status::Completed)
             }),
             Property::<Self>::sometimes("a zombie comes too late", |_, state| {
                 state.held.iter().flatten().any(|(task, token, started)| {

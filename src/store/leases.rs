@@ -27,6 +27,29 @@ pub async fn give_back(pool: &PgPool, tokens: &[Uuid]) -> sqlx::Result<()> {
     tx.commit().await
 }
 
+/// Gives back what this worker claimed for so long and does not know of: the answer to the claim never came, as where a task was cut
+/// off in the message that ended it. What has begun to run is left to its lease. Returns how many.
+pub async fn give_back_unheard(
+    conn: &mut PgConnection,
+    worker_id: &str,
+    known: &[Uuid],
+    since: Duration,
+) -> sqlx::Result<u64> {
+    sqlx::query(
+        "WITH back AS (
+             UPDATE task_queue SET status = 'pending', ready = true, parked_on = NULL, claim_token = NULL, claimed_by = NULL, heartbeat_at = NULL
+              WHERE claimed_by = $1 AND status = 'claimed' AND claim_token <> ALL($2) AND heartbeat_at < clock_timestamp() - $3
+                AND cancel_requested_at IS NULL RETURNING id)
+         DELETE FROM task_reservation r USING back WHERE r.task_id = back.id",
+    )
+    .bind(worker_id)
+    .bind(known)
+    .bind(since)
+    .execute(conn)
+    .await
+    .map(|done| done.rows_affected())
+}
+
 /// One beat for all tokens: those that come back are still held; the flag says that a cancel was asked for.
 pub async fn beat(conn: &mut PgConnection, tokens: &[Uuid]) -> sqlx::Result<Vec<(Uuid, bool)>> {
     sqlx::query_as(

@@ -5,7 +5,7 @@ use super::{
 };
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
-use sqlx::{PgConnection, PgExecutor, Row, types::Json};
+use sqlx::{FromRow, PgConnection, PgExecutor, Row, postgres::PgRow, types::Json};
 use std::{cmp::Reverse, time::Duration};
 use svc_actors::{ErrorClass, Grant, Lane, Region, TaskFailure, WriteMode};
 use uuid::Uuid;
@@ -124,13 +124,18 @@ pub async fn claim(
     .bind(want.iter().map(|(_, count)| i32::try_from(*count).unwrap_or(i32::MAX)).collect::<Vec<_>>())
     .fetch_all(connection)
     .await;
-    let mut rows = match claimed {
+    let rows = match claimed {
         // Somebody holds what the claim came to, and nobody waits for that with the lock in hand: the next claim looks again.
         Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(LOCK_NOT_AVAILABLE) => Vec::new(),
         claimed => claimed?,
     };
+    Ok(grants(rows))
+}
+
+/// In the order of the claim.
+fn grants(mut rows: Vec<ClaimedRow>) -> Vec<Grant> {
     rows.sort_unstable_by_key(|row| (Reverse(row.priority), row.created_at, row.id));
-    Ok(rows.into_iter().filter_map(grant).collect())
+    rows.into_iter().filter_map(grant).collect()
 }
 
 fn grant(row: ClaimedRow) -> Option<Grant> {
@@ -194,13 +199,65 @@ pub struct Ended {
     pub is_waited_for: bool,
 }
 
+impl Ended {
+    fn read(rows: &[PgRow]) -> sqlx::Result<Ended> {
+        Ok(Ended { is_waited_for: rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(false) })
+    }
+}
+
 /// The same as [`finish`] and the commit of the transaction, in one message: a client that stops at any moment never keeps
 /// others waiting for a region that it has all but released. None: nothing is committed.
 pub async fn finish_and_commit(tx: Transaction, attempt: &AttemptRow<'_>) -> sqlx::Result<Option<Ended>> {
+    match tx.commit_after(&end_of(attempt)).await {
+        Ok(rows) => Ended::read(&rows).map(Some),
+        Err(error) => stale(error),
+    }
+}
+
+/// The same, and the next claim too, for a worker with that much room: it sees what the end led to, and is in the order of every
+/// claim. The second value is None where nothing was asked, since another claim is under way, or no answer came.
+pub async fn finish_and_claim(
+    tx: Transaction,
+    attempt: &AttemptRow<'_>,
+    claimer: &Claimer,
+    want: &[(Lane, usize)],
+) -> sqlx::Result<Option<(Ended, Option<Vec<Grant>>)>> {
+    let list = |texts: &mut dyn Iterator<Item = String>| format!("ARRAY[{}]", texts.collect::<Vec<_>>().join(","));
+    let badges = claimer.badges.as_ref();
+    let badges = badges.map_or("NULL".to_owned(), |badges| list(&mut badges.iter().map(|badge| literal(badge))));
+    let lanes = list(&mut want.iter().map(|(lane, _)| literal(lane.as_str())));
+    let wants = list(&mut want.iter().map(|(_, count)| i32::try_from(*count).unwrap_or(i32::MAX).to_string()));
+    let claim = format!(
+        "SELECT pg_try_advisory_xact_lock({CLAIM_LOCK});
+         SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, retry_count, lease_losses, claim_token, priority, created_at
+           FROM claim_at_end({CLAIM_LOCK}, {}, {badges}::text[], {}, {lanes}::text[], {wants}::integer[])",
+        literal(&claimer.worker_id),
+        claimer.strict,
+    );
+    match tx.commit_after_and(&end_of(attempt), &claim).await {
+        Ok((rows, claimed)) => {
+            let ended = Ended::read(&rows)?;
+            let Some([locked, claimed, ..]) = claimed.as_deref() else { return Ok(Some((ended, None))) };
+            let asked = locked.first().is_some_and(|row| row.try_get(0).unwrap_or(false));
+            let claimed = claimed.iter().map(ClaimedRow::from_row).collect::<sqlx::Result<Vec<_>>>()?;
+            Ok(Some((ended, (asked || !claimed.is_empty()).then(|| grants(claimed)))))
+        }
+        Err(error) => stale(error),
+    }
+}
+
+fn stale<T>(error: sqlx::Error) -> sqlx::Result<Option<T>> {
+    match error {
+        sqlx::Error::Database(error) if error.code().as_deref() == Some(STALE) => Ok(None),
+        error => Err(error),
+    }
+}
+
+/// The last statement of a task. Several statements are one message only where none of them has parameters.
+fn end_of(attempt: &AttemptRow<'_>) -> String {
     let grant = attempt.grant;
     let detail = Value::Object(attempt.detail.clone());
-    // Several statements are one message only where none of them has parameters.
-    let end = format!(
+    format!(
         "SELECT end_task({}, '{}', {}, {}, {}, {}, {}, '{}', {}, {})",
         grant.task_id,
         grant.token,
@@ -212,15 +269,7 @@ pub async fn finish_and_commit(tx: Transaction, attempt: &AttemptRow<'_>) -> sql
         attempt.started_at.to_rfc3339(),
         literal(&fingerprint(&grant.payload)),
         literal(&storable_json(&detail).to_string()),
-    );
-    match tx.commit_after(&end).await {
-        Ok(rows) => {
-            let is_waited_for = rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(false);
-            Ok(Some(Ended { is_waited_for }))
-        }
-        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(STALE) => Ok(None),
-        Err(error) => Err(error),
-    }
+    )
 }
 
 /// A text as a literal that reads as that text whatever it holds, by the rules of libpq's PQescapeLiteral. It ends no message

@@ -5,7 +5,8 @@
 //! ran beside it, is rolled back before its connection is used again. A statement that is still under way then is cancelled at
 //! the server. Where that cannot be done, the connection is closed.
 use super::kept::{KeptConnections, Lent};
-use sqlx::{Connection, PgConnection, PgPool, postgres::PgRow};
+use futures_util::TryStreamExt;
+use sqlx::{Connection, Either, PgConnection, PgPool, postgres::PgRow};
 use std::{
     ops::{Deref, DerefMut},
     time::Duration,
@@ -80,6 +81,46 @@ impl Transaction {
             conn.keep();
         }
         Ok(rows)
+    }
+
+    /// The same, and in the same message statements behind the commit, which are a transaction of their own. Answers the rows of
+    /// the last statement, and those of each that came after the commit; None where one of these failed, and the commit stands.
+    pub async fn commit_after_and(
+        mut self,
+        statement: &str,
+        then: &str,
+    ) -> sqlx::Result<(Vec<PgRow>, Option<Vec<Vec<PgRow>>>)> {
+        let message = sqlx::AssertSqlSafe(format!("{statement}; COMMIT; {then}"));
+        // A list is begun by the end of the statement before.
+        let mut answers: Vec<Vec<PgRow>> = vec![Vec::new()];
+        let read = {
+            let mut answer = sqlx::raw_sql(message).fetch_many(&mut *self);
+            loop {
+                match answer.try_next().await {
+                    Ok(Some(Either::Left(_))) => answers.push(Vec::new()),
+                    Ok(Some(Either::Right(row))) => {
+                        if let Some(rows) = answers.last_mut() {
+                            rows.push(row);
+                        }
+                    }
+                    Ok(None) => break Ok(()),
+                    Err(error) => break Err(error),
+                }
+            }
+        };
+        let committed = answers.len() > 2;
+        match read {
+            Ok(()) => {
+                if let Some(conn) = self.conn.take() {
+                    conn.keep();
+                }
+            }
+            Err(error) if !committed => return Err(error),
+            Err(_) => return Ok((answers.swap_remove(0), None)),
+        }
+        let mut answers = answers.into_iter();
+        let last = answers.next().unwrap_or_default();
+        Ok((last, Some(answers.skip(1).collect())))
     }
 
     /// Undoes all that was written, and waits until it is undone; to drop the transaction does the same in the background.

@@ -37,6 +37,10 @@ impl Beat for PgBeat {
             };
             let held = store::leases::beat(&mut conn, tokens).await?;
             store::workers::beat(&mut conn, row, &snapshot).await?;
+            let unheard = store::leases::give_back_unheard(&mut conn, &row.worker_id, tokens, limit).await?;
+            if unheard > 0 {
+                tracing::info!(tasks = unheard, "what a claim granted was never heard of here, and is given back");
+            }
             Ok::<_, sqlx::Error>((conn, held))
         };
         let (conn, held) = runtime.block_on(within(limit, beat))?;

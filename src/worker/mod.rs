@@ -8,7 +8,7 @@ pub mod wakeup;
 use crate::{
     ingest::{
         Tools,
-        tasks::{TASK_TYPES, TaskHandler},
+        tasks::{Claims, TASK_TYPES, TaskHandler},
     },
     settings::Settings,
     store::{self, tasks::Claimer, workers::WorkerRow},
@@ -96,10 +96,10 @@ impl RunningWorker {
         let retention = Some(tools.settings.task_retention_days).filter(|days| *days > 0.0);
         let retention = retention.map(|days| Duration::from_secs_f64(days * 86_400.0));
         let reading = tools.settings.parser_wall_time + READING_MARGIN;
+        let claims = Claims { claimer: claimer.clone(), deadline: reading };
         let queue = queue::PgQueue::new(&tools, claimer, role.lease, badges, reading, retention);
         let heart = heart::factory(options.clone(), row.clone());
-        let worker =
-            Worker::start(settings, Arc::new(queue), heart, Arc::new(TaskHandler::new(tools, role.worker_id))).await?;
+        let worker = Worker::start(settings, Arc::new(queue), heart, Arc::new(TaskHandler::new(tools, claims))).await?;
         let listeners = wakeup::start(options, pool.clone(), wake, worker.waker());
         Ok(RunningWorker { worker, pool, row, listeners })
     }

@@ -6,6 +6,7 @@ mod support;
 mod admin;
 mod architecture;
 mod bm25;
+mod chaining;
 mod claims;
 mod cli;
 mod crash;

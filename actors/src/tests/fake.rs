@@ -105,7 +105,8 @@ impl FakeQueue {
         if self.down.load(SeqCst) { Err(PortError::new("connection refused")) } else { Ok(()) }
     }
 
-    fn grant(&self, want: &[(Lane, usize)]) -> Vec<Grant> {
+    /// What a claim grants, be it by itself or with the end of a task.
+    pub fn grant(&self, want: &[(Lane, usize)]) -> Vec<Grant> {
         let mut left: HashMap<Lane, usize> = want.iter().copied().collect();
         assert!(left.values().all(|slots| *slots > 0), "asked without a free permit: {want:?}");
         if self.generous.load(SeqCst) {
@@ -258,6 +259,33 @@ impl Beat for FakeBeat {
         self.0.beats.fetch_add(1, SeqCst);
         Ok(answers)
     }
+}
+
+/// Commits, and claims in the same message what runs next; tasks of type `wait` wait at the gate after that.
+pub struct Chains(pub Arc<FakeQueue>, pub Arc<Gate>);
+
+#[async_trait]
+impl Handler for Chains {
+    async fn run(&self, grant: &Grant, _: CancelToken, permit: Permit) -> Result<Outcome, TaskFailure> {
+        let ending = permit.end();
+        let outcome = self.0.commit(grant);
+        if !ending.want().is_empty() {
+            let grants = self.0.grant(ending.want());
+            ending.granted(grants);
+        }
+        if grant.task_type == "wait" {
+            self.1.clone().pass().await;
+        }
+        Ok(outcome)
+    }
+}
+
+/// A worker whose tasks claim what runs next.
+pub async fn chaining(settings: WorkerSettings, queue: &Arc<FakeQueue>) -> (Worker, Arc<Gate>) {
+    let (gate, beats) = (Gate::new(), queue.clone());
+    let beat: BeatFactory = Box::new(move || Box::new(FakeBeat(beats.clone())));
+    let handler = Arc::new(Chains(queue.clone(), gate.clone()));
+    (Worker::start(settings, queue.clone(), beat, handler).await.unwrap(), gate)
 }
 
 type Script =

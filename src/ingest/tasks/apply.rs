@@ -2,7 +2,11 @@
 use super::OrTaskFailure;
 use crate::{
     ingest::{Tools, settle},
-    store::{self, tasks::AttemptRow},
+    store::{
+        self,
+        tasks::{AttemptRow, Claimer},
+    },
+    telemetry,
 };
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
@@ -17,15 +21,23 @@ const LEAST_TIME: Duration = Duration::from_secs(30);
 pub struct Apply<'a> {
     pub grant: &'a Grant,
     tools: &'a Tools,
-    worker_id: &'a str,
+    claims: &'a Claims,
     started_at: DateTime<Utc>,
     permit: Permit,
 }
 
+/// How the end of a task claims the next one.
+#[derive(Clone, Debug)]
+pub struct Claims {
+    pub claimer: Claimer,
+    /// How long a task may run.
+    pub deadline: Duration,
+}
+
 impl<'a> Apply<'a> {
     /// Starts the clock of the attempt.
-    pub fn new(tools: &'a Tools, grant: &'a Grant, worker_id: &'a str, permit: Permit) -> Apply<'a> {
-        Apply { grant, tools, worker_id, started_at: Utc::now(), permit }
+    pub fn new(tools: &'a Tools, grant: &'a Grant, claims: &'a Claims, permit: Permit) -> Apply<'a> {
+        Apply { grant, tools, claims, started_at: Utc::now(), permit }
     }
 
     /// Begins the transaction.
@@ -55,18 +67,30 @@ impl<'a> Transaction<'a> {
 
     /// Completes the task and commits, unless the token is stale or the task was cancelled: then nothing was written.
     pub async fn complete(mut self, detail: Map<String, Value>) -> Result<Outcome, TaskFailure> {
-        let Apply { grant, tools, worker_id, started_at, .. } = self.apply;
+        let Apply { grant, tools, claims, started_at, permit } = self.apply;
         store::ingest_nodes::task_over(&mut self.conn, grant.document_id).await.classified()?;
         // Not at the beginning: what is written before this may be long, and costs memory, time and a connection.
-        self.apply.permit.pass_on();
-        let attempt = AttemptRow { grant, worker: worker_id, started_at, outcome: "completed", detail: &detail };
-        let Some(_) = store::tasks::finish_and_commit(self.conn, &attempt).await.classified()? else {
+        let ending = permit.end();
+        let worker = &claims.claimer.worker_id;
+        let attempt = AttemptRow { grant, worker, started_at, outcome: "completed", detail: &detail };
+        let ended = match ending.want() {
+            [] => store::tasks::finish_and_commit(self.conn, &attempt).await.map(|ended| ended.map(|_| None)),
+            want => store::tasks::finish_and_claim(self.conn, &attempt, &claims.claimer, want)
+                .await
+                .map(|ended| ended.map(|(_, next)| next)),
+        };
+        let Some(next) = ended.classified()? else {
             let mut conn = tools.pool.acquire().await.classified()?;
             return match store::tasks::is_cancelled(&mut conn, grant).await.classified()? {
                 true => Err(TaskFailure::cancelled()),
                 false => Ok(Outcome::LostLease),
             };
         };
+        if let Some(mut next) = next {
+            next.iter_mut().for_each(|grant| grant.deadline = Some(claims.deadline));
+            metrics::counter!(telemetry::CLAIMED).increment(next.len() as u64);
+            ending.granted(next);
+        }
         // Apart from this task, whose region and permit are free now. Whatever goes wrong, the events stand and the sweep takes them.
         let (tools, root) = (tools.clone(), grant.root_id);
         tools.settling.clone().spawn(async move {

@@ -17,6 +17,7 @@ use crate::{
     telemetry,
 };
 use apply::Apply;
+pub use apply::Claims;
 use async_trait::async_trait;
 pub(super) use extract::split as split_extraction;
 use std::time::{Duration, Instant};
@@ -51,13 +52,13 @@ pub const TASK_TYPES: &[&str] = &[
 /// Runs the tasks of this process.
 pub struct TaskHandler {
     tools: Tools,
-    worker_id: String,
+    claims: Claims,
 }
 
 impl TaskHandler {
-    /// `worker_id` is written into the attempt log.
-    pub fn new(tools: Tools, worker_id: String) -> TaskHandler {
-        TaskHandler { tools, worker_id }
+    /// `claims`: for whom the ends of tasks claim what comes next.
+    pub fn new(tools: Tools, claims: Claims) -> TaskHandler {
+        TaskHandler { tools, claims }
     }
 }
 
@@ -91,8 +92,8 @@ impl Drop for Running {
 impl Handler for TaskHandler {
     async fn run(&self, grant: &Grant, _: CancelToken, permit: Permit) -> Result<Outcome, TaskFailure> {
         let started = Instant::now();
-        let (tools, owned, worker_id) = (self.tools.clone(), grant.clone(), self.worker_id.clone());
-        let work = tokio::spawn(async move { dispatch(&tools, Apply::new(&tools, &owned, &worker_id, permit)).await });
+        let (tools, owned, claims) = (self.tools.clone(), grant.clone(), self.claims.clone());
+        let work = tokio::spawn(async move { dispatch(&tools, Apply::new(&tools, &owned, &claims, permit)).await });
         let mut running = Running(work);
         let outcome = match (&mut running.0).await {
             Ok(outcome) => outcome,
