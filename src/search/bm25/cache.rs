@@ -9,8 +9,9 @@ const TERMS: NonZeroUsize = NonZeroUsize::new(200_000).expect("not zero");
 /// What a list costs beyond its own bytes.
 const OVERHEAD: usize = 160;
 
-/// A sealed list never changes under its key: sealing anew gives it another generation.
-pub(crate) type SealedKey = (i64, i32, i64);
+/// Index, term, generation and seal. A sealed list never changes under its key: sealing anew gives it another generation and draws
+/// another seal, which differs even where a restored database counts its generations once more.
+pub(crate) type SealedKey = (i64, i32, i64, i64);
 
 /// What a process remembers of ONE database: sealed postings, bounded in bytes, and the ids of terms, bounded in number.
 /// Share it between all searches and writers.
@@ -72,6 +73,11 @@ impl Cache {
         terms.iter().map(|term| known.get(&(index, term.clone())).copied()).collect()
     }
 
+    /// Forgets the ids of all terms: the database was restored to a time before some of them were given out.
+    pub fn forget_term_ids(&self) {
+        lock(&self.terms).clear();
+    }
+
     pub(crate) fn keep_term_ids(&self, index: i64, terms: impl IntoIterator<Item = (Box<str>, i32)>) {
         let mut known = lock(&self.terms);
         for (term, id) in terms {
@@ -95,13 +101,13 @@ mod tests {
         let list = Arc::new(Postings::sealed(rows).expect("own bytes"));
         let cache = Cache::new(5 * (list.bytes() + OVERHEAD));
         for term in 0..50 {
-            cache.keep((1, term, 1), &list);
+            cache.keep((1, term, 1, 7), &list);
             assert!(cache.bytes() <= 5 * (list.bytes() + OVERHEAD));
         }
-        let found = cache.sealed(&[(1, 0, 1), (1, 49, 1), (1, 49, 2)]);
-        assert!(found[0].is_none() && found[1].is_some() && found[2].is_none());
+        let found = cache.sealed(&[(1, 0, 1, 7), (1, 49, 1, 7), (1, 49, 2, 7), (1, 49, 1, 8)]);
+        assert_eq!(found.iter().map(Option::is_some).collect::<Vec<_>>(), [false, true, false, false]);
         let small = Cache::new(10);
-        small.keep((1, 1, 1), &list);
+        small.keep((1, 1, 1, 7), &list);
         assert_eq!(small.bytes(), 0);
     }
 }

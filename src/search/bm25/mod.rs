@@ -82,6 +82,10 @@ pub enum Error {
     Config(String),
     #[error("a document of this batch is already in index {0}; remove it first, in the same transaction")]
     AlreadyIndexed(i64),
+    #[error(
+        "the ids of terms in index {0} are not those that this process remembers: the database was restored; try again"
+    )]
+    StaleTerms(i64),
     #[error("postings of term {term} in index {index} cannot be read ({reason}); refresh the index")]
     Corrupt { index: i64, term: i32, reason: &'static str },
     #[error("analysis or scoring was cut off because the process is ending")]

@@ -151,7 +151,7 @@ async fn load(
         stats.truncate(MAX_TERMS);
         stats.sort_by(|a, b| a.term.cmp(&b.term));
     }
-    let keys: Vec<SealedKey> = stats.iter().map(|term| (index, term.term_id, term.generation)).collect();
+    let keys: Vec<SealedKey> = stats.iter().map(|term| (index, term.term_id, term.generation, term.seal)).collect();
     let mut sealed = cache.sealed(&keys);
     let ids: Vec<i32> = stats.iter().map(|term| term.term_id).collect();
     let uncached: Vec<i32> = std::iter::zip(&stats, &sealed)

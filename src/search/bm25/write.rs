@@ -28,6 +28,8 @@ pub struct Text {
 pub struct Prepared {
     index: i64,
     documents: Vec<Document>,
+    /// Every term of the documents, by name.
+    terms: Vec<(Box<str>, i32)>,
     curve: Curve,
 }
 
@@ -123,19 +125,26 @@ pub async fn intern(pool: &PgPool, cache: &Cache, index: i64, bags: Vec<(i64, Ba
             Document { id, length: bag.length.min(i32::MAX as u32), terms }
         })
         .collect();
-    Ok(Prepared { index, documents, curve })
+    let mut terms: Vec<(Box<str>, i32)> = ids.into_iter().collect();
+    terms.sort_unstable();
+    Ok(Prepared { index, documents, terms, curve })
 }
 
 /// Adds prepared documents to their index: visible to searches once the transaction `tx` commits. None of them may be in
-/// the index; see [`replace`].
+/// the index; see [`replace`]. After [`Error::StaleTerms`] the cache's ids are to be forgotten, and the documents prepared anew.
 pub async fn append(tx: &mut PgConnection, prepared: &Prepared) -> Result<(), Error> {
-    let Prepared { index, documents, curve } = prepared;
+    let Prepared { index, documents, terms: named, curve } = prepared;
     let index = *index;
     if documents.is_empty() {
         return Ok(());
     }
     if !indexes::hold(&mut *tx, index).await? {
         return Err(Error::UnknownIndex(index));
+    }
+    // The server may be another one since they were looked up, or an earlier state of the same one.
+    let (names, ids): (Vec<&str>, Vec<i32>) = named.iter().map(|(name, id)| (&**name, *id)).unzip();
+    if !terms::agree(&mut *tx, index, &names, &ids).await? {
+        return Err(Error::StaleTerms(index));
     }
     let docnos = postings::next_docnos(&mut *tx, documents.len()).await?;
     let mut flat: Vec<(i32, Posting)> = Vec::with_capacity(documents.iter().map(|document| document.terms.len()).sum());

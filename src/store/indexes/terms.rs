@@ -9,6 +9,8 @@ pub struct TermStats {
     /// Sealed postings.
     pub df: i32,
     pub generation: i64,
+    /// Drawn anew whenever the term's postings are sealed.
+    pub seal: i64,
     pub avgdl_built: f32,
 }
 
@@ -23,7 +25,7 @@ pub struct Sealed {
 /// The terms of `terms` that the index knows, sorted.
 pub async fn stats(conn: &mut PgConnection, index: i64, terms: &[&str]) -> sqlx::Result<Vec<TermStats>> {
     sqlx::query_as(
-        "SELECT term, term_id, df, generation, avgdl_built FROM search_term_stats
+        "SELECT term, term_id, df, generation, seal, avgdl_built FROM search_term_stats
          WHERE index_id = $1 AND term = ANY($2) ORDER BY term",
     )
     .bind(index)
@@ -35,7 +37,7 @@ pub async fn stats(conn: &mut PgConnection, index: i64, terms: &[&str]) -> sqlx:
 /// As [`stats`], by id and sorted by id.
 pub async fn stats_by_id(conn: &mut PgConnection, index: i64, ids: &[i32]) -> sqlx::Result<Vec<TermStats>> {
     sqlx::query_as(
-        "SELECT term, term_id, df, generation, avgdl_built FROM search_term_stats
+        "SELECT term, term_id, df, generation, seal, avgdl_built FROM search_term_stats
          WHERE index_id = $1 AND term_id = ANY($2) ORDER BY term_id",
     )
     .bind(index)
@@ -72,6 +74,19 @@ pub async fn ids(conn: &mut PgConnection, index: i64, terms: &[&str]) -> sqlx::R
         .await
 }
 
+/// Whether each of these terms has this id still.
+pub async fn agree(conn: &mut PgConnection, index: i64, terms: &[&str], ids: &[i32]) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT count(*) = cardinality($2::text[]) FROM unnest($2::text[], $3::int[]) AS u (term, term_id)
+           JOIN search_term_stats s ON s.index_id = $1 AND s.term = u.term COLLATE \"C\" AND s.term_id = u.term_id",
+    )
+    .bind(index)
+    .bind(terms)
+    .bind(ids)
+    .fetch_one(conn)
+    .await
+}
+
 /// Inserts those of `terms`, sorted, that are new, and answers with their ids; the others' ids are read by [`ids`] after.
 /// One statement that holds no lock past its own end where the connection is in no transaction.
 pub async fn insert(conn: &mut PgConnection, index: i64, terms: &[&str]) -> sqlx::Result<Vec<(String, i32)>> {
@@ -90,7 +105,7 @@ pub async fn set_sealed(conn: &mut PgConnection, index: i64, generation: i64, se
     let dfs: Vec<i32> = sealed.iter().map(|term| term.df).collect();
     let averages: Vec<f32> = sealed.iter().map(|term| term.avgdl_built).collect();
     sqlx::query(
-        "UPDATE search_term_stats s SET df = u.df, generation = $2, avgdl_built = u.avgdl_built
+        "UPDATE search_term_stats s SET df = u.df, generation = $2, seal = $6, avgdl_built = u.avgdl_built
          FROM unnest($3::int[], $4::int[], $5::real[]) AS u (term_id, df, avgdl_built)
          WHERE s.index_id = $1 AND s.term_id = u.term_id",
     )
@@ -99,6 +114,7 @@ pub async fn set_sealed(conn: &mut PgConnection, index: i64, generation: i64, se
     .bind(ids)
     .bind(dfs)
     .bind(averages)
+    .bind(rand::random::<i64>())
     .execute(conn)
     .await?;
     Ok(())
