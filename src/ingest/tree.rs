@@ -152,7 +152,10 @@ pub struct Batch {
 }
 
 /// Most chunks of one batch.
-const BATCH: usize = 256;
+pub const BATCH: usize = 256;
+/// Most tokens of one batch, where it has more than one chunk: a model that takes but 50 a second is through with them within the
+/// time of a task.
+pub const BATCH_TOKENS: i64 = 32_768;
 /// A subtree with fewer chunks shares a batch with its neighbours.
 const SMALL: usize = 32;
 
@@ -160,7 +163,8 @@ const SMALL: usize = 32;
 pub fn batches(nodes: &[Node]) -> Vec<Batch> {
     let mut batches = Vec::new();
     let total = nodes.iter().filter(|node| node.kind == Kind::Chunk).count();
-    if total <= BATCH {
+    let tokens: i64 = nodes.iter().filter(|node| node.kind == Kind::Chunk).map(|node| node.tokens).sum();
+    if total <= BATCH && tokens <= BATCH_TOKENS {
         let chunks = || nodes.iter().enumerate().filter(|(_, node)| node.kind == Kind::Chunk).map(|(index, _)| index);
         batches.extend(chunks().next().zip(chunks().next_back()).map(|(first, last)| Batch {
             under: None,
@@ -171,9 +175,9 @@ pub fn batches(nodes: &[Node]) -> Vec<Batch> {
     }
     // The batch that is open in each container; a container's list of chunks is never cut by a sibling's batch,
     // since a large sibling closes it.
-    let mut open: Option<(Batch, usize)> = None;
-    let close = |open: &mut Option<(Batch, usize)>, batches: &mut Vec<Batch>| {
-        batches.extend(open.take().map(|(batch, _)| batch))
+    let mut open: Option<(Batch, usize, i64)> = None;
+    let close = |open: &mut Option<(Batch, usize, i64)>, batches: &mut Vec<Batch>| {
+        batches.extend(open.take().map(|(batch, ..)| batch))
     };
     for (index, node) in nodes.iter().enumerate() {
         if node.kind == Kind::Section {
@@ -183,14 +187,17 @@ pub fn batches(nodes: &[Node]) -> Vec<Batch> {
             continue;
         }
         let under = container(nodes, index);
-        let fits = open.as_ref().is_some_and(|(batch, count)| batch.under == under && *count < BATCH);
+        let fits = open.as_ref().is_some_and(|(batch, count, tokens)| {
+            batch.under == under && *count < BATCH && tokens + node.tokens <= BATCH_TOKENS
+        });
         if !fits {
             close(&mut open, &mut batches);
-            open = Some((Batch { under, first: index, last: index }, 0));
+            open = Some((Batch { under, first: index, last: index }, 0, 0));
         }
-        if let Some((batch, count)) = &mut open {
+        if let Some((batch, count, tokens)) = &mut open {
             batch.last = index;
             *count += 1;
+            *tokens += node.tokens;
         }
     }
     close(&mut open, &mut batches);
@@ -311,6 +318,20 @@ mod tests {
         assert_eq!(anchor(&nodes[0], &extraction, &characters), json!({"characters": [0, 21], "slides": [1, 2]}));
     }
 
+    #[test]
+    fn long_chunks_share_no_batch_that_a_slow_model_cannot_end_in_time() {
+        let mut extraction = extraction(&[], 0);
+        extraction.text = "word ".repeat(100_000);
+        let options = ChunkOptions { max_tokens: 8_192, ..ChunkOptions::default() };
+        let nodes = build(&extraction, "file.txt", true, &options, &count);
+        let batches = batches(&nodes);
+        assert!(nodes.len() < BATCH && batches.len() > 1, "{} chunks in {} batches", nodes.len(), batches.len());
+        for batch in batches {
+            let tokens: i64 = nodes[batch.first..=batch.last].iter().map(|node| node.tokens).sum();
+            assert!(tokens <= BATCH_TOKENS, "{batch:?}: {tokens} tokens");
+        }
+    }
+
     proptest! {
         #[test]
         fn character_index_agrees_with_counting(text in "\\PC{0,3000}", at in 0usize..3000) {
@@ -336,6 +357,8 @@ mod tests {
                     }
                 }
                 prop_assert!(size <= BATCH);
+                let tokens: i64 = nodes[batch.first..=batch.last].iter().filter(|node| node.kind == Kind::Chunk).map(|node| node.tokens).sum();
+                prop_assert!(size == 1 || tokens <= BATCH_TOKENS, "{} tokens in {} chunks", tokens, size);
             }
             for (index, node) in nodes.iter().enumerate() {
                 prop_assert_eq!(seen[index], usize::from(node.kind == Kind::Chunk), "node {}", index);

@@ -13,7 +13,8 @@ use crate::{
         Tools, limits,
         options::Structure,
         records::{Fit, NewRecord, record},
-        spool, tree,
+        spool,
+        tree::{self, BATCH, BATCH_TOKENS},
     },
     store::{
         self,
@@ -32,9 +33,6 @@ use svc_formats::{
     isolated::{Answer, Request, Step},
     xlsx::{CellRef, Range, Record, RecordsHead, RecordsPart, Reference},
 };
-
-/// Leaves that are embedded together.
-const BATCH: usize = 256;
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
@@ -213,32 +211,40 @@ impl Sum {
     }
 }
 
+/// A batch that is being filled.
+struct Open {
+    first: i64,
+    last: i64,
+    leaves: usize,
+    tokens: i64,
+}
+
 /// Leaves on their way into batches, by their rising ids.
 #[derive(Default)]
 struct Leaves {
-    open: Option<(i64, i64, usize)>,
+    open: Option<Open>,
     batches: i32,
 }
 
 impl Leaves {
-    /// The batches that are full with these.
-    fn add(&mut self, ids: &[i64]) -> Vec<(i64, i64)> {
+    /// The batches that are full with these: ids, each with its tokens.
+    fn add(&mut self, leaves: &[(i64, i64)]) -> Vec<(i64, i64)> {
         let mut full = Vec::new();
-        for id in ids {
-            let (first, _, count) = self.open.unwrap_or((*id, *id, 0));
-            self.open = Some((first, *id, count + 1));
-            if count + 1 == BATCH {
+        for (id, tokens) in leaves {
+            if self.open.as_ref().is_some_and(|open| open.leaves == BATCH || open.tokens + tokens > BATCH_TOKENS) {
                 full.extend(self.rest());
             }
+            let open = self.open.get_or_insert(Open { first: *id, last: *id, leaves: 0, tokens: 0 });
+            *open = Open { last: *id, leaves: open.leaves + 1, tokens: open.tokens + tokens, ..*open };
         }
         full
     }
 
     /// The batch that is open still.
     fn rest(&mut self) -> Option<(i64, i64)> {
-        let (first, last, _) = self.open.take()?;
+        let open = self.open.take()?;
         self.batches += 1;
-        Some((first, last))
+        Some((open.first, open.last))
     }
 }
 
@@ -247,8 +253,8 @@ struct Rows {
     nodes: Vec<NewNode>,
     /// Records in pieces: they wait for their chunks.
     containers: Vec<IngestNode>,
-    /// Ids of what is to be embedded.
-    leaves: Vec<i64>,
+    /// Ids of what is to be embedded, each with its tokens.
+    leaves: Vec<(i64, i64)>,
 }
 
 /// The rows of the documents table, each record before its pieces; `before`: records stored already.
@@ -262,7 +268,7 @@ fn rows(grant: &Grant, head: &RecordsHead, records: &[NewRecord], ids: &[i64], b
         let title = tree::title(&format!("{sheet} row {}", record.row));
         let path = &grant.region.path;
         if record.pieces.is_empty() {
-            rows.leaves.push(id);
+            rows.leaves.push((id, record.tokens));
         } else {
             rows.containers.push(IngestNode {
                 document_id: id,
@@ -285,9 +291,9 @@ fn rows(grant: &Grant, head: &RecordsHead, records: &[NewRecord], ids: &[i64], b
             anchor: anchor.clone(),
         });
         let below: Vec<i64> = path.iter().copied().chain([id]).collect();
-        for ((start, end, _), position) in record.pieces.iter().zip(0..) {
+        for ((start, end, tokens), position) in record.pieces.iter().zip(0..) {
             let Some(piece) = ids.next() else { break };
-            rows.leaves.push(piece);
+            rows.leaves.push((piece, *tokens));
             rows.nodes.push(NewNode {
                 id: piece,
                 parent_id: id,
@@ -326,17 +332,21 @@ mod tests {
     #[test]
     fn batches_hold_every_leaf_once() {
         for count in [0, 1, BATCH - 1, BATCH, BATCH + 1, 3 * BATCH] {
-            let ids: Vec<i64> = (0..count as i64).map(|n| n * 2 + 10).collect();
+            let ids: Vec<(i64, i64)> = (0..count as i64).map(|n| (n * 2 + 10, 100)).collect();
             let mut leaves = Leaves::default();
             let mut batches = Vec::new();
             for piece in ids.chunks(100) {
                 batches.extend(leaves.add(piece));
             }
             batches.extend(leaves.rest());
-            let held = |(first, last): &(i64, i64)| ids.iter().filter(|id| (first..=last).contains(id)).count();
+            let held = |(first, last): &(i64, i64)| ids.iter().filter(|(id, _)| (first..=last).contains(&id)).count();
             assert_eq!(batches.iter().map(held).sum::<usize>(), count);
             assert!(batches.iter().all(|batch| held(batch) <= BATCH), "{batches:?}");
             assert_eq!((batches.len(), leaves.batches as usize), (count.div_ceil(BATCH), batches.len()));
         }
+        let mut leaves = Leaves::default();
+        let long = [(1, BATCH_TOKENS / 2), (2, BATCH_TOKENS / 2), (3, 1), (4, 2 * BATCH_TOKENS), (5, 1)];
+        let full = leaves.add(&long);
+        assert_eq!((full, leaves.rest()), (vec![(1, 2), (3, 3), (4, 4)], Some((5, 5))), "tokens are counted too");
     }
 }
