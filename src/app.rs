@@ -94,6 +94,7 @@ impl Backend {
 
     async fn prepare(&self, settings: &Settings) -> Result<(), AppError> {
         database::check_server(&self.pool).await?;
+        database::check_writable(&self.pool).await?;
         if self.embedded.is_some() || settings.migrate == Migrate::Auto {
             database::migrate(&self.pool).await?;
         }
@@ -116,12 +117,9 @@ impl Backend {
         Ok(())
     }
 
-    /// Refuses to work on a schema that is behind.
+    /// Refuses to work on a schema that is behind this program, or ahead of it.
     pub async fn check_schema(&self) -> Result<(), AppError> {
-        match database::missing(&self.pool).await?.len() {
-            0 => Ok(()),
-            count => Err(DatabaseError::Behind(count).into()),
-        }
+        Ok(database::schema(&self.pool).await?.check()?)
     }
 
     /// The state of our own server, where there is one.

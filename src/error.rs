@@ -1,5 +1,6 @@
 //! What goes wrong inside, as the one error of the wire.
 use crate::search::bm25;
+use std::{borrow::Cow, io::ErrorKind};
 use svc_client::{Code, Failure};
 use svc_models::ModelError;
 
@@ -8,41 +9,102 @@ pub trait IntoFailure {
     fn into_failure(self) -> Failure;
 }
 
-/// Whether there was no connection to be had: nothing was asked of the database.
-pub fn no_connection(error: &sqlx::Error) -> bool {
-    match error {
-        sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => true,
-        // No connection left; starting up.
-        sqlx::Error::Database(error) => error.code().is_some_and(|code| code == "53300" || code == "57P03"),
-        _ => false,
+/// What kept a statement from being carried out that has nothing to do with the statement: the same one may well succeed later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Away {
+    /// There was no connection to be had: nothing was asked of the database.
+    NoConnection,
+    /// The server takes no writes: it is a standby, or became one.
+    ReadOnly,
+    /// Nothing more fits on the disk, the server's or this process's own.
+    DiskFull,
+    /// The server has no memory or other resource left.
+    Exhausted,
+    /// The server was stopped, or ended all connections.
+    Stopped,
+}
+
+impl Away {
+    /// A stable name, for logs.
+    pub fn code(self) -> &'static str {
+        match self {
+            Away::NoConnection => "no_connection",
+            Away::ReadOnly => "read_only",
+            Away::DiskFull => "disk_full",
+            Away::Exhausted => "server_exhausted",
+            Away::Stopped => "server_stopped",
+        }
     }
 }
 
-/// Whether the database itself is away, rather than the statement wrong.
-pub fn database_is_away(error: &sqlx::Error) -> bool {
+/// The SQLSTATE that the server sent with an error; empty where it sent none.
+pub fn sql_state(error: &sqlx::Error) -> Cow<'_, str> {
+    error.as_database_error().and_then(|error| error.code()).unwrap_or_default()
+}
+
+/// Says what was away, where an error can only come of that. A connection that broke in the middle of a statement is not among
+/// them: the statement itself may have brought its server process down.
+pub fn away(error: &sqlx::Error) -> Option<Away> {
     match error {
-        sqlx::Error::Io(_)
-        | sqlx::Error::PoolTimedOut
-        | sqlx::Error::PoolClosed
-        | sqlx::Error::WorkerCrashed
-        | sqlx::Error::Tls(_) => true,
-        // 57P0x: shut down, crashed, starting up. 08xxx: connection. 53300: no connection left. 25P03: idle too long.
-        sqlx::Error::Database(error) => error.code().is_some_and(|code| {
-            code.starts_with("57P") || code.starts_with("08") || code == "53300" || code == "25P03"
-        }),
-        _ => false,
+        sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => return Some(Away::NoConnection),
+        sqlx::Error::Io(error) if disk_is_full(error) => return Some(Away::DiskFull),
+        sqlx::Error::Io(error) => {
+            let unreached = matches!(
+                error.kind(),
+                // NotFound: the socket of a server that is down.
+                ErrorKind::ConnectionRefused
+                    | ErrorKind::NotFound
+                    | ErrorKind::HostUnreachable
+                    | ErrorKind::NetworkUnreachable
+            );
+            return unreached.then_some(Away::NoConnection);
+        }
+        _ => {}
     }
+    let state = sql_state(error);
+    match state.as_ref() {
+        "53100" => Some(Away::DiskFull),
+        "53300" | "57P03" => Some(Away::NoConnection),
+        "25006" => Some(Away::ReadOnly),
+        state if state.starts_with("08") => Some(Away::NoConnection),
+        state if state.starts_with("53") => Some(Away::Exhausted),
+        state if state.starts_with("57P") => Some(Away::Stopped),
+        _ => None,
+    }
+}
+
+/// Whether a file could not be written because nothing more fits on its disk.
+pub fn disk_is_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+}
+
+/// Whether the connection to the database was lost on the way, by a fault of either side or of what lies between.
+pub fn connection_was_lost(error: &sqlx::Error) -> bool {
+    // 25P03: the server ended a transaction that idled too long.
+    matches!(error, sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed | sqlx::Error::Tls(_))
+        || sql_state(error).as_ref() == "25P03"
 }
 
 impl IntoFailure for sqlx::Error {
     fn into_failure(self) -> Failure {
-        if database_is_away(&self) {
+        let away = away(&self);
+        if away == Some(Away::DiskFull) {
+            tracing::error!(error = %self, "the disk of the database is full");
+            return storage_full();
+        }
+        if away == Some(Away::ReadOnly) {
+            tracing::error!(error = %self, "the database takes no writes");
+            return Failure::new(Code::Unavailable, "the database takes no writes now")
+                .with("remedy", "try again shortly; where this lasts, SVC_DATABASE_URL names a standby")
+                .with("retry_after", 5);
+        }
+        if away.is_some() || connection_was_lost(&self) {
             tracing::warn!(error = %self, "the database is away");
             return Failure::new(Code::Unavailable, "the database does not answer now")
                 .with("remedy", "try again shortly")
                 .with("retry_after", 2);
         }
-        if self.as_database_error().and_then(|error| error.code()).as_deref() == Some("57014") {
+        if sql_state(&self).as_ref() == "57014" {
             tracing::warn!(error = %self, "a statement of a request took too long");
             return Failure::new(
                 Code::TimedOut,
@@ -51,8 +113,7 @@ impl IntoFailure for sqlx::Error {
             .with("setting", "SVC_STATEMENT_TIMEOUT_SECONDS")
             .with("remedy", "ask for less at a time, or raise SVC_STATEMENT_TIMEOUT_SECONDS");
         }
-        let state = self.as_database_error().and_then(|error| error.code()).unwrap_or_default();
-        match state.get(..2) {
+        match sql_state(&self).get(..2) {
             // What PostgreSQL cannot hold: a NUL, a time out of range, a text with too many words.
             Some("22" | "54") => {
                 return Failure::new(Code::InvalidField, "a value is outside of what can be stored or searched for");
@@ -71,6 +132,12 @@ impl IntoFailure for sqlx::Error {
             "the request could not be carried out; the log has the cause under this request's id",
         )
     }
+}
+
+fn storage_full() -> Failure {
+    Failure::new(Code::StorageFull, "the disk is full; nothing was stored")
+        .with("remedy", "free space on the disk of the data folder and of the database, then send this again")
+        .with("retry_after", 30)
 }
 
 impl IntoFailure for bm25::Error {
@@ -109,6 +176,10 @@ impl IntoFailure for ModelError {
 
 impl IntoFailure for std::io::Error {
     fn into_failure(self) -> Failure {
+        if disk_is_full(&self) {
+            tracing::error!(error = %self, "the disk of the data folder is full");
+            return storage_full();
+        }
         tracing::error!(error = %self, "a file of the service's own could not be used");
         Failure::new(Code::Internal, "a working file could not be used; the log has the cause under this request's id")
     }

@@ -5,6 +5,7 @@ pub mod access;
 pub mod admission;
 pub mod app;
 pub mod cli;
+pub mod disk;
 pub mod embedded;
 pub mod embedding;
 pub mod error;

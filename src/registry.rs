@@ -139,13 +139,17 @@ async fn answer(service: Arc<Service>, info: OperationInfo, serve: Serve, reques
             check_version(&request)?;
             let caller = service.keys.authenticate(info.access, request.headers())?;
             let served = AssertUnwindSafe(serve(service.clone(), caller, request)).catch_unwind().await;
-            served.unwrap_or_else(|_| {
+            let served = served.unwrap_or_else(|_| {
                 tracing::error!("the handler panicked");
                 Err(Failure::new(
                     Code::Internal,
                     "the request could not be carried out; the log has the cause under this request's id",
                 ))
-            })
+            });
+            if served.as_ref().is_err_and(|failure| failure.code == Code::StorageFull) {
+                service.disk.refused();
+            }
+            served
         };
         let mut response = outcome.await.unwrap_or_else(|failure| problem(failure, &path, &id));
         identify(&mut response, &id);

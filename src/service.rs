@@ -2,6 +2,7 @@
 use crate::{
     access::Keys,
     admission::Admission,
+    disk::Disk,
     embedding::{Embedder, Model},
     error::OrFail,
     ingest::{Tools, copies::Copies, reader::Reader},
@@ -50,6 +51,8 @@ pub struct Service {
     pub copies: Copies,
     pub metrics: PrometheusHandle,
     pub reader: Reader,
+    /// Told of every write that was refused for want of room.
+    pub disk: Arc<Disk>,
     /// Readers that requests have at work; tasks have permits of their own.
     pub reading: Arc<Semaphore>,
     /// Places of calls to the runner, of each kind its own, or documents that wait would keep queries out.
@@ -83,6 +86,7 @@ impl Service {
             postings: Arc::new(bm25::Cache::new(POSTINGS_CACHE_BYTES)),
             metrics: crate::telemetry::recorder(),
             reader,
+            disk: Arc::new(Disk::new(&settings.data_dir, settings.disk_least_free)),
             reading: Arc::new(Semaphore::new(std::thread::available_parallelism().map_or(2, std::num::NonZero::get))),
             runner_documents: Semaphore::new(RUNNER_CALLS),
             runner_queries: Semaphore::new(RUNNER_CALLS),
@@ -102,6 +106,7 @@ impl Service {
             embedder: self.embedder.clone(),
             postings: self.postings.clone(),
             reader: self.reader.clone(),
+            disk: self.disk.clone(),
             wake: self.wake.clone(),
             settling: TaskTracker::new(),
         }

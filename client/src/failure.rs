@@ -42,6 +42,7 @@ codes! {
     NotConfigured = "not_configured", 501, "This needs a part that is not configured";
     TimedOut = "timed_out", 503, "The request asks for more than the time allowed";
     Unavailable = "unavailable", 503, "The service cannot answer now";
+    StorageFull = "storage_full", 507, "Nothing more can be stored";
     /// The client could not reach the service or not read its answer.
     Unreachable = "unreachable", 0, "The service could not be reached";
 }

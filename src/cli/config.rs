@@ -52,7 +52,7 @@ pub async fn migrate(settings: &Settings, arguments: &MigrateArguments) -> Resul
         ));
     }
     let backend = Backend::join(settings).await?;
-    let missing = database::missing(&backend.pool).await.map_err(crate::app::AppError::from)?;
+    let missing = database::schema(&backend.pool).await.map_err(crate::app::AppError::from)?.missing;
     for (number, name) in &missing {
         say!("{} {number:04} {name}", if arguments.plan { "would apply" } else { "applying" });
     }

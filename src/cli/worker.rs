@@ -6,11 +6,13 @@ use super::{
 };
 use crate::{
     app::{Backend, DRAIN, asked_to_stop, load_embedder},
+    disk::Disk,
+    error::{self, Away},
     ingest::reader::{Reader, serve_if_asked},
     logging,
     service::Service,
     settings::{Settings, SettingsError},
-    store,
+    store::{self, admin::Finding, database},
     worker::{Role, RunningWorker},
 };
 use clap::{Parser, Subcommand};
@@ -60,7 +62,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Says what keeps tasks from running: unserved, starved, stalled, stuck, lapsed; ends with 1 where there is anything.
+    /// Says what keeps tasks from running: unserved, starved, stalled, stuck, lapsed, disk; ends with 1 where there is anything.
     Doctor {
         /// A task that has waited for this long and could run counts as starved, stalled or stuck.
         #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "600")]
@@ -116,6 +118,7 @@ async fn run(arguments: Arguments) -> Result<ExitCode, CliError> {
         return Err(SettingsError::Invalid(vec![problem.to_owned()]).into());
     }
     let backend = Backend::join(&settings).await?;
+    database::check_writable(&backend.pool).await.map_err(crate::app::AppError::from)?;
     backend.check_schema().await?;
     let embedder = load_embedder(&settings).await?;
     let service = Service::new(settings, backend.pool.clone(), Some(embedder), "", Reader::of_this_program()?);
@@ -135,15 +138,30 @@ async fn run(arguments: Arguments) -> Result<ExitCode, CliError> {
     }
 }
 
-/// What is wrong with the queue, one line a finding.
+/// Why the database's server can store nothing more.
+async fn no_room(pool: &sqlx::PgPool) -> sqlx::Result<Option<String>> {
+    match database::try_room(pool).await {
+        Ok(()) => Ok(None),
+        Err(problem) if matches!(error::away(&problem), Some(Away::DiskFull | Away::ReadOnly)) => {
+            Ok(Some(format!("the database: {problem}")))
+        }
+        Err(problem) => Err(problem),
+    }
+}
+
+/// What is wrong with the queue and the disk, one line a finding.
 async fn doctor(settings: &Settings, patience: Duration, output: Output) -> Result<ExitCode, CliError> {
     let backend = Backend::join(settings).await?;
     backend.check_schema().await?;
     let findings = async {
+        let room =
+            [Disk::new(&settings.data_dir, settings.disk_least_free).check().err(), no_room(&backend.pool).await?];
         let mut conn = backend.pool.acquire().await?;
         let workers = store::workers::alive(&mut conn).await?.len();
         let state = store::queue::state(&mut conn).await?;
-        Ok::<_, sqlx::Error>((store::admin::findings(&mut conn, patience).await?, workers, state))
+        let mut findings = store::admin::findings(&mut conn, patience).await?;
+        findings.extend(room.into_iter().flatten().map(Finding::disk));
+        Ok::<_, sqlx::Error>((findings, workers, state))
     }
     .await;
     backend.stop().await;

@@ -69,6 +69,7 @@ impl Handle<ops::cancel_task> for Service {
             let detail = format!("task {id} is {} already", before.status);
             return Err(Failure::new(Code::Conflict, detail).with("task_status", before.status));
         }
+        settle::lock_for_failure(&mut tx, &before.task_type, before.document_id, &before.params).await.or_fail()?;
         let stopping = store::admin::cancel_held(&mut tx, None, Some(id)).await.or_fail()?;
         let cancelled = store::admin::cancel_waiting(&mut tx, None, Some(id)).await.or_fail()?;
         for task in &cancelled {
@@ -100,9 +101,11 @@ impl Handle<ops::cancel_ingest> for Service {
         let id = call.path.id;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         ingested_file(&mut tx, caller, id).await?;
-        store::ingest_nodes::lock_roots(&mut tx, id).await.or_fail()?;
+        store::locks::files_around(&mut tx, id).await.or_fail()?;
+        // From here on no task of the file commits, so none leaves new ones behind.
+        store::locks::containers(&mut tx, id).await.or_fail()?;
         let mut tasks_cancelled = 0;
-        // A task that commits between two looks leaves new ones behind; none can once it was asked to stop.
+        // One that waits may be claimed between two looks.
         loop {
             let stopping = store::admin::cancel_held(&mut tx, Some(id), None).await.or_fail()?;
             let cancelled = store::admin::cancel_waiting(&mut tx, Some(id), None).await.or_fail()?;

@@ -2,9 +2,10 @@
 use super::lists::must_exist;
 use crate::{
     access::Caller,
-    error::OrFail,
+    error::{IntoFailure, OrFail, sql_state},
     ingest::{
         queueing::{Queueing, Work},
+        settle,
         tasks::EMBED,
     },
     registry::Handle,
@@ -155,10 +156,15 @@ impl Handle<ops::delete_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::delete_document>) -> Result<(), Failure> {
         let id = call.path.id;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        let row = store::documents::read(&mut tx, &caller.scope(), id, false).await.or_fail()?;
+        row.ok_or_else(|| Failure::no_document(id))?;
+        let many_files = store::locks::files_around(&mut tx, id).await.or_fail()?;
         let place = store::documents::lock_for_delete(&mut tx, &caller.scope(), id).await.or_fail()?;
         let place = place.ok_or_else(|| Failure::no_document(id))?;
         free_of_holders(&mut tx, &place.path, id, WriteMode::Subtree).await?;
-        store::ingest_nodes::lock_roots(&mut tx, id).await.or_fail()?;
+        if many_files {
+            store::blobs::unlink_later(&mut tx).await.or_fail()?;
+        }
         let before = store::ingest_nodes::count_by_path(&mut tx, id).await.or_fail()?;
         let change = Frontier {
             total: -before.total,
@@ -170,12 +176,37 @@ impl Handle<ops::delete_document> for Service {
         if let Some((root, parent)) = store::ingest_nodes::waited_for(&mut tx, id).await.or_fail()? {
             store::ingest_nodes::children_done(&mut tx, root, &[(parent, 1, 0)]).await.or_fail()?;
         }
-        let gone = store::documents::delete_subtree(&mut tx, id).await.or_fail()?;
+        let gone = store::documents::delete_subtree(&mut tx, id).await.map_err(taken_out)?;
         bm25::remove(&mut tx, None, &gone).await.or_fail()?;
         store::ingest_nodes::forget(&mut tx, &gone).await.or_fail()?;
         tx.commit().await.or_fail()?;
+        if many_files {
+            after_many(self).await;
+        }
         self.wake.notify_one();
         Ok(())
+    }
+}
+
+/// What is left to do once many files are deleted. It is no one's answer, since the delete took effect; the sweep does what is left.
+async fn after_many(service: &Service) {
+    let done = async {
+        while store::blobs::unlink_orphans(&service.pool).await? > 0 {}
+        settle::take_left(&service.pool, &service.settings.task_badges).await
+    };
+    if let Err(error) = done.await {
+        tracing::warn!(error = %error, "deleting the bytes of deleted files is left to the sweep");
+    }
+}
+
+/// Why a subtree could not be taken out of the tree.
+fn taken_out(error: sqlx::Error) -> Failure {
+    // Something was put deep under the node since this delete began.
+    match sql_state(&error).as_ref() {
+        "23503" => Failure::new(Code::Unavailable, "something was put under this document while it was being deleted")
+            .with("remedy", "try again")
+            .with("retry_after", 1),
+        _ => error.into_failure(),
     }
 }
 

@@ -46,17 +46,13 @@ impl Handle<ops::read_readiness> for Service {
             checks.push(ReadinessCheck { name: name.to_owned(), ok, detail: outcome.unwrap_or_else(|reason| reason) });
         };
         check("model", model.as_ref().map(|state| state.identity.clone()).map_err(Clone::clone));
-        let database = store::database::missing(&self.pool).await;
+        let database = store::database::schema(&self.pool).await;
         check("database", database.as_ref().map(|_| "answers".to_owned()).map_err(|_| "does not answer".to_owned()));
         let (mut queue, mut workers) = (Default::default(), Vec::new());
-        if let Ok(missing) = database {
-            check(
-                "migrations",
-                match missing.len() {
-                    0 => Ok("all applied".to_owned()),
-                    count => Err(format!("{count} missing: run `svc migrate`")),
-                },
-            );
+        check("disk", self.disk.check());
+        if let Ok(schema) = database {
+            let fits = schema.check().map(|()| "all applied".to_owned());
+            check("migrations", fits.map_err(|problem| problem.to_string()));
             let mut conn = self.pool.acquire().await.or_fail()?;
             queue = store::queue::state(&mut conn).await.or_fail()?;
             workers = store::workers::alive(&mut conn).await.or_fail()?;

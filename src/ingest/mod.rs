@@ -15,7 +15,7 @@ pub mod tree;
 pub mod unlock;
 pub mod upload;
 
-use crate::{embedding::Embedder, search::bm25, settings::Settings, store::kept::KeptConnections};
+use crate::{disk::Disk, embedding::Embedder, search::bm25, settings::Settings, store::kept::KeptConnections};
 use reader::Reader;
 use sqlx::PgPool;
 use std::sync::Arc;
@@ -33,6 +33,7 @@ pub struct Tools {
     pub embedder: Option<Embedder>,
     pub postings: Arc<bm25::Cache>,
     pub reader: Reader,
+    pub disk: Arc<Disk>,
     /// Told when tasks were queued.
     pub wake: Arc<Notify>,
     /// The settling that tasks left behind them: a worker that drains must not end before it.

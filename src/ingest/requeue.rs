@@ -10,9 +10,10 @@ use svc_client::Failure;
 /// Queues a task of a node again, with those that failed because of it; false where it did not fail for good.
 pub async fn requeue(conn: &mut PgConnection, task_id: i64, document_id: i64, root_id: i64) -> Result<bool, Failure> {
     // The settler must not look at the tree while its counts are made anew.
-    store::ingest_nodes::lock_roots(conn, root_id).await.or_fail()?;
+    store::locks::files_around(conn, root_id).await.or_fail()?;
     // Nodes that a cancel has still to mark would fail under the task's hands.
     cancel::fail_rest_here(conn, root_id).await.or_fail()?;
+    store::locks::nodes(conn, root_id).await.or_fail()?;
     let Some(moved) = store::admin::put_back(conn, task_id).await.or_fail()? else { return Ok(false) };
     let mut nodes = Vec::new();
     for task in &moved {

@@ -25,7 +25,7 @@ pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, file_root:
     let mut queued = false;
     loop {
         let mut tx = store::transaction::begin(pool).await?;
-        if !store::ingest_nodes::try_lock(&mut tx, file_root).await? {
+        if !store::locks::try_file(&mut tx, file_root).await? {
             return Ok(queued);
         }
         let Some(touched) = store::ingest_nodes::apply_events(&mut tx, file_root).await? else {
@@ -171,28 +171,27 @@ pub async fn task_failed(
     Ok(Some(file_root))
 }
 
-/// Takes events that were left over, and repairs roots that would wait for ever.
-pub async fn sweep(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx::Result<bool> {
-    let mut conn = pool.acquire().await?;
-    for root in store::cancelled::roots(&mut conn).await? {
-        if let Err(error) = cancel::fail_rest(pool, root, root).await {
-            tracing::error!(document.id = root, error = %error, "the nodes of a cancelled file are marked with the next sweep");
+/// Locks what [`task_failed`] changes. Whoever is going to fail a task for good does so before it locks the task.
+pub async fn lock_for_failure(
+    conn: &mut PgConnection,
+    task_type: &str,
+    document_id: i64,
+    params: &Value,
+) -> sqlx::Result<()> {
+    let ids = match (params["first"].as_i64(), params["last"].as_i64()) {
+        (Some(first), Some(last)) if task_type == EMBED => {
+            let rows = store::nodes::leaves_between(conn, document_id, first, last).await?;
+            rows.into_iter().map(|row| row.id).collect()
         }
-    }
-    let mut roots = store::ingest_nodes::roots_with_events(&mut conn).await?;
-    for root in store::ingest_nodes::stalled_roots(&mut conn).await? {
-        tracing::error!(
-            document.id = root,
-            "nodes in flight with nothing left to do: recounting, which is a repair of a bug"
-        );
-        let mut tx = store::transaction::begin(pool).await?;
-        if store::ingest_nodes::try_lock(&mut tx, root).await? {
-            store::ingest_nodes::recount(&mut tx, root).await?;
-            tx.commit().await?;
-            roots.push(root);
-        }
-    }
-    drop(conn);
+        _ => vec![document_id],
+    };
+    store::locks::documents(conn, &ids).await?;
+    store::locks::node(conn, document_id).await
+}
+
+/// Takes events that were left over. True where tasks were queued.
+pub async fn take_left(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx::Result<bool> {
+    let roots = store::ingest_nodes::roots_with_events(&mut *pool.acquire().await?).await?;
     let mut queued = false;
     for root in roots {
         // One root that cannot be settled must not keep the others waiting.
@@ -200,13 +199,42 @@ pub async fn sweep(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx::Re
             Ok(more) => queued |= more,
             Err(error) => {
                 tracing::error!(document.id = root, error = %error, "this root could not be settled: recounting, which is a repair of a bug");
-                let mut tx = store::transaction::begin(pool).await?;
-                if store::ingest_nodes::try_lock(&mut tx, root).await? {
-                    store::ingest_nodes::recount(&mut tx, root).await?;
-                    tx.commit().await?;
-                }
+                recount(pool, root).await?;
             }
         }
     }
     Ok(queued)
+}
+
+async fn recount(pool: &PgPool, root: i64) -> sqlx::Result<()> {
+    let mut tx = store::transaction::begin(pool).await?;
+    if store::locks::try_file(&mut tx, root).await? {
+        store::ingest_nodes::recount(&mut tx, root).await?;
+        tx.commit().await?;
+    }
+    Ok(())
+}
+
+/// Does what was left over: nodes of cancelled files that nobody marked, events that nobody took.
+pub async fn sweep(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx::Result<bool> {
+    let cancelled = store::cancelled::roots(&mut *pool.acquire().await?).await?;
+    for root in cancelled {
+        if let Err(error) = cancel::fail_rest(pool, root, root).await {
+            tracing::error!(document.id = root, error = %error, "the nodes of a cancelled file are marked with the next sweep");
+        }
+    }
+    take_left(pool, badges).await
+}
+
+/// Repairs roots that would wait for ever; the next sweep settles them. It looks at every root in flight.
+pub async fn repair(pool: &PgPool) -> sqlx::Result<()> {
+    let stalled = store::ingest_nodes::stalled_roots(&mut *pool.acquire().await?).await?;
+    for root in stalled {
+        tracing::error!(
+            document.id = root,
+            "nodes in flight with nothing left to do: recounting, which is a repair of a bug"
+        );
+        recount(pool, root).await?;
+    }
+    Ok(())
 }

@@ -88,7 +88,7 @@ impl Opened {
     /// it failed, which is the answer.
     pub async fn hand_in(&self, conn: &mut PgConnection, id: i64) -> Result<bool, Failure> {
         // What a task does next is not known while it changes.
-        store::ingest_nodes::lock_roots(conn, id).await.or_fail()?;
+        store::locks::files_around(conn, id).await.or_fail()?;
         let Some((probe, status)) = store::admin::newest(conn, id, PROBE).await.or_fail()? else { return Ok(false) };
         if status == "completed" {
             return Ok(false);

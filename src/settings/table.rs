@@ -77,6 +77,8 @@ settings! {
     "The service" {
         /// Folder of everything the service keeps; blank: $XDG_DATA_HOME/svc or ~/.local/share/svc, for root /var/lib/svc.
         SVC_DATA_DIR data_dir: PathBuf = "", kind::folder();
+        /// Free space of the data folder's disk below which /ready and the doctor say that it is full.
+        SVC_DISK_LEAST_FREE_BYTES disk_least_free: u64 = "256 MiB", kind::bytes(0..=1024 * GIB);
         /// Folder of what can be fetched again: models and the PostgreSQL server; blank: ~/.cache/svc.
         SVC_CACHE_DIR cache_dir: PathBuf = "", kind::folder();
         /// Where the API listens.
@@ -231,7 +233,7 @@ settings! {
         SVC_WORKER_REAP_SECONDS worker_reap: Duration = "30.0", kind::seconds(0.05..=DAY);
         /// Badge of each task type, as JSON; empty: any worker runs any task.
         SVC_TASK_BADGES task_badges: BTreeMap<String, String> = "{}", kind::text_map();
-        /// Days that completed tasks stay in the queue's table; 0: for ever. What they did is in the documents' evidence.
+        /// Days that tasks which ended stay in the queue's table; 0: for ever. What they did is in the documents' evidence.
         SVC_TASK_RETENTION_DAYS task_retention_days: f64 = "7.0", kind::number(0.0..=36500.0);
         /// Badges that a worker answers to; blank: it takes every task.
         SVC_WORKER_BADGE worker_badge: Vec<String> = "[]", kind::words();

@@ -299,7 +299,7 @@ pub async fn reservations(conn: &mut PgConnection, after: i64, limit: u32) -> sq
 /// What is wrong with the queue, for people; empty where nothing is.
 #[derive(Debug, serde::Serialize, sqlx::FromRow)]
 pub struct Finding {
-    /// `unserved`, `no_handler`, `lapsed`, `stuck`, `starved`, `stalled` or `paused`.
+    /// `unserved`, `no_handler`, `lapsed`, `stuck`, `starved`, `stalled`, `paused` or `disk`.
     pub kind: String,
     /// The badge, task type or task that it is about.
     pub about: String,
@@ -309,6 +309,11 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// Nothing more can be stored, and why.
+    pub fn disk(reason: String) -> Finding {
+        Finding { kind: "disk".to_owned(), about: reason, tasks: 0, seconds: 0.0 }
+    }
+
     /// What an operator does about it.
     pub fn remedy(&self) -> &'static str {
         match self.kind.as_str() {
@@ -320,6 +325,7 @@ impl Finding {
                 "start more workers, or raise the priority: svc priority ID N, or PUT /ingest/file/{id}/priority; younger uploads overtake these"
             }
             "stalled" => "workers beat and take nothing: look at their logs, and start them anew",
+            "disk" => "free space: until then uploads are refused and tasks wait",
             _ => "resume the task type: POST /admin/task-types/{task_type}/resume",
         }
     }

@@ -1,7 +1,7 @@
 //! Stored bytes, as PostgreSQL large objects: transactional, and streamed in and out.
 use super::scope::{Scope, readable};
 use serde_json::Value;
-use sqlx::{PgConnection, postgres::types::Oid};
+use sqlx::{PgConnection, PgPool, postgres::types::Oid};
 
 /// Bytes written by one statement.
 pub const PIECE: usize = 256 * 1024;
@@ -69,6 +69,26 @@ pub async fn insert(conn: &mut PgConnection, row: &BlobRow) -> sqlx::Result<()> 
     .execute(conn)
     .await
     .map(|_| ())
+}
+
+/// Bytes that one transaction deletes, where they are many.
+const PART: i64 = 1_000;
+
+/// Bytes whose files are deleted in this transaction are only noted, for [`unlink_orphans`].
+pub async fn unlink_later(conn: &mut PgConnection) -> sqlx::Result<()> {
+    sqlx::query("SELECT set_config('svc.unlink_later', 'on', true)").execute(conn).await.map(|_| ())
+}
+
+/// Deletes a part of the bytes that were noted; returns of how many files.
+pub async fn unlink_orphans(pool: &PgPool) -> sqlx::Result<i64> {
+    sqlx::query_scalar(
+        "WITH part AS (
+             DELETE FROM blob_orphan WHERE lob IN (SELECT lob FROM blob_orphan LIMIT $1 FOR UPDATE SKIP LOCKED) RETURNING lob)
+         SELECT count(CASE WHEN EXISTS (SELECT 1 FROM pg_largeobject_metadata WHERE oid = lob) THEN lo_unlink(lob) ELSE 0 END) FROM part",
+    )
+    .bind(PART)
+    .fetch_one(pool)
+    .await
 }
 
 /// The bytes of a file node.

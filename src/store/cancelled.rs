@@ -68,7 +68,7 @@ pub async fn add_to_evidence(conn: &mut PgConnection, root_id: i64, failed: i64)
 /// Whether a root is cancelled with nodes left in flight. Waits for whoever marks them, or settles under the root, and keeps
 /// them away until the transaction ends.
 pub async fn lock(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<bool> {
-    super::ingest_nodes::lock(conn, root_id).await?;
+    super::locks::file(conn, root_id).await?;
     let cancelled: Option<bool> = sqlx::query_scalar("SELECT cancelled FROM ingest_node WHERE document_id = $1")
         .bind(root_id)
         .fetch_optional(conn)

@@ -2,7 +2,7 @@
 use super::transaction::{GRACE, drain};
 use sqlx::{
     Connection, PgPool,
-    migrate::{Migrate, Migrator},
+    migrate::Migrator,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use std::{str::FromStr, time::Duration};
@@ -28,6 +28,15 @@ pub enum DatabaseError {
     OldVector(String),
     #[error("the schema is behind by {0} migrations: run `svc migrate`, or set SVC_MIGRATE=auto")]
     Behind(usize),
+    #[error(
+        "the schema is newer than this program: the database has migration {theirs} ({name}), and svc {} knows them up to {ours}; start the version of svc that applied it, or a later one",
+        env!("CARGO_PKG_VERSION")
+    )]
+    Ahead { theirs: i64, name: String, ours: i64 },
+    #[error(
+        "the database takes no writes: {0}; SVC_DATABASE_URL has to name the primary server, and one that takes writes"
+    )]
+    ReadOnly(&'static str),
     #[error("the migrations cannot be applied: {0}")]
     Migrate(#[from] sqlx::migrate::MigrateError),
     #[error(transparent)]
@@ -115,19 +124,93 @@ pub async fn check_server(pool: &PgPool) -> Result<(), DatabaseError> {
     }
 }
 
-/// Applies what is missing, under sqlx's advisory lock.
-pub async fn migrate(pool: &PgPool) -> Result<(), DatabaseError> {
-    Ok(MIGRATIONS.run(pool).await?)
+/// Refuses a server that takes no writes.
+pub async fn check_writable(pool: &PgPool) -> Result<(), DatabaseError> {
+    let (is_standby, is_read_only): (bool, bool) =
+        sqlx::query_as("SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'")
+            .fetch_one(pool)
+            .await
+            .map_err(DatabaseError::Unreachable)?;
+    match (is_standby, is_read_only) {
+        (true, _) => Err(DatabaseError::ReadOnly("it is a standby")),
+        (false, true) => Err(DatabaseError::ReadOnly("default_transaction_read_only is on")),
+        (false, false) => Ok(()),
+    }
 }
 
-/// The migrations that the database lacks, oldest first, as (number, name).
-pub async fn missing(pool: &PgPool) -> Result<Vec<(i64, String)>, DatabaseError> {
-    let mut conn = pool.acquire().await.map_err(DatabaseError::Unreachable)?;
-    conn.ensure_migrations_table("_sqlx_migrations").await?;
-    let applied: Vec<i64> = conn.list_applied_migrations("_sqlx_migrations").await?.iter().map(|m| m.version).collect();
-    Ok(MIGRATIONS
+/// A database's schema beside the one that this program was built for.
+#[derive(Debug, Default)]
+pub struct Schema {
+    /// The migrations that the database lacks, oldest first, as (number, name).
+    pub missing: Vec<(i64, String)>,
+    /// The newest migration that this program does not know.
+    pub newer: Option<(i64, String)>,
+    /// One that was another when it was applied.
+    changed: Option<i64>,
+}
+
+impl Schema {
+    /// Refuses a schema that is behind this program, or ahead of it.
+    pub fn check(&self) -> Result<(), DatabaseError> {
+        match (&self.newer, self.missing.len()) {
+            (Some((theirs, name)), _) => Err(DatabaseError::Ahead {
+                theirs: *theirs,
+                name: name.clone(),
+                ours: MIGRATIONS.iter().map(|m| m.version).max().unwrap_or(0),
+            }),
+            (None, 0) => Ok(()),
+            (None, count) => Err(DatabaseError::Behind(count)),
+        }
+    }
+}
+
+/// Reads the ledger of migrations, and changes nothing.
+pub async fn schema(pool: &PgPool) -> Result<Schema, DatabaseError> {
+    let has_ledger: bool = sqlx::query_scalar("SELECT to_regclass('_sqlx_migrations') IS NOT NULL")
+        .fetch_one(pool)
+        .await
+        .map_err(DatabaseError::Unreachable)?;
+    let applied: Vec<(i64, String, Vec<u8>)> = match has_ledger {
+        true => {
+            let ledger =
+                "SELECT version, description, checksum FROM _sqlx_migrations WHERE success ORDER BY version DESC";
+            sqlx::query_as(ledger).fetch_all(pool).await?
+        }
+        false => Vec::new(),
+    };
+    let of = |version: i64| MIGRATIONS.iter().find(|m| m.version == version);
+    let missing = MIGRATIONS
         .iter()
-        .filter(|m| !applied.contains(&m.version))
-        .map(|m| (m.version, m.description.to_string()))
-        .collect())
+        .filter(|m| !applied.iter().any(|(version, ..)| *version == m.version))
+        .map(|m| (m.version, m.description.to_string()));
+    let changed = applied.iter().find(|(version, _, sum)| of(*version).is_some_and(|m| *m.checksum != **sum));
+    Ok(Schema {
+        missing: missing.collect(),
+        changed: changed.map(|(version, ..)| *version),
+        newer: applied
+            .into_iter()
+            .find(|(version, ..)| of(*version).is_none())
+            .map(|(version, name, _)| (version, name)),
+    })
+}
+
+/// Applies what is missing, under sqlx's advisory lock; where nothing is, it writes nothing.
+pub async fn migrate(pool: &PgPool) -> Result<(), DatabaseError> {
+    let schema = schema(pool).await?;
+    if let Some(version) = schema.changed {
+        return Err(sqlx::migrate::MigrateError::VersionMismatch(version).into());
+    }
+    match schema.check() {
+        Err(DatabaseError::Behind(_)) => Ok(MIGRATIONS.run(pool).await?),
+        other => other,
+    }
+}
+
+/// Whether the server has room for a few megabytes more, which it is given and takes back.
+pub async fn try_room(pool: &PgPool) -> sqlx::Result<()> {
+    let mut tx = super::transaction::begin(pool).await?;
+    sqlx::query("CREATE TEMPORARY TABLE room ON COMMIT DROP AS SELECT repeat('x', 1000) FROM generate_series(1, 8000)")
+        .execute(&mut *tx)
+        .await?;
+    tx.rollback().await
 }

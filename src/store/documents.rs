@@ -249,21 +249,13 @@ pub async fn lock_parent(conn: &mut PgConnection, scope: &Scope, id: i64) -> sql
     .await
 }
 
-/// Takes hold of a node that is about to be deleted, and of the tasks under it, so that nobody claims one meanwhile.
+/// Takes hold of a node that is about to be deleted.
 pub async fn lock_for_delete(conn: &mut PgConnection, scope: &Scope, id: i64) -> sqlx::Result<Option<Place>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, id);
     let query =
         concat!("SELECT d.id, d.path, d.settled FROM documents d WHERE d.id = $5 AND ", readable!(), " FOR UPDATE");
-    let place = sqlx::query_as_with(query, arguments).fetch_optional(&mut *conn).await?;
-    sqlx::query(
-        "SELECT t.id FROM documents d JOIN task_queue t ON t.scope_document_id = d.id
-          WHERE (d.id = $1 OR d.path @> ARRAY[$1::bigint]) AND NOT t.final ORDER BY t.id FOR UPDATE OF t",
-    )
-    .bind(id)
-    .execute(conn)
-    .await?;
-    Ok(place)
+    sqlx::query_as_with(query, arguments).fetch_optional(conn).await
 }
 
 /// The documents without a parent after `after`, by id.

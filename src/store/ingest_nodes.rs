@@ -161,12 +161,6 @@ pub async fn count_by_path(conn: &mut PgConnection, id: i64) -> sqlx::Result<Fro
     .await
 }
 
-/// True where no other transaction settles under this root; held until the transaction ends.
-pub async fn try_lock(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<bool> {
-    // Two keys, so that a root's id never meets the queue's own locks.
-    sqlx::query_scalar("SELECT pg_try_advisory_xact_lock(7376, hashint8($1))").bind(file_root).fetch_one(conn).await
-}
-
 /// A container that was told of done children or tasks, after its counts were brought up to date.
 #[derive(Debug, sqlx::FromRow)]
 pub struct Touched {
@@ -281,25 +275,6 @@ pub async fn has_events(conn: &mut PgConnection, file_root: i64) -> sqlx::Result
         .bind(file_root)
         .fetch_one(conn)
         .await
-}
-
-/// Waits for whoever settles under this root, and keeps them away until the transaction ends.
-pub async fn lock(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<()> {
-    sqlx::query("SELECT pg_advisory_xact_lock(7376, hashint8($1))").bind(file_root).execute(conn).await.map(|_| ())
-}
-
-/// Keeps the settler away from every root of ingestion at, above and under a node until the transaction ends.
-pub async fn lock_roots(conn: &mut PgConnection, id: i64) -> sqlx::Result<()> {
-    sqlx::query(
-        "SELECT pg_advisory_xact_lock(7376, key) FROM (
-             SELECT DISTINCT hashint8(n.file_root) AS key FROM documents d JOIN ingest_node n ON n.document_id = d.id
-              WHERE d.id = $1 OR d.path @> ARRAY[$1::bigint] OR d.id = ANY (SELECT unnest(path) FROM documents WHERE id = $1)
-              ORDER BY 1) AS keys",
-    )
-    .bind(id)
-    .execute(conn)
-    .await
-    .map(|_| ())
 }
 
 /// Recomputes the counts of a root from its rows and tells the settler to look at every node in flight.

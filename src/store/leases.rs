@@ -3,6 +3,7 @@ use super::{
     tasks::{fail_dependents, release},
     transaction,
 };
+use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::{PgConnection, PgPool, types::Json};
 use std::time::Duration;
@@ -10,13 +11,48 @@ use uuid::Uuid;
 
 /// Held by the one worker of the fleet that reaps.
 const REAP_LOCK: i64 = 0x7376_6302;
+/// The loss of a lease that ends a task.
+const LAST_LOSS: i32 = 3;
+/// How often a task's lease may run out over a restart of the server and not count. A task that brings down the whole machine
+/// ends after these.
+const FORGIVEN_RESTARTS: i32 = 10;
 
-/// Gives claims back that never ended: pending again, no retry counted. One that was to be cancelled is left to the reaper.
-pub async fn give_back(pool: &PgPool, tokens: &[Uuid]) -> sqlx::Result<()> {
+/// Whether a lease of task `t` that ran out counts. It does where the worker `w`, as it was when it claimed, is gone. It does not where
+/// that worker beats again, as one does that was stopped for a while or cut off, nor where the server restarted since the worker's
+/// last beat: then both may have been on one machine.
+macro_rules! counts {
+    () => {
+        "NOT coalesce(w.beat_at > clock_timestamp() - w.lease OR (w.beat_at < pg_postmaster_start_time() AND t.lapses < $3), false)"
+    };
+}
+macro_rules! expired {
+    () => {
+        "task_queue t LEFT JOIN workers w ON w.worker_id = t.claimed_by AND w.started_at <= t.heartbeat_at
+          WHERE t.claim_token IS NOT NULL AND t.status IN ('claimed', 'running') AND t.heartbeat_at < clock_timestamp() - $1"
+    };
+}
+
+/// A held task that is to end for good.
+#[derive(Debug, sqlx::FromRow)]
+pub struct Held {
+    pub id: i64,
+    pub claim_token: Uuid,
+    pub heartbeat_at: DateTime<Utc>,
+    pub scope_document_id: i64,
+    pub task_type: String,
+    pub params: Json<Value>,
+    /// A cancel was asked for; else its lease ran out once too often.
+    pub cancelled: bool,
+}
+
+/// Gives claims back that never ended: pending again, no retry counted. Returns those that were to be cancelled, which are left
+/// for [`end`].
+pub async fn give_back(pool: &PgPool, tokens: &[Uuid]) -> sqlx::Result<Vec<Held>> {
     let mut tx = transaction::begin(pool).await?;
     let ids: Vec<i64> = sqlx::query_scalar(
         "UPDATE task_queue SET status = 'pending', ready = true, parked_on = NULL, claim_token = NULL, claimed_by = NULL, heartbeat_at = NULL
-          WHERE claim_token = ANY($1) AND status IN ('claimed', 'running') AND cancel_requested_at IS NULL RETURNING id",
+          WHERE id IN (SELECT id FROM task_queue WHERE claim_token = ANY($1) ORDER BY id FOR NO KEY UPDATE)
+            AND claim_token = ANY($1) AND status IN ('claimed', 'running') AND cancel_requested_at IS NULL RETURNING id",
     )
     .bind(tokens)
     .fetch_all(&mut *tx)
@@ -24,7 +60,15 @@ pub async fn give_back(pool: &PgPool, tokens: &[Uuid]) -> sqlx::Result<()> {
     for id in ids {
         release(&mut tx, id).await?;
     }
-    tx.commit().await
+    let cancelled = sqlx::query_as(
+        "SELECT id, claim_token, heartbeat_at, scope_document_id, task_type, params, true AS cancelled FROM task_queue
+          WHERE claim_token = ANY($1) AND status IN ('claimed', 'running') AND cancel_requested_at IS NOT NULL ORDER BY id",
+    )
+    .bind(tokens)
+    .fetch_all(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(cancelled)
 }
 
 /// Gives back what this worker claimed for so long and does not know of: the answer to the claim never came, as where a task was cut
@@ -52,8 +96,10 @@ pub async fn give_back_unheard(
 
 /// One beat for all tokens: those that come back are still held; the flag says that a cancel was asked for.
 pub async fn beat(conn: &mut PgConnection, tokens: &[Uuid]) -> sqlx::Result<Vec<(Uuid, bool)>> {
+    // By their ids, as whoever cancels them comes to them.
     sqlx::query_as(
-        "UPDATE task_queue SET heartbeat_at = clock_timestamp() WHERE claim_token = ANY($1) AND status IN ('claimed', 'running')
+        "WITH held AS MATERIALIZED (SELECT id FROM task_queue WHERE claim_token = ANY($1) ORDER BY id FOR NO KEY UPDATE)
+         UPDATE task_queue SET heartbeat_at = clock_timestamp() WHERE id IN (SELECT id FROM held) AND claim_token = ANY($1) AND status IN ('claimed', 'running')
          RETURNING claim_token, cancel_requested_at IS NOT NULL",
     )
     .bind(tokens)
@@ -61,50 +107,110 @@ pub async fn beat(conn: &mut PgConnection, tokens: &[Uuid]) -> sqlx::Result<Vec<
     .await
 }
 
-/// A claim whose worker fell silent.
-#[derive(Debug, sqlx::FromRow)]
+/// What a look at the leases came to.
+#[derive(Debug, Default)]
 pub struct Reaped {
-    pub id: i64,
-    pub scope_document_id: i64,
-    pub task_type: String,
-    pub params: Json<Value>,
-    /// Lost its third lease, or was to be cancelled: failed rather than queued again.
-    pub is_final: bool,
+    /// Queued again, with whether the loss counts.
+    pub again: Vec<(i64, bool)>,
+    /// To be ended by [`end`], each in a transaction of its own, since the rows of its nodes are locked before its own.
+    pub to_end: Vec<Held>,
 }
 
-/// Takes back the claims whose lease ran out, at most a thousand a call; empty where another worker is at it.
-pub async fn reap(conn: &mut PgConnection, lease: Duration) -> sqlx::Result<Vec<Reaped>> {
+/// Takes back the claims whose lease ran out, at most a thousand a call; nothing where another worker is at it.
+pub async fn reap(conn: &mut PgConnection, lease: Duration) -> sqlx::Result<Reaped> {
     let ours: bool =
         sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)").bind(REAP_LOCK).fetch_one(&mut *conn).await?;
     if !ours {
-        return Ok(Vec::new());
+        return Ok(Reaped::default());
     }
-    let reaped: Vec<Reaped> = sqlx::query_as(
-        "WITH expired AS (
-             SELECT id, claimed_by, heartbeat_at, cancel_requested_at IS NOT NULL AS cancelled, lease_losses >= 2 OR cancel_requested_at IS NOT NULL AS ends
-               FROM task_queue WHERE claim_token IS NOT NULL AND status IN ('claimed', 'running') AND heartbeat_at < clock_timestamp() - $1
-              ORDER BY id LIMIT 1000 FOR UPDATE SKIP LOCKED),
+    forgive(conn).await?;
+    let again = sqlx::query_as(concat!(
+        "WITH expired AS MATERIALIZED (SELECT t.id, t.lease_losses, w.boot_nonce, ",
+        counts!(),
+        " AS counts FROM ",
+        expired!(),
+        " AND t.cancel_requested_at IS NULL ORDER BY t.id LIMIT 1000 FOR UPDATE OF t SKIP LOCKED),
+         lost AS MATERIALIZED (SELECT * FROM expired WHERE NOT (counts AND lease_losses + 1 >= $2)),
          attempts AS (
              INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint)
-             SELECT t.scope_document_id, t.id, t.task_type, t.retry_count + t.lease_losses + 1,
-                    CASE WHEN ends THEN 'failed' ELSE 'lease_lost' END, CASE WHEN cancelled THEN 'permanent' ELSE 'timeout' END,
-                    CASE WHEN cancelled THEN 'cancelled' ELSE 'lease_expired' END, 'worker ' || coalesce(t.claimed_by, '?') || ' fell silent', coalesce(t.claimed_by, ''), t.heartbeat_at, t.param_fingerprint
-               FROM task_queue t JOIN expired USING (id))
-         UPDATE task_queue t SET lease_losses = t.lease_losses + 1, claim_token = NULL, claimed_by = NULL, heartbeat_at = NULL,
-                status = CASE WHEN ends THEN 'failed' ELSE 'pending' END,
-                error_type = CASE WHEN cancelled THEN 'permanent' WHEN ends THEN 'timeout' ELSE t.error_type END,
-                ready = NOT ends, final = ends, parked_on = NULL
-           FROM expired WHERE t.id = expired.id
-         RETURNING t.id, t.scope_document_id, t.task_type, t.params, t.final AS is_final",
-    )
+             SELECT t.scope_document_id, t.id, t.task_type, t.retry_count + t.lapses + 1, 'lease_lost', 'timeout', 'lease_expired',
+                    'worker ' || coalesce(t.claimed_by, '?') || CASE WHEN counts THEN ' fell silent' ELSE ' was away, which does not count' END,
+                    coalesce(t.claimed_by, ''), t.heartbeat_at, t.param_fingerprint
+               FROM task_queue t JOIN lost USING (id)),
+         losses AS (INSERT INTO task_loss (task_id, boot_nonce) SELECT id, boot_nonce FROM lost WHERE counts AND boot_nonce IS NOT NULL),
+         freed AS (DELETE FROM task_reservation r USING lost WHERE r.task_id = lost.id)
+         UPDATE task_queue t SET lapses = t.lapses + 1, lease_losses = t.lease_losses + lost.counts::integer, claim_token = NULL, claimed_by = NULL,
+                heartbeat_at = NULL, status = 'pending', ready = true, parked_on = NULL
+           FROM lost WHERE t.id = lost.id
+         RETURNING t.id, lost.counts"
+    ))
     .bind(lease)
+    .bind(LAST_LOSS)
+    .bind(FORGIVEN_RESTARTS)
     .fetch_all(&mut *conn)
     .await?;
-    for task in &reaped {
-        release(conn, task.id).await?;
-        if task.is_final {
-            fail_dependents(conn, task.id, task.scope_document_id).await?;
-        }
+    let to_end = sqlx::query_as(concat!(
+        "SELECT t.id, t.claim_token, t.heartbeat_at, t.scope_document_id, t.task_type, t.params, t.cancel_requested_at IS NOT NULL AS cancelled FROM ",
+        expired!(),
+        " AND (t.cancel_requested_at IS NOT NULL OR (t.lease_losses + 1 >= $2 AND ",
+        counts!(),
+        ")) ORDER BY t.id LIMIT 1000"
+    ))
+    .bind(lease)
+    .bind(LAST_LOSS)
+    .bind(FORGIVEN_RESTARTS)
+    .fetch_all(conn)
+    .await?;
+    Ok(Reaped { again, to_end })
+}
+
+/// Losses of workers that came back count no more.
+async fn forgive(conn: &mut PgConnection) -> sqlx::Result<()> {
+    sqlx::query(
+        "WITH ours AS MATERIALIZED (
+             SELECT t.id FROM task_queue t WHERE t.id IN (
+                    SELECT l.task_id FROM task_loss l JOIN workers w ON w.boot_nonce = l.boot_nonce AND w.beat_at > l.lost_at)
+              ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED),
+         back AS (
+             DELETE FROM task_loss l USING workers w
+              WHERE l.task_id IN (SELECT id FROM ours) AND w.boot_nonce = l.boot_nonce AND w.beat_at > l.lost_at RETURNING l.task_id)
+         UPDATE task_queue t SET lease_losses = greatest(t.lease_losses - b.losses, 0)
+           FROM (SELECT task_id, count(*)::integer AS losses FROM back GROUP BY 1) b WHERE t.id = b.task_id AND NOT t.final",
+    )
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Ends a held task for good, with those that waited for it; false where it is no longer held as it was. The rows of its nodes
+/// are locked before.
+pub async fn end(conn: &mut PgConnection, held: &Held) -> sqlx::Result<bool> {
+    let ended: Option<i64> = sqlx::query_scalar(
+        "WITH ended AS (
+             UPDATE task_queue SET status = 'failed', final = true, ready = false, parked_on = NULL, claim_token = NULL, heartbeat_at = NULL,
+                    error_type = CASE WHEN $4 THEN 'permanent' ELSE 'timeout' END,
+                    lapses = lapses + (NOT $4)::integer, lease_losses = lease_losses + (NOT $4)::integer
+              WHERE id = $1 AND claim_token = $2 AND status IN ('claimed', 'running') AND ($4 OR heartbeat_at = $3)
+             RETURNING id, scope_document_id, task_type, retry_count, lapses, claimed_by, param_fingerprint),
+         attempts AS (
+             INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint)
+             SELECT scope_document_id, id, task_type, retry_count + lapses + $4::integer, 'failed', CASE WHEN $4 THEN 'permanent' ELSE 'timeout' END,
+                    CASE WHEN $4 THEN 'cancelled' ELSE 'lease_expired' END,
+                    CASE WHEN $4 THEN 'the task was cancelled' ELSE 'worker ' || coalesce(claimed_by, '?') || ' fell silent' END,
+                    coalesce(claimed_by, ''), $3, param_fingerprint
+               FROM ended)
+         SELECT id FROM ended",
+    )
+    .bind(held.id)
+    .bind(held.claim_token)
+    .bind(held.heartbeat_at)
+    .bind(held.cancelled)
+    .fetch_optional(&mut *conn)
+    .await?;
+    if ended.is_none() {
+        return Ok(false);
     }
-    Ok(reaped)
+    release(conn, held.id).await?;
+    fail_dependents(conn, held.id, held.scope_document_id).await?;
+    Ok(true)
 }

@@ -13,6 +13,7 @@ pub mod ingest_nodes;
 pub mod kept;
 pub mod leases;
 pub mod links;
+pub mod locks;
 pub mod nodes;
 pub mod queue;
 pub mod reservations;

@@ -100,7 +100,7 @@ struct ClaimedRow {
     lane: String,
     node_path: String,
     retry_count: i32,
-    lease_losses: i32,
+    lapses: i32,
     claim_token: Option<Uuid>,
     priority: i32,
     created_at: DateTime<Utc>,
@@ -113,7 +113,7 @@ pub async fn claim(
     want: &[(Lane, usize)],
 ) -> sqlx::Result<Vec<Grant>> {
     let claimed: sqlx::Result<Vec<ClaimedRow>> = sqlx::query_as(
-        "SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, retry_count, lease_losses, claim_token, priority, created_at
+        "SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, retry_count, lapses, claim_token, priority, created_at
            FROM claim_batch($1, $2, $3, $4, $5, $6, 8, interval '60 seconds')",
     )
     .bind(CLAIM_LOCK)
@@ -148,7 +148,7 @@ fn grant(row: ClaimedRow) -> Option<Grant> {
         document_id: row.scope_document_id,
         root_id: row.root_id,
         region: Region { path, mode: row.write_mode.parse::<WriteMode>().ok()? },
-        attempt: row.retry_count + row.lease_losses + 1,
+        attempt: row.retry_count + row.lapses + 1,
         task_type: row.task_type,
         payload: row.params.0,
     })
@@ -292,6 +292,16 @@ pub(super) async fn release(conn: &mut PgConnection, task_id: i64) -> sqlx::Resu
     sqlx::query("DELETE FROM task_reservation WHERE task_id = $1").bind(task_id).execute(conn).await.map(|_| ())
 }
 
+/// Whether this failure of a task that its token still holds is its last one.
+pub async fn is_last(conn: &mut PgConnection, grant: &Grant, failure: &TaskFailure) -> sqlx::Result<bool> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM task_queue WHERE id = $1 AND claim_token = $2 AND NOT ($3 AND retry_count < max_retries))")
+        .bind(grant.task_id)
+        .bind(grant.token)
+        .bind(matches!(failure.class, ErrorClass::Retryable | ErrorClass::Timeout))
+        .fetch_one(conn)
+        .await
+}
+
 /// What a failure led to.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Failed {
@@ -303,7 +313,8 @@ pub enum Failed {
     Final,
 }
 
-/// Writes a failure with the token check. `delay` is what a retry would wait.
+/// Writes a failure with the token check. `delay` is what a retry would wait. Before the last one the rows of the task's nodes are
+/// locked, see [`is_last`].
 pub async fn fail(
     conn: &mut PgConnection,
     grant: &Grant,

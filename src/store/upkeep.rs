@@ -29,6 +29,20 @@ pub async fn put_off(conn: &mut PgConnection, grant: &Grant, delay: Duration) ->
     }
 }
 
+/// Whether it is this worker's turn at something that one of the fleet does for all: it is where nobody took it for that long.
+pub async fn take_turn(conn: &mut PgConnection, name: &str, every: Duration) -> sqlx::Result<bool> {
+    let taken: Option<i32> = sqlx::query_scalar(
+        "INSERT INTO upkeep_turn VALUES ($1, clock_timestamp())
+         ON CONFLICT (name) DO UPDATE SET taken_at = EXCLUDED.taken_at WHERE upkeep_turn.taken_at <= clock_timestamp() - $2 RETURNING 1",
+    )
+    .bind(name)
+    // An interval has microseconds, and refuses finer ones.
+    .bind(Duration::from_millis(u64::try_from(every.as_millis()).unwrap_or(u64::MAX)))
+    .fetch_optional(conn)
+    .await?;
+    Ok(taken.is_some())
+}
+
 /// What a look at a chunk of the queue came to.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Purged {
@@ -37,9 +51,15 @@ pub struct Purged {
     pub next: Option<i64>,
 }
 
-/// Deletes completed tasks that ended longer ago than `retention`, among the next rows after `after`. Those of a root that
-/// still has unfinished tasks stay. What the tasks left, and their attempts, is the documents' and stays with them.
-pub async fn purge(conn: &mut PgConnection, retention: Duration, after: i64) -> sqlx::Result<Purged> {
+/// Deletes tasks that ended longer ago than `retention`, among the next rows after `after`. Those of a root that still has
+/// unfinished tasks stay, and so does one of the type `kept_failed` that failed. What the tasks left, and their attempts, is the
+/// documents' and stays with them.
+pub async fn purge(
+    conn: &mut PgConnection,
+    retention: Duration,
+    after: i64,
+    kept_failed: &str,
+) -> sqlx::Result<Purged> {
     let ours: bool =
         sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)").bind(PURGE_LOCK).fetch_one(&mut *conn).await?;
     if !ours {
@@ -48,12 +68,12 @@ pub async fn purge(conn: &mut PgConnection, retention: Duration, after: i64) -> 
     // By id and so by age: a task that was queued too lately ends the walk. An index of its own would cost every finish.
     let (rows, last, seen): (i64, Option<i64>, i64) = sqlx::query_as(
         "WITH seen AS MATERIALIZED (
-             SELECT id, status, root_id, scope_document_id FROM (
-                    SELECT id, status, root_id, scope_document_id, created_at FROM task_queue WHERE id > $1 ORDER BY id LIMIT $3) chunk
+             SELECT * FROM (
+                    SELECT id, final, status, task_type, root_id, scope_document_id, created_at FROM task_queue WHERE id > $1 ORDER BY id LIMIT $3) chunk
               WHERE created_at < clock_timestamp() - $2),
          gone AS (
              DELETE FROM task_queue t USING seen
-              WHERE t.id = seen.id AND seen.status = 'completed'
+              WHERE t.id = seen.id AND seen.final AND (seen.status = 'completed' OR seen.task_type <> $4)
                 AND NOT EXISTS (SELECT 1 FROM task_queue open WHERE open.root_id = seen.root_id AND NOT open.final)
                 AND NOT EXISTS (SELECT 1 FROM task_attempts a
                                  WHERE a.document_id = seen.scope_document_id AND a.task_id = seen.id AND a.ended_at >= clock_timestamp() - $2)
@@ -63,6 +83,7 @@ pub async fn purge(conn: &mut PgConnection, retention: Duration, after: i64) -> 
     .bind(after)
     .bind(retention)
     .bind(CHUNK)
+    .bind(kept_failed)
     .fetch_one(conn)
     .await?;
     Ok(Purged { rows: u64::try_from(rows).unwrap_or(0), next: last.filter(|_| seen == CHUNK) })

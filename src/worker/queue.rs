@@ -1,11 +1,12 @@
 //! The queue's port on PostgreSQL.
 use super::{starts::Starts, unserved};
 use crate::{
-    ingest::{Tools, settle},
+    ingest::{Tools, settle, tasks::PROBE},
     search::bm25,
     store::{
         self,
         kept::KeptConnections,
+        leases::Held,
         tasks::{Claimer, Failed},
     },
     telemetry,
@@ -29,6 +30,9 @@ const LONGEST_DELAY: Duration = Duration::from_secs(600);
 /// Chunks of the queue that one look purges, at most: more than the fleet completes between two looks.
 const PURGE_CHUNKS: usize = 100;
 
+/// Between two looks for what a bug left behind, by one worker of the fleet: a little less than between two sweeps of one.
+const REPAIR: Duration = Duration::from_secs(50);
+
 pub struct PgQueue {
     pool: PgPool,
     kept: KeptConnections,
@@ -40,7 +44,9 @@ pub struct PgQueue {
     deadline: Duration,
     /// What the tasks of this process left to be settled.
     settling: TaskTracker,
-    /// How long completed tasks are kept; None: for ever.
+    /// Between two looks for tasks that nobody can work on.
+    tell: Duration,
+    /// How long tasks are kept that ended; None: for ever.
     retention: Option<Duration>,
     /// The last task that a purge has looked at.
     purged_up_to: AtomicI64,
@@ -64,6 +70,7 @@ impl PgQueue {
             badges,
             deadline,
             settling: tools.settling.clone(),
+            tell: tools.settings.worker_reap,
             retention,
             purged_up_to: AtomicI64::new(0),
         }
@@ -79,6 +86,9 @@ impl PgQueue {
             tx.commit().await?;
             return Ok((if ours { Failed::Retry } else { Failed::NotOurs }, None));
         }
+        if store::tasks::is_last(&mut tx, grant, failure).await? {
+            settle::lock_for_failure(&mut tx, &grant.task_type, grant.document_id, &grant.payload).await?;
+        }
         let delay = delay(grant.attempt).max(failure.retry_after.unwrap_or_default());
         let failed = store::tasks::fail(&mut tx, grant, failure, &self.claimer.worker_id, delay).await?;
         let root = match failed {
@@ -92,40 +102,53 @@ impl PgQueue {
     async fn reap_expired(&self) -> sqlx::Result<u64> {
         let mut tx = store::transaction::begin(&self.pool).await?;
         let reaped = store::leases::reap(&mut tx, self.lease).await?;
-        let mut roots = Vec::new();
-        for task in &reaped {
-            tracing::warn!(
-                task.id = task.id,
-                task.task_type = task.task_type,
-                r#final = task.is_final,
-                "a lease ran out"
-            );
-            if task.is_final {
-                roots.extend(
-                    settle::task_failed(&mut tx, &task.task_type, task.scope_document_id, &task.params.0).await?,
-                );
-            }
+        for (id, counts) in &reaped.again {
+            tracing::warn!(task.id = id, counts, "a lease ran out");
         }
         let intents = store::upkeep::drop_idle_intents(&mut tx).await?;
         if intents > 0 {
             tracing::info!(intents, "tasks that cannot run now no longer make others stand back");
         }
         tx.commit().await?;
-        for root in roots {
-            settle::settle_or_leave(&self.pool, &self.badges, root).await;
-        }
-        unserved::tell(&self.pool).await?;
+        let count = reaped.again.len() + reaped.to_end.len();
+        self.end(&reaped.to_end).await?;
+        unserved::tell(&self.pool, self.tell).await?;
         self.purge().await?;
-        Ok(reaped.len() as u64)
+        Ok(count as u64)
     }
 
-    /// Deletes completed tasks in small transactions. What is left for the next look goes on where this one ended.
+    /// Ends held tasks for good.
+    async fn end(&self, held: &[Held]) -> sqlx::Result<()> {
+        for task in held {
+            let mut tx = store::transaction::begin(&self.pool).await?;
+            settle::lock_for_failure(&mut tx, &task.task_type, task.scope_document_id, &task.params.0).await?;
+            if !store::leases::end(&mut tx, task).await? {
+                continue;
+            }
+            let root = settle::task_failed(&mut tx, &task.task_type, task.scope_document_id, &task.params.0).await?;
+            tx.commit().await?;
+            if !task.cancelled {
+                tracing::error!(
+                    task.id = task.id,
+                    task.r#type = task.task_type,
+                    "a task lost its last lease and failed"
+                );
+            }
+            if let Some(root) = root {
+                settle::settle_or_leave(&self.pool, &self.badges, root).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes tasks that ended in small transactions. What is left for the next look goes on where this one ended.
     async fn purge(&self) -> sqlx::Result<()> {
         let Some(retention) = self.retention else { return Ok(()) };
         let mut rows = 0;
         for _ in 0..PURGE_CHUNKS {
             let mut tx = store::transaction::begin(&self.pool).await?;
-            let purged = store::upkeep::purge(&mut tx, retention, self.purged_up_to.load(Ordering::Relaxed)).await?;
+            let purged =
+                store::upkeep::purge(&mut tx, retention, self.purged_up_to.load(Ordering::Relaxed), PROBE).await?;
             tx.commit().await?;
             rows += purged.rows;
             self.purged_up_to.store(purged.next.unwrap_or(0), Ordering::Relaxed);
@@ -134,7 +157,7 @@ impl PgQueue {
             }
         }
         if rows > 0 {
-            tracing::info!(tasks = rows, "completed tasks were purged");
+            tracing::info!(tasks = rows, "tasks that ended long ago were purged");
         }
         Ok(())
     }
@@ -146,6 +169,11 @@ impl PgQueue {
         self.settling.reopen();
         settle::sweep(&self.pool, &self.badges).await?;
         let mut conn = self.pool.acquire().await?;
+        if !store::upkeep::take_turn(&mut conn, "repair", REPAIR).await? {
+            return Ok(());
+        }
+        settle::repair(&self.pool).await?;
+        while store::blobs::unlink_orphans(&self.pool).await? > 0 {}
         store::workers::forget_silent(&mut conn).await?;
         let indexes = store::indexes::list(&mut conn, 0, 1000).await?;
         drop(conn);
@@ -193,7 +221,8 @@ impl Queue for PgQueue {
     }
 
     async fn give_back(&self, tokens: &[Uuid]) -> Result<(), PortError> {
-        store::leases::give_back(&self.pool, tokens).await.map_err(PortError::new)
+        let cancelled = store::leases::give_back(&self.pool, tokens).await.map_err(PortError::new)?;
+        self.end(&cancelled).await.map_err(PortError::new)
     }
 
     async fn fail(&self, grant: &Grant, failure: &TaskFailure) -> Result<bool, PortError> {

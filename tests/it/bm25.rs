@@ -607,3 +607,58 @@ async fn cranfield_reaches_its_quality() {
     println!("Cranfield nDCG@10: stop words kept {:.4}, removed {:.4}", figures[0], figures[1]);
     assert!(figures[1] >= 0.384, "nDCG@10 is {:.4} with the default analyzer", figures[1]);
 }
+
+/// The tables of all indexes, as a backup has them.
+const TABLES: [&str; 6] = [
+    "search_indexes",
+    "search_index_entries",
+    "search_index_deltas",
+    "search_term_stats",
+    "search_term_postings",
+    "search_term_tombstones",
+];
+
+#[tokio::test]
+async fn a_restored_database_is_searched_and_written_as_it_is_and_not_as_it_was() {
+    let pool = crate::support::server::new_pool().await;
+    let cache = Cache::new(1 << 20);
+    let (index, _) = plain_index(&pool, "restored").await;
+    put(&pool, &cache, index, &[(1, "common old".to_owned())]).await;
+    for table in TABLES {
+        let copy = format!("CREATE TABLE backup_{table} AS TABLE {table}");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(copy)).execute(&pool).await.unwrap();
+    }
+    let term: i64 = sqlx::query_scalar("SELECT last_value FROM search_term_seq").fetch_one(&pool).await.unwrap();
+    let docno: i64 = sqlx::query_scalar("SELECT last_value FROM search_docno_seq").fetch_one(&pool).await.unwrap();
+
+    // What is lost: written, sealed, searched and so remembered.
+    put(&pool, &cache, index, &[(2, "common lost".to_owned()), (3, "common lost again".to_owned())]).await;
+    bm25::compact(&pool, index).await.unwrap();
+    assert_eq!(find(&pool, &cache, index, "common", 9, Allowed::All).await.len(), 3);
+    for table in TABLES {
+        let back = format!("DELETE FROM {table}; INSERT INTO {table} OVERRIDING SYSTEM VALUE TABLE backup_{table}");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(back)).execute(&pool).await.unwrap();
+    }
+    for (sequence, value) in [("search_term_seq", term), ("search_docno_seq", docno)] {
+        sqlx::query("SELECT setval($1::regclass, $2)").bind(sequence).bind(value).execute(&pool).await.unwrap();
+    }
+
+    // Another process writes other documents: the same generation, and ids of terms that were others' before.
+    let other = Cache::new(1 << 20);
+    put(&pool, &other, index, &[(4, "common new words".to_owned())]).await;
+    bm25::compact(&pool, index).await.unwrap();
+    let ids = |hits: Vec<Hit>| hits.into_iter().map(|hit| hit.document_id).collect::<BTreeSet<_>>();
+    assert_eq!(ids(find(&pool, &cache, index, "common", 9, Allowed::All).await), BTreeSet::from([1, 4]));
+
+    // This one remembers ids of terms that are gone, or another's.
+    let pairs = [(5, "lost again".to_owned())];
+    let stale = bm25::prepare(&pool, &cache, index, texts(&pairs)).await.unwrap();
+    let mut tx = pool.begin().await.unwrap();
+    let refused = bm25::replace(&mut tx, &stale).await.unwrap_err();
+    assert!(matches!(refused, bm25::Error::StaleTerms(of) if of == index), "{refused}");
+    tx.rollback().await.unwrap();
+    cache.forget_term_ids();
+    put(&pool, &cache, index, &pairs).await;
+    assert_eq!(ids(find(&pool, &cache, index, "again", 9, Allowed::All).await), BTreeSet::from([5]));
+    assert_eq!(ids(find(&pool, &cache, index, "new words", 9, Allowed::All).await), BTreeSet::from([4]));
+}

@@ -46,7 +46,7 @@ async fn until_it_logs(mut command: Command, words: [&str; 2]) {
 }
 
 #[tokio::test]
-async fn what_nobody_serves_is_an_error_in_every_log() {
+async fn what_nobody_serves_is_an_error_in_the_log_of_whoever_looks() {
     let app = idle().await;
     task(&app, &node(&app, None).await, WriteMode::Itself, 0, Some("tpu")).await;
     sqlx::query("UPDATE task_queue SET created_at = now() - interval '1 hour'").execute(&app.pool).await.unwrap();

@@ -50,7 +50,7 @@ async fn age(app: &TestApp) {
 
 async fn purge(app: &TestApp, days: u64) -> Purged {
     let mut tx = app.pool.begin().await.unwrap();
-    let purged = upkeep::purge(&mut tx, Duration::from_secs(days * 86_400), 0).await.unwrap();
+    let purged = upkeep::purge(&mut tx, Duration::from_secs(days * 86_400), 0, "test").await.unwrap();
     tx.commit().await.unwrap();
     purged
 }
@@ -104,6 +104,60 @@ async fn a_purge_takes_what_completed_long_ago_and_nothing_that_anybody_needs() 
     age(&app).await;
     assert_eq!(purge(&app, 7).await.rows, 3);
     assert_eq!(ids(&app).await, Vec::<i64>::new());
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_purge_takes_what_failed_long_ago_and_leaves_its_evidence() {
+    let app = idle().await;
+    let id = app.upload(&sample("corrupt.pdf")).await.unwrap().document_id;
+    let node = node(&app, None).await;
+    let failed = task(&app, &node, WriteMode::Itself, 0, None).await;
+    app.client.cancel_task(TaskPath { id: failed }).await.unwrap();
+    app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
+    age(&app).await;
+    let before = app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence;
+    assert!(before.contains_key("attempts"), "{before:?}");
+    let mut tx = app.pool.begin().await.unwrap();
+    // A failed probe is where a password that is given later begins.
+    let purged = upkeep::purge(&mut tx, Duration::from_secs(7 * 86_400), 0, "probe").await.unwrap();
+    tx.commit().await.unwrap();
+    let left: Vec<String> = sqlx::query_scalar("SELECT task_type FROM task_queue").fetch_all(&app.pool).await.unwrap();
+    assert_eq!((purged.rows, left), (1, vec!["probe".to_owned()]));
+    assert_eq!(app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence, before);
+    assert_eq!(app.client.read_frontier(DocumentPath { id }).await.unwrap().settled, Settled::Failed);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn of_many_workers_one_has_the_turn() {
+    let app = idle().await;
+    let turns = (0..8).map(|_| async {
+        let mut conn = app.pool.acquire().await.unwrap();
+        upkeep::take_turn(&mut conn, "test", Duration::from_secs(3600)).await.unwrap()
+    });
+    let taken = futures_util::future::join_all(turns).await;
+    assert_eq!(taken.iter().filter(|taken| **taken).count(), 1, "{taken:?}");
+    let mut conn = app.pool.acquire().await.unwrap();
+    assert!(upkeep::take_turn(&mut conn, "another", Duration::from_secs(3600)).await.unwrap());
+    assert!(upkeep::take_turn(&mut conn, "test", Duration::ZERO).await.unwrap(), "it comes round again");
+    drop(conn);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_is_given_back_though_it_was_cancelled_ends_at_once() {
+    let app = idle().await;
+    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    let claimer = Claimer { worker_id: "w".to_owned(), badges: None, strict: false };
+    let held = tasks::claim(&app.pool, &claimer, &[(Lane::Cpu, 1)]).await.unwrap().remove(0);
+    app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
+    let lease = Duration::from_secs(600);
+    let queue = PgQueue::new(&app.service.tools(), claimer, lease, BTreeMap::new(), lease, None);
+    queue.give_back(&[held.token]).await.unwrap();
+    let task = app.client.read_task(TaskPath { id: held.task_id }).await.unwrap();
+    assert_eq!((task.finished, task.error_type.as_deref()), (true, Some("permanent")), "{task:?}");
+    invariants::check_drained(&app.pool).await;
     app.end().await;
 }
 

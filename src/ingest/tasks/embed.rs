@@ -35,10 +35,15 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let model = model.identity();
 
     let mut tx = apply.begin().await?;
+    store::locks::documents(tx.conn(), &ids).await.classified()?;
     let vectors: Vec<Vector> = embedded.vectors;
     store::nodes::set_vectors(tx.conn(), &embedded.ids, &vectors, model).await.classified()?;
     for postings in &indexes {
-        bm25::replace(tx.conn(), postings).await.classified()?;
+        let replaced = bm25::replace(tx.conn(), postings).await;
+        if matches!(replaced, Err(bm25::Error::StaleTerms(_))) {
+            tools.postings.forget_term_ids();
+        }
+        replaced.classified()?;
     }
     for (id, refusal) in &embedded.refused {
         store::evidence::record(tx.conn(), *id, "embed", refusal).await.classified()?;

@@ -11,7 +11,7 @@ mod structure;
 
 use crate::{
     embedding::EmbedError,
-    error::{database_is_away, no_connection},
+    error::{self, Away, connection_was_lost, disk_is_full, sql_state},
     ingest::Tools,
     search::bm25,
     telemetry,
@@ -100,6 +100,9 @@ impl Handler for TaskHandler {
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(error) => Err(error).classified(),
         };
+        if outcome.as_ref().is_err_and(|failure| failure.code == Away::DiskFull.code()) {
+            self.tools.disk.refused();
+        }
         let label = match &outcome {
             Ok(Outcome::Completed) => "completed",
             Ok(Outcome::Skipped { .. }) => "skipped",
@@ -113,7 +116,8 @@ impl Handler for TaskHandler {
     }
 }
 
-/// Between two tries of a task where the runner takes no calls from here.
+/// Between two tries of a task that waits for somebody to set something right: the runner takes no calls from here, or the
+/// schema is another one.
 const REFUSED: Duration = Duration::from_secs(30);
 
 /// A reader of another build, or a bug of ours.
@@ -128,22 +132,24 @@ trait Classify {
 
 impl Classify for sqlx::Error {
     fn classify(self) -> TaskFailure {
-        if no_connection(&self) {
-            return TaskFailure::away("no_connection", self.to_string());
+        if let Some(away) = error::away(&self) {
+            return TaskFailure::away(away.code(), self.to_string());
         }
-        if database_is_away(&self) {
+        if connection_was_lost(&self) {
             return TaskFailure::retryable("database_away", self.to_string());
         }
-        match &self {
-            // Serialization failures, deadlocks, a full disk and a statement out of time pass; what breaks a constraint will
-            // break it again.
-            sqlx::Error::Database(e)
-                if e.code().is_some_and(|c| ["40", "53", "55", "57"].iter().any(|class| c.starts_with(class))) =>
-            {
-                TaskFailure::retryable("database", self.to_string())
+        match sql_state(&self).get(..2) {
+            // Serialization failures, deadlocks, a statement out of time and an error of the server's files pass.
+            Some("40" | "55" | "57" | "58") => TaskFailure::retryable("database", self.to_string()),
+            // A table or a column that this program knows is not there: nothing is wrong with the task.
+            Some("42") => {
+                tracing::error!(error = %self, "the schema does not fit this program: update this worker, or run `svc migrate`");
+                let failure = TaskFailure::away("schema_mismatch", self.to_string());
+                TaskFailure { retry_after: Some(REFUSED), ..failure }
             }
-            sqlx::Error::Database(_) => TaskFailure::permanent("database", self.to_string()),
-            _ => TaskFailure::retryable("database", self.to_string()),
+            // What breaks a constraint will break it again.
+            Some(_) => TaskFailure::permanent("database", self.to_string()),
+            None => TaskFailure::retryable("database", self.to_string()),
         }
     }
 }
@@ -198,7 +204,10 @@ impl Classify for bm25::Error {
 
 impl Classify for std::io::Error {
     fn classify(self) -> TaskFailure {
-        TaskFailure::retryable("working_file", self.to_string())
+        match disk_is_full(&self) {
+            true => TaskFailure::away(Away::DiskFull.code(), self.to_string()),
+            false => TaskFailure::retryable("working_file", self.to_string()),
+        }
     }
 }
 
@@ -235,7 +244,15 @@ mod tests {
         assert_eq!(away(sqlx::Error::PoolTimedOut.classify()), (false, retryable));
         assert_eq!(away(EmbedError::Away { reason: String::new(), retry_after: None }.classify()), (false, retryable));
         assert_eq!(away(EmbedError::Refused(String::new()).classify()), (false, retryable));
+        let io = |kind: std::io::ErrorKind| sqlx::Error::Io(kind.into()).classify();
+        for kind in
+            [std::io::ErrorKind::ConnectionRefused, std::io::ErrorKind::NotFound, std::io::ErrorKind::StorageFull]
+        {
+            assert_eq!(away(io(kind)), (false, retryable), "{kind:?}");
+        }
+        assert_eq!(away(std::io::Error::from(std::io::ErrorKind::StorageFull).classify()), (false, retryable));
         // It may have come of the task itself.
+        assert_eq!(away(io(std::io::ErrorKind::UnexpectedEof)), (true, retryable));
         assert_eq!(away(sqlx::Error::WorkerCrashed.classify()), (true, retryable));
         assert_eq!(away(EmbedError::Broken(String::new()).classify()), (true, retryable));
         assert_eq!(away(EmbedError::TextRefused(String::new()).classify()), (true, ErrorClass::Permanent));

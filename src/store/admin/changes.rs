@@ -84,15 +84,16 @@ pub async fn put_back(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<Opt
          unmet AS (
              SELECT a.id, (SELECT count(*) FROM task_queue d JOIN task_queue t ON t.id = a.id AND d.id = ANY(t.dependencies)
                             WHERE d.status <> 'completed')::int AS count FROM again a)
-         UPDATE task_queue t SET status = 'pending', final = false, error_type = NULL, retry_count = 0, lease_losses = 0, retry_after = NULL,
+         UPDATE task_queue t SET status = 'pending', final = false, error_type = NULL, retry_count = 0, lease_losses = 0, lapses = 0, retry_after = NULL,
                 cancel_requested_at = NULL, claimed_by = NULL, park_count = 0, parked_since = NULL, unmet_deps = u.count, ready = (u.count = 0),
                 priority = coalesce((SELECT with_upload_priority(t.priority, n.priority) FROM ingest_node n WHERE n.document_id = t.root_id), t.priority)
            FROM unmet u WHERE t.id = u.id
          RETURNING t.id, t.scope_document_id, t.task_type, t.params",
     )
     .bind(task_id)
-    .fetch_all(conn)
+    .fetch_all(&mut *conn)
     .await?;
+    sqlx::query("DELETE FROM task_loss WHERE task_id = $1").bind(task_id).execute(conn).await?;
     Ok((!moved.is_empty()).then_some(moved))
 }
 
@@ -104,7 +105,7 @@ pub async fn back_in_flight(conn: &mut PgConnection, ids: &[i64], root_id: i64) 
              SELECT d.id, d.settled FROM documents d
               WHERE d.settled <> 'in_flight' AND (d.id = ANY($1) OR (
                     d.id IN (SELECT unnest(x.path) FROM documents x WHERE x.id = ANY($1))
-                    AND (d.id = $2 OR d.path @> ARRAY[$2::bigint]))) FOR UPDATE),
+                    AND (d.id = $2 OR d.path @> ARRAY[$2::bigint]))) ORDER BY d.id FOR NO KEY UPDATE),
          moved AS (UPDATE documents d SET settled = 'in_flight' FROM nodes n WHERE d.id = n.id RETURNING n.settled AS was)
          SELECT count(*) FILTER (WHERE was = 'settled'), count(*) FILTER (WHERE was = 'failed') FROM moved",
     )

@@ -38,7 +38,7 @@ const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "large objects and blobs are the same, both ways",
-        "SELECT coalesce(b.lob, m.oid)::text FROM document_blobs b FULL JOIN pg_largeobject_metadata m ON m.oid = b.lob WHERE b.lob IS NULL OR m.oid IS NULL",
+        "SELECT coalesce(b.lob, m.oid)::text FROM (SELECT lob FROM document_blobs UNION ALL SELECT lob FROM blob_orphan) b FULL JOIN pg_largeobject_metadata m ON m.oid = b.lob WHERE b.lob IS NULL OR m.oid IS NULL",
     ),
     (
         "nothing settles above a node in flight",

@@ -1,0 +1,132 @@
+//! The order in which everything locks, so that nobody waits in a circle: the advisory lock of a file (or of the tree that it is in),
+//! then rows of documents, of ingest_node, of task_queue and of task_reservation; of one table by their ids.
+//!
+//! Whoever settles, cancels, deletes or puts back has the file's lock. A task that applies has not, and comes to its rows in this order.
+use sqlx::PgConnection;
+
+/// Of the advisory locks: a file, by its root of ingestion. Two keys, so that an id never meets the queue's own locks.
+const FILE: i32 = 7376;
+/// The same of a tree, by its topmost node: shared by all who have a file in it, or held alone for all of its files.
+const TREE: i32 = 7378;
+/// Above so many files the whole tree is locked instead: PostgreSQL has room for some 14,000 locks of all its sessions.
+const ONE_BY_ONE: i64 = 1_000;
+
+/// True where no other transaction settles under this root; held until the transaction ends.
+pub async fn try_file(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT CASE WHEN pg_try_advisory_xact_lock_shared($2, hashint8(tree)) THEN pg_try_advisory_xact_lock($3, hashint8($1)) ELSE false END
+           FROM (SELECT coalesce((SELECT path[1] FROM documents WHERE id = $1), $1) AS tree) t",
+    )
+    .bind(file_root)
+    .bind(TREE)
+    .bind(FILE)
+    .fetch_one(conn)
+    .await
+}
+
+/// Waits for whoever settles under this root, and keeps them away until the transaction ends.
+pub async fn file(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<()> {
+    share_tree(conn, file_root).await?;
+    each(conn, &[file_root]).await
+}
+
+/// Keeps the settler away from every root of ingestion at, above and under a node until the transaction ends. True where these are so
+/// many that their whole tree is locked: then events of other files in it may be left over.
+pub async fn files_around(conn: &mut PgConnection, id: i64) -> sqlx::Result<bool> {
+    let roots: Vec<i64> = sqlx::query_scalar(
+        "SELECT DISTINCT n.file_root FROM documents d JOIN ingest_node n ON n.document_id = d.id
+          WHERE d.id = $1 OR d.path @> ARRAY[$1::bigint] OR d.id = ANY (SELECT unnest(path) FROM documents WHERE id = $1) LIMIT $2",
+    )
+    .bind(id)
+    .bind(ONE_BY_ONE + 1)
+    .fetch_all(&mut *conn)
+    .await?;
+    if i64::try_from(roots.len()).unwrap_or(i64::MAX) > ONE_BY_ONE {
+        sqlx::query(
+            "SELECT pg_advisory_xact_lock($2, hashint8(coalesce((SELECT path[1] FROM documents WHERE id = $1), $1)))",
+        )
+        .bind(id)
+        .bind(TREE)
+        .execute(conn)
+        .await?;
+        return Ok(true);
+    }
+    share_tree(conn, id).await?;
+    each(conn, &roots).await?;
+    Ok(false)
+}
+
+async fn share_tree(conn: &mut PgConnection, id: i64) -> sqlx::Result<()> {
+    sqlx::query(
+        "SELECT pg_advisory_xact_lock_shared($2, hashint8(coalesce((SELECT path[1] FROM documents WHERE id = $1), $1)))",
+    )
+    .bind(id)
+    .bind(TREE)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+async fn each(conn: &mut PgConnection, roots: &[i64]) -> sqlx::Result<()> {
+    sqlx::query("SELECT pg_advisory_xact_lock($2, key) FROM (SELECT DISTINCT hashint8(root) AS key FROM unnest($1::bigint[]) AS root ORDER BY 1) AS keys")
+        .bind(roots)
+        .bind(FILE)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// Locks these documents.
+pub async fn documents(conn: &mut PgConnection, ids: &[i64]) -> sqlx::Result<()> {
+    sqlx::query(
+        "SELECT count(*) FROM (SELECT id FROM documents WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE) locked",
+    )
+    .bind(ids)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Locks the counts of a node.
+pub async fn node(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()> {
+    sqlx::query("SELECT 1 FROM ingest_node WHERE document_id = $1 FOR NO KEY UPDATE")
+        .bind(document_id)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// Locks the counts of all nodes of a root. No task under it commits from here on, until the transaction ends.
+pub async fn nodes(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<()> {
+    let mut before = None;
+    loop {
+        let count: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM (SELECT document_id FROM ingest_node WHERE file_root = $1 ORDER BY document_id FOR NO KEY UPDATE) locked",
+        )
+        .bind(file_root)
+        .fetch_one(&mut *conn)
+        .await?;
+        // A task that committed while this waited for it may have made more.
+        if before.replace(count) == Some(count) {
+            return Ok(());
+        }
+    }
+}
+
+/// Locks the containers of a root that are in flight, then as [`nodes`].
+pub async fn containers(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<()> {
+    let mut before = None;
+    loop {
+        let count: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM (SELECT d.id FROM ingest_node n JOIN documents d ON d.id = n.document_id
+                                    WHERE n.file_root = $1 AND d.settled = 'in_flight' ORDER BY d.id FOR NO KEY UPDATE OF d) locked",
+        )
+        .bind(file_root)
+        .fetch_one(&mut *conn)
+        .await?;
+        nodes(conn, file_root).await?;
+        if before.replace(count) == Some(count) {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The one order of locks: what applies, cancels, deletes and settles meets on the same rows and never waits in a circle.
+use crate::{
+    queue::{app, finish},
+    support::{self, TestApp, document, invariants, sample, until},
+};
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use std::time::Duration;
+use svc::store::{ingest_nodes, locks, tasks};
+use svc_actors::Lane;
+use svc_client::{
+    Code, Failure, FileUpload, Json,
+    wire::{DocumentPath, Settled, UploadQuery, WaitQuery},
+};
+
+/// Panics with the server's own words where it has found a deadlock in this database.
+async fn no_deadlock(app: &TestApp) {
+    let found: i64 = sqlx::query_scalar("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+    if found == 0 {
+        return;
+    }
+    let mut folders = vec![support::server::work_dir().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            match path.extension().and_then(|extension| extension.to_str()) {
+                Some("log") => {
+                    let log = std::fs::read_to_string(&path).unwrap_or_default();
+                    let lines: Vec<&str> = log.lines().collect();
+                    for at in (0..lines.len()).filter(|at| lines[*at].contains("deadlock detected")) {
+                        eprintln!("{}", lines[at..lines.len().min(at + 40)].join("\n"));
+                    }
+                }
+                _ if path.is_dir() => folders.push(path),
+                _ => {}
+            }
+        }
+    }
+    panic!("{found} deadlocks");
+}
+
+/// Sessions that wait for a row or an advisory lock.
+async fn waiting(app: &TestApp) -> i64 {
+    sqlx::query_scalar(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'",
+    )
+    .fetch_one(&app.pool)
+    .await
+    .unwrap()
+}
+
+#[tokio::test]
+async fn a_cancel_waits_for_a_task_that_applies_and_the_task_does_not_wait_for_it() {
+    let app = app().await;
+    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    let claimer = crate::queue::claimer("w");
+    let probe = tasks::claim(&app.pool, &claimer, &[(Lane::Cpu, 1)]).await.unwrap().remove(0);
+    let mut apply = app.pool.begin().await.unwrap();
+    ingest_nodes::task_over(&mut apply, id).await.unwrap();
+    let cancel = {
+        let client = app.client.clone();
+        tokio::spawn(async move { client.cancel_ingest(DocumentPath { id }).await })
+    };
+    until("the cancel to wait for the task", async || (waiting(&app).await > 0).then_some(())).await;
+    let detail = serde_json::Map::new();
+    let attempt = tasks::AttemptRow {
+        grant: &probe,
+        worker: "w",
+        started_at: chrono::Utc::now(),
+        outcome: "completed",
+        detail: &detail,
+    };
+    assert!(tasks::finish(&mut apply, &attempt).await.unwrap(), "the task ends while the cancel waits");
+    apply.commit().await.unwrap();
+    cancel.await.unwrap().unwrap();
+    no_deadlock(&app).await;
+    assert!(!finish(&app.pool, &probe).await);
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    app.client.delete_document(DocumentPath { id }).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_delete_waits_for_the_settler_and_holds_nothing_that_it_needs() {
+    let app = app().await;
+    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    let mut settler = app.pool.begin().await.unwrap();
+    assert!(locks::try_file(&mut settler, id).await.unwrap());
+    let delete = {
+        let client = app.client.clone();
+        tokio::spawn(async move { client.delete_document(DocumentPath { id }).await })
+    };
+    until("the delete to wait for the settler", async || (waiting(&app).await > 0).then_some(())).await;
+    sqlx::query("UPDATE documents SET settled = 'settled' WHERE id = $1")
+        .bind(id)
+        .execute(&mut *settler)
+        .await
+        .unwrap();
+    settler.rollback().await.unwrap();
+    delete.await.unwrap().unwrap();
+    no_deadlock(&app).await;
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+/// What a change beside others may be answered: done, gone, or held by a task; never that it lost against another one.
+fn expected<T>(outcome: Result<T, Failure>) -> bool {
+    match outcome {
+        Ok(_) => true,
+        Err(failure) if matches!(failure.code, Code::NotFound | Code::Conflict) => false,
+        Err(failure) => panic!("{failure}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn hundreds_of_cancels_and_deletes_beside_running_tasks_meet_no_deadlock() {
+    let app = TestApp::start().await;
+    let mut random = SmallRng::seed_from_u64(12);
+    for round in 0..40 {
+        let pairs = (0..8).map(|file| {
+            let (first, second) = (random.random_range(0..60), random.random_range(0..60));
+            let client = app.client.clone();
+            tokio::spawn(async move {
+                let sections: String =
+                    (0..4).map(|part| format!("# Part {part}\n\nWords of file {round} {file}.\n\n")).collect();
+                let upload = FileUpload::from_bytes(&format!("{round}-{file}.md"), sections, None);
+                let id = client.upload_file(UploadQuery::default(), upload).await.unwrap().document_id;
+                let cancel = async {
+                    tokio::time::sleep(Duration::from_millis(first)).await;
+                    expected(client.cancel_ingest(DocumentPath { id }).await)
+                };
+                let delete = async {
+                    tokio::time::sleep(Duration::from_millis(second)).await;
+                    while !expected(client.delete_document(DocumentPath { id }).await) {
+                        if client.read_document(DocumentPath { id }, Default::default()).await.is_err() {
+                            return;
+                        }
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                };
+                tokio::join!(cancel, delete);
+            })
+        });
+        for pair in pairs.collect::<Vec<_>>() {
+            pair.await.unwrap();
+        }
+    }
+    no_deadlock(&app).await;
+    until("the last tasks to end", async || {
+        let left: i64 = sqlx::query_scalar("SELECT count(*) FROM documents").fetch_one(&app.pool).await.unwrap();
+        (left == 0).then_some(())
+    })
+    .await;
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+/// A folder with so many stored files, of a byte each.
+async fn folder(app: &TestApp, parent_id: Option<i64>, files: i32) -> i64 {
+    let mut new = document("A folder", "");
+    new.parent_id = parent_id;
+    let folder = app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap();
+    sqlx::query("DELETE FROM task_queue WHERE scope_document_id = $1")
+        .bind(folder.id)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let path: Vec<i64> = folder.path.iter().copied().chain([folder.id]).collect();
+    sqlx::query(
+        "WITH made AS (
+             INSERT INTO documents (parent_id, path, title, content, usetype, content_hash)
+             SELECT $1, $2, 'file ' || n, '', 'file', 'sha256:' || $1 || '-' || n FROM generate_series(1, $3) AS n RETURNING id, content_hash),
+         nodes AS (INSERT INTO ingest_node (document_id, file_root, rollup) SELECT id, id, 'done' FROM made)
+         INSERT INTO document_blobs (document_id, lob, byte_size, content_hash, options)
+         SELECT id, lo_from_bytea(0, 'x'), 1, content_hash, '{}' FROM made",
+    )
+    .bind(folder.id)
+    .bind(path)
+    .bind(files)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    folder.id
+}
+
+async fn count(app: &TestApp, table: &str) -> i64 {
+    let query = format!("SELECT count(*) FROM {table}");
+    sqlx::query_scalar(sqlx::AssertSqlSafe(query)).fetch_one(&app.pool).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_folder_of_20_000_files_is_deleted_whole() {
+    let app = app().await;
+    let folder = folder(&app, None, 20_000).await;
+    assert_eq!(count(&app, "pg_largeobject_metadata").await, 20_000);
+    app.client.delete_document(DocumentPath { id: folder }).await.unwrap();
+    for table in ["documents", "ingest_node", "document_blobs", "pg_largeobject_metadata", "blob_orphan"] {
+        assert_eq!(count(&app, table).await, 0, "{table}");
+    }
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn settlers_at_work_and_deletes_of_many_files_disturb_each_other_not() {
+    let app = TestApp::start().await;
+    let mut new = document("The tree", "");
+    new.parent_id = None;
+    let tree = app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().id;
+    let mut kept = Vec::new();
+    for round in 0..4 {
+        let gone = folder(&app, Some(tree), 1_500).await;
+        for file in 0..6 {
+            let text = format!("# One\n\nFile {round} {file}.\n\n# Two\n\nMore of it.\n");
+            let query = UploadQuery { parent_id: Some(tree), ..UploadQuery::default() };
+            let upload = FileUpload::from_bytes("kept.md", text, None);
+            kept.push(app.client.upload_file(query, upload).await.unwrap().document_id);
+        }
+        app.client.delete_document(DocumentPath { id: gone }).await.unwrap();
+    }
+    for id in kept {
+        let frontier = app.settled(id).await;
+        assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
+    }
+    no_deadlock(&app).await;
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}

@@ -1,0 +1,194 @@
+//! Which lost leases count: those of workers that are gone.
+use crate::{
+    admin::worker_command,
+    crash::Process,
+    queue::{app, claim, claimer, node, task},
+    support::{TestApp, invariants, sample, until},
+};
+use rustix::process::{Pid, Signal, kill_process};
+use sqlx::Connection;
+use std::{collections::BTreeMap, time::Duration};
+use svc::{
+    store::{
+        leases,
+        workers::{self, WorkerRow},
+    },
+    worker::queue::PgQueue,
+};
+use svc_actors::{Queue, WriteMode};
+use svc_client::wire::{Settled, TaskPath};
+use uuid::Uuid;
+
+/// So short that it has run out by the next look.
+const LEASE: Duration = Duration::from_millis(50);
+
+/// The worker "w" presents itself, or beats.
+async fn beat(app: &TestApp, boot_nonce: Uuid) {
+    let row = WorkerRow {
+        worker_id: "w".to_owned(),
+        boot_nonce,
+        version: "test".to_owned(),
+        badges: Vec::new(),
+        strict: false,
+        task_types: vec!["test".to_owned()],
+        lease: LEASE,
+    };
+    workers::beat(&mut app.pool.acquire().await.unwrap(), &row, &serde_json::json!({})).await.unwrap();
+}
+
+/// Takes what lapsed back, once it has.
+async fn reap(app: &TestApp) -> leases::Reaped {
+    until("the lease to run out", async || {
+        let mut tx = app.pool.begin().await.unwrap();
+        let reaped = leases::reap(&mut tx, LEASE).await.unwrap();
+        tx.commit().await.unwrap();
+        (!reaped.again.is_empty() || !reaped.to_end.is_empty()).then_some(reaped)
+    })
+    .await
+}
+
+/// The losses of a task that count, and all of its leases that ran out.
+async fn losses(app: &TestApp, id: i64) -> (i32, i32) {
+    sqlx::query_as("SELECT lease_losses, lapses FROM task_queue WHERE id = $1")
+        .bind(id)
+        .fetch_one(&app.pool)
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_task_that_kills_its_worker_three_times_is_given_up() {
+    let app = app().await;
+    let id = task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
+    for _ in 0..2 {
+        // Another start each time, under the same name.
+        beat(&app, Uuid::new_v4()).await;
+        assert_eq!(claim(&app, 1).await.len(), 1);
+        assert_eq!(reap(&app).await.again, [(id, true)]);
+    }
+    beat(&app, Uuid::new_v4()).await;
+    let last = claim(&app, 1).await.remove(0);
+    assert_eq!(last.attempt, 3);
+    assert_eq!(reap(&app).await.to_end.len(), 1);
+    let queue = PgQueue::new(&app.service.tools(), claimer("w"), LEASE, BTreeMap::new(), LEASE, None);
+    assert_eq!(queue.reap().await.unwrap(), 1);
+    let task = app.client.read_task(TaskPath { id }).await.unwrap();
+    assert_eq!((task.finished, task.error_type.as_deref(), task.lease_losses), (true, Some("timeout"), 3), "{task:?}");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_worker_that_is_there_again_costs_its_tasks_nothing() {
+    let app = app().await;
+    let id = task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
+    let boot = Uuid::new_v4();
+    // It is back before anybody looks.
+    for round in 1..5 {
+        beat(&app, boot).await;
+        assert_eq!(claim(&app, 1).await[0].attempt, round);
+        sqlx::query("UPDATE task_queue SET heartbeat_at = now() - interval '1 hour' WHERE id = $1")
+            .bind(id)
+            .execute(&app.pool)
+            .await
+            .unwrap();
+        sqlx::query(
+            "UPDATE workers SET started_at = now() - interval '2 hours', beat_at = now(), lease = interval '1 hour'",
+        )
+        .execute(&app.pool)
+        .await
+        .unwrap();
+        assert_eq!(reap(&app).await.again, [(id, false)]);
+        assert_eq!(losses(&app, id).await, (0, round));
+    }
+    // It is back after the loss was counted.
+    beat(&app, boot).await;
+    for _ in 0..2 {
+        assert_eq!(claim(&app, 1).await.len(), 1);
+        assert_eq!(reap(&app).await.again, [(id, true)]);
+    }
+    assert_eq!(losses(&app, id).await, (2, 6));
+    beat(&app, boot).await;
+    let mut tx = app.pool.begin().await.unwrap();
+    leases::reap(&mut tx, LEASE).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(losses(&app, id).await, (0, 6));
+    // Its process is a new one: what killed the old one may well have been the task.
+    assert_eq!(claim(&app, 1).await.len(), 1);
+    beat(&app, Uuid::new_v4()).await;
+    assert_eq!(reap(&app).await.again, [(id, true)]);
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_loss_over_a_restart_of_the_server_counts_only_after_the_tenth() {
+    let app = app().await;
+    let id = task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
+    for round in 1..=11 {
+        beat(&app, Uuid::new_v4()).await;
+        assert_eq!(claim(&app, 1).await.len(), 1);
+        for change in [
+            "UPDATE task_queue SET heartbeat_at = pg_postmaster_start_time() - interval '1 minute' WHERE claim_token IS NOT NULL",
+            "UPDATE workers SET started_at = pg_postmaster_start_time() - interval '1 hour', beat_at = pg_postmaster_start_time() - interval '1 minute'",
+        ] {
+            sqlx::query(change).execute(&app.pool).await.unwrap();
+        }
+        assert_eq!(reap(&app).await.again, [(id, round == 11)], "round {round}");
+    }
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_worker_that_is_stopped_past_its_lease_and_goes_on_costs_its_tasks_nothing() {
+    let app = app().await;
+    let timing =
+        ["--heartbeat-seconds", "0.3", "--lease-seconds", "1", "--reap-seconds", "0.2", "--poll-seconds", "0.1"];
+    let reaper = [&["--badge", "none", "--strict-badges", "--worker-id", "reaper"][..], &timing[..]].concat();
+    let _reaper = Process(worker_command(&app, &reaper).spawn().unwrap());
+    let victim =
+        Process(worker_command(&app, &[&["--worker-id", "victim"][..], &timing[..]].concat()).spawn().unwrap());
+    until("both workers", async || (app.client.list_workers().await.unwrap().workers.len() == 2).then_some(())).await;
+    let pid = Pid::from_child(&victim.0);
+    let mut locker = sqlx::PgConnection::connect_with(&app.options).await.unwrap();
+    sqlx::raw_sql("BEGIN; LOCK TABLE extractions IN SHARE MODE").execute(&mut locker).await.unwrap();
+    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    let lost = async || -> i64 {
+        sqlx::query_scalar("SELECT count(*) FROM task_attempts WHERE outcome = 'lease_lost'")
+            .fetch_one(&app.pool)
+            .await
+            .unwrap()
+    };
+    // One more than a task may lose.
+    for stops in 1..=4 {
+        until("the task that waits for the lock", async || {
+            let held: i64 = sqlx::query_scalar(
+                "SELECT count(*) FROM task_queue WHERE claimed_by = 'victim' AND claim_token IS NOT NULL AND task_type = 'extract:text'",
+            )
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+            (held > 0).then_some(())
+        })
+        .await;
+        kill_process(pid, Signal::STOP).unwrap();
+        until("the loss of its lease", async || (lost().await >= stops).then_some(())).await;
+        kill_process(pid, Signal::CONT).unwrap();
+        until("the loss to be forgiven", async || {
+            let counted: i64 = sqlx::query_scalar("SELECT coalesce(sum(lease_losses), 0) FROM task_queue")
+                .fetch_one(&app.pool)
+                .await
+                .unwrap();
+            (counted == 0).then_some(())
+        })
+        .await;
+    }
+    sqlx::raw_sql("ROLLBACK").execute(&mut locker).await.unwrap();
+    locker.close().await.unwrap();
+    let frontier = app.settled(id).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
+    drop(victim);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
