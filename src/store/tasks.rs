@@ -229,7 +229,7 @@ pub async fn finish_and_claim(
     let wants = list(&mut want.iter().map(|(_, count)| i32::try_from(*count).unwrap_or(i32::MAX).to_string()));
     let claim = format!(
         "SELECT pg_try_advisory_xact_lock({CLAIM_LOCK});
-         SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, retry_count, lease_losses, claim_token, priority, created_at
+         SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, retry_count, lapses, claim_token, priority, created_at
            FROM claim_at_end({CLAIM_LOCK}, {}, {badges}::text[], {}, {lanes}::text[], {wants}::integer[])",
         literal(&claimer.worker_id),
         claimer.strict,
