@@ -17,7 +17,7 @@ use crate::{
 use sqlx::{PgPool, postgres::PgConnectOptions};
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::Ordering},
     time::{Duration, Instant},
 };
 use svc_actors::WorkerError;
@@ -284,16 +284,21 @@ impl App {
     pub async fn stop(self, hurry: impl Future<Output = ()>) {
         let mut hurry = std::pin::pin!(hurry);
         let mut hurried = false;
+        self.service.stopping.store(true, Ordering::Relaxed);
+        tokio::select! {
+            () = tokio::time::sleep(self.service.settings.shutdown_delay) => {}
+            () = &mut hurry => hurried = true,
+        }
         // No one may be listening any more, which is as well.
         let _ = self.stop_server.send(true);
-        let drained = tokio::time::Instant::now() + DRAIN;
+        let drained = tokio::time::Instant::now() + if hurried { Duration::ZERO } else { DRAIN };
         let mut server = self.server;
         tokio::select! {
             _ = &mut server => {}
             () = async {
                 tokio::select! {
                     () = tokio::time::sleep_until(drained) => {}
-                    () = &mut hurry => hurried = true,
+                    () = &mut hurry, if !hurried => hurried = true,
                 }
             } => {
                 tracing::warn!("requests that would not end were cut off");

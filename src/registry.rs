@@ -24,8 +24,10 @@ mod encode;
 mod form;
 mod lifetime;
 mod multipart;
+mod surface;
 pub use decode::Decode;
 pub use encode::Encode;
+pub use surface::refusal;
 
 /// The behaviour of an operation; one impl a row, under `src/handlers`.
 #[diagnostic::on_unimplemented(
@@ -64,7 +66,8 @@ impl Mounted {
                     let query: O::Query = query(&parts)?;
                     let _place = O::Body::admit(&service, &parts.headers).await?;
                     let body = O::Body::decode(&service, Request::from_parts(parts, body)).await?;
-                    service.handle(&caller, Call::<O> { path, query, body }).await.map(O::Reply::encode)
+                    let answer = service.handle(&caller, Call::<O> { path, query, body });
+                    lifetime::in_time(&O::INFO, service.settings.request_timeout, answer).await.map(O::Reply::encode)
                 })
             },
             describe: |schemas| {
@@ -90,7 +93,7 @@ macro_rules! mount_all { ($(
 operation_table!(mount_all);
 
 /// Pages that are no operations; all else that is mounted is a row of the table.
-pub const PAGES: &[&str] = &["/docs"];
+pub const PAGES: &[&str] = &["/docs", "/"];
 
 /// Every route of the service.
 pub fn router(service: Arc<Service>) -> Router {
@@ -102,20 +105,11 @@ pub fn router(service: Arc<Service>) -> Router {
     }
     router
         .merge(utoipa_swagger_ui::SwaggerUi::new(PAGES[0]).config(utoipa_swagger_ui::Config::from("/openapi.json")))
-        .fallback(|request: Request| async move {
-            let path = request.uri().path().to_owned();
-            problem(
-                Failure::new(Code::NotFound, format!("there is nothing at {path}; /openapi.json lists what there is")),
-                &path,
-                &request_id(),
-            )
-        })
-        .method_not_allowed_fallback(|request: Request| async move {
-            let path = request.uri().path().to_owned();
-            let failure = Failure::new(Code::MethodNotAllowed, format!("{path} does not take {}", request.method()));
-            problem(failure, &path, &request_id())
-        })
+        .route("/", axum::routing::get(surface::front_door))
+        .fallback(surface::nothing_there)
+        .method_not_allowed_fallback(surface::wrong_method)
         .layer(cors(&service.settings.cors_origins))
+        .layer(axum::middleware::from_fn(surface::guard))
 }
 
 fn cors(origins: &[String]) -> tower_http::cors::CorsLayer {
@@ -129,7 +123,7 @@ fn cors(origins: &[String]) -> tower_http::cors::CorsLayer {
 /// Authenticates, serves, survives a panic, and logs: the one way through which every operation is answered.
 async fn answer(service: Arc<Service>, info: OperationInfo, serve: Serve, request: Request) -> Response {
     let started = Instant::now();
-    let id = request_id();
+    let id = request_id(request.headers());
     let path = request.uri().path().to_owned();
     let span = tracing::info_span!("request", "request.id" = %id, operation = info.name);
     let (tasks, operation) = (service.requests.clone(), info.clone());
@@ -157,7 +151,7 @@ async fn answer(service: Arc<Service>, info: OperationInfo, serve: Serve, reques
         metrics::counter!(crate::telemetry::REQUESTS, "operation" => info.name, "status" => status.to_string())
             .increment(1);
         metrics::histogram!(crate::telemetry::REQUEST_SECONDS, "operation" => info.name).record(elapsed.as_secs_f64());
-        tracing::info!(method = %info.method, path, status, elapsed_ms = elapsed.as_secs_f64() * 1e3, "answered");
+        surface::log(&info, &path, status, elapsed);
         response
     };
     lifetime::carry_out(&tasks, &operation, span, work).await.unwrap_or_else(|| {
@@ -166,7 +160,10 @@ async fn answer(service: Arc<Service>, info: OperationInfo, serve: Serve, reques
     })
 }
 
-fn request_id() -> String {
+fn request_id(headers: &http::HeaderMap) -> String {
+    if let Some(given) = surface::given_id(headers) {
+        return given.to_owned();
+    }
     uuid::Uuid::new_v4().simple().to_string()
 }
 
@@ -189,11 +186,6 @@ fn identify(response: &mut Response, request_id: &str) {
     if let Ok(id) = HeaderValue::from_str(request_id) {
         headers.insert("x-request-id", id);
     }
-}
-
-/// Refuses a request before it has come to an operation.
-pub fn refusal<B>(failure: Failure, request: &http::Request<B>) -> Response {
-    problem(failure, request.uri().path(), &request_id())
 }
 
 /// A failure as `application/problem+json`.

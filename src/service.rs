@@ -13,7 +13,7 @@ use crate::{
 use metrics_exporter_prometheus::PrometheusHandle;
 use sqlx::PgPool;
 use std::{
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 use svc_client::{Code, Failure, Need};
@@ -61,6 +61,8 @@ pub struct Service {
     /// Told when tasks were queued; the worker of this process listens.
     pub wake: Arc<Notify>,
     pub started: Instant,
+    /// The process was asked to stop: it is not ready for more.
+    pub stopping: AtomicBool,
 }
 
 impl Service {
@@ -92,6 +94,7 @@ impl Service {
             runner_queries: Semaphore::new(RUNNER_CALLS),
             wake: Arc::new(Notify::new()),
             started: Instant::now(),
+            stopping: AtomicBool::new(false),
             settings,
             embedder,
         }

@@ -62,9 +62,11 @@ impl Runner {
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT)
             // A redirect would turn a call into another one.
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .map_err(|error| EmbedError::Refused(format!("the HTTP client does not start: {error}")))?;
+            .redirect(reqwest::redirect::Policy::none());
+        // A proxy of the environment is for other machines; the key and the texts are not for it.
+        let http = if is_this_machine(&settings.runner_url) { http.no_proxy() } else { http };
+        let http =
+            http.build().map_err(|error| EmbedError::Refused(format!("the HTTP client does not start: {error}")))?;
         let remote = Remote::new(&settings.runner_url, settings.runner_key.expose(), http);
         let client = Client(remote.with_answer_limit(ANSWER_BYTES));
         Ok(Arc::new(Runner { client, known: Mutex::default(), timeout: settings.runner_timeout }))
@@ -225,6 +227,14 @@ impl Runner {
     }
 }
 
+/// Whether an address names this very machine.
+fn is_this_machine(address: &str) -> bool {
+    let Ok(address) = reqwest::Url::parse(address) else { return false };
+    let host = address.host_str().unwrap_or_default().trim_matches(['[', ']']).trim_end_matches('.').to_owned();
+    let is_loopback = host.parse().is_ok_and(|ip: std::net::IpAddr| ip.to_canonical().is_loopback());
+    is_loopback || host == "localhost" || host.ends_with(".localhost")
+}
+
 /// A text's number among all of the caller's, not of one call's.
 fn moved(error: EmbedError, first: usize) -> EmbedError {
     match error {
@@ -275,6 +285,30 @@ fn token_vectors(tokens: RunnerTokens) -> TokenVectors {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_loopback_is_this_machine() {
+        for here in [
+            "http://127.0.0.1:8000",
+            "http://[::1]:8000/",
+            "http://localhost",
+            "https://LOCALHOST.:1",
+            "http://127.9.9.9",
+            "http://[::ffff:127.0.0.1]",
+        ] {
+            assert!(is_this_machine(here), "{here}");
+        }
+        for there in [
+            "http://10.0.0.1",
+            "http://localhost.example.org",
+            "http://127.0.0.1.example.org",
+            "http://[2001:db8::1]",
+            "",
+            "runner",
+        ] {
+            assert!(!is_this_machine(there), "{there}");
+        }
+    }
 
     #[test]
     fn calls_hold_every_text_once_in_order_and_keep_both_caps() {

@@ -8,7 +8,7 @@ use crate::{
     store, telemetry,
 };
 use serde_json::json;
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 use svc_client::{
     Call, Code, Failure, VERSION, ops,
     wire::{HealthResponse, ModelState, OpenApiDocument, ReadinessCheck, ReadinessResponse, RerankerState},
@@ -39,6 +39,9 @@ impl Handle<ops::read_health> for Service {
 
 impl Handle<ops::read_readiness> for Service {
     async fn handle(&self, _: &Caller, _: Call<ops::read_readiness>) -> Result<ReadinessResponse, Failure> {
+        if self.stopping.load(Ordering::Relaxed) {
+            return Err(Failure::new(Code::Unavailable, "the service is stopping").with("retry_after", 2));
+        }
         let model = model(self).await;
         let mut checks = Vec::new();
         let mut check = |name: &str, outcome: Result<String, String>| {

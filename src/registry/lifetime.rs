@@ -2,7 +2,8 @@
 //! reads ends with its client.
 use crate::telemetry;
 use axum::response::Response;
-use svc_client::{Access, OperationInfo};
+use std::time::Duration;
+use svc_client::{Access, Code, Failure, OperationInfo};
 use tokio::{sync::oneshot, task::AbortHandle};
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, Span};
@@ -10,6 +11,23 @@ use tracing::{Instrument, Span};
 /// Whether an operation leaves nothing behind, so that nobody misses it once its client is gone.
 pub(super) fn only_reads(info: &OperationInfo) -> bool {
     info.method == http::Method::GET || info.path.starts_with("/search/") || info.access == Access::RunnerKey
+}
+
+/// Gives up a read or a search that takes longer than `limit`; a runner's calls and all that changes something take their time.
+pub(super) async fn in_time<T>(
+    info: &OperationInfo,
+    limit: Duration,
+    answer: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    if !only_reads(info) || info.access == Access::RunnerKey {
+        return answer.await;
+    }
+    tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
+        Err(Failure::new(Code::TimedOut, format!("no answer within {limit:?}"))
+            .with("setting", "SVC_REQUEST_TIMEOUT_SECONDS")
+            .with("remedy", "ask for less, or try again when less is at work")
+            .with("retry_after", 5))
+    })
 }
 
 /// Carries a request out in a task of its own, since the future that waits for it is dropped where the client hangs up. None

@@ -127,6 +127,10 @@ settings! {
         SVC_IDLE_TIMEOUT_SECONDS idle_timeout: Duration = "75.0", kind::seconds(0.1..=DAY);
         /// How long a body may stand still: in this time 16 KiB of it must come, or its end, else 408; and the client must read of its answer.
         SVC_BODY_TIMEOUT_SECONDS body_timeout: Duration = "30.0", kind::seconds(0.1..=3600.0);
+        /// Longest time for a read or a search; beyond it 503. Reading cells out of a large workbook takes longest.
+        SVC_REQUEST_TIMEOUT_SECONDS request_timeout: Duration = "120.0", kind::seconds(0.01..=3600.0);
+        /// Time between a signal to stop and the end of listening, in which /ready answers 503, so that a proxy sends its callers elsewhere.
+        SVC_SHUTDOWN_DELAY_SECONDS shutdown_delay: Duration = "0.0", kind::seconds(0.0..=600.0);
         /// Searches at work at a time; more wait shortly and are then refused with 429. One takes up to two connections.
         SVC_SEARCHES_AT_ONCE searches_at_once: usize = "6", kind::integer(1..=1000);
         /// Longest time that the database may take over one statement of a request; beyond it 503. Tasks have limits of their own.

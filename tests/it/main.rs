@@ -31,6 +31,7 @@ mod runner;
 mod search;
 mod sheets;
 mod sizes;
+mod surface;
 mod transactions;
 mod upkeep;
 mod uploads;

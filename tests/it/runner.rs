@@ -469,6 +469,10 @@ async fn a_worker_process_embeds_at_a_runner_process_and_no_key_is_ever_logged()
             .env("SVC_DATA_DIR", support::server::work_dir().join("data"))
             .envs(far(&base))
             .env("SVC_RUNNER_KEY", key)
+            // A proxy that is not there: what goes to this machine must not ask it.
+            .envs(["http_proxy", "HTTP_PROXY", "ALL_PROXY"].map(|name| (name, "http://127.0.0.1:9")))
+            .env_remove("no_proxy")
+            .env_remove("NO_PROXY")
             .stdin(Stdio::null());
         command
     };

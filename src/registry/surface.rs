@@ -1,0 +1,115 @@
+//! What every answer shows to the outside, operation or not: its id, its headers, its line in the log.
+use super::{problem, request_id};
+use crate::telemetry;
+use axum::{
+    extract::Request,
+    middleware::Next,
+    response::{IntoResponse, Redirect, Response},
+};
+use http::{HeaderMap, HeaderValue, header};
+use std::time::Duration;
+use svc_client::{Access, Code, Failure, OperationInfo};
+
+/// The longest id that is taken over from a caller.
+const ID_BYTES: usize = 128;
+/// A poll that takes longer is a line of the log.
+const SLOW: Duration = Duration::from_secs(1);
+/// The name, in log and metrics, of what comes to no operation.
+const NO_OPERATION: &str = "none";
+
+/// The id that a caller, or a proxy before the service, gave the request; none where it is not of a form that a log can hold.
+pub(super) fn given_id(headers: &HeaderMap) -> Option<&str> {
+    let id = headers.get("x-request-id")?.to_str().ok()?;
+    let plain = id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte));
+    (plain && (1..=ID_BYTES).contains(&id.len())).then_some(id)
+}
+
+/// Refuses a request that comes to no operation.
+pub fn refusal<B>(failure: Failure, request: &http::Request<B>) -> Response {
+    let (id, path, status) = (request_id(request.headers()), request.uri().path(), failure.status);
+    metrics::counter!(telemetry::REQUESTS, "operation" => NO_OPERATION, "status" => status.to_string()).increment(1);
+    tracing::info!(request.id = %id, method = %request.method(), path, status, "refused");
+    let mut response = problem(failure, path, &id);
+    harden(response.headers_mut());
+    response
+}
+
+pub(super) async fn nothing_there(request: Request) -> Response {
+    let detail = format!("there is nothing at {}; /openapi.json lists what there is", request.uri().path());
+    refusal(Failure::new(Code::NotFound, detail), &request)
+}
+
+pub(super) async fn wrong_method(request: Request) -> Response {
+    let detail = format!("{} does not take {}", request.uri().path(), request.method());
+    refusal(Failure::new(Code::MethodNotAllowed, detail), &request)
+}
+
+/// Whoever opens the address in a browser comes to the documentation.
+pub(super) async fn front_door() -> Redirect {
+    Redirect::temporary("/docs/")
+}
+
+/// Adds the headers that keep a browser from taking an answer for something else, or into somebody's frame.
+pub(super) async fn guard(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await.into_response();
+    harden(response.headers_mut());
+    response
+}
+
+fn harden(headers: &mut HeaderMap) {
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("frame-ancestors 'none'"));
+}
+
+/// Writes the line of an answered request. A poll that was answered soon and well is told at debug alone, or a log would hold
+/// little else.
+pub(super) fn log(info: &OperationInfo, path: &str, status: u16, elapsed: Duration) {
+    let elapsed_ms = elapsed.as_secs_f64() * 1e3;
+    if is_poll(info) && status < 400 && elapsed < SLOW {
+        tracing::debug!(method = %info.method, path, status, elapsed_ms, "answered");
+    } else {
+        tracing::info!(method = %info.method, path, status, elapsed_ms, "answered");
+    }
+}
+
+/// Whether programs ask for it again and again.
+fn is_poll(info: &OperationInfo) -> bool {
+    let watched = matches!(info.access, Access::Public | Access::Metrics) || info.path.starts_with("/admin/");
+    info.method == http::Method::GET && (watched || info.path.ends_with("/frontier"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use svc_client::OPERATIONS;
+
+    #[test]
+    fn only_an_id_that_a_log_can_hold_is_taken_over() {
+        let given = |id: &str| {
+            let headers = HeaderMap::from_iter([(
+                http::HeaderName::from_static("x-request-id"),
+                HeaderValue::from_str(id).expect("a value"),
+            )]);
+            given_id(&headers).map(str::to_owned)
+        };
+        for plain in ["a", "1f0c:7_x.y-z", &"x".repeat(ID_BYTES)] {
+            assert_eq!(given(plain).as_deref(), Some(plain));
+        }
+        for other in ["", "a b", "a\tb", "<script>", "a\"b", &"x".repeat(ID_BYTES + 1)] {
+            assert_eq!(given(other), None, "{other}");
+        }
+        assert_eq!(given_id(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn what_programs_ask_for_again_and_again_is_a_poll() {
+        let polls: Vec<&str> = OPERATIONS.iter().filter(|info| is_poll(info)).map(|info| info.name).collect();
+        for poll in ["read_frontier", "read_health", "read_readiness", "read_metrics", "list_tasks", "list_workers"] {
+            assert!(polls.contains(&poll), "{poll} is not in {polls:?}");
+        }
+        for other in ["create_document", "list_roots", "retry_task", "search", "runner_model"] {
+            assert!(!polls.contains(&other), "{other}");
+        }
+    }
+}
