@@ -2,7 +2,7 @@
 use crate::{
     embedded::{EmbeddedError, EmbeddedPostgres, ServerState},
     embedding::{EmbedError, Embedder, Runner},
-    ingest::reader::Reader,
+    ingest::reader::{Reader, Unconfined},
     listener::{self, Limits},
     registry,
     search::{bm25::Config, maxsim::widths_problem},
@@ -42,6 +42,8 @@ pub enum AppError {
     Embed(#[from] EmbedError),
     #[error(transparent)]
     Worker(#[from] WorkerError),
+    #[error(transparent)]
+    Unconfined(#[from] Unconfined),
     #[error("cannot listen on {address}: {source}; choose another SVC_LISTEN")]
     Listen { address: SocketAddr, source: std::io::Error },
     #[error("{0}")]
@@ -207,6 +209,8 @@ pub struct App {
 impl App {
     /// Starts everything. `reader`: the binary that reads files in a child process.
     pub async fn start(settings: Arc<Settings>, owner_token: &str, reader: Reader) -> Result<App, AppError> {
+        let reader = reader.confined(&settings);
+        reader.check().await?;
         let backend = Backend::start(&settings).await?;
         match App::on(settings, owner_token, reader, &backend).await {
             Ok((service, worker, listener)) => {

@@ -15,6 +15,7 @@ pub mod listener;
 pub mod logging;
 pub mod registry;
 pub mod search;
+pub mod secrets;
 pub mod service;
 pub mod settings;
 pub mod store;

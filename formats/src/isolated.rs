@@ -1,26 +1,28 @@
 //! Readers run in a child process, because a hostile file can make any engine allocate or spin until it dies, and a process
 //! that aborts cannot be caught.
 //!
-//! The child side is [`serve`], for a hidden subcommand of the service's binary: it puts the limits on itself, reads the
-//! file on its standard input and writes frames to its standard output. The parent side is a [`Decoder`], fed with what comes
-//! over the pipe; it yields whole [`Answer`]s, and with the child's [`Exit`] either what the reading cost or a named refusal.
-//! Starting the child, its wall clock and its kill belong to the caller.
+//! The child side is [`serve`], for a hidden subcommand of the service's binary: it reads the request on its standard
+//! output, which is a socket, confines itself, reads the file on its standard input and writes frames to the socket. The
+//! parent side is [`Request::to_message`] and a [`Decoder`], fed with what comes over the socket; it yields whole
+//! [`Answer`]s, and with the child's [`Exit`] either what the reading cost or a named refusal. Starting the child, its wall
+//! clock and its kill belong to the caller.
 
+mod confinement;
 mod exit;
 mod frames;
+mod message;
+mod syscalls;
 
 use std::{
     fs::File,
-    io::{self, BufReader, Read, Seek, SeekFrom, Write},
+    io::{self, BufReader, Read, Seek, SeekFrom},
+    os::fd::AsFd,
     process::ExitCode,
     thread,
     time::Duration,
 };
 
-use rustix::{
-    process::{Resource, Rlimit, setrlimit},
-    time::{ClockId, clock_gettime},
-};
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -29,19 +31,17 @@ use crate::{
     xlsx::{self, Cells, Range, RecordsPart, SheetProfile, Workbook},
 };
 
+pub use confinement::{Confinement, Policy};
 pub use exit::Exit;
 pub use frames::Decoder;
 
-/// The child's environment variable that holds the file's password; an argument would show in every list of processes.
-const PASSWORD: &str = "SVC_READER_PASSWORD";
-
-/// What the child is asked to do, passed to it as one argument and, where the file needs a password, one variable.
+/// What the child is asked to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     pub step: Step,
     #[serde(default)]
     pub limits: Limits,
-    /// Not part of the argument.
+    /// Serialised for the child alone.
     #[serde(skip)]
     pub password: Option<Secret>,
 }
@@ -78,31 +78,6 @@ impl Request {
     /// A request for a file that needs no password.
     pub fn new(step: Step, limits: Limits) -> Self {
         Self { step, limits, password: None }
-    }
-
-    /// The request as the child's argument.
-    pub fn to_argument(&self) -> String {
-        serde_json::to_string(self).expect("a request is plain data")
-    }
-
-    /// What the child's environment must hold, for a parent that clears it.
-    pub fn to_environment(&self) -> Option<(&'static str, String)> {
-        // As JSON, since a variable cannot hold every character that a password can.
-        let text = serde_json::to_string(self.password.as_ref()?.reveal()).expect("a password is text");
-        Some((PASSWORD, text))
-    }
-
-    /// The request of an argument and of this process's environment.
-    ///
-    /// # Errors
-    /// Names what in the two is not a request's.
-    pub fn from_argument(argument: &str) -> Result<Self, serde_json::Error> {
-        Self::received(argument, std::env::var(PASSWORD).ok().as_deref())
-    }
-
-    fn received(argument: &str, variable: Option<&str>) -> Result<Self, serde_json::Error> {
-        let password = variable.map(serde_json::from_str::<String>).transpose()?.map(Secret::new);
-        Ok(Self { password, ..serde_json::from_str(argument)? })
     }
 }
 
@@ -141,33 +116,46 @@ pub type Emit<'a> = dyn FnMut(Answer) -> Result<(), FormatError> + 'a;
 /// Engines recurse; the main thread's stack is whatever the shell gave it.
 const STACK_BYTES: usize = 64 << 20;
 
-/// Serves one request: limits first, then the reading, its answers as frames on `out`. `input` must be seekable.
-pub fn serve(request: &Request, input: File, out: impl Write + Send) -> ExitCode {
-    // Opened before the limits forbid it. What `getrusage` says of memory would begin at the parent's own.
+/// What the child does with the file once it is confined: [`answer`], save in tests of the walls themselves.
+pub type Work = fn(&Request, File, &mut Emit<'_>) -> Result<(), FormatError>;
+
+/// The child's whole life: takes the request from standard output, confines this process, has `work` done on standard input,
+/// which must be seekable, and writes the answers to standard output. For a process that does nothing else.
+pub fn serve(work: Work) -> ExitCode {
+    confinement::close_inherited();
+    // As a file: reading from the type of a socket takes a call that the confined child does not have.
+    let stdout = io::stdout().as_fd().try_clone_to_owned().map(File::from);
+    let stdin = io::stdin().as_fd().try_clone_to_owned().map(File::from);
+    let (Ok(mut channel), Ok(input)) = (stdout, stdin) else { return ExitCode::from(2) };
+    let Ok((request, confinement)) = Request::receive(&mut channel) else { return ExitCode::from(2) };
+    // Opened before it is forbidden. What `getrusage` says of memory would begin at the parent's own.
     let status = File::open("/proc/self/status");
-    let mut out = frames::Encoder::new(out, request);
-    let result = match confine(&request.limits, status.as_ref().map_or(0, |status| field(status, "VmSize:"))) {
-        Ok(()) => read(request, input, &mut out),
-        // Without its limits the child must not look at the file.
-        Err(error) => Err(FormatError::Io { reason: format!("the reader could not limit itself: {error}") }),
-    };
-    match out.end(result, usage(status.ok())) {
+    let mut out = frames::Encoder::new(channel, &request);
+    let mut lacking = Vec::new();
+    let result = confinement.enter().and_then(|missing| {
+        lacking = missing;
+        in_thread(|| {
+            let mapped = status.as_ref().map_or(0, |status| field(status, "VmSize:"));
+            confinement.seal(&request.limits, mapped, &mut lacking)?;
+            work(&request, input, &mut |answer| out.answer(&answer))
+        })
+    });
+    match out.end(result, usage(status.ok()), lacking) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-/// No more memory and time than allowed, no file or socket beyond those that are open, no core dump. `mapped`: bytes that
-/// the program has taken already, which are not the file's doing.
-fn confine(limits: &Limits, mapped: u64) -> io::Result<()> {
-    let set = |resource, value| setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) });
-    set(Resource::Core, 0)?;
-    set(Resource::Nofile, 3)?;
-    set(Resource::As, limits.memory.saturating_add(mapped).saturating_add(STACK_BYTES as u64))?;
-    // The soft limit's signal names the cause; the hard one, a second later, cannot be ignored.
-    let seconds = limits.cpu_time.as_secs().max(1);
-    setrlimit(Resource::Cpu, Rlimit { current: Some(seconds), maximum: Some(seconds + 1) })?;
-    Ok(())
+/// Runs `work` on a stack of a known size.
+fn in_thread(work: impl FnOnce() -> Result<(), FormatError> + Send) -> Result<(), FormatError> {
+    thread::scope(|scope| {
+        let reader = thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
+        match reader.map(thread::ScopedJoinHandle::join) {
+            Ok(Ok(result)) => result,
+            Ok(Err(panic)) => Err(FormatError::crashed(panic_text(panic.as_ref()))),
+            Err(error) => Err(FormatError::Io { reason: format!("the reader could not start: {error}") }),
+        }
+    })
 }
 
 /// A field of this process's status, in bytes; zero where it cannot be read.
@@ -186,19 +174,6 @@ fn usage(status: Option<File>) -> Usage {
         peak_bytes: status.map_or(0, |status| field(&status, "VmHWM:")),
         cpu_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
     }
-}
-
-fn read<W: Write + Send>(request: &Request, input: File, out: &mut frames::Encoder<W>) -> Result<(), FormatError> {
-    thread::scope(|scope| {
-        let reader = thread::Builder::new()
-            .stack_size(STACK_BYTES)
-            .spawn_scoped(scope, move || answer(request, input, &mut |answer| out.answer(&answer)));
-        match reader.map(thread::ScopedJoinHandle::join) {
-            Ok(Ok(result)) => result,
-            Ok(Err(panic)) => Err(FormatError::crashed(panic_text(panic.as_ref()))),
-            Err(error) => Err(FormatError::Io { reason: format!("the reader could not start: {error}") }),
-        }
-    })
 }
 
 /// Does the step in this process; for the child, and for tests that trust the file.
@@ -239,21 +214,6 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_request_crosses_the_border_and_its_password_by_another_way() {
-        let request = Request {
-            password: Some(Secret::new("käse\0\n\"")),
-            ..Request::new(Step::Extract(Format::Pdf), Limits { pages: 7, ..Limits::default() })
-        };
-        let argument = request.to_argument();
-        assert!(!argument.contains("käse"), "an argument is seen by everybody: {argument}");
-        let (_, value) = request.to_environment().unwrap();
-        assert!(!value.contains('\0'), "no variable could hold it");
-        assert_eq!(Request::received(&argument, Some(&value)).unwrap(), request);
-        assert_eq!(Request::received(&argument, None).unwrap().password, None);
-        assert!(Request::received("{}", None).is_err());
-    }
 
     #[test]
     fn a_reading_says_what_it_cost() {

@@ -1,23 +1,23 @@
 //! Drives a real child on hostile files: each must end in an answer or a named, permanent refusal, and cost little.
 //!
-//! The test is its own child: started with `--serve` and a request, it is what the service's hidden subcommand is.
+//! The test is its own child: started with `--serve` and a deed, it is what the service's hidden subcommand is.
 
 #![expect(clippy::unwrap_used, reason = "a test may end where it stands")]
 
+mod child;
+
 use std::{
     fs::File,
-    io::{Read, Write},
-    os::fd::AsFd,
+    io::Write,
     path::{Path, PathBuf},
-    process::{Command, ExitCode, Stdio},
-    thread,
+    process::ExitCode,
     time::Duration,
 };
 
 use nix::sys::resource::{UsageWho, getrusage};
 use svc_formats::{
     Format, FormatError, Limit, Limits, Secret,
-    isolated::{Answer, Decoder, Exit, Request, Step, Usage, serve},
+    isolated::{Answer, Confinement, Request, Step, Usage, Work, answer, serve},
 };
 
 /// What one hostile file may cost, resident.
@@ -27,7 +27,7 @@ const CPU_SECONDS: u64 = 20;
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     if arguments.next().as_deref() == Some("--serve") {
-        return child(&arguments.next().expect("a request follows"));
+        return serve(work(&arguments.next().expect("a deed follows")));
     }
     if std::env::args().any(|argument| argument == "--list") {
         println!("isolation: test");
@@ -35,7 +35,6 @@ fn main() -> ExitCode {
     }
     samples_answer();
     a_password_reaches_the_child();
-    a_closed_door();
     hostile_files_cost_little();
     // Last, since its children are large on purpose and the count is of the largest so far.
     memory_ends_named();
@@ -43,81 +42,45 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn child(request: &str) -> ExitCode {
-    match request {
-        // Children that misbehave on purpose, once their limits are set.
-        "eat" => misbehave(|| {
+/// What a child does once it is confined.
+fn work(deed: &str) -> Work {
+    match deed {
+        "eat" => |_, _, _| {
             let mut eaten: Vec<Vec<u8>> = Vec::new();
             loop {
                 eaten.push(vec![1; 64 << 20]);
                 std::hint::black_box(&eaten);
             }
-        }),
-        "spin" => misbehave(|| {
+        },
+        "spin" => |_, _, _| {
             loop {
                 std::hint::spin_loop();
             }
-        }),
-        "open" => misbehave(|| match File::open("/dev/null") {
-            Ok(_) => ExitCode::FAILURE,
-            Err(_) => ExitCode::SUCCESS,
-        }),
-        request => {
-            let request = Request::from_argument(request).expect("the parent wrote it");
-            let input = std::io::stdin().as_fd().try_clone_to_owned().expect("standard input is open");
-            serve(&request, File::from(input), std::io::stdout())
-        }
+        },
+        "recurse" => |_, _, _| Err(FormatError::Io { reason: deep(1).to_string() }),
+        _ => answer,
     }
 }
 
-/// Sets tight limits by serving an empty file, then does the deed.
-fn misbehave(deed: impl FnOnce() -> ExitCode) -> ExitCode {
-    let input = std::io::stdin().as_fd().try_clone_to_owned().expect("standard input is open");
-    serve(&Request::new(Step::Probe, tight()), File::from(input), std::io::sink());
-    deed()
+fn deep(level: u64) -> u64 {
+    let here = std::hint::black_box([level; 64]);
+    if level == u64::MAX { here[0] } else { deep(level + 1) + here[63] }
 }
 
 fn tight() -> Limits {
     Limits { memory: 256 << 20, cpu_time: Duration::from_secs(1), ..Limits::default() }
 }
 
-/// Runs a child to its end; only the CPU limit stops one that spins.
-fn run(argument: &str, request: &Request, input: &Path) -> (Vec<Answer>, Exit, Result<Usage, FormatError>) {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--serve", argument])
-        .envs(request.to_environment())
-        .stdin(File::open(input).unwrap())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut errors = child.stderr.take().unwrap();
-    let errors = thread::spawn(move || {
-        let mut text = String::new();
-        errors.read_to_string(&mut text).ok();
-        text
-    });
-    let mut stdout = child.stdout.take().unwrap();
-    let (mut decoder, mut answers, mut buffer) = (Decoder::new(request), Vec::new(), vec![0; 64 << 10]);
-    loop {
-        let read = stdout.read(&mut buffer).unwrap();
-        if read == 0 || decoder.feed(&buffer[..read]).is_err() {
-            break;
-        }
-        answers.extend(std::iter::from_fn(|| decoder.next_answer()));
-    }
-    drop(stdout);
-    let status = child.wait().unwrap();
-    let exit = Exit { stderr: errors.join().unwrap(), ..status.into() };
-    let end = decoder.finish(&exit);
-    (answers, exit, end)
+fn run(deed: &str, request: &Request, input: &Path) -> child::Outcome {
+    child::start(&["--serve", deed], request, Confinement::default(), File::open(input).unwrap()).finish()
 }
 
 /// The one answer of a step, and what it cost.
 fn ask(request: &Request, input: &Path) -> Result<(Answer, Usage), FormatError> {
-    let (answers, _, end) = run(&request.to_argument(), request, input);
-    let usage = end?;
-    let [answer] = <[Answer; 1]>::try_from(answers).expect("one answer");
+    let outcome = run("answer", request, input);
+    let usage = outcome.end?;
+    assert!(outcome.lacking.iter().all(|wall| wall.starts_with("landlock")), "{:?}", outcome.lacking);
+    let [answer] = <[Answer; 1]>::try_from(outcome.answers).expect("one answer");
     Ok((answer, usage))
 }
 
@@ -162,18 +125,12 @@ fn a_password_reaches_the_child() {
     }
 }
 
-fn a_closed_door() {
-    let request = Request::new(Step::Probe, tight());
-    let (_, exit, _) = run("open", &request, &repository().join("tests/samples/empty.txt"));
-    assert_eq!(exit.code, Some(0), "a reader can open no file");
-}
-
 fn memory_ends_named() {
     let input = repository().join("tests/samples/empty.txt");
-    for (deed, limit) in [("eat", Limit::Memory), ("spin", Limit::CpuTime)] {
-        let (_, exit, end) = run(deed, &Request::new(Step::Probe, tight()), &input);
-        let error = end.unwrap_err();
-        assert_eq!((error.limit(), error.is_permanent()), (Some(limit), true), "{deed}: {exit:?}");
+    for (deed, limit) in [("eat", Limit::Memory), ("spin", Limit::CpuTime), ("recurse", Limit::Stack)] {
+        let outcome = run(deed, &Request::new(Step::Probe, tight()), &input);
+        let error = outcome.end.unwrap_err();
+        assert_eq!((error.limit(), error.is_permanent()), (Some(limit), true), "{deed}: {:?}", outcome.exit);
     }
 }
 

@@ -17,11 +17,12 @@ pub use worker::worker_main;
 
 use crate::{
     app::AppError,
+    secrets,
     settings::{Settings, SettingsError},
 };
 use clap::{Parser, Subcommand};
 use output::Output;
-use std::{path::PathBuf, process::ExitCode};
+use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 use svc_client::{Client, Failure, Remote};
 
 /// Done, but some files were refused or failed.
@@ -93,7 +94,19 @@ pub fn main() -> ExitCode {
         return code;
     }
     let arguments = Arguments::parse();
-    run_to_end("svc", run(arguments))
+    let environment = match arguments.command {
+        Command::Serve => match secrets::withdrawn_environment() {
+            Ok(environment) => environment,
+            Err(error) => return not_withdrawn("svc", &error),
+        },
+        _ => secrets::environment(),
+    };
+    run_to_end("svc", run(arguments, environment))
+}
+
+fn not_withdrawn(name: &str, error: &std::io::Error) -> ExitCode {
+    eprintln!("{name}: the secrets cannot be taken out of the environment: {error}");
+    ExitCode::FAILURE
 }
 
 /// Runs a program on a runtime of its own and says in one line why it did not do what it was asked; 2 for bad settings.
@@ -123,8 +136,8 @@ fn run_to_end(name: &str, work: impl Future<Output = Result<ExitCode, CliError>>
     code
 }
 
-async fn run(arguments: Arguments) -> Result<ExitCode, CliError> {
-    let settings = Settings::load(arguments.config.as_deref(), environment())?;
+async fn run(arguments: Arguments, environment: BTreeMap<String, String>) -> Result<ExitCode, CliError> {
+    let settings = Settings::load(arguments.config.as_deref(), environment.into_iter())?;
     let output = Output::choose(arguments.json, arguments.table);
     match arguments.command {
         Command::Serve => serve::serve(settings).await,
@@ -140,11 +153,6 @@ async fn run(arguments: Arguments) -> Result<ExitCode, CliError> {
         Command::Config(arguments) => config::config(&settings, output, &arguments),
         Command::Migrate(arguments) => config::migrate(&settings, &arguments).await,
     }
-}
-
-/// The environment as text; what is no text can be no setting.
-fn environment() -> impl Iterator<Item = (String, String)> {
-    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 /// The client of the service that the settings name.

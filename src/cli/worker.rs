@@ -1,6 +1,6 @@
 //! The command line of `svc-worker`.
 use super::{
-    CliError, environment,
+    CliError, not_withdrawn,
     output::{Output, say},
     run_to_end,
 };
@@ -9,14 +9,14 @@ use crate::{
     disk::Disk,
     error::{self, Away},
     ingest::reader::{Reader, serve_if_asked},
-    logging,
+    logging, secrets,
     service::Service,
     settings::{Settings, SettingsError},
     store::{self, admin::Finding, database},
     worker::{Role, RunningWorker},
 };
 use clap::{Parser, Subcommand};
-use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 use svc_actors::WorkerEnd;
 
 /// Works on the task queue of a service, on this machine or another.
@@ -86,14 +86,19 @@ pub fn worker_main() -> ExitCode {
     if let Some(code) = serve_if_asked(std::env::args_os()) {
         return code;
     }
-    run_to_end("svc-worker", run(Arguments::parse()))
+    let arguments = Arguments::parse();
+    match secrets::withdrawn_environment() {
+        Ok(environment) => run_to_end("svc-worker", run(arguments, environment)),
+        Err(error) => not_withdrawn("svc-worker", &error),
+    }
 }
 
-async fn run(arguments: Arguments) -> Result<ExitCode, CliError> {
+async fn run(arguments: Arguments, environment: BTreeMap<String, String>) -> Result<ExitCode, CliError> {
     let flags = |name: &'static str, value: Option<String>| value.map(|value| (name.to_owned(), value));
     let as_text = |time: Option<Duration>| time.map(|time| time.as_secs_f64().to_string());
     // Flags win over the environment and are checked by the same rules.
-    let environment = environment()
+    let environment = environment
+        .into_iter()
         .chain(flags("SVC_LOG_LEVEL", arguments.log_level))
         .chain(flags("SVC_WORKER_HEARTBEAT_SECONDS", as_text(arguments.heartbeat_seconds)))
         .chain(flags("SVC_WORKER_LEASE_SECONDS", as_text(arguments.lease_seconds)))
@@ -117,11 +122,13 @@ async fn run(arguments: Arguments) -> Result<ExitCode, CliError> {
         let problem = "--strict-badges takes tasks with a badge alone: name one by --badge or SVC_WORKER_BADGE";
         return Err(SettingsError::Invalid(vec![problem.to_owned()]).into());
     }
+    let reader = Reader::of_this_program()?.confined(&settings);
+    reader.check().await.map_err(crate::app::AppError::from)?;
     let backend = Backend::join(&settings).await?;
     database::check_writable(&backend.pool).await.map_err(crate::app::AppError::from)?;
     backend.check_schema().await?;
     let embedder = load_embedder(&settings).await?;
-    let service = Service::new(settings, backend.pool.clone(), Some(embedder), "", Reader::of_this_program()?);
+    let service = Service::new(settings, backend.pool.clone(), Some(embedder), "", reader);
     let mut worker = RunningWorker::start(role, service.tools(), backend.options.clone())
         .await
         .map_err(crate::app::AppError::from)?;

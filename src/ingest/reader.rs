@@ -1,12 +1,23 @@
 //! Starts the reader's child process and minds its clock; dropping the reading kills the child.
-use std::{collections::VecDeque, fs::File, io, path::PathBuf, process::Stdio, time::Duration};
+use crate::settings::Settings;
+use std::{
+    collections::VecDeque,
+    fs::File,
+    io::{self, Write as _},
+    net::Shutdown,
+    os::{fd::OwnedFd, unix::net},
+    path::PathBuf,
+    process::Stdio,
+    time::Duration,
+};
 use svc_formats::{
-    FormatError,
-    isolated::{Answer, Decoder, Exit, Request, Usage},
+    FormatError, Limits,
+    isolated::{Answer, Confinement, Decoder, Exit, Request, Step, Usage, answer, serve},
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
-    process::{Child, ChildStdout},
+    net::UnixStream,
+    process::Child,
     task::JoinHandle,
     time::{Instant, timeout, timeout_at},
 };
@@ -15,7 +26,7 @@ use tokio::{
 pub const SUBCOMMAND: &str = "read-file";
 /// What is kept of the child's standard error.
 const STDERR_BYTES: u64 = 8 * 1024;
-/// What is taken from the child's pipe at once: as much as a pipe holds.
+/// What is taken of the child's answers at once.
 const PIECE_BYTES: usize = 64 * 1024;
 /// A killed child is gone within this, or else its drop sees to it.
 const KILL_TIME: Duration = Duration::from_secs(5);
@@ -24,12 +35,48 @@ const KILL_TIME: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct Reader {
     program: PathBuf,
+    confinement: Confinement,
 }
+
+/// Why no file can be read here.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "files cannot be read safely here: {0}; run the service on a kernel with seccomp and, as root, with the right to change \
+     its user, or set SVC_PARSER_SANDBOX=best_effort to read files all the same"
+)]
+pub struct Unconfined(FormatError);
 
 impl Reader {
     /// `program`: a binary that answers to [`SUBCOMMAND`].
     pub fn new(program: PathBuf) -> Reader {
-        Reader { program }
+        Reader { program, confinement: Confinement::default() }
+    }
+
+    /// Confines its children as the settings say.
+    #[must_use]
+    pub fn confined(self, settings: &Settings) -> Reader {
+        let user = u32::try_from(settings.parser_uid).unwrap_or(Confinement::USER);
+        Reader { confinement: Confinement { policy: settings.parser_sandbox, user }, ..self }
+    }
+
+    /// Has a child read nothing, to learn before the first file how children are confined on this machine. What their
+    /// kernel lacks is said in the log.
+    ///
+    /// # Errors
+    /// The settings require more than this machine has.
+    pub async fn check(&self) -> Result<(), Unconfined> {
+        let lacking = async {
+            let input = File::open("/dev/null").map_err(FormatError::from)?;
+            let mut reading = self.stream(input, &Request::new(Step::Probe, Limits::default()))?;
+            while reading.next().await?.is_some() {}
+            Ok(reading.decoder.lacking().to_vec())
+        };
+        let lacking = lacking.await.map_err(Unconfined)?;
+        if !lacking.is_empty() {
+            let lacking = lacking.join(", ");
+            tracing::warn!(lacking, "this system confines the readers of files less than it could");
+        }
+        Ok(())
     }
 
     /// This process's own binary.
@@ -61,33 +108,40 @@ impl Reader {
     /// # Errors
     /// The child does not start.
     pub fn stream(&self, input: File, request: &Request) -> Result<Reading, FormatError> {
+        let channel = || {
+            let (mut ours, theirs) = net::UnixStream::pair()?;
+            ours.set_nonblocking(true)?;
+            // A request is far smaller than what a socket holds, so this never waits.
+            ours.write_all(&request.to_message(self.confinement))?;
+            ours.shutdown(Shutdown::Write)?;
+            Ok::<_, io::Error>((UnixStream::from_std(ours)?, OwnedFd::from(theirs)))
+        };
+        let (channel, theirs) =
+            channel().map_err(|error| unusable(&format!("it cannot be told what to do: {error}")))?;
         let mut child = tokio::process::Command::new(&self.program)
             .arg(SUBCOMMAND)
-            .arg(request.to_argument())
             .env_clear()
             // The allocator's reserve of a gigabyte would count as memory that the file took.
             .env("MIMALLOC_ARENA_RESERVE", "0")
-            .envs(request.to_environment())
             .stdin(Stdio::from(input))
-            .stdout(Stdio::piped())
+            .stdout(Stdio::from(theirs))
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
             .map_err(|error| unusable(&format!("{} does not start: {error}", self.program.display())))?;
-        let stdout = child.stdout.take().ok_or_else(|| unusable("it has no output"))?;
         let stderr = tokio::spawn(last_words(child.stderr.take()));
         // The child's own limits end it first; the clock is for one that sleeps.
         let deadline = Instant::now() + request.limits.wall_time;
         let decoder = Decoder::new(request);
-        Ok(Reading { child, stdout, stderr, decoder, deadline, buffer: vec![0; PIECE_BYTES], end: None })
+        Ok(Reading { child, channel, stderr, decoder, deadline, buffer: vec![0; PIECE_BYTES], end: None })
     }
 }
 
-/// A reading under way. Nobody who takes its answers slowly makes it hold more than one pipe full of them: the child waits.
+/// A reading under way. Nobody who takes its answers slowly makes it hold more than one channel full of them: the child waits.
 #[derive(Debug)]
 pub struct Reading {
     child: Child,
-    stdout: ChildStdout,
+    channel: UnixStream,
     stderr: JoinHandle<String>,
     decoder: Decoder,
     deadline: Instant,
@@ -109,8 +163,8 @@ impl Reading {
             if let Some(end) = &self.end {
                 return end.clone().map(|_| None);
             }
-            let refused = match timeout_at(self.deadline, self.stdout.read(&mut self.buffer)).await {
-                // A pipe that breaks is a child that died: its status says how.
+            let refused = match timeout_at(self.deadline, self.channel.read(&mut self.buffer)).await {
+                // A channel that breaks is a child that died: its status says how.
                 Ok(Ok(0) | Err(_)) => {
                     self.end = Some(self.wait().await);
                     continue;
@@ -163,17 +217,7 @@ async fn last_words(pipe: Option<impl AsyncRead + Unpin>) -> String {
     String::from_utf8_lossy(&kept).into_owned()
 }
 
-/// The child's side: true where the arguments ask for it, with its exit code.
+/// The child's side: its exit code, where the arguments ask for a child.
 pub fn serve_if_asked(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> Option<std::process::ExitCode> {
-    use std::process::ExitCode;
-    if arguments.nth(1)? != SUBCOMMAND {
-        return None;
-    }
-    let request = arguments.next().and_then(|argument| Request::from_argument(argument.to_str()?).ok());
-    let Some(request) = request else { return Some(ExitCode::from(2)) };
-    let input = match std::os::fd::AsFd::as_fd(&io::stdin()).try_clone_to_owned() {
-        Ok(input) => File::from(input),
-        Err(_) => return Some(ExitCode::from(2)),
-    };
-    Some(svc_formats::isolated::serve(&request, input, io::stdout()))
+    (arguments.nth(1)? == SUBCOMMAND).then(|| serve(answer))
 }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
+use svc_formats::isolated::Policy;
 use svc_models::Precision;
 
 use super::{
@@ -50,6 +51,12 @@ macro_rules! settings {
                     origins,
                     warnings,
                 })
+            }
+
+            /// The names of the settings that hold a secret.
+            pub fn secret_names() -> Vec<&'static str> {
+                let names = [$($((stringify!($name), $kind.secret),)+)+];
+                names.into_iter().filter(|(_, is_secret)| *is_secret).map(|(name, _)| name).collect()
             }
 
             /// Each setting with its value, in the order of the table; secrets are masked.
@@ -269,6 +276,11 @@ settings! {
         SVC_PARSER_CPU_TIME parser_cpu_time: Duration = "300.0", kind::seconds(1.0..=DAY);
         /// Time until a reader process is ended, in seconds.
         SVC_PARSER_WALL_TIME parser_wall_time: Duration = "600.0", kind::seconds(1.0..=DAY);
+        /// What to do where the kernel cannot confine a reader process (seccomp): require stops the start; best_effort reads files
+        /// behind what walls there are, and says in the log at the start which are missing.
+        SVC_PARSER_SANDBOX parser_sandbox: Policy = "require", kind::choice(&[("require", Policy::Require), ("best_effort", Policy::BestEffort)]);
+        /// User and group that a reader process becomes where the service runs as root; neither should own anything.
+        SVC_PARSER_UID parser_uid: usize = "65533", kind::integer(1..=4_294_967_294);
     }
     "Bulk feed" {
         /// RabbitMQ, as amqp://user:password@host/vhost; blank: no feed.

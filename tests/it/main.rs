@@ -29,6 +29,7 @@ mod regions;
 mod rerank;
 mod runner;
 mod search;
+mod secrets;
 mod sheets;
 mod sizes;
 mod surface;

@@ -23,10 +23,12 @@ const ANSWER: u8 = b'A';
 /// The end of the reading.
 const END: u8 = b'E';
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct End {
     result: Result<(), FormatError>,
     usage: Usage,
+    /// The walls that the child's kernel did not put up.
+    lacking: Vec<String>,
 }
 
 /// The child's side: makes frames of answers and writes them.
@@ -54,10 +56,10 @@ impl<W: Write> Encoder<W> {
         Ok(self.send(ANSWER)?)
     }
 
-    pub(super) fn end(mut self, result: Result<(), FormatError>, usage: Usage) -> io::Result<()> {
+    pub(super) fn end(mut self, result: Result<(), FormatError>, usage: Usage, lacking: Vec<String>) -> io::Result<()> {
         // What is left of an answer that was given up.
         self.frame.truncate(HEADER);
-        serde_json::to_writer(&mut self.frame, &End { result, usage })?;
+        serde_json::to_writer(&mut self.frame, &End { result, usage, lacking })?;
         self.send(END)?;
         self.out.flush()
     }
@@ -113,7 +115,7 @@ pub struct Decoder {
     answer: Vec<u8>,
     room: u64,
     ready: VecDeque<Answer>,
-    end: Option<(Result<(), FormatError>, Usage)>,
+    end: Option<End>,
 }
 
 #[derive(Debug)]
@@ -222,12 +224,11 @@ impl Decoder {
                 self.ready.push_back(serde_json::from_slice(&bytes).map_err(unreadable)?);
             }
             _ => {
-                let End { result, usage } =
-                    serde_json::from_slice(&std::mem::take(&mut self.answer)).map_err(unreadable)?;
-                if kind & UNFINISHED != 0 && result.is_ok() {
+                let end: End = serde_json::from_slice(&std::mem::take(&mut self.answer)).map_err(unreadable)?;
+                if kind & UNFINISHED != 0 && end.result.is_ok() {
                     return Err(FormatError::crashed("its last answer is not whole"));
                 }
-                self.end = Some((result, usage));
+                self.end = Some(end);
             }
         }
         Ok(State::Header { begun: true, bytes: Vec::new() })
@@ -240,7 +241,13 @@ impl Decoder {
 
     /// What the reading cost, once its end has come; a child that was killed could not say.
     pub fn usage(&self) -> Option<Usage> {
-        self.end.as_ref().map(|(_, usage)| *usage)
+        self.end.as_ref().map(|end| end.usage)
+    }
+
+    /// What the child said at its end that its kernel did not confine it by. Only a child that read a harmless file is to be
+    /// believed.
+    pub fn lacking(&self) -> &[String] {
+        self.end.as_ref().map_or(&[], |end| &end.lacking)
     }
 
     /// Whether the reading ended well. For when the pipe is closed and the child is gone; until this says so, answers may be
@@ -258,7 +265,7 @@ impl Decoder {
             return Err(refusal);
         }
         match &self.end {
-            Some((result, usage)) if matches!(&self.state, State::Header { bytes, .. } if bytes.is_empty()) => {
+            Some(End { result, usage, .. }) if matches!(&self.state, State::Header { bytes, .. } if bytes.is_empty()) => {
                 result.clone().map(|()| *usage)
             }
             _ => Err(FormatError::crashed(format_args!(

@@ -17,7 +17,7 @@ fn encoded(request: &Request, answers: &[Answer], result: Result<(), FormatError
     let mut bytes = Vec::new();
     let mut encoder = Encoder::new(&mut bytes, request);
     let given = answers.iter().try_for_each(|answer| encoder.answer(answer));
-    encoder.end(given.and(result), USAGE).unwrap();
+    encoder.end(given.and(result), USAGE, Vec::new()).unwrap();
     bytes
 }
 
@@ -94,7 +94,7 @@ fn a_killed_child_is_named_by_its_death_and_an_answer_given_up_is_none() {
     let mut encoder = Encoder::new(&mut bytes, &request);
     encoder.frame.extend_from_slice(b"half of one");
     encoder.send(PART).unwrap();
-    encoder.end(Ok(()), USAGE).unwrap();
+    encoder.end(Ok(()), USAGE, Vec::new()).unwrap();
     assert_eq!(decoded(&request, &bytes, 5).1.unwrap_err().code(), "crashed");
 }
 

@@ -1,0 +1,152 @@
+//! What the child gives up before the first byte of a file is read: with it, code that a hostile file smuggles into a
+//! parser can compute and answer, and nothing else.
+
+use std::{fs, io, os::fd::RawFd};
+
+use landlock::{ABI, Access as _, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetStatus, Scope};
+use rustix::{
+    process::{
+        DumpableBehavior, Gid, Resource, Rlimit, Signal, Uid, geteuid, set_dumpable_behavior,
+        set_parent_process_death_signal, setrlimit, setsid,
+    },
+    thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid},
+};
+use serde::{Deserialize, Serialize};
+
+use super::syscalls;
+use crate::{FormatError, Limits};
+
+/// What becomes of a reading where the kernel cannot confine the child.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Policy {
+    /// The file is not read.
+    #[default]
+    Require,
+    /// The file is read behind what walls there are.
+    BestEffort,
+}
+
+/// How the child is to be confined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confinement {
+    pub policy: Policy,
+    /// The user and the group that the child becomes where root started it. No file and no other process should be theirs.
+    pub user: u32,
+}
+
+impl Confinement {
+    /// A number that no distribution gives to anybody. `nobody` would not do: other services run as that user too.
+    pub const USER: u32 = 65_533;
+}
+
+impl Default for Confinement {
+    fn default() -> Self {
+        Self { policy: Policy::Require, user: Self::USER }
+    }
+}
+
+/// The walls that this kernel did not put up, each with the reason.
+pub(super) type Lacking = Vec<String>;
+
+/// Closes every descriptor but the three standard ones. The service opens none that a child would inherit, but whoever
+/// started the service may have.
+pub(super) fn close_inherited() {
+    const FIRST: RawFd = 3;
+    let listed = fs::read_dir("/proc/self/fd").map(|entries| {
+        let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<RawFd>().ok());
+        numbers.filter(|&number| number >= FIRST).collect::<Vec<_>>()
+    });
+    // Without /proc every number that a descriptor could have is tried.
+    let numbers = listed.unwrap_or_else(|_| {
+        let limit = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);
+        (FIRST..RawFd::try_from(limit).unwrap_or(RawFd::MAX)).collect()
+    });
+    for number in numbers {
+        // The listing's own descriptor is among them, and closed already.
+        let _ = nix::unistd::close(number);
+    }
+}
+
+impl Confinement {
+    /// The walls that the kernel puts around one thread and those that it starts later; to be called while there is one.
+    pub(super) fn enter(&self) -> Result<Lacking, FormatError> {
+        let mut lacking = Lacking::new();
+        // An error says that the process leads a group already, which serves as well.
+        let _ = setsid();
+        if geteuid().is_root() {
+            self.wall(&mut lacking, "a user of its own", become_user(self.user))?;
+        }
+        // After the change of the user, which resets both.
+        set_parent_process_death_signal(Some(Signal::KILL)).map_err(unlimited)?;
+        set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(unlimited)?;
+        set_no_new_privs(true).map_err(unlimited)?;
+        // A second wall behind the filter of system calls, so a kernel without it refuses no file.
+        if let Err(reason) = forbid_files_and_network() {
+            lacking.push(format!("landlock ({reason})"));
+        }
+        Ok(lacking)
+    }
+
+    /// The limits, and the filter of system calls for all threads. Nothing can be started, opened or raised afterwards.
+    pub(super) fn seal(&self, limits: &Limits, mapped: u64, lacking: &mut Lacking) -> Result<(), FormatError> {
+        limit(limits, mapped).map_err(unlimited)?;
+        self.wall(lacking, "seccomp", syscalls::filter())
+    }
+
+    fn wall(&self, lacking: &mut Lacking, name: &str, raised: Result<(), String>) -> Result<(), FormatError> {
+        match (raised, self.policy) {
+            (Ok(()), _) => Ok(()),
+            (Err(reason), Policy::BestEffort) => {
+                lacking.push(format!("{name} ({reason})"));
+                Ok(())
+            }
+            (Err(reason), Policy::Require) => Err(FormatError::Io {
+                reason: format!("the reader cannot be confined: this system gives it no {name}: {reason}"),
+            }),
+        }
+    }
+}
+
+fn unlimited(error: impl Into<io::Error>) -> FormatError {
+    FormatError::Io { reason: format!("the reader could not limit itself: {}", error.into()) }
+}
+
+/// Root's supplementary groups go first: afterwards the right to drop them is gone.
+fn become_user(user: u32) -> Result<(), String> {
+    let (uid, gid) = (Uid::from_raw(user), Gid::from_raw(user));
+    set_thread_groups(&[])
+        .and_then(|()| set_thread_res_gid(gid, gid, gid))
+        .and_then(|()| set_thread_res_uid(uid, uid, uid))
+        .map_err(|error| error.to_string())
+}
+
+/// No path, no TCP port, no signal and no abstract socket beyond this process.
+fn forbid_files_and_network() -> Result<(), String> {
+    const NEWEST: ABI = ABI::V6;
+    let restrict = || {
+        let ruleset = Ruleset::default()
+            .handle_access(AccessFs::from_all(NEWEST))?
+            .handle_access(AccessNet::from_all(NEWEST))?
+            .scope(Scope::from_all(NEWEST))?;
+        ruleset.create()?.restrict_self()
+    };
+    match restrict().map(|status| status.ruleset) {
+        Ok(RulesetStatus::NotEnforced) => Err("the kernel has none".to_owned()),
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// `mapped`: bytes that the program has taken already, which are not the file's doing.
+fn limit(limits: &Limits, mapped: u64) -> io::Result<()> {
+    let set = |resource, value| setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) });
+    for nothing in [Resource::Core, Resource::Nofile, Resource::Nproc, Resource::Fsize, Resource::Msgqueue] {
+        set(nothing, 0)?;
+    }
+    set(Resource::As, limits.memory.saturating_add(mapped))?;
+    // The soft limit's signal names the cause; the hard one, a second later, cannot be ignored.
+    let seconds = limits.cpu_time.as_secs().max(1);
+    setrlimit(Resource::Cpu, Rlimit { current: Some(seconds), maximum: Some(seconds + 1) })?;
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! Keeps the secrets of a long-lived process where no other process can read them.
+//!
+//! What a program was started with lies in its memory for as long as it runs, and `/proc/<pid>/environ` shows it to every
+//! process of the same user. So a process that finds secrets in its environment starts itself anew without them, hands
+//! them over in a file without a name, and lets nobody look into its memory from then on.
+use crate::settings::Settings;
+use rustix::{
+    fs::{MemfdFlags, memfd_create},
+    process::{DumpableBehavior, set_dumpable_behavior},
+};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Read, Seek, Write},
+    os::{
+        fd::{AsRawFd, RawFd},
+        unix::process::CommandExt,
+    },
+    process::Command,
+};
+
+/// Tells the program that was started anew where the secrets are; it is no setting.
+const HANDED_OVER: &str = "SVC_SECRETS_FD";
+
+/// The environment as text; what is no text can be no setting.
+pub fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+/// The environment of a process that stays: with its secrets, which afterwards nobody else can read. The process starts
+/// itself anew where it must, so this comes first in a program, before a thread or a file.
+///
+/// # Errors
+/// The program cannot be started anew, or what it was handed over does not read.
+pub fn withdrawn_environment() -> io::Result<BTreeMap<String, String>> {
+    let mut environment = environment();
+    if let Some(number) = environment.remove(HANDED_OVER) {
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+        environment.extend(taken_over(&number)?);
+        return Ok(environment);
+    }
+    let is_secret = |name: &&String| Settings::secret_names().contains(&name.as_str());
+    let names: Vec<String> = environment.keys().filter(is_secret).cloned().collect();
+    if names.is_empty() {
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+        return Ok(environment);
+    }
+    let secrets: BTreeMap<_, _> = names.iter().map(|name| (name, &environment[name])).collect();
+    // Not closed by the start of a program, which is what it is for.
+    let mut file = File::from(memfd_create("svc-secrets", MemfdFlags::empty())?);
+    file.write_all(&serde_json::to_vec(&secrets)?)?;
+    let mut command = Command::new(std::env::current_exe()?);
+    let mut arguments = std::env::args_os();
+    if let Some(name) = arguments.next() {
+        command.arg0(name);
+    }
+    command.args(arguments).env(HANDED_OVER, file.as_raw_fd().to_string());
+    for name in &names {
+        command.env_remove(name);
+    }
+    Err(command.exec())
+}
+
+/// Reads the secrets out of the file, which is empty and closed afterwards: no child inherits them.
+fn taken_over(number: &str) -> io::Result<BTreeMap<String, String>> {
+    let damaged = |reason: &str| io::Error::other(format!("{HANDED_OVER} is not for you to set: {reason}"));
+    let number: RawFd = number.parse().map_err(|_| damaged("it takes a descriptor"))?;
+    if number < 3 {
+        return Err(damaged("a standard stream holds no secrets"));
+    }
+    let mut file = File::options().read(true).write(true).open(format!("/proc/self/fd/{number}"))?;
+    let mut text = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut text)?;
+    file.set_len(0)?;
+    nix::unistd::close(number)?;
+    serde_json::from_slice(&text).map_err(|_| damaged("the file is none of ours"))
+}

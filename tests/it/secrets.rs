@@ -1,0 +1,57 @@
+//! What other processes can read of a running service.
+use crate::{
+    crash::{Process, url},
+    support::{self, TOKEN, TestApp, Wish, http},
+};
+use std::{
+    io::{BufRead, BufReader},
+    process::{Command, Stdio},
+};
+
+#[tokio::test]
+async fn a_running_service_shows_no_secret_and_still_knows_it() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
+    command
+        .args(["serve", "--config", "/dev/null"])
+        .env("SVC_DATABASE_URL", url(&app.options))
+        .env("SVC_DATA_DIR", support::server::work_dir().join("data"))
+        .env("SVC_INGEST_WORKER_ENABLED", "false")
+        .env("SVC_LISTEN", "127.0.0.1:0")
+        .env("SVC_CONSOLE_LISTEN", "127.0.0.1:0")
+        .env("SVC_API_TOKEN", TOKEN)
+        .env("SVC_LLM_API_KEY", "a-secret-of-the-test")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut process = Process(command.spawn().unwrap());
+    let lines = BufReader::new(process.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let address = tokio::task::spawn_blocking(move || {
+        let mut lines = lines;
+        lines.find_map(|line| Some(line.split_once(" serves ")?.1.split_whitespace().next()?.to_owned()))
+    });
+    let address = tokio::time::timeout(support::PATIENCE, address).await.unwrap().unwrap().expect("it serves");
+    let answer = http().get(format!("{address}documents/roots")).bearer_auth(TOKEN).send().await.unwrap();
+    assert_eq!(answer.status(), 200, "it knows its token");
+
+    let pid = process.0.id();
+    match std::fs::read(format!("/proc/{pid}/environ")) {
+        // Only root reads anything at all.
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied),
+        Ok(environment) => {
+            let environment = String::from_utf8_lossy(&environment);
+            assert!(rustix::process::geteuid().is_root(), "another process of the user reads the environment");
+            assert!(environment.contains("SVC_LISTEN="), "{environment}");
+            for secret in [TOKEN, "a-secret-of-the-test", "postgres://"] {
+                assert!(!environment.contains(secret), "{secret} stands in {environment}");
+            }
+        }
+    }
+    // Nor does anything that it starts inherit them. Only root sees what is open.
+    for open in std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
+        let target = std::fs::read_link(open.path()).unwrap_or_default();
+        assert!(!target.to_string_lossy().contains("svc-secrets"), "{target:?}");
+    }
+    drop(process);
+    app.end().await;
+}
