@@ -6,13 +6,15 @@
 use std::{io, path::Path, path::PathBuf};
 
 use sqlx::{
-    Postgres,
-    migrate::MigrateDatabase,
+    Connection, PgConnection,
     postgres::{PgConnectOptions, PgSslMode},
 };
 use tokio::sync::watch;
 
+use crate::store::roles;
+
 mod account;
+mod admission;
 mod cluster;
 mod holder;
 mod relocation;
@@ -21,8 +23,12 @@ mod supervisor;
 
 use self::{cluster::Cluster, holder::Holder, supervisor::Supervisor};
 
-/// The role and the database of the service.
+/// The database of the service.
 const NAME: &str = "svc";
+/// The role of the service: it owns the database and is no superuser.
+const ROLE: &str = "svc_app";
+/// The role that the cluster was made with, for what takes a superuser.
+const SUPERUSER: &str = "svc";
 /// No network listens, so the number only names the socket file.
 const PORT: u16 = 5432;
 
@@ -54,6 +60,10 @@ pub enum EmbeddedError {
     PathForShell { path: PathBuf },
     #[error("run as root, PostgreSQL needs an unprivileged user, and there is neither postgres nor nobody: create one")]
     NoAccount,
+    #[error(
+        "user {uid}, who runs the service, has no name on this machine, and PostgreSQL needs one: add it to /etc/passwd"
+    )]
+    Nameless { uid: u32 },
     #[error("cannot {action} {path}: {source}", path = path.display())]
     File { action: &'static str, path: PathBuf, source: io::Error },
     #[error("PostgreSQL could not make its data folder ({status}): {output}")]
@@ -93,7 +103,7 @@ pub enum ServerState {
 /// not wait.
 #[derive(Debug)]
 pub struct EmbeddedPostgres {
-    options: PgConnectOptions,
+    socket_dir: PathBuf,
     supervisor: Supervisor,
     /// Declared last, hence released last: nobody else may take the folder before the server is told to stop.
     _holder: Holder,
@@ -113,10 +123,10 @@ impl EmbeddedPostgres {
         server::end_leftovers(&cluster).await?;
         cluster.initialise().await?;
 
-        let options = connect_options(&cluster.socket_dir);
+        let socket_dir = cluster.socket_dir.clone();
         let supervisor = Supervisor::start(cluster).await?;
-        let embedded = Self { options, supervisor, _holder: holder };
-        embedded.create_database().await?;
+        let embedded = Self { socket_dir, supervisor, _holder: holder };
+        embedded.prepare().await?;
         Ok(embedded)
     }
 
@@ -125,12 +135,17 @@ impl EmbeddedPostgres {
         let not_running = || EmbeddedError::NotRunning(data_dir.to_path_buf());
         let folder = std::fs::canonicalize(data_dir).map_err(|_| not_running())?;
         let socket_dir = cluster::existing_socket_dir(&folder).ok_or_else(not_running)?;
-        Ok(connect_options(&socket_dir))
+        Ok(connect_options(&socket_dir, ROLE))
     }
 
-    /// How to connect to the database of the service.
+    /// How to connect to the database of the service, as its owner.
     pub fn connect_options(&self) -> PgConnectOptions {
-        self.options.clone()
+        connect_options(&self.socket_dir, ROLE)
+    }
+
+    /// How to connect as superuser: for what the service itself never does, such as making another database.
+    pub fn superuser_options(&self) -> PgConnectOptions {
+        connect_options(&self.socket_dir, SUPERUSER)
     }
 
     /// The server's state, now and as it changes: `Failed` is for the service to end on.
@@ -148,33 +163,25 @@ impl EmbeddedPostgres {
         self.supervisor.stop().await;
     }
 
-    async fn create_database(&self) -> Result<(), EmbeddedError> {
-        let address = address(&self.options);
-        if !Postgres::database_exists(&address).await? {
-            Postgres::create_database(&address).await?;
-        }
-        Ok(())
+    /// The role, its database and the extension, from whatever a start before this one left.
+    async fn prepare(&self) -> Result<(), EmbeddedError> {
+        let mut server = PgConnection::connect_with(&self.superuser_options().database("postgres")).await?;
+        roles::ensure(&mut server, ROLE).await?;
+        roles::ensure_database(&mut server, NAME, ROLE).await?;
+        server.close().await?;
+        let mut database = PgConnection::connect_with(&self.superuser_options()).await?;
+        roles::ensure_vector(&mut database).await?;
+        roles::hand_over(&mut database, ROLE).await?;
+        Ok(database.close().await?)
     }
 }
 
-fn connect_options(socket_dir: &Path) -> PgConnectOptions {
+fn connect_options(socket_dir: &Path, role: &str) -> PgConnectOptions {
     // Neither a password file nor a certificate has a say on a private socket.
     PgConnectOptions::new_without_pgpass()
         .socket(socket_dir)
         .port(PORT)
-        .username(NAME)
+        .username(role)
         .database(NAME)
         .ssl_mode(PgSslMode::Disable)
-}
-
-/// The options as an address, for the two calls of sqlx that take nothing else.
-fn address(options: &PgConnectOptions) -> String {
-    use std::fmt::Write as _;
-    let socket_dir = options.get_socket().map(|path| path.as_os_str().as_encoded_bytes()).unwrap_or_default();
-    let host = socket_dir.iter().fold(String::new(), |mut host, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(host, "%{byte:02X}");
-        host
-    });
-    format!("postgres://{NAME}@{host}:{PORT}/{NAME}?sslmode=disable")
 }

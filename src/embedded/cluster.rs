@@ -14,7 +14,7 @@ use std::{
 use sha2::{Digest, Sha256};
 use tokio::process::Command;
 
-use super::{EmbeddedError, NAME, PORT, account::Account, relocation};
+use super::{EmbeddedError, NAME, PORT, SUPERUSER, account::Account, admission::Admission, relocation};
 
 /// A socket's path holds 107 bytes; the folder leaves room for `/.s.PGSQL.5432`.
 const MAX_SOCKET_DIR: usize = 107 - 14;
@@ -99,11 +99,10 @@ impl Cluster {
         }
         tracing::info!(path = %self.data.display(), "making the data folder of PostgreSQL");
         let mut initdb = self.command("initdb");
-        // Sorted by code point and with letters known beyond ASCII, alike on each machine and without its locales. Nobody but
-        // the service's user reaches the socket, so a password would only lie beside what it guards.
+        // Sorted by code point and with letters known beyond ASCII, alike on each machine and without its locales.
         initdb
             .args(["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"])
-            .args(["--data-checksums", "--auth=trust", "--username", NAME, "--pgdata"])
+            .args(["--data-checksums", "--auth-local=peer", "--auth-host=reject", "--username", SUPERUSER, "--pgdata"])
             .arg(&fresh)
             .args(TUNING.iter().flat_map(|setting| ["-c", setting]))
             .kill_on_drop(true);
@@ -120,6 +119,7 @@ impl Cluster {
     pub fn server_command(&self) -> Result<Command, EmbeddedError> {
         let log = self.start_log();
         let file = fs::File::create(&log).map_err(EmbeddedError::file("write", &log))?;
+        let admission = Admission::write(&self.data, self.account)?;
         let second = file.try_clone().map_err(EmbeddedError::file("write", &log))?;
         let mut command = self.command("postgres");
         let setting = |name: &str, value: &[u8]| OsString::from_vec([name.as_bytes(), b"=", value].concat());
@@ -128,6 +128,8 @@ impl Cluster {
         command.arg("-D").arg(&self.data);
         for setting in [
             setting("listen_addresses", b""),
+            setting("hba_file", admission.hba.as_os_str().as_bytes()),
+            setting("ident_file", admission.ident.as_os_str().as_bytes()),
             setting("unix_socket_directories", &socket_dir),
             setting("unix_socket_permissions", b"0700"),
             setting("port", PORT.to_string().as_bytes()),

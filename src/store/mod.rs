@@ -17,6 +17,7 @@ pub mod locks;
 pub mod nodes;
 pub mod queue;
 pub mod reservations;
+pub mod roles;
 pub mod scope;
 pub mod search;
 pub mod sheets;

@@ -81,10 +81,7 @@ async fn what_is_committed_is_there_after_a_stop_and_a_start() {
     ] {
         assert_eq!(text(&mut connection, query).await, expected, "{query}");
     }
-    sqlx::raw_sql("CREATE EXTENSION vector; CREATE TABLE kept AS SELECT '[1,2]'::vector::text AS text")
-        .execute(&mut connection)
-        .await
-        .unwrap();
+    sqlx::raw_sql("CREATE TABLE kept AS SELECT '[1,2]'::vector::text AS text").execute(&mut connection).await.unwrap();
     drop(connection);
     let elsewhere = EmbeddedPostgres::connect_options_of(&folder.0).unwrap();
     PgConnection::connect_with(&elsewhere).await.unwrap().close().await.unwrap();
@@ -97,6 +94,138 @@ async fn what_is_committed_is_there_after_a_stop_and_a_start() {
     let mut connection = connect(&postgres).await;
     assert_eq!(text(&mut connection, "SELECT text FROM kept").await, "[1,2]");
     postgres.stop().await;
+}
+
+/// What the role of the service must be able to do, and must not.
+async fn is_the_service_s_own(connection: &mut PgConnection) {
+    assert_eq!(text(connection, "SELECT current_user::text").await, "svc_app");
+    assert_eq!(text(connection, "SELECT rolsuper::text FROM pg_roles WHERE rolname = current_user").await, "false");
+    for forbidden in [
+        "COPY (SELECT 1) TO PROGRAM 'true'",
+        "SELECT pg_read_file('/etc/passwd')",
+        "ALTER SYSTEM SET work_mem = '1MB'",
+        "CREATE ROLE other",
+        "ALTER ROLE svc_app SUPERUSER",
+        "SET ROLE svc",
+    ] {
+        let error = sqlx::raw_sql(forbidden).execute(&mut *connection).await.unwrap_err();
+        let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default().into_owned();
+        assert_eq!(code, "42501", "{forbidden}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn the_service_is_no_superuser_and_nobody_is_let_in_untold() {
+    let folder = DataDir::new();
+    let postgres = start(&folder.0).await;
+    is_the_service_s_own(&mut connect(&postgres).await).await;
+    let admission = fs::read_to_string(folder.0.join("postgres/cluster/pg_hba.conf")).unwrap();
+    assert!(admission.contains("peer") && !admission.contains("trust"), "{admission}");
+    // Another user who got as far as the socket: a child of ours that is allowed into the folders.
+    if rustix::process::geteuid().is_root() {
+        for path in ["postgres", "postgres/run", "postgres/run/.s.PGSQL.5432"] {
+            fs::set_permissions(folder.0.join(path), fs::Permissions::from_mode(0o777)).unwrap();
+        }
+        let said = tokio::task::spawn_blocking({
+            let socket = folder.0.join("postgres/run/.s.PGSQL.5432");
+            move || as_nobody(&socket)
+        });
+        let said = said.await.unwrap();
+        assert!(said.contains("28000"), "refused by the server, by name: {said}");
+    }
+    postgres.stop().await;
+}
+
+const STRANGER: &str = "SVC_TEST_EMBEDDED_STRANGER";
+
+/// Not a test of its own: the process of another user.
+#[test]
+fn helper_stranger() {
+    use std::io::{Read, Write};
+    let Ok(socket) = std::env::var(STRANGER) else { return };
+    let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
+    // A start-up message of protocol 3.0.
+    let parameters = b"user\0svc\0database\0svc\0\0";
+    let length = u32::try_from(8 + parameters.len()).unwrap();
+    stream.write_all(&[&length.to_be_bytes()[..], &196_608u32.to_be_bytes(), parameters].concat()).unwrap();
+    let mut answer = Vec::new();
+    stream.take(4096).read_to_end(&mut answer).unwrap();
+    println!("\nstranger is told {}", String::from_utf8_lossy(&answer).replace(['\0', '\n'], " "));
+}
+
+/// What the server tells a user whom it does not know.
+fn as_nobody(socket: &Path) -> String {
+    use std::os::unix::process::CommandExt;
+    let module = module_path!().split_once("::").map_or(String::new(), |(_, module)| format!("{module}::"));
+    let output = Command::new("/proc/self/exe")
+        .args(["--exact", "--nocapture", &format!("{module}helper_stranger")])
+        .env(STRANGER, socket)
+        .current_dir("/")
+        .uid(65_534)
+        .gid(65_534)
+        .output()
+        .unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+#[tokio::test]
+async fn a_folder_of_an_earlier_release_is_upgraded_whatever_step_its_upgrade_stopped_at() {
+    let folder = DataDir::new();
+    let postgres = start(&folder.0).await;
+    let mut superuser = PgConnection::connect_with(&postgres.superuser_options()).await.unwrap();
+    // As that release left it: everything belongs to the superuser that it worked as.
+    sqlx::raw_sql(
+        "CREATE TABLE kept (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, text text);
+         CREATE SEQUENCE numbers; CREATE VIEW seen AS SELECT * FROM kept; CREATE DOMAIN state AS text;
+         CREATE TYPE pathrange AS RANGE (subtype = text); CREATE TYPE pair AS (a int, b int); CREATE TYPE mood AS ENUM ('good');
+         CREATE FUNCTION one() RETURNS int LANGUAGE sql AS 'SELECT 1';
+         CREATE TABLE parts (id int) PARTITION BY LIST (id); CREATE TABLE part PARTITION OF parts DEFAULT;
+         INSERT INTO kept (text) VALUES ('kept');
+         SELECT lo_from_bytea(0, 'bytes') FROM generate_series(1, 2500);
+         ALTER DATABASE svc OWNER TO svc;",
+    )
+    .execute(&mut superuser)
+    .await
+    .unwrap();
+    sqlx::raw_sql("DROP OWNED BY svc_app").execute(&mut superuser).await.unwrap();
+    sqlx::raw_sql("DROP ROLE svc_app").execute(&mut superuser).await.unwrap();
+    drop(superuser);
+    postgres.stop().await;
+    fs::write(folder.0.join("postgres/cluster/pg_hba.conf"), "local all all trust\n").unwrap();
+    fs::write(folder.0.join("postgres/cluster/pg_ident.conf"), "").unwrap();
+
+    // The second start finds some of it done, the third all.
+    for round in 0..3 {
+        let postgres = start(&folder.0).await;
+        let mut connection = connect(&postgres).await;
+        is_the_service_s_own(&mut connection).await;
+        let owners_work =
+            "ALTER TABLE kept ADD more text; ALTER TABLE kept DROP more; INSERT INTO kept (text) VALUES ('more');
+             SELECT nextval('numbers'); CREATE OR REPLACE VIEW seen AS SELECT * FROM kept; ALTER DOMAIN state SET DEFAULT '';
+             ALTER TYPE pathrange RENAME TO pathranges; ALTER TYPE pathranges RENAME TO pathrange; ALTER TYPE pair ADD ATTRIBUTE c int;
+             ALTER TYPE pair DROP ATTRIBUTE c; ALTER TYPE mood RENAME VALUE 'good' TO 'better'; ALTER TYPE mood RENAME VALUE 'better' TO 'good';
+             CREATE OR REPLACE FUNCTION one() RETURNS int LANGUAGE sql AS 'SELECT 1'; INSERT INTO parts VALUES (1); SELECT lo_unlink(min(oid)) FROM pg_largeobject_metadata; VACUUM kept";
+        for statement in owners_work.split(';') {
+            let done = sqlx::raw_sql(statement).execute(&mut connection).await;
+            done.unwrap_or_else(|error| panic!("{statement}: {error}"));
+        }
+        assert_eq!(text(&mut connection, "SELECT text FROM seen LIMIT 1").await, "kept");
+        let foreign = "SELECT count(*)::text FROM pg_largeobject_metadata WHERE lomowner <> 'svc_app'::regrole";
+        assert_eq!(text(&mut connection, foreign).await, "0");
+        let mut superuser = PgConnection::connect_with(&postgres.superuser_options()).await.unwrap();
+        if round == 0 {
+            // Killed in the middle: a part belongs to the superuser again.
+            sqlx::raw_sql(
+                "ALTER TABLE kept OWNER TO svc; ALTER FUNCTION one() OWNER TO svc; SELECT lo_from_bytea(0, 'bytes')",
+            )
+            .execute(&mut superuser)
+            .await
+            .unwrap();
+        }
+        superuser.close().await.unwrap();
+        connection.close().await.unwrap();
+        postgres.stop().await;
+    }
 }
 
 #[tokio::test]

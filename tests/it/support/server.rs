@@ -12,6 +12,8 @@ use svc::embedded::EmbeddedPostgres;
 
 struct Server {
     options: PgConnectOptions,
+    /// The service's own role makes no databases.
+    superuser: PgConnectOptions,
     work_dir: PathBuf,
     /// Ends the server and clears the folder when this process ends, however it ends: its pipe closes then.
     _watchdog: Child,
@@ -31,8 +33,8 @@ fn start() -> Server {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let postgres =
         runtime.block_on(EmbeddedPostgres::start(&work_dir.join("server"), &home)).expect("`make setup` was run");
-    let options = postgres.connect_options();
-    runtime.block_on(make_template(&options));
+    let (options, superuser) = (postgres.connect_options(), postgres.superuser_options());
+    runtime.block_on(make_template(&options, &superuser));
     let script = format!(
         "cat >/dev/null; kill -INT {} 2>/dev/null; sleep 1; rm -rf '{}'",
         postgres.server_pid().unwrap(),
@@ -47,12 +49,17 @@ fn start() -> Server {
         .unwrap();
     std::mem::forget(postgres);
     std::mem::forget(runtime);
-    Server { options, work_dir, _watchdog: watchdog }
+    Server { options, superuser, work_dir, _watchdog: watchdog }
 }
 
-async fn make_template(options: &PgConnectOptions) {
-    let mut conn = PgConnection::connect_with(options).await.unwrap();
-    sqlx::raw_sql("CREATE DATABASE template_svc").execute(&mut conn).await.unwrap();
+async fn make_template(options: &PgConnectOptions, superuser: &PgConnectOptions) {
+    let role = options.get_username();
+    let mut conn = PgConnection::connect_with(superuser).await.unwrap();
+    let create = format!("CREATE DATABASE template_svc OWNER {role}");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(create)).execute(&mut conn).await.unwrap();
+    let mut conn = PgConnection::connect_with(&superuser.clone().database("template_svc")).await.unwrap();
+    sqlx::raw_sql("CREATE EXTENSION vector").execute(&mut conn).await.unwrap();
+    conn.close().await.unwrap();
     let pool = sqlx::PgPool::connect_with(options.clone().database("template_svc")).await.unwrap();
     svc::store::database::migrate(&pool).await.unwrap();
     pool.close().await;
@@ -68,10 +75,10 @@ pub async fn new_database() -> PgConnectOptions {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let server = tokio::task::spawn_blocking(server).await.unwrap();
     let name = format!("it_{}", COUNT.fetch_add(1, Ordering::Relaxed));
-    let mut conn = PgConnection::connect_with(&server.options).await.unwrap();
+    let mut conn = PgConnection::connect_with(&server.superuser).await.unwrap();
     // One copy of the template at a time: PostgreSQL refuses a template that somebody else is reading.
     sqlx::raw_sql("SELECT pg_advisory_lock(1)").execute(&mut conn).await.unwrap();
-    let create = format!("CREATE DATABASE {name} TEMPLATE template_svc");
+    let create = format!("CREATE DATABASE {name} TEMPLATE template_svc OWNER {}", server.options.get_username());
     sqlx::raw_sql(sqlx::AssertSqlSafe(create)).execute(&mut conn).await.unwrap();
     conn.close().await.unwrap();
     server.options.clone().database(&name)

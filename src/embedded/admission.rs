@@ -1,0 +1,76 @@
+//! Who may connect to the embedded PostgreSQL, and as which role.
+//!
+//! The kernel tells the server which user is at the other end of its socket, so nobody needs a password: the user of the
+//! service is let in, and root, who could do anything anyway.
+
+use std::{
+    fs,
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use nix::unistd::{Uid, User};
+
+use super::{EmbeddedError, ROLE, SUPERUSER, account::Account};
+
+/// The name of the map in the two files.
+const MAP: &str = "svc";
+
+/// The two files that the server reads.
+pub(super) struct Admission {
+    pub hba: PathBuf,
+    pub ident: PathBuf,
+}
+
+impl Admission {
+    /// Writes both files into the cluster. They are written at each start, so that a cluster of an earlier release, which let
+    /// everybody in who reached its socket, does so no longer.
+    pub fn write(cluster: &Path, account: Account) -> Result<Self, EmbeddedError> {
+        let files = Self { hba: cluster.join("pg_hba.conf"), ident: cluster.join("pg_ident.conf") };
+        let note = "# Written by svc at each start.\n";
+        replace(&files.hba, &format!("{note}local all all peer map={MAP}\n"), account)?;
+        let mut map = note.to_owned();
+        for user in users()? {
+            for role in [ROLE, SUPERUSER] {
+                map += &format!("{MAP} \"{user}\" {role}\n");
+            }
+        }
+        replace(&files.ident, &map, account)?;
+        Ok(files)
+    }
+}
+
+/// The names of this process's user and of root.
+fn users() -> Result<Vec<String>, EmbeddedError> {
+    let name = |uid: Uid| User::from_uid(uid).ok().flatten().map(|user| user.name);
+    let ours = Uid::effective();
+    // The server looks the name up in the same way, and refuses a user without one.
+    let mut names = vec![name(ours).ok_or(EmbeddedError::Nameless { uid: ours.as_raw() })?];
+    if !ours.is_root() {
+        names.extend(name(Uid::from_raw(0)));
+    }
+    // No name of a user that is created in the usual way holds either.
+    names.retain(|name| !name.contains(['"', '\n']));
+    Ok(names)
+}
+
+/// Whole or not at all: a server that is starting may be reading.
+fn replace(path: &Path, text: &str, account: Account) -> Result<(), EmbeddedError> {
+    if fs::read_to_string(path).is_ok_and(|there| there == text) {
+        return Ok(());
+    }
+    let fresh = path.with_extension("new");
+    let write = || {
+        match fs::remove_file(&fresh) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    };
+    write().map_err(EmbeddedError::file("write", &fresh))?;
+    account.own(&fresh)?;
+    fs::rename(&fresh, path).map_err(EmbeddedError::file("move into place", path))
+}
