@@ -45,7 +45,10 @@ impl Embedder {
     /// How the model does; asks a runner anew.
     pub async fn state(&self) -> Result<ModelState, EmbedError> {
         match self {
-            Embedder::Here(engine) => Ok(state(engine)),
+            Embedder::Here(engine) => {
+                engine.ready()?;
+                Ok(state(engine))
+            }
             Embedder::There(runner) => runner.state().await,
         }
     }

@@ -166,6 +166,17 @@ impl IntoFailure for ModelError {
             .with("limit", limit)
             .with("chars_total", chars_total)
             .with("remedy", "chunk the text first, or ask for a document vector only (with_tokens=false)"),
+            ModelError::DeviceLost { retry_after, message } => {
+                tracing::warn!(reason = message, "no vector: the model's device is lost");
+                Failure::new(Code::Unavailable, "the model's device is lost and being opened again")
+                    .with("remedy", "try again shortly")
+                    .with("retry_after", retry_after.as_secs())
+            }
+            ModelError::NoDirection { texts } => {
+                tracing::error!(texts = texts.len(), "the model gave vectors without a direction");
+                Failure::new(Code::Internal, "the model gave no vector for a text: not finite, or zero")
+                    .with("without_direction", texts)
+            }
             error => {
                 tracing::error!(error = %error, "the model failed");
                 Failure::new(Code::Internal, "the model failed; the log has the cause under this request's id")

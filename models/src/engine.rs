@@ -3,8 +3,8 @@ use std::sync::Arc;
 use crate::{
     Device, ModelError, ModelInfo, ModelSettings, TokenVectors, VECTOR_WIDTH,
     architecture::EncoderConfig,
-    encoder::Encoder,
     folder::ModelFolder,
+    health::{self, Watched},
     passes,
     queue::{Lane, Wanted, Work},
     ragged::Ragged,
@@ -13,6 +13,8 @@ use crate::{
     worker::Threads,
 };
 
+#[cfg(test)]
+mod fault_tests;
 #[cfg(test)]
 mod load_tests;
 #[cfg(test)]
@@ -29,7 +31,7 @@ pub struct Engine {
 struct Shared {
     info: ModelInfo,
     tokenizer: TextTokenizer,
-    encoder: Arc<dyn Encoder>,
+    device: Arc<Watched>,
     threads: Arc<Threads>,
     batch_size: usize,
     token_batch_size: usize,
@@ -71,8 +73,12 @@ impl Engine {
         }
         let weights = folder.path.join("model.safetensors");
         let packs = Packs::of(settings.models_dir.as_deref());
-        let (weights, digest) = Packs::load(packs.as_ref(), &weights, &folder.config, |file| config.load(file))?;
-        let encoder = device.encoder(weights, settings.precision)?;
+        let (precision, model_config) = (settings.precision, folder.config.clone());
+        let open = move || {
+            let (parts, digest) = Packs::load(packs.as_ref(), &weights, &model_config, |file| config.load(file))?;
+            Ok::<_, ModelError>((device.encoder(parts, precision)?, digest, weights.clone()))
+        };
+        let (encoder, digest, _) = open()?;
         let info = ModelInfo {
             identity: folder.identity(digest, settings.precision),
             name: folder.name,
@@ -96,18 +102,32 @@ impl Engine {
             model.threads = info.threads,
             "model loaded"
         );
-        Self::start(info, tokenizer, encoder, settings)
+        let reopen = move || match open()? {
+            (encoder, again, _) if again == digest => Ok(encoder),
+            // Vectors of another model would stand under the name of this one.
+            (_, _, path) => Err(ModelError::Changed { path }),
+        };
+        let device = Watched::new(encoder, Box::new(reopen), health::FIRST_DELAY);
+        Self::start(info, tokenizer, device, settings)
     }
 
     fn start(
         info: ModelInfo,
         tokenizer: TextTokenizer,
-        encoder: Arc<dyn Encoder>,
+        device: Arc<Watched>,
         settings: &ModelSettings,
     ) -> Result<Self, ModelError> {
         let threads = Threads::start(info.threads, settings.queue_capacity)?;
         let (batch_size, token_batch_size) = (settings.batch_size, settings.token_batch_size);
-        Ok(Self { shared: Arc::new(Shared { info, tokenizer, encoder, threads, batch_size, token_batch_size }) })
+        Ok(Self { shared: Arc::new(Shared { info, tokenizer, device, threads, batch_size, token_batch_size }) })
+    }
+
+    /// Whether texts can be embedded now.
+    ///
+    /// # Errors
+    /// The device is lost; it is being opened again.
+    pub fn ready(&self) -> Result<(), ModelError> {
+        self.shared.device.encoder().map(drop)
     }
 
     /// What was loaded.
@@ -116,7 +136,7 @@ impl Engine {
     }
 
     /// One vector a text, in the order of the texts. A text of more than [`ModelInfo::doc_window`] tokens is refused, and
-    /// all others with it. Dropping the future takes back what has not begun.
+    /// all others with it, and so is one whose vector has no direction. Dropping the future takes back what has not begun.
     pub async fn embed_documents(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
         let info = self.info();
         let tokens = self.tokenize(texts, Lane::Document, info.doc_window, false).await?;
@@ -206,7 +226,8 @@ impl Engine {
     ) -> Result<Vec<Vec<f32>>, ModelError> {
         let lengths: Vec<usize> = tokens.iter().map(|tokens| tokens.ids.len()).collect();
         let batch = |texts: &[usize]| Ragged::from_sequences(texts.iter().map(|&text| tokens[text].ids.as_slice()));
-        let work = Work { encoder: Arc::clone(&self.shared.encoder), wanted };
+        let device = &self.shared.device;
+        let work = Work { encoder: device.encoder()?, wanted, device: Some(Arc::clone(device)) };
         passes::run(&self.shared.threads.queue, lane, work, &lengths, max_texts, batch).await
     }
 }

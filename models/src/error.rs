@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use crate::{FetchError, VECTOR_WIDTH};
 
@@ -81,9 +81,16 @@ pub enum ModelError {
     #[error("the model failed on this batch: {message}")]
     ForwardPanicked { message: String },
 
-    /// The model's output has no direction: not finite, or all zeros.
-    #[error("the model gave a vector without a direction (not finite, or zero); its weights are probably damaged")]
-    NoDirection,
+    /// Several batches in a row ended by a panic: the device is taken for lost, and opened again.
+    #[error("the model's device is lost and being opened again: {message}")]
+    DeviceLost { message: String, retry_after: Duration },
+
+    /// The model's output for these texts has no direction: not finite, or all zeros.
+    #[error("the model gave a vector without a direction (not finite, or zero) for {} text(s)", texts.len().max(1))]
+    NoDirection {
+        /// Which of the texts, from 0; the others of the call have a vector each.
+        texts: Vec<usize>,
+    },
 
     /// A score that is not a number.
     #[error("the model gave a score that is not finite; its weights are probably damaged")]

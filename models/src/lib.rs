@@ -17,6 +17,7 @@ mod encoder;
 mod engine;
 mod error;
 mod folder;
+mod health;
 mod hub;
 mod kernels;
 mod library;

@@ -46,8 +46,8 @@ mod tests {
     fn a_shorter_vector_is_its_first_components_at_unit_length() {
         assert_eq!(shorten(&[0.3, 0.4, 0.5, 0.0], 3, 2, false).unwrap(), [0.6, 0.8]);
         assert_eq!(shorten(&[0.6, 0.8, 0.0, 0.0], 2, 512, false).unwrap(), [0.6, 0.8]);
-        assert!(matches!(shorten(&[0.0, 0.0, 1.0], 3, 2, false), Err(ModelError::NoDirection)));
-        assert!(matches!(shorten(&[], 0, 2, true), Err(ModelError::NoDirection)));
+        assert!(matches!(shorten(&[0.0, 0.0, 1.0], 3, 2, false), Err(ModelError::NoDirection { .. })));
+        assert!(matches!(shorten(&[], 0, 2, true), Err(ModelError::NoDirection { .. })));
     }
 
     #[test]

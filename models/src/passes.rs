@@ -50,13 +50,18 @@ pub(crate) async fn run(
     for pass in &passes {
         outcomes.waiting.push(queue.submit(lane, batch(pass), work.clone()).await?);
     }
-    let mut results = vec![Vec::new(); lengths.len()];
+    let mut results = vec![None; lengths.len()];
     for (pass, outcome) in passes.iter().zip(&mut outcomes.waiting) {
         for (&sequence, result) in pass.iter().zip(outcome.await.map_err(|_| ModelError::Stopped)??) {
             results[sequence] = result;
         }
     }
-    Ok(results)
+    // All of them are told at once, so that the caller can leave them out and ask for the rest a single time.
+    let texts: Vec<usize> = (0..results.len()).filter(|&sequence| results[sequence].is_none()).collect();
+    if !texts.is_empty() {
+        return Err(ModelError::NoDirection { texts });
+    }
+    Ok(results.into_iter().flatten().collect())
 }
 
 /// The passes that a caller waits for. Dropped before their time, they leave the queue.

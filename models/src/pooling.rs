@@ -51,7 +51,7 @@ pub(crate) fn pool(pooling: Pooling, rows: &[f32], hidden: usize, width: usize) 
 pub(crate) fn normalise(vector: &mut [f32]) -> Result<(), ModelError> {
     let norm = vector.iter().map(|&value| f64::from(value) * f64::from(value)).sum::<f64>().sqrt();
     if !norm.is_finite() || norm < 1e-12 {
-        return Err(ModelError::NoDirection);
+        return Err(ModelError::NoDirection { texts: vec![0] });
     }
     let scale = 1.0 / norm;
     for value in vector {
@@ -74,8 +74,8 @@ mod tests {
     #[test]
     fn rows_without_a_direction_are_an_error_not_a_nan() {
         for rows in [[0.0, 0.0], [f32::NAN, 1.0], [f32::INFINITY, 1.0]] {
-            assert!(matches!(pool(Pooling::Mean, &rows, 2, 2), Err(ModelError::NoDirection)), "{rows:?}");
+            assert!(matches!(pool(Pooling::Mean, &rows, 2, 2), Err(ModelError::NoDirection { .. })), "{rows:?}");
         }
-        assert!(matches!(pool(Pooling::Cls, &[], 2, 2), Err(ModelError::NoDirection)));
+        assert!(matches!(pool(Pooling::Cls, &[], 2, 2), Err(ModelError::NoDirection { .. })));
     }
 }

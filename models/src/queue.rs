@@ -9,6 +9,7 @@ use crate::{
     ModelError, Pooling,
     classifier::Classifier,
     encoder::Encoder,
+    health::Watched,
     ragged::{Ragged, TOKENS_PER_PASS},
 };
 
@@ -24,6 +25,8 @@ pub(crate) enum Lane {
 pub(crate) struct Work {
     pub encoder: Arc<dyn Encoder>,
     pub wanted: Wanted,
+    /// Told how the pass ended; none for a model whose device is not watched.
+    pub device: Option<Arc<Watched>>,
 }
 
 /// What is made of the rows that the encoder gives.
@@ -37,8 +40,8 @@ pub(crate) enum Wanted {
     Score(Arc<Classifier>),
 }
 
-/// For each sequence of a pass, in order, what was wanted.
-pub(crate) type Outcome = Result<Vec<Vec<f32>>, ModelError>;
+/// For each sequence of a pass, in order, what was wanted; none of a sequence whose vector has no direction.
+pub(crate) type Outcome = Result<Vec<Option<Vec<f32>>>, ModelError>;
 
 /// One pass through the model that waits for its turn.
 pub(crate) struct Pass {
@@ -229,7 +232,7 @@ mod tests {
     async fn what_waits_is_bounded_in_tokens_too_and_a_longer_text_has_the_room_to_itself() {
         let queue = Queue::new(4);
         let submit = |tokens: usize| {
-            let work = Work { encoder: Arc::new(Nothing), wanted: Wanted::Rows };
+            let work = Work { encoder: Arc::new(Nothing), wanted: Wanted::Rows, device: None };
             queue.submit(Lane::Document, Ragged::from_sequences([&vec![1; tokens][..]]), work)
         };
         // A future that is polled once: it is done, or it waits for room.

@@ -178,7 +178,7 @@ impl Reranker {
             Ragged::from_pairs(numbers.iter().map(|&pair| (pairs[pair].ids.as_slice(), pairs[pair].first)))
         };
         let Shared { encoder, classifier, threads, batch_size, .. } = &*self.shared;
-        let work = Work { encoder: Arc::clone(encoder), wanted: Wanted::Score(Arc::clone(classifier)) };
+        let work = Work { encoder: Arc::clone(encoder), wanted: Wanted::Score(Arc::clone(classifier)), device: None };
         let scores = passes::run(&threads.queue, Lane::Query, work, &lengths, *batch_size, batch).await?;
         Ok(scores.into_iter().flatten().collect())
     }

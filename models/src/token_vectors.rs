@@ -116,7 +116,7 @@ mod tests {
     fn a_row_without_a_direction_is_an_error() {
         for row in [[0.0, 0.0], [f32::NAN, 1.0]] {
             let vectors = TokenVectors::from_rows(vec![1], vec![0..1; 1], 2, row.to_vec());
-            assert!(matches!(vectors, Err(ModelError::NoDirection)), "{row:?}");
+            assert!(matches!(vectors, Err(ModelError::NoDirection { .. })), "{row:?}");
         }
     }
 

@@ -99,8 +99,12 @@ impl Crew {
     fn serve(&self) {
         while let Some(pass) = self.queue.take() {
             self.running.fetch_add(1, Ordering::Relaxed);
-            let outcome = catch_unwind(AssertUnwindSafe(|| run(&pass.work, &pass.batch, self)))
-                .unwrap_or_else(|panic| Err(ModelError::ForwardPanicked { message: panic_message(&*panic) }));
+            let outcome = catch_unwind(AssertUnwindSafe(|| run(&pass.work, &pass.batch, self)));
+            let outcome = outcome.map_err(|panic| panic_message(&*panic));
+            if let Some(device) = &pass.work.device {
+                device.ended(&pass.work.encoder, outcome.as_ref().err().map(String::as_str));
+            }
+            let outcome = outcome.unwrap_or_else(|message| Err(ModelError::ForwardPanicked { message }));
             self.running.fetch_sub(1, Ordering::Relaxed);
             // Nobody waits any more when the caller was cancelled meanwhile.
             let _ = pass.reply.send(outcome);
@@ -128,7 +132,7 @@ fn not_started(threads: usize, problem: &str) -> ModelError {
     }
 }
 
-fn run(Work { encoder, wanted }: &Work, batch: &Ragged, place: &dyn Place) -> Outcome {
+fn run(Work { encoder, wanted, .. }: &Work, batch: &Ragged, place: &dyn Place) -> Outcome {
     let hidden = encoder.hidden_size();
     let mut rows = encoder.forward_in(batch, place);
     batch
@@ -137,9 +141,12 @@ fn run(Work { encoder, wanted }: &Work, batch: &Ragged, place: &dyn Place) -> Ou
         .map(|sequence| {
             let rows = &mut rows[sequence.start * hidden..sequence.end * hidden];
             match wanted {
-                Wanted::Vector(pooling) => pool(*pooling, rows, hidden, VECTOR_WIDTH),
-                Wanted::Rows => Ok(rows.to_vec()),
-                Wanted::Score(classifier) => Ok(vec![classifier.score(&rows[..hidden])?]),
+                Wanted::Vector(pooling) => match pool(*pooling, rows, hidden, VECTOR_WIDTH) {
+                    Err(ModelError::NoDirection { .. }) => Ok(None),
+                    pooled => pooled.map(Some),
+                },
+                Wanted::Rows => Ok(Some(rows.to_vec())),
+                Wanted::Score(classifier) => Ok(Some(vec![classifier.score(&rows[..hidden])?])),
             }
         })
         .collect()
@@ -220,7 +227,7 @@ mod tests {
         let encoder: Arc<dyn Encoder> = Arc::new(Steps { threads: Mutex::new(threads), go });
         let queue = Arc::new(Queue::new(8));
         start(3, &queue).unwrap();
-        let work = Work { encoder, wanted: Wanted::Vector(Pooling::Mean) };
+        let work = Work { encoder, wanted: Wanted::Vector(Pooling::Mean), device: None };
         let submit = |ids: &[u32]| queue.submit(Lane::Document, Ragged::from_sequences([ids]), work.clone());
         let first = submit(&[0; 4]).await.unwrap();
         assert_eq!(seen.recv().unwrap(), (0, 3));
@@ -246,7 +253,7 @@ mod tests {
         let encoder: Arc<dyn Encoder> = Arc::new(Gate { threads: Mutex::new(threads), go: Mutex::new(go) });
         let queue = Arc::new(Queue::new(8));
         start(3, &queue).unwrap();
-        let work = Work { encoder, wanted: Wanted::Vector(Pooling::Mean) };
+        let work = Work { encoder, wanted: Wanted::Vector(Pooling::Mean), device: None };
         let submit = || queue.submit(Lane::Document, Ragged::from_sequences([&[1u32, 2][..]]), work.clone());
         for _ in 0..2 {
             let first = submit().await.unwrap();

@@ -33,6 +33,11 @@ impl EmbedError {
         let retry_after = failure.members.get("retry_after").and_then(serde_json::Value::as_u64);
         match failure.status {
             0 if failure.members.get("sent") == Some(&false.into()) => EmbedError::away(failure.detail),
+            500 if failure.members.contains_key("without_direction") => {
+                let texts = failure.members["without_direction"].as_array().into_iter().flatten();
+                let texts = texts.filter_map(|text| usize::try_from(text.as_u64()?).ok()).collect();
+                EmbedError::Model(ModelError::NoDirection { texts })
+            }
             0 | 500 => EmbedError::Broken(failure.detail),
             429 | 502 | 503 | 504 => {
                 EmbedError::Away { reason: failure.detail, retry_after: retry_after.map(Duration::from_secs) }
@@ -75,6 +80,7 @@ mod tests {
     fn what_can_pass_is_told_from_what_will_not() {
         let word = |failure: Failure| match EmbedError::of(failure) {
             EmbedError::Model(ModelError::TextTooLong { token_count, limit, .. }) => format!("{token_count}>{limit}"),
+            EmbedError::Model(ModelError::NoDirection { texts }) => format!("no direction {}", texts[0]),
             EmbedError::Model(_) => "model".to_owned(),
             EmbedError::Away { retry_after, .. } => format!("away {}", retry_after.map_or(0, |time| time.as_secs())),
             EmbedError::Broken(_) => "broken".to_owned(),
@@ -94,6 +100,7 @@ mod tests {
             (bare(504), "away 0"),
             (bare(301), "refused"),
             (of(Code::Internal), "broken"),
+            (of(Code::Internal).with("without_direction", [2, 5]), "no direction 2"),
             (of(Code::Unauthenticated), "refused"),
             (bare(404), "refused"),
             (of(Code::VersionMismatch), "refused"),

@@ -242,6 +242,10 @@ fn moved(error: EmbedError, first: usize) -> EmbedError {
             let index = index + first;
             EmbedError::Model(svc_models::ModelError::TextTooLong { index, token_count, limit, chars_total })
         }
+        EmbedError::Model(svc_models::ModelError::NoDirection { texts }) => {
+            let texts = texts.into_iter().map(|index| index + first).collect();
+            EmbedError::Model(svc_models::ModelError::NoDirection { texts })
+        }
         error => error,
     }
 }

@@ -115,6 +115,7 @@ fn at(error: ModelError, index: usize) -> ModelError {
         ModelError::TextTooLong { token_count, limit, chars_total, .. } => {
             ModelError::TextTooLong { index, token_count, limit, chars_total }
         }
+        ModelError::NoDirection { .. } => ModelError::NoDirection { texts: vec![index] },
         error => error,
     }
 }

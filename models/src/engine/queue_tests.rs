@@ -74,6 +74,15 @@ fn gated(queue_capacity: usize) -> Gated {
     let (open, open_out) = channel();
     let (ended_in, ended) = channel();
     let settings = ModelSettings { threads: 1, queue_capacity, ..ModelSettings::default() };
+    let (info, tokenizer) = described();
+    let gate = Gate { entered: entered_in, open: Mutex::new(open_out), ended: Some(ended_in) };
+    let device = Watched::new(Arc::new(gate), Box::new(|| Err(ModelError::Stopped)), LIMIT);
+    let engine = Engine::start(info, tokenizer, device, &settings).unwrap();
+    Gated { engine, entered, open, ended }
+}
+
+/// What an engine says of itself in these tests, and its tokenizer.
+pub(super) fn described() -> (ModelInfo, TextTokenizer) {
     let info = ModelInfo {
         name: "gate".into(),
         identity: "gate@0".into(),
@@ -92,9 +101,7 @@ fn gated(queue_capacity: usize) -> Gated {
         threads: 1,
     };
     let tokenizer = TextTokenizer::from_json(sample::TOKENIZER_JSON.as_bytes(), sample::VOCABULARY).unwrap();
-    let gate = Gate { entered: entered_in, open: Mutex::new(open_out), ended: Some(ended_in) };
-    let engine = Engine::start(info, tokenizer, Arc::new(gate), &settings).unwrap();
-    Gated { engine, entered, open, ended }
+    (info, tokenizer)
 }
 
 fn reranker_beside(engine: &Engine) -> Reranker {
@@ -243,7 +250,7 @@ async fn a_panic_is_the_error_of_its_batch_alone() {
     let failed = gated.engine.embed_documents(vec!["dog".into()]).await.unwrap_err();
     assert!(matches!(&failed, ModelError::ForwardPanicked { message } if message.contains("no dogs")), "{failed}");
     let failed = gated.engine.embed_query("far".into()).await.unwrap_err();
-    assert!(matches!(failed, ModelError::NoDirection), "{failed}");
+    assert!(matches!(failed, ModelError::NoDirection { .. }), "{failed}");
     assert_eq!(gated.engine.embed_query("cat".into()).await.unwrap().len(), VECTOR_WIDTH);
 }
 

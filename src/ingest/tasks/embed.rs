@@ -17,6 +17,8 @@ use svc_actors::{Lane, Outcome, TaskFailure, WriteMode};
 use svc_client::wire::Settled;
 use svc_models::ModelError;
 
+const NO_DIRECTION: &str = "the model gave no number for this text; embed it with another model; until then only its words are searchable";
+
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
     let model = model(tools).await?;
@@ -55,8 +57,11 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let mut detail = Map::new();
     detail.insert("embedded".to_owned(), embedded.ids.len().into());
     detail.insert("model".to_owned(), model.into());
-    if !embedded.refused.is_empty() {
-        detail.insert("text_too_long".to_owned(), embedded.refused.len().into());
+    for reason in ["text_too_long", "no_direction"] {
+        let count = embedded.refused.iter().filter(|(_, refusal)| refusal["skipped"] == reason).count();
+        if count > 0 {
+            detail.insert(reason.to_owned(), count.into());
+        }
     }
     tx.complete(detail).await
 }
@@ -117,6 +122,26 @@ async fn embed(model: &Model, rows: &[TextRow]) -> Result<Embedded, TaskFailure>
     if let Err(EmbedError::Model(ModelError::TextTooLong { limit, .. })) = embedded {
         (fitting, refused) = part_by_length(model, fitting, limit).await?;
         embedded = model.embed_documents(texts(&fitting)).await;
+    }
+    // A runner names those of one call; each turn leaves at least one out.
+    while let Err(EmbedError::Model(ModelError::NoDirection { texts: poison })) = &embedded {
+        let is_poison = |index: &usize| poison.contains(index);
+        let count = (0..fitting.len()).filter(is_poison).count();
+        // Where no text has a vector, it is the model that is broken, and the texts are to be tried again.
+        if count == 0 || (count == fitting.len() && count > 1) {
+            break;
+        }
+        let parted: Vec<_> = std::mem::take(&mut fitting).into_iter().enumerate().collect();
+        for (index, (id, text)) in parted {
+            match is_poison(&index) {
+                true => refused.push((id, json!({"skipped": "no_direction", "remedy": NO_DIRECTION}))),
+                false => fitting.push((id, text)),
+            }
+        }
+        embedded = match fitting.is_empty() {
+            true => Ok(Vec::new()),
+            false => model.embed_documents(texts(&fitting)).await,
+        };
     }
     let vectors = embedded.classified()?.into_iter().map(Vector::from).collect();
     Ok(Embedded { ids: fitting.into_iter().map(|(id, _)| id).collect(), vectors, refused })

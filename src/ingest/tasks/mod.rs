@@ -169,6 +169,10 @@ impl Classify for ModelError {
     fn classify(self) -> TaskFailure {
         match &self {
             ModelError::TextTooLong { .. } => TaskFailure::permanent("text_too_long", self.to_string()),
+            ModelError::DeviceLost { retry_after, .. } => {
+                let retry_after = Some(*retry_after);
+                TaskFailure { retry_after, ..TaskFailure::away("model_lost", self.to_string()) }
+            }
             _ => TaskFailure::retryable("model", self.to_string()),
         }
     }
@@ -251,6 +255,8 @@ mod tests {
             assert_eq!(away(io(kind)), (false, retryable), "{kind:?}");
         }
         assert_eq!(away(std::io::Error::from(std::io::ErrorKind::StorageFull).classify()), (false, retryable));
+        let lost = ModelError::DeviceLost { message: String::new(), retry_after: std::time::Duration::ZERO };
+        assert_eq!(away(lost.classify()), (false, retryable));
         // It may have come of the task itself.
         assert_eq!(away(io(std::io::ErrorKind::UnexpectedEof)), (true, retryable));
         assert_eq!(away(sqlx::Error::WorkerCrashed.classify()), (true, retryable));

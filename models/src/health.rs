@@ -1,0 +1,116 @@
+//! Whether a model's device still works, and the way back where it does not.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{ModelError, encoder::Encoder, ragged::Ragged, worker::panic_message};
+
+/// Panics of forward passes in a row after which the device counts as lost: one may be its text's fault.
+const PANICS_IN_A_ROW: u32 = 3;
+pub(crate) const FIRST_DELAY: Duration = Duration::from_secs(1);
+const LONGEST_DELAY: Duration = Duration::from_secs(60);
+
+/// Loads the model's weights onto its device, as at the start.
+pub(crate) type Open = Box<dyn Fn() -> Result<Arc<dyn Encoder>, ModelError> + Send + Sync>;
+
+/// An encoder that is replaced when its device is lost.
+pub(crate) struct Watched {
+    open: Open,
+    first_delay: Duration,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// None while the device is lost: what it held there is given back before it is opened again.
+    encoder: Option<Arc<dyn Encoder>>,
+    panics: u32,
+    reason: String,
+    next_try: Instant,
+}
+
+impl Watched {
+    pub fn new(encoder: Arc<dyn Encoder>, open: Open, first_delay: Duration) -> Arc<Self> {
+        let state = State { encoder: Some(encoder), panics: 0, reason: String::new(), next_try: Instant::now() };
+        Arc::new(Self { open, first_delay, state: Mutex::new(state) })
+    }
+
+    /// The encoder, or that the device is lost and when it will be tried again.
+    pub fn encoder(&self) -> Result<Arc<dyn Encoder>, ModelError> {
+        let state = self.lock();
+        state.encoder.clone().ok_or_else(|| ModelError::DeviceLost {
+            message: state.reason.clone(),
+            retry_after: state.next_try.saturating_duration_since(Instant::now()).max(Duration::from_secs(1)),
+        })
+    }
+
+    /// Told at the end of each pass of `encoder`, with the message of its panic where it had one.
+    pub fn ended(self: &Arc<Self>, encoder: &Arc<dyn Encoder>, panic: Option<&str>) {
+        let mut state = self.lock();
+        // A pass of an encoder that has been given up says nothing of the one that is there now.
+        if !state.encoder.as_ref().is_some_and(|current| Arc::ptr_eq(current, encoder)) {
+            return;
+        }
+        let Some(message) = panic else {
+            state.panics = 0;
+            return;
+        };
+        state.panics += 1;
+        if state.panics < PANICS_IN_A_ROW {
+            return;
+        }
+        tracing::error!(panics = state.panics, message, "the model's device is lost; it will be opened again");
+        state.encoder = None;
+        state.reason = message.to_owned();
+        state.next_try = Instant::now() + self.first_delay;
+        drop(state);
+        let (device, delay) = (Arc::downgrade(self), self.first_delay);
+        let spawned = thread::Builder::new().name("model-reopen".to_owned()).spawn(move || reopen(&device, delay));
+        if let Err(error) = spawned {
+            tracing::error!(%error, "no thread opens the model's device again: restart the service");
+        }
+    }
+
+    /// Opens the device and has it do one pass.
+    fn try_again(&self) -> Result<(), String> {
+        let opened = catch_unwind(AssertUnwindSafe(|| {
+            let encoder = (self.open)().map_err(|error| error.to_string())?;
+            encoder.forward(&Ragged::from_sequences([&[0u32][..]]));
+            Ok(encoder)
+        }));
+        let encoder = opened.unwrap_or_else(|panic| Err(panic_message(&*panic)))?;
+        let mut state = self.lock();
+        state.panics = 0;
+        state.encoder = Some(encoder);
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing under the lock leaves the state half changed.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tries until the device works again or nobody has the model any more.
+fn reopen(device: &Weak<Watched>, mut delay: Duration) {
+    loop {
+        thread::sleep(delay);
+        let Some(device) = device.upgrade() else { return };
+        match device.try_again() {
+            Ok(()) => {
+                tracing::info!("the model's device works again");
+                return;
+            }
+            Err(reason) => {
+                delay = (delay * 2).min(LONGEST_DELAY);
+                tracing::error!(reason, seconds = delay.as_secs_f64(), "the model's device cannot be opened");
+                let mut state = device.lock();
+                state.reason = reason;
+                state.next_try = Instant::now() + delay;
+            }
+        }
+    }
+}
