@@ -28,7 +28,7 @@ pub(crate) fn looks_like_text(head: &[u8], whole: bool) -> bool {
     if wide(head).is_some() || head.starts_with(b"{\\rtf") {
         return true;
     }
-    if head.contains(&0) {
+    if !has_few_nuls(head) {
         return false;
     }
     match std::str::from_utf8(head) {
@@ -41,12 +41,17 @@ pub(crate) fn looks_like_text(head: &[u8], whole: bool) -> bool {
 
 /// Whether bytes from the middle of a text of one-byte units may be that.
 pub(crate) fn has_text_bytes(window: &[u8]) -> bool {
-    !window.contains(&0) && controls(window) * 10 <= window.len()
+    has_few_nuls(window) && controls(window) * 10 <= window.len()
+}
+
+/// Bytes that are no text hold many; a stray one in a text is left out when it is read.
+pub(crate) fn has_few_nuls(bytes: &[u8]) -> bool {
+    bytes.iter().filter(|&&byte| byte == 0).count() * 1000 <= bytes.len().max(1000)
 }
 
 /// Random bytes decode as windows-1252: the density of controls is what tells them from a text.
 fn controls(bytes: &[u8]) -> usize {
-    bytes.iter().filter(|&&byte| matches!(byte, 0x01..=0x08 | 0x0E..=0x1A | 0x1C..=0x1F | 0x7F)).count()
+    bytes.iter().filter(|&&byte| matches!(byte, 0x00..=0x08 | 0x0E..=0x1A | 0x1C..=0x1F | 0x7F)).count()
 }
 
 /// The encoding of units of two or four bytes, if it is one: by its mark, else by NUL bytes that all stand where a unit is
@@ -174,6 +179,16 @@ mod tests {
     fn marks_and_line_ends_go() {
         let decoded = decode(b"\xEF\xBB\xBFa\r\nb\rc\nd\0e");
         assert_eq!((decoded.text.as_str(), decoded.charset, decoded.had_errors), ("a\nb\nc\nde", "UTF-8", false));
+    }
+
+    #[test]
+    fn a_stray_nul_makes_no_text_another_kind_of_file() {
+        let text = "Measured at the mill: 72 ducks, of which a stray one\0 hides a NUL byte.\n";
+        assert!(looks_like_text(text.as_bytes(), true));
+        assert!(!decode(text.as_bytes()).text.contains('\0'));
+        for binary in [&b"\0"[..], b"\0\x01\x02\x03", b"one\0two\0three\0four\0", &[0; 4096]] {
+            assert!(!looks_like_text(binary, true), "{binary:?}");
+        }
     }
 
     #[test]

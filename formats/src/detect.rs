@@ -68,7 +68,7 @@ fn is_text<R: Read + Seek>(source: &mut R, head: &[u8]) -> io::Result<bool> {
         return Ok(false);
     }
     // Wide characters are full of NUL bytes, and a window may begin in the middle of one.
-    if length <= HEAD || head.contains(&0) {
+    if length <= HEAD || !charset::has_few_nuls(head) {
         return Ok(true);
     }
     for quarter in 1..4 {

@@ -97,7 +97,8 @@ impl Watched {
 /// Tries until the device works again or nobody has the model any more.
 fn reopen(device: &Weak<Watched>, mut delay: Duration) {
     loop {
-        thread::sleep(delay);
+        // Woken too early, it tries too early, which does no harm.
+        thread::park_timeout(delay);
         let Some(device) = device.upgrade() else { return };
         match device.try_again() {
             Ok(()) => {

@@ -1,5 +1,13 @@
 //! Files on their way in.
-use crate::{access::Caller, error::OrFail, ingest::upload::upload, registry::Handle, service::Service, store};
+use crate::{
+    access::Caller,
+    error::OrFail,
+    ingest::{settle::FAILED_PARTS, upload::upload},
+    registry::Handle,
+    service::Service,
+    store,
+};
+use serde_json::Map;
 use sqlx::PgConnection;
 use svc_client::{
     Call, Code, Failure, ops,
@@ -28,8 +36,14 @@ impl Handle<ops::read_frontier> for Service {
             None => None,
         };
         let empty = store::evidence::read_one(&mut tx, id, "extract.empty").await.or_fail()?;
-        let warnings =
+        let mut warnings: Vec<String> =
             empty.iter().filter_map(|value| value.as_str()).map(|reason| format!("extract.empty: {reason}")).collect();
+        let failed = store::evidence::read_one(&mut tx, id, FAILED_PARTS).await.or_fail()?;
+        warnings.extend(failed.map(|failed| {
+            let reasons: Vec<_> =
+                failed["tasks_by_reason"].as_object().into_iter().flat_map(Map::keys).cloned().collect();
+            format!("{FAILED_PARTS}: {} ({})", failed["nodes"], reasons.join(", "))
+        }));
         let (stages, oldest_seconds, blocked_by) = store::admin::frontier(&mut tx, id).await.or_fail()?;
         Ok(FrontierResponse {
             document_id: id,

@@ -13,11 +13,14 @@ use crate::{
         ingest_nodes::{Frontier, Touched},
     },
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sqlx::{PgConnection, PgPool};
 use std::collections::{BTreeMap, BTreeSet};
 use svc_actors::{Lane, WriteMode};
 use svc_client::wire::Settled;
+
+/// The name of the evidence at a settled file of which a part failed: how many nodes, and why.
+pub const FAILED_PARTS: &str = "failed_parts";
 
 /// Takes all settle events of a root, unless somebody else is at it: they will see ours too, or the sweep will.
 /// True where tasks were queued.
@@ -111,6 +114,17 @@ async fn finish_nodes(conn: &mut PgConnection, file_root: i64, nodes: &[Touched]
         .await?;
     if ids.contains(&file_root) {
         store::ingest_nodes::fold_frontier(conn, file_root).await?;
+        let failed = store::ingest_nodes::frontier(conn, file_root).await?.map_or(0, |frontier| frontier.failed);
+        if failed > 0 {
+            // Else a file of which nothing could be read would look like any other that settled.
+            let reasons: Map<String, Value> = store::evidence::reasons_of_failures(conn, file_root)
+                .await?
+                .into_iter()
+                .map(|(reason, tasks)| (reason, tasks.into()))
+                .collect();
+            let evidence = json!({"nodes": failed, "tasks_by_reason": reasons});
+            store::evidence::record(conn, file_root, FAILED_PARTS, &evidence).await?;
+        }
     }
     Ok(())
 }

@@ -114,6 +114,22 @@ pub async fn attempts(conn: &mut PgConnection, document_id: i64) -> sqlx::Result
         .collect())
 }
 
+/// Why nodes under a root of ingestion failed, each reason with its tasks; by the last attempt of each task. Of a file
+/// with more failed nodes, a thousand of them tell.
+pub async fn reasons_of_failures(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<Vec<(String, i64)>> {
+    // A leaf fails by a task of a node above it.
+    sqlx::query_as(
+        "WITH failed AS (SELECT id, path FROM documents WHERE path @> ARRAY[$1::bigint] AND settled = 'failed' LIMIT 1000),
+              told AS (SELECT DISTINCT node FROM failed, unnest(path[array_position(path, $1):] || id) AS node),
+              last AS (SELECT DISTINCT ON (a.task_id) a.outcome, a.code, a.detail, a.error_type FROM told JOIN task_attempts a ON a.document_id = told.node ORDER BY a.task_id, a.id DESC)
+         SELECT coalesce(detail ->> 'limit', code, outcome) AS reason, count(*) FROM last WHERE outcome NOT IN ('completed', 'skipped') AND error_type IS DISTINCT FROM 'dependency'
+          GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 10",
+    )
+    .bind(root_id)
+    .fetch_all(conn)
+    .await
+}
+
 /// Keeps the text that a reader pulled out of a file.
 pub async fn store_extraction(
     conn: &mut PgConnection,

@@ -288,6 +288,8 @@ async fn a_sheet_that_cannot_be_read_fails_alone() {
     let app = TestApp::with(Wish { settings: &[("SVC_PARSER_CELLS", "10")], ..Default::default() }).await;
     let (id, frontier) = app.ingest(&sample("duck-counts.xlsx")).await;
     assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 1));
+    assert_eq!(frontier.warnings, ["failed_parts: 1 (cells)"], "a settled file does not hide what failed in it");
+    assert_eq!(evidence(&app, id).await["failed_parts"], json!({"nodes": 1, "tasks_by_reason": {"cells": 1}}));
     let nodes = app.subtree(id).await;
     let counts = sheet(&nodes, "Duck counts");
     assert_eq!(counts.settled, Settled::Failed);

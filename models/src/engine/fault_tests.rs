@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{queue_tests::described, *};
-use crate::sample;
+use crate::{encoder::Encoder, sample};
 
 /// The number of the word that gives no number.
 const FAR: u32 = 11;

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::{Architecture, Pooling, Precision, Reranker, RerankerSettings, sample};
+use crate::{Architecture, Pooling, Precision, Reranker, RerankerSettings, encoder::Encoder, sample};
 
 /// What a broken engine is waited for; a working one never takes it.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -17,7 +17,8 @@ use svc_actors::{Lane, Outcome, TaskFailure, WriteMode};
 use svc_client::wire::Settled;
 use svc_models::ModelError;
 
-const NO_DIRECTION: &str = "the model gave no number for this text; embed it with another model; until then only its words are searchable";
+const NO_DIRECTION: &str =
+    "the model gave no number for this text; embed it with another model; until then only its words are searchable";
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;

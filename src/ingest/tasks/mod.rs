@@ -255,7 +255,7 @@ mod tests {
             assert_eq!(away(io(kind)), (false, retryable), "{kind:?}");
         }
         assert_eq!(away(std::io::Error::from(std::io::ErrorKind::StorageFull).classify()), (false, retryable));
-        let lost = ModelError::DeviceLost { message: String::new(), retry_after: std::time::Duration::ZERO };
+        let lost = ModelError::DeviceLost { message: String::new(), retry_after: Duration::ZERO };
         assert_eq!(away(lost.classify()), (false, retryable));
         // It may have come of the task itself.
         assert_eq!(away(io(std::io::ErrorKind::UnexpectedEof)), (true, retryable));
