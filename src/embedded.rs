@@ -28,7 +28,7 @@ const NAME: &str = "svc";
 /// The role of the service: it owns the database and is no superuser.
 const ROLE: &str = "svc_app";
 /// The role that the cluster was made with, for what takes a superuser.
-const SUPERUSER: &str = "svc";
+pub const SUPERUSER: &str = "svc";
 /// No network listens, so the number only names the socket file.
 const PORT: u16 = 5432;
 

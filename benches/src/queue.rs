@@ -6,7 +6,7 @@ mod peers;
 use crate::figure::{BoxError, Figure, median};
 use claimer::Spent;
 use peers::{Peers, Queue};
-use sqlx::{Connection, PgPool};
+use sqlx::{Connection, PgConnection, PgPool};
 use std::time::Instant;
 
 /// Tasks of one turn, enough that what is done once a connection counts for nothing; a multiple of every batch times
@@ -131,7 +131,7 @@ async fn frontier(pool: &PgPool, nodes: usize, out: &mut dyn FnMut(Figure)) -> R
 /// As many documents with a pending task each, so that each task has a region of its own and nothing but the queue is in
 /// anyone's way; and nothing left of what was before.
 async fn fill(pool: &PgPool, count: usize) -> Result<(), BoxError> {
-    let mut conn = pool.acquire().await?.detach();
+    let mut conn = PgConnection::connect_with(&peers::superuser(pool)).await?;
     // A foreign key that is checked for each of a million rows makes the filling long and the figures no better; nor do the
     // indexes that searches use.
     for statement in [

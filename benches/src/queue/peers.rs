@@ -1,12 +1,13 @@
 //! The queues of other projects at the same work, on a database of their own of the same server; and the processes that work,
 //! theirs and ours.
 use crate::figure::{BoxError, Peer};
-use sqlx::{Connection, PgConnection, PgPool};
+use sqlx::{Connection, PgConnection, PgPool, postgres::PgConnectOptions};
 use std::{
     path::{Path, PathBuf},
     process::Stdio,
     time::Instant,
 };
+use svc::embedded::SUPERUSER;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
     process::{Child, ChildStdin, ChildStdout, Command},
@@ -65,14 +66,14 @@ impl Peers {
         pending: usize,
     ) -> Result<String, BoxError> {
         eprintln!("bench: {name} with {pending} pending");
-        let options = pool.connect_options();
+        let options = superuser(pool);
         let mut admin = PgConnection::connect_with(&options).await?;
         let database = format!("peer_{name}");
         for statement in [format!("DROP DATABASE IF EXISTS {database} (FORCE)"), format!("CREATE DATABASE {database}")]
         {
             sqlx::raw_sql(sqlx::AssertSqlSafe(statement)).execute(&mut admin).await?;
         }
-        let url = url(pool, &database, "")?;
+        let url = url(&options, &database, "")?;
         let prepared = command(program).args(["prepare", &url, &pending.to_string()]).status().await?;
         if !prepared.success() {
             return Err(format!("{name} could not be prepared").into());
@@ -82,9 +83,13 @@ impl Peers {
     }
 }
 
+/// The bench's server as superuser: the service's own role makes no databases and switches off no triggers.
+pub fn superuser(pool: &PgPool) -> PgConnectOptions {
+    (*pool.connect_options()).clone().username(SUPERUSER)
+}
+
 /// Where a database of the bench's server is reached: by its socket, whatever host is named before it.
-fn url(pool: &PgPool, database: &str, host: &str) -> Result<String, BoxError> {
-    let options = pool.connect_options();
+fn url(options: &PgConnectOptions, database: &str, host: &str) -> Result<String, BoxError> {
     let socket = options.get_socket().ok_or("the bench's server has a socket")?.display().to_string();
     let (user, port) = (options.get_username(), options.get_port());
     Ok(format!("postgresql://{user}@{host}/{database}?host={}&port={port}", socket.replace('/', "%2F")))
@@ -112,7 +117,7 @@ impl Queue {
         let database = options.get_database().ok_or("the bench's database has a name")?;
         let program = [std::env::current_exe()?, subcommand.into()];
         // sqlx wants a host there, and its peers want none.
-        Ok(Queue { name: subcommand, program, url: url(pool, database, "localhost")? })
+        Ok(Queue { name: subcommand, program, url: url(&options, database, "localhost")? })
     }
 
     /// Has so many workers, a process each, do so many tasks, each as many at once as a batch holds. procrastinate fetches and
