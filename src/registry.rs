@@ -3,7 +3,7 @@ use crate::{access::Caller, service::Service};
 use axum::{
     Router,
     body::Body as HttpBody,
-    extract::{FromRequestParts, Path, Request},
+    extract::{FromRequestParts, Path, Request, path::ErrorKind, rejection::PathRejection},
     response::{IntoResponse, Response},
     routing::{MethodFilter, on},
 };
@@ -12,21 +12,26 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Instant};
 use svc_client::{
     Call, Code, Failure, Operation, OperationInfo, Outcome, Params, Reply, Transport, VERSION, VERSION_HEADER,
-    operation_table, ops,
+    constraint::Constraint, operation_table, ops,
 };
 use utoipa::openapi::{
     self,
     path::{OperationBuilder, ParameterIn},
 };
 
+mod contract;
 mod decode;
 mod encode;
 mod form;
 mod lifetime;
 mod multipart;
+mod strict;
 mod surface;
+pub use contract::contract;
 pub use decode::Decode;
+use decode::misfit;
 pub use encode::Encode;
+use strict::Strict;
 pub use surface::refusal;
 
 /// The behaviour of an operation; one impl a row, under `src/handlers`.
@@ -47,6 +52,13 @@ struct Mounted {
     info: OperationInfo,
     serve: Serve,
     describe: fn(&mut Schemas) -> OperationBuilder,
+    constraints: Constraints,
+}
+
+/// What fields take beyond their types, by their names.
+struct Constraints {
+    parameters: fn() -> Vec<(&'static str, Constraint)>,
+    body: fn() -> Vec<(&'static str, Constraint)>,
 }
 
 impl Mounted {
@@ -78,7 +90,10 @@ impl Mounted {
                     .parameters(Some(path.into_iter().chain(query)))
                     .request_body(body)
                     .response(O::Reply::STATUS.to_string(), O::Reply::describe(schemas))
-                    .response("default", openapi::Ref::from_response_name("Problem"))
+            },
+            constraints: Constraints {
+                parameters: || O::Path::constraints().into_iter().chain(O::Query::constraints()).collect(),
+                body: <O::Body as svc_client::Body>::constraints,
             },
         }
     }
@@ -209,6 +224,14 @@ fn problem(mut failure: Failure, path: &str, request_id: &str) -> Response {
 async fn path<P: Params>(parts: &mut http::request::Parts) -> Result<P, Failure> {
     match Path::<P>::from_request_parts(parts, &()).await {
         Ok(Path(path)) => path.check().map(|()| path),
+        Err(PathRejection::FailedToDeserializePathParams(error)) => Err(match error.kind() {
+            // Each parameter of a path that is no text is an id.
+            ErrorKind::ParseErrorAtKey { key, value, .. } => {
+                Failure::field(key, format!("takes a whole number, got `{value}`"))
+            }
+            ErrorKind::InvalidUtf8InPathParam { key } => Failure::field(key, "is not UTF-8"),
+            other => Failure::new(Code::InvalidField, format!("the path: {other}")),
+        }),
         Err(rejection) => Err(Failure::new(Code::InvalidField, format!("the path: {}", rejection.body_text()))),
     }
 }
@@ -216,64 +239,9 @@ async fn path<P: Params>(parts: &mut http::request::Parts) -> Result<P, Failure>
 fn query<Q: Params>(parts: &http::request::Parts) -> Result<Q, Failure> {
     let text = parts.uri.query().unwrap_or_default();
     let deserializer = serde_html_form::Deserializer::from_bytes(text.as_bytes());
-    match serde_path_to_error::deserialize::<_, Q>(deserializer) {
+    match serde_path_to_error::deserialize::<_, Q>(Strict::text(deserializer)) {
         Ok(query) => query.check().map(|()| query),
-        Err(error) => {
-            let field = error.path().to_string();
-            let failure = Failure::new(Code::InvalidField, format!("the query: {}", error.inner()));
-            Err(if field == "." { failure } else { failure.with("field", field) })
-        }
-    }
-}
-
-/// The contract, as served at `/openapi.json`.
-pub fn openapi() -> openapi::OpenApi {
-    let mut paths = openapi::Paths::new();
-    let mut schemas: Schemas = vec![("Failure".to_owned(), <Failure as utoipa::PartialSchema>::schema())];
-    <Failure as utoipa::ToSchema>::schemas(&mut schemas);
-    for Mounted { info, describe, .. } in registry() {
-        let mut entry = describe(&mut schemas).operation_id(Some(info.name)).summary(Some(info.summary));
-        if !matches!(info.access, svc_client::Access::Public | svc_client::Access::Metrics) {
-            entry = entry.security(openapi::SecurityRequirement::new::<&str, [&str; 0], &str>("bearer", []));
-        }
-        let family = info.path.split('/').nth(1).unwrap_or_default();
-        paths.add_path_operation(
-            info.path,
-            vec![method(&info.method)],
-            entry.tag(family.trim_end_matches(".json")).build(),
-        );
-    }
-    let problem = openapi::ResponseBuilder::new()
-        .description("Why not, as RFC 9457 problem+json")
-        .content(
-            "application/problem+json",
-            openapi::ContentBuilder::new().schema(Some(openapi::Ref::from_schema_name("Failure"))).build(),
-        )
-        .build();
-    let bearer = openapi::security::HttpBuilder::new().scheme(openapi::security::HttpAuthScheme::Bearer).build();
-    let mut components = openapi::ComponentsBuilder::new()
-        .response("Problem", problem)
-        .security_scheme("bearer", openapi::security::SecurityScheme::Http(bearer));
-    schemas.sort_by(|a, b| a.0.cmp(&b.0));
-    schemas.dedup_by(|a, b| a.0 == b.0);
-    for (name, schema) in schemas {
-        components = components.schema(name, schema);
-    }
-    let info = openapi::InfoBuilder::new()
-        .title("svc")
-        .version(VERSION)
-        .description(Some(env!("CARGO_PKG_DESCRIPTION")))
-        .build();
-    openapi::OpenApiBuilder::new().info(info).paths(paths).components(Some(components.build())).build()
-}
-
-fn method(method: &http::Method) -> openapi::HttpMethod {
-    match method.as_str() {
-        "POST" => openapi::HttpMethod::Post,
-        "PUT" => openapi::HttpMethod::Put,
-        "PATCH" => openapi::HttpMethod::Patch,
-        "DELETE" => openapi::HttpMethod::Delete,
-        _ => openapi::HttpMethod::Get,
+        Err(error) => Err(misfit("the query", &error.path().to_string(), &error.inner().to_string())),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a call may carry beside its path and query.
 use crate::{
     Failure,
+    constraint::Constraint,
     operation::{Params, Wire},
 };
 use bytes::Bytes;
@@ -9,6 +10,10 @@ use serde::{Deserialize, Serialize};
 
 /// A request body, as the remote client sends it.
 pub trait Body: Send + 'static {
+    /// What fields of the body take beyond their types.
+    fn constraints() -> Vec<(&'static str, Constraint)> {
+        Vec::new()
+    }
     /// Attaches the body to a request that is about to be sent.
     fn attach(
         self,
@@ -52,6 +57,9 @@ impl Body for Nothing {
 pub struct Json<T>(pub T);
 
 impl<T: Wire> Body for Json<T> {
+    fn constraints() -> Vec<(&'static str, Constraint)> {
+        T::constraints()
+    }
     async fn attach(self, request: reqwest::RequestBuilder) -> Result<reqwest::RequestBuilder, Failure> {
         Ok(request.json(&self.0))
     }
@@ -62,6 +70,30 @@ impl<T: Wire> Body for Json<T> {
         use utoipa::openapi::{ContentBuilder, Required, request_body::RequestBodyBuilder};
         let content = ContentBuilder::new().schema(Some(crate::reply::reference::<T>(schemas))).build();
         Some(RequestBodyBuilder::new().content("application/json", content).required(Some(Required::True)).build())
+    }
+}
+
+/// `application/json`, or no body at all.
+#[derive(Debug)]
+pub struct OptionalJson<T>(pub Option<T>);
+
+impl<T: Wire> Body for OptionalJson<T> {
+    fn constraints() -> Vec<(&'static str, Constraint)> {
+        T::constraints()
+    }
+    async fn attach(self, request: reqwest::RequestBuilder) -> Result<reqwest::RequestBuilder, Failure> {
+        Ok(match self.0 {
+            Some(value) => request.json(&value),
+            None => request,
+        })
+    }
+    #[cfg(feature = "openapi")]
+    fn describe(
+        schemas: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>,
+    ) -> Option<utoipa::openapi::request_body::RequestBody> {
+        let mut body = Json::<T>::describe(schemas)?;
+        body.required = None;
+        Some(body)
     }
 }
 
@@ -140,7 +172,10 @@ impl Body for FileUpload {
             .schema_type(Type::Object)
             .property("file", file)
             .required("file")
-            .property("options", options);
+            .property("options", options)
+            .additional_properties(Some(
+                utoipa::openapi::schema::AdditionalProperties::<utoipa::openapi::Schema>::FreeForm(false),
+            ));
         let content = ContentBuilder::new().schema(Some(form)).build();
         Some(RequestBodyBuilder::new().content("multipart/form-data", content).required(Some(Required::True)).build())
     }

@@ -5,7 +5,6 @@ use serde_json::{Map, Value};
 macro_rules! codes { ($( $(#[doc = $doc:literal])* $name:ident = $text:literal, $status:literal, $title:literal; )*) => {
     /// Why a call failed; stable, and with exactly one status each.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
     pub enum Code { $( $(#[doc = $doc])* #[serde(rename = $text)] $name, )* }
 
     impl Code {
@@ -46,6 +45,21 @@ codes! {
     /// The client could not reach the service or not read its answer.
     Unreachable = "unreachable", 0, "The service could not be reached";
 }
+
+// Written by hand: utoipa's derive does not read a name that a macro hands over, and would list the names of Rust.
+#[cfg(feature = "openapi")]
+impl utoipa::PartialSchema for Code {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        let sent = Code::ALL.iter().filter(|code| code.status() != 0).map(|code| code.as_str());
+        utoipa::openapi::ObjectBuilder::new()
+            .schema_type(utoipa::openapi::Type::String)
+            .description(Some("Why a call failed; stable, and each is always sent with the same status."))
+            .enum_values(Some(sent))
+            .into()
+    }
+}
+#[cfg(feature = "openapi")]
+impl utoipa::ToSchema for Code {}
 
 /// What every failed call answers, over HTTP and in process alike.
 #[derive(Clone, Debug, Serialize, Deserialize)]

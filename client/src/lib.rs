@@ -3,6 +3,7 @@
 //! [`operations`] is the one table of the service: REST route, OpenAPI entry, in-process method and
 //! remote method are all derived from its rows.
 mod body;
+pub mod constraint;
 mod failure;
 mod operation;
 mod operations;
@@ -10,7 +11,7 @@ mod remote;
 mod reply;
 pub mod wire;
 
-pub use body::{Body, FileUpload, Json, Nothing, UploadOptions};
+pub use body::{Body, FileUpload, Json, Nothing, OptionalJson, UploadOptions};
 pub use failure::{Code, Failure};
 pub use operation::{Access, Call, Need, Operation, OperationInfo, Outcome, Params, Transport, Wire};
 pub use operations::{Client, OPERATIONS, ops};

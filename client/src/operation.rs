@@ -1,5 +1,5 @@
 //! What one operation is: a row of the table, as a type.
-use crate::{Failure, body::Body, reply::Reply};
+use crate::{Failure, body::Body, constraint::Constraint, reply::Reply};
 use http::Method;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -81,6 +81,10 @@ pub(crate) use described::{IntoParams, ToSchema};
 
 /// Path or query parameters.
 pub trait Params: Serialize + DeserializeOwned + IntoParams + Send + Sync + 'static {
+    /// What fields take beyond their types, by their names on the wire.
+    fn constraints() -> Vec<(&'static str, Constraint)> {
+        Vec::new()
+    }
     /// Names the first field that breaks a constraint that its type cannot express.
     fn check(&self) -> Result<(), Failure> {
         Ok(())
@@ -89,6 +93,10 @@ pub trait Params: Serialize + DeserializeOwned + IntoParams + Send + Sync + 'sta
 
 /// A JSON value of the contract.
 pub trait Wire: Serialize + DeserializeOwned + ToSchema + Send + Sync + 'static {
+    /// What fields take beyond their types, by their names on the wire; `outer.inner` for one of an object within.
+    fn constraints() -> Vec<(&'static str, Constraint)> {
+        Vec::new()
+    }
     /// Names the first field that breaks a constraint that its type cannot express.
     fn check(&self) -> Result<(), Failure> {
         Ok(())

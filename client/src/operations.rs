@@ -33,7 +33,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     GET    "/documents/{id}/cells"        read_cells(path: DocumentPath, query: CellsQuery) -> Json<CellsResponse>;
 
     /// Embeds a document's text now and stores its vector, and with it the vectors of its most important tokens.
-    POST   "/documents/{id}/embed"        embed_document(path: DocumentPath, query: EmbedOptions) -> Json<EmbedResponse>, needs Model;
+    POST   "/documents/{id}/embed"        embed_document(path: DocumentPath, query: EmbedOptions, body: OptionalJson<EmbedOptions>) -> Json<EmbedResponse>, needs Model;
     /// Stores the vectors of the most important tokens of a document's text, for search by late interaction.
     POST   "/documents/{id}/tokens"       embed_tokens(path: DocumentPath) -> Json<TokensResponse>, needs Model;
 

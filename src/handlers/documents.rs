@@ -32,7 +32,7 @@ const WAIT_STEP: Duration = Duration::from_millis(20);
 
 impl Handle<ops::create_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::create_document>) -> Result<DocumentResponse, Failure> {
-        let new = without_nul(call.body.0)?;
+        let new = call.body.0;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let (id, task) = create(self, &mut tx, caller, &new).await?;
         tx.commit().await.or_fail()?;
@@ -42,16 +42,6 @@ impl Handle<ops::create_document> for Service {
         }
         read(self, caller, id, false).await
     }
-}
-
-/// PostgreSQL's text takes no NUL.
-fn without_nul(mut new: NewDocument) -> Result<NewDocument, Failure> {
-    new.title = new.title.replace('\0', "");
-    new.content = new.content.replace('\0', "");
-    if new.title.is_empty() {
-        return Err(Failure::field("title", "must not be empty"));
-    }
-    Ok(new)
 }
 
 async fn create(

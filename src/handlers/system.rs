@@ -126,6 +126,6 @@ impl Handle<ops::read_metrics> for Service {
 
 impl Handle<ops::read_openapi> for Service {
     async fn handle(&self, _: &Caller, _: Call<ops::read_openapi>) -> Result<OpenApiDocument, Failure> {
-        serde_json::to_value(registry::openapi()).map(OpenApiDocument).map_err(|e| Failure::new(Code::Internal, e))
+        Ok(OpenApiDocument(registry::contract().clone()))
     }
 }

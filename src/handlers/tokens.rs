@@ -12,13 +12,19 @@ use crate::{
 use pgvector::Vector;
 use svc_actors::WriteMode;
 use svc_client::{
-    Call, Failure, ops,
+    Call, Code, Failure, ops,
     wire::{EmbedResponse, RunnerTextKind, TokensResponse},
 };
 
 impl Handle<ops::embed_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::embed_document>) -> Result<EmbedResponse, Failure> {
-        let (id, with_tokens) = (call.path.id, call.query.with_tokens);
+        let id = call.path.id;
+        let with_tokens = match (call.query.with_tokens, call.body.0.and_then(|body| body.with_tokens)) {
+            (Some(query), Some(body)) if query != body => {
+                return Err(Failure::field("with_tokens", format!("the query says {query}, the body {body}")));
+            }
+            (query, body) => query.or(body).unwrap_or(true),
+        };
         let text = text(self, caller, id).await?;
         let model = self.model().await?;
         // First what may be refused.
@@ -26,7 +32,12 @@ impl Handle<ops::embed_document> for Service {
             true => Some(tokens(self, &model, id, text.clone()).await?.0),
             false => None,
         };
-        let mut vectors = model.embed_documents(vec![text]).await.or_fail()?;
+        let mut vectors = model.embed_documents(vec![text]).await.or_fail().map_err(|failure| match failure.code {
+            Code::TextTooLong => {
+                failure.with("remedy", "split the text: the model's window for a document holds no more")
+            }
+            _ => failure,
+        })?;
         write(self, caller, id, vectors.pop().map(|vector| (Vector::from(vector), model.identity())), tokens.as_ref())
             .await?;
         let token_count = tokens.map_or(0, |rows| rows.places.len());
@@ -71,7 +82,7 @@ async fn tokens<'a>(
     text: String,
 ) -> Result<(TokenRows<'a>, usize), Failure> {
     let mut tokens = model.token_vectors(vec![text], RunnerTextKind::Document).await.or_fail()?;
-    let tokens = tokens.pop().ok_or_else(|| Failure::new(svc_client::Code::Internal, "the model gave no answer"))?;
+    let tokens = tokens.pop().ok_or_else(|| Failure::new(Code::Internal, "the model gave no answer"))?;
     Ok((maxsim::rows(&service.settings, id, model.identity(), &tokens)?, tokens.len()))
 }
 

@@ -1,7 +1,10 @@
 //! Ingest options: defaults, over them what the caller says. Every group resolves for every format.
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-use svc_client::{Code, Failure};
+use serde_json::{Map, Value, json};
+use svc_client::{
+    Code, Failure,
+    constraint::{Constraint, Form},
+};
 use svc_formats::{ChunkOptions, Secret};
 
 /// All options, resolved.
@@ -141,37 +144,61 @@ impl Options {
     }
 
     fn check(&self) -> Result<(), Failure> {
-        let Structure { chunk_strategy, max_tokens, min_chunk_length } = &self.structure;
-        if chunk_strategy != "sentence_packed" {
-            return Err(Failure::field(
-                "structure.chunk_strategy",
-                format!("takes `sentence_packed`, got `{chunk_strategy}`"),
-            ));
+        let options = self.to_value();
+        for (name, constraint) in CONSTRAINTS {
+            let (group, key) = name.split_once('.').unwrap_or((name, ""));
+            constraint.check(name, &options[group][key])?;
         }
-        if !(8..=8192).contains(max_tokens) {
-            return Err(Failure::field("structure.max_tokens", "takes 8 to 8192"));
-        }
-        if *min_chunk_length > 1000 {
-            return Err(Failure::field("structure.min_chunk_length", "takes 0 to 1000"));
-        }
-        let Rollup { max_children, penalty, min_segment, llm_model } = &self.rollup;
-        if !(2..=100_000).contains(max_children) {
-            return Err(Failure::field("rollup.max_children", "takes 2 to 100000"));
-        }
-        if !penalty.is_finite() || *penalty <= 0.0 {
-            return Err(Failure::field("rollup.penalty", "must be above 0"));
-        }
-        if !(1..=1000).contains(min_segment) {
-            return Err(Failure::field("rollup.min_segment", "takes 1 to 1000"));
-        }
-        if llm_model.chars().count() > MODEL_CHARACTERS {
-            return Err(Failure::field(
-                "rollup.llm_model",
-                format!("takes a name of at most {MODEL_CHARACTERS} characters"),
-            ));
-        }
-        check_text("rollup.llm_model", llm_model)
+        check_text("rollup.llm_model", &self.rollup.llm_model)
     }
+}
+
+/// What options take beyond their types.
+const CONSTRAINTS: &[(&str, Constraint)] = &[
+    ("structure.chunk_strategy", Constraint::OneOf(&["sentence_packed"])),
+    ("structure.max_tokens", Constraint::Whole(8, 8192)),
+    ("structure.min_chunk_length", Constraint::Whole(0, 1000)),
+    ("rollup.max_children", Constraint::Whole(2, 100_000)),
+    ("rollup.penalty", Constraint::Above(0.0)),
+    ("rollup.min_segment", Constraint::Whole(1, 1000)),
+    ("rollup.llm_model", Constraint::Text(0, MODEL_CHARACTERS, Form::Any)),
+];
+
+/// The options as the contract shows them: the defaults, their types, and what they take.
+pub fn schema() -> Value {
+    let group = |group: &str, keys: &Value| {
+        let key = |(key, default): (&String, &Value)| {
+            let kind = match default {
+                Value::Bool(_) => "boolean",
+                Value::Number(number) if number.is_f64() => "number",
+                Value::Number(_) => "integer",
+                _ => "string",
+            };
+            let mut schema =
+                Map::from_iter([("type".to_owned(), kind.into()), ("default".to_owned(), default.clone())]);
+            let name = format!("{group}.{key}");
+            let constraint = CONSTRAINTS.iter().find(|(constrained, _)| *constrained == name);
+            schema.extend(constraint.map(|(_, constraint)| constraint.keywords()).unwrap_or_default());
+            (key.clone(), Value::Object(schema))
+        };
+        let keys: Map<String, Value> = keys.as_object().into_iter().flatten().map(key).collect();
+        json!({"type": "object", "properties": keys, "additionalProperties": false})
+    };
+    let defaults = Options::default().to_value();
+    let mut groups: Map<String, Value> =
+        defaults.as_object().into_iter().flatten().map(|(name, keys)| (name.clone(), group(name, keys))).collect();
+    let password = json!({
+        "type": ["string", "null"], "format": "password", "minLength": 1, "maxLength": PASSWORD_CHARACTERS,
+        "description": "Opens an encrypted file; used while the upload is answered, and kept nowhere.",
+    });
+    groups.insert(
+        EXTRACT.to_owned(),
+        json!({"type": "object", "properties": {PASSWORD: password}, "additionalProperties": false}),
+    );
+    json!({
+        "type": ["object", "null"], "properties": groups, "additionalProperties": false,
+        "description": "Ingest options by group; what is left out keeps its default.",
+    })
 }
 
 fn override_group(resolved: &mut Value, group: &str, keys: &Value) -> Result<(), Failure> {
@@ -216,7 +243,6 @@ pub fn stored_with_others(document_id: i64, stored: &Value, asked: &Value) -> Fa
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn defaults_are_the_contract() {

@@ -1,14 +1,18 @@
 //! Request bodies, from HTTP.
-use super::form;
+use super::{form, strict::Strict};
 use crate::{admission::Place, listener::BodyStalled, service::Service};
-use axum::{body::Body as HttpBody, extract::Request};
+use axum::{
+    body::{Body as RequestBody, HttpBody},
+    extract::Request,
+};
 use bytes::BytesMut;
 use futures_util::StreamExt;
 use http::{
     HeaderMap,
     header::{CONTENT_LENGTH, CONTENT_TYPE},
 };
-use svc_client::{Body, Code, Failure, FileUpload, Json, Nothing, Wire};
+use serde::de::DeserializeOwned;
+use svc_client::{Body, Code, Failure, FileUpload, Json, Nothing, OptionalJson, Wire};
 
 /// Reads a body off a request.
 pub trait Decode: Body + Sized {
@@ -25,8 +29,17 @@ pub trait Decode: Body + Sized {
 }
 
 impl Decode for Nothing {
-    async fn decode(_: &Service, _: Request) -> Result<Self, Failure> {
-        Ok(Nothing {})
+    async fn decode(_: &Service, request: Request) -> Result<Self, Failure> {
+        if is_empty(request.body()) {
+            return Ok(Nothing {});
+        }
+        let whereto = format!("{} {}", request.method(), request.uri().path());
+        // A body of unknown length may be empty all the same.
+        whole(request, 0).await.map(|_| Nothing {}).map_err(|failure| match failure.code {
+            Code::TooLarge => Failure::new(Code::UnsupportedMediaType, format!("{whereto} takes no body"))
+                .with("remedy", "send the request without a body"),
+            _ => failure,
+        })
     }
 }
 
@@ -47,25 +60,66 @@ impl<T: Wire> Decode for Json<T> {
             ));
         }
         let bytes = whole(request, service.settings.max_body_bytes).await?;
-        let mut deserializer = serde_json::Deserializer::from_slice(&bytes);
-        let value: T = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
-            let field = error.path().to_string();
-            match error.inner().classify() {
-                serde_json::error::Category::Data => {
-                    let failure = Failure::new(Code::InvalidField, format!("{field}: {}", error.inner()));
-                    if field == "." { failure } else { failure.with("field", field) }
-                }
-                _ => Failure::new(Code::MalformedRequest, format!("the body is not JSON: {}", error.inner())),
-            }
-        })?;
-        deserializer
-            .end()
-            .map_err(|error| Failure::new(Code::MalformedRequest, format!("the body is not JSON: {error}")))?;
+        let value: T = from_json(&bytes, "the body")?;
         value.check().map(|()| Json(value))
     }
 
     fn check(&self) -> Result<(), Failure> {
         self.0.check()
+    }
+}
+
+impl<T: Wire> Decode for OptionalJson<T> {
+    async fn admit(service: &Service, headers: &HeaderMap) -> Result<Option<Place>, Failure> {
+        match announced(headers) {
+            Some(0) => Ok(None),
+            _ => Json::<T>::admit(service, headers).await,
+        }
+    }
+
+    async fn decode(service: &Service, request: Request) -> Result<Self, Failure> {
+        // A client may name a type and send nothing.
+        if is_empty(request.body())
+            || (media_type(request.headers()).is_empty() && announced(request.headers()).is_none())
+        {
+            return Nothing::decode(service, request).await.map(|_| OptionalJson(None));
+        }
+        Json::decode(service, request).await.map(|Json(value)| OptionalJson(Some(value)))
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        self.0.as_ref().map_or(Ok(()), T::check)
+    }
+}
+
+/// Whether a body is known to hold nothing.
+fn is_empty(body: &RequestBody) -> bool {
+    body.is_end_stream() || body.size_hint().exact() == Some(0)
+}
+
+/// Reads a JSON text strictly; `what` names it where it is no JSON.
+pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T, Failure> {
+    let no_json =
+        |error: &serde_json::Error| Failure::new(Code::MalformedRequest, format!("{what} is not JSON: {error}"));
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(Strict::json(&mut deserializer)).map_err(|error| {
+        let (field, error) = (error.path().to_string(), error.into_inner());
+        if !error.is_data() {
+            return no_json(&error);
+        }
+        let reason = error.to_string();
+        let place = format!(" at line {} column {}", error.line(), error.column());
+        misfit(what, &field, reason.strip_suffix(&place).unwrap_or(&reason))
+    })?;
+    deserializer.end().map_err(|error| no_json(&error))?;
+    Ok(value)
+}
+
+/// 422 naming the field; what concerns no field is said of the whole.
+pub(super) fn misfit(whole: &str, field: &str, reason: &str) -> Failure {
+    match field {
+        "." => Failure::new(Code::InvalidField, format!("{whole}: {reason}")),
+        field => Failure::field(field, reason),
     }
 }
 
@@ -100,7 +154,7 @@ fn announced(headers: &HeaderMap) -> Option<u64> {
 async fn whole(request: Request, limit: u64) -> Result<BytesMut, Failure> {
     let announced = announced(request.headers()).unwrap_or_default().min(limit);
     let mut bytes = BytesMut::with_capacity(usize::try_from(announced).unwrap_or_default());
-    let mut frames = HttpBody::into_data_stream(request.into_body());
+    let mut frames = RequestBody::into_data_stream(request.into_body());
     while let Some(frame) = frames.next().await {
         let frame = frame.map_err(|error| broken(&error))?;
         if (bytes.len() + frame.len()) as u64 > limit {

@@ -1,6 +1,6 @@
 //! An upload, from a `multipart/form-data` body: at most a part `file` and a part `options`, in either order.
 use super::{
-    decode::broken,
+    decode::{broken, from_json},
     multipart::{FormError, HEAD_BYTES, Head, Parts, Step},
 };
 use axum::body::{Body, BodyDataStream};
@@ -36,6 +36,9 @@ pub(super) async fn upload(content_type: &str, body: Body, limit: u64) -> Result
     let parts = Parts::new(content_type).map_err(malformed)?;
     let mut form = Form { parts, frames: body.into_data_stream(), options: None };
     let head = form.next_file().await?.ok_or_else(|| Failure::field("file", "the form has no part `file`"))?;
+    if head.file_name.as_ref().is_some_and(|name| name.contains('\0')) {
+        return Err(Failure::field("file", "the file's name must not contain the character U+0000 (NUL)"));
+    }
     let (hand_on, rest) = oneshot::channel::<Form>();
     let pieces = stream::try_unfold((form, hand_on, 0), move |(mut form, hand_on, read)| async move {
         match form.piece().await.map_err(io::Error::other)? {
@@ -115,7 +118,10 @@ impl Form {
                     .with("limit", OPTIONS_BYTES));
             }
         }
-        serde_json::from_slice(&text).map_err(|error| Failure::field("options", format!("is not JSON: {error}")))
+        from_json(&text, "the text").map_err(|failure| match failure.code {
+            Code::MalformedRequest => Failure::field("options", failure.detail),
+            _ => failure,
+        })
     }
 
     /// The next bytes of the part that is being read; none at its end.

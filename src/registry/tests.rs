@@ -39,7 +39,7 @@ async fn every_operation_is_one_route_one_entry_and_two_methods() {
         "two rows share a name or a route"
     );
 
-    let document = serde_json::to_value(openapi()).expect("a document");
+    let document = contract();
     let entries: BTreeSet<_> = document["paths"]
         .as_object()
         .expect("paths")
@@ -83,8 +83,8 @@ async fn every_operation_is_one_route_one_entry_and_two_methods() {
 
 #[test]
 fn every_reference_of_the_contract_resolves() {
-    let document = serde_json::to_value(openapi()).expect("a document");
-    let mut open = vec![&document];
+    let document = contract();
+    let mut open = vec![document];
     let mut references = BTreeSet::new();
     while let Some(value) = open.pop() {
         match value {
@@ -126,6 +126,13 @@ async fn no_plain_text_error_leaves_the_service() {
         (authorized("POST", "/documents"), "{}", 415, "unsupported_media_type"),
         (json("POST", "/documents"), "{", 400, "malformed_request"),
         (json("POST", "/documents"), "{} x", 422, "invalid_field"),
+        (json("POST", "/documents"), r#"["a title", "a content"]"#, 422, "invalid_field"),
+        (json("POST", "/search/bm25"), r#"["fox"]"#, 422, "invalid_field"),
+        (json("POST", "/search/bm25"), r#"{"query": "x", "filter": [null, null]}"#, 422, "invalid_field"),
+        (authorized("GET", "/admin/tasks?task_type=a%00b"), "", 422, "invalid_field"),
+        (authorized("POST", "/admin/task-types/a%00b/pause"), "", 422, "invalid_field"),
+        (authorized("POST", "/ingest/file/7/cancel"), "{}", 415, "unsupported_media_type"),
+        (authorized("POST", "/admin/tasks/7/retry"), "x", 415, "unsupported_media_type"),
         (json("POST", "/documents"), r#"{"title": "t"}"#, 422, "invalid_field"),
         (json("POST", "/documents"), r#"{"title": "", "content": ""}"#, 422, "invalid_field"),
         (json("POST", "/documents"), r#"{"title": "\ud800", "content": ""}"#, 400, "malformed_request"),
@@ -175,4 +182,23 @@ async fn browsers_of_other_origins_are_refused() {
         let (_, headers, _) = call(&router, request, "").await;
         assert_eq!(headers.contains_key("access-control-allow-origin"), allowed, "{origin}");
     }
+}
+
+#[test]
+fn the_contract_names_what_is_on_the_wire() {
+    let document = contract();
+    let codes = document["components"]["schemas"]["Code"]["enum"].as_array().expect("codes");
+    let words: Vec<&str> = codes.iter().filter_map(serde_json::Value::as_str).collect();
+    let sent: Vec<&str> = Code::ALL.iter().filter(|code| code.status() != 0).map(|code| code.as_str()).collect();
+    assert_eq!(words, sent);
+    let text = document.to_string();
+    assert!(!text.contains(r#""items":false"#) && !text.contains("prefixItems"), "generators of clients refuse these");
+    let limit = &document["components"]["schemas"]["Bm25Search"]["properties"]["limit"];
+    assert_eq!((&limit["minimum"], &limit["maximum"]), (&1.into(), &100.into()), "{limit}");
+    let options = &document["paths"]["/ingest/file"]["post"]["requestBody"]["content"]["multipart/form-data"]["schema"];
+    assert_eq!(options["additionalProperties"], false, "{options}");
+    assert_eq!(
+        options["properties"]["options"]["properties"]["structure"]["properties"]["max_tokens"]["maximum"],
+        8192
+    );
 }

@@ -15,6 +15,7 @@ use crate::{
     },
 };
 use bm25::{Allowed, Verified, Verify};
+use fusion::Weights;
 use pgvector::Vector;
 use sqlx::PgConnection;
 use std::{
@@ -25,7 +26,7 @@ use svc_client::{
     Code, Failure,
     wire::{
         Bm25Search, FulltextSearch, HybridSearch, Legs, MaxsimSearch, RerankMethod, ScopeState, SearchFilter,
-        SearchResponse, SearchResult, VectorSearch,
+        SearchResponse, SearchResult, TotalIs, VectorSearch,
     },
 };
 
@@ -40,6 +41,34 @@ const FULLTEXT_WORDS: usize = 64;
 
 /// Documents by score, best first.
 type Ranked = Vec<(i64, f64)>;
+
+/// How many documents match, as far as that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Total {
+    count: u64,
+    exact: bool,
+}
+
+impl Total {
+    /// Of a ranking that was asked for so many: all that match where it came back short.
+    fn of(ranked: &Ranked, asked: u32) -> Total {
+        Total { count: ranked.len() as u64, exact: ranked.len() < asked as usize }
+    }
+
+    /// Of two legs in which `union` documents were found, those of a leg without weight left out.
+    fn of_both(vector: &Leg, bm25: &Leg, weights: Weights, union: usize) -> Total {
+        let counted = [(vector, weights.vector), (bm25, weights.bm25)].into_iter().filter(|(_, weight)| *weight > 0.0);
+        let all_seen = |leg: &Leg| leg.total.exact && leg.total.count == leg.ranked.len() as u64;
+        let most = counted.clone().map(|(leg, _)| leg.total.count).max().unwrap_or_default();
+        Total { count: most.max(union as u64), exact: counted.map(|(leg, _)| leg).all(all_seen) }
+    }
+}
+
+/// What one leg found, and how many match it in all.
+struct Leg {
+    ranked: Ranked,
+    total: Total,
+}
 
 /// The text of a node as it is searched for. A leaf of a file is found by its own text, which says what it belongs to.
 pub fn text(usetype: &str, title: &str, content: &str) -> String {
@@ -58,13 +87,14 @@ struct Found<'a> {
     second_stage: Option<RerankMethod>,
     include_content: bool,
     ranked: Ranked,
+    total: Total,
     legs: HashMap<i64, Legs>,
     no_tokens: HashSet<i64>,
 }
 
 /// From any body of a search.
 macro_rules! found {
-    ($method:literal, $started:ident, $body:ident, $ranked:expr) => {
+    ($method:literal, $started:ident, $body:ident, $ranked:expr, $total:expr) => {
         Found {
             method: $method,
             started: $started,
@@ -73,6 +103,7 @@ macro_rules! found {
             second_stage: $body.second_stage(),
             include_content: $body.include_content,
             ranked: $ranked,
+            total: $total,
             legs: HashMap::new(),
             no_tokens: HashSet::new(),
         }
@@ -82,81 +113,99 @@ macro_rules! found {
 /// By cosine similarity.
 pub async fn vector(service: &Service, caller: &Caller, body: VectorSearch) -> Result<SearchResponse, Failure> {
     let started = Instant::now();
-    let eligible = eligible(service, caller, body.parent_id, body.usetype.clone(), body.filter.clone());
-    let mut ranked = vector_leg(service, &eligible, &body.query, body.depth()).await?;
+    let eligible = eligible(service, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
+    let Leg { mut ranked, mut total } = vector_leg(service, &eligible, &body.query, body.depth()).await?;
     if let Some(least) = body.min_similarity {
+        let found = ranked.len();
         ranked.retain(|(_, score)| *score >= least);
+        // Where one of these is too far away, so is all that comes after it.
+        total = Total {
+            count: ranked.len() as u64,
+            exact: total.exact && found as u64 == total.count || ranked.len() < found,
+        };
     }
-    respond(service, &eligible, found!("vector", started, body, ranked)).await
+    respond(service, &eligible, found!("vector", started, body, ranked, total)).await
 }
 
 /// By PostgreSQL full text.
 pub async fn fulltext(service: &Service, caller: &Caller, body: FulltextSearch) -> Result<SearchResponse, Failure> {
     let started = Instant::now();
-    let eligible = eligible(service, caller, body.parent_id, body.usetype.clone(), body.filter.clone());
-    let query = without_nul(&body.query);
-    let words = query.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).count();
+    let eligible = eligible(service, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
+    let words = body.query.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).count();
     if words > FULLTEXT_WORDS {
         let detail = format!("a search by full text takes at most {FULLTEXT_WORDS} words, got {words}");
         return Err(Failure::field("query", detail).with("limit", FULLTEXT_WORDS));
     }
     let mut tx = store::transaction::begin_search(&service.pool).await.or_fail()?;
-    if !store::search::asks(&mut tx, &query).await.or_fail()? {
+    if !store::search::asks(&mut tx, &body.query).await.or_fail()? {
         return Err(Failure::field("query", "only forbids words: give one that must occur"));
     }
-    let ranked = store::search::fulltext(&mut tx, &eligible, &query, i64::from(body.depth())).await.or_fail()?;
+    let (ranked, count) =
+        store::search::fulltext(&mut tx, &eligible, &body.query, i64::from(body.depth())).await.or_fail()?;
     tx.commit().await.or_fail()?;
-    respond(service, &eligible, found!("fulltext", started, body, ranked)).await
+    let total = Total { count: count.unsigned_abs(), exact: true };
+    respond(service, &eligible, found!("fulltext", started, body, ranked, total)).await
 }
 
 /// By BM25.
 pub async fn bm25(service: &Service, caller: &Caller, body: Bm25Search) -> Result<SearchResponse, Failure> {
     let started = Instant::now();
-    let eligible = eligible(service, caller, body.parent_id, body.usetype.clone(), body.filter.clone());
-    let ranked = bm25_leg(service, &eligible, body.index.as_deref(), &body.query, body.depth()).await?;
-    respond(service, &eligible, found!("bm25", started, body, ranked)).await
+    let eligible = eligible(service, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
+    let Leg { ranked, total } = bm25_leg(service, &eligible, body.index.as_deref(), &body.query, body.depth()).await?;
+    respond(service, &eligible, found!("bm25", started, body, ranked, total)).await
 }
 
 /// By late interaction over the candidates of vector and BM25.
 pub async fn maxsim(service: &Service, caller: &Caller, body: MaxsimSearch) -> Result<SearchResponse, Failure> {
     let started = Instant::now();
-    let eligible = eligible(service, caller, body.parent_id, body.usetype.clone(), body.filter.clone());
+    let eligible = eligible(service, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
     let depth = MAXSIM_DEPTH.max(body.depth());
     let (vector, bm25) = tokio::try_join!(
         vector_leg(service, &eligible, &body.query, depth),
         bm25_leg(service, &eligible, body.index.as_deref(), &body.query, depth)
     )?;
-    let fused = fusion::fuse(&vector, &bm25, fusion::weights(None), 2 * depth as usize);
+    let weights = fusion::weights(None);
+    let fused = fusion::fuse(&vector.ranked, &bm25.ranked, weights, 2 * depth as usize);
+    let total = Total::of_both(&vector, &bm25, weights, fused.len());
     let candidates: Vec<i64> = fused.iter().map(|result| result.document_id).collect();
     let (mut ranked, no_tokens) = rerank::by_tokens(service, &body.query, &candidates).await?;
     ranked.truncate(body.depth() as usize);
-    respond(service, &eligible, Found { no_tokens, ..found!("maxsim", started, body, ranked) }).await
+    respond(service, &eligible, Found { no_tokens, ..found!("maxsim", started, body, ranked, total) }).await
 }
 
 /// By rank fusion of both.
 pub async fn hybrid(service: &Service, caller: &Caller, body: HybridSearch) -> Result<SearchResponse, Failure> {
     let started = Instant::now();
-    let eligible = eligible(service, caller, body.parent_id, body.usetype.clone(), body.filter.clone());
+    let eligible = eligible(service, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
     let depth = LEG_DEPTH.max(body.depth());
     let (vector, bm25) = tokio::try_join!(
         vector_leg(service, &eligible, &body.query, depth),
         bm25_leg(service, &eligible, body.index.as_deref(), &body.query, depth)
     )?;
-    let fused = fusion::fuse(&vector, &bm25, fusion::weights(body.weights), body.depth() as usize);
+    let weights = fusion::weights(body.weights);
+    let mut fused = fusion::fuse(&vector.ranked, &bm25.ranked, weights, 2 * depth as usize);
+    let total = Total::of_both(&vector, &bm25, weights, fused.len());
+    fused.truncate(body.depth() as usize);
     let legs = fused.iter().map(|result| (result.document_id, result.legs)).collect();
     let ranked = fused.iter().map(|result| (result.document_id, result.score)).collect();
-    respond(service, &eligible, Found { legs, ..found!("hybrid", started, body, ranked) }).await
+    respond(service, &eligible, Found { legs, ..found!("hybrid", started, body, ranked, total) }).await
 }
 
-fn eligible(
+/// 404 where the parent does not exist or may not be read.
+async fn eligible(
     service: &Service,
     caller: &Caller,
     parent_id: Option<i64>,
     usetypes: Option<Vec<String>>,
     filter: Option<SearchFilter>,
-) -> Eligible {
+) -> Result<Eligible, Failure> {
+    if let Some(id) = parent_id {
+        let mut conn = service.pool.acquire().await.or_fail()?;
+        let there = store::documents::is_readable(&mut conn, &caller.scope(), id).await.or_fail()?;
+        there.then_some(()).ok_or_else(|| Failure::no_document(id))?;
+    }
     let filter = filter.unwrap_or_default();
-    Eligible {
+    Ok(Eligible {
         scope: caller.scope(),
         parent_id,
         usetypes,
@@ -164,20 +213,15 @@ fn eligible(
         event_time: (filter.event_time_from, filter.event_time_until),
         created_at: (filter.created_at_from, filter.created_at_until),
         structured_content: filter.structured_content.map(serde_json::Value::Object),
-    }
+    })
 }
 
-/// PostgreSQL's text takes no NUL, and no word has one.
-fn without_nul(query: &str) -> String {
-    query.replace('\0', " ")
-}
-
-async fn vector_leg(service: &Service, eligible: &Eligible, query: &str, limit: u32) -> Result<Ranked, Failure> {
+async fn vector_leg(service: &Service, eligible: &Eligible, query: &str, limit: u32) -> Result<Leg, Failure> {
     let model = service.model().await?;
     let embedded = Vector::from(model.embed_query(query.to_owned()).await.or_fail()?);
     let (model, limit) = (model.identity(), i64::from(limit));
     let mut tx = store::transaction::begin_search(&service.pool).await.or_fail()?;
-    let count = store::search::count(&mut tx, eligible).await.or_fail()?;
+    let count = store::search::count_embedded(&mut tx, eligible, model).await.or_fail()?;
     let mut ranked = Vec::new();
     if count > EXACT_LIMIT {
         ranked = store::search::vector_approximate(&mut tx, eligible, model, &embedded, limit).await.or_fail()?;
@@ -187,7 +231,7 @@ async fn vector_leg(service: &Service, eligible: &Eligible, query: &str, limit: 
         ranked = store::search::vector_exact(&mut tx, eligible, model, &embedded, limit).await.or_fail()?;
     }
     tx.commit().await.or_fail()?;
-    Ok(ranked)
+    Ok(Leg { ranked, total: Total { count: count.unsigned_abs(), exact: count <= EXACT_LIMIT } })
 }
 
 struct StillEligible<'a>(&'a Eligible);
@@ -203,7 +247,7 @@ async fn bm25_leg(
     index: Option<&str>,
     query: &str,
     limit: u32,
-) -> Result<Ranked, Failure> {
+) -> Result<Leg, Failure> {
     let name = index.unwrap_or("default");
     let mut tx = store::transaction::begin_snapshot(&service.pool).await.or_fail()?;
     let index = store::indexes::by_name(&mut tx, name).await.or_fail()?;
@@ -217,7 +261,8 @@ async fn bm25_leg(
     };
     let hits = bm25::search(&mut tx, &service.postings, index.id, query, limit as usize, allowed).await.or_fail()?;
     tx.commit().await.or_fail()?;
-    Ok(hits.into_iter().map(|hit| (hit.document_id, hit.score)).collect())
+    let ranked = hits.into_iter().map(|hit| (hit.document_id, hit.score)).collect();
+    Ok(Leg { total: Total::of(&ranked, limit), ranked })
 }
 
 /// The eligible ids where a filter leaves few; a filter that leaves many is checked on the results instead.
@@ -254,7 +299,8 @@ async fn respond(service: &Service, eligible: &Eligible, found: Found<'_>) -> Re
         })
         .collect();
     Ok(SearchResponse {
-        total: results.len() as u64,
+        total: found.total.count,
+        total_is: if found.total.exact { TotalIs::Exact } else { TotalIs::AtLeast },
         results,
         latency_ms: found.started.elapsed().as_secs_f64() * 1e3,
         method: found.method.to_owned(),

@@ -47,6 +47,13 @@ pub struct Shape {
     pub structured_content: bool,
 }
 
+/// Whether `documents d` is readable and under $5, where that is given.
+macro_rules! in_scope {
+    () => {
+        concat!(readable!(), " AND ($5::bigint IS NULL OR d.path @> ARRAY[$5] OR d.id = $5)")
+    };
+}
+
 /// A document as it is stored.
 #[derive(Debug, sqlx::FromRow)]
 pub struct DocumentRow {
@@ -220,6 +227,14 @@ pub async fn beginnings(
     .await
 }
 
+/// Whether a document exists and the scope covers it.
+pub async fn is_readable(conn: &mut PgConnection, scope: &Scope, id: i64) -> sqlx::Result<bool> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, id);
+    let query = concat!("SELECT EXISTS (SELECT 1 FROM documents d WHERE d.id = $5 AND ", readable!(), ")");
+    sqlx::query_scalar_with(query, arguments).fetch_one(conn).await
+}
+
 /// Where a node stands in the tree; its row stays until the transaction ends.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Place {
@@ -341,23 +356,35 @@ pub async fn subtree(
     .await
 }
 
-/// How many nodes of the readable scope a search cannot show, each count up to 10,000.
+/// How many nodes of the readable scope a search cannot show, in flight and failed, each part of a count up to 10,000. A document
+/// that was written over REST is settled at once, and found once its own task has embedded it.
 pub async fn unsettled(conn: &mut PgConnection, scope: &Scope, under: Option<i64>) -> sqlx::Result<(i64, i64)> {
     let mut arguments = scope.arguments();
     add(&mut arguments, under);
-    sqlx::query_as_with(
+    let (in_flight, failed, waiting, unembedded): (i64, i64, i64, i64) = sqlx::query_as_with(
         concat!(
             "SELECT (SELECT count(*) FROM (SELECT 1 FROM documents d WHERE d.settled = 'in_flight' AND ",
-            readable!(),
-            " AND ($5::bigint IS NULL OR d.path @> ARRAY[$5] OR d.id = $5) LIMIT 10000) f),
+            in_scope!(),
+            " LIMIT 10000) f),
                     (SELECT count(*) FROM (SELECT 1 FROM documents d WHERE d.settled = 'failed' AND ",
-            readable!(),
-            " AND ($5::bigint IS NULL OR d.path @> ARRAY[$5] OR d.id = $5) LIMIT 10000) f)"
+            in_scope!(),
+            " LIMIT 10000) f),
+                    (SELECT count(*) FROM (SELECT 1 FROM task_queue t JOIN documents d ON d.id = t.scope_document_id
+                      WHERE t.task_type = 'embed' AND t.root_id = t.scope_document_id AND (NOT t.final OR t.error_type IS NOT NULL)
+                        AND NOT t.final AND d.settled = 'settled' AND ",
+            in_scope!(),
+            " LIMIT 10000) f),
+                    (SELECT count(*) FROM (SELECT 1 FROM task_queue t JOIN documents d ON d.id = t.scope_document_id
+                      WHERE t.task_type = 'embed' AND t.root_id = t.scope_document_id AND (NOT t.final OR t.error_type IS NOT NULL)
+                        AND t.final AND t.status = 'failed' AND d.settled = 'settled' AND d.embed IS NULL AND ",
+            in_scope!(),
+            " LIMIT 10000) f)"
         ),
         arguments,
     )
     .fetch_one(conn)
-    .await
+    .await?;
+    Ok(((in_flight + waiting).min(10_000), (failed + unembedded).min(10_000)))
 }
 
 /// Takes a document and all under it out of the tree, with every row that hangs on them; returns their ids.

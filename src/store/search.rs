@@ -63,6 +63,23 @@ pub async fn count(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result
     .await
 }
 
+/// How many eligible documents have a vector of this model, counted up to one above [`EXACT_LIMIT`].
+pub async fn count_embedded(conn: &mut PgConnection, eligible: &Eligible, model: &str) -> sqlx::Result<i64> {
+    let mut arguments = eligible.arguments();
+    add(&mut arguments, EXACT_LIMIT + 1);
+    add(&mut arguments, model.to_owned());
+    sqlx::query_scalar_with(
+        concat!(
+            "SELECT count(*) FROM (SELECT 1 FROM documents d WHERE ",
+            eligible!(),
+            " AND d.embed IS NOT NULL AND d.embed_model = $14 LIMIT $13) e"
+        ),
+        arguments,
+    )
+    .fetch_one(conn)
+    .await
+}
+
 /// The eligible documents' ids; call it only where [`count`] found at most [`EXACT_LIMIT`].
 pub async fn ids(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Vec<i64>> {
     sqlx::query_scalar_with(concat!("SELECT d.id FROM documents d WHERE ", eligible!()), eligible.arguments())
@@ -156,23 +173,25 @@ pub async fn asks(conn: &mut PgConnection, query: &str) -> sqlx::Result<bool> {
     .await
 }
 
-/// Eligible documents that match a web-style query, by cover density; ties by id.
+/// Eligible documents that match a web-style query, by cover density, ties by id; and how many match in all.
 pub async fn fulltext(
     conn: &mut PgConnection,
     eligible: &Eligible,
     query: &str,
     limit: i64,
-) -> sqlx::Result<Vec<(i64, f64)>> {
+) -> sqlx::Result<(Vec<(i64, f64)>, i64)> {
     let mut arguments = eligible.arguments();
     add(&mut arguments, query.to_owned());
     add(&mut arguments, limit);
-    sqlx::query_as_with(
+    let rows: Vec<(i64, f64, i64)> = sqlx::query_as_with(
         concat!(
-            "SELECT d.id, ts_rank_cd(d.words, q)::float8 AS score FROM documents d, websearch_to_tsquery('english', $13) q WHERE ", eligible!(),
+            "SELECT d.id, ts_rank_cd(d.words, q)::float8 AS score, count(*) OVER () FROM documents d, websearch_to_tsquery('english', $13) q WHERE ", eligible!(),
             " AND d.words @@ q ORDER BY score DESC, d.id LIMIT $14"
         ),
         arguments,
     )
     .fetch_all(conn)
-    .await
+    .await?;
+    let count = rows.first().map_or(0, |(_, _, count)| *count);
+    Ok((rows.into_iter().map(|(id, score, _)| (id, score)).collect(), count))
 }

@@ -9,6 +9,7 @@ mod bm25;
 mod chaining;
 mod claims;
 mod cli;
+mod contract;
 mod crash;
 mod documents;
 mod embedded;

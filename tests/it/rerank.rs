@@ -1,5 +1,5 @@
 //! The second stage of a search, and late interaction.
-use crate::support::{TOKEN, TestApp, Wish, cross_encoder, document, server, settings};
+use crate::support::{TOKEN, TestApp, Wish, cross_encoder, server, settings};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use svc::{
@@ -8,10 +8,10 @@ use svc::{
     service::{model_settings, reranker_settings},
 };
 use svc_client::{
-    Code, Json,
+    Code, Json, OptionalJson,
     wire::{
         Bm25Search, DocumentPath, EmbedOptions, FulltextSearch, HybridSearch, MaxsimSearch, RerankMethod,
-        SearchResponse, VectorSearch, WaitQuery,
+        SearchResponse, VectorSearch,
     },
 };
 use svc_models::{Engine, Reranker, default_models_dir};
@@ -64,7 +64,7 @@ async fn every_search_can_be_ranked_anew_by_the_cross_encoder() {
             // Not only the five that are returned are looked at: the best of all is first, however few are asked for.
             let body = $type { rerank: true, limit: 1, ..$type::new(QUERY) };
             let one = app.client.$method(Json(body)).await.unwrap();
-            assert_eq!((one.total, one.results[0].document.id), (1, found.results[0].document.id));
+            assert_eq!((one.results.len(), one.results[0].document.id), (1, found.results[0].document.id));
             let body = $type { rerank: true, rerank_top: 1, limit: 1, ..$type::new(QUERY) };
             let top = app.client.$method(Json(body)).await.unwrap();
             assert_eq!(top.results[0].document.id, first.results[0].document.id);
@@ -184,7 +184,8 @@ async fn tokens_are_stored_as_the_settings_say() {
     };
     let before = vector(&app).await;
     sqlx::query("UPDATE documents SET embed = NULL").execute(&app.pool).await.unwrap();
-    let answer = app.client.embed_document(DocumentPath { id }, EmbedOptions::default()).await.unwrap();
+    let answer =
+        app.client.embed_document(DocumentPath { id }, EmbedOptions::default(), OptionalJson(None)).await.unwrap();
     assert!(answer.embedded && answer.with_tokens);
     let after = vector(&app).await;
     assert!(before.iter().zip(&after).all(|(before, after)| (before - after).abs() < 1e-6));
@@ -220,7 +221,15 @@ async fn a_text_is_embedded_whole_or_refused_with_its_numbers() {
     let app = TestApp::with(Wish { engine: Some(engine), ..Wish::default() }).await;
     let embed = |id, with_tokens| {
         let client = app.client.clone();
-        async move { client.embed_document(DocumentPath { id }, EmbedOptions { with_tokens }).await }
+        async move {
+            client
+                .embed_document(
+                    DocumentPath { id },
+                    EmbedOptions { with_tokens: Some(with_tokens) },
+                    OptionalJson(None),
+                )
+                .await
+        }
     };
     // The title, the words and two special tokens fill the window.
     let fits = app.create("Tide", &"water ".repeat(29), None).await.id;
@@ -233,12 +242,35 @@ async fn a_text_is_embedded_whole_or_refused_with_its_numbers() {
     assert!(failure.members["remedy"].as_str().unwrap().contains("with_tokens=false"));
     let failure = app.client.embed_tokens(DocumentPath { id: long }).await.unwrap_err();
     assert_eq!(failure.code, Code::TextTooLong);
+    // What to embed may be said in the query, in the body, or in both alike.
+    for (query, body, status) in [
+        ("", r#"{"with_tokens": false}"#, 200),
+        ("?with_tokens=false", "", 200),
+        ("?with_tokens=false", r#"{"with_tokens": false}"#, 200),
+        ("", "{}", 422),
+        ("", r#"{"with_tokens": true}"#, 422),
+        ("?with_tokens=true", r#"{"with_tokens": false}"#, 422),
+        ("", "[false]", 422),
+        ("", r#"{"with_token": false}"#, 422),
+    ] {
+        let call = app.raw("POST", &format!("/documents/{long}/embed{query}"));
+        let call = if body.is_empty() { call } else { call.header("content-type", "application/json").body(body) };
+        let answer = call.send().await.unwrap();
+        assert_eq!(answer.status(), status, "{query} {body}");
+        let answer: Value = answer.json().await.unwrap();
+        assert_eq!(
+            answer["with_tokens"],
+            if status == 200 { json!(false) } else { Value::Null },
+            "{query} {body}: {answer}"
+        );
+    }
     let answer = embed(long, false).await.unwrap();
     assert_eq!((answer.with_tokens, answer.token_count), (false, 0));
     // Above the document window too.
     let longer = app.create("Tide", &"water ".repeat(510), None).await.id;
     let failure = embed(longer, false).await.unwrap_err();
     assert_eq!((failure.code, failure.members["token_count"].as_u64()), (Code::TextTooLong, Some(513)));
+    assert!(!failure.to_string().contains("with_tokens"), "that was asked for already: {failure}");
 
     // White space and characters that are no words: the title alone has tokens.
     let blank = app.create("Tide", " \n\t\u{200b}", None).await.id;
@@ -251,24 +283,14 @@ async fn a_text_is_embedded_whole_or_refused_with_its_numbers() {
 }
 
 #[tokio::test]
-async fn text_that_is_none_is_refused_and_nul_is_left_out() {
-    let app = TestApp::start().await;
+async fn text_that_is_none_is_refused() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
     for body in [r#"{"query": "\ud800"}"#, r#"{"query": "a\udc00b"}"#] {
         let answer = app.raw("POST", "/search/vector").header("content-type", "application/json").body(body);
         let answer = answer.send().await.unwrap();
         assert_eq!(answer.status(), 400, "{body}");
         let problem: Value = answer.json().await.unwrap();
         assert_eq!(problem["code"], "malformed_request");
-    }
-    let (plain, with_nul) = (document("Tide", "water rises"), document("Tide", "water\0 ri\0ses"));
-    for new in [plain, with_nul] {
-        app.client.create_document(WaitQuery { wait: true }, Json(new)).await.unwrap();
-    }
-    for query in ["water rises", "water\0 rises", "\0"] {
-        let found = app.client.search_hybrid(Json(HybridSearch::new(query))).await.unwrap();
-        assert_eq!(found.results.len(), 2, "{query:?}");
-        let scores: Vec<f64> = found.results.iter().map(|result| result.legs.unwrap().vector.unwrap().score).collect();
-        assert!((scores[0] - scores[1]).abs() < 1e-6, "the NUL is no part of the text: {scores:?}");
     }
     let body = json!({"query": QUERY, "rerank": true, "rerank_method": "dice"});
     let answer = app.raw("POST", "/search/vector").json(&body).send().await.unwrap();

@@ -4,7 +4,8 @@ use serde_json::json;
 use svc_client::{
     Code, Json,
     wire::{
-        Bm25Search, FulltextSearch, HybridSearch, HybridWeights, SearchQuery, SearchResponse, VectorSearch, WaitQuery,
+        Bm25Search, FulltextSearch, HybridSearch, HybridWeights, SearchQuery, SearchResponse, TotalIs, VectorSearch,
+        WaitQuery,
     },
 };
 
@@ -42,12 +43,10 @@ async fn each_method_finds_what_it_is_good_at() {
     let legs = first.legs.unwrap();
     assert_eq!((legs.vector.unwrap().rank, legs.bm25.unwrap().rank), (1, 1));
     assert!((first.score - (0.86 + 0.14) / 61.0).abs() < 1e-12);
-    let convenience = app
-        .client
-        .search(SearchQuery { q: "magma in the crust".into(), limit: 2, include_content: true })
-        .await
-        .unwrap();
-    assert_eq!((titles(&convenience)[0], convenience.total), ("Volcanoes", 2));
+    let query = SearchQuery { q: "magma in the crust".into(), limit: 2, include_content: true };
+    let convenience = app.client.search(query).await.unwrap();
+    assert_eq!((titles(&convenience)[0], convenience.results.len()), ("Volcanoes", 2));
+    assert_eq!((convenience.total, convenience.total_is), (6, TotalIs::Exact), "all of them match by their vectors");
     app.end().await;
 }
 
@@ -125,6 +124,80 @@ async fn what_is_not_settled_is_not_found_and_that_is_said() {
     app.settled(id).await;
     let after = app.client.search_bm25(Json(Bm25Search::new("handbook"))).await.unwrap();
     assert!(after.total > 0 && after.scope_state.in_flight == 0);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_waits_to_be_embedded_is_counted_where_it_lies() {
+    let mut app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    let create = async |title: &str, parent_id| {
+        let new = svc_client::wire::NewDocument { parent_id, ..document(title, "A buoy off the northern pier.") };
+        app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().id
+    };
+    let (folder, other) = (create("Folder", None).await, create("Other", None).await);
+    create("Inside", Some(folder)).await;
+    let client = app.client.clone();
+    let state = async |parent_id| {
+        let body = Bm25Search { parent_id, ..Bm25Search::new("buoy") };
+        let found = client.search_bm25(Json(body)).await.unwrap();
+        (found.total, found.scope_state.in_flight, found.scope_state.failed)
+    };
+    assert_eq!(
+        (state(None).await, state(Some(folder)).await, state(Some(other)).await),
+        ((0, 3, 0), (0, 2, 0), (0, 1, 0))
+    );
+    // What fails for good is told as failed.
+    let tasks = app.client.list_tasks(Default::default()).await.unwrap().tasks;
+    let task = tasks.iter().find(|task| task.document_id == other).unwrap();
+    app.client.cancel_task(svc_client::wire::TaskPath { id: task.id }).await.unwrap();
+    assert_eq!((state(None).await, state(Some(other)).await), ((0, 2, 1), (0, 0, 1)));
+    app.start_worker().await;
+    crate::support::until("both are embedded", async || (state(None).await.1 == 0).then_some(())).await;
+    assert_eq!(state(None).await, (2, 0, 1));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_total_counts_what_matches_and_says_where_it_is_a_bound() {
+    let app = TestApp::start().await;
+    for n in 0..5 {
+        app.create(&format!("Note {n}"), "The lighthouse keeper wrote down the weather.", None).await;
+    }
+    macro_rules! total {
+        ($type:ident, $method:ident, $limit:expr) => {{
+            let body = $type { limit: $limit, ..$type::new("lighthouse keeper") };
+            let found = app.client.$method(Json(body)).await.unwrap();
+            (found.results.len(), found.total, found.total_is)
+        }};
+    }
+    assert_eq!(total!(VectorSearch, search_vector, 2), (2, 5, TotalIs::Exact));
+    assert_eq!(total!(FulltextSearch, search_fulltext, 2), (2, 5, TotalIs::Exact));
+    assert_eq!(total!(Bm25Search, search_bm25, 2), (2, 2, TotalIs::AtLeast));
+    assert_eq!(total!(Bm25Search, search_bm25, 10), (5, 5, TotalIs::Exact));
+    assert_eq!(total!(HybridSearch, search_hybrid, 2), (2, 5, TotalIs::Exact));
+    let near = VectorSearch { limit: 2, min_similarity: Some(0.99), ..VectorSearch::new("lighthouse keeper") };
+    let found = app.client.search_vector(Json(near)).await.unwrap();
+    assert_eq!((found.total, found.total_is), (0, TotalIs::Exact));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_search_that_can_find_nothing_says_why() {
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    for path in ["vector", "fulltext", "bm25", "maxsim", "hybrid"] {
+        for (body, status, code) in [
+            (json!({"query": "x", "parent_id": 424_242}), 404, "not_found"),
+            (json!({"query": " \n\t"}), 422, "invalid_field"),
+            (json!({"query": "x", "usetype": []}), 422, "invalid_field"),
+        ] {
+            let answer = app.raw("POST", &format!("/search/{path}")).json(&body).send().await.unwrap();
+            let status_got = answer.status().as_u16();
+            let problem: serde_json::Value = answer.json().await.unwrap();
+            assert_eq!((status_got, problem["code"].as_str()), (status, Some(code)), "{path} {body}: {problem}");
+        }
+    }
+    let blank = app.client.search(SearchQuery { q: " ".into(), limit: 2, include_content: true }).await.unwrap_err();
+    assert_eq!((blank.code, blank.members["field"].as_str()), (Code::InvalidField, Some("q")));
     app.end().await;
 }
 

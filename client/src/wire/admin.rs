@@ -1,6 +1,6 @@
 //! The queue and the fleet, for whoever runs the service.
 use crate::{
-    Failure,
+    constraint::{CURSOR, Constraint, NAME, PAGE, constrain, words},
     operation::{Params, Wire},
 };
 use chrono::{DateTime, Utc};
@@ -28,10 +28,7 @@ pub struct TaskTypePath {
     pub task_type: String,
 }
 impl Params for TaskTypePath {
-    fn check(&self) -> Result<(), Failure> {
-        super::documents::check_usetype(&self.task_type)
-            .map_err(|_| Failure::field("task_type", "takes 1 to 100 of the characters a-z A-Z 0-9 _ - : ."))
-    }
+    constrain! { task_type: NAME }
 }
 
 /// Which tasks to list; what is left out does not filter.
@@ -39,7 +36,8 @@ impl Params for TaskTypePath {
 #[cfg_attr(feature = "openapi", derive(IntoParams))]
 #[serde(default, deny_unknown_fields)]
 pub struct TaskQuery {
-    /// `pending`, `claimed`, `running`, `batched`, `completed` or `failed`; left out: all that still owe work.
+    /// Left out: all that still owe work.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<TaskStatus>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,7 +48,8 @@ pub struct TaskQuery {
     /// The file whose tree the task belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root_id: Option<i64>,
-    /// A reason of [`Blockage`].
+    /// What the task waits for.
+    #[cfg_attr(feature = "openapi", param(value_type = Option<BlockedBy>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked_by: Option<String>,
     /// `next_cursor` of the page before; none for the first page.
@@ -61,37 +60,45 @@ pub struct TaskQuery {
     pub limit: Option<u32>,
 }
 
-/// Every status of a task.
-const STATUSES: &[&str] = &["pending", "claimed", "running", "batched", "completed", "failed"];
-/// Every reason why an unfinished task is not running.
-pub const BLOCKED_BY: &[&str] = &[
-    "no_worker",
-    "no_worker_for_badge",
-    "no_handler",
-    "paused",
-    "reservation",
-    "dependency",
-    "backoff",
-    "lease_lapsed",
-    "batch_parked",
-    "workers_busy",
-];
-
 impl Params for TaskQuery {
-    fn check(&self) -> Result<(), Failure> {
-        let one_of = |field, value: &Option<String>, known: &[&str]| match value {
-            Some(value) if !known.contains(&value.as_str()) => {
-                Err(Failure::field(field, format!("takes {}, got `{value}`", known.join(", "))))
-            }
-            _ => Ok(()),
-        };
-        one_of("status", &self.status, STATUSES)?;
-        one_of("blocked_by", &self.blocked_by, BLOCKED_BY)?;
-        match self.limit {
-            Some(limit) if !(1..=1000).contains(&limit) => Err(Failure::field("limit", "takes 1 to 1000")),
-            _ => Ok(()),
-        }
+    constrain! {
+        status: Constraint::OneOf(TaskStatus::WORDS),
+        blocked_by: Constraint::OneOf(BlockedBy::WORDS),
+        task_type: NAME,
+        cursor: CURSOR,
+        limit: PAGE,
     }
+}
+
+words! {
+    /// Where a task stands.
+    TaskStatus {
+        Pending = "pending",
+        Claimed = "claimed",
+        Running = "running",
+        Batched = "batched",
+        Completed = "completed",
+        Failed = "failed",
+    }
+    /// Why an unfinished task is not running.
+    BlockedBy {
+        NoWorker = "no_worker",
+        NoWorkerForBadge = "no_worker_for_badge",
+        NoHandler = "no_handler",
+        Paused = "paused",
+        Reservation = "reservation",
+        Dependency = "dependency",
+        Backoff = "backoff",
+        LeaseLapsed = "lease_lapsed",
+        BatchParked = "batch_parked",
+        WorkersBusy = "workers_busy",
+    }
+    /// What a task reserves while it is held: its node, with the children, or with all under it.
+    WriteMode { Itself = "self", Children = "children", Subtree = "subtree", }
+    /// Which permits of a worker a task takes.
+    TaskLane { Cpu = "cpu", Model = "model", Llm = "llm", Io = "io", }
+    /// The class of a failure: `retryable` and `timeout` are tried again.
+    ErrorType { Retryable = "retryable", Permanent = "permanent", Timeout = "timeout", Dependency = "dependency", }
 }
 
 /// One task of the queue.
@@ -104,13 +111,13 @@ pub struct TaskResponse {
     pub document_id: i64,
     /// The file whose tree the task belongs to.
     pub root_id: i64,
-    /// `pending`, `claimed`, `running`, `batched`, `completed` or `failed`.
+    #[cfg_attr(feature = "openapi", schema(value_type = TaskStatus))]
     pub status: String,
     /// True where nothing more will happen to it: completed, or failed and not to be tried again.
     pub finished: bool,
-    /// `self`, `children` or `subtree`: what is reserved while the task is held.
+    #[cfg_attr(feature = "openapi", schema(value_type = WriteMode))]
     pub write_mode: String,
-    /// `cpu`, `model`, `llm` or `io`: which permits of a worker it takes.
+    #[cfg_attr(feature = "openapi", schema(value_type = TaskLane))]
     pub lane: String,
     pub badge: Option<String>,
     /// Higher is claimed first: ten times the priority of the upload or creation, and the stage of the task, 0 to 9.
@@ -121,7 +128,8 @@ pub struct TaskResponse {
     pub retry_count: i32,
     pub max_retries: i32,
     pub retry_after: Option<DateTime<Utc>>,
-    /// `retryable`, `permanent`, `timeout` or `dependency`, of the last failure.
+    /// Of the last failure.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<ErrorType>))]
     pub error_type: Option<String>,
     /// How often a worker fell silent while it held the task.
     pub lease_losses: i32,
@@ -138,8 +146,7 @@ impl Wire for TaskResponse {}
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct Blockage {
-    /// `no_worker`, `no_worker_for_badge`, `no_handler`, `paused`, `reservation`, `dependency`, `backoff`, `lease_lapsed`,
-    /// `batch_parked` or `workers_busy`.
+    #[cfg_attr(feature = "openapi", schema(value_type = BlockedBy))]
     pub reason: String,
     /// The task in the way: the holder of an overlapping region, or an unmet dependency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -335,7 +342,7 @@ pub struct ReservationResponse {
     pub task_type: String,
     pub document_id: i64,
     pub root_id: i64,
-    /// `self`, `children` or `subtree` of the document.
+    #[cfg_attr(feature = "openapi", schema(value_type = WriteMode))]
     pub write_mode: String,
     pub worker: String,
     pub since: DateTime<Utc>,

@@ -1,6 +1,7 @@
 //! Documents: the nodes of the tree.
 use crate::{
-    Failure, Located,
+    Located,
+    constraint::{CURSOR, Constraint, Form, NAME, PAGE, PRIORITY, constrain},
     operation::{Params, Wire},
 };
 use chrono::{DateTime, Utc};
@@ -39,24 +40,17 @@ pub struct WaitQuery {
 }
 impl Params for WaitQuery {}
 
-/// What to embed of a document.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(IntoParams))]
-#[serde(deny_unknown_fields)]
+/// What to embed of a document; a call may say it in its query or in its body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(IntoParams, ToSchema))]
+#[serde(default, deny_unknown_fields)]
 pub struct EmbedOptions {
     /// Token vectors beside the document's; true where left out. A text over the token window is refused with them.
-    #[serde(default = "with_tokens")]
-    pub with_tokens: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub with_tokens: Option<bool>,
 }
 impl Params for EmbedOptions {}
-impl Default for EmbedOptions {
-    fn default() -> Self {
-        Self { with_tokens: with_tokens() }
-    }
-}
-fn with_tokens() -> bool {
-    true
-}
+impl Wire for EmbedOptions {}
 
 /// What was embedded of a document and stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -109,12 +103,7 @@ impl Default for PageQuery {
     }
 }
 impl Params for PageQuery {
-    fn check(&self) -> Result<(), Failure> {
-        match self.limit {
-            Some(limit) if !(1..=1000).contains(&limit) => Err(Failure::field("limit", "takes 1 to 1000")),
-            _ => Ok(()),
-        }
-    }
+    constrain! { cursor: CURSOR, limit: PAGE }
 }
 impl PageQuery {
     /// Rows a page.
@@ -151,31 +140,10 @@ pub struct NewDocument {
     pub private: bool,
     /// -100 to 100: the embedding of a document of higher priority goes first.
     #[serde(default)]
-    #[cfg_attr(feature = "openapi", schema(minimum = -100, maximum = 100))]
     pub priority: i32,
 }
 impl Wire for NewDocument {
-    fn check(&self) -> Result<(), Failure> {
-        check_title(&self.title)?;
-        if let Some(usetype) = &self.usetype {
-            check_usetype(usetype)?;
-        }
-        super::ingest::check_priority(self.priority)
-    }
-}
-
-pub(crate) fn check_title(title: &str) -> Result<(), Failure> {
-    match title.chars().count() {
-        0 => Err(Failure::field("title", "must not be empty")),
-        1..=1000 => Ok(()),
-        count => Err(Failure::field("title", format!("takes at most 1000 characters, got {count}"))),
-    }
-}
-
-pub(crate) fn check_usetype(usetype: &str) -> Result<(), Failure> {
-    let fits = (1..=100).contains(&usetype.len())
-        && usetype.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-:.".contains(&b));
-    if fits { Ok(()) } else { Err(Failure::field("usetype", "takes 1 to 100 of the characters a-z A-Z 0-9 _ - : .")) }
+    constrain! { title: Constraint::Text(1, 1000, Form::Any), usetype: NAME, priority: PRIORITY }
 }
 
 /// One document, the same form wherever one is returned.

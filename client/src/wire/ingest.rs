@@ -1,6 +1,8 @@
 //! Files on their way in.
+#[cfg(feature = "openapi")]
+use crate::wire::ErrorType;
 use crate::{
-    Failure,
+    constraint::{PRIORITY, constrain, words},
     operation::{Params, Wire},
     wire::Settled,
 };
@@ -23,23 +25,10 @@ pub struct UploadQuery {
     pub private: bool,
     /// -100 to 100: tasks of a higher upload go first at every stage, and among equals what is nearly done. Without effect
     /// where the bytes are stored already.
-    #[cfg_attr(feature = "openapi", param(minimum = -100, maximum = 100))]
     pub priority: i32,
 }
 impl Params for UploadQuery {
-    fn check(&self) -> Result<(), Failure> {
-        check_priority(self.priority)
-    }
-}
-
-/// How far the priority of an upload or a creation may go to either side.
-const MOST_PRIORITY: i32 = 100;
-
-pub(crate) fn check_priority(priority: i32) -> Result<(), Failure> {
-    if (-MOST_PRIORITY..=MOST_PRIORITY).contains(&priority) {
-        return Ok(());
-    }
-    Err(Failure::field("priority", format!("takes -{MOST_PRIORITY} to {MOST_PRIORITY}, got {priority}")))
+    constrain! { priority: PRIORITY }
 }
 
 /// Another priority for a file.
@@ -48,13 +37,10 @@ pub(crate) fn check_priority(priority: i32) -> Result<(), Failure> {
 #[serde(deny_unknown_fields)]
 pub struct PriorityChange {
     /// -100 to 100; 0 is that of an upload which names none.
-    #[cfg_attr(feature = "openapi", schema(minimum = -100, maximum = 100))]
     pub priority: i32,
 }
 impl Wire for PriorityChange {
-    fn check(&self) -> Result<(), Failure> {
-        check_priority(self.priority)
-    }
+    constrain! { priority: PRIORITY }
 }
 
 /// What a change of a file's priority came to.
@@ -81,7 +67,7 @@ pub struct UploadResponse {
     pub blob_ref: String,
     /// What the bytes are; null where nothing recognised them.
     pub detected_mime: Option<String>,
-    /// `magic_bytes`, `zip_manifest` or `content_sniff`.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<DetectedBy>))]
     pub detected_by: Option<String>,
     /// What the client claimed.
     pub declared_mime: Option<String>,
@@ -94,6 +80,13 @@ pub struct UploadResponse {
 }
 impl Wire for UploadResponse {}
 
+words! {
+    /// What a file was recognised by.
+    DetectedBy { MagicBytes = "magic_bytes", ZipManifest = "zip_manifest", ContentSniff = "content_sniff", }
+    /// How an attempt ended; `lease_lost`: its worker fell silent.
+    AttemptOutcome { Completed = "completed", Skipped = "skipped", Failed = "failed", LeaseLost = "lease_lost", }
+}
+
 /// One attempt at one task of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
@@ -102,9 +95,10 @@ pub struct Attempt {
     pub task_type: String,
     /// 1 for the first.
     pub attempt: i32,
-    /// `completed`, `skipped`, `failed`, or `lease_lost` where the worker fell silent.
+    #[cfg_attr(feature = "openapi", schema(value_type = AttemptOutcome))]
     pub outcome: String,
-    /// `retryable`, `permanent`, `timeout` or `dependency`; only of a failed one.
+    /// Only of a failed one.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<ErrorType>))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_type: Option<String>,
     /// Stable reason of a failure, for programs.

@@ -1,6 +1,6 @@
 //! Vectors for texts, for workers and services that load no model.
 use crate::{
-    Failure,
+    constraint::{Constraint, constrain},
     operation::{Params, Wire},
     wire::ModelState,
 };
@@ -63,15 +63,7 @@ macro_rules! runner_texts { ($(#[doc = $doc:literal])* $name:ident, $most:expr, 
         pub const MOST: usize = $most;
     }
     impl Wire for $name {
-        fn check(&self) -> Result<(), Failure> {
-            match self.texts.len() {
-                0 => Err(Failure::field("texts", "must not be empty")),
-                count if count > Self::MOST => {
-                    Err(Failure::field("texts", format!("takes at most {} texts, got {count}", Self::MOST)))
-                }
-                _ => Ok(()),
-            }
-        }
+        constrain! { texts: Constraint::List(1, Self::MOST, None) }
     }
 } }
 
@@ -112,6 +104,7 @@ pub struct RunnerTokens {
     /// The vocabulary's number of each token.
     pub token_ids: Vec<u32>,
     /// Start and end of the bytes of the text that each token stands for.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<[usize; 2]>))]
     pub offsets: Vec<(usize, usize)>,
     /// Components of one token's vector.
     pub width: usize,

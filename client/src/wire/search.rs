@@ -1,6 +1,7 @@
 //! Finding documents.
 use crate::{
     Failure,
+    constraint::{Constraint, Form, NAME, constrain, words},
     operation::{Params, Wire},
     wire::DocumentResponse,
 };
@@ -33,13 +34,13 @@ pub struct SearchFilter {
     pub structured_content: Option<Map<String, Value>>,
 }
 
-macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident { $( $(#[doc = $fdoc:literal])* $field:ident: $type:ty, )* } check $check:expr) => {
+macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident { $( $(#[doc = $fdoc:literal])* $field:ident: $type:ty, )* } constrain { $($constraints:tt)* } check $check:expr) => {
     $(#[doc = $doc])*
     #[derive(Clone, Debug, Serialize, Deserialize)]
     #[cfg_attr(feature = "openapi", derive(ToSchema))]
     #[serde(deny_unknown_fields)]
     pub struct $name {
-        /// What is looked for; 1 to 8,000 characters.
+        /// What is looked for; 1 to 8,000 characters, not all of them white space.
         pub query: String,
         /// Only documents under this one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,7 +48,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident { $( $(#[doc =
         /// 1 to 100; 10 where left out.
         #[serde(default = "default_limit")]
         pub limit: u32,
-        /// Only documents of these usetypes.
+        /// Only documents of these usetypes; left out: of all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub usetype: Option<Vec<String>>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,36 +88,50 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident { $( $(#[doc =
         }
     }
     impl Wire for $name {
+        fn constraints() -> Vec<(&'static str, Constraint)> {
+            let mut all = vec![("query", QUERY), ("limit", LIMIT), ("usetype", USETYPES), ("rerank_top", LIMIT)];
+            all.extend_from_slice(&[$($constraints)*]);
+            all
+        }
         fn check(&self) -> Result<(), Failure> {
-            check_query(&self.query)?;
-            check_limit(self.limit)?;
-            check_rerank_top(self.rerank_top)?;
+            QUERY.check("query", &self.query)?;
+            LIMIT.check("limit", &self.limit)?;
+            USETYPES.check("usetype", &self.usetype)?;
+            LIMIT.check("rerank_top", &self.rerank_top)?;
             let check: fn(&$name) -> Result<(), Failure> = $check;
             check(self)
         }
     }
 } }
 
+/// What is looked for.
+const QUERY: Constraint = Constraint::Text(1, 8000, Form::NotBlank);
+/// Results, or candidates of a second stage.
+const LIMIT: Constraint = Constraint::Whole(1, 100);
+/// An empty list would find nothing, which nobody asks for.
+const USETYPES: Constraint = Constraint::List(1, 100, Some(&NAME));
+/// A cosine.
+const SIMILARITY: Constraint = Constraint::Number(-1.0, 1.0);
+/// How much a leg counts.
+const WEIGHT: Constraint = Constraint::Number(0.0, 1000.0);
+
 search_body! {
     /// By cosine similarity; the score is the cosine.
     VectorSearch {
         /// Leaves out what is less similar; -1 to 1.
         min_similarity: f64,
-    } check |body| match body.min_similarity {
-        Some(least) if !(-1.0..=1.0).contains(&least) => Err(Failure::field("min_similarity", "takes -1 to 1")),
-        _ => Ok(()),
-    }
+    } constrain { ("min_similarity", SIMILARITY) } check |body| SIMILARITY.check("min_similarity", &body.min_similarity)
 }
 search_body! {
     /// By PostgreSQL full text: words, "phrases", or, -not.
-    FulltextSearch {} check |_| Ok(())
+    FulltextSearch {} constrain {} check |_| Ok(())
 }
 search_body! {
     /// By BM25; the score is BM25's.
     Bm25Search {
         /// The index to search; `default` where left out.
         index: String,
-    } check |_| Ok(())
+    } constrain {} check |_| Ok(())
 }
 search_body! {
     /// By late interaction: each of the query's tokens meets the nearest of a document's. The candidates are those of vector and
@@ -124,7 +139,7 @@ search_body! {
     MaxsimSearch {
         /// The BM25 index; `default` where left out.
         index: String,
-    } check |_| Ok(())
+    } constrain {} check |_| Ok(())
 }
 search_body! {
     /// By rank fusion: each leg adds `weight / (60 + rank)`.
@@ -133,7 +148,7 @@ search_body! {
         weights: HybridWeights,
         /// The BM25 index; `default` where left out.
         index: String,
-    } check |body| match &body.weights {
+    } constrain { ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT) } check |body| match &body.weights {
         Some(weights) => weights.check(),
         None => Ok(()),
     }
@@ -152,9 +167,7 @@ pub struct HybridWeights {
 impl HybridWeights {
     fn check(&self) -> Result<(), Failure> {
         for (name, weight) in [("weights.vector", self.vector), ("weights.bm25", self.bm25)] {
-            if weight.is_some_and(|w| !w.is_finite() || !(0.0..=1000.0).contains(&w)) {
-                return Err(Failure::field(name, "takes 0 to 1000"));
-            }
+            WEIGHT.check(name, &weight)?;
         }
         match (self.vector, self.bm25) {
             (Some(0.0), Some(0.0)) => Err(Failure::field("weights", "must not both be 0")),
@@ -185,19 +198,6 @@ fn default_rerank_top() -> u32 {
 fn include_content() -> bool {
     true
 }
-fn check_rerank_top(top: u32) -> Result<(), Failure> {
-    if (1..=100).contains(&top) { Ok(()) } else { Err(Failure::field("rerank_top", "takes 1 to 100")) }
-}
-fn check_limit(limit: u32) -> Result<(), Failure> {
-    if (1..=100).contains(&limit) { Ok(()) } else { Err(Failure::field("limit", "takes 1 to 100")) }
-}
-fn check_query(query: &str) -> Result<(), Failure> {
-    match query.chars().count() {
-        0 => Err(Failure::field("query", "must not be empty")),
-        1..=8000 => Ok(()),
-        count => Err(Failure::field("query", format!("takes at most 8000 characters, got {count}"))),
-    }
-}
 
 /// The convenience search.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -214,10 +214,15 @@ pub struct SearchQuery {
     pub include_content: bool,
 }
 impl Params for SearchQuery {
-    fn check(&self) -> Result<(), Failure> {
-        check_query(&self.q)?;
-        check_limit(self.limit)
-    }
+    constrain! { q: QUERY, limit: LIMIT }
+}
+
+words! {
+    /// Whether a total is the number of all matches, or one that they are no fewer than: a ranking that skips what cannot come
+    /// first does not count the rest.
+    TotalIs { Exact = "exact", AtLeast = "at_least", }
+    /// How the results were ranked.
+    SearchMethod { Vector = "vector", Fulltext = "fulltext", Bm25 = "bm25", Maxsim = "maxsim", Hybrid = "hybrid", }
 }
 
 /// What was found, best first.
@@ -225,10 +230,11 @@ impl Params for SearchQuery {
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct SearchResponse {
     pub results: Vec<SearchResult>,
-    /// How many results these are.
+    /// How many documents match, on this page and beyond; what that counts is told by `total_is`.
     pub total: u64,
+    pub total_is: TotalIs,
     pub latency_ms: f64,
-    /// `vector`, `fulltext`, `bm25`, `maxsim` or `hybrid`.
+    #[cfg_attr(feature = "openapi", schema(value_type = SearchMethod))]
     pub method: String,
     /// What ranked the results anew; absent where nothing did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -275,6 +281,8 @@ pub struct Leg {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct ScopeState {
+    /// Nodes that are still being ingested, and documents that wait to be embedded and indexed; counted up to 10,000.
     pub in_flight: i64,
+    /// Nodes whose ingestion failed, and documents that could not be embedded and indexed; counted up to 10,000.
     pub failed: i64,
 }

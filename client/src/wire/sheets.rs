@@ -1,6 +1,6 @@
 //! Cells of stored workbooks.
 use crate::{
-    Failure,
+    constraint::{Constraint, Form, constrain, words},
     operation::{Params, Wire},
 };
 use serde::{Deserialize, Serialize};
@@ -27,15 +27,11 @@ pub struct CellsQuery {
     pub sheet: Option<String>,
 }
 impl Params for CellsQuery {
-    fn check(&self) -> Result<(), Failure> {
-        for (field, text) in [("ref", &self.reference), ("sheet", &self.sheet)] {
-            if text.as_ref().is_some_and(|text| text.chars().count() > 200) {
-                return Err(Failure::field(field, "takes at most 200 characters"));
-            }
-        }
-        Ok(())
-    }
+    constrain! { reference as "ref": RANGE, sheet: RANGE }
 }
+
+/// A range, or the name of a sheet.
+const RANGE: Constraint = Constraint::Text(0, 200, Form::Any);
 
 /// Why this rectangle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +46,11 @@ pub enum RefSource {
     UsedRange,
 }
 
+words! {
+    /// Whether a workbook shows a sheet.
+    SheetState { Visible = "visible", Hidden = "hidden", VeryHidden = "very_hidden", }
+}
+
 /// A rectangle of a sheet, read from the stored bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
@@ -60,7 +61,7 @@ pub struct CellsResponse {
     pub sheet: String,
     /// Its place among the tabs, from 0.
     pub sheet_index: u32,
-    /// `visible`, `hidden` or `very_hidden`.
+    #[cfg_attr(feature = "openapi", schema(value_type = SheetState))]
     pub state: String,
     /// 1900 or 1904.
     pub date_epoch: u16,
@@ -73,7 +74,7 @@ pub struct CellsResponse {
     /// The worksheet's numbers of its rows.
     pub rows: Vec<u32>,
     /// A list for each row, a value for each column: null where the cell is empty. Dates and durations are ISO 8601.
-    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Vec<Object>>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Vec<Value>>))]
     pub values: Vec<Vec<Value>>,
     /// The same for formulas, with their `=`.
     pub formulas: Vec<Vec<Option<String>>>,

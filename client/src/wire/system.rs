@@ -1,5 +1,5 @@
 //! The service about itself.
-use crate::operation::Wire;
+use crate::{constraint::words, operation::Wire};
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "openapi")]
 use utoipa::ToSchema;
@@ -8,12 +8,18 @@ use utoipa::ToSchema;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct HealthResponse {
-    /// `ok`, or `degraded` where a task waits for a worker that does not exist.
+    /// `degraded` where a task waits for a worker that does not exist.
+    #[cfg_attr(feature = "openapi", schema(value_type = HealthStatus))]
     pub status: String,
     pub version: String,
     pub uptime_seconds: u64,
 }
 impl Wire for HealthResponse {}
+
+words! {
+    /// How the service is.
+    HealthStatus { Ok = "ok", Degraded = "degraded", }
+}
 
 /// Whether the service can do its work.
 #[derive(Clone, Debug, Serialize, Deserialize)]

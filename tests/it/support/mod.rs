@@ -1,10 +1,12 @@
 //! A service of its own for each test: own database, real model, real actors.
+pub mod contract;
 pub mod cross_encoder;
 pub mod invariants;
 pub mod proxy;
 pub mod server;
 mod workbook;
 
+use contract::Breaches;
 use futures_util::StreamExt;
 use sqlx::{PgPool, postgres::PgConnectOptions};
 use std::{
@@ -81,6 +83,7 @@ pub struct TestApp {
     worker: Option<RunningWorker>,
     server: tokio::task::JoinHandle<()>,
     stop_server: tokio::sync::watch::Sender<bool>,
+    breaches: Arc<Breaches>,
 }
 
 impl TestApp {
@@ -120,7 +123,9 @@ impl TestApp {
         };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
-        let router = registry::router(service.clone());
+        let breaches = Arc::new(Breaches::default());
+        let router = registry::router(service.clone())
+            .layer(axum::middleware::from_fn_with_state(breaches.clone(), contract::hold));
         let (stop_server, stopped) = tokio::sync::watch::channel(false);
         let server = tokio::spawn(listener::serve(listener, router, Limits::of(&settings), stopped));
         TestApp {
@@ -133,6 +138,7 @@ impl TestApp {
             worker,
             server,
             stop_server,
+            breaches,
         }
     }
 
@@ -159,6 +165,7 @@ impl TestApp {
         }
         invariants::check(&self.pool).await;
         invariants::check_idle(&self.pool).await;
+        self.breaches.check();
         self.server.abort();
         self.service.copies.close().await;
         self.service.pool.close().await;

@@ -1,0 +1,263 @@
+//! Constraints that a field's type cannot express, each declared once: `check` enforces it and the contract shows it.
+use crate::Failure;
+use serde_json::{Map, Value, json};
+
+/// What a field takes beyond its type.
+#[derive(Clone, Copy, Debug)]
+pub enum Constraint {
+    /// A whole number from the least to the most.
+    Whole(i64, i64),
+    /// A number from the least to the most.
+    Number(f64, f64),
+    /// A number above this one.
+    Above(f64),
+    /// A text of so many characters, and of this form.
+    Text(usize, usize, Form),
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// So many entries, each as told.
+    List(usize, usize, Option<&'static Constraint>),
+}
+
+/// The form of a text.
+#[derive(Clone, Copy, Debug)]
+pub enum Form {
+    Any,
+    /// At least one character that is no white space.
+    NotBlank,
+    /// Of letters, digits and `_-:.`, as the names of usetypes and task types are.
+    Name,
+    /// A place in a list, as `next_cursor` gives it.
+    Cursor,
+}
+
+impl Form {
+    /// A regular expression of ECMA-262, as JSON Schema wants it.
+    fn pattern(self) -> Option<&'static str> {
+        match self {
+            Form::Any => None,
+            Form::NotBlank => Some(r"\S"),
+            Form::Name => Some("^[a-zA-Z0-9_:.-]+$"),
+            Form::Cursor => Some(r"^-?[0-9]{1,19}(\.[0-9]{1,19})?$"),
+        }
+    }
+
+    fn misfit(self, text: &str) -> Option<&'static str> {
+        let fits = match self {
+            Form::Any => true,
+            Form::NotBlank => text.chars().any(|character| !character.is_whitespace()),
+            Form::Name => text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-:.".contains(&byte)),
+            Form::Cursor => {
+                let digits = |part: &str| (1..=19).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
+                let (first, second) = text.split_once('.').unwrap_or((text, "0"));
+                digits(first.strip_prefix('-').unwrap_or(first)) && digits(second)
+            }
+        };
+        (!fits).then_some(match self {
+            Form::Any => "takes any text",
+            Form::NotBlank => "must not be blank",
+            Form::Name => "takes the characters a-z A-Z 0-9 _ - : . alone",
+            Form::Cursor => "takes a next_cursor of this list",
+        })
+    }
+}
+
+/// Rows of one page of a list.
+pub const PAGE: Constraint = Constraint::Whole(1, 1000);
+/// The place where a page begins.
+pub const CURSOR: Constraint = Constraint::Text(1, 40, Form::Cursor);
+/// How far the priority of an upload or a creation may go to either side.
+pub const PRIORITY: Constraint = Constraint::Whole(-100, 100);
+/// The name of a usetype or of a task type.
+pub const NAME: Constraint = Constraint::Text(1, 100, Form::Name);
+
+impl Constraint {
+    /// 422 naming the field where the value breaks this constraint.
+    pub fn check<T: Constrained>(&self, field: &str, value: &T) -> Result<(), Failure> {
+        value.meets(self).map_err(|reason| Failure::field(field, reason))
+    }
+
+    /// The keywords of JSON Schema that say the same.
+    pub fn keywords(&self) -> Map<String, Value> {
+        let keywords = match self {
+            Constraint::Whole(least, most) => json!({"minimum": least, "maximum": most}),
+            Constraint::Number(least, most) => json!({"minimum": least, "maximum": most}),
+            Constraint::Above(least) => json!({"exclusiveMinimum": least}),
+            Constraint::Text(least, most, form) => match form.pattern() {
+                Some(pattern) => json!({"minLength": least, "maxLength": most, "pattern": pattern}),
+                None => json!({"minLength": least, "maxLength": most}),
+            },
+            Constraint::OneOf(words) => json!({"enum": words}),
+            Constraint::List(least, most, each) => {
+                json!({"minItems": least, "maxItems": most, "items": each.map(Constraint::keywords).unwrap_or_default()})
+            }
+        };
+        match keywords {
+            Value::Object(keywords) => keywords,
+            _ => Map::new(),
+        }
+    }
+
+    fn number(&self, value: f64) -> Result<(), String> {
+        let (fits, takes) = match self {
+            Constraint::Whole(least, most) => {
+                let fits = (*least as f64..=*most as f64).contains(&value) && value.fract() == 0.0;
+                (fits, format!("takes {least} to {most}"))
+            }
+            Constraint::Number(least, most) => ((*least..=*most).contains(&value), format!("takes {least} to {most}")),
+            Constraint::Above(least) => (value.is_finite() && value > *least, format!("must be above {least}")),
+            _ => (false, "takes no number".to_owned()),
+        };
+        if fits { Ok(()) } else { Err(takes) }
+    }
+
+    fn text(&self, text: &str) -> Result<(), String> {
+        match self {
+            Constraint::Text(least, most, form) => match text.chars().count() {
+                0 if *least > 0 => Err("must not be empty".to_owned()),
+                count if count < *least => Err(format!("takes at least {least} characters, got {count}")),
+                count if count > *most => Err(format!("takes at most {most} characters, got {count}")),
+                _ => form.misfit(text).map_or(Ok(()), |reason| Err(reason.to_owned())),
+            },
+            Constraint::OneOf(words) if words.contains(&text) => Ok(()),
+            Constraint::OneOf(words) => Err(format!("takes {}, got `{text}`", words.join(", "))),
+            _ => Err("takes no text".to_owned()),
+        }
+    }
+}
+
+/// A value that a constraint can hold.
+pub trait Constrained {
+    /// Says what the constraint takes where the value breaks it.
+    fn meets(&self, constraint: &Constraint) -> Result<(), String>;
+}
+
+macro_rules! numbers { ($($type:ty),*) => { $(
+    impl Constrained for $type {
+        fn meets(&self, constraint: &Constraint) -> Result<(), String> {
+            constraint.number(f64::from(*self))
+        }
+    }
+)* } }
+numbers!(i32, u32, f64);
+
+impl Constrained for String {
+    fn meets(&self, constraint: &Constraint) -> Result<(), String> {
+        constraint.text(self)
+    }
+}
+
+impl<T: Constrained> Constrained for Option<T> {
+    fn meets(&self, constraint: &Constraint) -> Result<(), String> {
+        self.as_ref().map_or(Ok(()), |value| value.meets(constraint))
+    }
+}
+
+impl<T: Constrained> Constrained for Vec<T> {
+    fn meets(&self, constraint: &Constraint) -> Result<(), String> {
+        let Constraint::List(least, most, each) = constraint else { return Err("takes no list".to_owned()) };
+        match self.len() {
+            0 if *least > 0 => return Err("must not be empty".to_owned()),
+            count if count < *least => return Err(format!("takes at least {least} entries, got {count}")),
+            count if count > *most => return Err(format!("takes at most {most} entries, got {count}")),
+            _ => {}
+        }
+        let Some(each) = each else { return Ok(()) };
+        let misfit =
+            |(place, entry): (usize, &T)| entry.meets(each).err().map(|reason| format!("entry {place} {reason}"));
+        self.iter().enumerate().find_map(misfit).map_or(Ok(()), Err)
+    }
+}
+
+/// A value that is held as JSON, such as an ingest option.
+impl Constrained for Value {
+    fn meets(&self, constraint: &Constraint) -> Result<(), String> {
+        match self {
+            Value::Number(number) => constraint.number(number.as_f64().unwrap_or(f64::NAN)),
+            Value::String(text) => constraint.text(text),
+            _ => Err("takes a number or a text".to_owned()),
+        }
+    }
+}
+
+/// The constraints of a type's fields; the name on the wire where it is another one. Writes `constraints` and `check`.
+macro_rules! constrain {
+    ($($field:ident $(as $name:literal)?: $constraint:expr),* $(,)?) => {
+        constrain!($($field $(as $name)?: $constraint),*; |_| Ok(()));
+    };
+    ($($field:ident $(as $name:literal)?: $constraint:expr),*; $more:expr) => {
+        fn constraints() -> Vec<(&'static str, $crate::constraint::Constraint)> {
+            vec![$((constrain!(@name $field $($name)?), $constraint)),*]
+        }
+        fn check(&self) -> Result<(), $crate::Failure> {
+            $($constraint.check(constrain!(@name $field $($name)?), &self.$field)?;)*
+            let more: fn(&Self) -> Result<(), $crate::Failure> = $more;
+            more(self)
+        }
+    };
+    (@name $field:ident) => { stringify!($field) };
+    (@name $field:ident $name:literal) => { $name };
+}
+pub(crate) use constrain;
+
+/// Declares an enum whose values are these words on the wire.
+macro_rules! words { ($( $(#[doc = $doc:literal])* $name:ident { $( $(#[doc = $vdoc:literal])* $variant:ident = $text:literal, )* } )*) => { $(
+    $(#[doc = $doc])*
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+    pub enum $name { $( $(#[doc = $vdoc])* #[serde(rename = $text)] $variant, )* }
+    impl $name {
+        /// Every word, as it is stored and sent.
+        pub const WORDS: &[&str] = &[$($text),*];
+    }
+    // By hand: utoipa's derive does not read a name that a macro hands over.
+    #[cfg(feature = "openapi")]
+    impl utoipa::PartialSchema for $name {
+        fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+            utoipa::openapi::ObjectBuilder::new()
+                .schema_type(utoipa::openapi::Type::String)
+                .description(Some([$($doc),*].join(" ").trim_ascii()))
+                .enum_values(Some(Self::WORDS.iter().copied()))
+                .into()
+        }
+    }
+    #[cfg(feature = "openapi")]
+    impl utoipa::ToSchema for $name {}
+)* } }
+pub(crate) use words;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_declared_is_enforced_at_its_edges() {
+        for (value, constraint, fits) in [
+            (json!(1), PAGE, true),
+            (json!(1000), PAGE, true),
+            (json!(0), PAGE, false),
+            (json!(1001), PAGE, false),
+            (json!(1.5), PAGE, false),
+            (json!(0.0), Constraint::Above(0.0), false),
+            (json!(1e-9), Constraint::Above(0.0), true),
+            (json!("a:b"), NAME, true),
+            (json!(""), NAME, false),
+            (json!("a b"), NAME, false),
+            (json!("ä"), NAME, false),
+            (json!("7"), CURSOR, true),
+            (json!("-7.9"), CURSOR, true),
+            (json!("7."), CURSOR, false),
+            (json!("x"), CURSOR, false),
+            (json!(" \n\u{a0}"), Constraint::Text(1, 10, Form::NotBlank), false),
+            (json!(" ä "), Constraint::Text(1, 3, Form::NotBlank), true),
+            (json!(" äa "), Constraint::Text(1, 3, Form::NotBlank), false),
+            (json!("b"), Constraint::OneOf(&["a", "b"]), true),
+            (json!("c"), Constraint::OneOf(&["a", "b"]), false),
+        ] {
+            assert_eq!(value.meets(&constraint).is_ok(), fits, "{value} {constraint:?}");
+        }
+        let list = Constraint::List(1, 2, Some(&NAME));
+        let of = |entries: &[&str]| entries.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>().meets(&list);
+        assert!(of(&["a"]).is_ok() && of(&[]).is_err() && of(&["a", "b", "c"]).is_err());
+        assert_eq!(of(&["a", ""]).expect_err("an empty name"), "entry 1 must not be empty");
+    }
+}

@@ -1,0 +1,307 @@
+//! A deserializer around another that holds requests to the contract where serde's derive is lenient: an object is never written as
+//! a list of its values, no text holds a NUL (PostgreSQL stores none), and an error names what is taken in words of JSON.
+use serde::{
+    Deserializer,
+    de::{
+        DeserializeSeed, EnumAccess, Error, Expected, IntoDeserializer, MapAccess, SeqAccess, Unexpected,
+        VariantAccess, Visitor,
+    },
+};
+use std::fmt;
+
+/// Around a deserializer, or around anything that hands one out.
+pub struct Strict<T> {
+    inner: T,
+    /// All values are texts to be parsed, as in a query string.
+    text: bool,
+}
+
+impl<T> Strict<T> {
+    /// Around a deserializer of JSON.
+    pub fn json(inner: T) -> Strict<T> {
+        Strict { inner, text: false }
+    }
+
+    /// Around a deserializer of a query string.
+    pub fn text(inner: T) -> Strict<T> {
+        Strict { inner, text: true }
+    }
+}
+
+/// What a type takes, in words of JSON.
+#[derive(Clone, Copy)]
+enum Wanted {
+    /// The inner visitor's own words.
+    Own,
+    Flag,
+    Whole(i128, i128),
+    Number,
+    Text,
+    Object,
+    List,
+    OneOf(&'static [&'static str]),
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wanted::Own => f.write_str("another value"),
+            Wanted::Flag => f.write_str("true or false"),
+            Wanted::Whole(least, most) => write!(f, "a whole number from {least} to {most}"),
+            Wanted::Number => f.write_str("a number"),
+            Wanted::Text => f.write_str("a string"),
+            Wanted::Object => f.write_str("an object"),
+            Wanted::List => f.write_str("a list"),
+            Wanted::OneOf(words) => write!(f, "one of {}", words.join(", ")),
+        }
+    }
+}
+
+/// A visitor that is asked before the one that it holds.
+struct Asked<V> {
+    inner: V,
+    wanted: Wanted,
+    text: bool,
+}
+
+impl<V> Asked<V> {
+    fn strict<T>(&self, inner: T) -> Strict<T> {
+        Strict { inner, text: self.text }
+    }
+
+    fn readable<E: Error>(&self, text: &str) -> Result<(), E> {
+        if text.contains('\0') { Err(E::custom("must not contain the character U+0000 (NUL)")) } else { Ok(()) }
+    }
+}
+
+impl Expected for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+macro_rules! ask { ($($method:ident($($argument:ident: $type:ty),*) $wanted:expr;)*) => { $(
+    fn $method<V: Visitor<'de>>(self $(, $argument: $type)*, visitor: V) -> Result<V::Value, Self::Error> {
+        let (wanted, text) = ($wanted, self.text);
+        let read = self.inner.$method($($argument,)* Asked { inner: visitor, wanted, text });
+        if text { read.map_err(|error| in_words(error, wanted)) } else { read }
+    }
+)* } }
+
+/// A query string's parsers speak of digits and of types; what they should have got is clearer.
+fn in_words<E: Error>(error: E, wanted: Wanted) -> E {
+    match wanted {
+        Wanted::Flag | Wanted::Whole(..) | Wanted::Number => E::custom(format_args!("takes {wanted}")),
+        _ => error,
+    }
+}
+
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
+    type Error = D::Error;
+
+    ask! {
+        deserialize_any() Wanted::Own;
+        deserialize_bool() Wanted::Flag;
+        deserialize_i8() Wanted::Whole(i8::MIN.into(), i8::MAX.into());
+        deserialize_i16() Wanted::Whole(i16::MIN.into(), i16::MAX.into());
+        deserialize_i32() Wanted::Whole(i32::MIN.into(), i32::MAX.into());
+        deserialize_i64() Wanted::Whole(i64::MIN.into(), i64::MAX.into());
+        deserialize_u8() Wanted::Whole(0, u8::MAX.into());
+        deserialize_u16() Wanted::Whole(0, u16::MAX.into());
+        deserialize_u32() Wanted::Whole(0, u32::MAX.into());
+        deserialize_u64() Wanted::Whole(0, u64::MAX.into());
+        deserialize_f32() Wanted::Number;
+        deserialize_f64() Wanted::Number;
+        deserialize_char() Wanted::Text;
+        // Dates and the like read themselves from a text, and say best what is wrong with one.
+        deserialize_str() Wanted::Own;
+        deserialize_string() Wanted::Text;
+        deserialize_bytes() Wanted::Own;
+        deserialize_byte_buf() Wanted::Own;
+        deserialize_unit() Wanted::Own;
+        deserialize_unit_struct(name: &'static str) Wanted::Own;
+        deserialize_newtype_struct(name: &'static str) Wanted::Own;
+        deserialize_seq() Wanted::List;
+        deserialize_tuple(len: usize) Wanted::List;
+        deserialize_tuple_struct(name: &'static str, len: usize) Wanted::List;
+        deserialize_map() Wanted::Object;
+        deserialize_identifier() Wanted::Own;
+        deserialize_ignored_any() Wanted::Own;
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        // A parameter that is named has a value, though it be empty.
+        if self.text {
+            return visitor.visit_some(self);
+        }
+        self.inner.deserialize_option(Asked { inner: visitor, wanted: Wanted::Own, text: false })
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        // As a map: asked for a struct, serde_json would take the values in a list, in the order of the fields.
+        self.deserialize_map(visitor)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        // Every enum of the contract is a word.
+        self.inner.deserialize_str(Asked { inner: Word(visitor), wanted: Wanted::OneOf(variants), text: self.text })
+    }
+
+    fn is_human_readable(&self) -> bool {
+        self.inner.is_human_readable()
+    }
+}
+
+/// Reads a variant from its name.
+struct Word<V>(V);
+impl<'de, V: Visitor<'de>> Visitor<'de> for Word<V> {
+    type Value = V::Value;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.expecting(f)
+    }
+    fn visit_str<E: Error>(self, name: &str) -> Result<V::Value, E> {
+        self.0.visit_enum(IntoDeserializer::<E>::into_deserializer(name))
+    }
+}
+
+macro_rules! numbers { ($($method:ident $type:ty, $unexpected:expr;)*) => { $(
+    fn $method<E: Error>(self, value: $type) -> Result<V::Value, E> {
+        let wanted = self.wanted;
+        match wanted {
+            Wanted::Own => self.inner.$method::<E>(value),
+            _ => self.inner.$method::<E>(value).map_err(|_| E::invalid_type($unexpected(value), &wanted)),
+        }
+    }
+)* } }
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for Asked<V> {
+    type Value = V::Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.wanted {
+            Wanted::Own => self.inner.expecting(f),
+            wanted => fmt::Display::fmt(&wanted, f),
+        }
+    }
+
+    numbers! {
+        visit_bool bool, Unexpected::Bool;
+        visit_i64 i64, Unexpected::Signed;
+        visit_u64 u64, Unexpected::Unsigned;
+        visit_f64 f64, Unexpected::Float;
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<V::Value, E> {
+        self.readable(text)?;
+        self.inner.visit_str(text)
+    }
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<V::Value, E> {
+        self.readable(text)?;
+        self.inner.visit_borrowed_str(text)
+    }
+    fn visit_string<E: Error>(self, text: String) -> Result<V::Value, E> {
+        self.readable(&text)?;
+        self.inner.visit_string(text)
+    }
+    fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<V::Value, E> {
+        self.inner.visit_bytes(bytes)
+    }
+    fn visit_borrowed_bytes<E: Error>(self, bytes: &'de [u8]) -> Result<V::Value, E> {
+        self.inner.visit_borrowed_bytes(bytes)
+    }
+    fn visit_none<E: Error>(self) -> Result<V::Value, E> {
+        self.inner.visit_none()
+    }
+    fn visit_unit<E: Error>(self) -> Result<V::Value, E> {
+        self.inner.visit_unit()
+    }
+    fn visit_some<D: Deserializer<'de>>(self, inner: D) -> Result<V::Value, D::Error> {
+        let inner = self.strict(inner);
+        self.inner.visit_some(inner)
+    }
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, inner: D) -> Result<V::Value, D::Error> {
+        let inner = self.strict(inner);
+        self.inner.visit_newtype_struct(inner)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, inner: A) -> Result<V::Value, A::Error> {
+        let inner = self.strict(inner);
+        self.inner.visit_seq(inner)
+    }
+    fn visit_map<A: MapAccess<'de>>(self, inner: A) -> Result<V::Value, A::Error> {
+        let inner = self.strict(inner);
+        self.inner.visit_map(inner)
+    }
+    fn visit_enum<A: EnumAccess<'de>>(self, inner: A) -> Result<V::Value, A::Error> {
+        let inner = self.strict(inner);
+        self.inner.visit_enum(inner)
+    }
+}
+
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Strict<S> {
+    type Value = S::Value;
+    fn deserialize<D: Deserializer<'de>>(self, inner: D) -> Result<S::Value, D::Error> {
+        self.inner.deserialize(Strict { inner, text: self.text })
+    }
+}
+
+impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Strict<A> {
+    type Error = A::Error;
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, inner: S) -> Result<Option<S::Value>, A::Error> {
+        self.inner.next_element_seed(Strict { inner, text: self.text })
+    }
+    fn size_hint(&self) -> Option<usize> {
+        self.inner.size_hint()
+    }
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Strict<A> {
+    type Error = A::Error;
+    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, inner: S) -> Result<Option<S::Value>, A::Error> {
+        self.inner.next_key_seed(Strict { inner, text: self.text })
+    }
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, inner: S) -> Result<S::Value, A::Error> {
+        self.inner.next_value_seed(Strict { inner, text: self.text })
+    }
+    fn size_hint(&self) -> Option<usize> {
+        self.inner.size_hint()
+    }
+}
+
+impl<'de, A: EnumAccess<'de>> EnumAccess<'de> for Strict<A> {
+    type Error = A::Error;
+    type Variant = Strict<A::Variant>;
+    fn variant_seed<S: DeserializeSeed<'de>>(self, inner: S) -> Result<(S::Value, Self::Variant), A::Error> {
+        let text = self.text;
+        let (value, inner) = self.inner.variant_seed(Strict { inner, text })?;
+        Ok((value, Strict { inner, text }))
+    }
+}
+
+impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Strict<A> {
+    type Error = A::Error;
+    fn unit_variant(self) -> Result<(), A::Error> {
+        self.inner.unit_variant()
+    }
+    fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, inner: S) -> Result<S::Value, A::Error> {
+        self.inner.newtype_variant_seed(Strict { inner, text: self.text })
+    }
+    fn tuple_variant<V: Visitor<'de>>(self, len: usize, inner: V) -> Result<V::Value, A::Error> {
+        self.inner.tuple_variant(len, Asked { inner, wanted: Wanted::List, text: self.text })
+    }
+    fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], inner: V) -> Result<V::Value, A::Error> {
+        self.inner.struct_variant(fields, Asked { inner, wanted: Wanted::Object, text: self.text })
+    }
+}
+
+#[cfg(test)]
+mod tests;

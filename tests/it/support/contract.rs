@@ -1,0 +1,218 @@
+//! Holds every answer of a test's service to the contract that it serves: its status, its headers, its media type and its body.
+use axum::{
+    body::{Body, Bytes},
+    extract::{Request, State},
+    http::{StatusCode, response::Parts},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use serde_json::Value;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
+use svc::registry::contract;
+
+/// What an app answered that the contract does not say.
+#[derive(Default)]
+pub struct Breaches(Mutex<Vec<String>>);
+
+impl Breaches {
+    /// Panics where there was any.
+    pub fn check(&self) {
+        let breaches = self.0.lock().unwrap();
+        assert!(breaches.is_empty(), "answers that break the contract:\n{}", breaches.join("\n"));
+    }
+}
+
+/// Passes an answer on that is as the contract says; another one ends as a status that no client takes.
+pub async fn hold(State(breaches): State<Arc<Breaches>>, request: Request, next: Next) -> Response {
+    let (method, path) = (request.method().as_str().to_ascii_lowercase(), request.uri().path().to_owned());
+    let (parts, body) = next.run(request).await.into_parts();
+    let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+    let mut broken = Vec::new();
+    judge(&method, &path, &parts, &bytes, &mut broken);
+    if broken.is_empty() {
+        return Response::from_parts(parts, Body::from(bytes));
+    }
+    let text = format!("{method} {path} {}: {}", parts.status, broken.join("; "));
+    eprintln!("{text}");
+    breaches.0.lock().unwrap().push(text.clone());
+    (StatusCode::from_u16(599).unwrap(), text).into_response()
+}
+
+fn judge(method: &str, path: &str, parts: &Parts, bytes: &Bytes, broken: &mut Vec<String>) {
+    let status = parts.status.as_u16();
+    let Some(entry) = entry(method, path) else {
+        // A page, or nothing; only the errors are the contract's.
+        if status >= 400 {
+            // Every problem has the same body.
+            body(&contract()["components"]["responses"]["Problem404"], parts, bytes, broken);
+        }
+        return;
+    };
+    let Some(response) = entry["responses"].get(status.to_string()) else {
+        return broken.push("the status is not documented".to_owned());
+    };
+    let response = resolve(response);
+    for name in response["headers"].as_object().into_iter().flatten().map(|(name, _)| name) {
+        if name != "Retry-After" && !parts.headers.contains_key(name.to_ascii_lowercase()) {
+            broken.push(format!("the header {name} is missing"));
+        }
+    }
+    body(response, parts, bytes, broken);
+}
+
+fn body(response: &'static Value, parts: &Parts, bytes: &Bytes, broken: &mut Vec<String>) {
+    let media_type = parts.headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = media_type.split(';').next().unwrap_or_default();
+    match response.get("content").map(|content| content.get(media_type)) {
+        None if bytes.is_empty() => {}
+        None => broken.push("a body where none is documented".to_owned()),
+        Some(None) => broken.push(format!("`{media_type}` is not documented")),
+        Some(Some(content)) if media_type.ends_with("json") => match serde_json::from_slice(bytes) {
+            Ok(value) => validate(&content["schema"], &value, "", broken),
+            Err(error) => broken.push(format!("the body is no JSON: {error}")),
+        },
+        Some(Some(_)) => {}
+    }
+}
+
+/// The entry of the operation that a path leads to.
+fn entry(method: &str, path: &str) -> Option<&'static Value> {
+    let segments: Vec<&str> = path.split('/').collect();
+    let fits = |template: &str| {
+        let template: Vec<&str> = template.split('/').collect();
+        template.len() == segments.len()
+            && template.iter().zip(&segments).all(|(part, segment)| part.starts_with('{') || part == segment)
+    };
+    let paths = contract()["paths"].as_object()?;
+    // A path without a placeholder is meant rather than one with it.
+    let mut entries: Vec<_> =
+        paths.iter().filter(|(template, _)| fits(template)).map(|(t, item)| (t.contains('{'), &item[method])).collect();
+    entries.sort_by_key(|(has_placeholder, _)| *has_placeholder);
+    entries.into_iter().map(|(_, entry)| entry).find(|entry| !entry.is_null())
+}
+
+/// What a reference leads to.
+pub fn resolve(value: &'static Value) -> &'static Value {
+    match value["$ref"].as_str() {
+        Some(reference) => resolve(contract().pointer(&reference[1..]).expect("every reference resolves")),
+        None => value,
+    }
+}
+
+/// Says each way in which a value is not as its schema says. A member that no schema names is one of them, and so is a keyword
+/// that is not known here.
+pub fn validate(schema: &'static Value, value: &Value, path: &str, broken: &mut Vec<String>) {
+    shape(schema, value, path, broken);
+    let mut known = BTreeSet::new();
+    if let Value::Object(members) = value
+        && names(schema, value, &mut known)
+        && !known.is_empty()
+    {
+        let unknown = members.keys().filter(|name| !known.contains(name.as_str()));
+        broken.extend(unknown.map(|name| format!("{path}/{name} is not documented")));
+    }
+}
+
+/// Collects the members that a schema names; false where it takes others too.
+fn names(schema: &'static Value, value: &Value, known: &mut BTreeSet<&'static str>) -> bool {
+    let schema = resolve(schema);
+    known.extend(schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()));
+    let mut closed = schema.get("additionalProperties").is_none_or(|more| *more == false);
+    for branch in schema["allOf"].as_array().into_iter().flatten() {
+        closed &= names(branch, value, known);
+    }
+    for choice in ["oneOf", "anyOf"].into_iter().filter_map(|key| schema[key].as_array()).flatten() {
+        if fits(choice, value) {
+            closed &= names(choice, value, known);
+        }
+    }
+    closed
+}
+
+fn fits(schema: &'static Value, value: &Value) -> bool {
+    let mut broken = Vec::new();
+    shape(schema, value, "", &mut broken);
+    broken.is_empty()
+}
+
+fn shape(schema: &'static Value, value: &Value, path: &str, broken: &mut Vec<String>) {
+    let schema = resolve(schema);
+    let Some(keywords) = schema.as_object() else { return broken.push(format!("{path}: {schema} is no schema")) };
+    let mut say = |text: String| broken.push(format!("{path}: {text}"));
+    for (keyword, wanted) in keywords {
+        let number =
+            |fits: fn(f64, f64) -> bool| value.as_f64().is_none_or(|value| fits(value, wanted.as_f64().unwrap()));
+        let length = value.as_str().map(|text| text.chars().count() as u64);
+        let entries = value.as_array().map(|entries| entries.len() as u64);
+        let holds = match keyword.as_str() {
+            "type" => match wanted {
+                Value::Array(kinds) => kinds.iter().any(|kind| is_of(value, kind)),
+                kind => is_of(value, kind),
+            },
+            "enum" => wanted.as_array().unwrap().contains(value),
+            "minimum" => number(|value, least| value >= least),
+            "maximum" => number(|value, most| value <= most),
+            "exclusiveMinimum" => number(|value, least| value > least),
+            "minLength" => length.is_none_or(|length| length >= wanted.as_u64().unwrap()),
+            "maxLength" => length.is_none_or(|length| length <= wanted.as_u64().unwrap()),
+            "minItems" => entries.is_none_or(|count| count >= wanted.as_u64().unwrap()),
+            "maxItems" => entries.is_none_or(|count| count <= wanted.as_u64().unwrap()),
+            "required" => value.as_object().is_none_or(|members| {
+                wanted.as_array().unwrap().iter().all(|name| members.contains_key(name.as_str().unwrap()))
+            }),
+            "format" => value.as_str().is_none_or(|text| match wanted.as_str().unwrap() {
+                "date-time" => chrono::DateTime::parse_from_rfc3339(text).is_ok(),
+                "byte" => text.len().is_multiple_of(4),
+                _ => true,
+            }),
+            "oneOf" => wanted.as_array().unwrap().iter().filter(|choice| fits(choice, value)).count() == 1,
+            "anyOf" => wanted.as_array().unwrap().iter().any(|choice| fits(choice, value)),
+            "properties" | "items" | "additionalProperties" | "allOf" | "propertyNames" => true,
+            "description" | "title" | "default" | "example" | "examples" => true,
+            _ => false,
+        };
+        if !holds {
+            let shown: String = value.to_string().chars().take(200).collect();
+            say(format!("{shown} breaks `{keyword}`: {wanted}"));
+        }
+    }
+    for branch in schema["allOf"].as_array().into_iter().flatten() {
+        shape(branch, value, path, broken);
+    }
+    match value {
+        Value::Array(entries) => {
+            let Some(items) = schema.get("items") else { return };
+            for (place, entry) in entries.iter().enumerate() {
+                validate(items, entry, &format!("{path}/{place}"), broken);
+            }
+        }
+        Value::Object(members) => {
+            for (name, member) in members {
+                let path = format!("{path}/{name}");
+                match (schema["properties"].get(name), schema.get("additionalProperties")) {
+                    (Some(schema), _) => validate(schema, member, &path, broken),
+                    (None, Some(more @ Value::Object(_))) => validate(more, member, &path, broken),
+                    (None, Some(Value::Bool(false))) => broken.push(format!("{path} is not documented")),
+                    _ => {}
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_of(value: &Value, kind: &Value) -> bool {
+    match kind.as_str().unwrap() {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        "boolean" => value.is_boolean(),
+        "null" => value.is_null(),
+        other => panic!("there is no type {other}"),
+    }
+}
