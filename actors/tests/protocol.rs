@@ -44,8 +44,8 @@ struct Row {
     reserved: Option<u8>,
     /// No beat for the length of a lease.
     silent: bool,
-    /// Who claimed it last.
-    by: u8,
+    /// The answer to its claim was lost.
+    unheard: bool,
     attempts: u8,
     effects: u8,
 }
@@ -59,8 +59,8 @@ struct State {
     held: [Option<(usize, u8, bool)>; WORKERS],
     claims: u8,
     crashes: u8,
-    /// A worker gave back what it had claimed without ever hearing of it.
-    recognised: bool,
+    /// Answers to claims that were lost, of which one is explored.
+    lost_answers: u8,
 }
 
 impl State {
@@ -95,9 +95,8 @@ enum Action {
         worker: usize,
         next: usize,
     },
-    /// Gives back what the worker claimed and does not know of.
+    /// Its worker's beat gives back what the worker does not know that it claimed.
     Recognise {
-        worker: usize,
         task: usize,
     },
     GiveBack {
@@ -116,13 +115,12 @@ enum Action {
 }
 
 impl Protocol {
-    fn claim(&self, state: &mut State, worker: usize, task: usize) -> (usize, u8, bool) {
+    fn claim(&self, state: &mut State, task: usize) -> (usize, u8, bool) {
         state.claims += 1;
         let row = &mut state.rows[task];
         row.attempts += 1;
         let token = if self.random_tokens { state.claims } else { row.attempts };
-        let by = u8::try_from(worker).unwrap();
-        *row = Row { status: Status::Claimed, token: Some(token), reserved: Some(token), silent: false, by, ..*row };
+        *row = Row { status: Status::Claimed, token: Some(token), reserved: Some(token), silent: false, ..*row };
         (task, token, false)
     }
 
@@ -142,7 +140,7 @@ impl Model for Protocol {
 
     fn init_states(&self) -> Vec<State> {
         let rows = [Row::default(); TASKS];
-        vec![State { rows, on_disk: rows, held: [None; WORKERS], claims: 0, crashes: 0, recognised: false }]
+        vec![State { rows, on_disk: rows, held: [None; WORKERS], claims: 0, crashes: 0, lost_answers: 0 }]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
@@ -161,9 +159,11 @@ impl Model for Protocol {
                     actions.extend((0..TASKS).map(|next| Action::CommitAndClaim { worker, next }));
                 }
             }
-            actions.extend((0..TASKS).map(|task| Action::Recognise { worker, task }));
         }
         for task in 0..TASKS {
+            if state.rows[task].unheard {
+                actions.push(Action::Recognise { task });
+            }
             if state.holds(task) {
                 actions.push(if state.rows[task].silent { Action::Reap { task } } else { Action::FallSilent { task } });
             }
@@ -180,29 +180,26 @@ impl Model for Protocol {
                 if state.claims == self.claims {
                     return None;
                 }
-                state.held[worker] = Some(self.claim(&mut state, worker, task));
+                state.held[worker] = Some(self.claim(&mut state, task));
                 // Not on disk yet.
             }
             Action::CommitAndClaim { worker, next } => {
                 let (task, token, _) = state.held[worker]?;
-                if state.claims == self.claims || next == task || state.rows[task].token != Some(token) {
+                if state.claims == self.claims || state.lost_answers == 1 || state.rows[task].token != Some(token) {
                     return None;
                 }
                 self.commit(&mut state, worker);
                 if state.rows[next].status != Status::Pending || (self.reserves && state.is_blocked(next)) {
                     return None;
                 }
-                self.claim(&mut state, worker, next);
+                self.claim(&mut state, next);
+                state.rows[next].unheard = true;
+                state.lost_answers += 1;
             }
-            Action::Recognise { worker, task } => {
+            Action::Recognise { task } => {
                 let row = &mut state.rows[task];
-                let knows = state.held[worker].is_some_and(|(_, token, _)| row.token == Some(token));
-                if row.status != Status::Claimed || usize::from(row.by) != worker || knows {
-                    return None;
-                }
-                *row = Row { status: Status::Pending, token: None, reserved: None, ..*row };
+                *row = Row { status: Status::Pending, token: None, reserved: None, unheard: false, ..*row };
                 state.on_disk = state.rows;
-                state.recognised = true;
             }
             Action::Start { worker } => {
                 let (task, token, _) = state.held[worker]?;
@@ -239,7 +236,8 @@ impl Model for Protocol {
             Action::FallSilent { task } => state.rows[task].silent = true,
             Action::Reap { task } => {
                 let row = &mut state.rows[task];
-                *row = Row { status: Status::Pending, token: None, reserved: None, silent: false, ..*row };
+                *row =
+                    Row { status: Status::Pending, token: None, reserved: None, silent: false, unheard: false, ..*row };
                 state.on_disk = state.rows;
             }
             Action::CrashServer => {
@@ -274,7 +272,7 @@ impl Model for Protocol {
                 state.rows.iter().all(|row| row.status == Status::Completed)
             }),
             Property::<Self>::sometimes("a grant that nobody heard of comes back and is done", |_, state| {
-                state.recognised && state.rows.iter().all(|row| row.status == Status::Completed)
+                state.lost_answers == 1 && state.rows.iter().all(|row| row.status == Status::Completed)
             }),
             Property::<Self>::sometimes("a zombie comes too late", |_, state| {
                 state.held.iter().flatten().any(|(task, token, started)| {

@@ -1,7 +1,7 @@
 //! The heart's port: one connection of its own, on the heart's own thread, so that nothing else delays a beat.
 use crate::store::{self, workers::WorkerRow};
 use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use svc_actors::{Beat, BeatAnswer, BeatFactory, PortError, TreeSnapshot};
 use uuid::Uuid;
 
@@ -9,7 +9,7 @@ use uuid::Uuid;
 pub fn factory(options: PgConnectOptions, row: WorkerRow) -> BeatFactory {
     Box::new(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        Box::new(PgBeat { runtime: runtime.ok(), options: options.clone(), row: row.clone(), conn: None })
+        Box::new(PgBeat { runtime: runtime.ok(), options: options.clone(), row: row.clone(), conn: None, looked: None })
     })
 }
 
@@ -18,6 +18,8 @@ struct PgBeat {
     options: PgConnectOptions,
     row: WorkerRow,
     conn: Option<PgConnection>,
+    /// When claims were last looked for that this worker does not know of.
+    looked: Option<Instant>,
 }
 
 impl Beat for PgBeat {
@@ -30,6 +32,8 @@ impl Beat for PgBeat {
         let (options, row, kept) = (&self.options, &self.row, self.conn.take());
         // A connection that hangs is dropped well before the lease is over, and the next beat makes a new one.
         let limit = row.lease / 3;
+        // Not with every beat: that must be quick.
+        let look = self.looked.is_none_or(|looked| looked.elapsed() >= limit);
         let beat = async move {
             let mut conn = match kept {
                 Some(conn) => conn,
@@ -37,14 +41,19 @@ impl Beat for PgBeat {
             };
             let held = store::leases::beat(&mut conn, tokens).await?;
             store::workers::beat(&mut conn, row, &snapshot).await?;
-            let unheard = store::leases::give_back_unheard(&mut conn, &row.worker_id, tokens, limit).await?;
-            if unheard > 0 {
-                tracing::info!(tasks = unheard, "what a claim granted was never heard of here, and is given back");
+            if look {
+                let unheard = store::leases::give_back_unheard(&mut conn, &row.worker_id, tokens, limit).await?;
+                if unheard > 0 {
+                    tracing::info!(tasks = unheard, "what a claim granted was never heard of here, and is given back");
+                }
             }
             Ok::<_, sqlx::Error>((conn, held))
         };
         let (conn, held) = runtime.block_on(within(limit, beat))?;
         self.conn = Some(conn);
+        if look {
+            self.looked = Some(Instant::now());
+        }
         Ok(held.into_iter().map(|(token, cancel_requested)| BeatAnswer { token, cancel_requested }).collect())
     }
 }
