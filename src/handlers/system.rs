@@ -106,8 +106,11 @@ async fn model(service: &Service) -> Result<ModelState, String> {
         return Err("no embedding model is loaded: see SVC_EMBEDDING_MODEL".to_owned());
     };
     embedder.state().await.map_err(|error| {
-        tracing::warn!(error = %error, "the runner's model cannot be used");
+        tracing::warn!(error = %error, "the model cannot be used");
         match error {
+            EmbedError::Model(_) => {
+                "the model's device is lost and being opened again: tasks that need vectors wait for it".to_owned()
+            }
             EmbedError::Refused(_) => "the runner refuses to work for this service: see its log".to_owned(),
             _ => "the runner does not answer: tasks that need vectors wait for it".to_owned(),
         }
