@@ -44,9 +44,10 @@ pub(crate) fn has_text_bytes(window: &[u8]) -> bool {
     has_few_nuls(window) && controls(window) * 10 <= window.len()
 }
 
-/// Bytes that are no text hold many; a stray one in a text is left out when it is read.
+/// Bytes that are no text hold many, and other controls beside them; a stray one in a text is left out when it is read.
 pub(crate) fn has_few_nuls(bytes: &[u8]) -> bool {
-    bytes.iter().filter(|&&byte| byte == 0).count() * 1000 <= bytes.len().max(1000)
+    let nuls = bytes.iter().filter(|&&byte| byte == 0).count();
+    nuls == 0 || (nuls * 1000 <= bytes.len().max(1000) && controls(bytes) == nuls)
 }
 
 /// Random bytes decode as windows-1252: the density of controls is what tells them from a text.
@@ -186,7 +187,7 @@ mod tests {
         let text = "Measured at the mill: 72 ducks, of which a stray one\0 hides a NUL byte.\n";
         assert!(looks_like_text(text.as_bytes(), true));
         assert!(!decode(text.as_bytes()).text.contains('\0'));
-        for binary in [&b"\0"[..], b"\0\x01\x02\x03", b"one\0two\0three\0four\0", &[0; 4096]] {
+        for binary in [&b"\0"[..], b"\0\x01\x02\x03", b"MZ\0\0 and words that follow", &[0; 4096]] {
             assert!(!looks_like_text(binary, true), "{binary:?}");
         }
     }
