@@ -46,6 +46,8 @@ impl Keys {
         };
         let holds = |key: &[u8; 32]| bearer().is_some_and(|shown| bool::from(shown.ct_eq(key)));
         match access {
+            // Of what is open to all, the owner may be told more.
+            Access::Public if holds(&self.owner) => Ok(Caller::Owner),
             Access::Public => Ok(Caller::Nobody),
             Access::Metrics if self.metrics_are_public => Ok(Caller::Nobody),
             Access::Token | Access::Owner | Access::Metrics if holds(&self.owner) => Ok(Caller::Owner),

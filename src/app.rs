@@ -326,8 +326,7 @@ impl App {
             };
             worker.stop(DRAIN, hurry).await;
         }
-        self.service.copies.close().await;
-        self.service.pool.close().await;
+        self.service.close().await;
         self.backend.stop().await;
     }
 }

@@ -14,6 +14,7 @@ pub mod ingest;
 pub mod listener;
 pub mod logging;
 pub mod registry;
+pub mod sampler;
 pub mod search;
 pub mod secrets;
 pub mod service;

@@ -112,6 +112,7 @@ pub const PAGES: &[&str] = &["/docs", "/"];
 
 /// Every route of the service.
 pub fn router(service: Arc<Service>) -> Router {
+    service.sampler.start();
     let mut router = Router::new();
     for Mounted { info, serve, .. } in registry() {
         let service = service.clone();

@@ -6,6 +6,7 @@ use crate::{
     embedding::{Embedder, Model},
     error::OrFail,
     ingest::{Tools, copies::Copies, reader::Reader},
+    sampler::Sampler,
     search::{bm25, rerank::CrossEncoder},
     settings::Settings,
     store::{database, kept::KeptConnections},
@@ -38,6 +39,8 @@ pub struct Service {
     pub pool: PgPool,
     /// Those of tasks, so that neither side starves the other.
     pub task_pool: PgPool,
+    /// What `/health`, `/ready` and `/metrics` tell.
+    pub sampler: Arc<Sampler>,
     /// Requests that are being carried out, also those whose clients have gone.
     pub requests: TaskTracker,
     /// Places of searches: one takes two connections and much of a processor.
@@ -78,6 +81,7 @@ impl Service {
         let connections = u32::try_from(settings.database_pool_size).unwrap_or(u32::MAX);
         Service {
             pool: database::pool_of_requests(&pool, connections, settings.statement_timeout),
+            sampler: Arc::new(Sampler::new(&pool, embedder.clone())),
             requests: TaskTracker::new(),
             searching: Semaphore::new(settings.searches_at_once),
             keys: Keys::new(owner_token, runner.as_deref(), settings.metrics_are_public()),
@@ -98,6 +102,13 @@ impl Service {
             settings,
             embedder,
         }
+    }
+
+    /// Closes the connections of requests, once there are no more of them; those of tasks are their worker's to close.
+    pub async fn close(&self) {
+        self.sampler.close().await;
+        self.copies.close().await;
+        self.pool.close().await;
     }
 
     /// What the tasks of this process work with.

@@ -1,7 +1,6 @@
-//! The metrics, by name. Counters and histograms are recorded where things happen; gauges of the database are read when asked for.
-use crate::store;
+//! The metrics, by name. Counters and histograms are recorded where things happen; gauges of the database show what the sampler keeps.
+use crate::sampler::{Numbers, Sample};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use sqlx::PgPool;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Mutex, OnceLock},
@@ -21,6 +20,7 @@ const UNSERVED: &str = "svc_tasks_unserved";
 const UNSERVED_TYPES: &str = "svc_tasks_without_handler";
 const BLOCKED: &str = "svc_tasks_blocked";
 const WORKERS: &str = "svc_workers";
+const SAMPLE_AGE: &str = "svc_sample_age_seconds";
 
 /// The recorder of this process; made once, since the metrics crate keeps one a process.
 pub fn recorder() -> PrometheusHandle {
@@ -51,8 +51,9 @@ fn describe() {
     metrics::describe_histogram!(HANDLER_SECONDS, "Time in a task's handler, by type");
     metrics::describe_histogram!(CLAIM_SECONDS, "Time of a claim");
     metrics::describe_counter!(CLAIMED, "Tasks claimed by this process");
-    metrics::describe_gauge!(TASKS, "Tasks in the queue, by type and status");
-    metrics::describe_gauge!(QUEUE_DEPTH, "Tasks that still owe work");
+    metrics::describe_gauge!(SAMPLE_AGE, "Age of the gauges that were read from the database");
+    metrics::describe_gauge!(TASKS, "Tasks in the queue, by type and status; counted up to 10,000");
+    metrics::describe_gauge!(QUEUE_DEPTH, "Tasks that still owe work; counted up to 10,000 of a type");
     metrics::describe_gauge!(OLDEST_SECONDS, "Age of the oldest task that still owes work");
     metrics::describe_gauge!(UNSERVED, "Ready tasks that no living worker answers to, by badge");
     metrics::describe_gauge!(UNSERVED_TYPES, "Tasks whose type no living worker can run, by type");
@@ -60,25 +61,25 @@ fn describe() {
     metrics::describe_gauge!(WORKERS, "Workers that beat within their lease");
 }
 
-/// Reads the gauges that live in the database.
-pub async fn refresh(pool: &PgPool) -> Result<(), sqlx::Error> {
-    let mut conn = pool.acquire().await?;
-    let state = store::queue::state(&mut conn).await?;
+/// Sets the gauges of what was read from the database.
+pub fn show(sample: &Sample) {
+    let Numbers { unfinished, failed, workers, unserved_badges, unserved_types, blocked, .. } = &sample.numbers;
+    metrics::gauge!(SAMPLE_AGE).set(sample.taken.elapsed().as_secs_f64());
+    let state = sample.numbers.queue();
     metrics::gauge!(QUEUE_DEPTH).set((state.pending + state.held + state.waiting_for_retry) as f64);
     metrics::gauge!(OLDEST_SECONDS).set(state.oldest_seconds.unwrap_or(0.0));
-    let tasks = store::queue::by_type_and_status(&mut conn).await?;
-    fresh(
-        TASKS,
-        tasks.into_iter().map(|(task_type, status, count)| (vec![("task_type", task_type), ("status", status)], count)),
-    );
-    let unserved = store::queue::unserved_badges(&mut conn).await?;
-    fresh(UNSERVED, unserved.into_iter().map(|(badge, count, _)| (vec![("badge", badge)], count)));
-    let types = store::queue::unserved_types(&mut conn).await?;
-    fresh(UNSERVED_TYPES, types.into_iter().map(|(name, count, _)| (vec![("task_type", name)], count)));
-    let blocked = store::admin::blocked(&mut conn).await?;
-    fresh(BLOCKED, blocked.into_iter().map(|(reason, count)| (vec![("blocked_by", reason)], count)));
-    metrics::gauge!(WORKERS).set(store::workers::alive(&mut conn).await?.len() as f64);
-    Ok(())
+    let labels =
+        |task_type: &String, status: &str| vec![("task_type", task_type.clone()), ("status", status.to_owned())];
+    let mut tasks: BTreeMap<Labels, i64> =
+        unfinished.iter().map(|row| (labels(&row.task_type, &row.status), row.tasks)).collect();
+    for (task_type, count) in failed {
+        *tasks.entry(labels(task_type, "failed")).or_default() += count;
+    }
+    fresh(TASKS, tasks.into_iter());
+    fresh(UNSERVED, unserved_badges.iter().map(|(badge, count, _)| (vec![("badge", badge.clone())], *count)));
+    fresh(UNSERVED_TYPES, unserved_types.iter().map(|(name, count, _)| (vec![("task_type", name.clone())], *count)));
+    fresh(BLOCKED, blocked.iter().map(|(reason, count)| (vec![("blocked_by", reason.clone())], *count)));
+    metrics::gauge!(WORKERS).set(workers.len() as f64);
 }
 
 type Labels = Vec<(&'static str, String)>;

@@ -10,7 +10,7 @@ use svc_client::{Client, Remote, wire::ReadinessCheck};
 pub async fn status(client: &Client<Remote>, output: Output) -> Result<ExitCode, CliError> {
     let health = client.read_health().await?;
     let (ready, checks, queue, workers) = match client.read_readiness().await {
-        Ok(ready) => (true, ready.checks, Some(ready.queue), ready.workers),
+        Ok(ready) => (true, ready.checks, ready.queue, ready.workers),
         Err(failure) => {
             let checks = failure.members.get("checks").cloned().unwrap_or_default();
             let checks: Vec<ReadinessCheck> = serde_json::from_value(checks).map_err(|_| failure)?;

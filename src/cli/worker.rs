@@ -165,7 +165,8 @@ async fn doctor(settings: &Settings, patience: Duration, output: Output) -> Resu
             [Disk::new(&settings.data_dir, settings.disk_least_free).check().err(), no_room(&backend.pool).await?];
         let mut conn = backend.pool.acquire().await?;
         let workers = store::workers::alive(&mut conn).await?.len();
-        let state = store::queue::state(&mut conn).await?;
+        let unfinished = store::queue::unfinished(&mut conn).await?;
+        let state = store::queue::state(&unfinished, &store::queue::failed(&mut conn).await?);
         let mut findings = store::admin::findings(&mut conn, patience).await?;
         findings.extend(room.into_iter().flatten().map(Finding::disk));
         Ok::<_, sqlx::Error>((findings, workers, state))

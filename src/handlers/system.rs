@@ -1,14 +1,13 @@
-//! The service about itself.
+//! The service about itself. None of this touches the database: the sampler does.
 use crate::{
     access::Caller,
-    embedding::EmbedError,
-    error::OrFail,
     registry::{self, Handle},
+    sampler::Known,
     service::Service,
-    store, telemetry,
+    telemetry,
 };
 use serde_json::json;
-use std::{sync::atomic::Ordering, time::Duration};
+use std::sync::atomic::Ordering;
 use svc_client::{
     Call, Code, Failure, VERSION, ops,
     wire::{HealthResponse, ModelState, OpenApiDocument, ReadinessCheck, ReadinessResponse, RerankerState},
@@ -16,79 +15,55 @@ use svc_client::{
 
 impl Handle<ops::read_health> for Service {
     async fn handle(&self, _: &Caller, _: Call<ops::read_health>) -> Result<HealthResponse, Failure> {
-        // Being alive does not hang on the database.
-        let unserved = async {
-            let mut conn = self.pool.acquire().await?;
-            let badges = store::queue::unserved_badges(&mut conn).await?;
-            let types = store::queue::unserved_types(&mut conn).await?;
-            Ok::<_, sqlx::Error>(badges.into_iter().chain(types).collect::<Vec<_>>())
-        };
-        let unserved = tokio::time::timeout(Duration::from_millis(200), unserved)
-            .await
-            .unwrap_or(Ok(Vec::new()))
-            .unwrap_or_default();
-        let stalled = unserved.iter().any(|(_, _, oldest_seconds)| *oldest_seconds > 60.0);
-        let status = if stalled { "degraded" } else { "ok" };
+        let known = self.sampler.known();
+        // What is not known is not well.
+        let sound = known.fresh().is_some_and(|sample| {
+            !sample.numbers.workers.is_empty()
+                && sample.numbers.unserved_badges.is_empty()
+                && sample.numbers.unserved_types.is_empty()
+        });
         Ok(HealthResponse {
-            status: status.to_owned(),
+            status: if sound { "ok" } else { "degraded" }.to_owned(),
             version: VERSION.to_owned(),
             uptime_seconds: self.started.elapsed().as_secs(),
+            sampled_seconds_ago: age(&known),
         })
     }
 }
 
 impl Handle<ops::read_readiness> for Service {
-    async fn handle(&self, _: &Caller, _: Call<ops::read_readiness>) -> Result<ReadinessResponse, Failure> {
+    async fn handle(&self, caller: &Caller, _: Call<ops::read_readiness>) -> Result<ReadinessResponse, Failure> {
         if self.stopping.load(Ordering::Relaxed) {
             return Err(Failure::new(Code::Unavailable, "the service is stopping").with("retry_after", 2));
         }
-        let model = model(self).await;
-        let mut checks = Vec::new();
-        let mut check = |name: &str, outcome: Result<String, String>| {
-            let ok = outcome.is_ok();
-            checks.push(ReadinessCheck { name: name.to_owned(), ok, detail: outcome.unwrap_or_else(|reason| reason) });
-        };
-        check("model", model.as_ref().map(|state| state.identity.clone()).map_err(Clone::clone));
-        let database = store::database::schema(&self.pool).await;
-        check("database", database.as_ref().map(|_| "answers".to_owned()).map_err(|_| "does not answer".to_owned()));
-        let (mut queue, mut workers) = (Default::default(), Vec::new());
-        check("disk", self.disk.check());
-        if let Ok(schema) = database {
-            let fits = schema.check().map(|()| "all applied".to_owned());
-            check("migrations", fits.map_err(|problem| problem.to_string()));
-            let mut conn = self.pool.acquire().await.or_fail()?;
-            queue = store::queue::state(&mut conn).await.or_fail()?;
-            workers = store::workers::alive(&mut conn).await.or_fail()?;
-            let badges = store::queue::unserved_badges(&mut conn).await.or_fail()?;
-            let types = store::queue::unserved_types(&mut conn).await.or_fail()?;
-            let unserved = badges.iter().map(|(badge, tasks, _)| match badge.as_str() {
-                "" => format!("{tasks} tasks without a badge have no worker: all are strict about their badges"),
-                badge => format!("{tasks} tasks with badge `{badge}` have no worker"),
-            });
-            let unserved =
-                unserved.chain(types.iter().map(|(name, tasks, _)| {
-                    format!("{tasks} tasks of type `{name}` have no worker that can run them")
-                }));
-            let unserved: Vec<String> = unserved.collect();
-            check(
-                "workers",
-                match (workers.len(), unserved.is_empty()) {
-                    (0, _) => {
-                        Err("no worker is alive: start svc-worker, or set SVC_INGEST_WORKER_ENABLED=true".to_owned())
-                    }
-                    (_, false) => Err(unserved.join("; ")),
-                    (count, true) => Ok(format!("{count} alive")),
-                },
-            );
-        }
+        let known = self.sampler.known();
+        let model = model(self, &known);
+        let checks = checks(self, &known, &model);
         let ready = checks.iter().all(|check| check.ok);
+        // Names of workers, versions and counts are nobody's business.
+        if !matches!(caller, Caller::Owner) {
+            return match ready {
+                true => Ok(ReadinessResponse { ready, ..ReadinessResponse::default() }),
+                false => Err(Failure::new(Code::Unavailable, "the service is not ready")
+                    .with("remedy", "the owner token is told why")
+                    .with("retry_after", 2)),
+            };
+        }
         let models: Vec<ModelState> = model.into_iter().collect();
         let reranker = self.cross_encoder.loaded().map(|reranker| {
             let info = reranker.info();
             RerankerState { name: info.name.clone(), device: info.device.clone(), pair_window: info.max_length }
         });
         if ready {
-            return Ok(ReadinessResponse { ready, checks, queue, workers, models, reranker });
+            return Ok(ReadinessResponse {
+                ready,
+                checks,
+                queue: known.sample.as_ref().map(|sample| sample.numbers.queue()),
+                workers: known.sample.as_ref().map(|sample| sample.numbers.workers.clone()).unwrap_or_default(),
+                models,
+                reranker,
+                sampled_seconds_ago: age(&known),
+            });
         }
         let reasons: Vec<String> =
             checks.iter().filter(|c| !c.ok).map(|c| format!("{}: {}", c.name, c.detail)).collect();
@@ -96,32 +71,62 @@ impl Handle<ops::read_readiness> for Service {
             .with("checks", json!(checks))
             .with("models", json!(models))
             .with("reranker", json!(reranker))
+            .with("sampled_seconds_ago", json!(age(&known)))
             .with("retry_after", 2))
     }
 }
 
-/// The embedding model, or why there is none. Anyone may ask: where the runner is stays in the log.
-async fn model(service: &Service) -> Result<ModelState, String> {
+fn age(known: &Known) -> Option<f64> {
+    known.sample.as_ref().map(|sample| sample.taken.elapsed().as_secs_f64())
+}
+
+/// Each thing that the service needs, and whether it is there.
+fn checks(service: &Service, known: &Known, model: &Result<ModelState, String>) -> Vec<ReadinessCheck> {
+    let mut checks = Vec::new();
+    let mut check = |name: &str, outcome: Result<String, String>| {
+        let ok = outcome.is_ok();
+        checks.push(ReadinessCheck { name: name.to_owned(), ok, detail: outcome.unwrap_or_else(|reason| reason) });
+    };
+    check("model", model.as_ref().map(|state| state.identity.clone()).map_err(Clone::clone));
+    check("disk", service.disk.check());
+    let Some(sample) = known.fresh() else {
+        let reason = known.failure.clone();
+        check("database", Err(reason.unwrap_or_else(|| "has not answered yet, or not for long".to_owned())));
+        return checks;
+    };
+    check("database", Ok("answers".to_owned()));
+    check("migrations", sample.numbers.schema.clone().map(|()| "all applied".to_owned()));
+    let unserved = sample.numbers.unserved();
+    check(
+        "workers",
+        match (sample.numbers.workers.len(), unserved.is_empty()) {
+            (0, _) => Err("no worker is alive: start svc-worker, or set SVC_INGEST_WORKER_ENABLED=true".to_owned()),
+            (_, false) => Err(unserved.join("; ")),
+            (count, true) => Ok(format!("{count} alive")),
+        },
+    );
+    checks
+}
+
+/// The embedding model, or why there is none.
+fn model(service: &Service, known: &Known) -> Result<ModelState, String> {
     let Some(embedder) = &service.embedder else {
         return Err("no embedding model is loaded: see SVC_EMBEDDING_MODEL".to_owned());
     };
-    embedder.state().await.map_err(|error| {
-        tracing::warn!(error = %error, "the model cannot be used");
-        match error {
-            EmbedError::Model(_) => {
-                "the model's device is lost and being opened again: tasks that need vectors wait for it".to_owned()
-            }
-            EmbedError::Refused(_) => "the runner refuses to work for this service: see its log".to_owned(),
-            _ => "the runner does not answer: tasks that need vectors wait for it".to_owned(),
-        }
-    })
+    match embedder.engine() {
+        Some(engine) => engine.ready().map(|()| crate::embedding::state(engine)).map_err(|error| {
+            tracing::warn!(error = %error, "the model cannot be used");
+            "the model's device is lost and being opened again: tasks that need vectors wait for it".to_owned()
+        }),
+        None => known.runner.clone().unwrap_or_else(|| Err("the runner has not answered yet".to_owned())),
+    }
 }
 
 impl Handle<ops::read_metrics> for Service {
     async fn handle(&self, _: &Caller, _: Call<ops::read_metrics>) -> Result<String, Failure> {
         // What this process counted stands even where the database is away.
-        if let Err(error) = telemetry::refresh(&self.pool).await {
-            tracing::warn!(error = %error, "the database's gauges are stale");
+        if let Some(sample) = self.sampler.known().sample {
+            telemetry::show(&sample);
         }
         Ok(self.metrics.render())
     }

@@ -162,11 +162,12 @@ pub async fn frontier(
     Ok((stages.into_values().collect(), oldest, blocked))
 }
 
-/// Unfinished tasks that are not running, by the reason; of the first 100,000.
+/// Unfinished tasks that are not running, by the reason; of the first [`COUNTED`](super::queue::COUNTED).
 pub async fn blocked(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, i64)>> {
     sqlx::query_as(
-        "SELECT blocked_by, count(*) FROM (SELECT blocked_by FROM task_blockage LIMIT 100000) b WHERE blocked_by IS NOT NULL GROUP BY 1 ORDER BY 1",
+        "SELECT blocked_by, count(*) FROM (SELECT blocked_by FROM task_blockage LIMIT $1) b WHERE blocked_by IS NOT NULL GROUP BY 1 ORDER BY 1",
     )
+    .bind(super::queue::COUNTED)
     .fetch_all(conn)
     .await
 }

@@ -75,6 +75,14 @@ pub fn pool_of_requests(pool: &PgPool, connections: u32, limit: Duration) -> PgP
     connect(options.options([("statement_timeout", limit.as_str())]), connections)
 }
 
+/// One connection to the same database, for counts that must not read whole tables. The planner takes a whole table for cheaper
+/// where it believes that a limit is reached soon, which is wrong of a table whose first million rows are done.
+pub fn pool_of_samples(pool: &PgPool, limit: Duration) -> PgPool {
+    let limit = format!("{}ms", limit.as_millis());
+    let options = PgConnectOptions::clone(&pool.connect_options());
+    connect(options.options([("statement_timeout", limit.as_str()), ("enable_seqscan", "off"), ("jit", "off")]), 1)
+}
+
 fn connect(options: PgConnectOptions, connections: u32) -> PgPool {
     PgPoolOptions::new()
         .max_connections(connections)

@@ -13,34 +13,66 @@ pub async fn listens(listener: &mut PgListener) -> sqlx::Result<()> {
     sqlx::query("SELECT 1").execute(listener).await.map(|_| ())
 }
 
-/// The queue in numbers.
-pub async fn state(conn: &mut PgConnection) -> sqlx::Result<QueueState> {
-    let (pending, held, waiting_for_retry, failed, oldest_seconds) = sqlx::query_as(
-        "SELECT count(*) FILTER (WHERE status = 'pending'), count(*) FILTER (WHERE status IN ('claimed', 'running', 'batched')),
-                count(*) FILTER (WHERE status = 'failed' AND NOT final),
-                (SELECT count(*) FROM task_queue WHERE final AND error_type IS NOT NULL),
-                extract(epoch FROM clock_timestamp() - min(created_at))::float8
-           FROM task_queue WHERE NOT final",
-    )
-    .fetch_one(conn)
-    .await?;
-    Ok(QueueState { pending, held, waiting_for_retry, failed, oldest_seconds })
+/// Up to so many tasks of a kind are counted; where there are more, this stands for all of them. A count of a million rows would
+/// take seconds, and tell nobody more.
+pub const COUNTED: i64 = 10_000;
+
+/// Tasks of one type and status.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct TaskCount {
+    pub task_type: String,
+    pub status: String,
+    pub tasks: i64,
+    pub oldest_seconds: f64,
 }
 
-/// Tasks that owe work or failed for good, by type and status; what completed is counted by the workers as it does.
-pub async fn by_type_and_status(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, String, i64)>> {
+/// Steps through the index from type to type, takes the oldest unclaimed tasks of each, and all that are claimed, which are as
+/// many as the fleet has hands.
+pub const UNFINISHED: &str = "
+    WITH RECURSIVE type(name) AS (
+        (SELECT task_type FROM task_queue WHERE NOT final ORDER BY task_type LIMIT 1)
+        UNION ALL
+        SELECT next.task_type FROM type CROSS JOIN LATERAL (
+            SELECT task_type FROM task_queue WHERE NOT final AND task_type > type.name ORDER BY task_type LIMIT 1) next),
+    unfinished AS (
+        SELECT type.name, oldest.status, oldest.created_at FROM type CROSS JOIN LATERAL (
+            SELECT status, created_at FROM task_queue t WHERE NOT final AND task_type = type.name AND claim_token IS NULL
+             ORDER BY created_at LIMIT $1) oldest
+        UNION ALL
+        SELECT task_type, status, created_at FROM task_queue WHERE claim_token IS NOT NULL)
+    SELECT name AS task_type, status, count(*) AS tasks, extract(epoch FROM clock_timestamp() - min(created_at))::float8 AS oldest_seconds
+      FROM unfinished GROUP BY 1, 2 ORDER BY 1, 2";
+
+/// Tasks that still owe work, by type and status; of each type up to [`COUNTED`] that nobody holds, the oldest.
+pub async fn unfinished(conn: &mut PgConnection) -> sqlx::Result<Vec<TaskCount>> {
+    sqlx::query_as(UNFINISHED).bind(COUNTED).fetch_all(conn).await
+}
+
+/// Tasks that failed for good, by type; up to [`COUNTED`] in all.
+pub async fn failed(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, i64)>> {
     sqlx::query_as(
-        "SELECT task_type, status, count(*) FROM (
-             SELECT task_type, status FROM task_queue WHERE NOT final
-             UNION ALL SELECT task_type, status FROM task_queue WHERE final AND error_type IS NOT NULL) t
-          GROUP BY 1, 2 ORDER BY 1, 2",
+        "SELECT task_type, count(*) FROM (SELECT task_type FROM task_queue WHERE final AND error_type IS NOT NULL ORDER BY id DESC LIMIT $1) f
+          GROUP BY 1 ORDER BY 1",
     )
+    .bind(COUNTED)
     .fetch_all(conn)
     .await
 }
 
-/// Badges of ready tasks that no living worker answers to, with how many there are and how long the oldest has waited in
-/// seconds. Skips through the index from badge to badge, so that a long queue costs no more than a short one.
+/// The queue in numbers.
+pub fn state(unfinished: &[TaskCount], failed: &[(String, i64)]) -> QueueState {
+    let count = |of: fn(&str) -> bool| unfinished.iter().filter(|row| of(&row.status)).map(|row| row.tasks).sum();
+    QueueState {
+        pending: count(|status| status == "pending"),
+        held: count(|status| matches!(status, "claimed" | "running" | "batched")),
+        waiting_for_retry: count(|status| status == "failed"),
+        failed: failed.iter().map(|(_, tasks)| tasks).sum(),
+        oldest_seconds: unfinished.iter().map(|row| row.oldest_seconds).reduce(f64::max),
+    }
+}
+
+/// Badges of ready tasks that no living worker answers to, with how many there are, counted up to [`COUNTED`] a lane, and how long
+/// the oldest of these has waited in seconds. Steps through the index from badge to badge.
 pub async fn unserved_badges(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, i64, f64)>> {
     sqlx::query_as(
         "WITH RECURSIVE pair(lane, badge) AS (
@@ -54,22 +86,26 @@ pub async fn unserved_badges(conn: &mut PgConnection) -> sqlx::Result<Vec<(Strin
              SELECT lane, badge FROM pair WHERE NOT EXISTS (
                  SELECT 1 FROM workers w WHERE w.beat_at > now() - w.lease AND (w.badges = '{}' OR (pair.badge = '' AND NOT w.strict) OR pair.badge = ANY(w.badges))))
          SELECT u.badge, count(*), extract(epoch FROM clock_timestamp() - min(t.created_at))::float8
-           FROM unserved u JOIN task_queue t ON t.ready AND t.lane = u.lane AND coalesce(t.service_badge, '') = u.badge
+           FROM unserved u CROSS JOIN LATERAL (
+               SELECT created_at FROM task_queue q WHERE q.ready AND q.lane = u.lane AND coalesce(q.service_badge, '') = u.badge LIMIT $1) t
           GROUP BY 1 ORDER BY 1",
     )
+    .bind(COUNTED)
     .fetch_all(conn)
     .await
 }
 
 /// Task types that no living worker can run, of tasks that a worker tried and put off for that reason, with how many there
-/// are and how long the oldest has waited in seconds.
+/// are and how long the oldest has waited in seconds; of [`COUNTED`] such tasks.
 pub async fn unserved_types(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, i64, f64)>> {
     sqlx::query_as(
-        "SELECT t.task_type, count(*), extract(epoch FROM clock_timestamp() - min(t.created_at))::float8 FROM task_queue t
-          WHERE t.retry_after IS NOT NULL AND NOT t.final AND NOT t.ready AND t.parked_on IS NULL AND t.claim_token IS NULL
-            AND NOT EXISTS (SELECT 1 FROM workers w WHERE w.beat_at > now() - w.lease AND t.task_type = ANY(w.task_types))
+        "SELECT t.task_type, count(*), extract(epoch FROM clock_timestamp() - min(t.created_at))::float8
+           FROM (SELECT task_type, created_at FROM task_queue
+                  WHERE retry_after IS NOT NULL AND NOT final AND NOT ready AND parked_on IS NULL AND claim_token IS NULL LIMIT $1) t
+          WHERE NOT EXISTS (SELECT 1 FROM workers w WHERE w.beat_at > now() - w.lease AND t.task_type = ANY(w.task_types))
           GROUP BY 1 ORDER BY 1",
     )
+    .bind(COUNTED)
     .fetch_all(conn)
     .await
 }

@@ -124,6 +124,7 @@ async fn every_unfinished_task_says_what_it_waits_for() {
     let wrong = list(blocked("the weather")).await.unwrap_err();
     assert!(wrong.status == 422 && wrong.detail.contains("workers_busy"), "{wrong}");
 
+    app.sampled().await;
     let metrics = app.client.read_metrics().await.unwrap();
     assert!(metrics.contains("svc_tasks_blocked{blocked_by=\"dependency\"} 1"), "{metrics}");
     drop(conn);
@@ -478,6 +479,7 @@ async fn a_task_that_no_worker_can_run_is_put_off_and_told_of() {
     .await;
     assert_eq!((put_off.retry_count, put_off.finished), (0, false), "{put_off:?}");
     assert_eq!(put_off.blocked_by.unwrap().reason, "no_handler");
+    app.sampled().await;
     let failure = app.client.read_readiness().await.unwrap_err();
     assert!(failure.detail.contains("1 tasks of type `from_the_future` have no worker that can run them"), "{failure}");
     let doctor = run(worker_command(&app, &["doctor"])).await;

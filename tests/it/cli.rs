@@ -50,6 +50,7 @@ async fn a_folder_is_ingested_searched_and_shown() {
     assert!(shown.contains("results by bm25") && shown.contains("handbook.md ›"), "{shown}");
     let tree = text(&svc(&app, &["--table", "tree", &id]).await.stdout);
     assert!(tree.contains("file “handbook.md” [settled]") && tree.contains("    "), "{tree}");
+    app.sampled().await;
     let status = lines(&svc(&app, &["status"]).await);
     assert_eq!((status[0]["ready"].as_bool(), status[0]["queue"]["pending"].as_i64()), (Some(true), Some(0)));
     app.end().await;

@@ -163,6 +163,7 @@ async fn nothing_works_on_a_newer_schema_and_all_say_why() {
             assert!(said.contains(part), "{program} does not say {part}: {said}");
         }
     }
+    app.sampled().await;
     let not_ready = app.client.read_readiness().await.unwrap_err();
     assert!(not_ready.detail.contains("9999"), "{not_ready}");
     let workers: i64 = sqlx::query_scalar("SELECT count(*) FROM workers").fetch_one(&app.pool).await.unwrap();

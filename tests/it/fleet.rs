@@ -253,6 +253,7 @@ async fn a_strict_worker_leaves_tasks_without_a_badge_and_the_service_says_so() 
         list.into_iter().find(|worker| worker.worker_id == "strict" && worker.strict_badges)
     };
     until("the strict worker", alive).await;
+    app.sampled().await;
     let failure = app.client.read_readiness().await.unwrap_err();
     assert!(failure.detail.contains("without a badge"), "{failure}");
     assert_eq!(app.client.read_frontier(DocumentPath { id }).await.unwrap().blocked_by["no_worker_for_badge"], 1);

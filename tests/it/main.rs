@@ -24,6 +24,7 @@ mod losses;
 mod network;
 mod outage;
 mod priority;
+mod probes;
 mod queue;
 mod reading;
 mod regions;

@@ -1,5 +1,5 @@
 //! The database goes away and comes back.
-use crate::support::{self, PATIENCE, TOKEN, document, invariants, sample};
+use crate::support::{self, PATIENCE, TOKEN, document, invariants, sample, until};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use svc::{app::App, ingest::reader::Reader};
 use svc_client::{
@@ -50,8 +50,17 @@ async fn meanwhile_503_and_then_on() {
     let answer =
         support::http().get(format!("http://{}/documents/1", app.address)).bearer_auth(TOKEN).send().await.unwrap();
     assert_eq!((answer.status().as_u16(), answer.headers().contains_key("retry-after")), (503, true));
-    assert_eq!(client.read_readiness().await.unwrap_err().status, 503);
-    assert_eq!(client.read_health().await.unwrap().version, svc_client::VERSION, "the process is alive meanwhile");
+    let failure = until("the service to know", async || {
+        client.read_readiness().await.err().filter(|failure| failure.detail.contains("database"))
+    })
+    .await;
+    assert_eq!(failure.status, 503);
+    let health = client.read_health().await.unwrap();
+    assert_eq!(
+        (health.version.as_str(), health.status.as_str()),
+        (svc_client::VERSION, "degraded"),
+        "the process is alive"
+    );
     let database = svc::embedded::EmbeddedPostgres::start(&data_dir.join("database"), &home).await.unwrap();
     let back = async {
         loop {

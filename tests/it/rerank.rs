@@ -74,6 +74,7 @@ async fn every_search_can_be_ranked_anew_by_the_cross_encoder() {
     reranked!(Bm25Search, search_bm25);
     reranked!(FulltextSearch, search_fulltext);
     reranked!(HybridSearch, search_hybrid);
+    app.sampled().await;
     let ready = app.client.read_readiness().await.unwrap();
     let state = ready.reranker.unwrap();
     assert_eq!((state.name.as_str(), state.device.as_str(), state.pair_window), ("tiny-reranker", "cpu", 128));
@@ -92,6 +93,7 @@ async fn a_search_whose_reranker_is_not_there_fails_and_says_what_to_do() {
     let failure = app.client.search_vector(Json(body)).await.unwrap_err();
     assert_eq!((failure.code, failure.members["setting"].as_str()), (Code::NotConfigured, Some("SVC_RERANKER_MODEL")));
     assert_eq!(failure.members["remedy"], "svc models fetch owner/not-fetched");
+    app.sampled().await;
     assert!(app.client.read_readiness().await.unwrap().reranker.is_none());
     app.end().await;
     drop(folder);

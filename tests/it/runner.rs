@@ -172,6 +172,7 @@ async fn a_service_without_a_model_ingests_and_searches_as_one_with_it() {
         assert!((score - far_score).abs() < 1e-5, "{title}: {score} and {far_score}");
     }
     // It says whose model it is, and is itself no runner.
+    far.sampled().await;
     let model = far.client.read_readiness().await.unwrap().models.remove(0);
     assert_eq!(model.identity, support::engine().info().identity);
     let refused = client(&far.base, KEY).runner_embed(Json(texts(&["x"]))).await.unwrap_err();
@@ -313,6 +314,7 @@ async fn a_runner_that_is_away_loses_no_task_and_spends_no_attempt() {
         .await
         .unwrap();
     assert_eq!(spent, 0);
+    far.sampled().await;
     let failure = far.client.read_readiness().await.unwrap_err();
     assert!(failure.status == 503 && failure.detail.contains("model: the runner does not answer"), "{failure}");
     assert!(!failure.detail.contains(&place.to_string()), "anyone may ask: {failure}");
@@ -322,6 +324,7 @@ async fn a_runner_that_is_away_loses_no_task_and_spends_no_attempt() {
     let listener = tokio::net::TcpListener::bind(place).await.unwrap();
     let script = Script::on(listener, &runner.base, |_, _| None);
     assert_eq!(far.settled(id).await.settled, Settled::Settled);
+    far.sampled().await;
     far.client.read_readiness().await.unwrap();
     far.client.search_vector(Json(VectorSearch::new("gauge"))).await.unwrap();
     drop(script);

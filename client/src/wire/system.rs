@@ -8,11 +8,14 @@ use utoipa::ToSchema;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct HealthResponse {
-    /// `degraded` where a task waits for a worker that does not exist.
+    /// `degraded` where no worker is alive, a task waits for one that does not exist, or neither is known.
     #[cfg_attr(feature = "openapi", schema(value_type = HealthStatus))]
     pub status: String,
     pub version: String,
     pub uptime_seconds: u64,
+    /// Age of what the status tells of the workers; absent before it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled_seconds_ago: Option<f64>,
 }
 impl Wire for HealthResponse {}
 
@@ -21,19 +24,26 @@ words! {
     HealthStatus { Ok = "ok", Degraded = "degraded", }
 }
 
-/// Whether the service can do its work.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// Whether the service can do its work; the rest is told to the owner alone.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct ReadinessResponse {
     pub ready: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<ReadinessCheck>,
-    pub queue: QueueState,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueState>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<WorkerState>,
     /// Those that this process has loaded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<ModelState>,
     /// The cross-encoder that this process has loaded; absent where it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reranker: Option<RerankerState>,
+    /// Age of what is told of the queue and the workers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled_seconds_ago: Option<f64>,
 }
 impl Wire for ReadinessResponse {}
 
@@ -76,7 +86,7 @@ pub struct ReadinessCheck {
     pub detail: String,
 }
 
-/// The task queue in numbers.
+/// The task queue in numbers; of each task type up to 10,000 are counted, and as many that failed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct QueueState {

@@ -167,8 +167,7 @@ impl TestApp {
         invariants::check_idle(&self.pool).await;
         self.breaches.check();
         self.server.abort();
-        self.service.copies.close().await;
-        self.service.pool.close().await;
+        self.service.close().await;
         self.pool.close().await;
     }
 
@@ -223,6 +222,12 @@ impl TestApp {
                 return all;
             }
         }
+    }
+
+    /// Lets the service learn now what it tells of itself.
+    pub async fn sampled(&self) {
+        self.service.sampler.sample().await;
+        self.service.sampler.ask_runner().await;
     }
 
     /// A request that the client would never make.

@@ -1,0 +1,146 @@
+//! What the service tells of itself, to whom, and what that costs.
+use crate::{
+    queue::{node, task},
+    support::{self, TestApp, Wish, until},
+};
+use serde_json::Value;
+use sqlx::{Connection, PgConnection};
+use svc::store::queue::{COUNTED, UNFINISHED};
+use svc_actors::WriteMode;
+
+async fn idle() -> TestApp {
+    TestApp::with(Wish { no_worker: true, ..Wish::default() }).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn probes_answer_without_the_database_however_many_they_are() {
+    let app = idle().await;
+    app.sampled().await;
+    let mut holder = PgConnection::connect_with(&app.options.clone().application_name("test")).await.unwrap();
+    sqlx::raw_sql("BEGIN; LOCK TABLE task_queue, workers, documents, _sqlx_migrations IN ACCESS EXCLUSIVE MODE")
+        .execute(&mut holder)
+        .await
+        .unwrap();
+    let client = support::http();
+    let mut at_work = 0;
+    for _ in 0..20 {
+        let asked = (0..50).map(|at| {
+            let path = ["/health", "/ready", "/metrics"][at % 3];
+            let request = client.get(format!("{}{path}", app.base));
+            async move { (path, request.send().await.unwrap().status().as_u16()) }
+        });
+        for (path, status) in futures_util::future::join_all(asked).await {
+            // Nobody works here, which the service knew before the tables were held.
+            assert_eq!(status, if path == "/ready" { 503 } else { 200 }, "{path}");
+        }
+        let statements: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'svc' AND state = 'active'",
+        )
+        .fetch_one(&mut holder)
+        .await
+        .unwrap();
+        at_work = at_work.max(statements);
+    }
+    assert!(at_work <= 1, "{at_work} statements, and the sampler alone may have one");
+    holder.close().await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn health_is_not_ok_without_workers() {
+    let mut app = idle().await;
+    let status = async |app: &TestApp| {
+        app.sampled().await;
+        app.client.read_health().await.unwrap()
+    };
+    let health = status(&app).await;
+    assert_eq!(health.status, "degraded", "nobody works");
+    assert!(health.sampled_seconds_ago.is_some());
+    app.start_worker().await;
+    until("a worker's beat", async || (status(&app).await.status == "ok").then_some(())).await;
+    sqlx::query("UPDATE workers SET beat_at = now() - interval '1 hour', badges = '{cpu}'")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    until("the next beat", async || (status(&app).await.status == "ok").then_some(())).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn health_is_not_ok_where_a_badge_has_no_worker() {
+    let app = TestApp::with(Wish { settings: &[("SVC_WORKER_BADGE", "cpu")], ..Default::default() }).await;
+    let root = node(&app, None).await;
+    task(&app, &root, WriteMode::Itself, 0, Some("gpu")).await;
+    app.sampled().await;
+    assert_eq!(app.client.read_health().await.unwrap().status, "degraded");
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn only_the_owner_is_told_why() {
+    let app = TestApp::start().await;
+    let ready = async |token: Option<&str>| {
+        let request = support::http().get(format!("{}/ready", app.base));
+        let answer =
+            token.map_or(request.try_clone().unwrap(), |token| request.bearer_auth(token)).send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    let all = until("the service to be ready", async || {
+        app.sampled().await;
+        Some(ready(Some(support::TOKEN)).await).filter(|(status, _)| *status == 200)
+    })
+    .await
+    .1;
+    for part in ["checks", "queue", "workers", "models", "sampled_seconds_ago"] {
+        assert!(!all[part].is_null(), "{part} is missing: {all}");
+    }
+    for token in [None, Some("wrong")] {
+        assert_eq!(ready(token).await, (200, serde_json::json!({"ready": true})));
+    }
+    let app = {
+        app.end().await;
+        idle().await
+    };
+    app.sampled().await;
+    let answer = support::http().get(format!("{}/ready", app.base)).send().await.unwrap();
+    assert_eq!(answer.status().as_u16(), 503);
+    let problem: Value = answer.json().await.unwrap();
+    assert!(problem["checks"].is_null() && !problem.to_string().contains("worker"), "{problem}");
+    let failure = app.client.read_readiness().await.unwrap_err();
+    assert!(failure.detail.contains("no worker is alive"), "{failure}");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_long_queue_costs_no_more_than_a_short_one() {
+    let app = idle().await;
+    let root = node(&app, None).await;
+    task(&app, &root, WriteMode::Itself, 0, None).await;
+    sqlx::query(
+        "INSERT INTO task_queue (task_type, scope_document_id, lane, node_path, node_depth, root_id, write_mode, final, ready, status)
+         SELECT task_type, scope_document_id, lane, node_path, node_depth, root_id, write_mode, n <= 30000, n > 30000,
+                CASE WHEN n <= 30000 THEN 'completed' ELSE 'pending' END
+           FROM task_queue, generate_series(1, 60000) n ORDER BY n",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    sqlx::query("ANALYZE task_queue").execute(&app.pool).await.unwrap();
+    app.sampled().await;
+    let sample = app.service.sampler.known().sample.unwrap();
+    let queue = sample.numbers.queue();
+    assert_eq!((queue.pending, queue.held), (COUNTED, 0));
+    assert_eq!(sample.numbers.unserved_badges[0].1, COUNTED, "nobody works");
+    let metrics = app.client.read_metrics().await.unwrap();
+    assert!(metrics.contains("svc_sample_age_seconds"), "{metrics}");
+
+    let samples = svc::store::database::pool_of_samples(&app.pool, std::time::Duration::from_secs(60));
+    let explain = sqlx::AssertSqlSafe(format!("EXPLAIN (ANALYZE) {UNFINISHED}"));
+    let plan: Vec<String> = sqlx::query_scalar(explain).bind(COUNTED).fetch_all(&samples).await.unwrap();
+    let plan = plan.join("\n");
+    assert!(plan.contains("task_queue_unfinished") && !plan.contains("Seq Scan"), "{plan}");
+    samples.close().await;
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
