@@ -7,9 +7,12 @@ mod cancel;
 mod encoder;
 mod figure;
 mod formats;
+mod hostile;
 mod ingest;
 mod markdown;
 mod queue;
+#[path = "../../tests/it/support/rude.rs"]
+mod rude;
 mod sandbox;
 mod scale;
 mod service_process;
@@ -49,6 +52,10 @@ const BENCHES: &[(&str, &str)] = &[
     (
         "formats",
         "the readers of files, beside pypdfium2, markitdown and openpyxl; SIZE: rows of the large workbook, 100000 where left out",
+    ),
+    (
+        "hostile",
+        "an ordinary client alone and then beside clients that hang up, flood and send hostile requests; SIZE: seconds, 60 where left out",
     ),
     ("scale", "memory, ingestion and searches as the store grows; SIZE: nodes, 100000 where left out"),
 ];
@@ -128,6 +135,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         "encoder/precision" => encoder::precision(size.unwrap_or(5), &mut out).await?,
         "encoder/importance" => encoder::importance(size.unwrap_or(75), &mut out).await?,
         "formats" => formats::run(size.unwrap_or(100_000), &mut out)?,
+        "hostile" => hostile::run(size.unwrap_or(60), &mut out).await?,
         "scale" => scale::run(size.unwrap_or(100_000), &mut out).await?,
         other => return Err(format!("`{other}` has no code").into()),
     }

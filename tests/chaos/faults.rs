@@ -11,14 +11,20 @@ use std::{
 };
 use svc::embedded::EmbeddedPostgres;
 
-/// Of the workers; short, so that a minute sees many lapse.
+/// Of the workers but the first; short, so that a minute sees many lapse.
 pub const LEASE: Duration = Duration::from_millis(1500);
-const WORKERS: usize = 3;
+/// Of the first worker; as long as a fleet's would be, so that whatever waits for it waits visibly.
+pub const LONG_LEASE: Duration = Duration::from_secs(30);
+/// A run shorter than this never outlasts the long lease.
+const LONG_RUN: Duration = Duration::from_secs(300);
+const WORKERS: usize = 4;
 
 /// Each fault, with how often it is drawn.
 const FAULTS: &[(Fault, u32)] = &[
     (Fault::KillWorker, 6),
     (Fault::StopWorker, 4),
+    (Fault::StopWithinLease, 3),
+    (Fault::OutlastLongLease, 1),
     (Fault::TerminateBackend, 6),
     (Fault::KillBackend, 2),
     (Fault::RestartServer, 1),
@@ -34,6 +40,10 @@ pub enum Fault {
     KillWorker,
     /// Past its lease, and then on again: a zombie.
     StopWorker,
+    /// The first worker stands still for a while, and nobody else may wait for it.
+    StopWithinLease,
+    /// The first worker becomes a zombie.
+    OutlastLongLease,
     TerminateBackend,
     /// SIGKILL, after which the whole server recovers.
     KillBackend,
@@ -55,10 +65,12 @@ pub struct Fleet {
     started: usize,
     data_dir: PathBuf,
     disk: Option<Disk>,
+    is_long: bool,
 }
 
 impl Fleet {
-    pub async fn start(database: EmbeddedPostgres, data_dir: &Path, disk: Option<Disk>) -> Fleet {
+    /// For a run of so long.
+    pub async fn start(database: EmbeddedPostgres, data_dir: &Path, disk: Option<Disk>, time: Duration) -> Fleet {
         let options = database.connect_options();
         let socket = options.get_socket().unwrap().join(format!(".s.PGSQL.{}", options.get_port()));
         let proxy = Proxy::start(socket).await;
@@ -71,6 +83,7 @@ impl Fleet {
             started: 0,
             data_dir: data_dir.to_owned(),
             disk,
+            is_long: time >= LONG_RUN,
         };
         for slot in 0..WORKERS {
             let worker = fleet.spawn(slot);
@@ -91,7 +104,8 @@ impl Fleet {
 
     fn spawn(&mut self, slot: usize) -> Child {
         self.started += 1;
-        let seconds = |part: f64| (LEASE.as_secs_f64() * part).to_string();
+        let lease = if slot == 0 { LONG_LEASE } else { LEASE };
+        let seconds = |part: f64| (lease.as_secs_f64() * part).to_string();
         Command::new(env!("CARGO_BIN_EXE_svc-worker"))
             .args(["--worker-id", &format!("worker-{slot}-{}", self.started), "--config", "/dev/null"])
             .args(["--poll-seconds", "0.05", "--heartbeat-seconds", &seconds(0.3), "--lease-seconds", &seconds(1.0)])
@@ -106,7 +120,11 @@ impl Fleet {
     }
 
     fn draw(&self, random: &mut SmallRng) -> Fault {
-        let faults = FAULTS.iter().filter(|(fault, _)| *fault != Fault::FillDisk || self.disk.is_some());
+        let faults = FAULTS.iter().filter(|(fault, _)| match fault {
+            Fault::FillDisk => self.disk.is_some(),
+            Fault::OutlastLongLease => self.is_long,
+            _ => true,
+        });
         let mut at = random.random_range(0..faults.clone().map(|(_, weight)| weight).sum());
         for (fault, weight) in faults {
             if at < *weight {
@@ -127,11 +145,16 @@ impl Fleet {
         let pick: usize = random.random_range(0..1000);
         match fault {
             Fault::KillWorker => self.kill(slot),
-            Fault::StopWorker => {
-                let pid = Pid::from_child(&self.workers[slot].0);
-                let _ = kill_process(pid, Signal::STOP);
-                tokio::time::sleep(LEASE + LEASE / 2).await;
-                let _ = kill_process(pid, Signal::CONT);
+            Fault::StopWorker => self.stop(1 + slot % (WORKERS - 1), LEASE + LEASE / 2).await,
+            Fault::StopWithinLease => {
+                let before = self.progress().await;
+                self.stop(0, Duration::from_secs(2) + 2 * while_it_lasts).await;
+                self.check_progress(before).await;
+            }
+            Fault::OutlastLongLease => {
+                let before = self.progress().await;
+                self.stop(0, LONG_LEASE + LONG_LEASE / 2).await;
+                self.check_progress(before).await;
             }
             Fault::TerminateBackend => {
                 if let Some(pid) = self.backend(pick).await
@@ -172,6 +195,33 @@ impl Fleet {
                 }
             }
         }
+    }
+
+    async fn stop(&self, slot: usize, time: Duration) {
+        let pid = Pid::from_child(&self.workers[slot].0);
+        let _ = kill_process(pid, Signal::STOP);
+        tokio::time::sleep(time).await;
+        let _ = kill_process(pid, Signal::CONT);
+    }
+
+    /// How many tasks were ever queued, and how many attempts were logged; none while the server recovers.
+    async fn progress(&self) -> Option<(i64, i64)> {
+        let mut conn = PgConnection::connect_with(&self.options).await.ok()?;
+        let counts =
+            "SELECT coalesce((SELECT max(id) FROM task_queue), 0), coalesce((SELECT max(id) FROM task_attempts), 0)";
+        sqlx::query_as(counts).fetch_one(&mut conn).await.ok()
+    }
+
+    /// While one worker stood still the others must have worked, if anything came in.
+    async fn check_progress(&self, before: Option<(i64, i64)>) {
+        let (Some((queued, attempts)), Some((queued_now, attempts_now))) = (before, self.progress().await) else {
+            return;
+        };
+        assert!(
+            attempts_now > attempts || queued_now < queued + 3,
+            "{} tasks were queued while one worker stood still, and no other worker did any",
+            queued_now - queued
+        );
     }
 
     async fn weather(&self, weather: Weather, time: Duration) {

@@ -1,7 +1,10 @@
 //! The work that goes on meanwhile, and what must be true of it in the end.
 use crate::{
     faults::{Disk, Fleet},
-    support::{self, TOKEN, invariants},
+    support::{
+        self, TOKEN, invariants,
+        rude::{RudeClients, ordinary},
+    },
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
@@ -25,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// Files a second, so that the work neither runs out nor piles up.
 const PACE: Duration = Duration::from_millis(400);
 
+const RUDE_CLIENTS: u64 = 2;
+
 /// Hurts the fleet for so long, lets it finish, and checks.
 pub async fn run(seed: u64, time: Duration) {
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -37,11 +42,13 @@ pub async fn run(seed: u64, time: Duration) {
     let database = EmbeddedPostgres::start(&folder.0.join("disk/database"), &home).await.unwrap();
     let options = database.connect_options();
     let app = serve(&folder, &options).await;
-    let data_dir = folder.0.join("data");
-    let mut fleet = Fleet::start(database, &data_dir, disk).await;
+    // On the disk that fills up.
+    let data_dir = folder.0.join("disk/data");
+    let mut fleet = Fleet::start(database, &data_dir, disk, time).await;
 
     let done = Arc::new(AtomicBool::new(false));
     let uploads = tokio::spawn(upload(format!("http://{}", app.address), seed, done.clone()));
+    let rude = RudeClients::start(&app.address.to_string(), TOKEN, false, RUDE_CLIENTS, seed ^ 2);
     let (mut random, start) = (SmallRng::seed_from_u64(seed), Instant::now());
     while start.elapsed() < time {
         tokio::time::sleep(Duration::from_millis(random.random_range(100..1200))).await;
@@ -49,10 +56,13 @@ pub async fn run(seed: u64, time: Duration) {
     }
     done.store(true, Ordering::SeqCst);
     let (stored, deleted) = uploads.await.unwrap();
+    let misdeeds = rude.stop().await;
+    println!("chaos: rude clients {:?}", misdeeds.counts);
     let pool = sqlx::postgres::PgPoolOptions::new().max_connections(2).connect_lazy_with(options);
     drain(&pool, &mut fleet).await;
     invariants::check_drained(&pool).await;
     report(&pool, &fleet, &stored, deleted).await;
+    check_answers(&app).await;
     pool.close().await;
     app.stop(std::future::ready(())).await;
     fleet.end().stop().await;
@@ -62,7 +72,7 @@ async fn serve(folder: &Folder, options: &sqlx::postgres::PgConnectOptions) -> A
     let socket = options.get_socket().unwrap().display().to_string();
     let (user, port, name) = (options.get_username(), options.get_port(), options.get_database().unwrap());
     let url = format!("postgres://{user}@localhost:{port}/{name}?host={socket}");
-    let data_dir = folder.0.join("data").display().to_string();
+    let data_dir = folder.0.join("disk/data").display().to_string();
     let settings = support::settings(&[
         ("SVC_DATA_DIR", &data_dir),
         ("SVC_LISTEN", "127.0.0.1:0"),
@@ -100,7 +110,9 @@ async fn upload(base: String, seed: u64, done: Arc<AtomicBool>) -> (BTreeSet<i64
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
                 // A full disk, or a statement cut off in its middle.
-                Err(failure) if failure.status == 500 => tokio::time::sleep(Duration::from_millis(100)).await,
+                Err(failure) if matches!(failure.status, 429 | 500 | 507) => {
+                    tokio::time::sleep(Duration::from_millis(100)).await
+                }
                 Err(failure) => panic!("an upload was refused: {failure}"),
             }
         }
@@ -125,7 +137,7 @@ async fn delete(client: &Client<Remote>, id: i64) -> bool {
             // Deleted by a call whose answer was lost.
             Err(failure) if failure.status == 404 => break,
             Err(failure) if failure.status == 409 => return false,
-            Err(failure) if matches!(failure.status, 0 | 500 | 503) => {
+            Err(failure) if matches!(failure.status, 0 | 429 | 500 | 503 | 507) => {
                 tokio::time::sleep(Duration::from_millis(100)).await
             }
             Err(failure) => panic!("a deletion was refused: {failure}"),
@@ -151,6 +163,13 @@ async fn drain(pool: &sqlx::PgPool, fleet: &mut Fleet) {
             _ => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
+}
+
+/// Nothing of what was done to the service may be felt by who comes later.
+async fn check_answers(app: &App) {
+    let base = format!("http://{}", app.address);
+    let seen = ordinary(&base, TOKEN, &support::http(), |seen| seen.good() >= 200 || !seen.troubles.is_empty()).await;
+    assert!(seen.troubles.is_empty(), "after all was done: {:#?}", seen.troubles);
 }
 
 /// Every file that was stored is there, and failed only where its workers died under it.

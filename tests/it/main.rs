@@ -29,6 +29,7 @@ mod queue;
 mod reading;
 mod regions;
 mod rerank;
+mod rudeness;
 mod runner;
 mod search;
 mod secrets;

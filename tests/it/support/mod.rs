@@ -3,6 +3,7 @@ pub mod contract;
 pub mod cross_encoder;
 pub mod invariants;
 pub mod proxy;
+pub mod rude;
 pub mod server;
 mod workbook;
 
