@@ -14,13 +14,16 @@ setup: ## Fetches the PostgreSQL server and the small model, once.
 	@config/setup.sh
 
 # `--test it` builds one test program more than is run: with it cargo settles on the features that `make test` uses, and no
-# dependency is compiled twice.
+# dependency is compiled twice. `cargo run` would select other features and compile all dependencies again.
+BUILD := cargo build --workspace --bins --test it
+
 demo: setup ## Builds the service and shows it at work on sample files.
-	cargo build --workspace --bins --test it
+	$(BUILD)
 	@config/demo.sh
 
 run: setup ## Runs the service on its usual data folder, until Ctrl-C.
-	cargo run --bin svc -- serve
+	$(BUILD)
+	@exec "$$CARGO_TARGET_DIR/debug/svc" serve
 
 test: setup ## Runs every test, against a PostgreSQL of their own.
 	cargo test --workspace
