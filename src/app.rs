@@ -186,10 +186,7 @@ async fn load_cross_encoder(service: &Service) -> Result<(), AppError> {
     match service.cross_encoder.get(service.beside()).await {
         Ok(_) => Ok(()),
         Err(ModelError::FolderMissing { name, .. }) => {
-            tracing::info!(
-                model = name,
-                "no search is reranked by a cross-encoder until `svc models fetch` has brought it"
-            );
+            tracing::info!("no search is reranked by a cross-encoder until `svc models fetch {name}` has brought it");
             Ok(())
         }
         Err(error) => Err(AppError::Reranker(error)),

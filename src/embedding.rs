@@ -6,7 +6,7 @@ mod error;
 mod runner;
 
 pub use error::EmbedError;
-pub use runner::Runner;
+pub use runner::{Runner, is_this_machine};
 
 use std::sync::Arc;
 use svc_client::wire::{ModelState, RunnerTextKind};

@@ -62,9 +62,8 @@ async fn exchange(
     limit: usize,
 ) -> Result<(u16, Option<u64>, Vec<u8>), Failure> {
     let lost = |error: reqwest::Error| {
-        let cause = std::error::Error::source(&error).map(|c| format!(": {c}")).unwrap_or_default();
         // Whether the request may have been read: what was never sent can be sent again without a thought.
-        Failure::unreachable(format!("no answer from {base}{cause}")).with("sent", !error.is_connect())
+        Failure::unreachable(why_lost(base, &error)).with("sent", !error.is_connect())
     };
     let mut response = request.send().await.map_err(lost)?;
     let status = response.status().as_u16();
@@ -80,6 +79,27 @@ async fn exchange(
         bytes.extend_from_slice(&piece);
     }
     Ok((status, retry_after, bytes))
+}
+
+/// Why there is no answer, in words that say which end to look at.
+fn why_lost(base: &str, error: &reqwest::Error) -> String {
+    let mut causes: Vec<&(dyn std::error::Error + 'static)> = Vec::new();
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        causes.push(cause);
+        next = cause.source();
+    }
+    let io = causes.iter().find_map(|cause| cause.downcast_ref::<std::io::Error>()).map(std::io::Error::kind);
+    let said = |what: &str| causes.iter().any(|cause| cause.to_string().contains(what));
+    match io {
+        Some(std::io::ErrorKind::ConnectionRefused) => format!("nobody listens at {base} (connection refused)"),
+        _ if said("dns error") => format!("the host of {base} is not known"),
+        _ if error.is_timeout() => format!("no answer from {base} in time"),
+        _ => {
+            let cause = causes.last().map(|cause| format!(": {cause}")).unwrap_or_default();
+            format!("no answer from {base}{cause}; is an svc service there?")
+        }
+    }
 }
 
 fn refusal(status: u16, retry_after: Option<u64>, bytes: &[u8]) -> Failure {

@@ -4,7 +4,7 @@ use super::{
     output::{Output, one_line, say},
 };
 use clap::Args;
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, TryStreamExt, stream};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -25,6 +25,9 @@ const UPLOADS: usize = 4;
 /// Files whose frontier is asked for in one round.
 const WATCHED: usize = 32;
 const ROUND: Duration = Duration::from_millis(200);
+
+/// As a shell reports a program that SIGINT ended.
+const INTERRUPTED: u8 = 130;
 
 #[derive(Args)]
 pub struct IngestArguments {
@@ -89,9 +92,18 @@ pub async fn ingest(client: &Client<Remote>, output: Output, arguments: IngestAr
     );
     bar.set_message("uploading");
     let uploads = stream::iter(files).map(|file| upload(client, file, query, options.clone())).buffered(UPLOADS);
-    let mut reports: Vec<Report> = uploads.inspect(|_| bar.inc(1)).collect().await;
+    let mut reports: Vec<Report> = uploads.inspect(|_| bar.inc(1)).try_collect().await?;
     if !arguments.no_wait {
-        follow(client, &mut reports, &bar).await?;
+        let interrupted = tokio::select! {
+            followed = follow(client, &mut reports, &bar) => followed.map(|()| false)?,
+            _ = tokio::signal::ctrl_c() => true,
+        };
+        if interrupted {
+            bar.finish_and_clear();
+            let open = reports.iter().filter(|report| report.state == Settled::InFlight.as_str()).count();
+            eprintln!("{open} files go on in the background: `svc status` shows the queue, `svc cancel ID` ends one");
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
     }
     bar.finish_and_clear();
     explain(client, &mut reports).await?;
@@ -131,7 +143,13 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     if files.is_empty() { Err(CliError::Other("there is no file under these paths".to_owned())) } else { Ok(files) }
 }
 
-async fn upload(client: &Client<Remote>, path: PathBuf, query: UploadQuery, options: Option<Value>) -> Report {
+/// What became of an upload; an error where no upload would fare better.
+async fn upload(
+    client: &Client<Remote>,
+    path: PathBuf,
+    query: UploadQuery,
+    options: Option<Value>,
+) -> Result<Report, Failure> {
     let refused = |failure: Failure| Report {
         file: path.display().to_string(),
         document_id: None,
@@ -146,17 +164,17 @@ async fn upload(client: &Client<Remote>, path: PathBuf, query: UploadQuery, opti
     loop {
         let body = match FileUpload::from_path(&path, options.clone()).await {
             Ok(body) => body,
-            Err(error) => return refused(Failure::field("file", error)),
+            Err(error) => return Ok(refused(Failure::field("file", error))),
         };
         match client.upload_file(query, body).await {
             Ok(stored) => {
-                return Report {
+                return Ok(Report {
                     document_id: Some(stored.document_id),
                     state: stored.settled.as_str().to_owned(),
                     was_existing: stored.was_existing,
                     reason: None,
                     ..refused(Failure::new(Code::Internal, ""))
-                };
+                });
             }
             // The service says that it cannot now: wait and send the file again, which is safe.
             Err(failure)
@@ -166,7 +184,8 @@ async fn upload(client: &Client<Remote>, path: PathBuf, query: UploadQuery, opti
                 tokio::time::sleep(waited).await;
                 waited *= 2;
             }
-            Err(failure) => return refused(failure),
+            Err(failure) if failure.code == Code::Unauthenticated => return Err(failure),
+            Err(failure) => return Ok(refused(failure)),
         }
     }
 }

@@ -2,6 +2,7 @@
 mod cancel;
 mod cells;
 mod config;
+mod documents;
 mod embed;
 mod ingest;
 mod models;
@@ -10,6 +11,7 @@ mod priority;
 mod search;
 mod serve;
 mod status;
+mod token_file;
 mod tree;
 mod worker;
 
@@ -17,13 +19,14 @@ pub use worker::worker_main;
 
 use crate::{
     app::AppError,
+    embedding::is_this_machine,
     secrets,
     settings::{Settings, SettingsError},
 };
 use clap::{Parser, Subcommand};
 use output::Output;
-use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
-use svc_client::{Client, Failure, Remote};
+use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
+use svc_client::{Client, Code, Failure, Remote};
 
 /// Done, but some files were refused or failed.
 pub const SOME_FAILED: u8 = 3;
@@ -35,6 +38,9 @@ struct Arguments {
     /// The settings file; else the one that SVC_CONFIG names, else ./svc.toml where there is one.
     #[arg(long, global = true, value_name = "PATH")]
     config: Option<PathBuf>,
+    /// The owner token; else SVC_API_TOKEN, else the one that `svc serve` made and keeps in the data folder.
+    #[arg(long, global = true, value_name = "TOKEN")]
+    token: Option<String>,
     /// JSON lines, as a pipe gets them anyway.
     #[arg(long, global = true)]
     json: bool,
@@ -59,6 +65,12 @@ enum Command {
     Search(search::SearchArguments),
     /// Shows a document and what is under it.
     Tree(tree::TreeArguments),
+    /// Lists documents: those without a parent, or the children of one.
+    Ls(documents::LsArguments),
+    /// Shows one document with its text.
+    Get(documents::IdArguments),
+    /// Deletes a document, all under it, and their stored bytes.
+    Rm(documents::IdArguments),
     /// Reads cells of a stored workbook.
     Cells(cells::CellsArguments),
     /// Shows what the service says of itself.
@@ -80,12 +92,25 @@ pub enum CliError {
     Settings(#[from] SettingsError),
     #[error(transparent)]
     App(#[from] AppError),
-    #[error(transparent)]
+    #[error("{}", told(.0))]
     Call(#[from] Failure),
     #[error("{0}")]
     Io(#[from] std::io::Error),
     #[error("{0}")]
     Other(String),
+}
+
+/// A failed call, with what to do next.
+fn told(failure: &Failure) -> String {
+    match failure.code {
+        Code::Unauthenticated => {
+            "the service refuses the token: set SVC_API_TOKEN, or --token, to its owner token".to_owned()
+        }
+        Code::Unreachable if failure.status == 0 => {
+            format!("{}: start `svc serve`, or set SVC_URL to where it is", failure.detail)
+        }
+        _ => failure.to_string(),
+    }
 }
 
 /// What `svc` does; returns its exit code.
@@ -136,16 +161,20 @@ fn run_to_end(name: &str, work: impl Future<Output = Result<ExitCode, CliError>>
     code
 }
 
-async fn run(arguments: Arguments, environment: BTreeMap<String, String>) -> Result<ExitCode, CliError> {
+async fn run(arguments: Arguments, mut environment: BTreeMap<String, String>) -> Result<ExitCode, CliError> {
+    environment.extend(arguments.token.map(|token| ("SVC_API_TOKEN".to_owned(), token)));
     let settings = Settings::load(arguments.config.as_deref(), environment.into_iter())?;
     let output = Output::choose(arguments.json, arguments.table);
     match arguments.command {
         Command::Serve => serve::serve(settings).await,
-        Command::Ingest(arguments) => ingest::ingest(&client(&settings)?, output, arguments).await,
+        Command::Ingest(arguments) => ingest::ingest(&upload_client(&settings)?, output, arguments).await,
         Command::Cancel(arguments) => cancel::cancel(&client(&settings)?, output, arguments).await,
         Command::Priority(arguments) => priority::priority(&client(&settings)?, output, arguments).await,
         Command::Search(arguments) => search::search(&client(&settings)?, output, arguments).await,
         Command::Tree(arguments) => tree::tree(&client(&settings)?, output, arguments).await,
+        Command::Ls(arguments) => documents::ls(&client(&settings)?, output, arguments).await,
+        Command::Get(arguments) => documents::get(&client(&settings)?, output, arguments).await,
+        Command::Rm(arguments) => documents::rm(&client(&settings)?, output, arguments).await,
         Command::Cells(arguments) => cells::cells(&client(&settings)?, output, arguments).await,
         Command::Status => status::status(&client(&settings)?, output).await,
         Command::Models(arguments) => models::models(&settings, &client(&settings)?, output, arguments).await,
@@ -155,10 +184,33 @@ async fn run(arguments: Arguments, environment: BTreeMap<String, String>) -> Res
     }
 }
 
+/// A service that takes longer for a connection, or between two pieces of an answer, is taken for gone.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+const SILENT_FOR: Duration = Duration::from_secs(180);
+
 /// The client of the service that the settings name.
 fn client(settings: &Settings) -> Result<Client<Remote>, CliError> {
-    let http = reqwest::Client::builder()
-        .build()
-        .map_err(|error| CliError::Other(format!("the HTTP client does not start: {error}")))?;
-    Ok(Client(Remote::new(&settings.service_url(), settings.api_token.expose(), http)))
+    client_with(settings, http_builder(settings).read_timeout(SILENT_FOR))
+}
+
+/// The same for uploads, which are answered once all is sent, however long that takes; a connection on which nothing moves ends.
+fn upload_client(settings: &Settings) -> Result<Client<Remote>, CliError> {
+    client_with(settings, http_builder(settings).tcp_user_timeout(SILENT_FOR))
+}
+
+fn http_builder(settings: &Settings) -> reqwest::ClientBuilder {
+    let http = reqwest::Client::builder().connect_timeout(CONNECT_WITHIN);
+    // A proxy of the environment is for other machines; the token is not for it.
+    if is_this_machine(&settings.service_url()) { http.no_proxy() } else { http }
+}
+
+fn client_with(settings: &Settings, http: reqwest::ClientBuilder) -> Result<Client<Remote>, CliError> {
+    let http = http.build().map_err(|error| CliError::Other(format!("the HTTP client does not start: {error}")))?;
+    let url = settings.service_url();
+    let token = match settings.api_token.expose() {
+        // That of the service of this user on this machine.
+        "" if is_this_machine(&url) => token_file::read(&settings.data_dir).unwrap_or_default(),
+        token => token.to_owned(),
+    };
+    Ok(Client(Remote::new(&url, &token, http)))
 }

@@ -84,15 +84,16 @@ pub async fn search(client: &Client<Remote>, output: Output, arguments: SearchAr
 }
 
 async fn show(client: &Client<Remote>, query: &str, found: &SearchResponse) -> Result<(), CliError> {
-    say!("{} results by {} in {:.0} ms for “{}”", found.total, found.method, found.latency_ms, one_line(query, 80));
+    say!(
+        "{} results by {} in {:.0} ms for “{}”",
+        found.results.len(),
+        found.method,
+        found.latency_ms,
+        one_line(query, 80)
+    );
     for (place, result) in found.results.iter().enumerate() {
-        say!(
-            "{:>3}. {}  (document {}, score {:.4})",
-            place + 1,
-            whence(client, result).await,
-            result.document.id,
-            result.score
-        );
+        let score = if result.no_tokens { "no tokens".to_owned() } else { format!("score {:.4}", result.score) };
+        say!("{:>3}. {}  (document {}, {score})", place + 1, whence(client, result).await, result.document.id);
         let text = one_line(&result.document.content, 220);
         say!("     {}", if text.is_empty() { "(a container: its parts hold the text)" } else { &text });
     }

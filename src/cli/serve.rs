@@ -1,5 +1,5 @@
 //! `svc serve`.
-use super::CliError;
+use super::{CliError, token_file};
 use crate::{
     app::{App, asked_to_stop},
     ingest::reader::Reader,
@@ -25,11 +25,21 @@ pub async fn serve(settings: Settings) -> Result<ExitCode, CliError> {
         false => settings.api_token.expose().to_owned(),
     };
     let ephemeral = settings.api_token.is_blank();
+    let data_dir = settings.data_dir.clone();
     let mut app = App::start(Arc::new(settings), &token, Reader::of_this_program()?).await?;
     if ephemeral {
+        if let Err(error) = token_file::keep(&data_dir, &token) {
+            tracing::warn!(error = %error, "the token is not kept: set SVC_API_TOKEN for the command line");
+        }
         announce!("owner token of this start (set SVC_API_TOKEN to keep one): {token}");
+    } else {
+        token_file::forget(&data_dir);
     }
     announce!("svc {} serves http://{}/ (documentation: /docs)", env!("CARGO_PKG_VERSION"), app.address);
+    let address = app.address;
+    let shown = if ephemeral { token.as_str() } else { "$SVC_API_TOKEN" };
+    announce!("try: svc ingest FILE");
+    announce!("     curl -H \"Authorization: Bearer {shown}\" \"http://{address}/search/?q=words\"");
     let ended = app.run(asked_to_stop()).await;
     // A second signal says that nobody wants to wait.
     app.stop(asked_to_stop()).await;

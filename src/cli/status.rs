@@ -5,10 +5,20 @@ use super::{
 };
 use serde_json::json;
 use std::process::ExitCode;
-use svc_client::{Client, Remote, wire::ReadinessCheck};
+use svc_client::{
+    Client, Code, Remote,
+    wire::{PageQuery, ReadinessCheck},
+};
 
 pub async fn status(client: &Client<Remote>, output: Output) -> Result<ExitCode, CliError> {
     let health = client.read_health().await?;
+    // Health and readiness are told to anybody: only this asks whether the token is right.
+    let page = PageQuery { limit: Some(1), ..PageQuery::default() };
+    if let Err(failure) = client.list_roots(page).await
+        && failure.code == Code::Unauthenticated
+    {
+        return Err(failure.into());
+    }
     let (ready, checks, queue, workers) = match client.read_readiness().await {
         Ok(ready) => (true, ready.checks, ready.queue, ready.workers),
         Err(failure) => {

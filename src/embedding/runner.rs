@@ -228,7 +228,7 @@ impl Runner {
 }
 
 /// Whether an address names this very machine.
-fn is_this_machine(address: &str) -> bool {
+pub fn is_this_machine(address: &str) -> bool {
     let Ok(address) = reqwest::Url::parse(address) else { return false };
     let host = address.host_str().unwrap_or_default().trim_matches(['[', ']']).trim_end_matches('.').to_owned();
     let is_loopback = host.parse().is_ok_and(|ip: std::net::IpAddr| ip.to_canonical().is_loopback());

@@ -43,13 +43,19 @@ impl CrossEncoder {
     }
 }
 
-/// 501 with what is to be done about it.
+/// 501 with what is to be done about it; where the model's files lie is for the log alone.
 fn not_there(error: &ModelError) -> Failure {
-    let failure = Failure::new(Code::NotConfigured, format!("the reranker cannot run: {error}"));
-    let failure = failure.with("setting", "SVC_RERANKER_MODEL");
-    match error {
-        ModelError::FolderMissing { name, .. } => failure.with("remedy", format!("svc models fetch {name}")),
-        _ => failure,
+    tracing::warn!(error = %error, "the reranker cannot run");
+    let (detail, remedy) = match error {
+        ModelError::FolderMissing { name, .. } => {
+            (format!("the reranker `{name}` is not there"), Some(format!("svc models fetch {name}")))
+        }
+        _ => ("the reranker cannot run; the log has the cause under this request's id".to_owned(), None),
+    };
+    let failure = Failure::new(Code::NotConfigured, detail).with("setting", "SVC_RERANKER_MODEL");
+    match remedy {
+        Some(remedy) => failure.with("remedy", remedy),
+        None => failure,
     }
 }
 

@@ -97,7 +97,12 @@ async fn what_goes_wrong_is_said_in_one_line_with_its_remedy() {
         .env("SVC_CONFIG", "/dev/null")
         .output()
         .unwrap();
-    assert!(text(&wrong.stderr).contains("no answer from http://127.0.0.1:9"), "{}", text(&wrong.stderr));
+    assert!(
+        text(&wrong.stderr)
+            .contains("nobody listens at http://127.0.0.1:9 (connection refused): start `svc serve`, or set SVC_URL"),
+        "{}",
+        text(&wrong.stderr)
+    );
     app.end().await;
 }
 
@@ -188,5 +193,57 @@ async fn the_documentation_page_needs_nothing_from_elsewhere() {
     assert_eq!(page.status(), 200);
     let page = page.text().await.unwrap();
     assert!(page.contains("swagger") && !page.contains("https://") && !page.contains("//cdn"), "{page}");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_token_is_said_once_and_ends_a_command_with_1() {
+    let app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
+    let (one, other) = (sample("handbook.md").display().to_string(), sample("empty.txt").display().to_string());
+    for arguments in [&["status"][..], &["ingest", &one, &other], &["search", "x"], &["ls"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
+        command.args(arguments).env("SVC_URL", &app.base).env("SVC_API_TOKEN", "wrong").env("SVC_CONFIG", "/dev/null");
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains("SVC_API_TOKEN") && said.lines().count() == 1, "{arguments:?}: {said}");
+    }
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proxy_sees_nothing_of_what_is_meant_for_this_machine() {
+    let app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
+    let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    proxy.set_nonblocking(true).unwrap();
+    let address = format!("http://{}", proxy.local_addr().unwrap());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
+    command.args(["ls"]).env("SVC_URL", &app.base).env("SVC_API_TOKEN", TOKEN).env("SVC_CONFIG", "/dev/null");
+    for name in ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"] {
+        command.env(name, &address);
+    }
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(proxy.accept().is_err(), "the proxy was called");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn documents_are_listed_shown_and_deleted() {
+    let app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
+    let create = async |title: &str, parent_id| {
+        let new = svc_client::wire::NewDocument { parent_id, ..crate::support::document(title, "Its text.") };
+        app.client.create_document(Default::default(), svc_client::Json(new)).await.unwrap().id.to_string()
+    };
+    let top = create("Top", None).await;
+    let below = create("Below", Some(top.parse().unwrap())).await;
+    let listed = |output: &Output| lines(output).iter().map(|line| line["id"].to_string()).collect::<Vec<_>>();
+    assert_eq!(listed(&svc(&app, &["ls"]).await), [top.as_str()]);
+    assert_eq!(listed(&svc(&app, &["ls", &top]).await), [below.as_str()]);
+    let shown = text(&svc(&app, &["--table", "get", &below]).await.stdout);
+    assert!(shown.contains("Below") && shown.contains("Its text."), "{shown}");
+    assert!(svc(&app, &["rm", &top]).await.status.success());
+    let gone = svc(&app, &["get", &below]).await;
+    assert!(gone.status.code() == Some(1) && text(&gone.stderr).contains("there is no document"), "{gone:?}");
     app.end().await;
 }
