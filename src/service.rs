@@ -19,7 +19,7 @@ use std::{
 };
 use svc_client::{Code, Failure, Need};
 use svc_models::{Engine, HubSettings, ModelSettings, RerankerSettings};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio_util::task::TaskTracker;
 
 /// Bytes of sealed postings that a process keeps in memory.
@@ -62,7 +62,7 @@ pub struct Service {
     pub runner_documents: Semaphore,
     pub runner_queries: Semaphore,
     /// Told when tasks were queued; the worker of this process listens.
-    pub wake: Arc<Notify>,
+    pub wake: crate::worker::wakeup::Wake,
     pub started: Instant,
     /// The process was asked to stop: it is not ready for more.
     pub stopping: AtomicBool,
@@ -96,7 +96,7 @@ impl Service {
             reading: Arc::new(Semaphore::new(std::thread::available_parallelism().map_or(2, std::num::NonZero::get))),
             runner_documents: Semaphore::new(RUNNER_CALLS),
             runner_queries: Semaphore::new(RUNNER_CALLS),
-            wake: Arc::new(Notify::new()),
+            wake: crate::worker::wakeup::Wake::default(),
             started: Instant::now(),
             stopping: AtomicBool::new(false),
             settings,

@@ -2,9 +2,9 @@
 
 use crate::backoff::Streak;
 use crate::documents::DocumentsMessage;
-use crate::grant::Lane;
+use crate::grant::{Lane, Lanes};
 use crate::hold::Hold;
-use crate::lock_manager::LockMessage;
+use crate::lock_manager::{Holds, LockMessage};
 use crate::port::{PortError, bounded};
 use crate::shared::Shared;
 use crate::tree::{ActorKind, Label, Load, Seat};
@@ -15,6 +15,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr, RpcReplyPort, Su
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tokio::time::Instant;
 
 pub(crate) struct Dispatcher;
 
@@ -23,6 +24,8 @@ pub(crate) enum DispatcherMessage {
     Wake,
     /// The wait numbered so is over.
     Tick(u64),
+    /// Claimed with the end of another task, to be run when nothing else is held.
+    Alone(Hold),
     /// Answered when no claim is under way; of use when nothing more is claimed.
     Quiet(RpcReplyPort<()>),
 }
@@ -35,9 +38,14 @@ pub(crate) struct DispatcherState {
     backing_off: bool,
     /// The queue was swept and has been empty since.
     swept: bool,
-    /// Claims in a row that found nothing, and whose turn it is, while lanes are asked for one at a time.
-    empty_lanes: usize,
+    /// Lanes that had no more work when they were last asked for.
+    dry: Lanes,
+    /// When every lane was last taken for one that may have work.
+    polled: Instant,
+    /// Whose turn it is, while lanes are asked for one at a time.
     turn: usize,
+    /// Waits until nothing else is held.
+    alone: Option<Hold>,
     ticks: u64,
     timer: Option<JoinHandle<Result<(), MessagingErr<DispatcherMessage>>>>,
 }
@@ -61,8 +69,6 @@ impl Actor for Dispatcher {
         (shared, parent, load): Self::Arguments,
     ) -> Result<DispatcherState, ActorProcessingErr> {
         let seat = shared.board.sit(me.get_cell(), Label::of(ActorKind::Dispatcher, parent), load);
-        // A wake-up sent to a predecessor died with its mailbox.
-        shared.woken.store(false, Ordering::Release);
         let streak = Streak::new("claiming tasks", shared.settings.poll);
         Ok(DispatcherState {
             shared,
@@ -70,8 +76,10 @@ impl Actor for Dispatcher {
             streak,
             backing_off: false,
             swept: false,
-            empty_lanes: 0,
+            dry: Lanes::NONE,
+            polled: Instant::now(),
             turn: 0,
+            alone: None,
             ticks: 0,
             timer: None,
         })
@@ -92,19 +100,26 @@ impl Actor for Dispatcher {
         message: DispatcherMessage,
         state: &mut DispatcherState,
     ) -> Result<(), ActorProcessingErr> {
+        // Before the look, so that what happens during it wakes again; and in every round, since a wake-up that was sent to
+        // a predecessor died with its mailbox.
+        state.shared.woken.store(false, Ordering::Release);
         match message {
             DispatcherMessage::Wake => {
                 state.seat.load.handled();
-                // Before the look, so that what happens during it wakes again.
-                state.shared.woken.store(false, Ordering::Release);
                 if state.backing_off {
                     return Ok(());
                 }
+            }
+            DispatcherMessage::Alone(hold) => {
+                // One that follows another is given back by being dropped.
+                state.alone.get_or_insert(hold);
             }
             DispatcherMessage::Tick(tick) if tick == state.ticks => state.backing_off = false,
             DispatcherMessage::Tick(_) => return Ok(()),
             DispatcherMessage::Quiet(reply) => {
                 state.seat.load.handled();
+                // Asked for once nothing more is claimed: what waits for the rest to end is given back.
+                state.alone = None;
                 let _ = reply.send(());
                 return Ok(());
             }
@@ -130,9 +145,21 @@ impl DispatcherState {
         let shared = self.shared.clone();
         let settings = &shared.settings;
         if shared.closing.load(Ordering::Acquire) {
+            self.alone = None;
             return Next::Never;
         }
         let (held, finished) = shared.ledger.totals();
+        if let Some(hold) = self.alone.take() {
+            if held > 1 && !hold.stopped() {
+                self.alone = Some(hold);
+            } else {
+                self.send(hold);
+            }
+        }
+        if shared.ledger.holds_one_that_runs_alone() {
+            // Its end wakes, and so do the ends of those that it waits for.
+            return Next::After(settings.poll);
+        }
         let left = settings.max_tasks.map_or(usize::MAX, |most| {
             usize::try_from(most.saturating_sub(finished)).unwrap_or(usize::MAX).saturating_sub(held)
         });
@@ -142,56 +169,82 @@ impl DispatcherState {
             }
             return Next::After(settings.poll);
         }
-        let (want, all_lanes) = self.want(left);
-        if want.is_empty() {
+        // The poll is the truth: what nobody told of is found by it, also where wake-ups never let the timer run out.
+        let told = if self.polled.elapsed() >= settings.poll { Lanes::ALL } else { shared.fresh.take() };
+        if told == Lanes::ALL {
+            self.polled = Instant::now();
+        }
+        self.dry = self.dry.without(told);
+        let idle = self.idle_slots();
+        if idle.is_empty() {
             // The end of a task wakes; the tick is for the case that the wake-up was lost with an actor.
             return Next::After(settings.poll);
         }
-        let asked = want.iter().fold(0, |sum: usize, (_, idle)| sum.saturating_add(*idle));
-        let holds = match self.claim(want).await {
-            Ok(holds) => holds,
+        let (want, all) = self.want(idle, left);
+        if want.is_empty() {
+            return self.idle().await;
+        }
+        let (asked, Holds { holds, more }) = match self.claim(want.clone()).await {
+            Ok(got) => (want, got),
             Err(error) => {
                 self.seat.load.error(&error);
                 return Next::BackOff(self.streak.error(&error));
             }
         };
         self.streak.success();
-        if holds.is_empty() {
-            self.empty_lanes += 1;
-            return if all_lanes || self.empty_lanes >= Lane::ALL.len() { self.idle().await } else { Next::Now };
+        if !more {
+            for (lane, wanted) in &asked {
+                if holds.iter().filter(|hold| hold.grant.lane == *lane).count() < *wanted {
+                    self.dry = self.dry.with(Lanes::of(*lane));
+                }
+            }
         }
-        (self.swept, self.empty_lanes) = (false, 0);
-        let found = holds.len();
+        let found = !holds.is_empty();
+        self.swept &= !found;
         for hold in holds {
-            let sent =
-                shared.documents.get().is_some_and(|documents| documents.cast(DocumentsMessage::Run(hold)).is_ok());
-            if !sent {
+            if hold.grant.runs_alone {
+                // What follows another one is given back by being dropped.
+                self.alone.get_or_insert(hold);
+            } else if !self.send(hold) {
                 // The documents are being restarted, and what was not sent is given back: at once it would come round again.
                 return Next::After(settings.poll);
             }
         }
-        if found < asked || !all_lanes { Next::Now } else { Next::After(settings.poll) }
+        match (more || !all || self.alone.is_some(), found) {
+            (true, _) => Next::Now,
+            (false, true) => Next::After(settings.poll),
+            (false, false) => self.idle().await,
+        }
     }
 
-    /// The idle slots, and whether that is all of them. Where fewer tasks are left to run than slots are idle, one lane is
-    /// asked for at a time, in turn: no split over the lanes could know which of them has work.
-    fn want(&mut self, left: usize) -> (Vec<(Lane, usize)>, bool) {
+    fn send(&self, hold: Hold) -> bool {
+        self.shared.documents.get().is_some_and(|documents| documents.cast(DocumentsMessage::Run(hold)).is_ok())
+    }
+
+    /// The idle slots of each lane that has some.
+    fn idle_slots(&self) -> Vec<(Lane, usize)> {
         let shared = &self.shared;
         let idle = |lane| {
             let permits = shared.settings.permits.of(lane);
             permits.saturating_sub(shared.ledger.used(lane, permits))
         };
-        let mut want: Vec<(Lane, usize)> = Lane::ALL.into_iter().map(|lane| (lane, idle(lane))).collect();
-        want.retain(|(_, idle)| *idle > 0);
-        if want.iter().fold(0, |sum: usize, (_, idle)| sum.saturating_add(*idle)) <= left {
-            return (want, true);
+        Lane::ALL.into_iter().map(|lane| (lane, idle(lane))).filter(|(_, idle)| *idle > 0).collect()
+    }
+
+    /// What to ask for, and whether that is all that is idle, but for lanes that were found empty and of which nothing was heard since.
+    /// Where fewer tasks are left to run than slots are idle, one lane is asked for at a time, in turn: no split over the lanes could
+    /// know which of them has work.
+    fn want(&mut self, mut idle: Vec<(Lane, usize)>, left: usize) -> (Vec<(Lane, usize)>, bool) {
+        idle.retain(|(lane, _)| !self.dry.contains(*lane));
+        if idle.iter().fold(0, |sum: usize, (_, idle)| sum.saturating_add(*idle)) <= left {
+            return (idle, true);
         }
         self.turn = self.turn.wrapping_add(1);
-        let (lane, idle) = want[self.turn % want.len()];
+        let (lane, idle) = idle[self.turn % idle.len()];
         (vec![(lane, idle.min(left))], false)
     }
 
-    async fn claim(&self, want: Vec<(Lane, usize)>) -> Result<Vec<Hold>, PortError> {
+    async fn claim(&self, want: Vec<(Lane, usize)>) -> Result<Holds, PortError> {
         let Some(locks) = self.shared.locks.get() else {
             return Err(PortError::new("the lock manager has not started"));
         };
@@ -206,7 +259,6 @@ impl DispatcherState {
 
     /// Nothing is claimable.
     async fn idle(&mut self) -> Next {
-        self.empty_lanes = 0;
         let shared = &self.shared;
         if !shared.settings.drain_once || shared.ledger.totals().0 > 0 {
             return Next::After(shared.settings.poll);
@@ -219,6 +271,7 @@ impl DispatcherState {
         match bounded(shared.settings.lease, shared.queue.sweep()).await {
             Ok(()) => {
                 self.swept = true;
+                self.dry = Lanes::NONE;
                 Next::Now
             }
             Err(error) => Next::BackOff(self.streak.error(&error)),

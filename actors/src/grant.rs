@@ -4,6 +4,7 @@ use crate::region::Region;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -34,6 +35,56 @@ impl Lane {
     }
 }
 
+/// Some of the lanes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lanes(u8);
+
+impl Lanes {
+    pub const NONE: Lanes = Lanes(0);
+    pub const ALL: Lanes = Lanes(0b1111);
+
+    pub const fn of(lane: Lane) -> Lanes {
+        Lanes(1 << lane as u8)
+    }
+
+    pub const fn contains(self, lane: Lane) -> bool {
+        self.0 & Lanes::of(lane).0 != 0
+    }
+
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    #[must_use]
+    pub const fn with(self, other: Lanes) -> Lanes {
+        Lanes(self.0 | other.0)
+    }
+
+    #[must_use]
+    pub const fn without(self, other: Lanes) -> Lanes {
+        Lanes(self.0 & !other.0)
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = Lane> {
+        Lane::ALL.into_iter().filter(move |lane| self.contains(*lane))
+    }
+}
+
+/// Lanes that one side adds to and the other takes.
+#[derive(Debug, Default)]
+pub struct SharedLanes(AtomicU8);
+
+impl SharedLanes {
+    pub fn add(&self, lanes: Lanes) {
+        self.0.fetch_or(lanes.0, Ordering::AcqRel);
+    }
+
+    /// All that were added since the last call.
+    pub fn take(&self) -> Lanes {
+        Lanes(self.0.swap(0, Ordering::AcqRel))
+    }
+}
+
 impl fmt::Display for Lane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
@@ -55,6 +106,9 @@ pub struct Grant {
     pub region: Region,
     /// 1 for the first attempt.
     pub attempt: i32,
+    /// It lost a lease, and may have taken its worker with it: it runs while the worker holds nothing else, so that no other
+    /// task is lost with it once more.
+    pub runs_alone: bool,
     /// How long the handler may run; none: as long as its lease is renewed.
     pub deadline: Option<Duration>,
     /// The task's parameters.

@@ -1,6 +1,7 @@
 //! One reservation as a value: whoever has it may run the task, and dropping it gives everything back.
 
 use crate::CancelToken;
+use crate::dispatcher::DispatcherMessage;
 use crate::document_supervisor::TaskEnd;
 use crate::grant::{Grant, Lane, TaskFailure};
 use crate::ledger::{Owed, StopReason};
@@ -107,7 +108,9 @@ impl Permit {
         let wakes = shared.wakes.load(Ordering::Acquire);
         shared.ledger.commits(token);
         // A worker that counts its tasks leaves the counting to its dispatcher.
-        let may_claim = shared.settings.max_tasks.is_none() && !shared.closing.load(Ordering::Acquire);
+        let may_claim = shared.settings.max_tasks.is_none()
+            && !shared.closing.load(Ordering::Acquire)
+            && !shared.ledger.holds_one_that_runs_alone();
         let want = if may_claim { shared.ledger.set_aside(&shared.settings.permits) } else { Vec::new() };
         Ending { shared, want, follow_up, wakes, answered: false, asked: Instant::now() }
     }
@@ -140,7 +143,14 @@ impl Ending {
         }
         let unfilled = holds.len() < self.want.iter().map(|(_, slots)| slots).sum();
         self.follow_up.answered.store(true, Ordering::Release);
+        let (alone, holds): (Vec<Hold>, Vec<Hold>) = holds.into_iter().partition(|hold| hold.grant.runs_alone);
         self.follow_up.holds.lock().unwrap_or_else(PoisonError::into_inner).extend(holds);
+        for hold in alone {
+            // A dispatcher that is being restarted does not get it: dropped, it is given back.
+            if let Some(dispatcher) = self.shared.dispatcher.get() {
+                let _ = dispatcher.cast(DispatcherMessage::Alone(hold));
+            }
+        }
         // What came in meanwhile may have come too late for this claim, and found no slot for one of its own.
         if unfilled && self.shared.wakes.load(Ordering::Acquire) != self.wakes {
             self.answered = false;
@@ -152,7 +162,7 @@ impl Drop for Ending {
     fn drop(&mut self) {
         self.shared.ledger.put_back(&self.want);
         if !self.answered {
-            self.shared.wake();
+            self.shared.look();
         }
     }
 }
@@ -194,7 +204,7 @@ impl Drop for Hold {
         if self.shared.ledger.end(self.grant.token, |stop, before| owed(report, started, stop, before)) {
             self.shared.poke_locks();
         } else if !self.follow_up.answered.load(Ordering::Acquire) || self.shared.settings.drain_once {
-            self.shared.wake();
+            self.shared.look();
         }
     }
 }

@@ -226,6 +226,11 @@ impl Ledger {
         self.book().held.get(&token).is_some_and(|holding| holding.commits)
     }
 
+    /// Whether a task is held that runs alone.
+    pub fn holds_one_that_runs_alone(&self) -> bool {
+        self.book().held.values().any(|holding| holding.grant.runs_alone)
+    }
+
     /// Tokens held, and tasks finished so far (those given back not counted), at one moment.
     pub fn totals(&self) -> (usize, u64) {
         let book = self.book();
@@ -241,7 +246,8 @@ impl Ledger {
         self.book().held.keys().copied().collect()
     }
 
-    /// Takes in the answers to a beat for `asked` that was begun at `at`: tokens that did not come back are lost.
+    /// Takes in the answers to a beat for `asked` that was begun at `at`: tokens that did not come back are lost, but for those whose
+    /// tasks commit. They may have completed since, and where they did not, their own fence finds out.
     pub fn confirm(&self, at: Instant, asked: &[Uuid], answers: &[BeatAnswer]) {
         let alive: HashMap<Uuid, bool> = answers.iter().map(|answer| (answer.token, answer.cancel_requested)).collect();
         let asked: HashSet<Uuid> = asked.iter().copied().collect();
@@ -250,7 +256,7 @@ impl Ledger {
                 return None;
             }
             match alive.get(&holding.grant.token) {
-                None => Some(StopReason::Lost),
+                None => (!holding.commits).then_some(StopReason::Lost),
                 Some(cancel_requested) => {
                     holding.confirmed = at;
                     cancel_requested.then_some(StopReason::Cancelled)

@@ -38,9 +38,9 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
-pub use grant::{ErrorClass, Grant, Lane, Outcome, TaskFailure};
+pub use grant::{ErrorClass, Grant, Lane, Lanes, Outcome, SharedLanes, TaskFailure};
 pub use hold::{Ending, Permit};
-pub use port::{Beat, BeatAnswer, BeatFactory, Handler, PortError, Queue};
+pub use port::{Beat, BeatAnswer, BeatFactory, Claimed, Handler, PortError, Queue};
 pub use progress::{DocumentFacts, LastFailure, Progress, TaskCounts};
 pub use region::{Region, WriteMode};
 pub use settings::{Permits, WorkerError, WorkerSettings};

@@ -2,10 +2,10 @@
 //! what is owed for tasks which did not write their own end.
 
 use crate::backoff::Streak;
-use crate::grant::{Grant, Lane, TaskFailure};
+use crate::grant::{Grant, Lane, Lanes, TaskFailure};
 use crate::hold::{self, Hold};
 use crate::ledger::{Owed, StopReason};
-use crate::port::{PortError, bounded};
+use crate::port::{Claimed, PortError, bounded};
 use crate::shared::Shared;
 use crate::tree::{ActorKind, Label, Load, Seat};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
@@ -17,11 +17,19 @@ use uuid::Uuid;
 
 pub(crate) struct LockManager;
 
+/// What a claim got, each as a value that gives itself back.
+#[derive(Default)]
+pub(crate) struct Holds {
+    pub holds: Vec<Hold>,
+    /// Asking again at once may get more.
+    pub more: bool,
+}
+
 pub(crate) enum LockMessage {
     /// One batch claim for all idle slots.
     Claim {
         want: Vec<(Lane, usize)>,
-        reply: RpcReplyPort<Result<Vec<Hold>, PortError>>,
+        reply: RpcReplyPort<Result<Holds, PortError>>,
     },
     /// Write what is owed.
     Settle,
@@ -81,7 +89,11 @@ impl Actor for LockManager {
                 state.seat.load.handled();
                 settle(&state.shared);
             }
-            LockMessage::Reap => upkeep(&mut state.reaping, reap(state.shared.clone())),
+            LockMessage::Reap => {
+                // Should the word of it have been lost with an actor.
+                settle(&state.shared);
+                upkeep(&mut state.reaping, reap(state.shared.clone()));
+            }
             LockMessage::Sweep => upkeep(&mut state.sweeping, sweep(state.shared.clone())),
         }
         Ok(())
@@ -98,12 +110,12 @@ impl Actor for LockManager {
     }
 }
 
-async fn claim(shared: &Arc<Shared>, want: &[(Lane, usize)]) -> Result<Vec<Hold>, PortError> {
+async fn claim(shared: &Arc<Shared>, want: &[(Lane, usize)]) -> Result<Holds, PortError> {
     if shared.closing.load(Ordering::Acquire) {
-        return Ok(Vec::new());
+        return Ok(Holds::default());
     }
     let asked = Instant::now();
-    let grants = bounded(shared.settings.lease, shared.queue.claim(want)).await?;
+    let Claimed { grants, more } = bounded(shared.settings.lease, shared.queue.claim(want)).await?;
     let (mut holds, surplus) = hold::admit(shared, grants, want, asked);
     // Given back by being dropped.
     drop(surplus);
@@ -111,7 +123,7 @@ async fn claim(shared: &Arc<Shared>, want: &[(Lane, usize)]) -> Result<Vec<Hold>
         // The worker was stopped meanwhile: dropping the holds gives them back before they begin.
         holds.clear();
     }
-    Ok(holds)
+    Ok(Holds { holds, more })
 }
 
 /// Starts the writing of what is owed; each piece is on its own, so that one that hangs delays no other.
@@ -146,7 +158,7 @@ impl Drop for Settling {
         }
         // Work that was given back is left to the next poll: at once it might come round and round.
         if self.finished {
-            self.shared.wake();
+            self.shared.wake(Lanes::ALL);
         }
     }
 }
@@ -213,7 +225,7 @@ async fn reap(shared: Arc<Shared>) {
         Ok(0) => {}
         Ok(tasks) => {
             tracing::warn!(tasks, "freed expired claims");
-            shared.wake();
+            shared.wake(Lanes::ALL);
         }
         Err(error) => tracing::warn!(error = %error, "looking for expired claims failed"),
     }
@@ -221,7 +233,7 @@ async fn reap(shared: Arc<Shared>) {
 
 async fn sweep(shared: Arc<Shared>) {
     match bounded(shared.settings.lease, shared.queue.sweep()).await {
-        Ok(()) => shared.wake(),
+        Ok(()) => shared.wake(Lanes::ALL),
         Err(error) => tracing::warn!(error = %error, "the periodic sweep failed"),
     }
 }

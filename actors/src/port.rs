@@ -21,12 +21,20 @@ impl PortError {
     }
 }
 
+/// What a claim got.
+#[derive(Clone, Debug, Default)]
+pub struct Claimed {
+    pub grants: Vec<Grant>,
+    /// The queue did not look at all that waits: asking again at once may get more, also where this is empty.
+    pub more: bool,
+}
+
 /// The task queue. A call that hangs is given up after the lease; cancelling any of these futures must be safe.
 #[async_trait]
 pub trait Queue: Send + Sync + 'static {
-    /// Claims up to the given number of tasks a lane in one transaction. An empty answer means that nothing is claimable
-    /// now; a short one, that asking again at once may find more.
-    async fn claim(&self, want: &[(Lane, usize)]) -> Result<Vec<Grant>, PortError>;
+    /// Claims up to the given number of tasks a lane in one transaction. Fewer than wanted of a lane means that nothing else of
+    /// it is claimable now, unless there is more to look at. After a grant that runs alone no other one follows.
+    async fn claim(&self, want: &[(Lane, usize)]) -> Result<Claimed, PortError>;
 
     /// `claimed` -> `running`, of a task that has begun and takes a while; nothing more where it runs already. False: the token
     /// is no longer ours.

@@ -2,6 +2,7 @@
 
 use crate::dispatcher::DispatcherMessage;
 use crate::documents::DocumentsMessage;
+use crate::grant::{Lanes, SharedLanes};
 use crate::ledger::Ledger;
 use crate::lock_manager::LockMessage;
 use crate::port::{BeatFactory, Handler, Queue};
@@ -33,6 +34,8 @@ pub(crate) struct Shared {
     pub woken: AtomicBool,
     /// Wake-ups so far.
     pub wakes: AtomicU64,
+    /// Lanes that may have new work.
+    pub fresh: SharedLanes,
 }
 
 pub(crate) struct Address<M>(Mutex<Option<Post<M>>>);
@@ -71,11 +74,18 @@ impl Shared {
             pulse: Mutex::default(),
             woken: AtomicBool::new(false),
             wakes: AtomicU64::new(0),
+            fresh: SharedLanes::default(),
         }
     }
 
-    /// Something may be claimable now, or a permit is free.
-    pub fn wake(&self) {
+    /// Something of these lanes may be claimable now.
+    pub fn wake(&self, lanes: Lanes) {
+        self.fresh.add(lanes);
+        self.look();
+    }
+
+    /// A permit is free.
+    pub fn look(&self) {
         self.wakes.fetch_add(1, Ordering::AcqRel);
         if !self.woken.swap(true, Ordering::AcqRel) {
             // A dispatcher that is being restarted looks at once by itself.

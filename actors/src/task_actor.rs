@@ -93,6 +93,17 @@ async fn run(shared: &Shared, hold: &mut Hold, seat: &Seat) -> Option<Report> {
     if hold.stopped() {
         return None;
     }
+    if hold.grant.runs_alone {
+        // Written before it begins: only a task that ran can have taken its worker with it.
+        match bounded(shared.settings.lease, shared.queue.start(&hold.grant)).await {
+            Ok(true) => {}
+            Ok(false) => return Some(Report::Finished),
+            Err(error) => {
+                tracing::warn!(task.id = hold.grant.task_id, error = %error, "a task that is to run alone was not started");
+                return None;
+            }
+        }
+    }
     hold.begin();
     seat.load.handled();
     let grant = &hold.grant;

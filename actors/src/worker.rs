@@ -1,6 +1,7 @@
 //! One worker: the actor tree seen from outside.
 
 use crate::dispatcher::DispatcherMessage;
+use crate::grant::Lanes;
 use crate::port::{BeatFactory, Handler, Queue, bounded};
 use crate::root::{Root, RootMessage};
 use crate::settings::{WorkerError, WorkerSettings};
@@ -28,9 +29,9 @@ pub enum WorkerEnd {
 pub struct Waker(Arc<Shared>);
 
 impl Waker {
-    /// There may be work: look now and not at the next poll. Any number of calls between two looks are one.
-    pub fn wake(&self) {
-        self.0.wake();
+    /// There may be work of these lanes: look now and not at the next poll. Any number of calls between two looks are one.
+    pub fn wake(&self, lanes: Lanes) {
+        self.0.wake(lanes);
     }
 
     /// A task that is held here may have to end: beat now and not at the next beat's time.
@@ -71,7 +72,7 @@ impl Worker {
     }
 
     pub fn wake(&self) {
-        self.shared.wake();
+        self.shared.wake(Lanes::ALL);
     }
 
     /// Waits for the worker's end by itself. [`Worker::stop`] is called afterwards all the same.

@@ -13,6 +13,7 @@ use crate::{
     worker::wakeup,
 };
 use sqlx::PgConnection;
+use svc_actors::Lanes;
 use svc_client::{
     Call, Code, Failure, ops,
     wire::{CancelResponse, ReservationPage, TaskPage, TaskResponse, TaskTypeList, TaskTypeState, WorkerList},
@@ -55,7 +56,7 @@ impl Handle<ops::retry_task> for Service {
         }
         let after = task(&mut tx, id).await?;
         tx.commit().await.or_fail()?;
-        self.wake.notify_one();
+        self.wake.notify(Lanes::ALL);
         Ok(after)
     }
 }
@@ -80,7 +81,7 @@ impl Handle<ops::cancel_task> for Service {
         announce_cancel(self, stopping).await;
         if !cancelled.is_empty() {
             settle::settle_or_leave(&self.pool, &self.settings.task_badges, before.root_id).await;
-            self.wake.notify_one();
+            self.wake.notify(Lanes::ALL);
         }
         let mut conn = self.pool.acquire().await.or_fail()?;
         task(&mut conn, id).await
@@ -120,7 +121,7 @@ impl Handle<ops::cancel_ingest> for Service {
         }
         tx.commit().await.or_fail()?;
         announce_cancel(self, tasks_stopping).await;
-        self.wake.notify_one();
+        self.wake.notify(Lanes::ALL);
         cancel::finish(&self.pool, id).await;
         Ok(CancelResponse { document_id: id, tasks_cancelled, tasks_stopping })
     }
@@ -143,7 +144,7 @@ impl Handle<ops::pause_task_type> for Service {
         let name = call.path.task_type;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let known = task_type(&mut tx, &name).await?;
-        let ours = TASK_TYPES.contains(&name.as_str());
+        let ours = TASK_TYPES.iter().any(|known| known.name == name);
         if !ours && !known.has_handler && !known.paused && known.pending + known.held + known.waiting_for_retry == 0 {
             let detail = format!("there is no task type `{name}` in the queue, and no living worker knows it");
             return Err(Failure::new(Code::NotFound, detail));
@@ -161,7 +162,7 @@ impl Handle<ops::resume_task_type> for Service {
         store::admin::resume(&mut tx, &call.path.task_type).await.or_fail()?;
         let state = task_type(&mut tx, &call.path.task_type).await?;
         tx.commit().await.or_fail()?;
-        self.wake.notify_one();
+        self.wake.notify(Lanes::ALL);
         Ok(state)
     }
 }

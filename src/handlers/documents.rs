@@ -20,7 +20,7 @@ use crate::{
 use serde_json::json;
 use sqlx::PgConnection;
 use std::time::Duration;
-use svc_actors::{Lane, WriteMode};
+use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::{
     Call, Code, Failure, ops,
     wire::{DocumentResponse, EvidenceResponse, LinkPage, NewDocument, Settled},
@@ -36,7 +36,7 @@ impl Handle<ops::create_document> for Service {
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let (id, task) = create(self, &mut tx, caller, &new).await?;
         tx.commit().await.or_fail()?;
-        self.wake.notify_one();
+        self.wake.notify(Lanes::of(Lane::Model));
         if call.query.wait {
             wait_for(self, id, task).await?;
         }
@@ -173,7 +173,7 @@ impl Handle<ops::delete_document> for Service {
         if many_files {
             after_many(self).await;
         }
-        self.wake.notify_one();
+        self.wake.notify(Lanes::ALL);
         Ok(())
     }
 }

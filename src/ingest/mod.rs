@@ -20,7 +20,6 @@ use reader::Reader;
 use sqlx::PgPool;
 use std::sync::Arc;
 use svc_formats::Limits;
-use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 /// What tasks work with.
@@ -35,7 +34,7 @@ pub struct Tools {
     pub reader: Reader,
     pub disk: Arc<Disk>,
     /// Told when tasks were queued.
-    pub wake: Arc<Notify>,
+    pub wake: crate::worker::wakeup::Wake,
     /// The settling that tasks left behind them: a worker that drains must not end before it.
     pub settling: TaskTracker,
 }

@@ -16,11 +16,14 @@ use crate::{
 use serde_json::{Map, Value, json};
 use sqlx::{PgConnection, PgPool};
 use std::collections::{BTreeMap, BTreeSet};
-use svc_actors::{Lane, WriteMode};
+use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::wire::Settled;
 
 /// The name of the evidence at a settled file of which a part failed: how many nodes, and why.
 pub const FAILED_PARTS: &str = "failed_parts";
+
+/// The lanes of what a settling queues.
+pub const QUEUES: Lanes = Lanes::of(Lane::Model);
 
 /// Takes all settle events of a root, unless somebody else is at it: they will see ours too, or the sweep will.
 /// True where tasks were queued.
@@ -58,10 +61,11 @@ pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, file_root:
 }
 
 /// The same for whoever has nobody to tell of an error: the events stand, and the sweep takes what is left.
-pub async fn settle_or_leave(pool: &PgPool, badges: &BTreeMap<String, String>, file_root: i64) {
-    if let Err(error) = settle(pool, badges, file_root).await {
+pub async fn settle_or_leave(pool: &PgPool, badges: &BTreeMap<String, String>, file_root: i64) -> bool {
+    settle(pool, badges, file_root).await.unwrap_or_else(|error| {
         tracing::warn!(document.id = file_root, error = %error, "settling is left to the sweep");
-    }
+        false
+    })
 }
 
 /// A container is rolled up once, where something settled under it.

@@ -22,7 +22,7 @@ use futures_util::StreamExt;
 use serde_json::{Map, json};
 use sqlx::{PgConnection, postgres::types::Oid};
 use std::io::{Seek, SeekFrom};
-use svc_actors::{Lane, WriteMode};
+use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::{
     Code, Failure, FileUpload,
     wire::{Settled, UploadQuery, UploadResponse},
@@ -81,7 +81,7 @@ pub async fn upload(
         (None, None) => return Err(Failure::new(Code::Internal, "the upload was neither found nor stored")),
     };
     tx.commit().await.or_fail()?;
-    service.wake.notify_one();
+    service.wake.notify(Lanes::of(Lane::Cpu));
     Ok(response)
 }
 

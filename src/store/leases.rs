@@ -1,6 +1,6 @@
 //! Claims while they last: beats, what is given back, and what is taken back from a worker that fell silent.
 use super::{
-    tasks::{fail_dependents, release},
+    tasks::{fail_dependents, interval, release},
     transaction,
 };
 use chrono::{DateTime, Utc};
@@ -22,13 +22,13 @@ const FORGIVEN_RESTARTS: i32 = 10;
 /// last beat: then both may have been on one machine.
 macro_rules! counts {
     () => {
-        "NOT coalesce(w.beat_at > clock_timestamp() - w.lease OR (w.beat_at < pg_postmaster_start_time() AND t.lapses < $3), false)"
+        "NOT coalesce(w.beat_at > clock_timestamp() - w.lease OR (w.beat_at < pg_postmaster_start_time() AND t.lapses < $2), false)"
     };
 }
 macro_rules! expired {
     () => {
         "task_queue t LEFT JOIN workers w ON w.worker_id = t.claimed_by AND w.started_at <= t.heartbeat_at
-          WHERE t.claim_token IS NOT NULL AND t.status IN ('claimed', 'running') AND t.heartbeat_at < clock_timestamp() - $1"
+          WHERE t.claim_token IS NOT NULL AND t.status IN ('claimed', 'running') AND is_lapsed(t.lease_until, t.claimed_by, t.heartbeat_at)"
     };
 }
 
@@ -94,15 +94,16 @@ pub async fn give_back_unheard(
     .map(|done| done.rows_affected())
 }
 
-/// One beat for all tokens: those that come back are still held; the flag says that a cancel was asked for.
-pub async fn beat(conn: &mut PgConnection, tokens: &[Uuid]) -> sqlx::Result<Vec<(Uuid, bool)>> {
+/// One beat for all tokens, which have them for another `lease`: those that come back are still held; the flag says that a cancel was asked for.
+pub async fn beat(conn: &mut PgConnection, tokens: &[Uuid], lease: Duration) -> sqlx::Result<Vec<(Uuid, bool)>> {
     // By their ids, as whoever cancels them comes to them.
     sqlx::query_as(
         "WITH held AS MATERIALIZED (SELECT id FROM task_queue WHERE claim_token = ANY($1) ORDER BY id FOR NO KEY UPDATE)
-         UPDATE task_queue SET heartbeat_at = clock_timestamp() WHERE id IN (SELECT id FROM held) AND claim_token = ANY($1) AND status IN ('claimed', 'running')
+         UPDATE task_queue SET heartbeat_at = clock_timestamp(), lease_until = clock_timestamp() + $2 WHERE id IN (SELECT id FROM held) AND claim_token = ANY($1) AND status IN ('claimed', 'running')
          RETURNING claim_token, cancel_requested_at IS NOT NULL",
     )
     .bind(tokens)
+    .bind(interval(lease))
     .fetch_all(conn)
     .await
 }
@@ -116,8 +117,8 @@ pub struct Reaped {
     pub to_end: Vec<Held>,
 }
 
-/// Takes back the claims whose lease ran out, at most a thousand a call; nothing where another worker is at it.
-pub async fn reap(conn: &mut PgConnection, lease: Duration) -> sqlx::Result<Reaped> {
+/// Takes back the claims whose lease ran out, each by the lease of its own worker, at most a thousand a call; nothing where another worker is at it.
+pub async fn reap(conn: &mut PgConnection) -> sqlx::Result<Reaped> {
     let ours: bool =
         sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)").bind(REAP_LOCK).fetch_one(&mut *conn).await?;
     if !ours {
@@ -130,7 +131,7 @@ pub async fn reap(conn: &mut PgConnection, lease: Duration) -> sqlx::Result<Reap
         " AS counts FROM ",
         expired!(),
         " AND t.cancel_requested_at IS NULL ORDER BY t.id LIMIT 1000 FOR UPDATE OF t SKIP LOCKED),
-         lost AS MATERIALIZED (SELECT * FROM expired WHERE NOT (counts AND lease_losses + 1 >= $2)),
+         lost AS MATERIALIZED (SELECT * FROM expired WHERE NOT (counts AND lease_losses + 1 >= $1)),
          attempts AS (
              INSERT INTO task_attempts (document_id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, param_fingerprint)
              SELECT t.scope_document_id, t.id, t.task_type, t.retry_count + t.lapses + 1, 'lease_lost', 'timeout', 'lease_expired',
@@ -144,7 +145,6 @@ pub async fn reap(conn: &mut PgConnection, lease: Duration) -> sqlx::Result<Reap
            FROM lost WHERE t.id = lost.id
          RETURNING t.id, lost.counts"
     ))
-    .bind(lease)
     .bind(LAST_LOSS)
     .bind(FORGIVEN_RESTARTS)
     .fetch_all(&mut *conn)
@@ -152,11 +152,10 @@ pub async fn reap(conn: &mut PgConnection, lease: Duration) -> sqlx::Result<Reap
     let to_end = sqlx::query_as(concat!(
         "SELECT t.id, t.claim_token, t.heartbeat_at, t.scope_document_id, t.task_type, t.params, t.cancel_requested_at IS NOT NULL AS cancelled FROM ",
         expired!(),
-        " AND (t.cancel_requested_at IS NOT NULL OR (t.lease_losses + 1 >= $2 AND ",
+        " AND (t.cancel_requested_at IS NOT NULL OR (t.lease_losses + 1 >= $1 AND ",
         counts!(),
         ")) ORDER BY t.id LIMIT 1000"
     ))
-    .bind(lease)
     .bind(LAST_LOSS)
     .bind(FORGIVEN_RESTARTS)
     .fetch_all(conn)

@@ -1,11 +1,28 @@
 //! The queue as a whole: its numbers, what nobody serves, and word of it to other processes.
 use sqlx::{PgConnection, PgPool, postgres::PgListener};
-use svc_actors::DocumentFacts;
+use svc_actors::{DocumentFacts, Lane, Lanes};
 use svc_client::wire::QueueState;
+use uuid::Uuid;
 
 /// Tells the workers of other processes that there may be work, or that a cancel was asked for.
 pub async fn announce(pool: &PgPool, channel: &str) -> sqlx::Result<()> {
     sqlx::query("SELECT pg_notify($1, '')").bind(channel).execute(pool).await.map(|_| ())
+}
+
+/// Tells them of the lanes among these in which tasks are ready, in the words of `sender`; nobody where there are none.
+pub async fn announce_work(pool: &PgPool, channel: &str, lanes: Lanes, sender: Uuid) -> sqlx::Result<()> {
+    sqlx::query(
+        "SELECT pg_notify($1, $3 || ' ' || found.lanes) FROM (
+             SELECT string_agg(wanted.lane, ' ') AS lanes FROM unnest($2::text[]) AS wanted(lane)
+              WHERE EXISTS (SELECT 1 FROM task_queue t WHERE t.ready AND t.lane = wanted.lane)) found
+          WHERE found.lanes IS NOT NULL",
+    )
+    .bind(channel)
+    .bind(lanes.iter().map(Lane::as_str).collect::<Vec<_>>())
+    .bind(sender.to_string())
+    .execute(pool)
+    .await
+    .map(|_| ())
 }
 
 /// An error where whoever listens is cut off.

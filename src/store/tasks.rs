@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::{FromRow, PgConnection, PgExecutor, Row, postgres::PgRow, types::Json};
 use std::{cmp::Reverse, time::Duration};
-use svc_actors::{ErrorClass, Grant, Lane, Region, TaskFailure, WriteMode};
+use svc_actors::{Claimed, ErrorClass, Grant, Lane, Region, TaskFailure, WriteMode};
 use uuid::Uuid;
 
 /// The one advisory lock under which regions are given out.
@@ -87,6 +87,8 @@ pub struct Claimer {
     pub badges: Option<Vec<String>>,
     /// Leaves tasks without a badge alone.
     pub strict: bool,
+    /// For how long a claim lasts without a beat.
+    pub lease: Duration,
 }
 
 #[derive(sqlx::FromRow)]
@@ -101,6 +103,7 @@ struct ClaimedRow {
     node_path: String,
     retry_count: i32,
     lapses: i32,
+    lease_losses: i32,
     claim_token: Option<Uuid>,
     priority: i32,
     created_at: DateTime<Utc>,
@@ -111,10 +114,10 @@ pub async fn claim(
     connection: impl PgExecutor<'_>,
     claimer: &Claimer,
     want: &[(Lane, usize)],
-) -> sqlx::Result<Vec<Grant>> {
-    let claimed: sqlx::Result<Vec<ClaimedRow>> = sqlx::query_as(
-        "SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, retry_count, lapses, claim_token, priority, created_at
-           FROM claim_batch($1, $2, $3, $4, $5, $6, 8, interval '60 seconds')",
+) -> sqlx::Result<Claimed> {
+    let claimed: sqlx::Result<Vec<PgRow>> = sqlx::query(
+        "SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, retry_count, lapses, lease_losses, claim_token, priority, created_at
+           FROM claim_batch($1, $2, $3, $4, $5, $6, 8, interval '60 seconds', $7)",
     )
     .bind(CLAIM_LOCK)
     .bind(&claimer.worker_id)
@@ -122,14 +125,23 @@ pub async fn claim(
     .bind(claimer.strict)
     .bind(want.iter().map(|(lane, _)| lane.as_str()).collect::<Vec<_>>())
     .bind(want.iter().map(|(_, count)| i32::try_from(*count).unwrap_or(i32::MAX)).collect::<Vec<_>>())
+    .bind(interval(claimer.lease))
     .fetch_all(connection)
     .await;
-    let rows = match claimed {
+    let claimed = match claimed {
         // Somebody holds what the claim came to, and nobody waits for that with the lock in hand: the next claim looks again.
         Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(LOCK_NOT_AVAILABLE) => Vec::new(),
         claimed => claimed?,
     };
-    Ok(grants(rows))
+    let (mut rows, mut more) = (Vec::with_capacity(claimed.len()), false);
+    for row in claimed {
+        match row.try_get::<Option<i64>, _>("id")? {
+            Some(_) => rows.push(ClaimedRow::from_row(&row)?),
+            // The row of NULLs that says so.
+            None => more = true,
+        }
+    }
+    Ok(Claimed { grants: grants(rows), more })
 }
 
 /// In the order of the claim.
@@ -149,6 +161,7 @@ fn grant(row: ClaimedRow) -> Option<Grant> {
         root_id: row.root_id,
         region: Region { path, mode: row.write_mode.parse::<WriteMode>().ok()? },
         attempt: row.retry_count + row.lapses + 1,
+        runs_alone: row.lease_losses > 0,
         task_type: row.task_type,
         payload: row.params.0,
     })
@@ -156,8 +169,23 @@ fn grant(row: ClaimedRow) -> Option<Grant> {
 
 /// `claimed` to `running`, of as many tasks as there are; returns the tokens that are still ours, of those that run already
 /// too. Not inside another transaction: its commit does not wait for the disk.
-pub async fn start(conn: &mut PgConnection, tasks: &[i64], tokens: &[Uuid]) -> sqlx::Result<Vec<Uuid>> {
-    sqlx::query_scalar("SELECT start_tasks($1, $2)").bind(tasks).bind(tokens).fetch_one(conn).await
+pub async fn start(
+    conn: &mut PgConnection,
+    tasks: &[i64],
+    tokens: &[Uuid],
+    lease: Duration,
+) -> sqlx::Result<Vec<Uuid>> {
+    sqlx::query_scalar("SELECT start_tasks($1, $2, $3)")
+        .bind(tasks)
+        .bind(tokens)
+        .bind(interval(lease))
+        .fetch_one(conn)
+        .await
+}
+
+/// A duration that the server takes: an interval has microseconds, and refuses finer ones.
+pub(super) fn interval(duration: Duration) -> Duration {
+    Duration::from_micros(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
 }
 
 /// How a task ended, for the node's attempt log.
@@ -229,7 +257,7 @@ pub async fn finish_and_claim(
     let wants = list(&mut want.iter().map(|(_, count)| i32::try_from(*count).unwrap_or(i32::MAX).to_string()));
     let claim = format!(
         "SELECT pg_try_advisory_xact_lock({CLAIM_LOCK});
-         SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, retry_count, lapses, claim_token, priority, created_at
+         SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, retry_count, lapses, lease_losses, claim_token, priority, created_at
            FROM claim_at_end({CLAIM_LOCK}, {}, {badges}::text[], {}, {lanes}::text[], {wants}::integer[])",
         literal(&claimer.worker_id),
         claimer.strict,
@@ -334,8 +362,7 @@ pub async fn fail(
     .bind(grant.token)
     .bind(failure.class.as_str())
     .bind(retryable)
-    // An interval has microseconds, and refuses finer ones.
-    .bind(Duration::from_millis(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)))
+    .bind(interval(delay))
     .fetch_optional(&mut *conn)
     .await?;
     let Some(is_final) = is_final else { return Ok(Failed::NotOurs) };

@@ -1,5 +1,5 @@
 //! What keeps the queue lean and moving: tasks put off, rows that nobody needs any more, intents of tasks that cannot run.
-use super::tasks::release;
+use super::tasks::{interval, release};
 use sqlx::PgConnection;
 use std::time::Duration;
 use svc_actors::Grant;
@@ -19,8 +19,7 @@ pub async fn put_off(conn: &mut PgConnection, grant: &Grant, delay: Duration) ->
     )
     .bind(grant.task_id)
     .bind(grant.token)
-    // An interval has microseconds, and refuses finer ones.
-    .bind(Duration::from_millis(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)))
+    .bind(interval(delay))
     .fetch_optional(&mut *conn)
     .await?;
     match ours {
@@ -87,6 +86,12 @@ pub async fn purge(
     .fetch_one(conn)
     .await?;
     Ok(Purged { rows: u64::try_from(rows).unwrap_or(0), next: last.filter(|_| seen == CHUNK) })
+}
+
+/// Finds tasks that are parked on what is gone and were forgotten, so that the next claim wakes them. Returns how many blockers there
+/// were: more than none is a bug.
+pub async fn find_forgotten_releases(conn: &mut PgConnection) -> sqlx::Result<i64> {
+    sqlx::query_scalar("SELECT find_forgotten_releases()").fetch_one(conn).await
 }
 
 /// Takes back the intents of tasks that cannot run whatever becomes free: done, held, paused, or with nobody to serve them.

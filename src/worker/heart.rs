@@ -39,7 +39,7 @@ impl Beat for PgBeat {
                 Some(conn) => conn,
                 None => PgConnection::connect_with(options).await?,
             };
-            let held = store::leases::beat(&mut conn, tokens).await?;
+            let held = store::leases::beat(&mut conn, tokens, row.lease).await?;
             store::workers::beat(&mut conn, row, &snapshot).await?;
             if look {
                 let unheard = store::leases::give_back_unheard(&mut conn, &row.worker_id, tokens, limit).await?;

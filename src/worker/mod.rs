@@ -15,7 +15,7 @@ use crate::{
 };
 use sqlx::{PgPool, postgres::PgConnectOptions};
 use std::{sync::Arc, time::Duration};
-use svc_actors::{Permits, Worker, WorkerEnd, WorkerError, WorkerSettings};
+use svc_actors::{Lane, Permits, Worker, WorkerEnd, WorkerError, WorkerSettings};
 use uuid::Uuid;
 
 /// What a reading task may take beyond its reader's own clock: copying bytes in, writing nodes out.
@@ -70,7 +70,13 @@ impl RunningWorker {
         let options = store::database::guarded(options, role.lease);
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         // Readers are processes of their own; the model has threads of its own and wants its next batch ready.
-        let permits = Permits { cpu: cores, model: 2, llm: 4, io: 8 };
+        let permits = |lane, most| if TASK_TYPES.iter().any(|known| known.lane == lane) { most } else { 0 };
+        let permits = Permits {
+            cpu: permits(Lane::Cpu, cores),
+            model: permits(Lane::Model, 2),
+            llm: permits(Lane::Llm, 4),
+            io: permits(Lane::Io, 8),
+        };
         let mut settings = WorkerSettings::new(role.worker_id.clone(), permits);
         settings.poll = role.poll;
         settings.heartbeat = role.heartbeat;
@@ -84,20 +90,21 @@ impl RunningWorker {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             badges: role.badges.clone(),
             strict: role.strict_badges,
-            task_types: TASK_TYPES.iter().map(|name| (*name).to_owned()).collect(),
+            task_types: TASK_TYPES.iter().map(|known| known.name.to_owned()).collect(),
             lease: role.lease,
         };
         let claimer = Claimer {
             worker_id: role.worker_id.clone(),
             badges: (!role.badges.is_empty()).then_some(role.badges),
             strict: role.strict_badges,
+            lease: role.lease,
         };
         let (pool, wake, badges) = (tools.pool.clone(), tools.wake.clone(), tools.settings.task_badges.clone());
         let retention = Some(tools.settings.task_retention_days).filter(|days| *days > 0.0);
         let retention = retention.map(|days| Duration::from_secs_f64(days * 86_400.0));
         let reading = tools.settings.parser_wall_time + READING_MARGIN;
         let claims = Claims { claimer: claimer.clone(), deadline: reading };
-        let queue = queue::PgQueue::new(&tools, claimer, role.lease, badges, reading, retention);
+        let queue = queue::PgQueue::new(&tools, claimer, badges, reading, retention);
         let heart = heart::factory(options.clone(), row.clone());
         let worker = Worker::start(settings, Arc::new(queue), heart, Arc::new(TaskHandler::new(tools, claims))).await?;
         let listeners = wakeup::start(options, pool.clone(), wake, worker.waker());

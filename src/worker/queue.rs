@@ -19,7 +19,7 @@ use std::{
     sync::atomic::{AtomicI64, Ordering},
     time::{Duration, Instant},
 };
-use svc_actors::{DocumentFacts, Grant, Lane, PortError, Queue, TaskFailure};
+use svc_actors::{Claimed, DocumentFacts, Grant, Lane, PortError, Queue, TaskFailure};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
@@ -38,7 +38,6 @@ pub struct PgQueue {
     kept: KeptConnections,
     starts: Starts,
     claimer: Claimer,
-    lease: Duration,
     badges: BTreeMap<String, String>,
     /// How long a task may run.
     deadline: Duration,
@@ -56,17 +55,15 @@ impl PgQueue {
     pub fn new(
         tools: &Tools,
         claimer: Claimer,
-        lease: Duration,
         badges: BTreeMap<String, String>,
         deadline: Duration,
         retention: Option<Duration>,
     ) -> PgQueue {
         PgQueue {
-            starts: Starts::new(tools.kept.clone(), lease),
+            starts: Starts::new(tools.kept.clone(), claimer.lease),
             kept: tools.kept.clone(),
             pool: tools.pool.clone(),
             claimer,
-            lease,
             badges,
             deadline,
             settling: tools.settling.clone(),
@@ -101,7 +98,7 @@ impl PgQueue {
 
     async fn reap_expired(&self) -> sqlx::Result<u64> {
         let mut tx = store::transaction::begin(&self.pool).await?;
-        let reaped = store::leases::reap(&mut tx, self.lease).await?;
+        let reaped = store::leases::reap(&mut tx).await?;
         for (id, counts) in &reaped.again {
             tracing::warn!(task.id = id, counts, "a lease ran out");
         }
@@ -174,6 +171,10 @@ impl PgQueue {
         }
         settle::repair(&self.pool).await?;
         while store::blobs::unlink_orphans(&self.pool).await? > 0 {}
+        let forgotten = store::upkeep::find_forgotten_releases(&mut conn).await?;
+        if forgotten > 0 {
+            tracing::error!(blockers = forgotten, "tasks waited for what is gone, and nothing had told of it");
+        }
         store::workers::forget_silent(&mut conn).await?;
         let indexes = store::indexes::list(&mut conn, 0, 1000).await?;
         drop(conn);
@@ -201,19 +202,19 @@ fn delay(attempt: i32) -> Duration {
 
 #[async_trait]
 impl Queue for PgQueue {
-    async fn claim(&self, want: &[(Lane, usize)]) -> Result<Vec<Grant>, PortError> {
+    async fn claim(&self, want: &[(Lane, usize)]) -> Result<Claimed, PortError> {
         let started = Instant::now();
-        let mut grants = self
+        let mut claimed = self
             .kept
             .run(async |conn| store::tasks::claim(conn, &self.claimer, want).await)
             .await
             .map_err(PortError::new)?;
-        for grant in &mut grants {
+        for grant in &mut claimed.grants {
             grant.deadline = Some(self.deadline);
         }
         metrics::histogram!(telemetry::CLAIM_SECONDS).record(started.elapsed().as_secs_f64());
-        metrics::counter!(telemetry::CLAIMED).increment(grants.len() as u64);
-        Ok(grants)
+        metrics::counter!(telemetry::CLAIMED).increment(claimed.grants.len() as u64);
+        Ok(claimed)
     }
 
     async fn start(&self, grant: &Grant) -> Result<bool, PortError> {

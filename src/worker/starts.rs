@@ -19,16 +19,16 @@ struct Waiting {
 
 pub struct Starts {
     kept: KeptConnections,
-    /// How long a call may take: as long as it does, nothing is claimed.
-    limit: Duration,
+    /// The lease, which begins anew with the start; a call takes no longer either, since nothing is claimed meanwhile.
+    lease: Duration,
     waiting: Mutex<Vec<Waiting>>,
     /// Whoever has it writes for all who wait.
     turn: tokio::sync::Mutex<()>,
 }
 
 impl Starts {
-    pub fn new(kept: KeptConnections, limit: Duration) -> Starts {
-        Starts { kept, limit, waiting: Mutex::default(), turn: tokio::sync::Mutex::default() }
+    pub fn new(kept: KeptConnections, lease: Duration) -> Starts {
+        Starts { kept, lease, waiting: Mutex::default(), turn: tokio::sync::Mutex::default() }
     }
 
     /// Whether the task was still ours, and has begun.
@@ -42,7 +42,7 @@ impl Starts {
         let batch = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
         if !batch.is_empty() {
             // A task of its own: the others get their answer even if the caller goes away.
-            tokio::spawn(write(self.kept.clone(), self.limit, batch)).await.map_err(PortError::new)?;
+            tokio::spawn(write(self.kept.clone(), self.lease, batch)).await.map_err(PortError::new)?;
         }
         drop(turn);
         match told.await {
@@ -52,13 +52,13 @@ impl Starts {
     }
 }
 
-async fn write(kept: KeptConnections, limit: Duration, batch: Vec<Waiting>) {
+async fn write(kept: KeptConnections, lease: Duration, batch: Vec<Waiting>) {
     let ids: Vec<i64> = batch.iter().map(|waiting| waiting.task_id).collect();
     let tokens: Vec<Uuid> = batch.iter().map(|waiting| waiting.token).collect();
-    let call = kept.run(async |conn| tasks::start(conn, &ids, &tokens).await);
-    let started = match tokio::time::timeout(limit, call).await {
+    let call = kept.run(async |conn| tasks::start(conn, &ids, &tokens, lease).await);
+    let started = match tokio::time::timeout(lease, call).await {
         Ok(started) => started.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("the start of tasks was not answered within {limit:?}")),
+        Err(_) => Err(format!("the start of tasks was not answered within {lease:?}")),
     };
     for waiting in batch {
         let answer = match &started {

@@ -39,8 +39,8 @@ async fn pretend(app: &TestApp, worker_id: &str, badges: &[&str], strict: bool) 
 }
 
 async fn claim(app: &TestApp, count: usize) -> Vec<Grant> {
-    let claimer = Claimer { worker_id: "w".to_owned(), badges: None, strict: false };
-    tasks::claim(&app.pool, &claimer, &[(Lane::Io, count)]).await.unwrap()
+    let claimer = Claimer { worker_id: "w".to_owned(), badges: None, strict: false, lease: crate::queue::LEASE };
+    tasks::claim(&app.pool, &claimer, &[(Lane::Io, count)]).await.unwrap().grants
 }
 
 async fn reason(app: &TestApp, id: i64) -> Option<String> {
@@ -99,7 +99,7 @@ async fn every_unfinished_task_says_what_it_waits_for() {
     let regions = app.client.list_reservations(PageQuery::default()).await.unwrap().reservations;
     assert_eq!((regions.len(), regions[1].task_id, regions[1].tasks_waiting), (2, whole, 1));
 
-    sqlx::query("UPDATE task_queue SET heartbeat_at = now() - interval '1 hour' WHERE id = $1")
+    sqlx::query("UPDATE task_queue SET lease_until = now() - interval '1 hour', heartbeat_at = now() - interval '1 hour' WHERE id = $1")
         .bind(whole)
         .execute(&app.pool)
         .await
@@ -403,7 +403,7 @@ async fn the_doctor_names_what_is_wrong_and_ends_with_1() {
     task(&app, &node(&app, None).await, WriteMode::Itself, 0, Some("gpu")).await;
     claim(&app, 1).await;
     claim(&app, 1).await;
-    sqlx::query("UPDATE task_queue SET heartbeat_at = now() - interval '1 hour' WHERE status = 'claimed'")
+    sqlx::query("UPDATE task_queue SET lease_until = now() - interval '1 hour', heartbeat_at = now() - interval '1 hour' WHERE status = 'claimed'")
         .execute(&app.pool)
         .await
         .unwrap();

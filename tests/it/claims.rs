@@ -1,16 +1,21 @@
 //! The ends of tasks and the claims after them: what a client that stops midway may hold up, and what it may not.
 use crate::{
     queue::{app, claim, claimer, finish, node, status, task},
-    support::{PATIENCE, invariants, until},
+    support::{PATIENCE, TestApp, invariants, until},
 };
 use chrono::Utc;
 use serde_json::{Map, Value, json};
 use sqlx::{Connection, PgConnection};
-use svc::store::{
-    tasks::{self, AttemptRow, Ended},
-    transaction,
+use std::time::Duration;
+use svc::{
+    store::{
+        leases,
+        tasks::{self, AttemptRow, Claimer, Ended},
+        transaction, upkeep,
+    },
+    worker::{Role, RunningWorker},
 };
-use svc_actors::{Grant, Lane, WriteMode};
+use svc_actors::{Grant, Lane, WorkerEnd, WriteMode};
 
 fn attempt<'a>(grant: &'a Grant, detail: &'a Map<String, Value>) -> AttemptRow<'a> {
     AttemptRow { grant, worker: "w", started_at: Utc::now(), outcome: "completed", detail }
@@ -105,7 +110,7 @@ async fn no_claim_waits_for_an_end_that_is_not_committed() {
     for count in [1, 1, 4] {
         let pool = app.pool.clone();
         let claiming =
-            tokio::spawn(async move { tasks::claim(&pool, &claimer("w"), &[(Lane::Io, count)]).await.unwrap() });
+            tokio::spawn(async move { tasks::claim(&pool, &claimer("w"), &[(Lane::Io, count)]).await.unwrap().grants });
         let grants = tokio::time::timeout(PATIENCE, claiming).await.expect("a claim waits for the open end").unwrap();
         got.extend(grants.iter().map(|grant| grant.task_id));
     }
@@ -115,5 +120,179 @@ async fn no_claim_waits_for_an_end_that_is_not_committed() {
     next.sort_unstable();
     assert_eq!(next, below, "they woke with the commit");
     invariants::check(&app.pool).await;
+    app.end().await;
+}
+
+/// So many tasks on nodes under this one that nobody made: what counts are their regions.
+async fn many(app: &TestApp, under: i64, task_type: &str, count: i32, priority: i32) {
+    sqlx::query(
+        "INSERT INTO task_queue (task_type, lane, scope_document_id, node_path, node_depth, root_id, write_mode, priority)
+         SELECT $2, 'io', $1, $1 || '/' || (1000000 + n) || '/', 1, $1, 'self', $4 FROM generate_series(1, $3) n",
+    )
+    .bind(under)
+    .bind(task_type)
+    .bind(count)
+    .bind(priority)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+}
+
+/// Claims one task of a lane as a worker does, which asks again while there is more; returns it with how often it asked.
+async fn claim_on(app: &TestApp) -> (Option<i64>, usize) {
+    let mut claims = 0;
+    loop {
+        let claimed = tasks::claim(&app.pool, &claimer("w"), &[(Lane::Io, 1)]).await.unwrap();
+        claims += 1;
+        if let Some(grant) = claimed.grants.first() {
+            return (Some(grant.task_id), claims);
+        }
+        if !claimed.more {
+            return (None, claims);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_free_task_behind_thousands_that_are_held_up_is_claimed_at_once() {
+    let app = app().await;
+    let root = node(&app, None).await;
+    let whole = task(&app, &root, WriteMode::Subtree, 9, None).await;
+    let held = claim(&app, 1).await.remove(0);
+    assert_eq!(held.task_id, whole);
+    many(&app, root.0, "test", 5_000, 5).await;
+    let free = task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
+    let (got, claims) = claim_on(&app).await;
+    assert_eq!(got, Some(free));
+    assert!(claims <= 6, "{claims} claims");
+    assert_eq!(claim_on(&app).await, (None, 1), "what is parked costs no claim");
+    assert!(finish(&app.pool, &held).await);
+    assert_eq!(claim(&app, 20).await.len(), 20, "its end woke them");
+    invariants::check(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_pause_of_a_type_with_a_long_backlog_stops_no_other() {
+    let app = app().await;
+    let root = node(&app, None).await;
+    let pause = "INSERT INTO paused_task_type (task_type) VALUES ('ocr')";
+    sqlx::query(pause).execute(&app.pool).await.unwrap();
+    many(&app, root.0, "ocr", 20_000, 5).await;
+    let free = task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
+    let (got, claims) = claim_on(&app).await;
+    assert_eq!(got, Some(free));
+    assert!(claims <= 22, "{claims} claims");
+    sqlx::query("DELETE FROM paused_task_type").execute(&app.pool).await.unwrap();
+    assert_eq!(claim(&app, 20).await.len(), 20, "the end of the pause woke them");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_drain_leaves_no_work_behind_what_is_held_up() {
+    let app = app().await;
+    let (root, other) = (node(&app, None).await, node(&app, None).await);
+    let whole = task(&app, &root, WriteMode::Subtree, 9, None).await;
+    let held = claim(&app, 1).await.remove(0);
+    assert_eq!(held.task_id, whole);
+    many(&app, root.0, "test", 3_000, 5).await;
+    // As created over REST: the worker embeds it.
+    let free: i64 = sqlx::query_scalar(
+        "INSERT INTO task_queue (task_type, lane, scope_document_id, node_path, node_depth, root_id, write_mode, priority)
+         VALUES ('embed', 'cpu', $1, $1 || '/', 0, $1, 'self', 0) RETURNING id",
+    )
+    .bind(other.0)
+    .fetch_one(&app.pool)
+    .await
+    .unwrap();
+    sqlx::query("UPDATE task_queue SET lane = 'cpu'").execute(&app.pool).await.unwrap();
+    let role = Role { drain: true, ..Role::of(&app.service.settings) };
+    let mut worker = RunningWorker::start(role, app.service.tools(), app.options.clone()).await.unwrap();
+    let end = tokio::time::timeout(PATIENCE, worker.wait()).await.unwrap();
+    assert_eq!((end, status(&app, free).await.0), (WorkerEnd::Drained, "completed".to_owned()));
+    worker.stop(Duration::from_secs(5), std::future::pending()).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_reaper_goes_by_the_lease_of_whoever_holds_a_task() {
+    let app = app().await;
+    let (one, two) = (node(&app, None).await, node(&app, None).await);
+    let long = task(&app, &one, WriteMode::Itself, 9, None).await;
+    let short = task(&app, &two, WriteMode::Itself, 0, None).await;
+    let with_lease = |worker_id: &str, lease| Claimer { lease, ..claimer(worker_id) };
+    let want = [(Lane::Io, 1)];
+    let minute = with_lease("long", Duration::from_secs(60));
+    let one = tasks::claim(&app.pool, &minute, &want).await.unwrap().grants.remove(0);
+    let instant = with_lease("short", Duration::from_millis(1));
+    let two = tasks::claim(&app.pool, &instant, &want).await.unwrap().grants.remove(0);
+    assert_eq!((one.task_id, two.task_id), (long, short));
+    let reaped = until("the end of the short lease", async || {
+        let mut tx = transaction::begin(&app.pool).await.unwrap();
+        let reaped = leases::reap(&mut tx).await.unwrap();
+        tx.commit().await.unwrap();
+        (!reaped.again.is_empty()).then_some(reaped.again)
+    })
+    .await;
+    assert_eq!(reaped.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [short]);
+    assert_eq!(status(&app, long).await.0, "claimed");
+    // A beat and a start renew it, by the worker's own lease.
+    let mut conn = app.pool.acquire().await.unwrap();
+    let seconds_left = async |conn: &mut PgConnection| -> f64 {
+        sqlx::query_scalar(
+            "SELECT extract(epoch FROM lease_until - clock_timestamp())::float8 FROM task_queue WHERE id = $1",
+        )
+        .bind(long)
+        .fetch_one(conn)
+        .await
+        .unwrap()
+    };
+    leases::beat(&mut conn, &[one.token], Duration::from_secs(600)).await.unwrap();
+    assert!(seconds_left(&mut conn).await > 500.0);
+    tasks::start(&mut conn, &[long], &[one.token], Duration::from_secs(6000)).await.unwrap();
+    assert!(seconds_left(&mut conn).await > 5000.0);
+    drop(conn);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_task_that_lost_its_lease_is_the_last_of_its_claim() {
+    let app = app().await;
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        ids.push(task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await);
+    }
+    sqlx::query("UPDATE task_queue SET lease_losses = 1 WHERE id = ANY($1)")
+        .bind(vec![ids[1], ids[2]])
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let alone = async || {
+        let grants = claim(&app, 9).await;
+        grants.iter().map(|grant| (grant.task_id, grant.runs_alone)).collect::<Vec<_>>()
+    };
+    assert_eq!(alone().await, [(ids[0], false), (ids[1], true)]);
+    assert_eq!(alone().await, [(ids[2], true)]);
+    assert_eq!(alone().await, [(ids[3], false), (ids[4], false)]);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_was_parked_and_forgotten_is_found_by_the_sweep() {
+    let app = app().await;
+    let root = node(&app, None).await;
+    let lost = task(&app, &root, WriteMode::Itself, 0, None).await;
+    // Nothing of ours leaves a row so.
+    sqlx::query("UPDATE task_queue SET ready = false, parked_on = 4711 WHERE id = $1")
+        .bind(lost)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    assert!(claim(&app, 1).await.is_empty());
+    let mut conn = app.pool.acquire().await.unwrap();
+    assert_eq!(upkeep::find_forgotten_releases(&mut conn).await.unwrap(), 1);
+    assert_eq!(upkeep::find_forgotten_releases(&mut conn).await.unwrap(), 0, "it has been told of now");
+    drop(conn);
+    assert_eq!(claim(&app, 1).await.remove(0).task_id, lost);
     app.end().await;
 }

@@ -202,8 +202,9 @@ async fn delete_takes_every_row_and_byte() {
 async fn an_edit_inside_a_held_region_is_refused_naming_the_holder() {
     let app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
     let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
-    let claimer = svc::store::tasks::Claimer { worker_id: "w".into(), badges: None, strict: false };
-    let grants = svc::store::tasks::claim(&app.pool, &claimer, &[(svc_actors::Lane::Cpu, 1)]).await.unwrap();
+    let claimer =
+        svc::store::tasks::Claimer { worker_id: "w".into(), badges: None, strict: false, lease: crate::queue::LEASE };
+    let grants = svc::store::tasks::claim(&app.pool, &claimer, &[(svc_actors::Lane::Cpu, 1)]).await.unwrap().grants;
     let refused = app.client.delete_document(DocumentPath { id }).await.unwrap_err();
     assert_eq!((refused.code, refused.members["task_id"].as_i64()), (Code::Conflict, Some(grants[0].task_id)));
     svc::store::leases::give_back(&app.pool, &[grants[0].token]).await.unwrap();

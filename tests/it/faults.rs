@@ -43,7 +43,7 @@ async fn what_is_away_spends_no_attempt_of_a_sound_file() {
             .execute(&app.pool)
             .await
             .unwrap();
-        app.service.wake.notify_one();
+        app.service.wake.notify(svc_actors::Lanes::ALL);
         until("the task to be put off", async || {
             sqlx::query_scalar::<_, i64>("SELECT id FROM task_queue WHERE claim_token IS NULL AND retry_after > now()")
                 .fetch_optional(&app.pool)
@@ -62,7 +62,7 @@ async fn what_is_away_spends_no_attempt_of_a_sound_file() {
         .execute(&app.pool)
         .await
         .unwrap();
-    app.service.wake.notify_one();
+    app.service.wake.notify(svc_actors::Lanes::ALL);
     assert_eq!(app.settled(id).await.settled, Settled::Settled);
     invariants::check_drained(&app.pool).await;
     app.end().await;

@@ -169,10 +169,10 @@ async fn a_task_that_burns_the_processor_for_five_leases_loses_none() {
         task_types: vec!["test".to_owned()],
         lease: SHORT_LEASE,
     };
-    let claimer = Claimer { worker_id: "burns".to_owned(), badges: None, strict: false };
+    let claimer = Claimer { worker_id: "burns".to_owned(), badges: None, strict: false, lease: SHORT_LEASE };
     let mut settings = WorkerSettings::new("burns", Permits { cpu: 1, model: 1, llm: 1, io: 1 });
     (settings.lease, settings.heartbeat) = (SHORT_LEASE, Duration::from_millis(300));
-    let queue = PgQueue::new(&tools, claimer, SHORT_LEASE, Default::default(), Duration::from_secs(60), None);
+    let queue = PgQueue::new(&tools, claimer, Default::default(), Duration::from_secs(60), None);
     let handler = Burns { kept: tools.kept.clone() };
     let heart = heart::factory(app.options.clone(), row);
     let worker = Worker::start(settings, Arc::new(queue), heart, Arc::new(handler)).await.unwrap();

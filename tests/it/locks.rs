@@ -56,7 +56,7 @@ async fn a_cancel_waits_for_a_task_that_applies_and_the_task_does_not_wait_for_i
     let app = app().await;
     let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
     let claimer = crate::queue::claimer("w");
-    let probe = tasks::claim(&app.pool, &claimer, &[(Lane::Cpu, 1)]).await.unwrap().remove(0);
+    let probe = tasks::claim(&app.pool, &claimer, &[(Lane::Cpu, 1)]).await.unwrap().grants.remove(0);
     let mut apply = app.pool.begin().await.unwrap();
     ingest_nodes::task_over(&mut apply, id).await.unwrap();
     let cancel = {

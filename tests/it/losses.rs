@@ -40,7 +40,7 @@ async fn beat(app: &TestApp, boot_nonce: Uuid) {
 async fn reap(app: &TestApp) -> leases::Reaped {
     until("the lease to run out", async || {
         let mut tx = app.pool.begin().await.unwrap();
-        let reaped = leases::reap(&mut tx, LEASE).await.unwrap();
+        let reaped = leases::reap(&mut tx).await.unwrap();
         tx.commit().await.unwrap();
         (!reaped.again.is_empty() || !reaped.to_end.is_empty()).then_some(reaped)
     })
@@ -70,7 +70,7 @@ async fn a_task_that_kills_its_worker_three_times_is_given_up() {
     let last = claim(&app, 1).await.remove(0);
     assert_eq!(last.attempt, 3);
     assert_eq!(reap(&app).await.to_end.len(), 1);
-    let queue = PgQueue::new(&app.service.tools(), claimer("w"), LEASE, BTreeMap::new(), LEASE, None);
+    let queue = PgQueue::new(&app.service.tools(), claimer("w"), BTreeMap::new(), LEASE, None);
     assert_eq!(queue.reap().await.unwrap(), 1);
     let task = app.client.read_task(TaskPath { id }).await.unwrap();
     assert_eq!((task.finished, task.error_type.as_deref(), task.lease_losses), (true, Some("timeout"), 3), "{task:?}");
@@ -87,7 +87,7 @@ async fn a_worker_that_is_there_again_costs_its_tasks_nothing() {
     for round in 1..5 {
         beat(&app, boot).await;
         assert_eq!(claim(&app, 1).await[0].attempt, round);
-        sqlx::query("UPDATE task_queue SET heartbeat_at = now() - interval '1 hour' WHERE id = $1")
+        sqlx::query("UPDATE task_queue SET lease_until = now() - interval '1 hour', heartbeat_at = now() - interval '1 hour' WHERE id = $1")
             .bind(id)
             .execute(&app.pool)
             .await
@@ -110,7 +110,7 @@ async fn a_worker_that_is_there_again_costs_its_tasks_nothing() {
     assert_eq!(losses(&app, id).await, (2, 6));
     beat(&app, boot).await;
     let mut tx = app.pool.begin().await.unwrap();
-    leases::reap(&mut tx, LEASE).await.unwrap();
+    leases::reap(&mut tx).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(losses(&app, id).await, (0, 6));
     // Its process is a new one: what killed the old one may well have been the task.
@@ -129,7 +129,7 @@ async fn a_loss_over_a_restart_of_the_server_counts_only_after_the_tenth() {
         beat(&app, Uuid::new_v4()).await;
         assert_eq!(claim(&app, 1).await.len(), 1);
         for change in [
-            "UPDATE task_queue SET heartbeat_at = pg_postmaster_start_time() - interval '1 minute' WHERE claim_token IS NOT NULL",
+            "UPDATE task_queue SET lease_until = now() - interval '1 minute', heartbeat_at = pg_postmaster_start_time() - interval '1 minute' WHERE claim_token IS NOT NULL",
             "UPDATE workers SET started_at = pg_postmaster_start_time() - interval '1 hour', beat_at = pg_postmaster_start_time() - interval '1 minute'",
         ] {
             sqlx::query(change).execute(&app.pool).await.unwrap();

@@ -19,12 +19,14 @@ use svc::store::{
 use svc_actors::{Grant, Lane, TaskFailure, WriteMode};
 use svc_client::{Json, wire::WaitQuery};
 
+pub(crate) const LEASE: Duration = Duration::from_secs(90);
+
 pub(crate) async fn app() -> TestApp {
     TestApp::with(Wish { no_worker: true, ..Default::default() }).await
 }
 
 pub(crate) fn claimer(worker_id: &str) -> Claimer {
-    Claimer { worker_id: worker_id.to_owned(), badges: None, strict: false }
+    Claimer { worker_id: worker_id.to_owned(), badges: None, strict: false, lease: LEASE }
 }
 
 /// A node with nothing to do.
@@ -63,7 +65,7 @@ pub(crate) async fn task(
 }
 
 pub(crate) async fn claim(app: &TestApp, count: usize) -> Vec<Grant> {
-    tasks::claim(&app.pool, &claimer("w"), &[(Lane::Io, count)]).await.unwrap()
+    tasks::claim(&app.pool, &claimer("w"), &[(Lane::Io, count)]).await.unwrap().grants
 }
 
 pub(crate) async fn finish(pool: &PgPool, grant: &Grant) -> bool {
@@ -98,22 +100,23 @@ async fn claims_go_by_priority_then_age_and_badges_only_filter() {
         worker_id: "b".into(),
         badges: Some(badges.iter().map(|b| (*b).to_owned()).collect()),
         strict,
+        lease: LEASE,
     };
     assert_eq!(
-        ids(&tasks::claim(&app.pool, &badged(&["cpu"], true), &[(Lane::Io, 9)]).await.unwrap()),
+        ids(&tasks::claim(&app.pool, &badged(&["cpu"], true), &[(Lane::Io, 9)]).await.unwrap().grants),
         Vec::<i64>::new()
     );
-    let first = tasks::claim(&app.pool, &badged(&["cpu"], false), &[(Lane::Io, 2)]).await.unwrap();
+    let first = tasks::claim(&app.pool, &badged(&["cpu"], false), &[(Lane::Io, 2)]).await.unwrap().grants;
     assert_eq!(ids(&first), [urgent, old]);
     let tokens: Vec<_> = first.iter().map(|g| g.token).collect();
     leases::give_back(&app.pool, &tokens).await.unwrap();
     assert_eq!(
-        ids(&tasks::claim(&app.pool, &badged(&["gpu", "x"], false), &[(Lane::Io, 2)]).await.unwrap()),
+        ids(&tasks::claim(&app.pool, &badged(&["gpu", "x"], false), &[(Lane::Io, 2)]).await.unwrap().grants),
         [gpu, urgent]
     );
     assert_eq!(ids(&claim(&app, 9).await), [old, young], "a worker without badges takes everything");
     assert_eq!(claim(&app, 9).await.len(), 0);
-    let other_lane = tasks::claim(&app.pool, &claimer("w"), &[(Lane::Cpu, 9)]).await.unwrap();
+    let other_lane = tasks::claim(&app.pool, &claimer("w"), &[(Lane::Cpu, 9)]).await.unwrap().grants;
     assert!(other_lane.is_empty());
     invariants::check(&app.pool).await;
     app.end().await;
@@ -244,14 +247,16 @@ async fn a_claim_of_several_lanes_gets_what_each_wants_and_parks_what_is_in_the_
         expected.push(ids);
     }
     let want = [(Lane::Cpu, 2), (Lane::Io, 1)];
-    let got: Vec<_> = tasks::claim(&app.pool, &claimer("w"), &want).await.unwrap().iter().map(|g| g.task_id).collect();
+    let got: Vec<_> =
+        tasks::claim(&app.pool, &claimer("w"), &want).await.unwrap().grants.iter().map(|g| g.task_id).collect();
     assert_eq!(got, [expected[0][1], expected[0][2], expected[1][1]], "by age, two and one");
     for ids in &expected {
         assert_eq!(status(&app, ids[0]).await, ("pending".to_owned(), false, Some(whole)));
     }
     // What the end of the first sets free comes before the rest, by its priority.
     assert!(finish(&app.pool, &held).await);
-    let got: Vec<_> = tasks::claim(&app.pool, &claimer("w"), &want).await.unwrap().iter().map(|g| g.task_id).collect();
+    let got: Vec<_> =
+        tasks::claim(&app.pool, &claimer("w"), &want).await.unwrap().grants.iter().map(|g| g.task_id).collect();
     assert_eq!(got, [expected[0][0], expected[1][0], expected[0][3]]);
     app.end().await;
 }
@@ -336,13 +341,13 @@ async fn a_stale_token_never_changes_a_row() {
     let root = node(&app, None).await;
     let id = task(&app, &root, WriteMode::Itself, 0, None).await;
     let stale = claim(&app, 1).await.remove(0);
-    sqlx::query("UPDATE task_queue SET heartbeat_at = now() - interval '1 hour' WHERE id = $1")
+    sqlx::query("UPDATE task_queue SET lease_until = now() - interval '1 hour', heartbeat_at = now() - interval '1 hour' WHERE id = $1")
         .bind(id)
         .execute(&app.pool)
         .await
         .unwrap();
     let mut tx = app.pool.begin().await.unwrap();
-    assert_eq!(leases::reap(&mut tx, Duration::from_secs(90)).await.unwrap().again, [(id, true)]);
+    assert_eq!(leases::reap(&mut tx).await.unwrap().again, [(id, true)]);
     tx.commit().await.unwrap();
     assert_eq!(status(&app, id).await.0, "pending");
     let fresh = claim(&app, 1).await.remove(0);
@@ -352,11 +357,11 @@ async fn a_stale_token_never_changes_a_row() {
     let failure = TaskFailure::retryable("late", "a worker that was thought dead");
     assert_eq!(tasks::fail(&mut conn, &stale, &failure, "w", Duration::ZERO).await.unwrap(), Failed::NotOurs);
     let mut tx = app.pool.begin().await.unwrap();
-    let started = tasks::start(&mut tx, &[id, id], &[stale.token, fresh.token]).await.unwrap();
+    let started = tasks::start(&mut tx, &[id, id], &[stale.token, fresh.token], LEASE).await.unwrap();
     assert_eq!(started, [fresh.token], "of starts in one call, those hold whose token does");
-    assert_eq!(tasks::start(&mut tx, &[id], &[fresh.token]).await.unwrap(), [fresh.token], "asked again");
+    assert_eq!(tasks::start(&mut tx, &[id], &[fresh.token], LEASE).await.unwrap(), [fresh.token], "asked again");
     tx.rollback().await.unwrap();
-    assert_eq!(leases::beat(&mut conn, &[stale.token, fresh.token]).await.unwrap(), [(fresh.token, false)]);
+    assert_eq!(leases::beat(&mut conn, &[stale.token, fresh.token], LEASE).await.unwrap(), [(fresh.token, false)]);
     drop(conn);
     leases::give_back(&app.pool, &[stale.token]).await.unwrap();
     assert_eq!(status(&app, id).await.0, "claimed");
@@ -365,7 +370,7 @@ async fn a_stale_token_never_changes_a_row() {
     let grant = claim(&app, 1).await.remove(0);
     assert!(grant.task_id == short && finish(&app.pool, &grant).await && !finish(&app.pool, &grant).await);
     let mut conn = app.pool.acquire().await.unwrap();
-    assert_eq!(tasks::start(&mut conn, &[id], &[fresh.token]).await.unwrap(), [fresh.token]);
+    assert_eq!(tasks::start(&mut conn, &[id], &[fresh.token], LEASE).await.unwrap(), [fresh.token]);
     assert_eq!(status(&app, id).await.0, "running");
     drop(conn);
     assert!(finish(&app.pool, &fresh).await && !finish(&app.pool, &fresh).await);
@@ -481,7 +486,9 @@ async fn eight_claimers_on_a_hot_set_never_overlap_and_the_naive_way_does() {
             let claimer = claimer(&format!("w{worker}"));
             let mut held: Vec<Grant> = Vec::new();
             while done.load(Ordering::SeqCst) < 3200 {
-                held.extend(tasks::claim(&pool, &claimer, &[(Lane::Io, random.random_range(1..=10))]).await.unwrap());
+                held.extend(
+                    tasks::claim(&pool, &claimer, &[(Lane::Io, random.random_range(1..=10))]).await.unwrap().grants,
+                );
                 if random.random_bool(0.2) {
                     let overlaps: i64 = sqlx::query_scalar(OVERLAPS).fetch_one(&pool).await.unwrap();
                     seen.fetch_add(overlaps as usize, Ordering::SeqCst);

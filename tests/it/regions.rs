@@ -50,7 +50,7 @@ async fn a_deletion_takes_the_region_along_that_was_being_claimed() {
         let root = node(&app, None).await;
         task(&app, &root, WriteMode::Itself, 0, None).await;
         let mut claiming = app.pool.begin().await.unwrap();
-        let got = tasks::claim(&mut *claiming, &claimer("w"), &[(Lane::Io, count)]).await.unwrap();
+        let got = tasks::claim(&mut *claiming, &claimer("w"), &[(Lane::Io, count)]).await.unwrap().grants;
         assert_eq!(got.len(), 1);
         delete_meanwhile(&app, root.0, claiming).await;
         let left: i64 = sqlx::query_scalar("SELECT count(*) FROM task_reservation").fetch_one(&app.pool).await.unwrap();
@@ -114,7 +114,7 @@ async fn an_edit_keeps_claims_away_from_its_region_and_holds_up_none() {
 
     // What is being claimed meanwhile is waited for, and holds then.
     let mut claiming = app.pool.begin().await.unwrap();
-    let got = tasks::claim(&mut *claiming, &claimer("w"), &[(Lane::Io, 1)]).await.unwrap();
+    let got = tasks::claim(&mut *claiming, &claimer("w"), &[(Lane::Io, 1)]).await.unwrap().grants;
     assert_eq!(ids(&got), [whole]);
     let mut edit = app.pool.begin().await.unwrap();
     let server: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut *edit).await.unwrap();

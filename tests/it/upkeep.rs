@@ -25,13 +25,16 @@ async fn idle() -> TestApp {
 }
 
 async fn claim(app: &TestApp, count: usize) -> Vec<Grant> {
-    let claimer = Claimer { worker_id: "w".to_owned(), badges: None, strict: false };
-    tasks::claim(&app.pool, &claimer, &[(Lane::Io, count)]).await.unwrap()
+    let claimer = Claimer { worker_id: "w".to_owned(), badges: None, strict: false, lease: crate::queue::LEASE };
+    tasks::claim(&app.pool, &claimer, &[(Lane::Io, count)]).await.unwrap().grants
 }
 
 async fn finish(app: &TestApp, grant: &Grant) {
     let mut tx = app.pool.begin().await.unwrap();
-    assert_eq!(tasks::start(&mut tx, &[grant.task_id], &[grant.token]).await.unwrap(), [grant.token]);
+    assert_eq!(
+        tasks::start(&mut tx, &[grant.task_id], &[grant.token], crate::queue::LEASE).await.unwrap(),
+        [grant.token]
+    );
     let detail = Map::new();
     let attempt = AttemptRow { grant, worker: "w", started_at: Utc::now(), outcome: "completed", detail: &detail };
     assert!(tasks::finish(&mut tx, &attempt).await.unwrap());
@@ -149,11 +152,11 @@ async fn of_many_workers_one_has_the_turn() {
 async fn what_is_given_back_though_it_was_cancelled_ends_at_once() {
     let app = idle().await;
     let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
-    let claimer = Claimer { worker_id: "w".to_owned(), badges: None, strict: false };
-    let held = tasks::claim(&app.pool, &claimer, &[(Lane::Cpu, 1)]).await.unwrap().remove(0);
-    app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
     let lease = Duration::from_secs(600);
-    let queue = PgQueue::new(&app.service.tools(), claimer, lease, BTreeMap::new(), lease, None);
+    let claimer = Claimer { worker_id: "w".to_owned(), badges: None, strict: false, lease };
+    let held = tasks::claim(&app.pool, &claimer, &[(Lane::Cpu, 1)]).await.unwrap().grants.remove(0);
+    app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
+    let queue = PgQueue::new(&app.service.tools(), claimer, BTreeMap::new(), lease, None);
     queue.give_back(&[held.token]).await.unwrap();
     let task = app.client.read_task(TaskPath { id: held.task_id }).await.unwrap();
     assert_eq!((task.finished, task.error_type.as_deref()), (true, Some("permanent")), "{task:?}");
@@ -209,8 +212,8 @@ async fn nobody_stands_back_for_a_task_that_cannot_run() {
     let young = task(&app, &below[1], WriteMode::Itself, 0, None).await;
     assert!(claim(&app, 1).await.is_empty(), "a younger one stands back for it");
     let lease = Duration::from_secs(600);
-    let claimer = Claimer { worker_id: "w".to_owned(), badges: None, strict: false };
-    let queue = PgQueue::new(&app.service.tools(), claimer, lease, BTreeMap::new(), lease, None);
+    let claimer = Claimer { worker_id: "w".to_owned(), badges: None, strict: false, lease };
+    let queue = PgQueue::new(&app.service.tools(), claimer, BTreeMap::new(), lease, None);
     let intents = async || -> i64 {
         queue.reap().await.unwrap();
         sqlx::query_scalar("SELECT count(*) FROM task_intent").fetch_one(&app.pool).await.unwrap()

@@ -29,6 +29,7 @@ pub struct Task {
     pub token: Option<Uuid>,
     pub attempt: i32,
     pub cancel_requested: bool,
+    pub runs_alone: bool,
     pub given_back: u32,
     pub failures: Vec<TaskFailure>,
 }
@@ -79,6 +80,7 @@ impl FakeQueue {
             token: None,
             attempt: 0,
             cancel_requested: false,
+            runs_alone: false,
             given_back: 0,
             failures: Vec::new(),
         });
@@ -106,7 +108,7 @@ impl FakeQueue {
     }
 
     /// What a claim grants, be it by itself or with the end of a task.
-    pub fn grant(&self, want: &[(Lane, usize)]) -> Vec<Grant> {
+    pub fn grant(&self, want: &[(Lane, usize)]) -> Claimed {
         let mut left: HashMap<Lane, usize> = want.iter().copied().collect();
         assert!(left.values().all(|slots| *slots > 0), "asked without a free permit: {want:?}");
         if self.generous.load(SeqCst) {
@@ -135,9 +137,13 @@ impl FakeQueue {
                 root_id: task.region.path[0],
                 region: task.region.clone(),
                 attempt: task.attempt,
+                runs_alone: task.runs_alone,
                 deadline: task.deadline,
                 payload: serde_json::Value::Null,
             });
+            if task.runs_alone {
+                break;
+            }
         }
         let mut most = self.most_held.lock().unwrap();
         for lane in Lane::ALL {
@@ -145,7 +151,7 @@ impl FakeQueue {
             let seen = most.entry(lane).or_default();
             *seen = now.max(*seen);
         }
-        grants
+        Claimed { grants, more: false }
     }
 
     /// What a handler's transaction ends with.
@@ -162,7 +168,7 @@ impl FakeQueue {
 
 #[async_trait]
 impl Queue for FakeQueue {
-    async fn claim(&self, want: &[(Lane, usize)]) -> Result<Vec<Grant>, PortError> {
+    async fn claim(&self, want: &[(Lane, usize)]) -> Result<Claimed, PortError> {
         self.claims.fetch_add(1, SeqCst);
         assert!(!self.claim_panics.load(SeqCst), "the claim is broken");
         self.port()?;
@@ -271,7 +277,7 @@ impl Handler for Chains {
         let outcome = self.0.commit(grant);
         if !ending.want().is_empty() {
             let grants = self.0.grant(ending.want());
-            ending.granted(grants);
+            ending.granted(grants.grants);
         }
         if grant.task_type == "wait" {
             self.1.clone().pass().await;

@@ -17,7 +17,7 @@ async fn a_queue_that_is_down_is_asked_ever_less_often_and_work_resumes() {
     let waker = worker.waker();
     for _ in 0..600 {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        waker.wake();
+        waker.wake(Lanes::ALL);
     }
     let claims = queue.claims.load(SeqCst);
     assert!((10..40).contains(&claims), "{claims} claims in ten minutes");

@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::PgConnection;
 use std::time::Duration;
-use svc_actors::{Grant, Outcome, Permit, TaskFailure};
+use svc_actors::{Grant, Lanes, Outcome, Permit, TaskFailure};
 
 /// The least that a statement of a task may take, however short the lease.
 const LEAST_TIME: Duration = Duration::from_secs(30);
@@ -74,12 +74,14 @@ impl<'a> Transaction<'a> {
         let worker = &claims.claimer.worker_id;
         let attempt = AttemptRow { grant, worker, started_at, outcome: "completed", detail: &detail };
         let ended = match ending.want() {
-            [] => store::tasks::finish_and_commit(self.conn, &attempt).await.map(|ended| ended.map(|_| None)),
+            [] => {
+                store::tasks::finish_and_commit(self.conn, &attempt).await.map(|ended| ended.map(|ended| (ended, None)))
+            }
             want => store::tasks::finish_and_claim(self.conn, &attempt, &claims.claimer, want)
                 .await
-                .map(|ended| ended.map(|(_, next)| next)),
+                .map(|ended| ended.map(|(ended, next)| (ended, next))),
         };
-        let Some(next) = ended.classified()? else {
+        let Some((ended, next)) = ended.classified()? else {
             let mut conn = tools.pool.acquire().await.classified()?;
             return match store::tasks::is_cancelled(&mut conn, grant).await.classified()? {
                 true => Err(TaskFailure::cancelled()),
@@ -91,11 +93,13 @@ impl<'a> Transaction<'a> {
             metrics::counter!(telemetry::CLAIMED).increment(next.len() as u64);
             ending.granted(next);
         }
+        tools.wake.notify(if ended.is_waited_for { Lanes::ALL } else { super::leads_to(&grant.task_type) });
         // Apart from this task, whose region and permit are free now. Whatever goes wrong, the events stand and the sweep takes them.
         let (tools, root) = (tools.clone(), grant.root_id);
         tools.settling.clone().spawn(async move {
-            settle::settle_or_leave(&tools.pool, &tools.settings.task_badges, root).await;
-            tools.wake.notify_one();
+            if settle::settle_or_leave(&tools.pool, &tools.settings.task_badges, root).await {
+                tools.wake.notify(settle::QUEUES);
+            }
         });
         Ok(Outcome::Completed)
     }

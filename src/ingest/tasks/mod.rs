@@ -21,7 +21,7 @@ pub use apply::Claims;
 use async_trait::async_trait;
 pub(super) use extract::split as split_extraction;
 use std::time::{Duration, Instant};
-use svc_actors::{CancelToken, ErrorClass, Grant, Handler, Outcome, Permit, TaskFailure};
+use svc_actors::{CancelToken, ErrorClass, Grant, Handler, Lane, Lanes, Outcome, Permit, TaskFailure};
 use svc_formats::FormatError;
 use svc_models::ModelError;
 use tokio::task::JoinHandle;
@@ -36,18 +36,38 @@ pub const EXTRACT_SHEET: &str = "extract:sheet";
 pub const EMBED: &str = "embed";
 pub const SUMMARIZE: &str = "summarize";
 
+/// A task type that has a handler here.
+pub struct TaskType {
+    pub name: &'static str,
+    pub lane: Lane,
+    /// Lanes of the tasks that it queues, or lets begin by its end.
+    leads_to: Lanes,
+}
+
+const fn task_type(name: &'static str, lane: Lane, leads_to: Lanes) -> TaskType {
+    TaskType { name, lane, leads_to }
+}
+
+const TO_CPU: Lanes = Lanes::of(Lane::Cpu);
+const TO_MODEL: Lanes = Lanes::of(Lane::Model);
+
 /// Every task type that has a handler here.
-pub const TASK_TYPES: &[&str] = &[
-    PROBE,
-    EXTRACT_TEXT,
-    STRUCTURE_DECLARED,
-    STRUCTURE_INFERRED,
-    STRUCTURE_SHEETS,
-    PROFILE_SHEET,
-    EXTRACT_SHEET,
-    EMBED,
-    SUMMARIZE,
+pub const TASK_TYPES: &[TaskType] = &[
+    task_type(PROBE, Lane::Cpu, TO_CPU),
+    task_type(EXTRACT_TEXT, Lane::Cpu, TO_CPU),
+    task_type(STRUCTURE_DECLARED, Lane::Cpu, TO_MODEL),
+    task_type(STRUCTURE_INFERRED, Lane::Cpu, TO_MODEL),
+    task_type(STRUCTURE_SHEETS, Lane::Cpu, TO_CPU),
+    task_type(PROFILE_SHEET, Lane::Cpu, TO_CPU.with(TO_MODEL)),
+    task_type(EXTRACT_SHEET, Lane::Cpu, TO_MODEL),
+    task_type(EMBED, Lane::Model, Lanes::NONE),
+    task_type(SUMMARIZE, Lane::Model, Lanes::NONE),
 ];
+
+/// Lanes that may have more to do once a task of this type has ended.
+fn leads_to(task_type: &str) -> Lanes {
+    TASK_TYPES.iter().find(|known| known.name == task_type).map_or(Lanes::ALL, |known| known.leads_to)
+}
 
 /// Runs the tasks of this process.
 pub struct TaskHandler {

@@ -72,7 +72,8 @@ const INVARIANTS: &[(&str, &str)] = &[
         "SELECT id::text FROM task_queue t WHERE parked_on IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM task_reservation r WHERE r.task_id = t.parked_on)
            AND NOT EXISTS (SELECT 1 FROM task_intent i WHERE i.task_id = t.parked_on)
-           AND NOT EXISTS (SELECT 1 FROM paused_task_type q WHERE q.id = -t.parked_on)",
+           AND NOT EXISTS (SELECT 1 FROM paused_task_type q WHERE q.id = -t.parked_on)
+           AND NOT EXISTS (SELECT 1 FROM task_release l WHERE l.task_id = t.parked_on)",
     ),
     (
         "only settled nodes are in the index",
