@@ -2,7 +2,7 @@
 use crate::{
     admin::worker_command,
     crash::Process,
-    queue::{app, claim, claimer, node, task},
+    queue::{app, claimer, node, task},
     support::{TestApp, invariants, sample, until},
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,11 +11,12 @@ use std::{collections::BTreeMap, time::Duration};
 use svc::{
     store::{
         leases,
+        tasks::{self, Claimer},
         workers::{self, WorkerRow},
     },
     worker::queue::PgQueue,
 };
-use svc_actors::{Queue, WriteMode};
+use svc_actors::{Grant, Lane, Queue, WriteMode};
 use svc_client::wire::{Settled, TaskPath};
 use uuid::Uuid;
 
@@ -34,6 +35,12 @@ async fn beat(app: &TestApp, boot_nonce: Uuid) {
         lease: LEASE,
     };
     workers::beat(&mut app.pool.acquire().await.unwrap(), &row, &serde_json::json!({})).await.unwrap();
+}
+
+/// Claims for a lease that is over soon.
+async fn claim(app: &TestApp, count: usize) -> Vec<Grant> {
+    let claimer = Claimer { lease: LEASE, ..claimer("w") };
+    tasks::claim(&app.pool, &claimer, &[(Lane::Io, count)]).await.unwrap().grants
 }
 
 /// Takes what lapsed back, once it has.
