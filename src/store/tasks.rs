@@ -258,9 +258,10 @@ pub async fn finish_and_claim(
     let claim = format!(
         "SELECT pg_try_advisory_xact_lock({CLAIM_LOCK});
          SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, retry_count, lapses, lease_losses, claim_token, priority, created_at
-           FROM claim_at_end({CLAIM_LOCK}, {}, {badges}::text[], {}, {lanes}::text[], {wants}::integer[])",
+           FROM claim_at_end({CLAIM_LOCK}, {}, {badges}::text[], {}, {lanes}::text[], {wants}::integer[], interval '{} ms')",
         literal(&claimer.worker_id),
         claimer.strict,
+        claimer.lease.as_millis(),
     );
     match tx.commit_after_and(&end_of(attempt), &claim).await {
         Ok((rows, claimed)) => {
