@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn long_chunks_share_no_batch_that_a_slow_model_cannot_end_in_time() {
         let mut extraction = extraction(&[], 0);
-        extraction.text = "word ".repeat(100_000);
+        extraction.text = "word ".repeat(80_000);
         let options = ChunkOptions { max_tokens: 8_192, ..ChunkOptions::default() };
         let nodes = build(&extraction, "file.txt", true, &options, &count);
         let batches = batches(&nodes);

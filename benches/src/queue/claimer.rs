@@ -68,7 +68,12 @@ async fn work(arguments: &[OsString]) -> Result<(), BoxError> {
     say("ready")?;
     // Nothing else is to be done meanwhile.
     std::io::stdin().read_line(&mut String::new())?;
-    let claimer = Arc::new(Claimer { worker_id: format!("bench-{}", std::process::id()), badges: None, strict: false, lease: Duration::from_secs(90) });
+    let claimer = Arc::new(Claimer {
+        worker_id: format!("bench-{}", std::process::id()),
+        badges: None,
+        strict: false,
+        lease: Duration::from_secs(90),
+    });
     // As a worker asks: for whatever its idle slots could take, of which the queue has one kind.
     let want = [(Lane::Cpu, 2), (Lane::Model, 2), (Lane::Llm, 4), (Lane::Io, batch)];
     let (mut ending, mut spent) = (JoinSet::new(), Spent::default());

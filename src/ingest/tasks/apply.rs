@@ -77,9 +77,7 @@ impl<'a> Transaction<'a> {
             [] => {
                 store::tasks::finish_and_commit(self.conn, &attempt).await.map(|ended| ended.map(|ended| (ended, None)))
             }
-            want => store::tasks::finish_and_claim(self.conn, &attempt, &claims.claimer, want)
-                .await
-                .map(|ended| ended.map(|(ended, next)| (ended, next))),
+            want => store::tasks::finish_and_claim(self.conn, &attempt, &claims.claimer, want).await,
         };
         let Some((ended, next)) = ended.classified()? else {
             let mut conn = tools.pool.acquire().await.classified()?;
