@@ -141,13 +141,13 @@ impl Deref for Transaction {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
-        self.conn.as_deref().expect("an open transaction has its connection")
+        self.conn.as_deref().expect("only what consumes the transaction takes its connection")
     }
 }
 
 impl DerefMut for Transaction {
     fn deref_mut(&mut self) -> &mut PgConnection {
-        self.conn.as_deref_mut().expect("an open transaction has its connection")
+        self.conn.as_deref_mut().expect("only what consumes the transaction takes its connection")
     }
 }
 

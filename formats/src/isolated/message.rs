@@ -23,7 +23,7 @@ impl Request {
     pub fn to_message(&self, confinement: Confinement) -> Vec<u8> {
         let password = self.password.as_ref().map(|password| password.reveal().to_owned());
         let message = Message { request: self.clone(), password, confinement };
-        serde_json::to_vec(&message).expect("a request is plain data")
+        serde_json::to_vec(&message).expect("JSON can hold every request: it is words, numbers and texts")
     }
 
     pub(super) fn receive(from: impl Read) -> io::Result<(Self, Confinement)> {
