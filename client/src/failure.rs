@@ -1,9 +1,11 @@
-//! The one error of the wire: RFC 9457 `application/problem+json`.
+//! The only error on the wire: an RFC 9457 problem (`application/problem+json`).
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-macro_rules! codes { ($( $(#[doc = $doc:literal])* $name:ident = $text:literal, $status:literal, $title:literal; )*) => {
-    /// Why a call failed; stable, and with exactly one status each.
+macro_rules! codes { ($(
+    $(#[doc = $doc:literal])* $name:ident = $text:literal, $status:literal, $title:literal $(, [$($member:literal),*])?;
+)*) => {
+    /// Why a call failed. A code is stable, and is always sent with the same status.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub enum Code { $( $(#[doc = $doc])* #[serde(rename = $text)] $name, )* }
 
@@ -16,44 +18,109 @@ macro_rules! codes { ($( $(#[doc = $doc:literal])* $name:ident = $text:literal, 
         pub fn status(self) -> u16 { match self { $( Code::$name => $status, )* } }
         /// A short title, the same for every occurrence.
         pub fn title(self) -> &'static str { match self { $( Code::$name => $title, )* } }
+        /// When the code is sent, in a sentence or two.
+        pub fn meaning(self) -> &'static str { match self { $( Code::$name => concat!($($doc),*).trim_ascii(), )* } }
+        /// The members that a problem of this code may carry beside the standard ones; [`MEMBERS`] explains each.
+        pub fn members(self) -> &'static [&'static str] { match self { $( Code::$name => &[$($($member),*)?], )* } }
     }
 } }
 
 codes! {
+    /// The request cannot be read: broken JSON, a broken form, a bad header, or a body that broke off.
     MalformedRequest = "malformed_request", 400, "The request cannot be read";
-    UnknownOption = "unknown_option", 400, "An option key is not known";
-    StoredWithOtherOptions = "stored_with_other_options", 400, "The same bytes are stored with other options";
+    /// An ingest option has a key that does not exist.
+    UnknownOption = "unknown_option", 400, "An option key is not known", ["key"];
+    /// A file with these bytes is stored already and was ingested with other options.
+    StoredWithOtherOptions = "stored_with_other_options", 400, "The same bytes are stored with other options",
+        ["document_id", "stored_options", "requested_options"];
+    /// The bearer token is missing or wrong.
     Unauthenticated = "unauthenticated", 401, "A valid bearer token is needed";
+    /// The caller may read the resource but may not change it.
     Forbidden = "forbidden", 403, "The caller may read this but not change it";
-    NotFound = "not_found", 404, "No such resource";
+    /// The resource does not exist, or the caller may not read it; the answer is the same for both.
+    NotFound = "not_found", 404, "No such resource", ["index"];
+    /// The path exists but does not take the request's method.
     MethodNotAllowed = "method_not_allowed", 405, "The resource does not take this method";
-    RequestTimeout = "request_timeout", 408, "The request did not come in time";
-    Conflict = "conflict", 409, "The request conflicts with the present state";
-    TooLarge = "too_large", 413, "The request is too large";
+    /// The request's body arrived too slowly.
+    RequestTimeout = "request_timeout", 408, "The request did not come in time", ["setting"];
+    /// The resource is in a state that does not allow the request, for example because a task holds this part of the tree.
+    Conflict = "conflict", 409, "The request conflicts with the present state",
+        ["task_status", "task_id", "task_type", "worker", "file_id", "model"];
+    /// The file, the body or the requested area is larger than its limit.
+    TooLarge = "too_large", 413, "The request is too large", ["limit", "setting", "cells", "ref"];
+    /// The body's media type is not one that the operation takes.
     UnsupportedMediaType = "unsupported_media_type", 415, "The media type is not accepted here";
-    InvalidField = "invalid_field", 422, "A field breaks a constraint";
-    NotAWorkbook = "not_a_workbook", 422, "The document lies in no workbook";
-    WrongPassword = "wrong_password", 422, "The password does not open the file";
-    TextTooLong = "text_too_long", 422, "The text is longer than the model's window";
-    VersionMismatch = "version_mismatch", 426, "Client and service are of different versions";
-    TooManyRequests = "too_many_requests", 429, "Too much is waiting";
-    Internal = "internal", 500, "The service failed";
-    NotConfigured = "not_configured", 501, "This needs a part that is not configured";
-    TimedOut = "timed_out", 503, "The request asks for more than the time allowed";
-    Unavailable = "unavailable", 503, "The service cannot answer now";
+    /// A field has a value that its constraint forbids; the detail names both.
+    InvalidField = "invalid_field", 422, "A field breaks a constraint", ["field", "limit", "ref", "sheets"];
+    /// The document is neither a readable xlsx workbook nor a part of one.
+    NotAWorkbook = "not_a_workbook", 422, "The document lies in no workbook", ["reason"];
+    /// The password given with the upload does not open the file.
+    WrongPassword = "wrong_password", 422, "The password does not open the file", ["field"];
+    /// The text has more tokens than the model's window; svc never truncates a text.
+    TextTooLong = "text_too_long", 422, "The text is longer than the model's window",
+        ["token_count", "limit", "chars_total", "index"];
+    /// Client and service come from different releases.
+    VersionMismatch = "version_mismatch", 426, "Client and service are of different versions",
+        ["client_version", "service_version"];
+    /// As many requests of this kind are being served as a setting allows.
+    TooManyRequests = "too_many_requests", 429, "Too much is waiting", ["setting"];
+    /// A defect or an unexpected error; the log has the cause under the problem's `request_id`.
+    Internal = "internal", 500, "The service failed", ["document_id", "without_direction"];
+    /// The operation needs a model, a key or another part that this service was started without.
+    NotConfigured = "not_configured", 501, "This needs a part that is not configured", ["setting"];
+    /// The request, or one of its statements, took longer than a setting allows.
+    TimedOut = "timed_out", 503, "The request asks for more than the time allowed", ["setting"];
+    /// The service, its database or its model is away for the moment; the same request may succeed later.
+    Unavailable = "unavailable", 503, "The service cannot answer now",
+        ["setting", "document_id", "task_id", "checks", "models", "reranker", "sampled_seconds_ago"];
+    /// The disk of the data folder or of the database is full; nothing was stored.
     StorageFull = "storage_full", 507, "Nothing more can be stored";
-    /// The client could not reach the service or not read its answer.
-    Unreachable = "unreachable", 0, "The service could not be reached";
+    /// The client could not reach the service, or could not read its answer.
+    Unreachable = "unreachable", 0, "The service could not be reached", ["sent"];
 }
 
-// Written by hand: utoipa's derive does not read a name that a macro hands over, and would list the names of Rust.
+/// The members that problems may carry, and what each holds. Any code may come with the first two.
+pub const MEMBERS: &[(&str, &str)] = &[
+    ("remedy", "what the caller can do about it, as a sentence"),
+    ("retry_after", "seconds after which another try may succeed, as in the header `Retry-After`"),
+    ("cells", "the number of cells in the requested area"),
+    ("checks", "every check of `/ready` with its outcome"),
+    ("chars_total", "the length of the text, in characters"),
+    ("client_version", "the version that the client named"),
+    ("document_id", "the document in question"),
+    ("field", "the field of the request, as a path"),
+    ("file_id", "the file that the document belongs to; send the request there"),
+    ("index", "the name of the missing index (404), or the position of the text in the request, from 0"),
+    ("key", "the unknown option key, as a path"),
+    ("limit", "the largest allowed value, in the unit of the detail, or the name of the limit"),
+    ("model", "the identity of the model that is loaded"),
+    ("models", "the state of the models"),
+    ("reason", "a stable word for why the workbook cannot be read"),
+    ("ref", "the cell reference that was asked for or is meant"),
+    ("requested_options", "the options of this upload"),
+    ("reranker", "the state of the cross-encoder"),
+    ("sampled_seconds_ago", "the age of the measurements behind the answer, in seconds"),
+    ("sent", "whether the request may have reached the service"),
+    ("service_version", "the version of the service"),
+    ("setting", "the setting that decides"),
+    ("sheets", "the names of the sheets that exist"),
+    ("stored_options", "the options that the stored file was ingested with"),
+    ("task_id", "the task in question"),
+    ("task_status", "the status of the task"),
+    ("task_type", "the type of the task that holds the region"),
+    ("token_count", "the length of the text, in tokens of the model"),
+    ("without_direction", "the positions of the texts for which the model gave no vector, from 0"),
+    ("worker", "the worker that runs the task"),
+];
+
+// Written by hand: utoipa's derive cannot read a name that a macro passes on, and would list the Rust names instead.
 #[cfg(feature = "openapi")]
 impl utoipa::PartialSchema for Code {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
         let sent = Code::ALL.iter().filter(|code| code.status() != 0).map(|code| code.as_str());
         utoipa::openapi::ObjectBuilder::new()
             .schema_type(utoipa::openapi::Type::String)
-            .description(Some("Why a call failed; stable, and each is always sent with the same status."))
+            .description(Some("Why a call failed. A code is stable, and is always sent with the same status."))
             .enum_values(Some(sent))
             .into()
     }
@@ -61,7 +128,7 @@ impl utoipa::PartialSchema for Code {
 #[cfg(feature = "openapi")]
 impl utoipa::ToSchema for Code {}
 
-/// What every failed call answers, over HTTP and in process alike.
+/// The answer to every failed call, over HTTP and in process alike.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Failure {
@@ -70,25 +137,25 @@ pub struct Failure {
     pub kind: String,
     /// The title of the code.
     pub title: String,
-    /// HTTP status; 0 where no answer came.
+    /// HTTP status; 0 if no answer came.
     pub status: u16,
-    /// What happened, naming the thing and the remedy.
+    /// What happened, in a sentence that names the thing and the remedy.
     pub detail: String,
     /// The path that was called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// Stable reason, for programs.
+    /// The stable reason, for programs.
     pub code: Code,
     /// Identifies the request in the service's log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// What the code promises beside: `limit`, `token_count`, `key`, `remedy`, ...
+    /// Further members, by name; [`Code::members`] lists those of each code.
     #[serde(flatten)]
     pub members: Map<String, Value>,
 }
 
 impl Failure {
-    /// A failure of this code with a detail for people.
+    /// Makes a failure with this code and a detail for people.
     pub fn new(code: Code, detail: impl std::fmt::Display) -> Failure {
         Failure {
             kind: format!("urn:svc:problem:{}", code.as_str()),
@@ -102,19 +169,19 @@ impl Failure {
         }
     }
 
-    /// Adds a member that the code promises.
+    /// Adds a member, which must be one of [`Code::members`], `remedy` or `retry_after`.
     #[must_use]
     pub fn with(mut self, member: &str, value: impl Into<Value>) -> Failure {
         self.members.insert(member.to_owned(), value.into());
         self
     }
 
-    /// A field that breaks a constraint: 422 naming it.
+    /// Makes the 422 for a field that breaks a constraint.
     pub fn field(field: &str, detail: impl std::fmt::Display) -> Failure {
         Failure::new(Code::InvalidField, format!("{field}: {detail}")).with("field", field)
     }
 
-    /// Nothing here that the caller may read; the same bytes for absent and for forbidden.
+    /// Makes the 404 for a document. The bytes are the same whether it is absent or the caller may not read it.
     pub fn no_document(id: i64) -> Failure {
         Failure::new(Code::NotFound, format!("there is no document {id}"))
     }
@@ -135,3 +202,6 @@ impl std::fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 use svc::registry::contract;
+use svc_client::Failure;
 
 /// What an app answered that the contract does not say.
 #[derive(Default)]
@@ -71,10 +72,27 @@ fn body(response: &'static Value, parts: &Parts, bytes: &Bytes, broken: &mut Vec
         None => broken.push("a body where none is documented".to_owned()),
         Some(None) => broken.push(format!("`{media_type}` is not documented")),
         Some(Some(content)) if media_type.ends_with("json") => match serde_json::from_slice(bytes) {
-            Ok(value) => validate(&content["schema"], &value, "", broken),
+            Ok(value) => {
+                validate(&content["schema"], &value, "", broken);
+                if media_type == "application/problem+json" {
+                    members(value, broken);
+                }
+            }
             Err(error) => broken.push(format!("the body is no JSON: {error}")),
         },
         Some(Some(_)) => {}
+    }
+}
+
+/// Says which members of a problem its code does not list.
+fn members(problem: Value, broken: &mut Vec<String>) {
+    let Ok(failure) = serde_json::from_value::<Failure>(problem) else { return };
+    let listed = failure.code.members();
+    for name in failure.members.keys().filter(|name| !["remedy", "retry_after"].contains(&name.as_str())) {
+        if !listed.contains(&name.as_str()) {
+            let code = failure.code.as_str();
+            broken.push(format!("`{code}` does not list the member `{name}`: add it in client/src/failure.rs"));
+        }
     }
 }
 

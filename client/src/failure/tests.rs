@@ -1,0 +1,76 @@
+//! Holds docs/errors.md to the table of codes.
+use super::{Code, MEMBERS};
+use std::{collections::BTreeSet, fmt::Write, fs, path::Path};
+
+/// The members that any code may carry.
+const EVERYWHERE: [&str; 2] = ["remedy", "retry_after"];
+
+/// docs/errors.md, from the table.
+fn page() -> String {
+    let mut page = "\
+# Errors
+
+<!-- Generated from client/src/failure.rs; a test of that file compares the two. -->
+
+Every failed call is answered with an RFC 9457 problem of the media type `application/problem+json`. Decide by `code`,
+which is stable; `detail` is for people and may change. Each code is always sent with the same status.
+
+```json
+{
+  \"type\": \"urn:svc:problem:not_found\",
+  \"title\": \"No such resource\",
+  \"status\": 404,
+  \"detail\": \"there is no document 7\",
+  \"instance\": \"/documents/7\",
+  \"code\": \"not_found\",
+  \"request_id\": \"7f9d2c1e7d1c4c549f2a3a1f6c2b9d10\"
+}
+```
+
+`request_id` is also the header `X-Request-Id` and identifies the request in the service's log. A problem with
+`retry_after` carries the header `Retry-After` too.
+
+## Codes
+
+| Status | Code | When | Members |
+|---|---|---|---|
+"
+    .to_owned();
+    for code in Code::ALL {
+        let status = if code.status() == 0 { "none".to_owned() } else { code.status().to_string() };
+        let members: Vec<String> = code.members().iter().map(|name| format!("`{name}`")).collect();
+        let (name, meaning) = (code.as_str(), code.meaning());
+        writeln!(page, "| {status} | `{name}` | {meaning} | {} |", members.join(", ")).unwrap();
+    }
+    page.push_str(
+        "\nA client reports `unreachable` by itself; no server sends it.\n\n## Members\n\n\
+         `remedy` and `retry_after` may come with any code, the others with the codes above.\n\n\
+         | Member | Holds |\n|---|---|\n",
+    );
+    for (name, holds) in MEMBERS {
+        writeln!(page, "| `{name}` | {holds} |").unwrap();
+    }
+    page
+}
+
+#[test]
+fn the_page_of_errors_is_the_table() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/errors.md");
+    let (kept, page) = (fs::read_to_string(&file).unwrap_or_default(), page());
+    if kept != page {
+        fs::write(file.with_extension("md.new"), page).unwrap();
+        panic!("docs/errors.md is out of date: read docs/errors.md.new, then mv docs/errors.md.new docs/errors.md");
+    }
+}
+
+#[test]
+fn every_code_says_when_it_is_sent_and_every_member_is_explained() {
+    let explained: BTreeSet<&str> = MEMBERS.iter().map(|(name, _)| *name).collect();
+    assert_eq!(explained.len(), MEMBERS.len(), "a member is explained twice");
+    let mut used = BTreeSet::from(EVERYWHERE);
+    for code in Code::ALL {
+        assert!(code.meaning().ends_with('.'), "{code:?} needs a doc comment that is a sentence");
+        used.extend(code.members());
+    }
+    assert_eq!(used, explained);
+}
