@@ -5,7 +5,7 @@ use crate::{
     ingest::reader::{Reader, Unconfined},
     listener::{self, Limits},
     registry,
-    search::{bm25::Config, maxsim::widths_problem},
+    search::maxsim::widths_problem,
     service::{Service, hub_settings, model_settings},
     settings::{Migrate, Settings},
     store::{
@@ -22,6 +22,7 @@ use std::{
 };
 use svc_actors::WorkerError;
 use svc_models::{Engine, ModelError, Progress, fetch_model};
+use svc_ranking::Config;
 use tokio::{net::TcpListener, sync::watch};
 
 /// How long the end of a process waits for what is still being done.

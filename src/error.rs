@@ -1,5 +1,4 @@
 //! What goes wrong inside, as the one error of the wire.
-use crate::search::bm25;
 use std::{borrow::Cow, io::ErrorKind};
 use svc_client::{Code, Failure};
 use svc_models::ModelError;
@@ -138,21 +137,6 @@ fn storage_full() -> Failure {
     Failure::new(Code::StorageFull, "the disk is full; nothing was stored")
         .with("remedy", "free space on the disk of the data folder and of the database, then send this again")
         .with("retry_after", 30)
-}
-
-impl IntoFailure for bm25::Error {
-    fn into_failure(self) -> Failure {
-        match self {
-            bm25::Error::Database(error) => error.into_failure(),
-            error => {
-                tracing::error!(error = %error, "the BM25 index failed");
-                Failure::new(
-                    Code::Internal,
-                    "the index could not be searched; the log has the cause under this request's id",
-                )
-            }
-        }
-    }
 }
 
 impl IntoFailure for ModelError {

@@ -7,7 +7,7 @@ use crate::{
     error::OrFail,
     ingest::{Tools, copies::Copies, reader::Reader},
     sampler::Sampler,
-    search::{bm25, rerank::CrossEncoder},
+    search::rerank::CrossEncoder,
     settings::Settings,
     store::{database, kept::KeptConnections},
 };
@@ -48,7 +48,7 @@ pub struct Service {
     /// None where this process embeds nothing.
     pub embedder: Option<Embedder>,
     pub cross_encoder: CrossEncoder,
-    pub postings: Arc<bm25::Cache>,
+    pub postings: Arc<svc_ranking::Cache>,
     pub keys: Keys,
     pub admission: Admission,
     pub copies: Copies,
@@ -89,7 +89,7 @@ impl Service {
             copies: Copies::new(&pool),
             task_pool: pool,
             cross_encoder: CrossEncoder::new(&settings),
-            postings: Arc::new(bm25::Cache::new(POSTINGS_CACHE_BYTES)),
+            postings: Arc::new(svc_ranking::Cache::new(POSTINGS_CACHE_BYTES)),
             metrics: crate::telemetry::recorder(),
             reader,
             disk: Arc::new(Disk::new(&settings.data_dir, settings.disk_least_free)),

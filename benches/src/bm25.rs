@@ -3,9 +3,10 @@
 use std::time::Instant;
 
 use sqlx::PgPool;
-use svc::search::bm25::{self, Allowed, Cache, Config, Text};
+use svc::search::bm25::{self, Allowed, Text};
 use svc::store::indexes::{self, Capabilities};
 use svc::store::transaction;
+use svc_ranking::{Cache, Config};
 use tantivy::collector::TopDocs;
 use tantivy::query::{BooleanQuery, Occur, Query, TermQuery};
 use tantivy::schema::{Field, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};

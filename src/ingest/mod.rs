@@ -15,7 +15,7 @@ pub mod tree;
 pub mod unlock;
 pub mod upload;
 
-use crate::{disk::Disk, embedding::Embedder, search::bm25, settings::Settings, store::kept::KeptConnections};
+use crate::{disk::Disk, embedding::Embedder, settings::Settings, store::kept::KeptConnections};
 use reader::Reader;
 use sqlx::PgPool;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub struct Tools {
     /// For claims, starts and the ends of tasks.
     pub kept: KeptConnections,
     pub embedder: Option<Embedder>,
-    pub postings: Arc<bm25::Cache>,
+    pub postings: Arc<svc_ranking::Cache>,
     pub reader: Reader,
     pub disk: Arc<Disk>,
     /// Told when tasks were queued.

@@ -1,15 +1,16 @@
-//! Late interaction: each token of the query meets the nearest token of a document.
+//! Token vectors of documents: what is stored of them, and how a query is scored by them.
 use crate::{
     error::OrFail,
     service::Service,
     settings::Settings,
     store::{self, tokens::TokenRows},
 };
-use half::{f16, slice::HalfFloatSliceExt};
+use half::f16;
 use pgvector::HalfVector;
 use std::collections::HashMap;
 use svc_client::Failure;
 use svc_models::{ModelError, TokenVectors};
+use svc_ranking::{sum_of_nearest, unpack};
 
 /// Widths that there are columns for.
 const WIDTHS: [usize; 3] = [256, 384, 512];
@@ -31,33 +32,11 @@ pub async fn scores(service: &Service, query: &str, ids: &[i64]) -> Result<HashM
                 std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
                 std::collections::hash_map::Entry::Vacant(new) => new.insert(query.shortened(width)?),
             };
-            scores.insert(pack.document_id, sum_of_nearest(query, &numbers(&pack.vectors)));
+            scores.insert(pack.document_id, sum_of_nearest(&query.values, &unpack(&pack.vectors), width));
         }
         Ok::<_, ModelError>(scores)
     });
     scored.await.map_err(|error| Failure::new(svc_client::Code::Internal, error))?.or_fail()
-}
-
-fn numbers(pack: &[u8]) -> Vec<f32> {
-    let halves: Vec<f16> = pack.as_chunks().0.iter().map(|&bytes| f16::from_le_bytes(bytes)).collect();
-    halves.to_f32_vec()
-}
-
-fn sum_of_nearest(query: &TokenVectors, document: &[f32]) -> f64 {
-    let nearest = |asked: &[f32]| document.chunks_exact(query.width).map(|row| dot(asked, row)).reduce(f32::max);
-    query.rows().filter_map(nearest).map(f64::from).sum()
-}
-
-fn dot(left: &[f32], right: &[f32]) -> f32 {
-    // Sums side by side, which the compiler turns into vector instructions; the widths are multiples.
-    const LANES: usize = 16;
-    let mut sums = [0f32; LANES];
-    for (left, right) in left.as_chunks::<LANES>().0.iter().zip(right.as_chunks::<LANES>().0) {
-        for lane in 0..LANES {
-            sums[lane] += left[lane] * right[lane];
-        }
-    }
-    sums.iter().sum()
 }
 
 /// The tokens to store of a document: the most important share of them, in the widths of the settings.
@@ -105,38 +84,4 @@ pub fn widths_problem(settings: &Settings, model: &str, native_width: usize) -> 
             if fitting.is_empty() { "none".to_owned() } else { fitting.join(", ") }
         )
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn of(rows: &[[f32; 16]]) -> TokenVectors {
-        let count = rows.len();
-        TokenVectors {
-            token_ids: vec![0; count],
-            offsets: vec![0..0; count],
-            width: 16,
-            values: rows.concat(),
-            importance: vec![1.0; count],
-            tiers: vec![10; count],
-        }
-    }
-
-    fn axis(at: usize) -> [f32; 16] {
-        std::array::from_fn(|place| if place == at { 1.0 } else { 0.0 })
-    }
-
-    #[test]
-    fn each_token_of_the_query_counts_its_nearest() {
-        let query = of(&[axis(0), axis(1), axis(2)]);
-        let mut half = axis(1);
-        half[1] = 0.5;
-        assert_eq!(sum_of_nearest(&query, &[axis(0), axis(5), half].concat()), 1.5);
-        assert_eq!(sum_of_nearest(&query, &[]), 0.0);
-        assert_eq!(
-            numbers(&[f16::from_f32(0.25).to_le_bytes(), f16::from_f32(-2.0).to_le_bytes()].concat()),
-            [0.25, -2.0]
-        );
-    }
 }

@@ -1,6 +1,5 @@
 //! Finding documents: ranking is pure, SQL stays in the store, and every leg holds the same filter.
 pub mod bm25;
-pub mod fusion;
 pub mod maxsim;
 pub mod rerank;
 mod results;
@@ -15,7 +14,6 @@ use crate::{
     },
 };
 use bm25::{Allowed, Verified, Verify};
-use fusion::Weights;
 use pgvector::Vector;
 use sqlx::PgConnection;
 use std::{
@@ -25,10 +23,11 @@ use std::{
 use svc_client::{
     Code, Failure,
     wire::{
-        Bm25Search, FulltextSearch, HybridSearch, Legs, MaxsimSearch, RerankMethod, ScopeState, SearchFilter,
-        SearchResponse, SearchResult, TotalIs, VectorSearch,
+        Bm25Search, FulltextSearch, HybridSearch, HybridWeights, Leg as WireLeg, Legs, MaxsimSearch, RerankMethod,
+        ScopeState, SearchFilter, SearchResponse, SearchResult, TotalIs, VectorSearch,
     },
 };
+use svc_ranking::{Fused, Place, Weights, fuse};
 
 /// Results that a leg of a hybrid search contributes, at least.
 const LEG_DEPTH: u32 = 100;
@@ -164,10 +163,10 @@ pub async fn maxsim(service: &Service, caller: &Caller, body: MaxsimSearch) -> R
         vector_leg(service, &eligible, &body.query, depth),
         bm25_leg(service, &eligible, body.index.as_deref(), &body.query, depth)
     )?;
-    let weights = fusion::weights(None);
-    let fused = fusion::fuse(&vector.ranked, &bm25.ranked, weights, 2 * depth as usize);
+    let weights = weights(None);
+    let fused = fuse(&vector.ranked, &bm25.ranked, weights, 2 * depth as usize);
     let total = Total::of_both(&vector, &bm25, weights, fused.len());
-    let candidates: Vec<i64> = fused.iter().map(|result| result.document_id).collect();
+    let candidates: Vec<i64> = fused.iter().map(|result| result.id).collect();
     let (mut ranked, no_tokens) = rerank::by_tokens(service, &body.query, &candidates).await?;
     ranked.truncate(body.depth() as usize);
     respond(service, &eligible, Found { no_tokens, ..found!("maxsim", started, body, ranked, total) }).await
@@ -182,13 +181,27 @@ pub async fn hybrid(service: &Service, caller: &Caller, body: HybridSearch) -> R
         vector_leg(service, &eligible, &body.query, depth),
         bm25_leg(service, &eligible, body.index.as_deref(), &body.query, depth)
     )?;
-    let weights = fusion::weights(body.weights);
-    let mut fused = fusion::fuse(&vector.ranked, &bm25.ranked, weights, 2 * depth as usize);
+    let weights = weights(body.weights);
+    let mut fused = fuse(&vector.ranked, &bm25.ranked, weights, 2 * depth as usize);
     let total = Total::of_both(&vector, &bm25, weights, fused.len());
     fused.truncate(body.depth() as usize);
-    let legs = fused.iter().map(|result| (result.document_id, result.legs)).collect();
-    let ranked = fused.iter().map(|result| (result.document_id, result.score)).collect();
+    let legs = fused.iter().map(|result| (result.id, legs(result))).collect();
+    let ranked = fused.iter().map(|result| (result.id, result.score)).collect();
     respond(service, &eligible, Found { legs, ..found!("hybrid", started, body, ranked, total) }).await
+}
+
+/// Left out: vector 0.86, BM25 0.14. An empty object: equal.
+fn weights(asked: Option<HybridWeights>) -> Weights {
+    match asked {
+        None => Weights { vector: 0.86, bm25: 0.14 },
+        Some(HybridWeights { vector: Some(vector), bm25: Some(bm25) }) => Weights { vector, bm25 },
+        Some(_) => Weights { vector: 1.0, bm25: 1.0 },
+    }
+}
+
+fn legs(fused: &Fused) -> Legs {
+    let leg = |place: Option<Place>| place.map(|Place { rank, score }| WireLeg { rank, score });
+    Legs { vector: leg(fused.vector), bm25: leg(fused.bm25) }
 }
 
 /// 404 where the parent does not exist or may not be read.
@@ -307,4 +320,17 @@ async fn respond(service: &Service, eligible: &Eligible, found: Found<'_>) -> Re
         reranked: found.second_stage,
         scope_state: ScopeState { in_flight, failed },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_weights_are_the_contract() {
+        let object = |vector, bm25| Some(HybridWeights { vector, bm25 });
+        assert_eq!(weights(None), Weights { vector: 0.86, bm25: 0.14 });
+        assert_eq!(weights(object(None, None)), Weights { vector: 1.0, bm25: 1.0 });
+        assert_eq!(weights(object(Some(0.6), Some(0.4))), Weights { vector: 0.6, bm25: 0.4 });
+    }
 }

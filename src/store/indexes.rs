@@ -3,11 +3,22 @@
 use sqlx::PgConnection;
 use sqlx::types::Json;
 
-use crate::search::bm25::{AnalyzerConfig, Config, Error};
+use svc_ranking::{AnalyzerConfig, Config, ConfigError};
 
 mod copy;
 pub mod postings;
 pub mod terms;
+
+/// Why an index is not made, changed or read.
+#[derive(Debug, thiserror::Error)]
+pub enum IndexError {
+    #[error("no search index has the id {0}; list the indexes for those that exist")]
+    Unknown(i64),
+    #[error("index config: {0}")]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+}
 
 /// What an index can answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -50,7 +61,7 @@ pub async fn create(
     name: &str,
     config: &Config,
     capabilities: Capabilities,
-) -> Result<SearchIndex, Error> {
+) -> Result<SearchIndex, IndexError> {
     config.validate()?;
     Ok(sqlx::query_as(
         "INSERT INTO search_indexes (name, config, capabilities) VALUES ($1, $2, $3)
@@ -107,7 +118,7 @@ pub async fn update(conn: &mut PgConnection, id: i64, name: &str, capabilities: 
 /// Changes k1, b and the analyzer. A change of k1 or b holds at once, with the sealed bounds put out of use until
 /// compaction has rewritten them; a change of the analyzer asks for an empty index, see [`clear`]. Waits for a compaction
 /// that is under way.
-pub async fn configure(conn: &mut PgConnection, id: i64, config: &Config) -> Result<(), Error> {
+pub async fn configure(conn: &mut PgConnection, id: i64, config: &Config) -> Result<(), IndexError> {
     config.validate()?;
     postings::lock_compaction(&mut *conn, id).await?;
     let row: Option<(Json<Config>, bool)> = sqlx::query_as(
@@ -117,7 +128,7 @@ pub async fn configure(conn: &mut PgConnection, id: i64, config: &Config) -> Res
     .bind(id)
     .fetch_optional(&mut *conn)
     .await?;
-    let (Json(old), filled) = row.ok_or(Error::UnknownIndex(id))?;
+    let (Json(old), filled) = row.ok_or(IndexError::Unknown(id))?;
     if old == *config {
         return Ok(());
     }
@@ -134,20 +145,20 @@ pub async fn configure(conn: &mut PgConnection, id: i64, config: &Config) -> Res
     Ok(())
 }
 
-fn analyzer_change(old: &AnalyzerConfig) -> Error {
-    Error::Config(format!(
+fn analyzer_change(old: &AnalyzerConfig) -> IndexError {
+    IndexError::Config(ConfigError(format!(
         "the analyzer cannot change under indexed documents (its language is {:?}); clear the index first, or create another one",
         old.language
-    ))
+    )))
 }
 
 /// Empties an index and keeps its configuration, members and term ids, which other processes may remember.
-pub async fn clear(conn: &mut PgConnection, id: i64) -> Result<(), Error> {
+pub async fn clear(conn: &mut PgConnection, id: i64) -> Result<(), IndexError> {
     postings::lock_compaction(&mut *conn, id).await?;
     // Keeps writers out until this transaction ends: what they had appended is deleted whole or not at all.
     let found = sqlx::query("SELECT FROM search_indexes WHERE id = $1 FOR UPDATE").bind(id).execute(&mut *conn).await?;
     if found.rows_affected() == 0 {
-        return Err(Error::UnknownIndex(id));
+        return Err(IndexError::Unknown(id));
     }
     postings::delete_all(&mut *conn, id).await?;
     terms::forget_frequencies(&mut *conn, id).await?;
@@ -266,7 +277,7 @@ pub async fn stray(
 }
 
 /// The totals of an index, folded ones and deltas together, exact in the statement's snapshot.
-pub async fn totals(conn: &mut PgConnection, id: i64) -> Result<Totals, Error> {
+pub async fn totals(conn: &mut PgConnection, id: i64) -> Result<Totals, IndexError> {
     let row: Option<(Json<Config>, i64, i64, i64, i64)> = sqlx::query_as(
         "SELECT i.config, i.generation, i.rescored_at, i.docs + d.docs, i.tokens + d.tokens FROM search_indexes i,
                 LATERAL (SELECT coalesce(sum(docs), 0)::bigint AS docs, coalesce(sum(tokens), 0)::bigint AS tokens
@@ -276,7 +287,7 @@ pub async fn totals(conn: &mut PgConnection, id: i64) -> Result<Totals, Error> {
     .bind(id)
     .fetch_optional(conn)
     .await?;
-    let (Json(config), generation, rescored_at, docs, tokens) = row.ok_or(Error::UnknownIndex(id))?;
+    let (Json(config), generation, rescored_at, docs, tokens) = row.ok_or(IndexError::Unknown(id))?;
     Ok(Totals { config, generation, rescored_at, docs, tokens })
 }
 

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use sqlx::{PgConnection, PgPool};
 
-use svc::search::bm25::{self, Allowed, Analyzer, Cache, Config, Hit, StopWords, Text, Verified, Verify};
-use svc::store::indexes::{self, Capabilities};
+use svc::search::bm25::{self, Allowed, Hit, Text, Verified, Verify};
+use svc::store::indexes::{self, Capabilities, IndexError};
 use svc::store::transaction::begin_snapshot;
+use svc_ranking::{Analyzer, Cache, Config, Language, StopWords};
 
 const BM25: Capabilities = Capabilities { bm25: true, maxsim: false };
 
@@ -380,7 +381,7 @@ async fn what_is_refused_is_named_and_leaves_nothing() {
     drop(tx);
     assert_eq!(find(&pool, &cache, index, "ALPHA", 5, Allowed::All).await.len(), 1);
     let unknown = bm25::prepare(&pool, &cache, 4_711, texts(&one)).await.expect_err("no such index");
-    assert!(matches!(unknown, bm25::Error::UnknownIndex(4_711)), "{unknown}");
+    assert!(matches!(unknown, bm25::Error::Index(IndexError::Unknown(4_711))), "{unknown}");
     for odd in ["", "   ", "\u{0}", "zzz", "!!!", &"alpha ".repeat(100_000), &"é".repeat(100_000)] {
         let found = find(&pool, &cache, index, odd, 5, Allowed::All).await;
         assert_eq!(found.len(), usize::from(odd.starts_with("alpha")));
@@ -485,7 +486,7 @@ async fn changed_weights_hold_at_once() {
     }
     let mut tx = pool.begin().await.expect("begun");
     let mut other = naive.config;
-    other.analyzer.language = bm25::Language::English;
+    other.analyzer.language = Language::English;
     let refused = indexes::configure(&mut tx, index, &other).await.expect_err("filled");
     assert!(refused.to_string().contains("clear"), "{refused}");
     indexes::clear(&mut tx, index).await.expect("cleared");

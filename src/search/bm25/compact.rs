@@ -10,13 +10,12 @@ use std::collections::{HashMap, HashSet};
 use sqlx::{PgConnection, PgPool};
 
 use super::Error;
-use super::block::{self, Posting};
-use super::score::Curve;
 use super::write::stored;
 use crate::store::indexes::postings::{Head, Keyed, PostingsRow};
 use crate::store::indexes::terms::{Sealed, TermStats};
 use crate::store::indexes::{self, Totals, postings, terms};
 use crate::store::transaction;
+use svc_ranking::{Curve, Posting, decode_row, encode_rows};
 
 /// Bounds of one batch: terms, rows of tails and of tombstones, and postings in the tails, 12 bytes each once decoded.
 const TERMS: i64 = 8_192;
@@ -200,11 +199,7 @@ impl Batch {
             .collect();
         let mut add = vec![];
         for (_, _, data) in of(&self.tails, id, |row| row.0) {
-            block::decode_row(data, &mut add).map_err(|reason| Error::Corrupt {
-                index: self.index,
-                term: id,
-                reason,
-            })?;
+            decode_row(data, &mut add).map_err(|reason| Error::Corrupt { index: self.index, term: id, reason })?;
         }
         done.sealed_postings += add.len() as u64;
         let before = add.len();
@@ -246,7 +241,7 @@ impl Batch {
             let mut list = vec![];
             for first in job.rows {
                 let data = old.remove(&(job.term, first)).unwrap_or_default();
-                block::decode_row(&data, &mut list).map_err(|reason| Error::Corrupt {
+                decode_row(&data, &mut list).map_err(|reason| Error::Corrupt {
                     index: self.index,
                     term: job.term,
                     reason,
@@ -263,7 +258,7 @@ impl Batch {
             list.append(&mut job.add);
             // Two ascending runs: the stable sort merges them in one go.
             list.sort_by_key(|posting| posting.doc);
-            new.extend(stored(job.term, true, block::encode_rows(&list, &self.curve, usize::MAX)));
+            new.extend(stored(job.term, true, encode_rows(&list, &self.curve, usize::MAX)));
         }
         Ok(())
     }

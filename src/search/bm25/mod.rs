@@ -1,4 +1,4 @@
-//! BM25 over blocks of postings kept in tables and scored here.
+//! BM25 over blocks of postings: kept in tables, encoded and scored by the crate `svc-ranking`.
 //!
 //! Writing: [`prepare`] analyses texts and interns their terms outside any transaction; [`append`], [`remove`] and
 //! [`replace`] are bulk statements in the caller's transaction; [`compact`] seals what they left. Reading: [`search`].
@@ -7,79 +7,21 @@
 //! plus the deltas, df is the sealed count plus the tail postings minus the tombstones, all written by the same
 //! transaction as the postings.
 
-mod analyzer;
-mod block;
-mod cache;
 mod compact;
-mod postings;
 mod read;
-mod score;
-mod topk;
 mod write;
 
-#[cfg(test)]
-mod tests;
-
-pub use analyzer::{Analyzer, AnalyzerConfig, Bag, Language, StopWords};
-pub use cache::Cache;
 pub use compact::{Compaction, compact};
 pub use read::{Allowed, Hit, Verified, Verify, search};
-pub use score::Parameters;
 pub use write::{Prepared, Text, append, intern, prepare, remove, replace};
 
-use serde::{Deserialize, Serialize};
-
-/// `search_indexes.config`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// Term-frequency saturation, 0 to 1000.
-    #[serde(default = "Config::default_k1")]
-    pub k1: f64,
-    /// Length normalisation, 0 to 1.
-    #[serde(default = "Config::default_b")]
-    pub b: f64,
-    #[serde(default)]
-    pub analyzer: AnalyzerConfig,
-}
-
-impl Config {
-    fn default_k1() -> f64 {
-        1.2
-    }
-
-    fn default_b() -> f64 {
-        0.75
-    }
-
-    /// Refuses values that the formula has no meaning for, naming the key.
-    pub fn validate(&self) -> Result<(), Error> {
-        if !(0.0..=1000.0).contains(&self.k1) {
-            return Err(Error::Config(format!("k1 is {}; it takes a number from 0 to 1000", self.k1)));
-        }
-        if !(0.0..=1.0).contains(&self.b) {
-            return Err(Error::Config(format!("b is {}; it takes a number from 0 to 1", self.b)));
-        }
-        self.analyzer.validate()
-    }
-
-    pub fn parameters(&self) -> Parameters {
-        Parameters { k1: self.k1, b: self.b }
-    }
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { k1: Self::default_k1(), b: Self::default_b(), analyzer: AnalyzerConfig::default() }
-    }
-}
+use crate::{error::IntoFailure, store::indexes::IndexError};
+use svc_client::{Code, Failure};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("no search index has the id {0}; list the indexes for those that exist")]
-    UnknownIndex(i64),
-    #[error("index config: {0}")]
-    Config(String),
+    #[error(transparent)]
+    Index(IndexError),
     #[error("a document of this batch is already in index {0}; remove it first, in the same transaction")]
     AlreadyIndexed(i64),
     #[error(
@@ -92,4 +34,28 @@ pub enum Error {
     Stopped,
     #[error(transparent)]
     Database(#[from] sqlx::Error),
+}
+
+impl From<IndexError> for Error {
+    fn from(error: IndexError) -> Error {
+        match error {
+            IndexError::Database(error) => Error::Database(error),
+            error => Error::Index(error),
+        }
+    }
+}
+
+impl IntoFailure for Error {
+    fn into_failure(self) -> Failure {
+        match self {
+            Error::Database(error) => error.into_failure(),
+            error => {
+                tracing::error!(error = %error, "the BM25 index failed");
+                Failure::new(
+                    Code::Internal,
+                    "the index could not be searched; the log has the cause under this request's id",
+                )
+            }
+        }
+    }
 }

@@ -6,17 +6,13 @@ use std::sync::Arc;
 use sqlx::PgConnection;
 
 use super::Error;
-use super::analyzer::Analyzer;
-use super::block;
-use super::cache::{Cache, SealedKey};
-use super::postings::Postings;
-use super::score::{Bounds, Curve, List, Scoring, idf};
 use crate::store::indexes::terms::TermStats;
 use crate::store::indexes::{self, Totals, postings as rows, terms};
 use crate::store::transaction::Transaction;
+use svc_ranking::{
+    Analyzer, Bounds, Cache, Curve, List, MAX_TERMS, Posting, Postings, Scoring, SealedKey, decode_row, idf,
+};
 
-/// Terms that a query is scored by; of a longer one the rarest are taken.
-pub(super) const MAX_TERMS: usize = 256;
 /// Terms of a query that are looked up at all, the most repeated ones first.
 const LOOKED_UP: usize = 1_024;
 /// Up to this many postings, adding up everything is quicker than keeping bounds.
@@ -82,7 +78,7 @@ pub async fn search(
     };
     let mut scoring = load(&mut *conn, cache, index, &totals, &wanted).await?;
     scoring.allowed = allowed;
-    let most = scoring.lists.iter().map(|list| list.postings.len()).sum::<usize>();
+    let most = scoring.lists.iter().map(|list| list.postings.count()).sum::<usize>();
     scoring.prune = most > EXHAUSTIVE;
     scoring.k = if verify.is_some() { limit.saturating_mul(2).saturating_add(16) } else { limit };
     let mut verdicts: HashMap<i64, bool> = HashMap::new();
@@ -147,6 +143,7 @@ async fn load(
     let names: Vec<&str> = wanted.iter().map(|(name, _)| &**name).collect();
     let mut stats = terms::stats(&mut *conn, index, &names).await?;
     if stats.len() > MAX_TERMS {
+        // The rarest say most.
         stats.sort_by(|a, b| a.df.cmp(&b.df).then_with(|| a.term.cmp(&b.term)));
         stats.truncate(MAX_TERMS);
         stats.sort_by(|a, b| a.term.cmp(&b.term));
@@ -164,7 +161,7 @@ async fn load(
         let data = part.data.unwrap_or_default();
         match part.kind {
             rows::SEALED => found.sealed.push((part.first_doc, data)),
-            rows::TAIL => block::decode_row(&data, &mut found.tail).map_err(|reason| Error::Corrupt {
+            rows::TAIL => decode_row(&data, &mut found.tail).map_err(|reason| Error::Corrupt {
                 index,
                 term: part.term_id,
                 reason,
@@ -211,7 +208,7 @@ async fn load(
 #[derive(Default)]
 struct Found {
     sealed: Vec<(i32, Vec<u8>)>,
-    tail: Vec<block::Posting>,
+    tail: Vec<Posting>,
     dead: Vec<u32>,
 }
 

@@ -3,12 +3,9 @@ use std::collections::HashMap;
 use sqlx::{PgConnection, PgPool};
 
 use super::Error;
-use super::analyzer::{Analyzer, Bag};
-use super::block::{self, Posting};
-use super::cache::Cache;
-use super::score::Curve;
 use crate::store::indexes::postings::{Entry, PostingsRow};
-use crate::store::indexes::{self, postings, terms};
+use crate::store::indexes::{self, IndexError, postings, terms};
+use svc_ranking::{Analyzer, Bag, Cache, Curve, Posting, Row, encode_rows};
 
 /// Tails are short, so that a bounded number of them is a bounded amount of memory to compaction.
 const TAIL_BLOCKS: usize = 4;
@@ -110,7 +107,7 @@ pub async fn intern(pool: &PgPool, cache: &Cache, index: i64, bags: Vec<(i64, Ba
             });
         }
         if !unknown.is_empty() {
-            return Err(Error::UnknownIndex(index));
+            return Err(IndexError::Unknown(index).into());
         }
         ids.extend(found.iter().cloned());
         cache.keep_term_ids(index, found);
@@ -139,7 +136,7 @@ pub async fn append(tx: &mut PgConnection, prepared: &Prepared) -> Result<(), Er
         return Ok(());
     }
     if !indexes::hold(&mut *tx, index).await? {
-        return Err(Error::UnknownIndex(index));
+        return Err(IndexError::Unknown(index).into());
     }
     // The server may be another one since they were looked up, or an earlier state of the same one.
     let (names, ids): (Vec<&str>, Vec<i32>) = named.iter().map(|(name, id)| (&**name, *id)).unzip();
@@ -169,7 +166,7 @@ pub async fn append(tx: &mut PgConnection, prepared: &Prepared) -> Result<(), Er
     let mut rows = vec![];
     for run in flat.chunk_by(|a, b| a.0 == b.0) {
         let list: Vec<Posting> = run.iter().map(|&(_, posting)| posting).collect();
-        rows.extend(stored(run[0].0, false, block::encode_rows(&list, curve, TAIL_BLOCKS)));
+        rows.extend(stored(run[0].0, false, encode_rows(&list, curve, TAIL_BLOCKS)));
     }
     postings::insert_postings(&mut *tx, index, &rows).await?;
     let tokens = documents.iter().map(|document| i64::from(document.length)).sum();
@@ -189,7 +186,7 @@ pub async fn replace(tx: &mut PgConnection, prepared: &Prepared) -> Result<(), E
     append(tx, prepared).await
 }
 
-pub(super) fn stored(term_id: i32, sealed: bool, rows: Vec<block::Row>) -> impl Iterator<Item = PostingsRow> {
+pub(super) fn stored(term_id: i32, sealed: bool, rows: Vec<Row>) -> impl Iterator<Item = PostingsRow> {
     rows.into_iter().map(move |row| PostingsRow {
         term_id,
         // Document numbers come out of an integer column.

@@ -11,7 +11,7 @@ const OVERHEAD: usize = 160;
 
 /// Index, term, generation and seal. A sealed list never changes under its key: sealing anew gives it another generation and draws
 /// another seal, which differs even where a restored database counts its generations once more.
-pub(crate) type SealedKey = (i64, i32, i64, i64);
+pub type SealedKey = (i64, i32, i64, i64);
 
 /// What a process remembers of ONE database: sealed postings, bounded in bytes, and the ids of terms, bounded in number.
 /// Share it between all searches and writers.
@@ -45,12 +45,12 @@ impl Cache {
         lock(&self.sealed).bytes
     }
 
-    pub(crate) fn sealed(&self, keys: &[SealedKey]) -> Vec<Option<Arc<Postings>>> {
+    pub fn sealed(&self, keys: &[SealedKey]) -> Vec<Option<Arc<Postings>>> {
         let mut sealed = lock(&self.sealed);
         keys.iter().map(|key| sealed.lists.get(key).cloned()).collect()
     }
 
-    pub(crate) fn keep(&self, key: SealedKey, list: &Arc<Postings>) {
+    pub fn keep(&self, key: SealedKey, list: &Arc<Postings>) {
         let mut sealed = lock(&self.sealed);
         let cost = list.bytes() + OVERHEAD;
         if cost > sealed.most {
@@ -68,7 +68,7 @@ impl Cache {
     }
 
     /// The ids known of `terms`, in their order.
-    pub(crate) fn term_ids(&self, index: i64, terms: &[Box<str>]) -> Vec<Option<i32>> {
+    pub fn term_ids(&self, index: i64, terms: &[Box<str>]) -> Vec<Option<i32>> {
         let mut known = lock(&self.terms);
         terms.iter().map(|term| known.get(&(index, term.clone())).copied()).collect()
     }
@@ -78,7 +78,7 @@ impl Cache {
         lock(&self.terms).clear();
     }
 
-    pub(crate) fn keep_term_ids(&self, index: i64, terms: impl IntoIterator<Item = (Box<str>, i32)>) {
+    pub fn keep_term_ids(&self, index: i64, terms: impl IntoIterator<Item = (Box<str>, i32)>) {
         let mut known = lock(&self.terms);
         for (term, id) in terms {
             known.put((index, term), id);
@@ -89,9 +89,9 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::search::bm25::Parameters;
-    use crate::search::bm25::block::{Posting, encode_rows};
-    use crate::search::bm25::score::Curve;
+    use crate::Parameters;
+    use crate::block::{Posting, encode_rows};
+    use crate::score::Curve;
 
     #[test]
     fn sealed_postings_stay_within_their_bytes() {

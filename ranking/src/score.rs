@@ -7,6 +7,8 @@ use super::block::{BLOCK, Columns};
 use super::postings::Postings;
 use super::topk::TopK;
 
+/// The most terms that a query may be scored by: the margin of the single-precision scores holds for as many.
+pub const MAX_TERMS: usize = 256;
 const WINDOW: usize = 2_048;
 const WORDS: usize = WINDOW / 64;
 /// Bounds are sums of rounded numbers too.
@@ -21,13 +23,13 @@ pub struct Parameters {
 
 /// `tf / (tf + k1 (1 - b + b length/average))`, between 0 and 1.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Curve {
+pub struct Curve {
     floor: f64,
     slope: f64,
 }
 
 impl Curve {
-    pub(crate) fn new(parameters: Parameters, average: f64) -> Self {
+    pub fn new(parameters: Parameters, average: f64) -> Self {
         let Parameters { k1, b } = parameters;
         // An index without a single token has no lengths to normalise.
         let average = if average > 0.0 { average } else { 1.0 };
@@ -48,28 +50,28 @@ impl Curve {
 }
 
 /// `ln(1 + (N - df + 0.5) / (df + 0.5))`, above 0.
-pub(crate) fn idf(docs: f64, df: f64) -> f64 {
+pub fn idf(docs: f64, df: f64) -> f64 {
     let df = df.min(docs);
     (1.0 + (docs - df + 0.5) / (df + 0.5)).ln()
 }
 
 /// What multiplies the bounds of a list's blocks to make them hold for the curve of the query.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Bounds {
+pub enum Bounds {
     Times(f32),
     /// Nothing is known but that a saturation is at most 1.
     Unknown,
 }
 
 /// A list with the weight of its term: idf (k1 + 1), times the term's count in the query.
-pub(crate) struct List {
+pub struct List {
     pub postings: Arc<Postings>,
     pub weight: f64,
     pub bounds: Bounds,
 }
 
 /// Everything a scoring needs, so that it can run on a thread of its own.
-pub(crate) struct Scoring {
+pub struct Scoring {
     pub lists: Vec<List>,
     pub curve: Curve,
     /// Ascending; none: every document.
@@ -207,7 +209,7 @@ impl Walk<'_> {
 impl Scoring {
     /// The best documents with their exact scores, in the order of document numbers: at least the best k, and whatever
     /// might equal the last of them.
-    pub(crate) fn run(&self) -> Vec<(u32, f64)> {
+    pub fn run(&self) -> Vec<(u32, f64)> {
         if self.k == 0 {
             return vec![];
         }

@@ -2,8 +2,8 @@ use super::block::{self, BLOCK, Columns, Meta, Posting};
 use super::score::Curve;
 
 /// One list of postings of one term, ascending by document.
-pub(crate) struct Postings {
-    pub metas: Vec<Meta>,
+pub struct Postings {
+    pub(crate) metas: Vec<Meta>,
     body: Body,
 }
 
@@ -16,7 +16,7 @@ enum Body {
 
 impl Postings {
     /// Rows as stored, in any order.
-    pub(crate) fn sealed(mut rows: Vec<(i32, Vec<u8>)>) -> Result<Self, &'static str> {
+    pub fn sealed(mut rows: Vec<(i32, Vec<u8>)>) -> Result<Self, &'static str> {
         rows.sort_unstable_by_key(|row| row.0);
         let mut bytes = Vec::with_capacity(rows.iter().map(|row| row.1.len()).sum());
         let mut metas = vec![];
@@ -28,7 +28,7 @@ impl Postings {
     }
 
     /// Tail postings in any order; their bounds are computed for `curve`, the one they will be scored with.
-    pub(crate) fn tail(mut postings: Vec<Posting>, curve: &Curve) -> Self {
+    pub fn tail(mut postings: Vec<Posting>, curve: &Curve) -> Self {
         postings.sort_unstable_by_key(|posting| posting.doc);
         let metas = postings
             .chunks(BLOCK)
@@ -45,11 +45,13 @@ impl Postings {
         Self { metas, body: Body::Plain(postings) }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many there are.
+    pub fn count(&self) -> usize {
         self.metas.iter().map(|meta| usize::from(meta.n)).sum()
     }
 
-    pub(crate) fn bytes(&self) -> usize {
+    /// Bytes that they take in memory.
+    pub fn bytes(&self) -> usize {
         let body = match &self.body {
             Body::Packed(bytes) => bytes.len(),
             Body::Plain(postings) => size_of_val(postings.as_slice()),

@@ -1,6 +1,5 @@
 //! Rank fusion: each leg adds `weight / (60 + rank)`. Pure.
 use std::collections::HashMap;
-use svc_client::wire::{HybridWeights, Leg, Legs};
 
 /// The constant of reciprocal rank fusion.
 const K: f64 = 60.0;
@@ -12,40 +11,38 @@ pub struct Weights {
     pub bm25: f64,
 }
 
-/// Left out: vector 0.86, BM25 0.14. An empty object: equal.
-pub fn weights(asked: Option<HybridWeights>) -> Weights {
-    match asked {
-        None => Weights { vector: 0.86, bm25: 0.14 },
-        Some(HybridWeights { vector: Some(vector), bm25: Some(bm25) }) => Weights { vector, bm25 },
-        Some(_) => Weights { vector: 1.0, bm25: 1.0 },
-    }
+/// Where one leg has a result, and how it scored it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Place {
+    /// From 1.
+    pub rank: u32,
+    pub score: f64,
 }
 
 /// One fused result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fused {
-    pub document_id: i64,
+    pub id: i64,
     pub score: f64,
-    pub legs: Legs,
+    pub vector: Option<Place>,
+    pub bm25: Option<Place>,
 }
 
-/// The best `limit` of two ranked lists; ties by document.
+/// The best `limit` of two ranked lists; ties by id.
 pub fn fuse(vector: &[(i64, f64)], bm25: &[(i64, f64)], weights: Weights, limit: usize) -> Vec<Fused> {
     let mut fused: HashMap<i64, Fused> = HashMap::new();
-    let none = Legs { vector: None, bm25: None };
     for (leg, weight, is_vector) in [(vector, weights.vector, true), (bm25, weights.bm25, false)] {
-        for (place, (document_id, score)) in leg.iter().enumerate() {
-            let rank = u32::try_from(place + 1).unwrap_or(u32::MAX);
-            let entry =
-                fused.entry(*document_id).or_insert(Fused { document_id: *document_id, score: 0.0, legs: none });
+        for (at, (id, score)) in leg.iter().enumerate() {
+            let rank = u32::try_from(at + 1).unwrap_or(u32::MAX);
+            let entry = fused.entry(*id).or_insert(Fused { id: *id, score: 0.0, vector: None, bm25: None });
             entry.score += weight / (K + f64::from(rank));
-            let leg = Some(Leg { rank, score: *score });
-            if is_vector { entry.legs.vector = leg } else { entry.legs.bm25 = leg }
+            let place = Some(Place { rank, score: *score });
+            if is_vector { entry.vector = place } else { entry.bm25 = place }
         }
     }
     // What only a leg of weight 0 found is not found.
     let mut fused: Vec<Fused> = fused.into_values().filter(|result| result.score > 0.0).collect();
-    fused.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.document_id.cmp(&b.document_id)));
+    fused.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.id.cmp(&b.id)));
     fused.truncate(limit);
     fused
 }
@@ -56,19 +53,14 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_weights_are_the_contract() {
-        let object = |vector, bm25| Some(HybridWeights { vector, bm25 });
-        assert_eq!(weights(None), Weights { vector: 0.86, bm25: 0.14 });
-        assert_eq!(weights(object(None, None)), Weights { vector: 1.0, bm25: 1.0 });
-        assert_eq!(weights(object(Some(0.6), Some(0.4))), Weights { vector: 0.6, bm25: 0.4 });
-        let fused = fuse(&[(1, 0.9), (2, 0.8)], &[(2, 7.0)], weights(None), 10);
-        assert_eq!(fused[0].document_id, 2);
+    fn a_result_adds_up_what_each_leg_gives_it() {
+        let weights = Weights { vector: 0.86, bm25: 0.14 };
+        let fused = fuse(&[(1, 0.9), (2, 0.8)], &[(2, 7.0)], weights, 10);
+        assert_eq!(fused[0].id, 2);
         assert!((fused[0].score - (0.86 / 62.0 + 0.14 / 61.0)).abs() < 1e-12);
-        assert_eq!(
-            fused[0].legs,
-            Legs { vector: Some(Leg { rank: 2, score: 0.8 }), bm25: Some(Leg { rank: 1, score: 7.0 }) }
-        );
-        assert_eq!(fused[1].legs.bm25, None);
+        assert_eq!(fused[0].vector, Some(Place { rank: 2, score: 0.8 }));
+        assert_eq!(fused[0].bm25, Some(Place { rank: 1, score: 7.0 }));
+        assert_eq!(fused[1].bm25, None);
     }
 
     fn ranking() -> impl Strategy<Value = Vec<(i64, f64)>> {
@@ -82,13 +74,13 @@ mod tests {
             let w = Weights { vector: 0.86, bm25: 0.14 };
             let all = fuse(&vector, &bm25, w, usize::MAX);
             let ids: std::collections::BTreeSet<i64> = vector.iter().chain(&bm25).map(|(id, _)| *id).collect();
-            prop_assert_eq!(all.iter().map(|f| f.document_id).collect::<std::collections::BTreeSet<_>>(), ids);
+            prop_assert_eq!(all.iter().map(|f| f.id).collect::<std::collections::BTreeSet<_>>(), ids);
             prop_assert!(all.windows(2).all(|p| p[0].score >= p[1].score));
             prop_assert_eq!(fuse(&vector, &bm25, w, 5), all.iter().take(5).cloned().collect::<Vec<_>>());
             if at >= 1 && at < vector.len() {
                 let mut moved = vector.clone();
                 moved.swap(at, at - 1);
-                let place = |list: &[Fused], id| list.iter().position(|f| f.document_id == id);
+                let place = |list: &[Fused], id| list.iter().position(|f| f.id == id);
                 let id = vector[at].0;
                 prop_assert!(place(&fuse(&moved, &bm25, w, usize::MAX), id) <= place(&all, id));
             }

@@ -4,12 +4,12 @@ use rust_stemmers::{Algorithm, Stemmer};
 use serde::{Deserialize, Serialize};
 use unicode_segmentation::UnicodeSegmentation;
 
-use super::Error;
+use super::ConfigError;
 
 /// Longer words are encodings and noise: neither terms nor counted in a document's length.
 const MAX_TERM_CHARS: usize = 64;
 /// What `smallint` holds; BM25 has long saturated there.
-pub(super) const MAX_TF: u32 = i16::MAX as u32;
+const MAX_TF: u32 = i16::MAX as u32;
 
 /// The words Lucene's English analyzer leaves out, sorted.
 const ENGLISH_STOP_WORDS: [&str; 33] = [
@@ -86,9 +86,9 @@ pub struct AnalyzerConfig {
 }
 
 impl AnalyzerConfig {
-    pub fn validate(&self) -> Result<(), Error> {
+    pub fn validate(&self) -> Result<(), ConfigError> {
         if self.stop_words == Some(StopWords::Remove) && self.language != Language::English {
-            return Err(Error::Config(
+            return Err(ConfigError(
                 "analyzer.stop_words can be `remove` only with analyzer.language `english`; take `keep`".into(),
             ));
         }

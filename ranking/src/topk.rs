@@ -1,5 +1,5 @@
 /// The relative slack by which a single-precision score may differ from the exact one, with the summing of up to
-/// [`super::read::MAX_TERMS`] terms in any order counted in.
+/// [`MAX_TERMS`](crate::MAX_TERMS) terms in any order counted in.
 pub(crate) const MARGIN: f32 = 1e-4;
 /// How many documents beyond the k-th are held because they may tie with it. Among more equals than these, the ones
 /// indexed first stay.

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::block::{Posting, encode_rows};
 use super::postings::Postings;
 use super::score::{Bounds, Curve, List, Scoring, idf};
-use super::{Config, Error, Parameters};
+use super::{Config, Parameters};
 
 const PARAMETERS: Parameters = Parameters { k1: 1.2, b: 0.75 };
 
@@ -124,10 +124,8 @@ fn a_config_out_of_range_is_refused_by_name() {
         (Config { k1: f64::NAN, ..Config::default() }, "k1"),
         (Config { b: 1.5, ..Config::default() }, "b"),
     ] {
-        match config.validate() {
-            Err(Error::Config(message)) => assert!(message.starts_with(key), "{message}"),
-            other => panic!("{key}: {other:?}"),
-        }
+        let error = config.validate().expect_err(key);
+        assert!(error.0.starts_with(key), "{error}");
     }
     assert!(serde_json::from_str::<Config>(r#"{"k1": 1.2, "k2": 3}"#).is_err());
     let partial: Config = serde_json::from_str(r#"{"b": 0.4}"#).expect("the rest has defaults");

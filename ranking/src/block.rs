@@ -12,7 +12,7 @@ const ROW_BLOCKS: usize = 16;
 const ROW_BYTES: usize = 7_400;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Posting {
+pub struct Posting {
     pub doc: u32,
     pub tf: u32,
     pub length: u32,
@@ -30,7 +30,7 @@ pub(crate) struct Meta {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub struct Row {
     pub first: u32,
     pub last: u32,
     pub n: u32,
@@ -52,7 +52,7 @@ impl Columns {
 }
 
 /// Packs postings, strictly ascending by document, into rows of at most `max_blocks` blocks (16 where more is asked).
-pub(crate) fn encode_rows(postings: &[Posting], curve: &Curve, max_blocks: usize) -> Vec<Row> {
+pub fn encode_rows(postings: &[Posting], curve: &Curve, max_blocks: usize) -> Vec<Row> {
     let max_blocks = max_blocks.clamp(1, ROW_BLOCKS);
     let mut rows: Vec<Row> = vec![];
     let mut blocks = 0;
@@ -187,7 +187,7 @@ pub(crate) fn decode(data: &[u8], meta: &Meta, columns: &mut Columns) {
 }
 
 /// Appends every posting of a row's bytes to `out`.
-pub(crate) fn decode_row(data: &[u8], out: &mut Vec<Posting>) -> Result<(), &'static str> {
+pub fn decode_row(data: &[u8], out: &mut Vec<Posting>) -> Result<(), &'static str> {
     let mut metas = vec![];
     parse_row(data, 0, &mut metas)?;
     let mut columns = Columns::new();
@@ -207,7 +207,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::search::bm25::Parameters;
+    use crate::Parameters;
 
     fn curve() -> Curve {
         Curve::new(Parameters { k1: 1.2, b: 0.75 }, 100.0)

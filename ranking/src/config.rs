@@ -1,0 +1,53 @@
+//! The configuration of a BM25 index, as it is stored.
+use crate::{AnalyzerConfig, Parameters};
+use serde::{Deserialize, Serialize};
+
+/// A value that the formula or the analyzer has no meaning for; the message begins with its key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(pub String);
+
+/// k1 and b of the formula, and how texts become terms.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Term-frequency saturation, 0 to 1000.
+    #[serde(default = "Config::default_k1")]
+    pub k1: f64,
+    /// Length normalisation, 0 to 1.
+    #[serde(default = "Config::default_b")]
+    pub b: f64,
+    #[serde(default)]
+    pub analyzer: AnalyzerConfig,
+}
+
+impl Config {
+    fn default_k1() -> f64 {
+        1.2
+    }
+
+    fn default_b() -> f64 {
+        0.75
+    }
+
+    /// Refuses values that the formula has no meaning for, naming the key.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        if !(0.0..=1000.0).contains(&self.k1) {
+            return Err(ConfigError(format!("k1 is {}; it takes a number from 0 to 1000", self.k1)));
+        }
+        if !(0.0..=1.0).contains(&self.b) {
+            return Err(ConfigError(format!("b is {}; it takes a number from 0 to 1", self.b)));
+        }
+        self.analyzer.validate()
+    }
+
+    pub fn parameters(&self) -> Parameters {
+        Parameters { k1: self.k1, b: self.b }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { k1: Self::default_k1(), b: Self::default_b(), analyzer: AnalyzerConfig::default() }
+    }
+}

@@ -1,0 +1,24 @@
+//! How results are ranked: text to terms, packed postings, BM25, rank fusion and late interaction. Everything here is pure
+//! and works on numbers; what is stored where is the caller's business.
+
+mod analyzer;
+mod block;
+mod cache;
+mod config;
+mod fusion;
+mod late_interaction;
+mod postings;
+mod score;
+mod topk;
+
+#[cfg(test)]
+mod tests;
+
+pub use analyzer::{Analyzer, AnalyzerConfig, Bag, Language, StopWords};
+pub use block::{Posting, Row, decode_row, encode_rows};
+pub use cache::{Cache, SealedKey};
+pub use config::{Config, ConfigError};
+pub use fusion::{Fused, Place, Weights, fuse};
+pub use late_interaction::{sum_of_nearest, unpack};
+pub use postings::Postings;
+pub use score::{Bounds, Curve, List, MAX_TERMS, Parameters, Scoring, idf};
