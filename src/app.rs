@@ -10,7 +10,7 @@ use crate::{
     settings::{Migrate, Settings},
     store::{
         database::{self, DatabaseError},
-        indexes, transaction,
+        indexes, schema, transaction,
     },
     worker::{Role, RunningWorker, unserved, wakeup},
 };
@@ -99,7 +99,7 @@ impl Backend {
         database::check_server(&self.pool).await?;
         database::check_writable(&self.pool).await?;
         if self.embedded.is_some() || settings.migrate == Migrate::Auto {
-            database::migrate(&self.pool).await?;
+            schema::migrate(&self.pool).await?;
         }
         self.check_schema().await?;
         self.weigh(settings).await
@@ -122,7 +122,7 @@ impl Backend {
 
     /// Refuses to work on a schema that is behind this program, or ahead of it.
     pub async fn check_schema(&self) -> Result<(), AppError> {
-        Ok(database::schema(&self.pool).await?.check()?)
+        Ok(schema::read(&self.pool).await?.check()?)
     }
 
     /// The state of our own server, where there is one.

@@ -5,7 +5,7 @@ use crate::{
     store::{
         admin, database,
         queue::{self, TaskCount},
-        workers,
+        schema, workers,
     },
 };
 use sqlx::PgPool;
@@ -168,7 +168,7 @@ impl Sampler {
     }
 
     async fn read(&self) -> Result<Numbers, database::DatabaseError> {
-        let schema = database::schema(&self.pool).await?.check().map_err(|problem| problem.to_string());
+        let schema = schema::read(&self.pool).await?.check().map_err(|problem| problem.to_string());
         let mut conn = self.pool.acquire().await?;
         Ok(Numbers {
             schema,

@@ -3,7 +3,7 @@ use super::{
     CliError,
     output::{Output, one_line, say},
 };
-use crate::{app::Backend, settings::Settings, store::database};
+use crate::{app::Backend, settings::Settings, store::schema};
 use clap::Args;
 use serde_json::json;
 use std::process::ExitCode;
@@ -52,14 +52,19 @@ pub async fn migrate(settings: &Settings, arguments: &MigrateArguments) -> Resul
         ));
     }
     let backend = Backend::join(settings).await?;
-    let missing = database::schema(&backend.pool).await.map_err(crate::app::AppError::from)?.missing;
-    for (number, name) in &missing {
-        say!("{} {number:04} {name}", if arguments.plan { "would apply" } else { "applying" });
+    let found = schema::read(&backend.pool).await.map_err(crate::app::AppError::from)?;
+    let verb = if arguments.plan { "would apply" } else { "applying" };
+    for (number, name) in &found.missing {
+        say!("{verb} {number:04} {name}");
+    }
+    for name in &found.stale {
+        say!("{verb} the function or view {name}");
     }
     if !arguments.plan {
-        database::migrate(&backend.pool).await.map_err(crate::app::AppError::from)?;
+        schema::migrate(&backend.pool).await.map_err(crate::app::AppError::from)?;
     }
-    say!("{}", if missing.is_empty() { "nothing to apply" } else { "done" });
+    let is_current = found.missing.is_empty() && found.stale.is_empty();
+    say!("{}", if is_current { "nothing to apply" } else { "done" });
     backend.stop().await;
     Ok(ExitCode::SUCCESS)
 }

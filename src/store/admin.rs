@@ -127,12 +127,12 @@ pub async fn frontier(
 ) -> sqlx::Result<(Vec<FrontierStage>, Option<f64>, BTreeMap<String, i64>)> {
     let alike: Vec<AlikeRow> = sqlx::query_as(
         "WITH alike AS (
-             SELECT task_type, status, service_badge, CASE WHEN claim_token IS NOT NULL THEN claimed_by END AS held_by,
-                    CASE WHEN claim_token IS NOT NULL THEN heartbeat_at END AS beat_at, CASE WHEN claim_token IS NOT NULL THEN lease_until END AS lease_until, sign(parked_on) AS parked, unmet_deps > 0 AS has_unmet,
+             SELECT task_type, status, service_badge, CASE WHEN claim_token IS NOT NULL THEN lease_until END AS lease_until,
+                    sign(parked_on) AS parked, unmet_deps > 0 AS has_unmet,
                     retry_after > clock_timestamp() AS backs_off, count(*) AS tasks, min(created_at) AS oldest
-               FROM task_queue WHERE root_id = $1 AND NOT final GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9)
+               FROM task_queue WHERE root_id = $1 AND NOT final GROUP BY 1, 2, 3, 4, 5, 6, 7)
          SELECT a.task_type, a.status::text AS status, a.tasks, extract(epoch FROM clock_timestamp() - a.oldest)::float8 AS oldest_seconds,
-                blocked_by(a.status, a.status IN ('claimed', 'running') AND is_lapsed(a.lease_until, a.held_by, a.beat_at), a.has_unmet, a.backs_off,
+                blocked_by(a.status, a.status IN ('claimed', 'running') AND is_lapsed(a.lease_until), a.has_unmet, a.backs_off,
                            a.parked < 0 OR p.id IS NOT NULL, a.parked IS NOT NULL, a.task_type, a.service_badge,
                            f.workers, f.takes_all, f.takes_unbadged, f.badges, f.task_types) AS blocked_by
            FROM alike a CROSS JOIN fleet f LEFT JOIN paused_task_type p ON p.task_type = a.task_type",
@@ -351,7 +351,7 @@ pub async fn findings(conn: &mut PgConnection, patience: std::time::Duration) ->
         "SELECT 'lapsed' AS kind, 'worker ' || coalesce(claimed_by, '?') AS about, count(*) AS tasks,
                 extract(epoch FROM clock_timestamp() - min(heartbeat_at))::float8 AS seconds
            FROM task_queue t WHERE claim_token IS NOT NULL AND status IN ('claimed', 'running')
-            AND is_lapsed(lease_until, claimed_by, heartbeat_at)
+            AND is_lapsed(lease_until)
           GROUP BY 2
          UNION ALL
          SELECT 'stuck', 'behind task ' || parked_on, count(*), extract(epoch FROM clock_timestamp() - min(parked_since))::float8

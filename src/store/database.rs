@@ -1,14 +1,10 @@
-//! The connection to PostgreSQL, and its schema.
+//! The connection to PostgreSQL, and what svc needs of a server.
 use super::transaction::{GRACE, drain};
 use sqlx::{
     Connection, PgPool,
-    migrate::Migrator,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use std::{str::FromStr, time::Duration};
-
-/// The numbered files of `migrations/`, in sqlx's ledger.
-pub static MIGRATIONS: Migrator = sqlx::migrate!();
 
 /// How long a connection of the pool may lie idle and be taken without asking whether it still answers.
 const PRESUMED_ALIVE: Duration = Duration::from_secs(1);
@@ -26,13 +22,25 @@ pub enum DatabaseError {
     NoVector,
     #[error("pgvector {0} is too old: svc needs 0.8 or later")]
     OldVector(String),
-    #[error("the schema is behind by {0} migrations: run `svc migrate`, or set SVC_MIGRATE=auto")]
-    Behind(usize),
+    #[error(
+        "the schema is behind by {migrations} migrations and {functions} functions: run `svc migrate`, or set SVC_MIGRATE=auto"
+    )]
+    Behind { migrations: usize, functions: usize },
     #[error(
         "the schema is newer than this program: the database has migration {theirs} ({name}), and svc {} knows them up to {ours}; start the version of svc that applied it, or a later one",
         env!("CARGO_PKG_VERSION")
     )]
     Ahead { theirs: i64, name: String, ours: i64 },
+    #[error(
+        "the schema is newer than this program: svc {theirs} made its function {name}, and this is svc {}; start that version of svc, or a later one",
+        env!("CARGO_PKG_VERSION")
+    )]
+    AheadInFunctions { theirs: String, name: String },
+    #[error(
+        "the database was migrated by files that are not those of svc {}: migration {version} ({name}) was another when it was applied. A database of a development version cannot be carried over: give svc a new database (SVC_DATABASE_URL) or a new data folder (SVC_DATA_DIR), and upload the documents again",
+        env!("CARGO_PKG_VERSION")
+    )]
+    Foreign { version: i64, name: String },
     #[error(
         "the database takes no writes: {0}; SVC_DATABASE_URL has to name the primary server, and one that takes writes"
     )]
@@ -143,74 +151,6 @@ pub async fn check_writable(pool: &PgPool) -> Result<(), DatabaseError> {
         (true, _) => Err(DatabaseError::ReadOnly("it is a standby")),
         (false, true) => Err(DatabaseError::ReadOnly("default_transaction_read_only is on")),
         (false, false) => Ok(()),
-    }
-}
-
-/// A database's schema beside the one that this program was built for.
-#[derive(Debug, Default)]
-pub struct Schema {
-    /// The migrations that the database lacks, oldest first, as (number, name).
-    pub missing: Vec<(i64, String)>,
-    /// The newest migration that this program does not know.
-    pub newer: Option<(i64, String)>,
-    /// One that was another when it was applied.
-    changed: Option<i64>,
-}
-
-impl Schema {
-    /// Refuses a schema that is behind this program, or ahead of it.
-    pub fn check(&self) -> Result<(), DatabaseError> {
-        match (&self.newer, self.missing.len()) {
-            (Some((theirs, name)), _) => Err(DatabaseError::Ahead {
-                theirs: *theirs,
-                name: name.clone(),
-                ours: MIGRATIONS.iter().map(|m| m.version).max().unwrap_or(0),
-            }),
-            (None, 0) => Ok(()),
-            (None, count) => Err(DatabaseError::Behind(count)),
-        }
-    }
-}
-
-/// Reads the ledger of migrations, and changes nothing.
-pub async fn schema(pool: &PgPool) -> Result<Schema, DatabaseError> {
-    let has_ledger: bool = sqlx::query_scalar("SELECT to_regclass('_sqlx_migrations') IS NOT NULL")
-        .fetch_one(pool)
-        .await
-        .map_err(DatabaseError::Unreachable)?;
-    let applied: Vec<(i64, String, Vec<u8>)> = match has_ledger {
-        true => {
-            let ledger =
-                "SELECT version, description, checksum FROM _sqlx_migrations WHERE success ORDER BY version DESC";
-            sqlx::query_as(ledger).fetch_all(pool).await?
-        }
-        false => Vec::new(),
-    };
-    let of = |version: i64| MIGRATIONS.iter().find(|m| m.version == version);
-    let missing = MIGRATIONS
-        .iter()
-        .filter(|m| !applied.iter().any(|(version, ..)| *version == m.version))
-        .map(|m| (m.version, m.description.to_string()));
-    let changed = applied.iter().find(|(version, _, sum)| of(*version).is_some_and(|m| *m.checksum != **sum));
-    Ok(Schema {
-        missing: missing.collect(),
-        changed: changed.map(|(version, ..)| *version),
-        newer: applied
-            .into_iter()
-            .find(|(version, ..)| of(*version).is_none())
-            .map(|(version, name, _)| (version, name)),
-    })
-}
-
-/// Applies what is missing, under sqlx's advisory lock; where nothing is, it writes nothing.
-pub async fn migrate(pool: &PgPool) -> Result<(), DatabaseError> {
-    let schema = schema(pool).await?;
-    if let Some(version) = schema.changed {
-        return Err(sqlx::migrate::MigrateError::VersionMismatch(version).into());
-    }
-    match schema.check() {
-        Err(DatabaseError::Behind(_)) => Ok(MIGRATIONS.run(pool).await?),
-        other => other,
     }
 }
 

@@ -28,7 +28,7 @@ macro_rules! counts {
 macro_rules! expired {
     () => {
         "task_queue t LEFT JOIN workers w ON w.worker_id = t.claimed_by AND w.started_at <= t.heartbeat_at
-          WHERE t.claim_token IS NOT NULL AND t.status IN ('claimed', 'running') AND is_lapsed(t.lease_until, t.claimed_by, t.heartbeat_at)"
+          WHERE t.claim_token IS NOT NULL AND t.status IN ('claimed', 'running') AND is_lapsed(t.lease_until)"
     };
 }
 

@@ -18,6 +18,7 @@ pub mod nodes;
 pub mod queue;
 pub mod reservations;
 pub mod roles;
+pub mod schema;
 pub mod scope;
 pub mod search;
 pub mod sheets;

@@ -45,7 +45,7 @@ pub async fn hold_for_edit(
 async fn holder(conn: &mut PgConnection, path: &[i64], id: i64, mode: WriteMode) -> sqlx::Result<Option<Holder>> {
     sqlx::query_as(
         "SELECT r.task_id, t.task_type, r.worker FROM task_reservation r JOIN task_queue t ON t.id = r.task_id
-          WHERE r.prange && region_paths($1, $3) AND r.drange && region_depths($2, $3) LIMIT 1",
+          WHERE r.prange && region_paths($1, $3, NULL, NULL) AND r.drange && region_depths($2, $3, NULL) LIMIT 1",
     )
     .bind(path_key(path, id))
     .bind(i32::try_from(path.len()).unwrap_or(i32::MAX))

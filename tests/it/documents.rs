@@ -184,6 +184,7 @@ async fn delete_takes_every_row_and_byte() {
     // What the queue and the index keep of their own: terms and tombstones until compaction, workers, the ledger.
     let own = [
         "_sqlx_migrations",
+        "schema_functions",
         "upkeep_turn",
         "workers",
         "search_indexes",

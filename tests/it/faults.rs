@@ -10,7 +10,7 @@ use std::{
     process::{Command, Stdio},
     sync::Arc,
 };
-use svc::{app::App, embedded::EmbeddedPostgres, ingest::reader::Reader, store::database};
+use svc::{app::App, embedded::EmbeddedPostgres, ingest::reader::Reader, store::schema};
 use svc_client::{
     Client, Code, FileUpload, Json, Remote,
     wire::{DocumentPath, Settled, UploadQuery, WaitQuery},
@@ -109,7 +109,7 @@ async fn on_a_server_that_became_read_only_reads_go_on_and_writes_are_503() {
     let answer = app.raw("DELETE", &format!("/documents/{id}")).send().await.unwrap();
     assert_eq!((answer.status().as_u16(), answer.headers().contains_key("retry-after")), (503, true));
     // What only reads the ledger of migrations can read it here too, and a start says what is wrong.
-    database::schema(&app.pool).await.unwrap().check().unwrap();
+    schema::read(&app.pool).await.unwrap().check().unwrap();
     let worker = run(worker_command(&app, &[])).await;
     let said = String::from_utf8_lossy(&worker.stderr).into_owned();
     assert!(!worker.status.success() && said.contains("takes no writes"), "{said}");
@@ -128,7 +128,7 @@ async fn on_a_server_that_became_read_only_reads_go_on_and_writes_are_503() {
     app.end().await;
 }
 
-fn serve(app: &TestApp) -> Command {
+pub(crate) fn serve(app: &TestApp) -> Command {
     let mut service = Command::new(env!("CARGO_BIN_EXE_svc"));
     service
         .args(["serve", "--config", "/dev/null"])
@@ -153,7 +153,7 @@ async fn nothing_works_on_a_newer_schema_and_all_say_why() {
     .unwrap();
     let mut migrate = Command::new(env!("CARGO_BIN_EXE_svc"));
     migrate.args(["migrate", "--config", "/dev/null"]).env("SVC_DATABASE_URL", url(&app.options));
-    let ours = database::MIGRATIONS.iter().map(|migration| migration.version).max().unwrap();
+    let ours = schema::MIGRATIONS.iter().map(|migration| migration.version).max().unwrap();
     for command in [worker_command(&app, &[]), serve(&app), migrate] {
         let program = format!("{command:?}");
         let output = run(command).await;

@@ -31,6 +31,7 @@ mod regions;
 mod rerank;
 mod rudeness;
 mod runner;
+mod schema;
 mod search;
 mod secrets;
 mod sheets;

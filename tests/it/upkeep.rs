@@ -202,7 +202,7 @@ async fn nobody_stands_back_for_a_task_that_cannot_run() {
     assert_eq!(claim(&app, 1).await[0].task_id, small);
     assert!(claim(&app, 1).await.is_empty(), "the whole waits for the small one");
     sqlx::query(
-        "INSERT INTO task_intent SELECT id, priority, created_at, region_paths(node_path, write_mode), region_depths(node_depth, write_mode)
+        "INSERT INTO task_intent SELECT id, priority, created_at, region_paths(node_path, write_mode, NULL, NULL), region_depths(node_depth, write_mode, NULL)
            FROM task_queue WHERE id = $1",
     )
     .bind(whole)

@@ -53,16 +53,27 @@ fn start() -> Server {
 }
 
 async fn make_template(options: &PgConnectOptions, superuser: &PgConnectOptions) {
-    let role = options.get_username();
+    make_empty("template_svc", options, superuser).await;
+    let pool = sqlx::PgPool::connect_with(options.clone().database("template_svc")).await.unwrap();
+    svc::store::schema::migrate(&pool).await.unwrap();
+    pool.close().await;
+}
+
+/// Makes a database with pgvector, which takes a superuser, and nothing else.
+async fn make_empty(name: &str, options: &PgConnectOptions, superuser: &PgConnectOptions) {
     let mut conn = PgConnection::connect_with(superuser).await.unwrap();
-    let create = format!("CREATE DATABASE template_svc OWNER {role}");
+    let create = format!("CREATE DATABASE {name} OWNER {}", options.get_username());
     sqlx::raw_sql(sqlx::AssertSqlSafe(create)).execute(&mut conn).await.unwrap();
-    let mut conn = PgConnection::connect_with(&superuser.clone().database("template_svc")).await.unwrap();
+    let mut conn = PgConnection::connect_with(&superuser.clone().database(name)).await.unwrap();
     sqlx::raw_sql("CREATE EXTENSION vector").execute(&mut conn).await.unwrap();
     conn.close().await.unwrap();
-    let pool = sqlx::PgPool::connect_with(options.clone().database("template_svc")).await.unwrap();
-    svc::store::database::migrate(&pool).await.unwrap();
-    pool.close().await;
+}
+
+/// A database without a schema.
+pub async fn new_empty_database(name: &str) -> PgConnectOptions {
+    let server = tokio::task::spawn_blocking(server).await.unwrap();
+    make_empty(name, &server.options, &server.superuser).await;
+    server.options.clone().database(name)
 }
 
 /// A folder that goes when the tests end.

@@ -1,9 +1,10 @@
--- The tree, what hangs on it, and the bytes under it.
+-- The tree of documents, what hangs on its nodes, and the bytes of uploaded files.
 CREATE EXTENSION IF NOT EXISTS vector;
 
 CREATE TABLE documents (
     id                 bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     parent_id          bigint REFERENCES documents (id),
+    -- The ids of all ancestors, root first.
     path               bigint[] NOT NULL DEFAULT '{}',
     title              text NOT NULL,
     content            text NOT NULL,
@@ -16,23 +17,25 @@ CREATE TABLE documents (
     content_hash       text NOT NULL,
     settled            text NOT NULL DEFAULT 'settled' CHECK (settled IN ('in_flight', 'settled', 'failed')),
     embed              vector(768),
-    -- A query only meets vectors of its own model.
+    -- A query meets only the vectors of its own model.
     embed_model        text,
-    -- The cap keeps the longest text under the megabyte that a tsvector may take.
+    -- A tsvector may take a megabyte at most; the cap keeps the longest text below that.
     words              tsvector NOT NULL GENERATED ALWAYS AS (to_tsvector('english', left(title || E'\n' || content, 200000))) STORED
 ) WITH (fillfactor = 85);
--- An exact scan over PLAIN vectors takes a little over half the time of one over toasted ones.
+-- An exact scan over PLAIN vectors takes a little over half the time of one over toasted vectors.
 ALTER TABLE documents ALTER COLUMN embed SET STORAGE PLAIN;
 
 CREATE INDEX documents_siblings ON documents (parent_id, position, id);
 CREATE INDEX documents_roots ON documents (id) WHERE parent_id IS NULL;
 CREATE INDEX documents_path ON documents USING gin (path);
 CREATE INDEX documents_file_hash ON documents (content_hash) WHERE usetype = 'file';
-CREATE INDEX documents_unsettled ON documents (settled) WHERE settled <> 'settled';
+-- The id is a key too, because parts of what is in flight are walked in that order, each from where the one before ended.
+CREATE INDEX documents_unsettled ON documents (settled, id) WHERE settled <> 'settled';
 CREATE INDEX documents_words ON documents USING gin (words) WHERE settled = 'settled';
 CREATE INDEX documents_embed ON documents USING hnsw ((embed::halfvec(768)) halfvec_cosine_ops)
     WITH (m = 16, ef_construction = 64) WHERE settled = 'settled';
 
+-- The uploaded file of a node. Its bytes are a large object, which the function release_blob deletes with the row.
 CREATE TABLE document_blobs (
     document_id   bigint PRIMARY KEY REFERENCES documents (id) ON DELETE CASCADE,
     lob           oid NOT NULL UNIQUE,
@@ -42,18 +45,13 @@ CREATE TABLE document_blobs (
     format        text,
     byte_size     bigint NOT NULL,
     content_hash  text NOT NULL,
-    -- The resolved options of the upload; the same bytes with others are refused.
+    -- The resolved options of the upload; an upload of the same bytes with other options is refused.
     options       jsonb NOT NULL
 );
 
--- No way of deleting a row may leave its bytes behind.
-CREATE FUNCTION release_blob() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM lo_unlink(OLD.lob);
-    RETURN OLD;
-END $$;
-CREATE TRIGGER document_blobs_release AFTER DELETE ON document_blobs
-    FOR EACH ROW EXECUTE FUNCTION release_blob();
+-- PostgreSQL holds a lock for each large object that a transaction deletes, and has room for some 14,000 locks in all. A transaction
+-- that deletes more files than that notes their bytes here; they are deleted in parts after the commit.
+CREATE TABLE blob_orphan (lob oid PRIMARY KEY);
 
 CREATE TABLE document_links (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -67,7 +65,7 @@ CREATE TABLE document_links (
 );
 CREATE INDEX document_links_target ON document_links (target_id);
 
--- A document that is an access-control root; nobody but the owner and its grantees reaches what is under it.
+-- The documents that are access-control roots. Only the owner and the root's grantees reach what is under one.
 CREATE TABLE access_roots (
     document_id bigint PRIMARY KEY REFERENCES documents (id) ON DELETE CASCADE,
     created_at  timestamptz NOT NULL DEFAULT now()
@@ -80,7 +78,7 @@ CREATE TABLE node_origins (
     anchor      jsonb
 );
 
--- All else that the pipeline recorded about a node. JSON null: a task ran and produced nothing.
+-- Everything else that the pipeline recorded about a node. A JSON null says that a task ran and produced nothing.
 CREATE TABLE node_evidence (
     document_id bigint NOT NULL REFERENCES documents (id) ON DELETE CASCADE,
     name        text NOT NULL,
@@ -89,7 +87,7 @@ CREATE TABLE node_evidence (
     PRIMARY KEY (document_id, name)
 );
 
--- The text that a reader pulled out of a file; anchors count its characters.
+-- The text that a reader extracted from a file. Anchors count its characters.
 CREATE TABLE extractions (
     document_id bigint PRIMARY KEY REFERENCES documents (id) ON DELETE CASCADE,
     text        text NOT NULL,

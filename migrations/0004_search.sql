@@ -7,18 +7,18 @@ CREATE TABLE search_indexes (
     capabilities jsonb NOT NULL DEFAULT '{"bm25": true, "maxsim": false}',
     -- Counts every change to the sealed postings.
     generation   bigint NOT NULL DEFAULT 0,
-    -- Lists sealed at or before this generation carry bounds for other k1 and b: their bounds are not to be used.
+    -- Lists that were sealed at or before this generation carry bounds for other k1 and b, which are not to be used.
     rescored_at  bigint NOT NULL DEFAULT 0,
-    -- Average length when the deltas were last folded.
+    -- The average length when the deltas were last folded.
     avgdl_built  double precision NOT NULL DEFAULT 0,
-    -- Totals without the rows still in search_index_deltas.
+    -- The totals without the rows that are still in search_index_deltas.
     docs         bigint NOT NULL DEFAULT 0,
     tokens       bigint NOT NULL DEFAULT 0,
     created_at   timestamptz NOT NULL DEFAULT now()
 );
 
--- Which subtrees an index covers; no row: every document. No foreign key to documents: were the row of a deleted root to
--- vanish with it, an index of one subtree would turn into an index of everything.
+-- The subtrees that an index covers; an index without a row covers every document. No foreign key to documents: if the row of a
+-- deleted root vanished with it, an index of one subtree would turn into an index of everything.
 CREATE TABLE search_index_members (
     index_id         bigint NOT NULL REFERENCES search_indexes (id) ON DELETE CASCADE,
     root_document_id bigint NOT NULL,
@@ -27,8 +27,8 @@ CREATE TABLE search_index_members (
 
 CREATE SEQUENCE search_docno_seq AS integer;
 
--- What each document put into the index, so that it can be taken out again. No foreign key to documents: a cascade would
--- drop the terms that the tombstones are made from. No foreign key to search_indexes here or below: a check for each row
+-- What each document put into the index, so that it can be taken out again. No foreign key to documents, whose cascade would
+-- drop the terms that the tombstones are made from. No foreign key to search_indexes here or below, since a check for each row
 -- costs more than the row; a writer locks its index once a transaction instead.
 CREATE TABLE search_index_entries (
     index_id    bigint NOT NULL,
@@ -38,11 +38,11 @@ CREATE TABLE search_index_entries (
     terms       integer[] NOT NULL,
     tfs         smallint[] NOT NULL,
     PRIMARY KEY (index_id, docno),
-    -- The document first: taking a document out asks for it in all indexes.
+    -- The document comes first, because taking a document out asks for it in all indexes.
     CONSTRAINT search_index_entries_document UNIQUE (document_id, index_id)
 );
 
--- Appended to, never updated by writers: the totals of an index would be one hot row.
+-- Writers append here, because the totals of an index would be one hot row.
 CREATE TABLE search_index_deltas (
     id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     index_id bigint NOT NULL,
@@ -53,7 +53,7 @@ CREATE INDEX search_index_deltas_index ON search_index_deltas (index_id) INCLUDE
 
 CREATE SEQUENCE search_term_seq AS integer;
 
--- df counts the sealed postings only; generation and avgdl_built say when, and for which average length, the bounds of
+-- df counts only the sealed postings. generation and avgdl_built say when, and for which average length, the bounds of
 -- this term's sealed blocks were computed (the smallest, where its rows differ).
 CREATE TABLE search_term_stats (
     index_id    bigint NOT NULL,
@@ -62,6 +62,9 @@ CREATE TABLE search_term_stats (
     df          integer NOT NULL DEFAULT 0,
     generation  bigint NOT NULL DEFAULT 0,
     avgdl_built real NOT NULL DEFAULT 0,
+    -- A random number for each sealing of the term's postings. Generations are counted, and after a restore or a failover that lost
+    -- commits the same numbers are counted again: a process that remembered lists by generation alone would use lists of the lost time.
+    seal        bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (index_id, term)
 ) WITH (fillfactor = 80);
 ALTER SEQUENCE search_term_seq OWNED BY search_term_stats.term_id;
@@ -76,14 +79,14 @@ CREATE TABLE search_term_postings (
     ub        real NOT NULL,
     sealed    boolean NOT NULL,
     data      bytea NOT NULL,
-    -- One index serves both: all tails stand together, so that compaction finds them, and a term's, so that queries do.
+    -- One index serves both readers: compaction finds all tails together, and a query finds all rows of a term together.
     PRIMARY KEY (index_id, sealed, term_id, first_doc)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
--- Rows stay under a page by construction; out of line or compressed they would cost a second look-up each.
+-- A row is under a page by construction; out of line or compressed, each would cost a second look-up.
 ALTER TABLE search_term_postings ALTER COLUMN data SET STORAGE PLAIN;
 
--- Documents taken out whose postings are not yet purged, per term: a query reads them with the term's postings, so that
--- what it leaves out and what it counts are exact.
+-- The documents that were taken out and whose postings are not yet purged, per term. A query reads them with the term's postings,
+-- so that what it leaves out and what it counts are exact.
 CREATE TABLE search_term_tombstones (
     index_id  bigint NOT NULL,
     term_id   integer NOT NULL,

@@ -1,6 +1,6 @@
--- A claim at the end of a task writes the lease of its worker, as every claim does.
-DROP FUNCTION claim_at_end(bigint, text, text[], boolean, text[], integer[]);
-CREATE FUNCTION claim_at_end(claim_lock bigint, worker_id text, badges text[], strict boolean, lanes text[], wants integer[], lease_of interval)
+-- Claims what a worker runs next, in the message that commits the end of a task, unless another claim is under way: no task's end
+-- waits for the lock of the fleet.
+CREATE OR REPLACE FUNCTION claim_at_end(claim_lock bigint, worker_id text, badges text[], strict boolean, lanes text[], wants integer[], lease_of interval)
 RETURNS SETOF task_queue LANGUAGE plpgsql AS $$
 BEGIN
     IF pg_try_advisory_xact_lock(claim_lock) THEN

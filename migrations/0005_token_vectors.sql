@@ -1,9 +1,9 @@
 -- Late interaction: the vectors of a document's most important tokens.
 
--- One row a token that was kept. Which of the widths are filled is a setting.
+-- One row for each token that was kept. A setting says which of the widths are filled.
 CREATE TABLE token_embeddings (
     document_id bigint NOT NULL REFERENCES documents (id) ON DELETE CASCADE,
-    -- The token's place in the text; the gaps are tokens that were not kept.
+    -- The token's place in the text; tokens that were not kept leave gaps.
     token_idx   integer NOT NULL,
     token_id    integer NOT NULL,
     -- The band of importance: 10 is among the most important tenth of the text's tokens, 20 among the next.
@@ -13,18 +13,18 @@ CREATE TABLE token_embeddings (
     embed_512   halfvec(512),
     PRIMARY KEY (document_id, token_idx)
 );
--- A row stays under a page with all three; out of line each would cost a second look-up.
+-- A row with all three stays under a page; out of line, each vector would cost a second look-up.
 ALTER TABLE token_embeddings ALTER COLUMN embed_256 SET STORAGE PLAIN;
 ALTER TABLE token_embeddings ALTER COLUMN embed_384 SET STORAGE PLAIN;
 ALTER TABLE token_embeddings ALTER COLUMN embed_512 SET STORAGE PLAIN;
 
--- The same as one value a document, which is what a search reads: a row a token takes twice as long. Written in the transaction
--- that writes the tokens, never by itself.
+-- The same vectors as one value a document, which is what a search reads: reading a row for each token takes twice as long. The
+-- transaction that writes the tokens writes it too.
 CREATE TABLE token_packs (
     document_id bigint PRIMARY KEY REFERENCES documents (id) ON DELETE CASCADE,
-    -- A query only meets token vectors of its own model.
+    -- A query meets only the token vectors of its own model.
     model       text NOT NULL,
-    -- Components of a vector: the widest that is filled above.
+    -- The components of a vector: the widest that is filled above.
     width       integer NOT NULL CHECK (width > 0),
     tokens      integer NOT NULL CHECK (tokens >= 0),
     -- Half-precision numbers, little-endian, token by token.

@@ -1,0 +1,19 @@
+-- Why a task is not running: the nearest cause, or NULL where it runs as it should. It takes words and not a row, so that tasks which
+-- are alike are counted first and their reason is asked once. A type that nobody can run is reported before the time that the task
+-- was put off for, which comes again and again.
+CREATE OR REPLACE FUNCTION blocked_by(status text, is_lapsed boolean, has_unmet boolean, backs_off boolean, is_paused boolean, is_parked boolean,
+    task_type text, badge text, workers bigint, takes_all boolean, takes_unbadged boolean, badges text[], task_types text[])
+RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE
+        WHEN status = 'batched' THEN 'batch_parked'
+        WHEN status IN ('claimed', 'running') THEN CASE WHEN is_lapsed THEN 'lease_lapsed' END
+        WHEN has_unmet THEN 'dependency'
+        WHEN status = 'failed' AND backs_off AND (workers = 0 OR task_type = ANY (task_types)) THEN 'backoff'
+        WHEN is_paused THEN 'paused'
+        WHEN workers = 0 THEN 'no_worker'
+        WHEN badge IS NULL AND NOT takes_unbadged THEN 'no_worker_for_badge'
+        WHEN badge IS NOT NULL AND NOT takes_all AND badge <> ALL (badges) THEN 'no_worker_for_badge'
+        WHEN task_type <> ALL (task_types) THEN 'no_handler'
+        WHEN is_parked THEN 'reservation'
+        ELSE 'workers_busy'
+    END $$;

@@ -1,0 +1,40 @@
+-- Grants tasks whose rows the caller has locked, in their order, until `lease_of` is over or the worker beats. It leaves out a task
+-- whose region meets one that is held, even by a transaction that is about to release it, or one that was granted before: the
+-- constraint alone would wait for that transaction, with the lock of the whole fleet in hand.
+CREATE OR REPLACE FUNCTION grant_tasks(worker_id text, tasks bigint[], lease_of interval) RETURNS SETOF task_queue LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE token uuid;
+BEGIN
+    IF cardinality(tasks) = 1 THEN
+        -- Nothing to join and nothing to sort.
+        INSERT INTO task_reservation (task_id, claim_token, worker, node_path, node_depth, write_mode, prange, drange)
+        SELECT t.id, gen_random_uuid(), worker_id, t.node_path, t.node_depth, t.write_mode,
+               region_paths(t.node_path, t.write_mode, t.first_leaf, t.last_leaf), region_depths(t.node_depth, t.write_mode, t.first_leaf)
+          FROM task_queue t
+         WHERE t.id = tasks[1] AND NOT EXISTS (
+               SELECT 1 FROM task_reservation r WHERE r.prange && region_paths(t.node_path, t.write_mode, t.first_leaf, t.last_leaf)
+                  AND r.drange && region_depths(t.node_depth, t.write_mode, t.first_leaf))
+        ON CONFLICT DO NOTHING RETURNING claim_token INTO token;
+        IF FOUND THEN
+            RETURN QUERY
+                UPDATE task_queue t SET status = 'claimed', ready = false, claimed_by = worker_id, heartbeat_at = clock_timestamp(),
+                       lease_until = clock_timestamp() + lease_of, claim_token = token, parked_on = NULL, parked_since = NULL
+                 WHERE t.id = tasks[1] RETURNING t.*;
+        END IF;
+        RETURN;
+    END IF;
+    RETURN QUERY
+        WITH taken AS (
+            INSERT INTO task_reservation (task_id, claim_token, worker, node_path, node_depth, write_mode, prange, drange)
+            SELECT t.id, gen_random_uuid(), worker_id, t.node_path, t.node_depth, t.write_mode,
+                   region_paths(t.node_path, t.write_mode, t.first_leaf, t.last_leaf), region_depths(t.node_depth, t.write_mode, t.first_leaf)
+              FROM task_queue t
+             WHERE t.id = ANY (tasks) AND NOT EXISTS (
+                   SELECT 1 FROM task_reservation r WHERE r.prange && region_paths(t.node_path, t.write_mode, t.first_leaf, t.last_leaf)
+                      AND r.drange && region_depths(t.node_depth, t.write_mode, t.first_leaf))
+             ORDER BY t.priority DESC, t.created_at, t.id
+            ON CONFLICT DO NOTHING RETURNING task_id, claim_token)
+        UPDATE task_queue t SET status = 'claimed', ready = false, claimed_by = worker_id, heartbeat_at = clock_timestamp(),
+               lease_until = clock_timestamp() + lease_of, claim_token = taken.claim_token, parked_on = NULL, parked_since = NULL
+          FROM taken WHERE t.id = taken.task_id RETURNING t.*;
+END $$;

@@ -1,0 +1,8 @@
+-- The paths that a task's region covers. A region is a box, the paths that it covers by the depths that it covers: those of the
+-- task's write mode, or those of the leaves that it names. The character '0' sorts right after '/'.
+-- The range is written as text and read as a range, because the constructor of a range type of our own is looked up by name, among
+-- all functions of the server, by every statement that calls it.
+CREATE OR REPLACE FUNCTION region_paths(path text, mode text, first_leaf text, last_leaf text) RETURNS pathrange LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT (CASE WHEN first_leaf IS NOT NULL THEN '[' || first_leaf || ',' || left(last_leaf, -1) || '0)'
+                 WHEN mode = 'self' THEN '[' || path || ',' || path || ']'
+                 ELSE '[' || path || ',' || left(path, -1) || '0)' END)::pathrange $$;
