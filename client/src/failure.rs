@@ -20,7 +20,7 @@ macro_rules! codes { ($(
         pub fn title(self) -> &'static str { match self { $( Code::$name => $title, )* } }
         /// When the code is sent, in a sentence or two.
         pub fn meaning(self) -> &'static str { match self { $( Code::$name => concat!($($doc),*).trim_ascii(), )* } }
-        /// The members that a problem of this code may carry beside the standard ones; [`MEMBERS`] explains each.
+        /// The members that a problem of this code may carry beside the standard ones; docs/errors.md explains each.
         pub fn members(self) -> &'static [&'static str] { match self { $( Code::$name => &[$($($member),*)?], )* } }
     }
 } }
@@ -78,40 +78,6 @@ codes! {
     /// The client could not reach the service, or could not read its answer.
     Unreachable = "unreachable", 0, "The service could not be reached", ["sent"];
 }
-
-/// The members that problems may carry, and what each holds. Any code may come with the first two.
-pub const MEMBERS: &[(&str, &str)] = &[
-    ("remedy", "what the caller can do about it, as a sentence"),
-    ("retry_after", "seconds after which another try may succeed, as in the header `Retry-After`"),
-    ("cells", "the number of cells in the requested area"),
-    ("checks", "every check of `/ready` with its outcome"),
-    ("chars_total", "the length of the text, in characters"),
-    ("client_version", "the version that the client named"),
-    ("document_id", "the document in question"),
-    ("field", "the field of the request, as a path"),
-    ("file_id", "the file that the document belongs to; send the request there"),
-    ("index", "the name of the missing index (404), or the position of the text in the request, from 0"),
-    ("key", "the unknown option key, as a path"),
-    ("limit", "the largest allowed value, in the unit of the detail, or the name of the limit"),
-    ("model", "the identity of the model that is loaded"),
-    ("models", "the state of the models"),
-    ("reason", "a stable word for why the workbook cannot be read"),
-    ("ref", "the cell reference that was asked for or is meant"),
-    ("requested_options", "the options of this upload"),
-    ("reranker", "the state of the cross-encoder"),
-    ("sampled_seconds_ago", "the age of the measurements behind the answer, in seconds"),
-    ("sent", "whether the request may have reached the service"),
-    ("service_version", "the version of the service"),
-    ("setting", "the setting that decides"),
-    ("sheets", "the names of the sheets that exist"),
-    ("stored_options", "the options that the stored file was ingested with"),
-    ("task_id", "the task in question"),
-    ("task_status", "the status of the task"),
-    ("task_type", "the type of the task that holds the region"),
-    ("token_count", "the length of the text, in tokens of the model"),
-    ("without_direction", "the positions of the texts for which the model gave no vector, from 0"),
-    ("worker", "the worker that runs the task"),
-];
 
 // Written by hand: utoipa's derive cannot read a name that a macro passes on, and would list the Rust names instead.
 #[cfg(feature = "openapi")]
