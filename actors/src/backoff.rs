@@ -1,11 +1,11 @@
-//! Growing delays for a port that fails, with one log line a streak.
+//! Growing delays for a port that fails. Each streak of failures logs one warning.
 
 use std::fmt::Display;
 use std::time::Duration;
 
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// A streak of errors of one activity.
+/// A streak of errors in one activity.
 pub(crate) struct Streak {
     what: &'static str,
     first: Duration,
@@ -17,12 +17,13 @@ impl Streak {
         Streak { what, first, errors: 0 }
     }
 
-    /// Counts an error and answers how long to wait: doubling, up to 30 s. Only the first one of a streak is a warning.
+    /// Counts an error and returns how long to wait: the delay doubles, up to 30 s. Only the first error of a streak is
+    /// logged as a warning.
     pub fn error(&mut self, error: &dyn Display) -> Duration {
         let doubled = 2u32.saturating_pow(self.errors.min(31));
         let delay = self.first.saturating_mul(doubled).min(LONGEST);
         if self.errors == 0 {
-            tracing::warn!(error = %error, "{} failed; trying again with growing delay", self.what);
+            tracing::warn!(error = %error, "{} failed; trying again after growing delays", self.what);
         } else {
             tracing::debug!(error = %error, delay_ms = delay.as_millis() as u64, "{} failed again", self.what);
         }

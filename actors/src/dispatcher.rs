@@ -1,4 +1,5 @@
-//! Owns the permits: asks the lock manager for as many grants as slots are idle, and hands them to the documents.
+//! Owns the permits: asks the lock manager for as many grants as there are idle slots, and hands the grants to the
+//! documents.
 
 use crate::backoff::Streak;
 use crate::documents::DocumentsMessage;
@@ -20,13 +21,13 @@ use tokio::time::Instant;
 pub(crate) struct Dispatcher;
 
 pub(crate) enum DispatcherMessage {
-    /// A task ended, or work came in.
+    /// A task ended, or new work arrived.
     Wake,
-    /// The wait numbered so is over.
+    /// The wait with this number is over.
     Tick(u64),
-    /// Claimed with the end of another task, to be run when nothing else is held.
+    /// A hold that was claimed with the end of another task, and runs when nothing else is held.
     Alone(Hold),
-    /// Answered when no claim is under way; of use when nothing more is claimed.
+    /// Answered when no claim is under way; useful once nothing more is claimed.
     Quiet(RpcReplyPort<()>),
 }
 
@@ -34,23 +35,23 @@ pub(crate) struct DispatcherState {
     shared: Arc<Shared>,
     seat: Seat,
     streak: Streak,
-    /// Waiting out an error: wake-ups do not shorten this.
+    /// An error is being waited out; wake-ups do not shorten this wait.
     backing_off: bool,
-    /// The queue was swept and has been empty since.
+    /// The queue was swept and has been empty since then.
     swept: bool,
     /// Lanes that had no more work when they were last asked for.
     dry: Lanes,
-    /// When every lane was last taken for one that may have work.
+    /// When every lane was last asked for, whether or not it was known to be dry.
     polled: Instant,
-    /// Whose turn it is, while lanes are asked for one at a time.
+    /// Which lane's turn it is while lanes are asked for one at a time.
     turn: usize,
-    /// Waits until nothing else is held.
+    /// The task that waits until nothing else is held.
     alone: Option<Hold>,
     ticks: u64,
     timer: Option<JoinHandle<Result<(), MessagingErr<DispatcherMessage>>>>,
 }
 
-/// When to look again.
+/// When to look next.
 enum Next {
     Now,
     After(Duration),
@@ -100,8 +101,8 @@ impl Actor for Dispatcher {
         message: DispatcherMessage,
         state: &mut DispatcherState,
     ) -> Result<(), ActorProcessingErr> {
-        // Before the look, so that what happens during it wakes again; and in every round, since a wake-up that was sent to
-        // a predecessor died with its mailbox.
+        // The flag is cleared before the look, so that a change during the look wakes again. It is cleared in every
+        // round, because a wake-up sent to a predecessor was lost with its mailbox.
         state.shared.woken.store(false, Ordering::Release);
         match message {
             DispatcherMessage::Wake => {
@@ -111,14 +112,14 @@ impl Actor for Dispatcher {
                 }
             }
             DispatcherMessage::Alone(hold) => {
-                // One that follows another is given back by being dropped.
+                // If a task that runs alone is waiting already, this hold is dropped, which gives it back.
                 state.alone.get_or_insert(hold);
             }
             DispatcherMessage::Tick(tick) if tick == state.ticks => state.backing_off = false,
             DispatcherMessage::Tick(_) => return Ok(()),
             DispatcherMessage::Quiet(reply) => {
                 state.seat.load.handled();
-                // Asked for once nothing more is claimed: what waits for the rest to end is given back.
+                // This is asked once nothing more is claimed, so the hold that waits for the others is given back.
                 state.alone = None;
                 let _ = reply.send(());
                 return Ok(());
@@ -157,7 +158,7 @@ impl DispatcherState {
             }
         }
         if shared.ledger.holds_one_that_runs_alone() {
-            // Its end wakes, and so do the ends of those that it waits for.
+            // Its end wakes this actor, and so do the ends of the tasks it waits for.
             return Next::After(settings.poll);
         }
         let left = settings.max_tasks.map_or(usize::MAX, |most| {
@@ -169,7 +170,8 @@ impl DispatcherState {
             }
             return Next::After(settings.poll);
         }
-        // The poll is the truth: what nobody told of is found by it, also where wake-ups never let the timer run out.
+        // Polling is what guarantees progress: it finds work that nobody announced, even if wake-ups keep the timer
+        // from running out.
         let told = if self.polled.elapsed() >= settings.poll { Lanes::ALL } else { shared.fresh.take() };
         if told == Lanes::ALL {
             self.polled = Instant::now();
@@ -177,7 +179,7 @@ impl DispatcherState {
         self.dry = self.dry.without(told);
         let idle = self.idle_slots();
         if idle.is_empty() {
-            // The end of a task wakes; the tick is for the case that the wake-up was lost with an actor.
+            // The end of a task wakes this actor; the tick only matters if the wake-up was lost with an actor.
             return Next::After(settings.poll);
         }
         let (want, all) = self.want(idle, left);
@@ -203,10 +205,11 @@ impl DispatcherState {
         self.swept &= !found;
         for hold in holds {
             if hold.grant.runs_alone {
-                // What follows another one is given back by being dropped.
+                // If a task that runs alone is waiting already, this hold is dropped, which gives it back.
                 self.alone.get_or_insert(hold);
             } else if !self.send(hold) {
-                // The documents are being restarted, and what was not sent is given back: at once it would come round again.
+                // The documents are being restarted and the unsent hold is given back. Claiming again at once would get
+                // it again.
                 return Next::After(settings.poll);
             }
         }
@@ -221,7 +224,7 @@ impl DispatcherState {
         self.shared.documents.get().is_some_and(|documents| documents.cast(DocumentsMessage::Run(hold)).is_ok())
     }
 
-    /// The idle slots of each lane that has some.
+    /// The idle slots of each lane that has any.
     fn idle_slots(&self) -> Vec<(Lane, usize)> {
         let shared = &self.shared;
         let idle = |lane| {
@@ -231,9 +234,9 @@ impl DispatcherState {
         Lane::ALL.into_iter().map(|lane| (lane, idle(lane))).filter(|(_, idle)| *idle > 0).collect()
     }
 
-    /// What to ask for, and whether that is all that is idle, but for lanes that were found empty and of which nothing was heard since.
-    /// Where fewer tasks are left to run than slots are idle, one lane is asked for at a time, in turn: no split over the lanes could
-    /// know which of them has work.
+    /// Decides what to ask for, and whether that covers all idle slots, except those of lanes that were found empty and
+    /// have not been announced since. If fewer tasks are left to run than slots are idle, it asks for one lane at a
+    /// time, in turn, because no split over the lanes could know which of them has work.
     fn want(&mut self, mut idle: Vec<(Lane, usize)>, left: usize) -> (Vec<(Lane, usize)>, bool) {
         idle.retain(|(lane, _)| !self.dry.contains(*lane));
         if idle.iter().fold(0, |sum: usize, (_, idle)| sum.saturating_add(*idle)) <= left {
@@ -248,7 +251,7 @@ impl DispatcherState {
         let Some(locks) = self.shared.locks.get() else {
             return Err(PortError::new("the lock manager has not started"));
         };
-        // Longer than a claim and the giving back of a surplus may take together.
+        // Longer than a claim and giving back a surplus can take together.
         let patience = self.shared.settings.lease.saturating_mul(3);
         match locks.call(|reply| LockMessage::Claim { want, reply }, patience).await {
             Ok(CallResult::Success(answer)) => answer,
@@ -257,7 +260,7 @@ impl DispatcherState {
         }
     }
 
-    /// Nothing is claimable.
+    /// Handles a round in which nothing is claimable.
     async fn idle(&mut self) -> Next {
         let shared = &self.shared;
         if !shared.settings.drain_once || shared.ledger.totals().0 > 0 {
@@ -267,7 +270,7 @@ impl DispatcherState {
             shared.finish(WorkerEnd::Drained);
             return Next::Never;
         }
-        // A sweep may bring work to light, so the queue is only empty if it still is after one.
+        // A sweep may make tasks claimable, so the queue only counts as empty if it still is after one.
         match bounded(shared.settings.lease, shared.queue.sweep()).await {
             Ok(()) => {
                 self.swept = true;
@@ -294,7 +297,7 @@ impl DispatcherState {
             Next::Never => return,
         };
         if wait.is_zero() {
-            // Through the mailbox, so that a stop is heard in between.
+            // The tick goes through the mailbox, so that a stop can be handled first.
             let _ = me.cast(DispatcherMessage::Tick(tick));
         } else {
             self.timer = Some(me.send_after(wait, move || DispatcherMessage::Tick(tick)));

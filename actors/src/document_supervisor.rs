@@ -1,4 +1,5 @@
-//! Runs the tasks of one document, each in an actor of its own, and knows how far the document is: it stays between tasks.
+//! Runs the tasks of one document, each in its own actor. It stays between tasks and knows how far the document has
+//! come.
 
 use crate::documents::DocumentsMessage;
 use crate::grant::{Grant, TaskFailure};
@@ -15,25 +16,27 @@ pub(crate) struct DocumentSupervisor;
 
 pub(crate) enum DocumentMessage {
     Run(Hold),
-    /// A task's actor is about to end; one that is killed never says so.
+    /// A task's actor is about to end. An actor that is killed never sends this.
     Ended {
         grant: Arc<Grant>,
         end: TaskEnd,
-        /// What was claimed together with its end; given back where this message is never read.
+        /// What was claimed together with the task's end. If this message is never read, dropping it gives the holds
+        /// back.
         next: Vec<Hold>,
     },
-    /// An actor is gone. It comes behind the actor's own last word, which an event of the supervision would overtake.
+    /// An actor is gone. This arrives after the actor's own last message, whereas a supervision event could overtake
+    /// that one.
     Gone {
         actor: ActorId,
         error: Option<String>,
     },
 }
 
-/// What a task came to, as far as its document is concerned.
+/// How a task ended, from its document's point of view.
 pub(crate) enum TaskEnd {
     Done,
     Failed(TaskFailure),
-    /// Given back, or no longer ours.
+    /// It was given back, or its reservation was lost.
     Neither,
 }
 
@@ -109,7 +112,7 @@ impl Actor for DocumentSupervisor {
         Ok(())
     }
 
-    // The default would stop this actor, and with it all other tasks of the document, when one task ends.
+    // The default would stop this actor when one task ends, and all other tasks of the document with it.
     async fn handle_supervisor_evt(
         &self,
         me: ActorRef<DocumentMessage>,
@@ -121,20 +124,20 @@ impl Actor for DocumentSupervisor {
             SupervisionEvent::ActorFailed(who, error) => (who.get_id(), Some(error.to_string())),
             _ => return Ok(()),
         };
-        // A supervisor that ends takes its tasks with it, so nobody counts them any more.
+        // If this supervisor is ending, it takes its tasks with it and nobody counts them any more.
         let _ = me.cast(DocumentMessage::Gone { actor, error });
         Ok(())
     }
 }
 
 impl DocumentState {
-    /// Runs the next task of this document without a detour; another document's goes its usual way.
+    /// Runs the next task of this document directly; a task of another document takes the usual way.
     async fn go_on(&mut self, hold: Hold, me: &ActorRef<DocumentMessage>) {
         if hold.grant.root_id == self.root_id {
             let _ = self.documents.cast(DocumentsMessage::Took { root_id: self.root_id, supervisor: me.get_id() });
             self.run(hold, me).await;
         } else if let Some(documents) = self.shared.documents.get() {
-            // One that is being restarted drops the hold, which gives it back.
+            // If the documents actor is being restarted, it drops the hold, which gives the task back.
             let _ = documents.cast(DocumentsMessage::Run(hold));
         }
     }
@@ -148,8 +151,8 @@ impl DocumentState {
                 self.record.at_work(self.tasks.values().map(Arc::as_ref));
             }
             Err(error) => {
-                // Not a failure of the task: it may have been cancelled or drained before its actor stood. The hold was
-                // dropped with the arguments, which gave it back.
+                // This is no failure of the task, which may have been cancelled or drained before its actor started.
+                // The hold was dropped with the arguments, which gave the task back.
                 tracing::debug!(task.id = grant.task_id, error = %error, "a task's actor did not start");
                 self.ended(me);
             }
@@ -157,7 +160,7 @@ impl DocumentState {
     }
 
     fn ended(&self, me: &ActorRef<DocumentMessage>) {
-        // Documents that are gone take this actor with them.
+        // If the documents actor is gone, it takes this actor with it.
         let _ = self.documents.cast(DocumentsMessage::Ended { root_id: self.root_id, supervisor: me.get_id() });
     }
 }

@@ -1,5 +1,6 @@
-//! Keeps one supervisor a document that has tasks here. It stays while the document owes work, so that what it knows of the
-//! document outlives a task; of those without a task at work only the last used ones stay.
+//! Keeps one supervisor for each document that has tasks here. A supervisor stays while its document owes work, so that
+//! what it knows of the document outlives a task. Of the supervisors without a running task only the most recently used
+//! ones stay.
 
 use crate::document_supervisor::{DocumentArguments, DocumentMessage, DocumentSupervisor};
 use crate::hold::Hold;
@@ -12,26 +13,26 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 
-/// Supervisors without a task at work, at most.
+/// The most supervisors that are kept without a running task.
 pub(crate) const MOST_IDLE: usize = 32;
 
 pub(crate) struct Documents;
 
 pub(crate) enum DocumentsMessage {
     Run(Hold),
-    /// This supervisor goes on with a task that was claimed with the end of another of its own.
+    /// This supervisor goes on with a task that was claimed with the end of another of its tasks.
     Took {
         root_id: i64,
         supervisor: ActorId,
     },
-    /// A task of this supervisor ended, or did not come to be.
+    /// A task of this supervisor ended, or did not start.
     Ended {
         root_id: i64,
         supervisor: ActorId,
     },
-    /// Ask the queue what the documents still owe.
+    /// Asks the queue what the documents still owe.
     Look,
-    /// What it answered, to a look so numbered.
+    /// The queue's answer to the look with this number.
     Known {
         facts: Vec<DocumentFacts>,
         look: u64,
@@ -41,21 +42,21 @@ pub(crate) enum DocumentsMessage {
 pub(crate) struct DocumentsState {
     shared: Arc<Shared>,
     seat: Seat,
-    /// By root id. Supervisors are few: one for each task at work, and the idle ones.
+    /// The supervisors by root id. There are few: one for each running task, and the idle ones.
     open: HashMap<i64, Open>,
     looking: Option<JoinHandle<()>>,
     looks: u64,
-    /// Counts the uses, of which the greatest is the latest.
+    /// Counts the uses; the supervisor with the greatest number was used last.
     uses: u64,
 }
 
 struct Open {
     post: Post<DocumentMessage>,
     record: Arc<Record>,
-    /// Grants sent and not ended; at zero nothing can be in the supervisor's mailbox, so it may stop.
+    /// Grants sent and not yet ended. At zero the supervisor's mailbox is empty, so it may stop.
     tasks: usize,
     used: u64,
-    /// The looks that had begun when it was last used.
+    /// How many looks had begun when it was last used.
     looks: u64,
 }
 
@@ -171,7 +172,7 @@ impl DocumentsState {
         (self.uses, self.looks)
     }
 
-    /// The next task of the document gets a new supervisor.
+    /// Forgets a supervisor; the next task of its document gets a new one.
     fn forget(&mut self, supervisor: ActorId) {
         self.open.retain(|_, open| open.post.actor.get_id() != supervisor);
     }
@@ -186,7 +187,7 @@ impl DocumentsState {
         }
     }
 
-    /// Beside the mailbox, and one at a time.
+    /// Asks the queue beside the mailbox, one look at a time.
     fn look(&mut self, me: ActorRef<DocumentsMessage>) {
         if self.open.is_empty() || self.looking.as_ref().is_some_and(|looking| !looking.is_finished()) {
             return;
@@ -202,7 +203,7 @@ impl DocumentsState {
         }));
     }
 
-    /// Ends the supervisors that were idle when the queue was asked, and whose documents owe nothing more.
+    /// Ends the supervisors that were idle when the queue was asked and whose documents owe nothing more.
     fn learn(&mut self, facts: &[DocumentFacts], look: u64) {
         let facts: HashMap<i64, &DocumentFacts> = facts.iter().map(|facts| (facts.root_id, facts)).collect();
         self.open.retain(|root_id, open| {

@@ -1,4 +1,4 @@
-//! What the queue hands out, and what comes of it.
+//! What the queue grants, and how a task can end.
 
 use crate::region::Region;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Kinds of work with permits of their own, so that a thousand probes do not starve one rollup.
+/// Kinds of work. Each lane has its own permits, so that a thousand probes do not starve one rollup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lane {
@@ -35,7 +35,7 @@ impl Lane {
     }
 }
 
-/// Some of the lanes.
+/// A set of lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lanes(u8);
 
@@ -70,7 +70,7 @@ impl Lanes {
     }
 }
 
-/// Lanes that one side adds to and the other takes.
+/// A set of lanes that one side adds to and the other side takes.
 #[derive(Debug, Default)]
 pub struct SharedLanes(AtomicU8);
 
@@ -79,7 +79,7 @@ impl SharedLanes {
         self.0.fetch_or(lanes.0, Ordering::AcqRel);
     }
 
-    /// All that were added since the last call.
+    /// Takes all lanes that were added since the last call.
     pub fn take(&self) -> Lanes {
         Lanes(self.0.swap(0, Ordering::AcqRel))
     }
@@ -95,7 +95,7 @@ impl fmt::Display for Lane {
 #[derive(Clone, Debug)]
 pub struct Grant {
     pub task_id: i64,
-    /// Proof of the reservation; random, never used twice.
+    /// Proves the reservation; it is random and never used twice.
     pub token: Uuid,
     pub task_type: String,
     pub lane: Lane,
@@ -106,10 +106,10 @@ pub struct Grant {
     pub region: Region,
     /// 1 for the first attempt.
     pub attempt: i32,
-    /// It lost a lease, and may have taken its worker with it: it runs while the worker holds nothing else, so that no other
-    /// task is lost with it once more.
+    /// The task lost a lease and may have taken its worker down. It runs while the worker holds nothing else, so that
+    /// it cannot bring other tasks down with it.
     pub runs_alone: bool,
-    /// How long the handler may run; none: as long as its lease is renewed.
+    /// How long the handler may run; `None`: as long as its lease is renewed.
     pub deadline: Option<Duration>,
     /// The task's parameters.
     pub payload: Value,
@@ -122,11 +122,11 @@ pub enum Outcome {
     Completed,
     /// The commit found that the token is no longer ours; everything was rolled back.
     LostLease,
-    /// The work was never attempted; the handler recorded that, with this reason.
+    /// The work was never attempted; the handler recorded this reason.
     Skipped { reason: String },
 }
 
-/// Decides whether a failed task is tried again: `retryable` and `timeout` are, the others are not.
+/// Decides whether a failed task is tried again: `retryable` and `timeout` are, the other classes are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorClass {
@@ -154,10 +154,11 @@ impl fmt::Display for ErrorClass {
     }
 }
 
-/// Why a task failed. The queue's port decides from class and attempt whether and when it runs again.
+/// Why a task failed. The queue's port decides by class and attempt whether and when the task runs again.
 ///
-/// Codes written by this crate: `panic` (retryable in the first two attempts, then permanent), `stopped` (retryable; where the
-/// actor ended under the task for the third time in a row), `timeout` (timeout), `cancelled` (permanent).
+/// This crate itself writes these codes: `panic` (retryable in the first two attempts, then permanent), `stopped`
+/// (retryable; the task's actor ended before it for the third time in a row), `timeout` (timeout), `cancelled`
+/// (permanent).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{class} {code}: {message}")]
 pub struct TaskFailure {
@@ -165,13 +166,15 @@ pub struct TaskFailure {
     /// Stable, snake_case.
     pub code: String,
     pub message: String,
-    /// A wait asked for from outside; it wins over the backoff where longer.
+    /// A wait that was asked for from outside. The longer of this and the backoff applies.
     pub retry_after: Option<Duration>,
-    /// False: what the task needs was not there, which says nothing of the task. It comes back later, and no attempt is spent.
+    /// False if something that the task needs was away, which says nothing about the task. The task returns later and
+    /// spends no attempt.
     pub counts: bool,
-    /// What belongs into the attempt log beside code and message; the queue's port stores it with the failure.
+    /// Further details for the attempt log; the queue's port stores them with the failure.
     pub detail: Map<String, Value>,
-    /// What was learned of the node all the same, by name; the port stores it where the failure is final.
+    /// What was learned about the node before the failure, by evidence name. The port stores it if the failure is
+    /// final.
     pub evidence: Map<String, Value>,
 }
 
@@ -196,24 +199,24 @@ impl TaskFailure {
         Self::new(ErrorClass::Permanent, code, message)
     }
 
-    /// Somebody asked for the task's end.
+    /// The failure of a task that somebody cancelled.
     pub fn cancelled() -> Self {
         Self::permanent("cancelled", "the task was cancelled")
     }
 
-    /// What the task needs is away, be it for hours: the attempt does not count.
+    /// The failure for something the task needs that is away, possibly for hours: the attempt does not count.
     pub fn away(code: impl Into<String>, message: impl Into<String>) -> Self {
         TaskFailure { counts: false, ..Self::retryable(code, message) }
     }
 
-    /// Adds to the attempt log, in builder style.
+    /// Adds a detail for the attempt log.
     #[must_use]
     pub fn with_detail(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.detail.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Adds to the node's evidence, in builder style.
+    /// Adds to the node's evidence.
     #[must_use]
     pub fn with_evidence(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.evidence.insert(name.to_owned(), value.into());

@@ -1,4 +1,5 @@
-//! Beats for everything the process holds, on a thread of its own: neither CPU work nor a full async pool delays it.
+//! Sends heartbeats for everything the process holds. It has its own thread, so that neither CPU work nor a full async
+//! pool delays it.
 
 use crate::backoff::Streak;
 use crate::shared::Shared;
@@ -13,7 +14,8 @@ use std::time::{Duration, Instant};
 pub(crate) struct Heart;
 
 pub(crate) enum HeartMessage {
-    /// Look for reservations that were not confirmed in time; the thread cannot while a beat hangs.
+    /// Look for reservations that were not confirmed in time. The heart's thread cannot do that while a heartbeat
+    /// hangs.
     Watch,
     Panicked(String),
 }
@@ -80,7 +82,7 @@ impl Actor for Heart {
         }
     }
 
-    // It has no children; the default would stop this actor when one ended.
+    // It has no children; the default would stop this actor if one ended.
     async fn handle_supervisor_evt(
         &self,
         _: ActorRef<HeartMessage>,
@@ -91,7 +93,7 @@ impl Actor for Heart {
     }
 }
 
-/// The thread's loop, until the actor is gone. A message on `pulse` asks for a beat before its time.
+/// The thread's loop, which runs until the actor is gone. A message on `pulse` asks for an early heartbeat.
 fn beat(shared: &Shared, load: &Load, pulse: &Receiver<()>) {
     let settings = &shared.settings;
     let mut beat = (shared.beat)();
@@ -99,7 +101,7 @@ fn beat(shared: &Shared, load: &Load, pulse: &Receiver<()>) {
     loop {
         let begun = Instant::now();
         let tokens = shared.ledger.tokens();
-        // Also with nothing held: the snapshot is how others see this worker.
+        // A worker that holds nothing also sends heartbeats, because others see it by its snapshot.
         match beat.beat(&tokens, &shared.snapshot()) {
             Ok(answers) => {
                 streak.success();
@@ -116,12 +118,12 @@ fn beat(shared: &Shared, load: &Load, pulse: &Receiver<()>) {
         if pulse.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
             return;
         }
-        // Any number of calls since the last beat are one.
+        // Any number of requests since the last heartbeat count as one.
         while pulse.try_recv().is_ok() {}
     }
 }
 
-/// One beat before the database would give a reservation to another worker, we give it up.
+/// Gives up reservations one heartbeat before the database would give them to another worker.
 fn expire(shared: &Shared) {
     let settings = &shared.settings;
     shared.ledger.expire(settings.lease.saturating_sub(settings.heartbeat));

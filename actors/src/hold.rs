@@ -1,4 +1,4 @@
-//! One reservation as a value: whoever has it may run the task, and dropping it gives everything back.
+//! A reservation as a value. Its owner may run the task; dropping it gives everything back.
 
 use crate::CancelToken;
 use crate::dispatcher::DispatcherMessage;
@@ -15,14 +15,14 @@ use uuid::Uuid;
 
 /// How the handler ended, if it did.
 pub(crate) enum Report {
-    /// It wrote its own end.
+    /// The handler wrote the end of the task itself.
     Finished,
-    /// The reservation was gone, and it may not write any.
+    /// The reservation was lost, so the handler may not write an end.
     Lost,
     Failed(TaskFailure),
 }
 
-/// How often in a row the actors of a task may end under it before that counts as an attempt.
+/// How many times in a row a task's actors may end before the task does without spending an attempt.
 const MOST_INTERRUPTIONS: u32 = 2;
 
 pub(crate) struct Hold {
@@ -39,12 +39,12 @@ pub(crate) struct Hold {
 #[derive(Default)]
 struct FollowUp {
     holds: Mutex<Vec<Hold>>,
-    /// The queue answered, so that what it did not grant is not there to be claimed.
+    /// The queue answered, so what it did not grant cannot be claimed now.
     answered: AtomicBool,
 }
 
 impl Hold {
-    /// Enters a grant that was asked for at `asked`. None if its token is held already.
+    /// Enters a grant that was asked for at `asked`. Returns `None` if its token is held already.
     pub fn admit(shared: &Arc<Shared>, grant: Grant, asked: Instant) -> Option<Hold> {
         let (grant, cancel) = (Arc::new(grant), CancelToken::new());
         shared.ledger.admit(grant.clone(), cancel.clone(), asked).then(|| Hold {
@@ -57,7 +57,7 @@ impl Hold {
         })
     }
 
-    /// From here on `actor` is killed when the task has to end. False: it has to end already.
+    /// Has `actor` killed when the task must end. Returns false if the task must end already.
     pub fn bind(&self, actor: ActorCell) -> bool {
         self.shared.ledger.bind(self.grant.token, actor)
     }
@@ -66,7 +66,7 @@ impl Hold {
         Permit { shared: self.shared.clone(), token: self.grant.token, follow_up: self.follow_up.clone() }
     }
 
-    /// What was claimed together with the task's end, to be run next.
+    /// Takes what was claimed together with the task's end, to be run next.
     pub fn take_follow_up(&self) -> Vec<Hold> {
         std::mem::take(&mut *self.follow_up.holds.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -75,13 +75,13 @@ impl Hold {
         self.shared.ledger.stopped(self.grant.token).is_some()
     }
 
-    /// The handler begins now.
+    /// Records that the handler begins now.
     pub fn begin(&mut self) {
         self.started = true;
         self.shared.ledger.begin(self.grant.token);
     }
 
-    /// What the task came to, for its document's supervisor.
+    /// How the task ended, for its document's supervisor.
     pub fn end(&self) -> TaskEnd {
         match (&self.report, self.shared.ledger.stopped(self.grant.token)) {
             (Some(Report::Finished), _) => TaskEnd::Done,
@@ -92,7 +92,7 @@ impl Hold {
     }
 }
 
-/// The permit of a running task, in its handler's hands.
+/// The permit of a running task, which its handler holds.
 pub struct Permit {
     shared: Arc<Shared>,
     token: Uuid,
@@ -100,14 +100,14 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// All that is left of the task is its end, in whose message the handler may claim what runs next: this permit and all
-    /// others that are idle are set aside for that. Where the value is dropped instead, they are free for other claims.
+    /// Declares that only the task's end is left. In the same message the handler may claim what runs next: this permit
+    /// and all other idle ones are set aside for that claim. Dropping the value frees them for other claims.
     pub fn end(self) -> Ending {
         let Permit { shared, token, follow_up } = self;
-        // Before the slots are taken: a wake-up that comes in between finds them taken, and is repeated.
+        // The count is read before the slots are taken: a wake-up in between finds no free slot and is repeated later.
         let wakes = shared.wakes.load(Ordering::Acquire);
         shared.ledger.commits(token);
-        // A worker that counts its tasks leaves the counting to its dispatcher.
+        // In a worker that counts its tasks, only the dispatcher claims.
         let may_claim = shared.settings.max_tasks.is_none()
             && !shared.closing.load(Ordering::Acquire)
             && !shared.ledger.holds_one_that_runs_alone();
@@ -116,7 +116,7 @@ impl Permit {
     }
 }
 
-/// A task that is about to end, with the slots that its end may claim for.
+/// A task that is about to end, with the slots that its end may claim tasks for.
 pub struct Ending {
     shared: Arc<Shared>,
     want: Vec<(Lane, usize)>,
@@ -127,15 +127,16 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// How many tasks of each lane the end may claim; none where it is empty.
+    /// How many tasks of each lane the end may claim; empty if none.
     pub fn want(&self) -> &[(Lane, usize)] {
         &self.want
     }
 
-    /// What the queue granted of that. Tasks of the same document go straight to its supervisor.
+    /// Takes in what the queue granted. Tasks of the same document go straight to its supervisor.
     pub fn granted(mut self, grants: Vec<Grant>) {
         let (holds, surplus) = admit(&self.shared, grants, &self.want, self.asked);
-        // A worker that was stopped meanwhile, or a queue that gave too much: dropped holds are given back.
+        // If the worker was stopped meanwhile or the queue granted too much, the holds are dropped, which gives them
+        // back.
         drop(surplus);
         self.answered = true;
         if self.shared.closing.load(Ordering::Acquire) {
@@ -146,12 +147,13 @@ impl Ending {
         let (alone, holds): (Vec<Hold>, Vec<Hold>) = holds.into_iter().partition(|hold| hold.grant.runs_alone);
         self.follow_up.holds.lock().unwrap_or_else(PoisonError::into_inner).extend(holds);
         for hold in alone {
-            // A dispatcher that is being restarted does not get it: dropped, it is given back.
+            // A dispatcher that is being restarted drops the hold, which gives it back.
             if let Some(dispatcher) = self.shared.dispatcher.get() {
                 let _ = dispatcher.cast(DispatcherMessage::Alone(hold));
             }
         }
-        // What came in meanwhile may have come too late for this claim, and found no slot for one of its own.
+        // Work that arrived meanwhile may have come too late for this claim, and found no free slot for a claim of its
+        // own.
         if unfilled && self.shared.wakes.load(Ordering::Acquire) != self.wakes {
             self.answered = false;
         }
@@ -167,7 +169,7 @@ impl Drop for Ending {
     }
 }
 
-/// Enters what was granted of what was asked for, and what was granted beyond that.
+/// Enters the grants. Returns those that were asked for, and any beyond that.
 pub(crate) fn admit(
     shared: &Arc<Shared>,
     grants: Vec<Grant>,
@@ -179,7 +181,7 @@ pub(crate) fn admit(
     for grant in grants {
         let (task_id, lane) = (grant.task_id, grant.lane);
         let Some(hold) = Hold::admit(shared, grant, asked) else {
-            tracing::error!(task.id = task_id, %lane, "the queue granted a token twice; the second grant is ignored");
+            tracing::error!(task.id = task_id, %lane, "the queue granted a token twice; ignoring the second grant");
             continue;
         };
         match free.get_mut(&lane) {
@@ -198,7 +200,7 @@ pub(crate) fn admit(
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        // Work that the handler moved to another thread learns of the end only here.
+        // Work that the handler moved to another thread learns only here that the task has ended.
         self.cancel.cancel();
         let (report, started) = (self.report.take(), self.started);
         if self.shared.ledger.end(self.grant.token, |stop, before| owed(report, started, stop, before)) {
@@ -209,20 +211,20 @@ impl Drop for Hold {
     }
 }
 
-/// `before`: how often in a row the actors of the task ended under it already.
+/// Decides what is owed. `before` counts how many times in a row the task's actors ended before it already.
 fn owed(report: Option<Report>, started: bool, stop: Option<StopReason>, before: u32) -> Option<Owed> {
     match (report, stop) {
         (Some(Report::Finished | Report::Lost), _) | (_, Some(StopReason::Lost)) => None,
         (_, Some(StopReason::Cancelled)) => Some(Owed::Failure(TaskFailure::cancelled())),
-        // A handler that was told to end may well answer with an error; that says nothing about the task.
+        // A handler that was told to end may answer with an error; that says nothing about the task.
         (_, Some(StopReason::Drained)) => Some(Owed::Return),
         (Some(Report::Failed(failure)), None) => Some(Owed::Failure(failure)),
-        // Its supervisor died, or an actor above that: the task may be given back without end only where it is not the cause.
+        // The supervisor or an actor above it ended. The task is given back without limit only if it cannot be the
+        // cause.
         (None, None) if started && before < MOST_INTERRUPTIONS => Some(Owed::Interrupted),
-        (None, None) if started => Some(Owed::Failure(TaskFailure::retryable(
-            "stopped",
-            "the actor running the task ended before the task did, time and again",
-        ))),
+        (None, None) if started => {
+            Some(Owed::Failure(TaskFailure::retryable("stopped", "the task's actor kept ending before the task did")))
+        }
         (None, None) => Some(Owed::Return),
     }
 }

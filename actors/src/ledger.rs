@@ -1,5 +1,5 @@
-//! What this process holds. One table for the lock manager, which fills it, the dispatcher, which counts its permits by it,
-//! and the heart, which renews it from a thread of its own; it outlives a restart of any of them.
+//! What this process holds, in one table. The lock manager fills it, the dispatcher counts its permits by it, and the
+//! heart renews it from its own thread. It outlives a restart of any of them.
 
 use crate::CancelToken;
 use crate::grant::{Grant, Lane, TaskFailure};
@@ -13,26 +13,26 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-/// Why a task was told to end before it was done.
+/// Why a task was told to end early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopReason {
-    /// The reservation is no longer ours: nothing may be written.
+    /// The reservation is no longer ours, so nothing may be written.
     Lost,
     Cancelled,
-    /// The worker ends.
+    /// The worker is stopping.
     Drained,
 }
 
-/// What the queue is to be told of a task that ended.
+/// What the queue must be told about a task that ended.
 #[derive(Debug)]
 pub(crate) enum Owed {
     Failure(TaskFailure),
     Return,
-    /// Given back too: its actor ended under it, which is no fault of the task unless it happens again and again.
+    /// Given back as well: the task's actor ended first, which is not the task's fault unless it keeps happening.
     Interrupted,
 }
 
-/// Tasks whose interruptions are remembered, at most.
+/// The most tasks whose interruptions are remembered.
 const MOST_INTERRUPTED: usize = 1000;
 
 pub(crate) struct Holding {
@@ -40,12 +40,12 @@ pub(crate) struct Holding {
     cancel: CancelToken,
     actor: Option<ActorCell>,
     stop: Option<StopReason>,
-    /// Its handler runs.
+    /// The task's handler is running.
     begun: bool,
-    /// Another task may have its permit: all that is left of it is the commit.
+    /// Only the commit is left, so another task may use the permit.
     commits: bool,
     ended: bool,
-    /// When the database last knew us alive: a moment before the call that told it.
+    /// When the database last confirmed the reservation: the moment before that call began.
     confirmed: Instant,
 }
 
@@ -56,7 +56,7 @@ struct Book {
     finished: u64,
     /// Slots that the ends of tasks are claiming for right now.
     asked: HashMap<Lane, usize>,
-    /// How often in a row the actors of a task ended under it, by the task's id.
+    /// By task id, how many times in a row the task's actors ended before it.
     interrupted: HashMap<i64, u32>,
 }
 
@@ -81,11 +81,11 @@ impl Ledger {
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
-        // A poisoned lock still guards plain data that is whole after every statement.
+        // A panic cannot leave this plain data half-written, so a poisoned lock is still good.
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// False if the token is held already.
+    /// Enters a grant. Returns false if its token is held already.
     pub fn admit(&self, grant: Arc<Grant>, cancel: CancelToken, asked: Instant) -> bool {
         let mut book = self.book();
         if book.held.contains_key(&grant.token) {
@@ -105,7 +105,7 @@ impl Ledger {
         true
     }
 
-    /// Names the actor to kill when the task has to end. False: it has to end already.
+    /// Names the actor to kill when the task must end. Returns false if it must end already.
     pub fn bind(&self, token: Uuid, actor: ActorCell) -> bool {
         match self.book().held.get_mut(&token) {
             Some(holding) if holding.stop.is_none() => {
@@ -117,18 +117,18 @@ impl Ledger {
     }
 
     pub fn stopped(&self, token: Uuid) -> Option<StopReason> {
-        // A token that is not held any more is as good as lost.
+        // A token that is no longer held counts as lost.
         self.book().held.get(&token).map_or(Some(StopReason::Lost), |holding| holding.stop)
     }
 
-    /// The handler of a task begins.
+    /// Records that the task's handler begins.
     pub fn begin(&self, token: Uuid) {
         if let Some(holding) = self.book().held.get_mut(&token) {
             holding.begun = true;
         }
     }
 
-    /// How far each task is that is held.
+    /// The phase of each held task.
     pub fn phases(&self) -> HashMap<Uuid, Phase> {
         let phase = |holding: &Holding| match holding {
             Holding { ended: true, .. } | Holding { stop: Some(_), .. } => Phase::Stopping,
@@ -139,8 +139,9 @@ impl Ledger {
         self.book().held.iter().map(|(token, holding)| (*token, phase(holding))).collect()
     }
 
-    /// The task's actor is gone. What `owed` answers, by the reason of its stop and how often its actors ended under it before,
-    /// is kept until it is written; with none the token is forgotten. True if something is owed.
+    /// Records that the task's actor is gone. `owed` decides what the queue must be told, from the reason of the stop
+    /// and the number of interruptions in a row. The holding is kept until that is written; if nothing is owed, the
+    /// token is forgotten. Returns true if something is owed.
     pub fn end(&self, token: Uuid, owed: impl FnOnce(Option<StopReason>, u32) -> Option<Owed>) -> bool {
         let mut book = self.book();
         let Book { held, interrupted, .. } = &mut *book;
@@ -149,7 +150,7 @@ impl Ledger {
         let before = interrupted.remove(&task_id).unwrap_or(0);
         let owed = owed(holding.stop, before);
         if matches!(owed, Some(Owed::Interrupted)) {
-            // Those that came back to another worker are never looked up again: a table full of them starts anew.
+            // Entries of tasks that went to another worker are never looked up again, so a full table starts anew.
             if interrupted.len() >= MOST_INTERRUPTED {
                 interrupted.clear();
             }
@@ -177,7 +178,7 @@ impl Ledger {
         std::mem::take(&mut self.book().owed)
     }
 
-    /// What was owed is written, or can no longer be.
+    /// Records that what was owed is written, or can no longer be written.
     pub fn settled(&self, token: Uuid, finished: bool) {
         let mut book = self.book();
         let holding = book.held.remove(&token);
@@ -189,20 +190,19 @@ impl Ledger {
         self.changed.send_replace(());
     }
 
-    /// The permits of a lane that are in use, of so many. What only commits uses none; of more such tasks than there are
-    /// permits the others keep theirs.
+    /// Permits in use in `lane`. Up to `permits` committing tasks use none; any beyond that still count.
     pub fn used(&self, lane: Lane, permits: usize) -> usize {
         self.book().used(lane, permits)
     }
 
-    /// All that is left of a task is its commit, which uses no permit.
+    /// Records that only the commit of a task is left, which uses no permit.
     pub fn commits(&self, token: Uuid) {
         if let Some(holding) = self.book().held.get_mut(&token) {
             holding.commits = true;
         }
     }
 
-    /// Sets aside every slot that is idle, for a claim that is under way; they come back by [`Ledger::put_back`].
+    /// Sets every idle slot aside for a claim that is under way. [`Ledger::put_back`] returns them.
     pub fn set_aside(&self, permits: &Permits) -> Vec<(Lane, usize)> {
         let mut book = self.book();
         let idle = |lane| (lane, permits.of(lane).saturating_sub(book.used(lane, permits.of(lane))));
@@ -221,17 +221,17 @@ impl Ledger {
         }
     }
 
-    /// Whether all that is left of a task is its commit.
+    /// Whether only the commit of a task is left.
     pub fn is_committing(&self, token: Uuid) -> bool {
         self.book().held.get(&token).is_some_and(|holding| holding.commits)
     }
 
-    /// Whether a task is held that runs alone.
+    /// Whether a held task must run alone.
     pub fn holds_one_that_runs_alone(&self) -> bool {
         self.book().held.values().any(|holding| holding.grant.runs_alone)
     }
 
-    /// Tokens held, and tasks finished so far (those given back not counted), at one moment.
+    /// The tokens held and the tasks finished so far, without those given back, at one moment.
     pub fn totals(&self) -> (usize, u64) {
         let book = self.book();
         (book.held.len(), book.finished)
@@ -246,8 +246,8 @@ impl Ledger {
         self.book().held.keys().copied().collect()
     }
 
-    /// Takes in the answers to a beat for `asked` that was begun at `at`: tokens that did not come back are lost, but for those whose
-    /// tasks commit. They may have completed since, and where they did not, their own fence finds out.
+    /// Takes in the answers to a heartbeat for `asked` that began at `at`. A token without an answer is lost, unless
+    /// its task is committing: that task may have completed since, and if not, its own fence finds out.
     pub fn confirm(&self, at: Instant, asked: &[Uuid], answers: &[BeatAnswer]) {
         let alive: HashMap<Uuid, bool> = answers.iter().map(|answer| (answer.token, answer.cancel_requested)).collect();
         let asked: HashSet<Uuid> = asked.iter().copied().collect();
@@ -283,7 +283,7 @@ impl Ledger {
         let mut book = self.book();
         for holding in book.held.values_mut() {
             let Some(reason) = reason(holding) else { continue };
-            // Losing the reservation overrides any other reason; otherwise the first one stands.
+            // A lost reservation overrides any other reason; otherwise the first reason stands.
             match holding.stop {
                 None => holding.stop = Some(reason),
                 Some(StopReason::Lost) => continue,
@@ -306,7 +306,7 @@ impl Ledger {
             stopped.push((holding.actor.clone(), holding.cancel.clone()));
         }
         drop(book);
-        // Outside the lock: wakers run here.
+        // This happens outside the lock, because it runs wakers.
         for (actor, cancel) in stopped {
             cancel.cancel();
             if let Some(actor) = actor {
@@ -316,12 +316,12 @@ impl Ledger {
         self.changed.send_replace(());
     }
 
-    /// Waits until no grant is held of which `which` holds.
+    /// Waits until no held grant satisfies `which`.
     pub async fn until_none(&self, which: impl Fn(&Grant) -> bool) {
         self.until(|book| !book.held.values().any(|holding| which(&holding.grant))).await;
     }
 
-    /// Waits until no task runs any more; what they owe may still be unwritten.
+    /// Waits until no task runs any more. What they owe may still be unwritten.
     pub async fn until_ended(&self) {
         self.until(|book| book.held.values().all(|holding| holding.ended)).await;
     }

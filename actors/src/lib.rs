@@ -1,19 +1,22 @@
-//! Supervision and subtree reservations of one worker process. Knows no SQL, no HTTP and nothing of documents' content.
+//! Supervision and subtree reservations of one worker process. It knows no SQL, no HTTP and nothing of documents'
+//! contents.
 //!
 //! ```text
-//! root -> { lock_manager, dispatcher, heart, documents -> document(root id) -> probe | extract | structure | embed | rollup }
+//! root -> { lock_manager, dispatcher, heart, documents -> document(root id) -> probe | extract | structure | embed |
+//! rollup }
 //! ```
 //!
-//! The database decides; this crate is the front of it. The [`Queue`] port takes reservations in batches, the [`Handler`]
-//! port runs one task and commits it fenced by its claim token, the [`Beat`] port tells the database that the process lives.
+//! The database decides; this crate only acts on its decisions. The [`Queue`] port takes reservations in batches. The
+//! [`Handler`] port runs one task and commits it, fenced by its claim token. The [`Beat`] port tells the database that
+//! the process is alive.
 //!
-//! Three invariants:
+//! Three invariants hold:
 //!
-//! * A reservation is owned by a value, not by an actor: wherever that value is dropped (a task that ended, panicked or was
-//!   killed, a mailbox that died with its actor, a reply nobody waited for), its permit and its holding are freed and what
-//!   is owed to the queue is written.
+//! * A reservation is owned by a value, not by an actor. Wherever that value is dropped (the task ended, panicked or
+//!   was killed, a mailbox died with its actor, nobody waited for a reply), its permit and its holding are freed, and
+//!   what is owed to the queue is written.
 //! * Retries are rows of the queue, never restarts of actors.
-//! * Heartbeats come from a thread of their own and never wait for the async pool.
+//! * Heartbeats come from their own thread and never wait for the async pool.
 
 mod backoff;
 mod dispatcher;

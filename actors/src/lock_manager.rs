@@ -1,5 +1,5 @@
-//! Takes reservations: the only actor of its process that does, through the queue's port, and the one that writes back
-//! what is owed for tasks which did not write their own end.
+//! The queue's only client in this process. It claims reservations through the queue's port, and writes the ends of
+//! tasks that did not write their own.
 
 use crate::backoff::Streak;
 use crate::grant::{Grant, Lane, Lanes, TaskFailure};
@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 pub(crate) struct LockManager;
 
-/// What a claim got, each as a value that gives itself back.
+/// The result of a claim; each hold gives itself back when dropped.
 #[derive(Default)]
 pub(crate) struct Holds {
     pub holds: Vec<Hold>,
@@ -26,12 +26,12 @@ pub(crate) struct Holds {
 }
 
 pub(crate) enum LockMessage {
-    /// One batch claim for all idle slots.
+    /// One claim for all idle slots.
     Claim {
         want: Vec<(Lane, usize)>,
         reply: RpcReplyPort<Result<Holds, PortError>>,
     },
-    /// Write what is owed.
+    /// Write what is owed to the queue.
     Settle,
     Reap,
     Sweep,
@@ -59,9 +59,9 @@ impl Actor for LockManager {
     }
 
     async fn post_start(&self, me: ActorRef<LockMessage>, state: &mut LockState) -> Result<(), ActorProcessingErr> {
-        // What tasks left behind while there was no lock manager.
+        // This writes what tasks left behind while there was no lock manager.
         settle(&state.shared);
-        // At once as well: after a crash of the whole fleet nobody else frees what it held.
+        // Both run at once: after a crash of the whole fleet, nobody else frees what it held.
         me.cast(LockMessage::Reap)?;
         me.cast(LockMessage::Sweep)?;
         me.send_interval(state.shared.settings.reap, || LockMessage::Reap);
@@ -82,7 +82,7 @@ impl Actor for LockManager {
                 if let Err(error) = &answer {
                     state.seat.load.error(error);
                 }
-                // Holds that nobody waits for any more are given back by being dropped.
+                // If nobody waits for the holds any more, they are dropped, which gives them back.
                 let _ = reply.send(answer);
             }
             LockMessage::Settle => {
@@ -90,7 +90,7 @@ impl Actor for LockManager {
                 settle(&state.shared);
             }
             LockMessage::Reap => {
-                // Should the word of it have been lost with an actor.
+                // This repeats what is owed, in case the message about it was lost with an actor.
                 settle(&state.shared);
                 upkeep(&mut state.reaping, reap(state.shared.clone()));
             }
@@ -117,16 +117,16 @@ async fn claim(shared: &Arc<Shared>, want: &[(Lane, usize)]) -> Result<Holds, Po
     let asked = Instant::now();
     let Claimed { grants, more } = bounded(shared.settings.lease, shared.queue.claim(want)).await?;
     let (mut holds, surplus) = hold::admit(shared, grants, want, asked);
-    // Given back by being dropped.
+    // Dropping the surplus gives it back.
     drop(surplus);
     if shared.closing.load(Ordering::Acquire) {
-        // The worker was stopped meanwhile: dropping the holds gives them back before they begin.
+        // The worker was stopped meanwhile. Dropping the holds gives them back before their tasks begin.
         holds.clear();
     }
     Ok(Holds { holds, more })
 }
 
-/// Starts the writing of what is owed; each piece is on its own, so that one that hangs delays no other.
+/// Starts writing what is owed. Each piece is written separately, so that one that hangs delays no other.
 pub(crate) fn settle(shared: &Arc<Shared>) {
     let mut back = Vec::new();
     for (grant, owed) in shared.ledger.take_owed() {
@@ -144,7 +144,7 @@ pub(crate) fn settle(shared: &Arc<Shared>) {
     }
 }
 
-/// Frees the holdings when the writing ends, be it by a panic of the port.
+/// Frees the holdings when the writing ends, even by a panic of the port.
 struct Settling {
     shared: Arc<Shared>,
     tokens: Vec<Uuid>,
@@ -156,7 +156,7 @@ impl Drop for Settling {
         for token in &self.tokens {
             self.shared.ledger.settled(*token, self.finished);
         }
-        // Work that was given back is left to the next poll: at once it might come round and round.
+        // Work that was given back waits for the next poll; an immediate wake-up might claim it again and again.
         if self.finished {
             self.shared.wake(Lanes::ALL);
         }
@@ -200,20 +200,21 @@ async fn write_return(shared: Arc<Shared>, tokens: Vec<Uuid>) {
     }
 }
 
-/// After a lease's time of errors, or when none of the tokens is ours any more, the reaper does it.
+/// Whether to try again. After errors for the length of a lease, or once none of the tokens is ours, the reaper does it
+/// instead.
 fn keeps_trying(shared: &Shared, tokens: &[Uuid], begun: Instant) -> bool {
     let lost = tokens.iter().all(|token| shared.ledger.stopped(*token) == Some(StopReason::Lost));
     if lost || begun.elapsed() > shared.settings.lease {
         tracing::error!(
             tasks = tokens.len(),
-            "the end of tasks could not be written; they run again when their lease is over"
+            "the end of tasks could not be written; the tasks run again when their lease expires"
         );
         return false;
     }
     true
 }
 
-/// Runs upkeep beside the mailbox, and only one of a kind at a time.
+/// Runs upkeep beside the mailbox, one of each kind at a time.
 fn upkeep(running: &mut Option<JoinHandle<()>>, work: impl Future<Output = ()> + Send + 'static) {
     if running.as_ref().is_none_or(JoinHandle::is_finished) {
         *running = Some(tokio::spawn(work));

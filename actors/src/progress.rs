@@ -6,16 +6,16 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Characters kept of a document's title and of a failure's message.
+/// How many characters of a document's title and of a failure's message are kept.
 const MOST_TITLE: usize = 100;
 const MOST_MESSAGE: usize = 300;
 
-/// How far a document is, as far as this process knows.
+/// How far a document has come, as far as this process knows.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Progress {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The kind of the task that is furthest along, of those at work here or else of the last one that was: `probe`, `extract`,
+    /// The kind of the most advanced task that is running here, or else of the last one that was: `probe`, `extract`,
     /// `structure`, `embed` or `rollup`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
@@ -27,16 +27,16 @@ pub struct Progress {
 /// A document's tasks, counted by this process since its supervisor started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TaskCounts {
-    /// Unfinished ones in the whole queue at the last look, up to a cap; none before the first.
+    /// Unfinished tasks in the whole queue at the last look, up to a cap; `None` before the first look.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open: Option<u64>,
-    /// At work here.
+    /// Tasks running here.
     pub held: usize,
     pub done: u64,
     pub failed: u64,
 }
 
-/// The last failure of any task of a document.
+/// The last failure among a document's tasks.
 #[derive(Clone, Debug, Serialize)]
 pub struct LastFailure {
     pub task_id: i64,
@@ -46,7 +46,7 @@ pub struct LastFailure {
     pub at: DateTime<Utc>,
 }
 
-/// What the queue knows of a document whose supervisor lives here.
+/// What the queue knows of a document whose supervisor is here.
 #[derive(Clone, Debug)]
 pub struct DocumentFacts {
     pub root_id: i64,
@@ -55,13 +55,13 @@ pub struct DocumentFacts {
     pub open_tasks: u64,
 }
 
-/// The progress of one document, written by its supervisor and by the documents, read by the snapshot.
+/// The progress of one document. Its supervisor and the documents actor write it; the snapshot reads it.
 #[derive(Default)]
 pub(crate) struct Record(Mutex<Progress>);
 
 impl Record {
     fn lock(&self) -> MutexGuard<'_, Progress> {
-        // A poisoned lock still guards plain data that is whole after every statement.
+        // A panic cannot leave this plain data half-written, so a poisoned lock is still good.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -69,7 +69,7 @@ impl Record {
         self.lock().clone()
     }
 
-    /// The tasks that are at work here now. With none, the stage stays that of the last one.
+    /// Sets the tasks that are running here now. If there are none, the stage of the last one stays.
     pub fn at_work<'a>(&self, tasks: impl ExactSizeIterator<Item = &'a Grant>) {
         let held = tasks.len();
         let furthest = tasks.max_by_key(|grant| stage::stage(&grant.task_type));
@@ -93,7 +93,7 @@ impl Record {
             at: Utc::now(),
         };
         let mut progress = self.lock();
-        // What was only put off says nothing of the task.
+        // A task that was only put off has not failed.
         progress.tasks.failed += u64::from(failure.counts);
         progress.last_failure = Some(last);
     }

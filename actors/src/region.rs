@@ -10,7 +10,7 @@ pub enum WriteMode {
     /// The node alone.
     #[serde(rename = "self")]
     Itself,
-    /// The node and its direct children, those still to come included.
+    /// The node and its direct children, including future ones.
     #[serde(rename = "children")]
     Children,
     /// The node and everything under it.
@@ -28,7 +28,7 @@ impl WriteMode {
         }
     }
 
-    /// Levels below the node that belong to the region.
+    /// How many levels below the node belong to the region.
     const fn reach(self) -> usize {
         match self {
             WriteMode::Itself => 0,
@@ -44,7 +44,7 @@ impl fmt::Display for WriteMode {
     }
 }
 
-/// A word that names no write mode.
+/// A word that is not a write mode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown write mode {0:?}: use self, children or subtree")]
 pub struct UnknownWriteMode(pub String);
@@ -57,16 +57,16 @@ impl FromStr for WriteMode {
             "self" => Ok(WriteMode::Itself),
             "children" => Ok(WriteMode::Children),
             "subtree" => Ok(WriteMode::Subtree),
-            // The word comes from outside: it is shown, but not at any length.
+            // The word comes from outside, so only its beginning is shown.
             other => Err(UnknownWriteMode(other.chars().take(64).collect())),
         }
     }
 }
 
-/// A node, and what lies under it as far as `mode` reaches.
+/// A node, and everything below it that `mode` reaches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Region {
-    /// Node ids from the tree's root down to the node itself (unlike a document's `path`, which stops at its parent).
+    /// Node ids from the tree's root down to the node itself (a document's `path` stops at its parent).
     pub path: Vec<i64>,
     pub mode: WriteMode,
 }

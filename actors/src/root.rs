@@ -1,4 +1,4 @@
-//! Starts the permanent actors, and again when one ends; when one keeps ending, ends the worker with an error.
+//! Starts the permanent actors and restarts each one that ends. If one keeps ending, the worker ends with an error.
 
 use crate::dispatcher::Dispatcher;
 use crate::documents::Documents;
@@ -11,11 +11,11 @@ use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr, 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Restarts of one child in a row before the worker gives up.
+/// How often in a row a child is restarted before the worker gives up.
 const MOST_RESTARTS: u32 = 6;
 /// The first delay; each further one is twice as long.
 const FIRST_DELAY: Duration = Duration::from_millis(50);
-/// A child that has run this long is in order again.
+/// A child that has run this long counts as healthy again.
 const STEADY: Duration = Duration::from_secs(60);
 
 pub(crate) struct Root;
@@ -24,7 +24,7 @@ pub(crate) enum RootMessage {
     Start(usize),
 }
 
-/// In the order of their start: nothing is claimed before the heart beats and the documents can take it.
+/// In starting order: nothing is claimed before the heart beats and the documents can take it.
 const CHILDREN: [ActorKind; 4] =
     [ActorKind::Heart, ActorKind::Documents, ActorKind::LockManager, ActorKind::Dispatcher];
 
@@ -43,7 +43,7 @@ pub(crate) struct RootState {
     _ending: Ending,
 }
 
-/// However the tree ends, the worker's owner learns of it. An end already recorded stands.
+/// However the tree ends, this tells the worker's owner. An end that is already recorded stands.
 struct Ending(Arc<Shared>);
 
 impl Drop for Ending {
@@ -138,13 +138,13 @@ impl RootState {
         child.load.error(error);
         child.ends += 1;
         if child.ends > MOST_RESTARTS {
-            tracing::error!(actor = kind, error, "an actor keeps ending; the worker ends");
+            tracing::error!(actor = kind, error, "an actor keeps ending, so the worker ends");
             self.shared.finish(WorkerEnd::Failed(format!("{kind} ended {} times in a row: {error}", child.ends)));
             me.stop(None);
             return Ok(());
         }
         let delay = FIRST_DELAY.saturating_mul(1 << (child.ends - 1));
-        tracing::error!(actor = kind, error, delay_ms = delay.as_millis() as u64, "an actor ended; starting it again");
+        tracing::error!(actor = kind, error, delay_ms = delay.as_millis() as u64, "an actor ended; restarting it");
         child.load.restarted();
         me.send_after(delay, move || RootMessage::Start(at));
         Ok(())

@@ -1,9 +1,9 @@
-//! What a worker is told at its start.
+//! The settings of a worker.
 
 use crate::grant::Lane;
 use std::time::Duration;
 
-/// How many tasks of each lane may be at work at a time; as many more may be committing.
+/// How many tasks of each lane may run at a time; as many again may be committing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permits {
     pub cpu: usize,
@@ -25,24 +25,25 @@ impl Permits {
 
 #[derive(Clone, Debug)]
 pub struct WorkerSettings {
-    /// Shown in snapshots and logs.
+    /// The name shown in snapshots and logs.
     pub worker_id: String,
     pub permits: Permits,
-    /// Wait after a claim that found nothing.
+    /// The wait after a claim that found nothing.
     pub poll: Duration,
-    /// Between two beats.
+    /// The time between two heartbeats.
     pub heartbeat: Duration,
-    /// How long the database keeps a reservation without a beat; at least three heartbeats.
+    /// How long the database keeps a reservation without a heartbeat; at least three heartbeats.
     pub lease: Duration,
-    /// Between two looks for expired claims.
+    /// The time between two looks for expired claims.
     pub reap: Duration,
-    /// Between two sweeps.
+    /// The time between two sweeps.
     pub sweep: Duration,
-    /// End when nothing is claimable and nothing is held. A task that waits for its next attempt does not keep the worker.
+    /// End when nothing is claimable and nothing is held. A task that waits for its next attempt does not keep the
+    /// worker alive.
     pub drain_once: bool,
-    /// End after this many tasks; those given back do not count.
+    /// End after this many tasks, not counting those given back.
     pub max_tasks: Option<u64>,
-    /// How long writing back what is owed may take once tasks have been stopped.
+    /// How long it may take to write what is owed once tasks have been stopped.
     pub drain_timeout: Duration,
 }
 

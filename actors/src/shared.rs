@@ -1,4 +1,4 @@
-//! What the actors of one worker share. Nothing of it is global to the process.
+//! What the actors of one worker share. Nothing here is global to the process.
 
 use crate::dispatcher::DispatcherMessage;
 use crate::documents::DocumentsMessage;
@@ -24,15 +24,15 @@ pub(crate) struct Shared {
     /// Nothing more is claimed.
     pub closing: AtomicBool,
     pub end: watch::Sender<Option<WorkerEnd>>,
-    /// Where the permanent actors are at present; a restart replaces them.
+    /// Where the permanent actors are at present; a restart replaces the addresses.
     pub locks: Address<LockMessage>,
     pub dispatcher: Address<DispatcherMessage>,
     pub documents: Address<DocumentsMessage>,
-    /// Makes the heart beat at once; weak, since the heart's thread ends when its actor drops the other end.
+    /// Asks for an immediate heartbeat. It is weak because the heart's thread ends when its actor drops the other end.
     pub pulse: Mutex<Weak<Sender<()>>>,
-    /// A wake-up is in the dispatcher's mailbox already, so that any number of them take one message.
+    /// The dispatcher's mailbox already has a wake-up, so that any number of wake-ups use one message.
     pub woken: AtomicBool,
-    /// Wake-ups so far.
+    /// The number of wake-ups so far.
     pub wakes: AtomicU64,
     /// Lanes that may have new work.
     pub fresh: SharedLanes,
@@ -78,33 +78,33 @@ impl Shared {
         }
     }
 
-    /// Something of these lanes may be claimable now.
+    /// Announces that tasks of these lanes may be claimable now.
     pub fn wake(&self, lanes: Lanes) {
         self.fresh.add(lanes);
         self.look();
     }
 
-    /// A permit is free.
+    /// Announces that a permit is free.
     pub fn look(&self) {
         self.wakes.fetch_add(1, Ordering::AcqRel);
         if !self.woken.swap(true, Ordering::AcqRel) {
-            // A dispatcher that is being restarted looks at once by itself.
+            // A dispatcher that is being restarted looks at once anyway.
             if let Some(dispatcher) = self.dispatcher.get() {
                 let _ = dispatcher.cast(DispatcherMessage::Wake);
             }
         }
     }
 
-    /// Somebody may have asked for the end of a task that is held here.
+    /// Asks for a heartbeat, because somebody may have cancelled a task that is held here.
     pub fn beat(&self) {
         let pulse = self.pulse.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
         if let Some(pulse) = pulse {
-            // A heart that is being restarted beats at once by itself.
+            // A heart that is being restarted sends a heartbeat at once anyway.
             let _ = pulse.send(());
         }
     }
 
-    /// Something is owed to the queue. A lock manager that is being restarted looks at once by itself.
+    /// Announces that something is owed to the queue. A lock manager that is being restarted looks at once anyway.
     pub fn poke_locks(&self) {
         if let Some(locks) = self.locks.get() {
             let _ = locks.cast(LockMessage::Settle);
@@ -113,12 +113,12 @@ impl Shared {
 
     /// The actors as they are now.
     pub fn snapshot(&self) -> TreeSnapshot {
-        // Before the board's own lock is taken.
+        // This happens before the board's own lock is taken.
         let phases = self.ledger.phases();
         self.board.snapshot(&self.settings.worker_id, &phases)
     }
 
-    /// The first end stands.
+    /// Ends the worker. Only the first end counts.
     pub fn finish(&self, end: WorkerEnd) {
         self.closing.store(true, Ordering::Release);
         self.end.send_if_modified(|current| {

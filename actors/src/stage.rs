@@ -1,7 +1,7 @@
-//! Where a task stands on the way from bytes to a settled document.
+//! How far along its document a task is, on the way from bytes to a settled document.
 
-/// Task types in the order of an ingestion: the type, the kind of actor that runs it, and the stage. A type that is not
-/// listed is run by an actor of its own name.
+/// Task types in the order of an ingestion: the type, the kind of actor that runs it, and the stage. An unlisted type
+/// is run by an actor of its own name.
 const STAGES: &[(&str, &str, i32)] = &[
     ("probe", "probe", 0),
     ("extract:text", "extract", 1),
@@ -19,8 +19,8 @@ const STAGES: &[(&str, &str, i32)] = &[
     ("summarize:llm", "rollup", 8),
 ];
 
-/// How far along its document is when a task of this type runs, 0 to 9. Of two uploads alike the one that is further along
-/// goes first; a type that is not known here waits for those that are.
+/// How far along its document is when a task of this type runs, 0 to 9. Of two equal uploads the one further along goes
+/// first; an unknown type waits for the known ones.
 pub fn stage(task_type: &str) -> i32 {
     STAGES.iter().find(|(known, ..)| *known == task_type).map_or(0, |(.., stage)| *stage)
 }
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn a_stage_is_one_digit_and_never_falls_on_the_way() {
-        // The priority of an upload takes the tens; see the migration that makes a task's priority.
+        // The upload's priority takes the tens; see the SQL function `task_priority`.
         assert!(STAGES.iter().all(|(.., stage)| (0..10).contains(stage)));
         let way = ["probe", "extract:text", "structure:declared", "embed", "summarize"].map(stage);
         assert!(way.is_sorted_by(|a, b| a < b), "{way:?}");

@@ -14,7 +14,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A task that ends sooner is never written as running by itself: it starts and ends in one transaction.
+/// A task that ends sooner is never written as running separately: it starts and ends in one transaction.
 const SHORT: Duration = Duration::from_millis(50);
 
 pub(crate) struct TaskActor;
@@ -67,17 +67,17 @@ impl Actor for TaskActor {
     ) -> Result<(), ActorProcessingErr> {
         if let Some(hold) = state.hold.as_mut() {
             hold.report = run(&state.shared, hold, &state.seat).await;
-            // A supervisor that is gone takes this actor with it.
+            // If the supervisor is gone, it takes this actor with it.
             let (grant, end, next) = (hold.grant.clone(), hold.end(), hold.take_follow_up());
             let _ = state.supervisor.cast(DocumentMessage::Ended { grant, end, next });
         }
-        // Now and not with the state, which waits in the supervisor's mailbox for a while.
+        // The hold is dropped now and not with the state, which stays in the supervisor's mailbox for a while.
         state.hold = None;
         me.stop(None);
         Ok(())
     }
 
-    // It has no children; the default would stop this actor when one ended.
+    // It has no children; the default would stop this actor if one ended.
     async fn handle_supervisor_evt(
         &self,
         _: ActorRef<TaskMessage>,
@@ -88,18 +88,18 @@ impl Actor for TaskActor {
     }
 }
 
-/// None: the handler never began, and the task may be given back.
+/// Runs the task. Returns `None` if the handler never began, so that the task may be given back.
 async fn run(shared: &Shared, hold: &mut Hold, seat: &Seat) -> Option<Report> {
     if hold.stopped() {
         return None;
     }
     if hold.grant.runs_alone {
-        // Written before it begins: only a task that ran can have taken its worker with it.
+        // This is written before the task begins, because only a task that ran can have taken its worker down.
         match bounded(shared.settings.lease, shared.queue.start(&hold.grant)).await {
             Ok(true) => {}
             Ok(false) => return Some(Report::Finished),
             Err(error) => {
-                tracing::warn!(task.id = hold.grant.task_id, error = %error, "a task that is to run alone was not started");
+                tracing::warn!(task.id = hold.grant.task_id, error = %error, "a task that must run alone could not be started");
                 return None;
             }
         }
@@ -107,7 +107,7 @@ async fn run(shared: &Shared, hold: &mut Hold, seat: &Seat) -> Option<Report> {
     hold.begin();
     seat.load.handled();
     let grant = &hold.grant;
-    // The call itself stands inside, for a handler that panics before it has a future.
+    // The call itself is inside, for a handler that panics before it returns a future.
     let work =
         AssertUnwindSafe(async { shared.handler.run(grant, hold.cancel.clone(), hold.permit()).await }).catch_unwind();
     let in_time = async {
@@ -120,7 +120,7 @@ async fn run(shared: &Shared, hold: &mut Hold, seat: &Seat) -> Option<Report> {
         biased;
         ended = in_time => ended,
         () = reservation_gone(shared, grant) => {
-            tracing::info!(task.id = grant.task_id, "the reservation was gone as the task began");
+            tracing::info!(task.id = grant.task_id, "the reservation was lost before the task began");
             return Some(Report::Lost);
         }
     };
@@ -139,26 +139,26 @@ async fn run(shared: &Shared, hold: &mut Hold, seat: &Seat) -> Option<Report> {
             Report::Finished
         }
         Ok(Ok(Outcome::LostLease)) => {
-            tracing::warn!(task.id = grant.task_id, "the reservation was gone at the commit; nothing was written");
+            tracing::warn!(task.id = grant.task_id, "the reservation was lost before the commit; nothing was written");
             Report::Lost
         }
         Ok(Err(failure)) => Report::Failed(failure),
         Err(panic) => {
-            // A panic may come of chance once or twice; a task that always panics must not go round for ever.
+            // A panic may happen by chance once or twice, but a task that always panics must not be retried for ever.
             let class = if grant.attempt < 3 { ErrorClass::Retryable } else { ErrorClass::Permanent };
             Report::Failed(TaskFailure::new(class, "panic", message_of(panic.as_ref())))
         }
     })
 }
 
-/// Has the task written as running once it has taken a while. Comes back only where the reservation is gone, long before a
-/// beat would tell.
+/// Has the task written as running once it has taken a while. Returns only if the reservation is gone, long before a
+/// heartbeat would tell.
 async fn reservation_gone(shared: &Shared, grant: &Grant) {
     tokio::time::sleep(SHORT).await;
     let mut streak = Streak::new("starting a task", shared.settings.poll);
     loop {
         match bounded(shared.settings.lease, shared.queue.start(grant)).await {
-            // One that commits may have completed the task already: its own fence decides.
+            // A task that commits may have completed already, so its own fence decides.
             Ok(false) if !shared.ledger.is_committing(grant.token) => return,
             Ok(_) => return std::future::pending().await,
             Err(error) => tokio::time::sleep(streak.error(&error)).await,

@@ -1,4 +1,4 @@
-//! The live actor tree, watched rather than guessed: every actor takes a seat, and the snapshot reads the seats.
+//! The live tree of actors, observed and not guessed: every actor takes a seat, and the snapshot reads the seats.
 
 use crate::grant::{Grant, Lane};
 use crate::progress::{Progress, Record};
@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Nodes in one snapshot, the root included.
+/// The most nodes in one snapshot, including the root.
 const MOST_NODES: usize = 500;
-/// Characters kept of an error.
+/// How many characters of an error are kept.
 const MOST_ERROR: usize = 300;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,43 +44,43 @@ impl ActorKind {
     }
 }
 
-/// The actors of one worker at one moment; at most 500 nodes, the upper levels first.
+/// The actors of one worker at one moment: at most 500 nodes, the upper levels first.
 #[derive(Clone, Debug, Serialize)]
 pub struct TreeSnapshot {
     pub worker_id: String,
     pub taken_at: DateTime<Utc>,
-    /// Actors alive.
+    /// The number of living actors.
     pub actors: usize,
-    /// Of these, not in `root` for the sake of its size.
+    /// How many of them are missing in `root` because there are too many.
     pub omitted: usize,
-    /// None before the tree has started and after it has ended.
+    /// `None` before the tree has started and after it has ended.
     pub root: Option<TreeNode>,
 }
 
 #[derive(Clone, Debug, Serialize)]
 pub struct TreeNode {
-    /// `root`, `lock_manager`, `dispatcher`, `heart`, `documents`, `document`; of a task `probe`, `extract`, `structure`, `embed`,
-    /// `rollup`, or its type where it is none of these.
+    /// `root`, `lock_manager`, `dispatcher`, `heart`, `documents`, `document`; for a task `probe`, `extract`,
+    /// `structure`, `embed`, `rollup`, or its type if it is none of these.
     pub kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_type: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_id: Option<i64>,
-    /// The node of a task, the root of a document.
+    /// For a task its node, for a document its root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub document_id: Option<i64>,
-    /// Of a task.
+    /// Set for a task.
     #[serde(flatten)]
     pub run: Option<TaskRun>,
-    /// Of a document.
+    /// Set for a document.
     #[serde(flatten)]
     pub progress: Option<Progress>,
     /// `starting`, `running`, `draining`, `stopping` or `stopped`.
     pub state: &'static str,
     pub since: DateTime<Utc>,
-    /// Messages handled.
+    /// The number of messages handled.
     pub handled: u64,
-    /// Messages sent and not handled yet.
+    /// The number of messages sent and not yet handled.
     pub queued: u64,
     pub restarts: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,31 +88,31 @@ pub struct TreeNode {
     pub children: Vec<TreeNode>,
 }
 
-/// One task at work.
+/// A running task.
 #[derive(Clone, Debug, Serialize)]
 pub struct TaskRun {
-    /// 1 for the first.
+    /// 1 for the first attempt.
     pub attempt: i32,
     pub lane: Lane,
-    /// What it has reserved.
+    /// The region it has reserved.
     pub region: Region,
     pub phase: Phase,
 }
 
-/// How far a task is.
+/// How far a task has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Reserved, and not begun.
+    /// Reserved but not begun.
     Claimed,
     Preparing,
-    /// All that is left is the end of its transaction.
+    /// Only the end of its transaction is left.
     Committing,
-    /// Told to end, or ended: what is owed to the queue is being written.
+    /// It was told to end or has ended, and what is owed to the queue is being written.
     Stopping,
 }
 
-/// What an actor has to do and has done. Mailboxes have no length, so what goes in and out is counted.
+/// What an actor has to do and has done. Mailboxes have no length, so messages are counted as they go in and out.
 #[derive(Default)]
 pub(crate) struct Load {
     sent: AtomicU64,
@@ -126,7 +126,7 @@ impl Load {
         self.handled.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Work that came by no message.
+    /// Counts work that no message brought.
     pub fn handled_unsent(&self) {
         self.sent.fetch_add(1, Ordering::Relaxed);
         self.handled();
@@ -137,14 +137,14 @@ impl Load {
         *lock(&self.last_error) = Some(text);
     }
 
-    /// The old mailbox is gone with what was in it.
+    /// Counts a restart. The old mailbox is gone with its messages.
     pub fn restarted(&self) {
         self.restarts.fetch_add(1, Ordering::Relaxed);
         self.handled.store(self.sent.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
-/// An address that counts what is sent to it.
+/// An address that counts the messages sent to it.
 pub(crate) struct Post<M> {
     pub actor: ActorRef<M>,
     pub load: Arc<Load>,
@@ -201,7 +201,7 @@ pub(crate) struct Board {
     next: AtomicU64,
 }
 
-/// Part of an actor's state: given up when the state is dropped, however the actor ended.
+/// A part of an actor's state. It is given up when the state is dropped, however the actor ended.
 pub(crate) struct Seat {
     board: Arc<Board>,
     pub id: u64,
@@ -211,7 +211,7 @@ pub(crate) struct Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         let place = lock(&self.board.places).remove(&self.id);
-        // Its parts are dropped outside the lock.
+        // The parts of the place are dropped outside the lock.
         drop(place);
     }
 }
@@ -224,14 +224,15 @@ impl Board {
         Seat { board: self.clone(), id, load }
     }
 
-    /// `phases`: of every token that is held.
+    /// Takes a snapshot. `phases` has the phase of every held token.
     pub fn snapshot(&self, worker_id: &str, phases: &HashMap<Uuid, Phase>) -> TreeSnapshot {
         let places = lock(&self.places);
         let mut below: HashMap<Option<u64>, Vec<u64>> = HashMap::new();
         for (id, place) in places.iter() {
             below.entry(place.label.parent).or_default().push(*id);
         }
-        // Level by level, so that what is left out are tasks before documents, and documents before the permanent actors.
+        // The order is level by level, so that tasks are left out before documents, and documents before the permanent
+        // actors.
         let mut order: Vec<(u64, Option<usize>)> = Vec::new();
         let mut queue: VecDeque<(u64, Option<usize>)> =
             below.get(&None).and_then(|roots| roots.first()).map(|id| (*id, None)).into_iter().collect();
@@ -244,7 +245,7 @@ impl Board {
         }
         let mut nodes: Vec<Option<TreeNode>> =
             order.iter().map(|(id, _)| places.get(id).map(|place| node(place, phases))).collect();
-        // Children stand behind their parents in `order`, so each is complete when it is moved up.
+        // Children come after their parents in `order`, so each child is complete when it is moved into its parent.
         for at in (1..nodes.len()).rev() {
             let child = nodes[at].take();
             if let (Some(child), Some(parent)) = (child, order[at].1)
@@ -267,7 +268,7 @@ impl Board {
     }
 }
 
-/// Moving up went from the last to the first; the tree has four levels, so this does not recurse deep.
+/// The children were moved from last to first. The tree has four levels, so this recursion is shallow.
 fn in_order(node: &mut TreeNode) {
     node.children.reverse();
     node.children.iter_mut().for_each(in_order);
@@ -304,7 +305,7 @@ fn node(place: &Place, phases: &HashMap<Uuid, Phase>) -> TreeNode {
     }
 }
 
-/// A poisoned lock still guards plain data that is whole after every statement.
+/// A panic cannot leave this plain data half-written, so a poisoned lock is still good.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! One worker: the actor tree seen from outside.
+//! One worker: the tree of actors seen from outside.
 
 use crate::dispatcher::DispatcherMessage;
 use crate::grant::Lanes;
@@ -16,39 +16,40 @@ use tokio::time::timeout;
 /// Why a worker ended by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkerEnd {
-    /// The queue is empty, and `drain_once` was asked for.
+    /// The queue is empty and `drain_once` was set.
     Drained,
-    /// As many tasks as asked for are done.
+    /// The worker has done `max_tasks` tasks.
     MaxTasks,
     /// An actor kept failing; the reason names it.
     Failed(String),
 }
 
-/// Wakes a worker from anywhere; cheap to clone, harmless after the worker's end.
+/// Wakes a worker from anywhere. It is cheap to clone, and harmless after the worker's end.
 #[derive(Clone)]
 pub struct Waker(Arc<Shared>);
 
 impl Waker {
-    /// There may be work of these lanes: look now and not at the next poll. Any number of calls between two looks are one.
+    /// Announces that these lanes may have work, so that the worker looks now and not at the next poll. Any number of
+    /// calls between two looks count as one.
     pub fn wake(&self, lanes: Lanes) {
         self.0.wake(lanes);
     }
 
-    /// A task that is held here may have to end: beat now and not at the next beat's time.
+    /// Asks for a heartbeat now and not at its usual time, because a task held here may have to end.
     pub fn beat(&self) {
         self.0.beat();
     }
 }
 
-/// A running worker. Ended in order by [`Worker::stop`]; dropped without it, its tasks are killed and the leases of what
-/// it held run out.
+/// A running worker. [`Worker::stop`] ends it in order. If it is dropped instead, its tasks are killed and the leases
+/// of what it held expire.
 pub struct Worker {
     shared: Arc<Shared>,
     root: ActorRef<RootMessage>,
 }
 
 impl Worker {
-    /// Starts the actors on the current tokio runtime and the heart on a thread of its own.
+    /// Starts the actors on the current tokio runtime, and the heart on its own thread.
     pub async fn start(
         settings: WorkerSettings,
         queue: Arc<dyn Queue>,
@@ -75,12 +76,12 @@ impl Worker {
         self.shared.wake(Lanes::ALL);
     }
 
-    /// Waits for the worker's end by itself. [`Worker::stop`] is called afterwards all the same.
+    /// Waits until the worker ends by itself. Call [`Worker::stop`] afterwards all the same.
     pub async fn wait(&mut self) -> WorkerEnd {
         let mut end = self.shared.end.subscribe();
         match end.wait_for(Option::is_some).await {
             Ok(end) => end.clone().unwrap_or_else(|| WorkerEnd::Failed(String::new())),
-            // The sender lives in `shared`, so this cannot be.
+            // The sender lives in `shared`, so this cannot happen.
             Err(_) => WorkerEnd::Failed("the worker is gone".to_owned()),
         }
     }
@@ -89,21 +90,21 @@ impl Worker {
         self.shared.snapshot()
     }
 
-    /// Stops every task of the document held here and fails it as `cancelled`. Returns when that is written, or after
-    /// `drain_timeout`. Keeping further tasks of the document from being claimed is the queue's affair.
+    /// Stops every task of the document that is held here and fails it as `cancelled`. Returns when that is written, or
+    /// after `drain_timeout`. It is up to the queue to keep further tasks of the document from being claimed.
     pub async fn cancel_document(&self, root: i64) {
         self.shared.ledger.stop_document(root);
         let gone = self.shared.ledger.until_none(|grant| grant.root_id == root);
         let _ = timeout(self.shared.settings.drain_timeout, gone).await;
     }
 
-    /// Claims nothing more, lets running tasks finish for up to `within`, then stops the rest and gives it back. Takes at
-    /// most `within` and twice the `drain_timeout`.
+    /// Claims nothing more, lets running tasks finish for up to `within`, then stops the rest and gives it back. This
+    /// takes at most `within` plus twice the `drain_timeout`.
     pub async fn stop(self, within: Duration) {
         self.stop_unless(within, std::future::pending()).await;
     }
 
-    /// The same, and waits for running tasks no longer once `hurry` is done.
+    /// Does the same, but stops waiting for running tasks once `hurry` completes.
     pub async fn stop_unless(self, within: Duration, hurry: impl Future<Output = ()>) {
         let shared = &self.shared;
         let (ledger, patience) = (&shared.ledger, shared.settings.drain_timeout);
@@ -116,16 +117,16 @@ impl Worker {
             }
             let stopped = async {
                 ledger.stop_all();
-                // A claim under way is handed out before this is answered, and so is known to be stopped too.
+                // A claim under way is handed out before this is answered, so its tasks are stopped too.
                 if let Some(dispatcher) = shared.dispatcher.get() {
                     let _ = dispatcher.call(DispatcherMessage::Quiet, patience).await;
                     ledger.stop_all();
                 }
                 ledger.until_none(|_| true).await;
             };
-            // Half of the patience is for the tree, should what is owed not be written in time.
+            // Half of the patience is left for the tree, in case what is owed is not written in time.
             if timeout(patience / 2, stopped).await.is_err() {
-                tracing::warn!("tasks still held at the worker's end");
+                tracing::warn!("the worker ends while it still holds tasks");
             }
         }
         self.root.stop(None);
@@ -138,7 +139,7 @@ impl Worker {
         if !left.is_empty()
             && let Err(error) = bounded(patience, shared.queue.give_back(&left)).await
         {
-            tracing::warn!(tasks = left.len(), error = %error, "giving back failed; the tasks run again when their lease is over");
+            tracing::warn!(tasks = left.len(), error = %error, "giving back failed; the tasks run again when their leases expire");
         }
     }
 }

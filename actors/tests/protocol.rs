@@ -1,26 +1,26 @@
-//! A model of claim, lease and fence, explored in every interleaving within its bounds: two workers, three tasks whose
-//! regions overlap, leases that run out, zombies that commit late, and a server whose crash loses commits that did not wait
-//! for the disk. Controls show that the model would notice a protocol that is wrong.
+//! A model of claim, lease and fence, explored in every interleaving within its bounds: two workers, three tasks with
+//! overlapping regions, expiring leases, zombies that commit late, and a server whose crash loses commits that did not
+//! wait for the disk. Controls show that the model would notice a wrong protocol.
 #![expect(clippy::unwrap_used, reason = "a test may end where it stands")]
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
 use std::collections::BTreeSet;
 
 const WORKERS: usize = 2;
-/// A root with its subtree, and two of its children: the first overlaps both others.
+/// A root with its subtree, and two of its children: the first region overlaps both others.
 const REGIONS: [u8; 3] = [0b111, 0b010, 0b100];
 const TASKS: usize = REGIONS.len();
 
 /// What is explored, and what the controls leave out.
 #[derive(Clone, Copy)]
 struct Protocol {
-    /// A token is new for ever; else it is the task's attempt number, which a crash of the server takes back.
+    /// True: a token is never repeated. False: it is the task's attempt number, which a crash of the server takes back.
     random_tokens: bool,
     /// The end of a task checks its token.
     fenced: bool,
-    /// A claim looks at what is reserved.
+    /// A claim looks at the existing reservations.
     reserves: bool,
-    /// Claims in all, and crashes of the server, that are explored.
+    /// How many claims, and how many crashes of the server, are explored.
     claims: u8,
     crashes: u8,
 }
@@ -42,7 +42,7 @@ struct Row {
     status: Status,
     token: Option<u8>,
     reserved: Option<u8>,
-    /// No beat for the length of a lease.
+    /// There was no heartbeat for the length of a lease.
     silent: bool,
     /// The answer to its claim was lost.
     unheard: bool,
@@ -53,13 +53,13 @@ struct Row {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
     rows: [Row; TASKS],
-    /// What a crash of the server leaves: all that was there when somebody last waited for the disk.
+    /// What a crash of the server leaves: the state when somebody last waited for the disk.
     on_disk: [Row; TASKS],
-    /// The task that a worker believes to hold, its token, and whether it was started.
+    /// The task that a worker believes it holds, its token, and whether it was started.
     held: [Option<(usize, u8, bool)>; WORKERS],
     claims: u8,
     crashes: u8,
-    /// Answers to claims that were lost, of which one is explored.
+    /// How many answers to claims were lost; one is explored.
     lost_answers: u8,
 }
 
@@ -68,7 +68,7 @@ impl State {
         matches!(self.rows[task].status, Status::Claimed | Status::Running)
     }
 
-    /// Whether this task's region meets one that another task has reserved.
+    /// Whether this task's region overlaps one that another task has reserved.
     fn is_blocked(&self, task: usize) -> bool {
         (0..TASKS)
             .any(|other| other != task && self.rows[other].reserved.is_some() && REGIONS[other] & REGIONS[task] != 0)
@@ -90,12 +90,13 @@ enum Action {
     Commit {
         worker: usize,
     },
-    /// Ends a task and claims another in one message, whose answer is lost. Where it is heard it is a commit and a claim.
+    /// Ends a task and claims another in one message, whose answer is lost. If the answer arrives, this is a commit and
+    /// a claim.
     CommitAndClaim {
         worker: usize,
         next: usize,
     },
-    /// Its worker's beat gives back what the worker does not know that it claimed.
+    /// Its worker's heartbeat gives back a task that the worker does not know it claimed.
     Recognise {
         task: usize,
     },
@@ -153,7 +154,7 @@ impl Model for Protocol {
                         .map(|task| Action::Claim { worker, task }),
                 ),
                 Some(_) => {
-                    // A short task ends without a start of its own, and one whose answer was lost is asked for again.
+                    // A short task ends without a separate start, and one whose answer was lost is asked for again.
                     actions.extend([Action::Start { worker }, Action::Commit { worker }]);
                     actions.extend([Action::Beat { worker }, Action::GiveBack { worker }, Action::Die { worker }]);
                     actions.extend((0..TASKS).map(|next| Action::CommitAndClaim { worker, next }));
@@ -181,7 +182,7 @@ impl Model for Protocol {
                     return None;
                 }
                 state.held[worker] = Some(self.claim(&mut state, task));
-                // Not on disk yet.
+                // Not yet on disk.
             }
             Action::CommitAndClaim { worker, next } => {
                 let (task, token, _) = state.held[worker]?;
@@ -291,7 +292,7 @@ fn no_interleaving_overlaps_or_does_anything_twice() {
     assert!(checker.unique_state_count() > 10_000, "the bounds are too narrow to mean anything");
 }
 
-/// The property that a wrong protocol breaks.
+/// Checks that a wrong protocol breaks this property.
 fn broken(protocol: Protocol, property: &'static str) {
     let found = HasDiscoveries::AnyOf(BTreeSet::from([property]));
     let checker = protocol.checker().threads(2).finish_when(found).spawn_bfs().join();

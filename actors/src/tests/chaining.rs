@@ -22,7 +22,7 @@ async fn a_documents_tasks_follow_each_other_under_one_supervisor_and_one_claim(
     }
     let (worker, _) = chaining(one_permit(), &queue).await;
     until("all of both documents", || queue.count(State::Completed) == 100).await;
-    // The first claim, what the start's sweep and reaping woke, and no more.
+    // These are the first claim and those that the sweep and the reaping at the start woke, and no more.
     assert!(queue.claims.load(SeqCst) <= 6, "{} claims", queue.claims.load(SeqCst));
     assert_eq!(queue.most_held.lock().unwrap()[&Lane::Cpu], 1, "no permit is given out twice");
     let root = worker.snapshot().root.unwrap();

@@ -1,4 +1,4 @@
-//! However a task ends, its region and permit are free again and the queue is told once.
+//! However a task ends, its region and permit become free again and the queue is told once.
 
 use super::fake::*;
 use crate::*;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-/// Tasks of type `wait` wait at the gate, all others commit at once.
+/// Starts a worker in which tasks of type `wait` wait at the gate and all others commit at once.
 async fn gated(settings: WorkerSettings, queue: &Arc<FakeQueue>) -> (Worker, Arc<Gate>) {
     let gate = Gate::new();
     let passing = gate.clone();

@@ -41,10 +41,10 @@ pub struct FakeQueue {
     /// Every call of the queue's port fails.
     pub down: AtomicBool,
     pub start_fails: AtomicBool,
-    /// A start takes effect, and its answer is lost.
+    /// A start takes effect, but its answer is lost.
     pub start_answer_is_lost: AtomicBool,
     pub claim_panics: AtomicBool,
-    /// The claim's answer is that slow.
+    /// How long the answer to a claim takes.
     pub claim_takes: Mutex<Duration>,
     /// Grants one task more than asked for.
     pub generous: AtomicBool,
@@ -54,7 +54,7 @@ pub struct FakeQueue {
     pub beats: AtomicU64,
     pub beat_fails: AtomicBool,
     pub beat_panics: AtomicU64,
-    /// Held by a test, it makes a beat hang.
+    /// While a test holds this lock, a heartbeat hangs.
     pub beat_gate: Mutex<()>,
     pub last_snapshot: Mutex<Option<TreeSnapshot>>,
 }
@@ -68,7 +68,7 @@ impl FakeQueue {
         Arc::default()
     }
 
-    /// Adds a task on the region; the answer is its id.
+    /// Adds a task on the region and returns its id.
     pub fn add(&self, task_type: &'static str, lane: Lane, path: &[i64], mode: WriteMode) -> i64 {
         let mut tasks = self.tasks();
         tasks.push(Task {
@@ -107,7 +107,7 @@ impl FakeQueue {
         if self.down.load(SeqCst) { Err(PortError::new("connection refused")) } else { Ok(()) }
     }
 
-    /// What a claim grants, be it by itself or with the end of a task.
+    /// What a claim grants, whether it comes alone or with the end of a task.
     pub fn grant(&self, want: &[(Lane, usize)]) -> Claimed {
         let mut left: HashMap<Lane, usize> = want.iter().copied().collect();
         assert!(left.values().all(|slots| *slots > 0), "asked without a free permit: {want:?}");
@@ -267,7 +267,7 @@ impl Beat for FakeBeat {
     }
 }
 
-/// Commits, and claims in the same message what runs next; tasks of type `wait` wait at the gate after that.
+/// Commits and claims what runs next in the same message; tasks of type `wait` then wait at the gate.
 pub struct Chains(pub Arc<FakeQueue>, pub Arc<Gate>);
 
 #[async_trait]
@@ -310,7 +310,7 @@ pub fn settings() -> WorkerSettings {
     WorkerSettings::new("test", Permits { cpu: 2, model: 1, llm: 3, io: 2 })
 }
 
-/// A quick heart in real time. The lease is so long that nothing ends by it unless a test shortens it.
+/// Settings with a quick heart in real time. The lease is so long that it ends nothing unless a test shortens it.
 pub fn quick() -> WorkerSettings {
     WorkerSettings {
         poll: Duration::from_millis(20),
@@ -340,7 +340,7 @@ pub async fn commit(grant: Grant, _: CancelToken, queue: Arc<FakeQueue>) -> Resu
     Ok(queue.commit(&grant))
 }
 
-/// Waits for a condition; the cap is far above anything needed and only keeps a failing test from hanging.
+/// Waits for a condition. The cap is far above anything needed and only keeps a failing test from hanging.
 pub async fn until(what: &str, condition: impl Fn() -> bool) {
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
     while !condition() {
@@ -353,7 +353,7 @@ pub async fn ends(worker: &mut Worker) -> WorkerEnd {
     tokio::time::timeout(Duration::from_secs(3600), worker.wait()).await.expect("the worker never ended")
 }
 
-/// Runs what the handler leaves to the test: it enters, and goes on when it is let.
+/// Holds handlers for a test: a handler enters, and goes on when the test lets it.
 #[derive(Default)]
 pub struct Gate {
     pub entered: AtomicU64,
@@ -372,7 +372,7 @@ impl Gate {
         self.open.notify_waiters();
     }
 
-    /// `left` is counted however this future ends.
+    /// Enters and waits. `left` is counted however this future ends.
     pub async fn pass(self: Arc<Self>) {
         struct Leave(Arc<Gate>);
         impl Drop for Leave {

@@ -66,7 +66,7 @@ async fn a_start_whose_answer_was_lost_is_asked_for_again_and_stops_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_start_that_comes_after_the_commit_cuts_nothing_off() {
-    /// Commits, and has more to do that nobody else does.
+    /// A handler that commits and then has more to do that nobody else would do.
     struct Lingers(Arc<FakeQueue>, Arc<AtomicBool>);
     #[async_trait::async_trait]
     impl Handler for Lingers {
@@ -99,13 +99,13 @@ async fn a_task_is_stopped_as_its_start_finds_the_reservation_gone() {
     let script = move |grant: Grant, _, queue: Arc<FakeQueue>| {
         let gate = passing.clone();
         async move {
-            // Somebody else's by now.
+            // By now another worker has the task.
             queue.edit(grant.task_id, |task| (task.state, task.token) = (State::Running, Some(Uuid::new_v4())));
             gate.pass().await;
             Ok(queue.commit(&grant))
         }
     };
-    // No beat comes in time to tell.
+    // No heartbeat comes in time to tell.
     let deaf =
         WorkerSettings { heartbeat: Duration::from_secs(86_400), lease: Duration::from_secs(86_400 * 3), ..settings() };
     let worker = worker(deaf, &queue, script).await;
@@ -244,7 +244,7 @@ async fn a_handler_that_blocks_the_only_thread_delays_no_beat() {
     let script = |grant: Grant, _, queue: Arc<FakeQueue>| async move {
         let begun = queue.beats.load(SeqCst);
         let deadline = std::time::Instant::now() + Duration::from_secs(60);
-        // Deliberately what a handler must not do.
+        // This deliberately does what a handler must not do.
         while queue.beats.load(SeqCst) < begun + 30 {
             assert!(std::time::Instant::now() < deadline, "the heart does not beat");
             std::thread::yield_now();

@@ -68,7 +68,7 @@ async fn a_wake_up_is_heard_before_the_poll_and_many_are_one() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let before = queue.claims.load(SeqCst);
     let id = queue.add("probe", Lane::Io, &[1], Itself);
-    // No await in between: the dispatcher cannot look before the last of them.
+    // There is no await in between, so the dispatcher cannot look before the last wake-up.
     (0..1000).for_each(|_| worker.wake());
     until("the woken task's end", || queue.task(id).state == State::Completed).await;
     assert!(queue.claims.load(SeqCst) - before < 10);
@@ -155,12 +155,12 @@ async fn a_supervisor_knows_its_document_from_one_task_to_the_next() {
     };
     queue.add("probe", Lane::Cpu, &[7], Itself);
     let waits = queue.add("embed", Lane::Model, &[7, 9], Itself);
-    // Held by another worker, so that the document owes work and has nothing at work.
+    // Another worker holds it, so the document owes work but none of it runs here.
     queue.edit(waits, |task| task.token = Some(uuid::Uuid::nil()));
     let worker = worker(settings(), &queue, script).await;
     let progress = |worker: &Worker| documents(worker).remove(&7).and_then(|node| node.progress);
     until("the first task's end", || progress(&worker).is_some_and(|progress| progress.tasks.done == 1)).await;
-    // Far longer than it takes to look.
+    // This is far longer than a look takes.
     tokio::time::sleep(Duration::from_secs(100)).await;
     let known = progress(&worker).unwrap();
     assert_eq!((known.title.as_deref(), known.stage.as_deref()), (Some("title 7"), Some("probe")));
@@ -186,7 +186,7 @@ async fn of_the_supervisors_without_a_task_the_last_used_ones_stay() {
     let queue = FakeQueue::new();
     for root in 0..100 {
         queue.add("probe", Lane::Io, &[root], Itself);
-        // Owed for ever: no lane of this worker takes it.
+        // This stays owed for ever, because no lane of this worker takes it.
         queue.add("summarize:llm", Lane::Llm, &[root], Itself);
     }
     let few = WorkerSettings { permits: Permits { cpu: 0, model: 0, llm: 0, io: 1 }, ..settings() };
@@ -282,7 +282,7 @@ async fn a_handlers_own_failure_and_skip_are_taken_as_they_are() {
 
 #[tokio::test(start_paused = true)]
 async fn a_task_that_only_commits_passes_its_permit_on_to_one_other() {
-    /// Has nothing to prepare, and commits once it is let.
+    /// A handler with nothing to prepare, which commits once the test lets it.
     struct Commits {
         queue: Arc<FakeQueue>,
         entered: Arc<AtomicU64>,
@@ -309,7 +309,7 @@ async fn a_task_that_only_commits_passes_its_permit_on_to_one_other() {
     let mut worker = Worker::start(one, queue.clone(), beat, Arc::new(handler)).await.unwrap();
     until("the second task while the first commits", || entered.load(SeqCst) == 2).await;
     for ended in 1..=3 {
-        // Far longer than a poll: as many commit as there are permits, and one more keeps its own.
+        // This is far longer than a poll: as many tasks commit as there are permits, and one more keeps its own.
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(entered.load(SeqCst), ended + 1);
         gate.add_permits(1);
