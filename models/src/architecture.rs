@@ -25,7 +25,7 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// From `model_type` of a config.json.
+    /// Reads `model_type` of a config.json.
     pub(crate) fn from_model_type(model_type: &str) -> Option<Self> {
         match model_type {
             "bert" => Some(Self::Bert),
@@ -48,7 +48,7 @@ impl fmt::Display for Architecture {
     }
 }
 
-/// What a config.json says, read and checked: enough to know which tensors the weights must hold.
+/// What a config.json says, read and checked. It tells which tensors the weights must hold.
 pub(crate) struct EncoderConfig {
     pub shape: Shape,
     family: Family,
@@ -62,7 +62,7 @@ enum Family {
 }
 
 impl EncoderConfig {
-    /// `path` is what errors name.
+    /// Reads a config.json; errors name `path`.
     pub fn from_json(architecture: Architecture, json: &[u8], path: &Path) -> Result<Self, ModelError> {
         let (shape, family) = match architecture {
             Architecture::Bert => bert::read(json, path).map(|(shape, config)| (shape, Family::Bert(config))),
@@ -77,7 +77,7 @@ impl EncoderConfig {
         Ok(Self { shape, family })
     }
 
-    /// Reads the encoder's tensors, each with the shape that the config asks for.
+    /// Reads the encoder's tensors, each with the shape that the config demands.
     pub fn load(&self, file: &mut WeightFile) -> Result<EncoderWeights, ModelError> {
         match &self.family {
             Family::Bert(config) => bert::load(file, &self.shape, config),

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::{Architecture, Pooling};
 
-/// One model of `config/models.toml`, which says what the fields mean.
+/// One model of `config/models.toml`; that file says what the fields mean.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -26,7 +26,7 @@ pub struct CatalogEntry {
     #[serde(default)]
     pub is_centred: bool,
     pub files: Vec<String>,
-    /// SHA-256 in hex, by file; only of files whose hash is known for certain.
+    /// SHA-256 in hex by file, only for files whose hash is known for certain.
     #[serde(default)]
     pub sha256: BTreeMap<String, String>,
 }
@@ -36,9 +36,9 @@ pub struct CatalogEntry {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ModelKind {
-    /// Gives vectors.
+    /// It gives vectors.
     Embedding,
-    /// Scores pairs of texts.
+    /// It scores pairs of texts.
     CrossEncoder,
 }
 
@@ -59,8 +59,8 @@ pub fn catalog() -> &'static [CatalogEntry] {
     &CATALOG
 }
 
-/// Where the folders of named models lie unless a setting says otherwise: `${SVC_CACHE_DIR:-$HOME/.cache/svc}/models`.
-/// `None` when neither variable is set.
+/// Where the folders of named models are unless a setting says otherwise: `${SVC_CACHE_DIR:-$HOME/.cache/svc}/models`.
+/// `None` if neither variable is set.
 pub fn default_models_dir() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = set("SVC_CACHE_DIR").or_else(|| Some(set("HOME")?.join(".cache/svc")))?;

@@ -5,8 +5,8 @@ use crate::{
     weights::WeightFile,
 };
 
-/// The head of a cross-encoder: the first token's row through the pooler and tanh to one number, as
-/// `BertForSequenceClassification` of transformers has it.
+/// The head of a cross-encoder, as in `BertForSequenceClassification` of transformers: it takes the first token's row
+/// through the pooler and tanh to one number.
 pub(crate) struct Classifier {
     pooler: Linear,
     classifier: Linear,
@@ -21,7 +21,7 @@ impl Classifier {
         })
     }
 
-    /// The logit: any number, the greater the better the pair fits.
+    /// The logit, which may be any number; the greater it is, the better the pair fits.
     pub fn score(&self, row: &[f32]) -> Result<f32, ModelError> {
         let mut pooled = apply(&self.pooler, row);
         pooled.iter_mut().for_each(|x| *x = x.tanh());

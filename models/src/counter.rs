@@ -1,10 +1,11 @@
-//! Token counts without the model, for those who let it run elsewhere: a tokenizer is small, and a call a text is slow.
+//! Token counts without the model, for processes that let a runner embed: a tokenizer is small, and a call for each
+//! text would be slow.
 
 use std::sync::Arc;
 
 use crate::{ModelError, tokenizer::TextTokenizer};
 
-/// Counts tokens exactly as the engine of the same tokenizer does. A handle: cloning is cheap.
+/// Counts tokens exactly as the engine with the same tokenizer does. It is a handle: cloning is cheap.
 #[derive(Clone)]
 pub struct TokenCounter {
     tokenizer: Arc<TextTokenizer>,
@@ -18,19 +19,20 @@ impl std::fmt::Debug for TokenCounter {
 }
 
 impl TokenCounter {
-    /// Takes a model's tokenizer.json, as [`crate::Engine::tokenizer_json`] gives it. Blocks for tenths of a second.
+    /// Reads a model's tokenizer.json, as [`crate::Engine::tokenizer_json`] returns it. This blocks for some tenths of
+    /// a second.
     pub fn from_json(json: &[u8], document_prefix: &str) -> Result<Self, ModelError> {
         let tokenizer = TextTokenizer::from_untrusted_json(json, usize::MAX)
             .map_err(|message| ModelError::Tokenize { message: format!("tokenizer.json is not usable: {message}") })?;
         Ok(Self { tokenizer: Arc::new(tokenizer), document_prefix: document_prefix.into() })
     }
 
-    /// As [`crate::Engine::count_tokens`].
+    /// Counts as [`crate::Engine::count_tokens`] does.
     pub fn count_tokens(&self, text: &str) -> Result<usize, ModelError> {
         self.tokenizer.count(&self.document_prefix, text)
     }
 
-    /// As [`crate::Engine::count_content_tokens`].
+    /// Counts as [`crate::Engine::count_content_tokens`] does.
     pub fn count_content_tokens(&self, text: &str) -> Result<usize, ModelError> {
         Ok(self.tokenizer.count("", text)? - self.tokenizer.special_count())
     }

@@ -18,24 +18,24 @@ use crate::{
 pub enum Device {
     /// `cpu`: the crate's own kernels, without padding.
     Cpu,
-    /// `cpu-plain`: Burn's Flex backend, through its tensor API alone. Slower; for checking the other by.
+    /// `cpu-plain`: Burn's Flex backend, through its tensor API alone. It is slower and serves to check the other path.
     CpuPlain,
     /// `ndarray`: Burn's NdArray backend.
     #[cfg(feature = "ndarray")]
     NdArray,
-    /// `wgpu`: the first graphics processor, by Vulkan, Metal or DirectX 12.
+    /// `wgpu`: the first graphics processor, through Vulkan, Metal or DirectX 12.
     #[cfg(feature = "wgpu")]
     Wgpu,
-    /// `cuda`: the first NVIDIA processor; the driver and toolkit are looked for when the model is loaded.
+    /// `cuda`: the first NVIDIA processor. The driver and toolkit are looked for when the model is loaded.
     #[cfg(feature = "cuda")]
     Cuda,
 }
 
-/// Devices that are features of the build, named as these are.
+/// Devices that are cargo features of the same name.
 const FEATURES: [&str; 3] = ["ndarray", "wgpu", "cuda"];
 
 impl Device {
-    /// Brings the weights there.
+    /// Loads the weights onto the device.
     pub(crate) fn encoder(self, weights: EncoderWeights, precision: Precision) -> Result<Arc<dyn Encoder>, ModelError> {
         if self != Self::Cpu && precision != Precision::F32 {
             return Err(ModelError::Setting {
@@ -44,7 +44,7 @@ impl Device {
                 problem: "only the device cpu has it; take f32",
             });
         }
-        // Backends panic where there is no such processor or no driver for it.
+        // Backends panic if there is no such processor or no driver for it.
         catch_unwind(AssertUnwindSafe(|| -> Arc<dyn Encoder> {
             match self {
                 Self::Cpu => Arc::new(FastEncoder::new(weights, precision)),
@@ -64,10 +64,10 @@ impl Device {
         .map_err(|panic| ModelError::DeviceFailed { device: self.to_string(), message: panic_message(&*panic) })
     }
 
-    /// How many threads run the model where `asked` were asked for; 0 asks for as many as the machine has.
+    /// How many threads run the model if `asked` were asked for; 0 asks for as many as the machine has.
     pub(crate) fn threads(self, asked: usize) -> usize {
         match (self, asked) {
-            // One thread keeps such a processor busy; another would only take memory there.
+            // One thread keeps such a processor busy; a second one would only use memory there.
             #[cfg(feature = "wgpu")]
             (Self::Wgpu, _) => 1,
             #[cfg(feature = "cuda")]

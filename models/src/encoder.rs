@@ -1,7 +1,7 @@
 //! The encoder: one description for every architecture, and two ways to run it.
 //!
-//! [`FastEncoder`] has its own kernels and runs on the processor, [`PlainEncoder`] is on Burn's tensor API and runs on any of
-//! its backends. Each is the other's oracle in tests.
+//! [`FastEncoder`] has its own kernels and runs on the processor. [`PlainEncoder`] uses Burn's tensor API and runs on
+//! any of its backends. Each checks the other in tests.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ mod tests;
 pub(crate) use fast::FastEncoder;
 pub(crate) use plain::PlainEncoder;
 
-/// A model's body: token ids in, one row of hidden state per token out.
+/// A model's body: it takes token ids and gives one row of hidden state per token.
 pub(crate) trait Encoder: Send + Sync {
-    /// `[tokens, hidden]` row by row, in the order of the tokens. May panic on ids or lengths that the model has no
-    /// weights for; the engine checks these before, and a worker outlives it.
+    /// Returns `[tokens, hidden]` row by row, in the order of the tokens. It may panic on ids or lengths that the model
+    /// has no weights for; the engine checks these first, and a worker survives the panic.
     fn forward(&self, batch: &Ragged) -> Vec<f32>;
 
-    /// As [`Self::forward`], wherever `place` has it run.
+    /// Does the same as [`Self::forward`] wherever `place` runs it.
     fn forward_in(&self, batch: &Ragged, place: &dyn Place) -> Vec<f32> {
         let mut rows = Vec::new();
         place.run(&mut |_| rows = self.forward(batch));
@@ -36,13 +36,13 @@ pub(crate) trait Encoder: Send + Sync {
     fn hidden_size(&self) -> usize;
 }
 
-/// Where a pass runs: on the thread that took it, or on all of them while it is the only one.
+/// Where a pass runs: on the thread that took it, or on all threads while it is the only pass.
 pub(crate) trait Place {
-    /// Runs `work`, and tells it by a function when to come back: what is left is then better run in another place.
+    /// Runs `work`, passing a function that returns true when `work` should return so that the rest can run elsewhere.
     fn run(&self, work: &mut (dyn FnMut(&dyn Fn() -> bool) + Send));
 }
 
-/// The rayon pool that this is called in.
+/// The rayon pool of the caller.
 pub(crate) struct Here;
 
 impl Place for Here {
@@ -51,11 +51,11 @@ impl Place for Here {
     }
 }
 
-/// All weights of an encoder as plain numbers, whatever its architecture.
+/// All weights of an encoder as plain numbers, for any architecture.
 pub(crate) struct EncoderWeights {
     pub shape: Shape,
     pub embeddings: Embeddings,
-    /// One for all layers.
+    /// All layers share it.
     pub relative_bias: Option<RelativeBias>,
     pub layers: Vec<LayerWeights>,
     pub norm_place: NormPlace,
@@ -63,7 +63,7 @@ pub(crate) struct EncoderWeights {
     pub final_norm: Option<LayerNorm>,
 }
 
-/// What a token's first row is the normalised sum of.
+/// A token's first row is the normalised sum of these.
 pub(crate) struct Embeddings {
     /// `[vocabulary, hidden]`
     pub words: Floats,
@@ -75,21 +75,22 @@ pub(crate) struct Embeddings {
 }
 
 pub(crate) struct LayerWeights {
-    /// Queries, keys and values side by side: one product instead of three.
+    /// Queries, keys and values side by side, so that one product replaces three.
     pub qkv: Linear,
     pub output: Linear,
     pub attention_norm: Option<LayerNorm>,
-    /// Twice as wide as `down` is deep where the activation is gated: the half that goes through the function first.
+    /// If the activation is gated, this is twice as wide as `down` is deep; the half that goes through the function
+    /// comes first.
     pub up: Linear,
     pub down: Linear,
-    /// The feed-forward part's.
+    /// The norm of the feed-forward part.
     pub norm: LayerNorm,
-    /// Tokens that a token sees to each side; `None`: all.
+    /// How many tokens a token sees to each side; `None`: all.
     pub window: Option<usize>,
     pub rotary: Option<Arc<Rotary>>,
 }
 
-/// A linear layer, its weight `[inputs, outputs]`.
+/// A linear layer with its weight `[inputs, outputs]`.
 pub(crate) struct Linear {
     pub weight: Floats,
     pub bias: Option<Vec<f32>>,
@@ -97,9 +98,9 @@ pub(crate) struct Linear {
     pub outputs: usize,
 }
 
-/// What is added to a score for how far its key stands from its query.
+/// A number added to each score, which depends on the distance between key and query.
 pub(crate) struct RelativeBias {
-    /// For each head, by distance from `1 - positions` to `positions - 1`.
+    /// For each head, the bias of each distance from `1 - positions` to `positions - 1`.
     pub values: Vec<f32>,
     pub positions: usize,
 }
@@ -113,19 +114,19 @@ impl RelativeBias {
     }
 }
 
-/// Where a sublayer's normalisation stands.
+/// Where a sublayer is normalised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NormPlace {
-    /// Before it, on what goes in; what comes out is added to what was not normalised.
+    /// Its input is normalised; its output is added to the input as it was before.
     Before,
-    /// After it, on the sum of what went in and what came out.
+    /// The sum of its input and its output is normalised.
     After,
 }
 
-/// What stands between the two linear layers of the feed-forward part.
+/// The function between the two linear layers of the feed-forward part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Activation {
-    /// GELU by erf.
+    /// GELU with erf.
     Gelu,
     /// GELU of the first half times the second.
     GatedGelu,

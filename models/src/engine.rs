@@ -22,7 +22,7 @@ mod queue_tests;
 #[cfg(test)]
 mod vector_tests;
 
-/// A loaded model and its threads. A handle: cloning is cheap, the threads end with the last one.
+/// A loaded model and its threads. It is a handle: cloning is cheap, and the threads end with the last clone.
 #[derive(Clone)]
 pub struct Engine {
     shared: Arc<Shared>,
@@ -44,13 +44,13 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Reads the model's files and starts its threads. Blocks: some tenths of a second for a small model.
+    /// Reads the model's files and starts its threads. This blocks for some tenths of a second for a small model.
     pub fn load(settings: &ModelSettings) -> Result<Self, ModelError> {
         settings.check()?;
         let device: Device = settings.device.parse()?;
         let folder = ModelFolder::open(settings)?;
         let config_path = folder.path.join("config.json");
-        // A cross-encoder has the same weights below its head, but these give no embeddings.
+        // A cross-encoder has the same weights below its head, but they give no embeddings.
         if let Some(head) = folder.classifier {
             let what = format!("{head}, a classifier or reranker,");
             let supported = "supported: embedding models of architecture BERT, MPNet, NomicBERT and ModernBERT";
@@ -104,7 +104,7 @@ impl Engine {
         );
         let reopen = move || match open()? {
             (encoder, again, _) if again == digest => Ok(encoder),
-            // Vectors of another model would stand under the name of this one.
+            // Otherwise vectors of another model would carry the name of this one.
             (_, _, path) => Err(ModelError::Changed { path }),
         };
         let device = Watched::new(encoder, Box::new(reopen), health::FIRST_DELAY);
@@ -125,50 +125,52 @@ impl Engine {
     /// Whether texts can be embedded now.
     ///
     /// # Errors
-    /// The device is lost; it is being opened again.
+    /// The device is lost and is being opened again.
     pub fn ready(&self) -> Result<(), ModelError> {
         self.shared.device.encoder().map(drop)
     }
 
-    /// What was loaded.
+    /// Describes what was loaded.
     pub fn info(&self) -> &ModelInfo {
         &self.shared.info
     }
 
-    /// One vector a text, in the order of the texts. A text of more than [`ModelInfo::doc_window`] tokens is refused, and
-    /// all others with it, and so is one whose vector has no direction. Dropping the future takes back what has not begun.
+    /// Returns one vector per text, in the order of the texts. If a text has more than [`ModelInfo::doc_window`] tokens
+    /// or its vector has no direction, the whole call is refused. Dropping the future cancels what has not begun.
     pub async fn embed_documents(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
         let info = self.info();
         let tokens = self.tokenize(texts, Lane::Document, info.doc_window, false).await?;
         self.run(&tokens, Lane::Document, Wanted::Vector(info.pooling), self.shared.batch_size).await
     }
 
-    /// The vector of a query. Goes before all documents that wait.
+    /// Returns the vector of a query, which goes before all waiting documents.
     pub async fn embed_query(&self, text: String) -> Result<Vec<f32>, ModelError> {
         let tokens = self.tokenize(vec![text], Lane::Query, self.info().doc_window, false).await?;
         let vectors = self.run(&tokens, Lane::Query, Wanted::Vector(self.info().pooling), 1).await?;
         vectors.into_iter().next().ok_or(ModelError::Stopped)
     }
 
-    /// The vectors of each text's tokens, in the order of the texts. A text of more than [`ModelInfo::token_window`]
-    /// tokens is refused, and all others with it. The answer takes 4 bytes a component: 0.8 MB for 512 tokens of 384.
+    /// Returns the vectors of each text's tokens, in the order of the texts. If a text has more than
+    /// [`ModelInfo::token_window`] tokens, the whole call is refused. The answer takes 4 bytes a component: 0.8 MB for
+    /// 512 tokens of 384 components.
     pub async fn token_vectors(&self, texts: Vec<String>) -> Result<Vec<TokenVectors>, ModelError> {
         self.token_vectors_in(Lane::Document, texts).await
     }
 
-    /// The vectors of a query's tokens. Goes before all documents that wait.
+    /// Returns the vectors of a query's tokens. The query goes before all waiting documents.
     pub async fn query_token_vectors(&self, text: String) -> Result<TokenVectors, ModelError> {
         let vectors = self.token_vectors_in(Lane::Query, vec![text]).await?;
         vectors.into_iter().next().ok_or(ModelError::Stopped)
     }
 
-    /// The tokens that the model would see of a document: special tokens and prefix included. Linear in the text: off the
-    /// async threads for long ones.
+    /// Counts the tokens that the model would see of a document, including special tokens and the prefix. The time is
+    /// linear in the text, so count long texts off the async threads.
     pub fn count_tokens(&self, text: &str) -> Result<usize, ModelError> {
         self.shared.tokenizer.count(&self.info().document_prefix, text)
     }
 
-    /// The text's own tokens, without special tokens and prefix: what packing texts into a window adds up.
+    /// Counts the text's own tokens, without special tokens and the prefix; these counts add up when texts are packed
+    /// into a window.
     pub fn count_content_tokens(&self, text: &str) -> Result<usize, ModelError> {
         Ok(self.shared.tokenizer.count("", text)? - self.shared.tokenizer.special_count())
     }
@@ -178,12 +180,12 @@ impl Engine {
         self.shared.tokenizer.json()
     }
 
-    /// The threads, for a model beside this one.
+    /// The threads, which another model may share.
     pub(crate) fn threads(&self) -> Arc<Threads> {
         Arc::clone(&self.shared.threads)
     }
 
-    /// Passes that wait for a thread of the model, and of those that share its threads.
+    /// How many passes wait for a thread of this model and of those that share its threads.
     pub fn queue_depth(&self) -> usize {
         self.shared.threads.queue.depth()
     }
@@ -216,7 +218,7 @@ impl Engine {
         .await
     }
 
-    /// Runs all texts in passes of like lengths; gives the results in the texts' order.
+    /// Runs all texts in passes of similar lengths; returns the results in the order of the texts.
     async fn run(
         &self,
         tokens: &[Tokens],

@@ -1,4 +1,4 @@
-//! A model's folder: which files there are and what they say beside the weights.
+//! A model's folder: which files exist, and what they say apart from the weights.
 
 use std::{
     fs::File,
@@ -14,12 +14,12 @@ use crate::{Architecture, ModelError, ModelSettings, Pooling, Precision, locatio
 const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
 const MAX_TOKENIZER_BYTES: u64 = 64 * 1024 * 1024;
 
-/// A folder that was found, its small files read.
+/// A folder that exists, with its small files read.
 pub(crate) struct ModelFolder {
     pub name: String,
     pub path: PathBuf,
     pub architecture: Architecture,
-    /// The class of a model with a classification head on top: a cross-encoder.
+    /// The class of a model that has a classification head, which makes it a cross-encoder.
     pub classifier: Option<String>,
     pub config: Vec<u8>,
     pub tokenizer: Vec<u8>,
@@ -78,12 +78,12 @@ impl ModelFolder {
         })
     }
 
-    /// What is stamped on each vector: equal when, and only when, the same text gives the same vector. A precision below f32
-    /// is part of it, so that vectors of two precisions are never compared.
+    /// The identity that each vector carries. Two identities are equal if and only if the same text gives the same
+    /// vector. A precision below f32 is part of it, so that vectors of two precisions are never compared.
     pub fn identity(&self, weights: [u8; 32], precision: Precision) -> String {
         let mut hash = Sha256::new();
         for part in [&self.config, &self.tokenizer, self.query_prefix.as_bytes(), self.document_prefix.as_bytes()] {
-            // The length keeps neighbours apart.
+            // The length separates neighbouring parts.
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
@@ -108,7 +108,7 @@ fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, ModelError> {
     Ok(bytes)
 }
 
-/// `None` when there is no such file.
+/// Returns `None` if there is no such file.
 pub(crate) fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<Option<T>, ModelError> {
     if !path.exists() {
         return Ok(None);
@@ -120,7 +120,7 @@ pub(crate) fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<Opt
     }
 }
 
-/// The architecture, and the class of the model where it has a classifier on top.
+/// The architecture, and the model's class if it has a classifier.
 fn architecture(config: &[u8], path: &Path) -> Result<(Architecture, Option<String>), ModelError> {
     #[derive(Deserialize)]
     struct Kind {
@@ -141,7 +141,7 @@ fn architecture(config: &[u8], path: &Path) -> Result<(Architecture, Option<Stri
     }
 }
 
-/// From `1_Pooling/config.json` as sentence-transformers writes it; without that file the mean, its default.
+/// Read from `1_Pooling/config.json` as sentence-transformers writes it; without that file, its default, the mean.
 fn pooling(folder: &Path) -> Result<Pooling, ModelError> {
     #[derive(Deserialize)]
     struct Modes {
@@ -175,7 +175,7 @@ struct Prompts {
     document: String,
 }
 
-/// From `config_sentence_transformers.json`, which newer models have them in.
+/// Read from `config_sentence_transformers.json`, where newer models have them.
 fn prompts(folder: &Path) -> Result<Prompts, ModelError> {
     #[derive(Deserialize)]
     struct File {

@@ -1,4 +1,4 @@
-//! Whether a model's device still works, and the way back where it does not.
+//! Whether a model's device still works, and how it recovers if it does not.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -9,7 +9,8 @@ use std::{
 
 use crate::{ModelError, encoder::Encoder, ragged::Ragged, worker::panic_message};
 
-/// Panics of forward passes in a row after which the device counts as lost: one may be its text's fault.
+/// After this many panics of forward passes in a row the device counts as lost; a single one may be the fault of its
+/// text.
 const PANICS_IN_A_ROW: u32 = 3;
 pub(crate) const FIRST_DELAY: Duration = Duration::from_secs(1);
 const LONGEST_DELAY: Duration = Duration::from_secs(60);
@@ -25,7 +26,7 @@ pub(crate) struct Watched {
 }
 
 struct State {
-    /// None while the device is lost: what it held there is given back before it is opened again.
+    /// `None` while the device is lost: what was held there is freed before the device is opened again.
     encoder: Option<Arc<dyn Encoder>>,
     panics: u32,
     reason: String,
@@ -38,7 +39,7 @@ impl Watched {
         Arc::new(Self { open, first_delay, state: Mutex::new(state) })
     }
 
-    /// The encoder, or that the device is lost and when it will be tried again.
+    /// Returns the encoder, or an error that says when a lost device will be tried again.
     pub fn encoder(&self) -> Result<Arc<dyn Encoder>, ModelError> {
         let state = self.lock();
         state.encoder.clone().ok_or_else(|| ModelError::DeviceLost {
@@ -47,10 +48,10 @@ impl Watched {
         })
     }
 
-    /// Told at the end of each pass of `encoder`, with the message of its panic where it had one.
+    /// Records the end of a pass of `encoder`, with the message of its panic if it panicked.
     pub fn ended(self: &Arc<Self>, encoder: &Arc<dyn Encoder>, panic: Option<&str>) {
         let mut state = self.lock();
-        // A pass of an encoder that has been given up says nothing of the one that is there now.
+        // A pass of an abandoned encoder says nothing about the present one.
         if !state.encoder.as_ref().is_some_and(|current| Arc::ptr_eq(current, encoder)) {
             return;
         }
@@ -70,11 +71,11 @@ impl Watched {
         let (device, delay) = (Arc::downgrade(self), self.first_delay);
         let spawned = thread::Builder::new().name("model-reopen".to_owned()).spawn(move || reopen(&device, delay));
         if let Err(error) = spawned {
-            tracing::error!(%error, "no thread opens the model's device again: restart the service");
+            tracing::error!(%error, "no thread could be started to open the model's device again: restart the service");
         }
     }
 
-    /// Opens the device and has it do one pass.
+    /// Opens the device and runs one pass on it.
     fn try_again(&self) -> Result<(), String> {
         let opened = catch_unwind(AssertUnwindSafe(|| {
             let encoder = (self.open)().map_err(|error| error.to_string())?;
@@ -94,10 +95,10 @@ impl Watched {
     }
 }
 
-/// Tries until the device works again or nobody has the model any more.
+/// Tries until the device works again or nobody uses the model any more.
 fn reopen(device: &Weak<Watched>, mut delay: Duration) {
     loop {
-        // Woken too early, it tries too early, which does no harm.
+        // If it wakes too early it tries too early, which does no harm.
         thread::park_timeout(delay);
         let Some(device) = device.upgrade() else { return };
         match device.try_again() {

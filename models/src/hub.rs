@@ -1,9 +1,10 @@
-//! Fetches models from a hub: by the paths and headers of the Hugging Face Hub, which its mirrors have too.
+//! Fetches models from a hub, using the paths and headers of the Hugging Face Hub, which its mirrors share.
 //!
-//! Own code and not the `hf-hub` crate: that neither checks a hash nor bounds a silence, its 0.5 brings a second reqwest, and its
-//! 1.0 a second TLS stack and starts a broken file from its beginning.
+//! This is our own code because the `hf-hub` crate neither checks a hash nor limits a silence. Its 0.5 brings a second
+//! reqwest, and its 1.0 brings a second TLS stack and restarts a broken file from the beginning.
 //!
-//! A model comes into a folder beside its own, which is renamed once all is there: a model's folder is whole or not there.
+//! A model is fetched into a folder next to its own, which is renamed once it is complete. So a model's folder is
+//! either complete or absent.
 
 mod checksum;
 mod client;
@@ -26,18 +27,18 @@ use crate::{ModelError, location::Location};
 use client::HubClient;
 use place::Place;
 
-/// Where models come from, and how patiently.
+/// Where models come from, and how patiently they are fetched.
 #[derive(Debug, Clone)]
 pub struct HubSettings {
-    /// Address of the hub; `None`: the one that HF_ENDPOINT names, else the public one.
+    /// The hub's address; `None` means the one that HF_ENDPOINT names, or else the public one.
     pub endpoint: Option<String>,
-    /// Goes nowhere: a model that is not here is refused.
+    /// Fetch nothing: a model that is not on this machine is refused.
     pub offline: bool,
     /// How long the hub may be silent, before an answer and in the middle of a file.
     pub silence: Duration,
-    /// Tries in a row that bring nothing new.
+    /// How many tries in a row may bring nothing new.
     pub attempts: u32,
-    /// Before the second of these tries; doubled before each further one.
+    /// The pause before the second of these tries; it doubles before each further one.
     pub pause: Duration,
 }
 
@@ -58,13 +59,13 @@ impl Default for HubSettings {
 pub struct Progress<'a> {
     pub file: &'a str,
     pub bytes: u64,
-    /// Bytes of the whole file, where the hub says so.
+    /// The size of the whole file, if the hub says so.
     pub total: Option<u64>,
 }
 
-/// Brings the files of `model` (see [`crate::ModelSettings::model`]) to this machine, unless they are there, and gives the
-/// folder. What was fetched before a break is kept, and fetched no second time. Dropping the future breaks off in the same
-/// way.
+/// Fetches the files of `model` (see [`crate::ModelSettings::model`]) unless they are on this machine, and returns the
+/// folder. What was fetched before an interruption is kept and not fetched again. Dropping the future is such an
+/// interruption.
 pub async fn fetch_model(
     model: &str,
     models_dir: Option<&Path>,
@@ -83,14 +84,14 @@ async fn fetch(
     settings: &HubSettings,
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<(), FetchError> {
-    // A folder that is there is the user's or whole; loading it says what it lacks.
+    // An existing folder is either the user's own or complete; loading it says what is missing.
     let Some(hub) = location.hub.as_ref().filter(|_| !location.folder.exists()) else { return Ok(()) };
     if settings.offline {
         return Err(FetchError::Offline);
     }
     let mut client = HubClient::new(settings, hub.clone())?;
     let place = Place::take(&location.folder).await?;
-    // Whoever held the place may have finished.
+    // The process that held the place may have finished the fetch.
     if location.folder.exists() {
         return Ok(());
     }

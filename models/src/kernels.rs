@@ -1,24 +1,24 @@
-//! What stands between the matrix products, on plain slices: written so that LLVM vectorises it, compiled three times
-//! (AVX-512, AVX2 with FMA, and whatever the target has), chosen at run time. The only unsafe code of the crate: it stands in
-//! this file and its submodules.
+//! The operations between the matrix products, on plain slices. They are written so that LLVM vectorises them, are
+//! compiled three times (for AVX-512, for AVX2 with FMA, and for the build's target), and are chosen at run time. The
+//! crate's only other unsafe code is in `weights/mapped.rs`.
 #![expect(
     unsafe_code,
     reason = "calls of functions compiled for features checked at run time, and the pointers of matrix products"
 )]
 
-/// Lanes of one accumulator: one AVX-512 register, two of AVX2.
+/// Lanes of one accumulator: one AVX-512 register, or two of AVX2.
 const LANES: usize = 16;
 
-/// exp for x <= 88, about 2 ulp, without a branch; below -87 it is exp(-87).
+/// Computes exp for x <= 88 within about 2 ulp and without a branch; below -87 it returns exp(-87).
 #[inline(always)]
 fn exp(x: f32) -> f32 {
     // Adding 1.5 * 2^23 leaves the rounded exponent in the low bits of the mantissa.
     const SHIFT: f32 = 12_582_912.0;
-    // Not f32::max: the comparison compiles to one instruction, max to three.
+    // The comparison compiles to one instruction, f32::max to three.
     let x = if x > -87.0 { x } else { -87.0 };
     let shifted = x.mul_add(std::f32::consts::LOG2_E, SHIFT);
     let exponent = shifted - SHIFT;
-    // ln 2 in two parts, so that the remainder is exact.
+    // ln 2 is subtracted in two parts, so that the remainder is exact.
     let r = exponent.mul_add(-0.693_359_4, x);
     let r = exponent.mul_add(2.121_944_4e-4, r);
     let mut p = 1.987_569_1e-4_f32;
@@ -31,7 +31,7 @@ fn exp(x: f32) -> f32 {
     y * f32::from_bits(shifted.to_bits().wrapping_add(127) << 23)
 }
 
-/// One body, three instances.
+/// Makes three instances of one body.
 macro_rules! dispatch {
     ($(#[$doc:meta])* $name:ident, $body:ident, ($($argument:ident : $type:ty),*)) => {
         $(#[$doc])*
@@ -79,11 +79,11 @@ pub(crate) use tile::Line;
 
 #[cfg(test)]
 mod samples {
-    //! Numbers to compare kernels by.
+    //! Numbers for comparing kernels.
 
     use proptest::prelude::*;
 
-    /// From -4 to 0 and 0 to 4, the same for the same seed.
+    /// Numbers from -4 to 0 and from 0 to 4, the same for the same seed.
     pub fn values(count: usize, seed: u32) -> Vec<f32> {
         let mut state = seed.wrapping_mul(2_654_435_761).wrapping_add(1);
         (0..count)
@@ -103,7 +103,7 @@ mod samples {
         Ok(())
     }
 
-    /// erf by its series, in f64; good for |x| below 5.
+    /// erf by its series in f64, which is accurate for |x| below 5.
     pub fn erf(x: f64) -> f64 {
         if x.abs() > 5.0 {
             return x.signum();

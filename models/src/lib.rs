@@ -1,12 +1,12 @@
-//! Text embeddings on Burn: encoders, tokenizers, pooling and batching. Knows nothing of documents.
+//! Text embeddings on Burn: encoders, tokenizers, pooling and batching. This crate knows nothing of documents.
 //!
-//! [`fetch_model`] brings a model's files to this machine where they are not; [`Engine::load`], which never goes to the
-//! network, reads such a folder (`config.json`, `tokenizer.json`, `model.safetensors`) and starts the model's threads; the
-//! handle is cheap to clone. Every vector has unit length and [`VECTOR_WIDTH`] components: a narrower model
-//! is padded with zeros, which leaves every cosine as it is; a wider one is refused.
+//! [`fetch_model`] fetches a model's files if they are not on this machine. [`Engine::load`], which never uses the
+//! network, reads such a folder (`config.json`, `tokenizer.json`, `model.safetensors`) and starts the model's threads;
+//! the handle is cheap to clone. Every vector has unit length and [`VECTOR_WIDTH`] components. The vectors of a
+//! narrower model are padded with zeros, which leaves every cosine unchanged; a wider model is refused.
 //!
-//! The way of a text: tokenised on the caller's side, packed with others of its length to a micro-batch, queued in a
-//! bounded queue in which queries overtake documents, run by one of the model's threads, pooled, normalised.
+//! A text is tokenised on the caller's side, packed into a micro-batch with others of its length, queued in a bounded
+//! queue in which queries overtake documents, run by one of the model's threads, pooled and normalised.
 
 mod architecture;
 mod catalog;
@@ -52,5 +52,5 @@ pub use reranker::{Reranker, RerankerInfo, RerankerSettings};
 pub use settings::{ModelInfo, ModelSettings};
 pub use token_vectors::TokenVectors;
 
-/// The width of every vector: components, whatever the model.
+/// The number of components in every vector, whatever the model.
 pub const VECTOR_WIDTH: usize = 768;

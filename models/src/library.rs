@@ -1,4 +1,4 @@
-//! What there is to choose from: the catalogue, and what else lies in the models folder.
+//! The models to choose from: the catalogue, and other models in the models folder.
 
 use std::path::{Path, PathBuf};
 
@@ -6,22 +6,22 @@ use serde::Deserialize;
 
 use crate::{ModelKind, catalog, folder::read_json, location::Location};
 
-/// A model that is known, here or not.
+/// A known model, whether or not it is on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LibraryModel {
-    /// What the setting takes.
+    /// The name that the setting takes.
     pub name: String,
     pub kind: ModelKind,
-    /// Components of its own vectors; `None` where its config.json does not say.
+    /// The number of components in its own vectors; `None` if its config.json does not say.
     pub width: Option<usize>,
-    /// Tokens of its longest text.
+    /// The number of tokens in its longest text.
     pub positions: Option<usize>,
     pub folder: PathBuf,
-    /// Whether all its files are there.
+    /// Whether all its files are on this machine.
     pub is_here: bool,
 }
 
-/// The catalogue's models in its order, then those that were fetched by their hub id, by name.
+/// The catalogue's models in its order, then by name those that were fetched by their hub id.
 pub fn library(models_dir: &Path) -> Vec<LibraryModel> {
     let located = |name: &str| Location::of(name, Some(models_dir)).ok();
     let known = catalog().iter().filter_map(|entry| {
@@ -40,7 +40,7 @@ pub fn library(models_dir: &Path) -> Vec<LibraryModel> {
     let mut fetched: Vec<LibraryModel> = folders
         .filter_map(|folder| {
             let name = folder.file_name().into_string().ok()?;
-            // What is still coming in, and who holds it.
+            // These are unfinished fetches and their locks.
             if name.ends_with(".part") || name.ends_with(".lock") {
                 return None;
             }
@@ -93,7 +93,7 @@ impl Shape {
     }
 
     fn positions(&self) -> Option<usize> {
-        // MPNet's first two positions stand for no token.
+        // MPNet's first two positions belong to no token.
         let unused = if self.model_type.as_deref() == Some("mpnet") { 2 } else { 0 };
         Some(self.max_position_embeddings?.saturating_sub(unused))
     }

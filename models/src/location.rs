@@ -1,18 +1,18 @@
-//! Where a model's files lie, or would lie once fetched.
+//! Where a model's files are, or would be once fetched.
 
 use std::path::{Path, PathBuf};
 
 use crate::{CatalogEntry, ModelError, catalog, default_models_dir};
 
-/// What a model that the catalogue does not know must have.
+/// The files that a model outside the catalogue must have.
 const REQUIRED: [&str; 3] = ["config.json", "tokenizer.json", "model.safetensors"];
-/// Read where they are there: how rows become one vector, and prefixes.
+/// Files that are read if they exist: they say how rows become one vector, and the prefixes.
 const OPTIONAL: [&str; 2] = ["1_Pooling/config.json", "config_sentence_transformers.json"];
 
-/// A model that was named, found or not.
+/// A model that was named, whether or not it exists.
 #[derive(Debug, Clone)]
 pub(crate) struct Location {
-    /// Part of the identity of its vectors.
+    /// A part of the identity of its vectors.
     pub name: String,
     pub folder: PathBuf,
     pub entry: Option<&'static CatalogEntry>,
@@ -21,7 +21,7 @@ pub(crate) struct Location {
 }
 
 impl Location {
-    /// `model`: a name of the catalogue (or its hub id), a folder, or a hub id, in this order.
+    /// Resolves `model`: a name of the catalogue (or its hub id), a folder, or a hub id, in this order.
     pub fn of(model: &str, models_dir: Option<&Path>) -> Result<Self, ModelError> {
         let models_dir = || {
             models_dir.map(Path::to_owned).or_else(default_models_dir).ok_or(ModelError::Setting {
@@ -37,7 +37,8 @@ impl Location {
         }
         let path = PathBuf::from(model);
         if !model.is_empty() && path.is_dir() {
-            // The folder's own name, also for `.` and the like: an identity must not depend on how the path was written.
+            // This is the folder's own name, even if the path is `.`: an identity must not depend on how the path was
+            // written.
             let whole = path.canonicalize().map_err(|source| ModelError::Unreadable { path: path.clone(), source })?;
             let name = whole.file_name().map_or_else(|| "model".into(), |name| name.to_string_lossy());
             return Ok(Self { name: name.into_owned(), folder: path, entry: None, hub: None });
@@ -50,12 +51,12 @@ impl Location {
         Err(ModelError::UnknownModel { name: model.to_owned(), known })
     }
 
-    /// Whether each file that the model needs is there.
+    /// Whether each file that the model needs exists.
     pub fn is_complete(&self) -> bool {
         self.files().all(|(file, required)| !required || self.folder.join(file).is_file())
     }
 
-    /// The model's files by their path in the folder, and whether it can do without each.
+    /// The model's files by their path in the folder, and whether each is required.
     pub fn files(&self) -> impl Iterator<Item = (&str, bool)> {
         let named = self.entry.into_iter().flat_map(|entry| entry.files.iter().map(|file| (file.as_str(), true)));
         let usual = REQUIRED.map(|file| (file, true)).into_iter().chain(OPTIONAL.map(|file| (file, false)));
@@ -72,8 +73,8 @@ pub(crate) struct HubId {
 }
 
 impl HubId {
-    /// `owner/name`, or `owner/name@revision`; without one the revision is `main`. Nothing that could leave a folder or
-    /// change an address gets through.
+    /// Parses `owner/name` or `owner/name@revision`; without one the revision is `main`. It refuses anything that could
+    /// leave a folder or change an address.
     pub fn parse(text: &str) -> Option<Self> {
         let (repository, revision) = text.split_once('@').unwrap_or((text, "main"));
         let (owner, name) = repository.split_once('/')?;

@@ -1,10 +1,11 @@
 use crate::{ModelError, ModelInfo, TokenVectors, pooling::normalise};
 
-/// The first `width` components of a vector, of unit length again: what models trained as Matryoshkas mean by a shorter
-/// vector. `is_centred` where the model's card applies a layer norm before it cuts (nomic-embed-text-v1.5): that takes the
-/// mean of all `native_width` components away, and its scale is lost in the last step anyway.
+/// Returns the first `width` components of a vector, scaled to unit length: a shorter vector as models trained as
+/// Matryoshkas mean it. `is_centred` is for a model whose card applies a layer norm before the cut
+/// (nomic-embed-text-v1.5): the mean of all `native_width` components is subtracted, and the norm's scale would vanish
+/// in the last step anyway.
 ///
-/// `vector` may be padded with zeros beyond `native_width`. A `width` over that changes nothing but the centre.
+/// `vector` may be padded with zeros beyond `native_width`. A greater `width` changes nothing but the centre.
 fn shorten(vector: &[f32], native_width: usize, width: usize, is_centred: bool) -> Result<Vec<f32>, ModelError> {
     let vector = &vector[..native_width.min(vector.len())];
     let mean = match is_centred {
@@ -17,16 +18,16 @@ fn shorten(vector: &[f32], native_width: usize, width: usize, is_centred: bool) 
 }
 
 impl ModelInfo {
-    /// The first `width` components of a vector of this model, of unit length again. What that is worth depends on the model:
-    /// one that was trained for it has such widths in its card.
+    /// Returns the first `width` components of a vector of this model, scaled to unit length. How good they are depends
+    /// on the model: one that was trained for it lists such widths in its card.
     pub fn shorten(&self, vector: &[f32], width: usize) -> Result<Vec<f32>, ModelError> {
         shorten(vector, self.native_width, width, self.is_centred)
     }
 }
 
 impl TokenVectors {
-    /// Each token's vector cut to its first `width` components, of unit length again. A `width` of the model's own or more
-    /// changes nothing.
+    /// Cuts each token's vector to its first `width` components, scaled to unit length. A `width` of the model's own or
+    /// more changes nothing.
     pub fn shortened(&self, width: usize) -> Result<Self, ModelError> {
         let width = width.min(self.width);
         let mut values = Vec::with_capacity(self.len() * width);
@@ -52,7 +53,7 @@ mod tests {
 
     #[test]
     fn the_centre_is_that_of_the_layer_norm_over_all_components() {
-        // By hand: normalise(layer_norm([4, 0, 1, 3])[..2]), the mean being 2.
+        // Computed by hand: normalise(layer_norm([4, 0, 1, 3])[..2]), where the mean is 2.
         let unit: Vec<f32> = [4.0, 0.0, 1.0, 3.0].iter().map(|x| x / 26f32.sqrt()).collect();
         let short = shorten(&unit, 4, 2, true).unwrap();
         let half = std::f32::consts::FRAC_1_SQRT_2;

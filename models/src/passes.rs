@@ -1,4 +1,5 @@
-//! One caller's texts on their way to the model: tokenised beside the runtime, then through the queue in passes.
+//! One caller's texts on their way to the model: they are tokenised beside the runtime, then go through the queue in
+//! passes.
 
 use std::sync::Arc;
 
@@ -11,11 +12,12 @@ use crate::{
     worker::panic_message,
 };
 
-/// Texts of fewer bytes in sum are tokenised where the caller stands: handing them to another thread takes as long.
+/// Texts with fewer bytes in total are tokenised on the caller's thread, because handing them to another thread takes
+/// as long.
 const TOKENISED_IN_PLACE: usize = 4096;
 
-/// Tokenises on the caller's side, so that the model's threads do nothing but run the model; where the texts have many
-/// `bytes`, not on the runtime's own threads. `tokenise` is given what says whether the caller is gone.
+/// Tokenises on the caller's side, so that the model's threads only run the model. Texts with many `bytes` are not
+/// tokenised on the runtime's own threads. `tokenise` gets a function that says whether the caller is gone.
 pub(crate) async fn beside_the_runtime<T: Send + 'static>(
     bytes: usize,
     tokenise: impl FnOnce(&dyn Fn() -> bool) -> Result<T, ModelError> + Send + 'static,
@@ -24,7 +26,7 @@ pub(crate) async fn beside_the_runtime<T: Send + 'static>(
     let (false, Ok(runtime)) = (bytes <= TOKENISED_IN_PLACE, runtime) else {
         return tokenise(&|| false);
     };
-    // Dropped with this future; the other thread sees that and stops.
+    // This is dropped with the future; the other thread sees that and stops.
     let waiting = Arc::new(());
     let watch = Arc::downgrade(&waiting);
     let task = runtime.spawn_blocking(move || tokenise(&|| watch.strong_count() == 0));
@@ -35,8 +37,8 @@ pub(crate) async fn beside_the_runtime<T: Send + 'static>(
     }
 }
 
-/// Runs all sequences in passes of like lengths, at most `max_sequences` in one; `batch` makes the pass of those that it is
-/// given by number. Gives the results in the sequences' order.
+/// Runs all sequences in passes of similar lengths, with at most `max_sequences` in one. `batch` makes the pass of the
+/// sequences whose numbers it gets. Returns the results in the order of the sequences.
 pub(crate) async fn run(
     queue: &Queue,
     lane: Lane,
@@ -56,7 +58,7 @@ pub(crate) async fn run(
             results[sequence] = result;
         }
     }
-    // All of them are told at once, so that the caller can leave them out and ask for the rest a single time.
+    // The error names all of them at once, so that the caller can leave them out and ask only once more.
     let texts: Vec<usize> = (0..results.len()).filter(|&sequence| results[sequence].is_none()).collect();
     if !texts.is_empty() {
         return Err(ModelError::NoDirection { texts });
@@ -64,7 +66,7 @@ pub(crate) async fn run(
     Ok(results.into_iter().flatten().collect())
 }
 
-/// The passes that a caller waits for. Dropped before their time, they leave the queue.
+/// The passes that a caller waits for. If this is dropped early, they leave the queue.
 struct Outcomes<'a> {
     queue: &'a Queue,
     waiting: Vec<oneshot::Receiver<Outcome>>,

@@ -9,7 +9,7 @@ use crate::ModelError;
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Pooling {
-    /// The mean over all tokens, special tokens included.
+    /// The mean over all tokens, including special tokens.
     Mean,
     /// The first token's row.
     Cls,
@@ -24,12 +24,12 @@ impl fmt::Display for Pooling {
     }
 }
 
-/// One vector of unit length, padded with zeros to `width`, from the rows of one text's tokens.
+/// Makes one vector of unit length, padded with zeros to `width`, from the rows of one text's tokens.
 pub(crate) fn pool(pooling: Pooling, rows: &[f32], hidden: usize, width: usize) -> Result<Vec<f32>, ModelError> {
     let mut vector = vec![0f32; width.max(hidden)];
     let head = &mut vector[..hidden];
     match pooling {
-        // The sum points where the mean points; the length is set below.
+        // The sum points where the mean points, and the length is set below.
         Pooling::Mean => {
             for row in rows.chunks_exact(hidden) {
                 for (sum, value) in head.iter_mut().zip(row) {

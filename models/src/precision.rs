@@ -1,20 +1,21 @@
 use std::fmt;
 
-/// How the weights of linear layers are kept, nearly all of a model. All else is f32, and so are sums.
+/// How the weights of linear layers are stored, which are nearly all of a model. Everything else is f32, including
+/// sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Precision {
-    /// As they are.
+    /// 32 bits, as published.
     #[default]
     F32,
-    /// 16 bits: half the memory, and half of what a query has to read.
+    /// 16 bits: half the memory, and a query has half as much to read.
     Bf16,
-    /// 8 bits, each output with a scale of its own, times activations of up to 16 bits: a quarter of the memory. The sums
-    /// of these products are exact.
+    /// 8 bits with a scale for each output, times activations of up to 16 bits: a quarter of the memory. The sums of
+    /// these products are exact.
     Int8,
 }
 
 impl Precision {
-    /// All, with their names.
+    /// All precisions with their names.
     pub const NAMES: [(&'static str, Self); 3] = [("f32", Self::F32), ("bf16", Self::Bf16), ("int8", Self::Int8)];
 }
 

@@ -20,27 +20,27 @@ pub(crate) enum Lane {
     Document,
 }
 
-/// Which model runs, and what is made of the rows that it gives. Models that share threads share a queue.
+/// Which model runs, and what is made of its rows. Models that share threads share a queue.
 #[derive(Clone)]
 pub(crate) struct Work {
     pub encoder: Arc<dyn Encoder>,
     pub wanted: Wanted,
-    /// Told how the pass ended; none for a model whose device is not watched.
+    /// Learns how the pass ended; `None` for a model whose device is not watched.
     pub device: Option<Arc<Watched>>,
 }
 
-/// What is made of the rows that the encoder gives.
+/// What is made of the encoder's rows.
 #[derive(Clone)]
 pub(crate) enum Wanted {
-    /// One pooled vector a text.
+    /// One pooled vector per text.
     Vector(Pooling),
     /// The rows of all of a text's tokens as the model gives them, one after the other.
     Rows,
-    /// One number a pair: what the classifier makes of the first token's row.
+    /// One number per pair: the classifier's result for the first token's row.
     Score(Arc<Classifier>),
 }
 
-/// For each sequence of a pass, in order, what was wanted; none of a sequence whose vector has no direction.
+/// What was wanted, for each sequence of a pass in order; `None` for a sequence whose vector has no direction.
 pub(crate) type Outcome = Result<Vec<Option<Vec<f32>>>, ModelError>;
 
 /// One pass through the model that waits for its turn.
@@ -50,7 +50,7 @@ pub(crate) struct Pass {
     pub reply: oneshot::Sender<Outcome>,
 }
 
-/// A pass in its lane. Its room is free again when it is taken or given up.
+/// A pass in its lane. Its room is free again when it is taken or abandoned.
 struct Waiting {
     pass: Pass,
     _room: Room,
@@ -61,8 +61,8 @@ struct Room {
     _tokens: OwnedSemaphorePermit,
 }
 
-/// Passes taken from the query lane in a row before a waiting document gets its turn, so that a flood of queries slows
-/// documents down and does not stop them.
+/// How many passes are taken from the query lane in a row before a waiting document gets its turn, so that a flood of
+/// queries slows documents down but does not stop them.
 const QUERIES_IN_A_ROW: usize = 64;
 
 /// The bounded queue between callers and the model's threads.
@@ -81,7 +81,7 @@ struct Lanes {
     closed: bool,
 }
 
-/// Each lane has its own, or documents that wait would keep queries out.
+/// The bounds of one lane. Each lane has its own, so that waiting documents never keep queries out.
 struct Bounds {
     passes: Arc<Semaphore>,
     tokens: Arc<Semaphore>,
@@ -95,7 +95,7 @@ impl Bounds {
     }
 
     async fn room(&self, tokens: usize) -> Result<Room, ModelError> {
-        // A text longer than the whole room has it to itself.
+        // A text longer than the whole room has the room to itself.
         let tokens = tokens.min(self.max_tokens) as u32;
         let stopped = |_| ModelError::Stopped;
         let pass = Arc::clone(&self.passes).acquire_owned().await.map_err(stopped)?;
@@ -114,8 +114,8 @@ impl Queue {
         }
     }
 
-    /// Waits for room, queues the pass and gives the end at which its outcome will arrive. When that end is dropped the
-    /// pass is not run any more.
+    /// Waits for room, queues the pass and returns the receiver for its outcome. If the receiver is dropped, the pass
+    /// does not run.
     pub async fn submit(
         &self,
         lane: Lane,
@@ -142,7 +142,7 @@ impl Queue {
         Ok(outcome)
     }
 
-    /// Blocks until there is a pass that somebody still waits for; `None` once the queue is closed.
+    /// Blocks until there is a pass that somebody still waits for; returns `None` once the queue is closed.
     pub fn take(&self) -> Option<Pass> {
         let mut lanes = self.lock();
         loop {
@@ -157,20 +157,20 @@ impl Queue {
         }
     }
 
-    /// Forgets the passes that nobody waits for any more, and gives their room to others.
+    /// Removes the passes that nobody waits for any more, which makes room for others.
     pub fn sweep(&self) {
         let mut lanes = self.lock();
         lanes.queries.retain(|waiting| !waiting.is_abandoned());
         lanes.documents.retain(|waiting| !waiting.is_abandoned());
     }
 
-    /// Passes that wait for their turn.
+    /// How many passes wait for their turn.
     pub fn depth(&self) -> usize {
         let lanes = self.lock();
         lanes.queries.len() + lanes.documents.len()
     }
 
-    /// Ends the threads that take from here; what waits is dropped.
+    /// Ends the threads that take passes from here; waiting passes are dropped.
     pub fn close(&self) {
         for bounds in [&self.queries, &self.documents] {
             bounds.passes.close();
@@ -235,7 +235,7 @@ mod tests {
             let work = Work { encoder: Arc::new(Nothing), wanted: Wanted::Rows, device: None };
             queue.submit(Lane::Document, Ragged::from_sequences([&vec![1; tokens][..]]), work)
         };
-        // A future that is polled once: it is done, or it waits for room.
+        // This polls a future once: it is done, or it waits for room.
         let at_once = |tokens: usize| timeout(Duration::ZERO, submit(tokens));
         let half = 2 * TOKENS_PER_PASS;
         let _first = at_once(half).await.expect("there is room").unwrap();

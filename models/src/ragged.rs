@@ -1,16 +1,16 @@
 use std::ops::Range;
 
-/// Tokens that a worker runs at once. Activations of about this many rows stay in the processor's second cache, and a
-/// query waits for one such pass at most.
+/// How many tokens a worker runs at once. The activations of about this many rows stay in the processor's second cache,
+/// and a query waits for one such pass at most.
 pub(crate) const TOKENS_PER_PASS: usize = 600;
 
-/// Sequences laid end to end, without padding: no token is computed that is not there.
+/// Sequences one after the other, without padding, so that only real tokens are computed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ragged {
     pub token_ids: Vec<u32>,
-    /// Of each token: 0, or 1 for what belongs to the second text of a pair.
+    /// For each token: 0, or 1 if it belongs to the second text of a pair.
     pub token_types: Vec<u8>,
-    /// Where each sequence's tokens lie in `token_ids`.
+    /// The range of each sequence's tokens in `token_ids`.
     pub sequences: Vec<Range<usize>>,
 }
 
@@ -19,7 +19,7 @@ impl Ragged {
         Self::from_pairs(sequences.into_iter().map(|sequence| (sequence, sequence.len())))
     }
 
-    /// Each pair comes with the number of tokens that belong to its first text.
+    /// Makes a batch of pairs; each comes with the number of tokens that belong to its first text.
     pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a [u32], usize)>) -> Self {
         let mut ragged = Self::default();
         for (sequence, first) in pairs {
@@ -32,7 +32,7 @@ impl Ragged {
         ragged
     }
 
-    /// Of each token, its place in its sequence.
+    /// For each token, its position in its sequence.
     pub fn positions(&self) -> Vec<u32> {
         self.sequences.iter().flat_map(|sequence| 0..sequence.len() as u32).collect()
     }
@@ -42,8 +42,8 @@ impl Ragged {
     }
 }
 
-/// Groups sequences of like length into passes of at most `max_sequences` and about `max_tokens`. A sequence is never
-/// split: one that is longer than `max_tokens` makes a pass of its own. Gives the indices of each pass.
+/// Groups sequences of similar length into passes of at most `max_sequences` and about `max_tokens`, and returns the
+/// indices in each pass. A sequence is never split: one that is longer than `max_tokens` makes its own pass.
 pub(crate) fn plan_passes(lengths: &[usize], max_tokens: usize, max_sequences: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..lengths.len()).collect();
     order.sort_by_key(|&index| lengths[index]);

@@ -18,22 +18,22 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// Which cross-encoder to load, and how it is to run.
+/// Which cross-encoder to load, and how to run it.
 #[derive(Debug, Clone)]
 pub struct RerankerSettings {
     /// A name from `config/models.toml`, or the path of a folder with the model's files.
     pub model: String,
-    /// Where the folders of named models lie; `None`: [`crate::default_models_dir`].
+    /// Where the folders of named models are; `None`: [`crate::default_models_dir`].
     pub models_dir: Option<PathBuf>,
     /// See [`Device`].
     pub device: String,
-    /// Threads that run the model; 0: as many as the machine has.
+    /// How many threads run the model; 0: as many as the machine has.
     pub threads: usize,
-    /// Pairs in one pass at most.
+    /// The most pairs in one pass.
     pub batch_size: usize,
-    /// Tokens of a pair at most, special tokens included; the model's own positions are a second limit.
+    /// The most tokens of a pair, including special tokens; the model's own positions are a second limit.
     pub max_length: usize,
-    /// Passes that may wait for their turn; further callers wait before they are queued.
+    /// How many passes may wait for their turn; further callers wait before their passes are queued.
     pub queue_capacity: usize,
 }
 
@@ -51,19 +51,20 @@ impl Default for RerankerSettings {
     }
 }
 
-/// What was loaded.
+/// Describes what was loaded.
 #[derive(Debug, Clone)]
 pub struct RerankerInfo {
     pub name: String,
     pub architecture: Architecture,
-    /// Tokens of a pair at most, special tokens included.
+    /// The most tokens of a pair, including special tokens.
     pub max_length: usize,
     pub device: String,
-    /// Threads that run the model.
+    /// How many threads run the model.
     pub threads: usize,
 }
 
-/// A loaded cross-encoder: it reads a query and a document together and says how well they fit. A handle: cloning is cheap.
+/// A loaded cross-encoder: it reads a query and a document together and says how well they fit. It is a handle: cloning
+/// is cheap.
 #[derive(Clone)]
 pub struct Reranker {
     shared: Arc<Shared>,
@@ -87,15 +88,15 @@ impl std::fmt::Debug for Reranker {
 /// Query and document as the model sees them.
 struct Pair {
     ids: Vec<u32>,
-    /// Tokens of type 0: the query's, and the special tokens up to the document.
+    /// The number of tokens of type 0: the query's, and the special tokens before the document.
     first: usize,
 }
 
 impl Reranker {
-    /// Reads the model's files and starts its threads. Blocks: some tenths of a second for a small model.
+    /// Reads the model's files and starts its threads. This blocks for some tenths of a second for a small model.
     ///
-    /// Where it is to run on the device of `beside`, it does so on that engine's threads: its pairs, for which somebody waits,
-    /// go before all documents that are to be embedded, and no more threads run models than the engine's settings say.
+    /// If the reranker uses the same device as `beside`, it runs on that engine's threads. Its pairs, for which
+    /// somebody waits, go before all documents, and no more threads run models than the engine's settings say.
     pub fn load(settings: &RerankerSettings, beside: Option<&Engine>) -> Result<Self, ModelError> {
         let &RerankerSettings { threads, batch_size, max_length, queue_capacity, .. } = settings;
         let device: Device = settings.device.parse()?;
@@ -155,17 +156,17 @@ impl Reranker {
         Ok(Self { shared: Arc::new(Shared { info, tokenizer, encoder, classifier, threads, batch_size }) })
     }
 
-    /// What was loaded.
+    /// Describes what was loaded.
     pub fn info(&self) -> &RerankerInfo {
         &self.shared.info
     }
 
-    /// For each document, in their order, how well it fits the query: the model's logit, any number, greater is better. Only
-    /// scores for the same query can be compared.
+    /// Returns for each document, in order, how well it fits the query: the model's logit, which may be any number;
+    /// greater is better. Only scores for the same query can be compared.
     ///
-    /// A pair of more than [`RerankerInfo::max_length`] tokens is cut as cross-encoders are trained to see it: the longer of
-    /// the two texts loses its end, token by token, until both fit; a query of up to half the room is never cut. Dropping
-    /// the future takes back what has not begun.
+    /// A pair of more than [`RerankerInfo::max_length`] tokens is cut in the way that cross-encoders are trained with:
+    /// the longer of the two texts loses its end, token by token, until both fit. A query of up to half the room is
+    /// never cut. Dropping the future cancels what has not begun.
     pub async fn score(&self, query: &str, documents: Vec<String>) -> Result<Vec<f32>, ModelError> {
         let shared = Arc::clone(&self.shared);
         let query = query.to_owned();
@@ -206,8 +207,8 @@ impl Shared {
     }
 }
 
-/// How many tokens of each are kept so that both fit into `room`: the longer one is cut first, the second by one token less
-/// where they are as long.
+/// How many tokens of each text are kept so that both fit into `room`. The longer text is cut first; if both are
+/// equally long, the second loses one token more.
 fn longest_first(first: usize, second: usize, room: usize) -> (usize, usize) {
     if first + second <= room {
         return (first, second);

@@ -1,4 +1,4 @@
-//! A tiny model of random weights, so that tests need no download.
+//! A tiny model with random weights, so that tests need no download.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -12,7 +12,7 @@ pub(crate) const VOCABULARY: usize = 20;
 pub(crate) const HIDDEN: usize = 48;
 pub(crate) const POSITIONS: usize = 700;
 
-/// WordPiece as BERT has it. Its truncation and padding must be ignored.
+/// WordPiece as in BERT. Its truncation and padding must be ignored.
 pub(crate) const TOKENIZER_JSON: &str = r###"{
   "version": "1.0",
   "truncation": {"max_length": 8, "strategy": "LongestFirst", "stride": 0},
@@ -54,7 +54,7 @@ pub(crate) fn write_model(folder: &Path) {
     write_weights(folder, shapes(""));
 }
 
-/// Writes the same with so many positions.
+/// Writes the same model with the given number of positions.
 pub(crate) fn write_long_model(folder: &Path, positions: usize) {
     let mut config = config();
     config["max_position_embeddings"] = positions.into();
@@ -64,7 +64,7 @@ pub(crate) fn write_long_model(folder: &Path, positions: usize) {
     write_weights(folder, shapes);
 }
 
-/// Writes the same as a cross-encoder: the same weights below a classifier.
+/// Writes the same weights as a cross-encoder, below a classifier.
 pub(crate) fn write_cross_encoder(folder: &Path) {
     let mut config = config();
     config["architectures"] = json!(["BertForSequenceClassification"]);
@@ -106,7 +106,7 @@ fn shapes(root: &str) -> BTreeMap<String, Vec<usize>> {
     shapes
 }
 
-/// Random weights of these shapes, and the tokenizer.
+/// Writes random weights of these shapes, and the tokenizer.
 fn write_weights(folder: &Path, shapes: BTreeMap<String, Vec<usize>>) {
     std::fs::write(folder.join("tokenizer.json"), TOKENIZER_JSON).unwrap();
     let mut state = 1u32;
@@ -128,7 +128,7 @@ fn write_weights(folder: &Path, shapes: BTreeMap<String, Vec<usize>>) {
     safetensors::serialize_to_file(tensors, None, &folder.join("model.safetensors")).unwrap();
 }
 
-/// A folder with the model in it.
+/// Makes a folder with the model in it.
 pub(crate) fn sample_folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     write_model(folder.path());

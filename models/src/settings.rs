@@ -2,28 +2,28 @@ use std::path::PathBuf;
 
 use crate::{Architecture, ModelError, Pooling, Precision};
 
-/// What to load, and how it is to run.
+/// What to load, and how to run it.
 #[derive(Debug, Clone)]
 pub struct ModelSettings {
     /// A name from `config/models.toml`, or the path of a folder with the model's files.
     pub model: String,
-    /// Where the folders of named models lie; `None`: [`crate::default_models_dir`].
+    /// Where the folders of named models are; `None`: [`crate::default_models_dir`].
     pub models_dir: Option<PathBuf>,
     /// See [`crate::Device`].
     pub device: String,
-    /// Of the weights; other than f32 only on the device `cpu`.
+    /// The precision of the weights; anything but f32 needs the device `cpu`.
     pub precision: Precision,
-    /// Threads that run the model; 0: as many as the machine has.
+    /// How many threads run the model; 0: as many as the machine has.
     pub threads: usize,
-    /// Texts in one pass at most, document vectors.
+    /// The most texts in one pass for document vectors.
     pub batch_size: usize,
-    /// Texts in one pass at most, token vectors.
+    /// The most texts in one pass for token vectors.
     pub token_batch_size: usize,
-    /// Tokens of a text at most, document vectors; the model's own positions are a second limit.
+    /// The most tokens of a text for document vectors; the model's own positions are a second limit.
     pub doc_window: usize,
-    /// Tokens of a text at most, token vectors; the model's own positions are a second limit.
+    /// The most tokens of a text for token vectors; the model's own positions are a second limit.
     pub token_window: usize,
-    /// Passes that may wait for their turn; further callers wait before they are queued.
+    /// How many passes may wait for their turn; further callers wait before their passes are queued.
     pub queue_capacity: usize,
 }
 
@@ -44,9 +44,9 @@ impl Default for ModelSettings {
     }
 }
 
-/// More threads than any machine has are a slip of the pen, and each costs memory.
+/// No machine has more threads than this, so a greater number is a mistake, and each thread costs memory.
 const MAX_THREADS: usize = 1024;
-/// Room for more passes than this would be memory without a use.
+/// Room for more passes than this would waste memory.
 const MAX_QUEUE_CAPACITY: usize = 65_536;
 
 impl ModelSettings {
@@ -65,7 +65,7 @@ impl ModelSettings {
             }
         }
         if self.threads > MAX_THREADS {
-            return bad("threads", self.threads, "it must be at most 1024; 0 takes all there are");
+            return bad("threads", self.threads, "it must be at most 1024; 0 uses as many as the machine has");
         }
         if self.queue_capacity > MAX_QUEUE_CAPACITY {
             return bad("queue_capacity", self.queue_capacity, "it must be at most 65536");
@@ -74,31 +74,31 @@ impl ModelSettings {
     }
 }
 
-/// What was loaded.
+/// Describes what was loaded.
 #[derive(Debug, Clone)]
 pub struct ModelInfo {
     pub name: String,
-    /// Name and hash of all that decides what a text's vector is. Stable over restarts and machines; two vectors may
-    /// be compared only when theirs are equal.
+    /// Name and hash of everything that decides a text's vector. It is stable over restarts and machines. Two vectors
+    /// may be compared only if their identities are equal.
     pub identity: String,
     pub architecture: Architecture,
     pub pooling: Pooling,
-    /// Components that the model itself gives, and the width of token vectors.
+    /// The number of components that the model itself gives, and the width of token vectors.
     pub native_width: usize,
-    /// Components of a vector: [`crate::VECTOR_WIDTH`].
+    /// The number of components in a vector: [`crate::VECTOR_WIDTH`].
     pub width: usize,
-    /// Tokens that the model has positions for.
+    /// How many tokens the model has positions for.
     pub max_positions: usize,
-    /// Tokens of a text at most, document vectors, special tokens included.
+    /// The most tokens of a text for document vectors, including special tokens.
     pub doc_window: usize,
-    /// Tokens of a text at most, token vectors, special tokens included.
+    /// The most tokens of a text for token vectors, including special tokens.
     pub token_window: usize,
     pub query_prefix: String,
     pub document_prefix: String,
-    /// Whether the mean is taken away before a vector is cut shorter, as [`Self::shorten`] does.
+    /// Whether the mean is subtracted before a vector is cut shorter, as [`Self::shorten`] does.
     pub is_centred: bool,
     pub device: String,
     pub precision: Precision,
-    /// Threads that run the model.
+    /// How many threads run the model.
     pub threads: usize,
 }

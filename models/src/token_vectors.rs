@@ -4,34 +4,35 @@ use std::ops::Range;
 
 use crate::{ModelError, pooling::normalise};
 
-/// The vectors of a text's tokens, each in the context of all the others. The text's own tokens only: special tokens and
-/// the prefix are seen by the model and not given back.
+/// The vectors of a text's tokens, each in the context of all the others. Only the text's own tokens have vectors; the
+/// model sees special tokens and the prefix, but their vectors are not returned.
 ///
-/// A token's importance is the length of its row before that is brought to unit length: words that carry a text have long
-/// rows. It needs no other text and costs nothing, where attention received would have to be held, which no pass does. On
-/// Cranfield with all-MiniLM-L6-v2 (75 questions) half of the tokens by this measure keep 8.1 of a question's first ten results
-/// of MaxSim; by attention received in the last layer 7.2, in the last three 7.7, by chance 7.7, by likeness to the text's vector
-/// 5.6; nDCG@10 .360, .368, .351, .348 and .307, of all tokens .374. Of three tenths, attention in the last three layers keeps
-/// most: 6.9 against 6.5, and .349 against .342. `encoder/importance` of the benches prints it.
+/// A token's importance is the length of its row before that is scaled to unit length: words that carry a text have
+/// long rows. This needs no other text and costs nothing, whereas attention received would have to be kept, which no
+/// pass does. On Cranfield with all-MiniLM-L6-v2 (75 questions), keeping half of the tokens by this measure keeps 8.1
+/// of a question's first ten MaxSim results. The other measures keep 7.2 (attention received in the last layer), 7.7
+/// (in the last three), 7.7 (by chance) and 5.6 (likeness to the text's vector). nDCG@10 is .360, .368, .351, .348 and
+/// .307; with all tokens it is .374. Of three tenths, attention in the last three layers keeps most: 6.9 against 6.5,
+/// and .349 against .342. `encoder/importance` of the benches prints this.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenVectors {
-    /// The vocabulary's number of each token.
+    /// The id of each token in the vocabulary.
     pub token_ids: Vec<u32>,
     /// The bytes of the text that each token stands for.
     pub offsets: Vec<Range<usize>>,
-    /// Components of one token's vector.
+    /// The number of components in one token's vector.
     pub width: usize,
     /// The vectors one after the other, each of unit length.
     pub values: Vec<f32>,
-    /// How much each token matters; comparable within a text alone.
+    /// How much each token matters; comparable only within a text.
     pub importance: Vec<f32>,
-    /// The band of importance that each token fell into: 10 is among the most important tenth, 20 among the fifth, and so
-    /// on to 100. Where tokens are alike the earlier one goes first.
+    /// The band of importance of each token: 10 if it is among the most important tenth, 20 if among the most important
+    /// fifth, and so on to 100. Of equal tokens the earlier one goes first.
     pub tiers: Vec<u8>,
 }
 
 impl TokenVectors {
-    /// From the rows that a model gave for the tokens, one a token.
+    /// Makes the vectors from the rows that a model gave, one per token.
     pub(crate) fn from_rows(
         token_ids: Vec<u32>,
         offsets: Vec<Range<usize>>,
@@ -54,7 +55,7 @@ impl TokenVectors {
         self.token_ids.len()
     }
 
-    /// Whether the text has no tokens of its own: it is empty, white space or control characters.
+    /// Whether the text has no tokens of its own because it is empty, white space or control characters.
     pub fn is_empty(&self) -> bool {
         self.token_ids.is_empty()
     }
@@ -64,10 +65,10 @@ impl TokenVectors {
         self.values.chunks_exact(self.width)
     }
 
-    /// Which tokens to keep of a text when this share of them is to be, from 0 to 1: the most important ones, in the order
-    /// of the text. At least one where there is any.
+    /// The tokens to keep of a text if this share of them, from 0 to 1, should be kept: the most important ones, in the
+    /// order of the text. At least one is kept if there is any.
     pub fn most_important(&self, share: f64) -> Vec<usize> {
-        // A hair less, so that 0.55 of 100 are 55 in binary too.
+        // The small subtraction makes 0.55 of 100 equal 55 in binary too.
         let count = (share.clamp(0.0, 1.0) * self.len() as f64 - 1e-9).ceil() as usize;
         let mut kept = by_importance(&self.importance);
         kept.truncate(count.max(1));
@@ -82,7 +83,7 @@ fn by_importance(importance: &[f32]) -> Vec<usize> {
     order
 }
 
-/// The length of each token's row before it is brought to unit length.
+/// The length of each token's row before that is scaled to unit length.
 fn importance(rows: &[f32], width: usize) -> Vec<f32> {
     let length = |row: &[f32]| row.iter().map(|&value| f64::from(value) * f64::from(value)).sum::<f64>().sqrt() as f32;
     rows.chunks_exact(width.max(1)).map(length).collect()

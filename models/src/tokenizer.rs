@@ -8,27 +8,27 @@ use tokenizers::{Encoding, Tokenizer};
 
 use crate::{ModelError, worker::panic_message};
 
-/// Texts longer than this are tokenised piece by piece, so that memory does not grow with the text. Pieces end before
-/// white space, where words end in any case; only a run of more than this without any is cut elsewhere.
+/// Longer texts are tokenised piece by piece, so that memory does not grow with the text. Pieces end before white
+/// space, where words end anyway; only a longer run without white space is cut elsewhere.
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// A text's tokens as the model sees them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tokens {
     pub ids: Vec<u32>,
-    /// Where in `ids` the text's own tokens lie: between the special tokens, after the prefix.
+    /// The range of the text's own tokens in `ids`: between the special tokens, after the prefix.
     pub content: Range<usize>,
-    /// For each of the content tokens, the bytes of the text it stands for; empty unless asked for.
+    /// For each of the content tokens, the bytes of the text that it stands for; empty unless asked for.
     pub offsets: Vec<Range<usize>>,
 }
 
-/// More tokens than the limit.
+/// The text has more tokens than the limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct OverLimit {
     pub token_count: usize,
 }
 
-/// A tokenizer that never cuts and never pads.
+/// A tokenizer that never truncates and never pads.
 pub(crate) struct TextTokenizer {
     tokenizer: Tokenizer,
     json: Box<[u8]>,
@@ -38,15 +38,16 @@ pub(crate) struct TextTokenizer {
 }
 
 impl TextTokenizer {
-    /// Takes a tokenizer.json. `vocabulary` is the number of tokens that the model has weights for.
+    /// Reads a tokenizer.json. `vocabulary` is the number of tokens that the model has weights for.
     pub fn from_json(json: &[u8], vocabulary: usize) -> Result<Self, String> {
         let mut tokenizer = Tokenizer::from_bytes(json).map_err(|error| error.to_string())?;
         tokenizer.with_padding(None);
         tokenizer.with_truncation(None).map_err(|error| error.to_string())?;
         if let Some((token, id)) = tokenizer.get_vocab(true).into_iter().find(|&(_, id)| id as usize >= vocabulary) {
-            return Err(format!("token {token:?} has id {id}, but the model has weights for {vocabulary} tokens only"));
+            return Err(format!("token {token:?} has id {id}, but the model has weights for only {vocabulary} tokens"));
         }
-        // A word and a character that no vocabulary holds: both must come out, or some later text would fail.
+        // These are a word and a character that no vocabulary holds. Both must give tokens, or some later text would
+        // fail.
         let ids = |text: &str, special| {
             tokenizer
                 .encode_fast(text, special)
@@ -64,23 +65,24 @@ impl TextTokenizer {
         }
         let (before, after) = (whole[..at].to_vec(), whole[at + bare.len()..].to_vec());
         if before.is_empty() && after.is_empty() {
-            return Err("it adds no special tokens, so that an empty text would have no vector".to_owned());
+            return Err("it adds no special tokens, so an empty text would have no vector".to_owned());
         }
         Ok(Self { tokenizer, json: json.into(), before, after })
     }
 
-    /// As [`Self::from_json`], where the tokenizer's own code meets a file from outside: a panic in it is an error.
+    /// Does the same as [`Self::from_json`], but a panic of the tokenizer's own code is an error, because the file
+    /// comes from outside.
     pub fn from_untrusted_json(json: &[u8], vocabulary: usize) -> Result<Self, String> {
         catch_unwind(|| Self::from_json(json, vocabulary)).unwrap_or_else(|panic| Err(panic_message(&*panic)))
     }
 
-    /// What it was made of.
+    /// The tokenizer.json that it was made from.
     pub fn json(&self) -> &[u8] {
         &self.json
     }
 
-    /// As [`Self::from_json`], for a model that reads two texts at once: the special tokens must be those of BERT,
-    /// `[CLS] first [SEP] second [SEP]`, the second text and its end of type 1.
+    /// Does the same as [`Self::from_json`] for a model that reads two texts at once. The special tokens must be those
+    /// of BERT, `[CLS] first [SEP] second [SEP]`, with the second text and its end as type 1.
     pub fn of_pairs(json: &[u8], vocabulary: usize) -> Result<Self, String> {
         let this = Self::from_json(json, vocabulary)?;
         let encoding = this.tokenizer.encode_fast(("a", "a"), true).map_err(|error| error.to_string())?;
@@ -88,18 +90,18 @@ impl TextTokenizer {
         let (ids, first) = this.pair(text.get_ids(), text.get_ids());
         let types: Vec<u32> = (0..ids.len()).map(|token| u32::from(token >= first)).collect();
         if encoding.get_ids() != ids || encoding.get_type_ids() != types {
-            return Err("its post-processor joins two texts in another way than BERT's".to_owned());
+            return Err("its post-processor joins two texts in another way than BERT's does".to_owned());
         }
         Ok(this)
     }
 
-    /// Two texts' tokens as one sequence, and how many tokens of it are of type 0.
+    /// Joins two texts' tokens to one sequence, and says how many of its tokens are of type 0.
     pub fn pair(&self, first: &[u32], second: &[u32]) -> (Vec<u32>, usize) {
         let ids = [&self.before, first, &self.after, second, &self.after].concat();
         (ids, self.before.len() + first.len() + self.after.len())
     }
 
-    /// Special tokens of a pair.
+    /// The number of special tokens in a pair.
     pub fn special_count_of_pairs(&self) -> usize {
         self.before.len() + 2 * self.after.len()
     }
@@ -117,8 +119,8 @@ impl TextTokenizer {
         Ok(ids)
     }
 
-    /// The tokens of `prefix` and `text` with special tokens, unless these are more than `limit`.
-    /// The outer error is the tokenizer's own refusal.
+    /// Returns the tokens of `prefix` and `text` with special tokens, unless there are more than `limit`. The outer
+    /// error is the tokenizer's own refusal.
     pub fn tokenize(
         &self,
         prefix: &str,
@@ -135,7 +137,7 @@ impl TextTokenizer {
         for piece in pieces(&whole) {
             let encoding = self.encode(piece, with_offsets)?;
             token_count += encoding.get_ids().len();
-            // Once over the limit only the count is of interest.
+            // Once over the limit, only the count matters.
             if token_count <= limit {
                 ids.extend_from_slice(encoding.get_ids());
                 if with_offsets {
@@ -160,7 +162,7 @@ impl TextTokenizer {
     }
 
     fn encode(&self, piece: &str, with_offsets: bool) -> Result<Encoding, ModelError> {
-        // Many a normaliser and pattern runs in here, over bytes from outside: a panic is this text's failure.
+        // Many normalisers and patterns run in here over bytes from outside, so a panic is a failure of this text.
         let encoding = catch_unwind(AssertUnwindSafe(|| match with_offsets {
             true => self.tokenizer.encode(piece, false),
             false => self.tokenizer.encode_fast(piece, false),
@@ -172,7 +174,7 @@ impl TextTokenizer {
         }
     }
 
-    /// The number of tokens that [`Self::tokenize`] would give.
+    /// The number of tokens that [`Self::tokenize`] would return.
     pub fn count(&self, prefix: &str, text: &str) -> Result<usize, ModelError> {
         Ok(match self.tokenize(prefix, text, 0, false)? {
             Ok(tokens) => tokens.ids.len(),
@@ -180,7 +182,7 @@ impl TextTokenizer {
         })
     }
 
-    /// Special tokens around each text.
+    /// The number of special tokens around each text.
     pub fn special_count(&self) -> usize {
         self.before.len() + self.after.len()
     }
@@ -216,7 +218,7 @@ mod tests {
 
     #[test]
     fn truncation_and_padding_of_the_file_are_switched_off() {
-        // The sample's file asks for 8 tokens, cut and padded.
+        // The sample's file asks for 8 tokens, truncated and padded.
         let text = "the cat sat on the mat ".repeat(10);
         let tokens = tokenizer().tokenize("", &text, 100, false).unwrap().unwrap();
         assert_eq!(tokens.ids.len(), 62);

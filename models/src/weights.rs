@@ -1,4 +1,4 @@
-//! A model's weights on their way from the disk: from the file as it was published, or from a pack of it.
+//! A model's weights on their way from the disk: from the published file, or from a pack of it.
 
 use std::ops::Deref;
 
@@ -16,17 +16,17 @@ pub(crate) use stored::StoredTensors;
 
 use pack::{Pack, Recorded};
 
-/// Numbers, in memory of their own or a part of a mapped file. Cloning shares them.
+/// Numbers in memory of their own or in a part of a mapped file. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct Floats(Bytes);
 
 impl Floats {
-    /// A part of a map; `None` where it does not lie as f32 must.
+    /// Makes numbers of a part of a map; `None` if it is not aligned for f32.
     fn mapped(bytes: Bytes) -> Option<Self> {
         bytemuck::try_cast_slice::<u8, f32>(&bytes).is_ok().then_some(Self(bytes))
     }
 
-    /// All but the first so many.
+    /// Everything after the first `count` values.
     pub fn skip(&self, count: usize) -> Self {
         Self(self.0.slice(count * size_of::<f32>()..))
     }
@@ -61,19 +61,19 @@ impl Deref for Floats {
     }
 }
 
-/// What a model is loaded from.
+/// The source that a model is loaded from.
 pub(crate) struct WeightFile {
     tensors: Tensors,
 }
 
 enum Tensors {
-    /// The published file; what is read of it is recorded where it is to become a pack.
+    /// The published file. What is read of it is recorded if it is to become a pack.
     Stored(StoredTensors, Option<Recorded>),
     Packed(Pack),
 }
 
 impl WeightFile {
-    /// The published file, without looking for a pack of it or making one.
+    /// Opens the published file, without looking for a pack of it or making one.
     #[cfg(test)]
     pub fn open(path: &std::path::Path) -> Result<Self, ModelError> {
         Ok(Self { tensors: Tensors::Stored(StoredTensors::open(path)?, None) })
@@ -86,7 +86,7 @@ impl WeightFile {
         }
     }
 
-    /// The tensor `name`, row by row.
+    /// Reads the tensor `name`, row by row.
     pub fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Floats, ModelError> {
         match &mut self.tensors {
             Tensors::Packed(pack) => pack.tensor(name, shape),
@@ -100,8 +100,9 @@ impl WeightFile {
         }
     }
 
-    /// The linear layers of these names as one, whose outputs are those of all, one after the other. Stored `[outputs, inputs]`
-    /// each, turned to `[inputs, outputs]`: a product with a transposed view is several times slower.
+    /// Reads the linear layers of these names as one, whose outputs are those of all layers, one after the other. Each
+    /// is stored as `[outputs, inputs]` and transposed to `[inputs, outputs]`, because a product with a transposed view
+    /// is several times slower.
     pub fn linear(
         &mut self,
         names: &[String],
@@ -140,9 +141,9 @@ impl WeightFile {
     }
 }
 
-/// Turns `[outputs, inputs]` into columns of a matrix of `width`.
+/// Transposes `[outputs, inputs]` into columns of a matrix of `width`.
 fn turn(stored: &[f32], inputs: usize, turned: &mut [f32], width: usize) {
-    // Squares of this side stay in the first cache, read along rows and written along columns.
+    // Squares of this side stay in the first cache while they are read along rows and written along columns.
     const SIDE: usize = 32;
     let outputs = stored.len() / inputs;
     for first_output in (0..outputs).step_by(SIDE) {

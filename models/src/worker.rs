@@ -24,11 +24,11 @@ use crate::{
 /// What the threads share.
 struct Crew {
     queue: Arc<Queue>,
-    /// Passes that run now.
+    /// How many passes run now.
     running: AtomicUsize,
-    /// As many threads as take passes. A pass runs here, shared out, while it has the machine to itself, so that the last of a
-    /// large request leaves no core idle; beside others it runs on the thread that took it, which costs nothing in handing
-    /// over and keeps what it works on in one core's cache.
+    /// As many threads as take passes. While a pass is alone on the machine, these threads share it, so that the last
+    /// pass of a large request leaves no core idle. Beside other passes, a pass runs on the thread that took it, which
+    /// costs no handover and keeps its memory in one core's cache.
     shared_out: Option<ThreadPool>,
 }
 
@@ -70,10 +70,10 @@ fn start(threads: usize, queue: &Arc<Queue>) -> Result<(), ModelError> {
     for number in 0..threads {
         let (crew_of_thread, ready) = (Arc::clone(&crew), ready.clone());
         let spawned = thread::Builder::new().name(format!("model-{number}")).spawn(move || {
-            // A pool of this thread alone: nothing inside a pass forks, joins or waits for another pass.
+            // This pool has only this thread: nothing inside a pass forks, joins or waits for another pass.
             let pool = ThreadPoolBuilder::new().num_threads(1).use_current_thread().build();
             let is_started = pool.is_ok();
-            // The receiver is gone only when another thread failed to start; the queue is closed then.
+            // The receiver is gone only if another thread failed to start; the queue is closed then.
             let _ = ready.send(pool.as_ref().map(|_| ()).map_err(ToString::to_string));
             drop(ready);
             if is_started {
@@ -106,7 +106,7 @@ impl Crew {
             }
             let outcome = outcome.unwrap_or_else(|message| Err(ModelError::ForwardPanicked { message }));
             self.running.fetch_sub(1, Ordering::Relaxed);
-            // Nobody waits any more when the caller was cancelled meanwhile.
+            // If the caller was cancelled meanwhile, nobody waits any more.
             let _ = pass.reply.send(outcome);
         }
     }
@@ -128,7 +128,7 @@ fn not_started(threads: usize, problem: &str) -> ModelError {
     ModelError::Setting {
         setting: "threads",
         value: threads.to_string(),
-        problem: "the system refused to start so many threads; take fewer",
+        problem: "the system refused to start that many threads; use fewer",
     }
 }
 
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::{Pooling, encoder::Encoder, queue::Lane};
 
-    /// Says how many threads it has to itself, and waits to be let go.
+    /// Reports how many threads it has to itself, and waits until the test lets it go.
     struct Gate {
         threads: Mutex<Sender<usize>>,
         go: Mutex<Receiver<()>>,
@@ -185,7 +185,8 @@ mod tests {
         }
     }
 
-    /// A step a token, each of which says its pass and how many threads it has, and waits to be let go.
+    /// Makes a step per token; each step reports its pass and how many threads it has, and waits until the test lets it
+    /// go.
     struct Steps {
         threads: Mutex<Sender<(u32, usize)>>,
         go: [Mutex<Receiver<()>>; 2],

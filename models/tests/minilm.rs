@@ -1,11 +1,12 @@
-//! all-MiniLM-L6-v2 with its real weights against transformers in float64 (`reference/make_minilm.py`).
+//! Compares all-MiniLM-L6-v2 with its real weights to transformers in float64 (`reference/make_minilm.py`).
 
 use std::path::PathBuf;
 
 use serde::Deserialize;
 use svc_models::{Engine, ModelError, ModelSettings, VECTOR_WIDTH, default_models_dir};
 
-/// The model's folder: SVC_TEST_MODEL_DIR, or where `make demo` puts it. `None`, with a line that says so, where it is not.
+/// The model's folder: SVC_TEST_MODEL_DIR, or where `make demo` puts it. If it is missing, prints a line that says so
+/// and returns `None`.
 fn model_folder() -> Option<PathBuf> {
     let folder = std::env::var_os("SVC_TEST_MODEL_DIR")
         .map(PathBuf::from)
@@ -25,7 +26,7 @@ fn load(device: &str) -> Option<Engine> {
 
 #[derive(Deserialize)]
 struct Reference {
-    /// Every so many components one is kept.
+    /// One of this many components is kept.
     step: usize,
     cases: Vec<Case>,
 }
@@ -66,7 +67,7 @@ async fn is_the_reference(engine: &Engine, tolerance: f64) {
         assert!(vector.len() == VECTOR_WIDTH && vector[width..].iter().all(|&value| value == 0.0));
         let norm: f64 = vector.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt();
         let sum: f64 = vector.iter().map(|&value| f64::from(value)).sum();
-        // 384 differences add up in the sum.
+        // The sum adds up 384 differences.
         let mut off = difference(&vector[..width], &case.components, step)
             .max((norm - 1.0).abs())
             .max((sum - case.sum).abs() / 384.0);

@@ -1,6 +1,7 @@
-//! BERT (MiniLM, bge, e5 and their like): normalisation after each sublayer, biases, learned positions, erf GELU.
+//! BERT and its relatives (MiniLM, bge, e5): normalisation after each sublayer, biases, learned positions, erf GELU.
 //!
-//! Tensor names as `BertModel` of transformers writes them; with a head on top they carry the prefix `bert.`.
+//! The tensors have the names that `BertModel` of transformers writes. In a model with a head they carry the prefix
+//! `bert.`.
 
 use std::path::Path;
 

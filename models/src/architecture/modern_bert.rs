@@ -1,7 +1,8 @@
-//! ModernBERT (modernbert-embed-base, gte-modernbert-base): normalisation before each sublayer, rotary positions, GeGLU, no
-//! biases; most layers see a window around each token, each third sees all.
+//! ModernBERT (modernbert-embed-base, gte-modernbert-base): normalisation before each sublayer, rotary positions,
+//! GeGLU, no biases. Most layers see a window around each token; every third layer sees all tokens.
 //!
-//! Tensor names as `ModernBertModel` of transformers writes them; with a head on top they carry the prefix `model.`.
+//! The tensors have the names that `ModernBertModel` of transformers writes. In a model with a head they carry the
+//! prefix `model.`.
 
 use std::{path::Path, sync::Arc};
 
@@ -16,9 +17,9 @@ use crate::{
 };
 
 pub(super) struct Config {
-    /// For each layer: whether it sees a window only.
+    /// For each layer, whether it sees only a window.
     is_local: Vec<bool>,
-    /// Tokens that a local layer sees to each side.
+    /// How many tokens a local layer sees to each side.
     window: usize,
     global_rotary: Arc<Rotary>,
     local_rotary: Arc<Rotary>,
@@ -58,7 +59,8 @@ struct File {
     mlp_bias: bool,
 }
 
-/// How transformers 5 writes both thetas; before it wrote `global_rope_theta` and `local_rope_theta`.
+/// The form in which transformers 5 writes both thetas. Earlier versions wrote `global_rope_theta` and
+/// `local_rope_theta`.
 #[derive(Default, Deserialize)]
 struct RopeParameters {
     #[serde(default)]
@@ -154,7 +156,7 @@ pub(super) fn load(file: &mut WeightFile, shape: &Shape, config: &Config) -> Res
     let mut layers = Vec::new();
     for (layer, &is_local) in config.is_local.iter().enumerate() {
         let name = |part: &str| format!("{root}layers.{layer}.{part}");
-        // The embeddings come normalised, so the first layer has no norm of its own.
+        // The embeddings are normalised already, so the first layer has no norm of its own.
         let attention_norm = match layer {
             0 => None,
             _ => Some(norm_without_offset(file, &name("attn_norm"), shape)?),

@@ -1,7 +1,8 @@
-//! MPNet (all-mpnet-base-v2): BERT with one relative position bias for all layers, learned positions that begin after the
-//! padding's, and no token types.
+//! MPNet (all-mpnet-base-v2): BERT with one relative position bias for all layers, learned positions that begin after
+//! the padding's, and no token types.
 //!
-//! Tensor names as `MPNetModel` of transformers writes them; with a head on top they carry the prefix `mpnet.`.
+//! The tensors have the names that `MPNetModel` of transformers writes. In a model with a head they carry the prefix
+//! `mpnet.`.
 
 use std::path::Path;
 
@@ -14,9 +15,10 @@ use crate::{
     weights::WeightFile,
 };
 
-/// Rows of the position table before that of a text's first token: transformers has the padding's position fixed at 1.
+/// The position table has this many rows before that of a text's first token: transformers fixes the padding's position
+/// at 1.
 const FIRST_POSITION: usize = 2;
-/// transformers has this fixed too: no config says otherwise.
+/// transformers fixes this value too, so no config contains it.
 const MAX_DISTANCE: f32 = 128.0;
 
 pub(super) struct Config {
@@ -64,7 +66,7 @@ pub(super) fn read(json: &[u8], path: &Path) -> Result<(Shape, Config), ModelErr
     };
     let shape = shape.check(path)?;
     let buckets = file.relative_attention_num_buckets;
-    // Half of them for each direction, half of those for single distances.
+    // Half of the buckets serve each direction, and half of those serve single distances.
     if !(4..=1024).contains(&buckets) || !buckets.is_multiple_of(4) || buckets as f32 / 4.0 >= MAX_DISTANCE {
         let problem = format!("relative_attention_num_buckets is {buckets}");
         return Err(ModelError::Corrupt { path: path.to_owned(), problem });
@@ -75,8 +77,9 @@ pub(super) fn read(json: &[u8], path: &Path) -> Result<(Shape, Config), ModelErr
     Ok((shape, Config { buckets }))
 }
 
-/// The bucket of a key `distance` tokens after its query: near distances have one each, far ones share them by their
-/// logarithm. In f32 as transformers has it, or a distance on the edge of two buckets would fall into the other.
+/// The bucket of a key `distance` tokens after its query. Near distances have a bucket each; far ones share buckets by
+/// their logarithm. This is computed in f32 as in transformers, because a distance on the edge of two buckets could
+/// otherwise fall into the wrong one.
 fn bucket(distance: i64, buckets: usize) -> usize {
     let half = buckets / 2;
     let near = half / 2;
@@ -137,7 +140,7 @@ mod tests {
 
     #[test]
     fn buckets_are_those_of_transformers() {
-        // MPNetEncoder.relative_position_bucket of transformers 5 for these distances.
+        // These are the values of MPNetEncoder.relative_position_bucket in transformers 5 for these distances.
         let distances =
             [0, -1, -7, -8, -11, -12, -16, -23, -32, -45, -64, -90, -91, -128, -500, 1, 7, 8, 16, 32, 64, 128];
         let buckets = [0, 1, 7, 8, 8, 9, 10, 11, 12, 12, 14, 14, 15, 15, 15, 17, 23, 24, 26, 28, 30, 31];

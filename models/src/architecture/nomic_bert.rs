@@ -1,7 +1,7 @@
-//! NomicBERT (nomic-embed-text-v1.5): normalisation after each sublayer, rotary positions, SwiGLU, no biases in the linear
-//! layers.
+//! NomicBERT (nomic-embed-text-v1.5): normalisation after each sublayer, rotary positions, SwiGLU, no biases in the
+//! linear layers.
 //!
-//! Tensor names as the model's own files have them; transformers 5 lists these in its conversion mapping for
+//! The tensors have the names of the model's own files; transformers 5 lists these in its conversion mapping for
 //! `nomic_bert` and renames them on loading.
 
 use std::{path::Path, sync::Arc};
@@ -21,7 +21,8 @@ pub(super) struct Config {
     rotary: Arc<Rotary>,
 }
 
-/// The names of the model's own config.json (`n_embd` and the like, from GPT-2), or those of transformers.
+/// The fields have the names of the model's own config.json (`n_embd` and the like, from GPT-2) or those of
+/// transformers.
 #[derive(Deserialize)]
 struct File {
     vocab_size: usize,
@@ -62,7 +63,7 @@ struct RopeParameters {
 
 pub(super) fn read(json: &[u8], path: &Path) -> Result<(Shape, Config), ModelError> {
     let file: File = parse(json, path)?;
-    // What is in neither name is 0, which the check refuses by name.
+    // A number that is missing under both names is 0, which the check refuses by name.
     let shape = Shape {
         vocabulary: file.vocab_size,
         hidden: file.n_embd.or(file.hidden_size).unwrap_or(0),
@@ -78,7 +79,7 @@ pub(super) fn read(json: &[u8], path: &Path) -> Result<(Shape, Config), ModelErr
         let problem = format!("type_vocab_size is {token_types}");
         return Err(ModelError::Corrupt { path: path.to_owned(), problem });
     }
-    // The model's own file names the whole layer, transformers the gate's function.
+    // The model's own file names the whole layer; transformers names the gate's function.
     let activation = file.activation_function.or(file.hidden_act);
     if let Some(activation) = activation.filter(|name| !["swiglu", "silu"].contains(&name.as_str())) {
         return unsupported(path, format!("activation {activation:?}"), "supported: swiglu");

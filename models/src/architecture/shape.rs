@@ -12,10 +12,10 @@ use crate::{
 /// The numbers that every encoder has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
-    /// Tokens that there are weights for.
+    /// How many tokens have weights.
     pub vocabulary: usize,
     pub hidden: usize,
-    /// Width of the feed-forward layer.
+    /// The width of the feed-forward layer.
     pub wide: usize,
     pub heads: usize,
     pub layers: usize,
@@ -24,13 +24,13 @@ pub(crate) struct Shape {
     pub epsilon: f64,
 }
 
-/// Far above any encoder; keeps products of two of them inside usize.
+/// Far above any encoder. It keeps the product of two such numbers inside usize.
 const MOST: usize = 10_000_000;
-/// A table of rotations or biases has a row for each position: a config must not ask for gigabytes of it.
+/// A table of rotations or biases has a row for each position, so a config must not be able to ask for gigabytes of it.
 const MOST_POSITIONS: usize = 1 << 20;
 
 impl Shape {
-    /// Refuses what no tensor can have.
+    /// Refuses numbers that no tensor can have.
     pub fn check(self, path: &Path) -> Result<Self, ModelError> {
         let corrupt = |problem| Err(ModelError::Corrupt { path: path.to_owned(), problem });
         for (name, value) in [
@@ -50,7 +50,7 @@ impl Shape {
         }
         if !self.hidden.is_multiple_of(self.heads) {
             return corrupt(format!(
-                "hidden_size {} is no multiple of num_attention_heads {}",
+                "hidden_size {} is not a multiple of num_attention_heads {}",
                 self.hidden, self.heads
             ));
         }
@@ -64,7 +64,7 @@ impl Shape {
         self.hidden / self.heads
     }
 
-    /// Rotations for `theta`, which must be a base that frequencies can be made from.
+    /// Makes the rotations for `theta`, or refuses a base from which no frequencies can be made.
     pub fn rotary(&self, theta: f64, path: &Path) -> Result<Rotary, ModelError> {
         let corrupt = |problem| Err(ModelError::Corrupt { path: path.to_owned(), problem });
         if !self.head_width().is_multiple_of(2) {
@@ -86,12 +86,12 @@ pub(super) fn unsupported<T>(path: &Path, what: String, supported: &'static str)
     Err(ModelError::Unsupported { path: path.to_owned(), what, supported })
 }
 
-/// A weight `[outputs, inputs]` with its bias.
+/// Reads a weight `[outputs, inputs]` with its bias.
 pub(crate) fn linear(file: &mut WeightFile, name: &str, inputs: usize, outputs: usize) -> Result<Linear, ModelError> {
     file.linear(&[name.to_owned()], inputs, outputs, true)
 }
 
-/// A weight `[outputs, inputs]` alone.
+/// Reads a weight `[outputs, inputs]` without a bias.
 pub(super) fn linear_without_bias(
     file: &mut WeightFile,
     name: &str,

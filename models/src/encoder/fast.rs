@@ -9,10 +9,10 @@ use crate::{
     ragged::{Ragged, TOKENS_PER_PASS},
 };
 
-/// The fast path: no padding, the rows of all sequences in one matrix; the crate's own kernels on plain memory. Between one
-/// attention and the next a layer works row by row, so that a block of rows goes through all of it while it is in the
-/// processor's caches. Blocks are shared over the threads of the rayon pool that it is called in; where there are too few
-/// rows for that, as in a query, the outputs of each product.
+/// The fast path works without padding: the rows of all sequences are one matrix in plain memory, and the kernels are
+/// our own. Between two attentions a layer works row by row, so that a block of rows passes through all of it while it
+/// is in the processor's caches. The threads of the caller's rayon pool share the blocks; if there are too few rows for
+/// that, as in a query, they share the outputs of each product.
 pub(crate) struct FastEncoder {
     hidden: usize,
     heads: usize,
@@ -22,7 +22,7 @@ pub(crate) struct FastEncoder {
     norm_place: NormPlace,
     activation: Activation,
     final_norm: Option<LayerNorm>,
-    /// What passes work in, kept for the next ones.
+    /// Working memory, kept for further passes.
     spare: Mutex<Vec<Buffers>>,
 }
 
@@ -39,14 +39,14 @@ struct Layer {
 
 struct Dense {
     weight: Packed,
-    /// Zeros where the model has none and an addition happens anyway.
+    /// Zeros if the model has no bias but an addition happens anyway.
     bias: Vec<f32>,
 }
 
-/// A row for each token of a pass.
+/// Each buffer has a row for each token of a pass.
 #[derive(Default)]
 struct Buffers {
-    /// The sums that run on from layer to layer.
+    /// The sums that are carried on from layer to layer.
     x: Vec<f32>,
     qkv: Vec<f32>,
     attended: Vec<f32>,
@@ -62,36 +62,36 @@ struct Block<'a> {
     positions: &'a [u32],
 }
 
-/// What one thread works in.
+/// The working memory of one thread.
 #[derive(Default)]
 struct Scratch {
-    /// The rows as a sublayer sees them, where norms stand before sublayers.
+    /// The input of a sublayer, if norms come before sublayers.
     normalised: Vec<f32>,
-    /// What comes out of a sublayer.
+    /// The output of a sublayer.
     y: Vec<f32>,
     wide: Vec<f32>,
     gated: Vec<f32>,
 }
 
-/// How a pass is shared over threads.
+/// How a pass is shared among threads.
 #[derive(Clone, Copy)]
 struct Split {
     rows: usize,
-    /// One block; the outputs of products are shared.
+    /// There is one block, and the threads share the outputs of its products.
     by_outputs: bool,
 }
 
 impl Split {
     fn of(tokens: usize) -> Self {
-        /// With fewer rows a thread the weights are read for too little.
+        /// With fewer rows per thread, reading the weights would not pay.
         const FEWEST_ROWS: usize = 24;
-        /// Of the most usual processors.
+        /// The value for the most common processors.
         const TILE_ROWS: usize = 6;
         let threads = rayon::current_num_threads();
         if threads > 1 && tokens < threads * FEWEST_ROWS {
             return Self { rows: tokens, by_outputs: true };
         }
-        // Blocks of like heights, as many for each thread, of whole tiles.
+        // The blocks have similar heights, consist of whole tiles, and each thread gets as many.
         let blocks = tokens.div_ceil(ROWS_AT_ONCE).next_multiple_of(threads);
         Self { rows: tokens.div_ceil(blocks).next_multiple_of(TILE_ROWS), by_outputs: false }
     }
@@ -106,7 +106,7 @@ impl Dense {
         }
     }
 
-    /// `x * weight`, without the bias: the kernel that follows adds it.
+    /// Computes `x * weight` without the bias, which the next kernel adds.
     fn product(&self, x: &[f32], out: &mut Vec<f32>, split: Split) {
         out.resize(x.len() / self.weight.inputs() * self.weight.outputs(), 0.0);
         self.product_to(x, out, split);
@@ -162,7 +162,7 @@ impl FastEncoder {
         kernels::normalise(block.x, norm);
     }
 
-    /// Queries, keys and values of a layer, from what the layer before left.
+    /// Computes queries, keys and values of a layer from the output of the layer before.
     fn queries_keys_values(&self, layer: &Layer, block: &mut Block<'_>, scratch: &mut Scratch, split: Split) {
         let hidden = self.hidden;
         let seen = match (self.norm_place, &layer.attention_norm) {
@@ -179,7 +179,7 @@ impl FastEncoder {
         }
     }
 
-    /// A layer from its attention's result to its end.
+    /// Runs a layer from the result of its attention to its end.
     fn finish_layer(&self, layer: &Layer, block: &mut Block<'_>, scratch: &mut Scratch, split: Split) {
         let Scratch { normalised, y, wide, gated } = scratch;
         layer.output.product(block.attended, y, split);
@@ -232,7 +232,8 @@ impl FastEncoder {
         }
     }
 
-    /// Step 0 is from the tokens to the first layer's attention; each other one is from a layer's attention to the next one's.
+    /// Runs one step. Step 0 leads from the tokens to the first layer's attention; each other step leads from one
+    /// layer's attention to the next one's.
     fn step(&self, number: usize, batch: &Ragged, positions: &[u32], buffers: &mut Buffers, split: Split) {
         let hidden = self.hidden;
         let Some(before) = number.checked_sub(1) else {
@@ -275,7 +276,7 @@ impl Encoder for FastEncoder {
         let mut buffers = self.spare().pop().unwrap_or_default();
         self.run(batch, &mut buffers, place);
         let rows = buffers.x.clone();
-        // What a long text took goes back to the system.
+        // Memory for a long text goes back to the system.
         if batch.token_count() <= TOKENS_PER_PASS {
             self.spare().push(buffers);
         }
@@ -287,7 +288,7 @@ impl Encoder for FastEncoder {
     }
 }
 
-/// Runs `f` on all blocks of rows; it is told the block's first token.
+/// Runs `f` on every block of rows, passing the block's first token.
 fn blocks(
     buffers: &mut Buffers,
     positions: &[u32],
@@ -314,7 +315,7 @@ fn blocks(
     });
 }
 
-/// `x = normalise(x + y + bias)`, or the sum alone.
+/// Computes `x = normalise(x + y + bias)`, or only the sum.
 fn add_normalise(x: &mut [f32], y: &[f32], bias: &[f32], norm: Option<&LayerNorm>) {
     match norm {
         Some(norm) => kernels::add_normalise(x, y, bias, norm),

@@ -47,7 +47,8 @@ struct Norm {
     epsilon: f64,
 }
 
-/// Queries whose scores stand in memory at once: what attention takes grows with the length, not with its square.
+/// How many queries have their scores in memory at once, so that the memory of attention grows with the length and not
+/// with its square.
 const QUERY_ROWS: usize = 512;
 
 fn matrix(data: Floats, columns: usize, device: &Device) -> Tensor<2> {
@@ -84,7 +85,7 @@ impl Norm {
     }
 }
 
-/// The sequences side by side, the shorter ones padded.
+/// The sequences side by side, with the shorter ones padded.
 struct Padded {
     count: usize,
     longest: usize,
@@ -97,7 +98,7 @@ impl Padded {
         Self { count: lengths.len(), longest: lengths.iter().copied().max().unwrap_or(0), lengths }
     }
 
-    /// `[count, longest]`, zeros where there is padding.
+    /// `[count, longest]`, with zeros as padding.
     fn integers(&self, batch: &Ragged, value: impl Fn(usize) -> i32, device: &Device) -> Tensor<2, Int> {
         let mut integers = vec![0i32; self.count * self.longest];
         for (row, sequence) in integers.chunks_exact_mut(self.longest).zip(&batch.sequences) {
@@ -108,8 +109,9 @@ impl Padded {
         Tensor::from_data(TensorData::new(integers, [self.count, self.longest]), device)
     }
 
-    /// `[count, heads, queries, keys]`, true where a query does not see a key: padding, or outside its window. Every token
-    /// sees itself, padding too, whose rows would be no numbers otherwise. `None` where all is seen.
+    /// `[count, heads, queries, keys]`, true where a query does not see a key because it is padding or outside its
+    /// window. Every token sees itself, even padding, whose rows would otherwise not be numbers. `None` if everything
+    /// is seen.
     fn mask(
         &self,
         queries: Range<usize>,
@@ -133,12 +135,12 @@ impl Padded {
     }
 }
 
-/// What all layers of one pass share: made once on the host, kept on the device.
+/// What all layers of one pass share; it is made once on the host and kept on the device.
 struct Pass {
     padded: Padded,
-    /// By window.
+    /// The blocks for each window.
     blocks: Vec<(Option<usize>, Vec<Block>)>,
-    /// Cosines and sines `[1, 1, longest, half]`.
+    /// Cosines and sines, `[1, 1, longest, half]`.
     rotations: Vec<(Arc<Rotary>, [Tensor<4>; 2])>,
 }
 
@@ -276,7 +278,7 @@ impl PlainEncoder {
     }
 }
 
-/// Each half of a head times the cosines, and the other half, once negated, times the sines.
+/// Multiplies each half of a head by the cosines and adds the other half, negated once, times the sines.
 fn rotated(x: Tensor<4>, [cosines, sines]: &[Tensor<4>; 2]) -> Tensor<4> {
     let half = x.dims()[3] / 2;
     let (first, second) = (x.clone().narrow(3, 0, half), x.narrow(3, half, half));

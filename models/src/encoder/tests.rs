@@ -1,4 +1,5 @@
-//! Every architecture against transformers (`tests/reference/make_architectures.py`), and one path against the other.
+//! Compares every architecture with transformers (`tests/reference/make_architectures.py`), and one path with the
+//! other.
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +32,7 @@ struct Model {
 #[derive(Deserialize)]
 struct Case {
     ids: Vec<u32>,
-    /// Tokens of type 0.
+    /// The number of tokens of type 0.
     first: usize,
     at: Vec<usize>,
     rows: Vec<Vec<f64>>,
@@ -43,8 +44,8 @@ fn models() -> Vec<Model> {
     serde_json::from_str(include_str!("../../tests/reference/architectures.json")).unwrap()
 }
 
-/// The twin of `value` in the script: from -1 to 1 by a hash of the name and the place, then of a size that keeps
-/// activations near 1.
+/// The twin of `value` in the script: a number from -1 to 1, hashed from name and place, then scaled so that
+/// activations stay near 1.
 fn value(name: &str, at: u32, shape: &[usize]) -> f32 {
     let seed = name.bytes().fold(2_166_136_261u32, |seed, byte| (seed ^ u32::from(byte)).wrapping_mul(16_777_619));
     let mut x = at.wrapping_mul(2_654_435_769).wrapping_add(seed);
@@ -98,14 +99,14 @@ impl Model {
     }
 }
 
-/// Runs `work` in a pool of so many threads: the fast path shares out what it does.
+/// Runs `work` in a pool with this many threads, because the fast path shares its work among them.
 fn on<T: Send>(threads: usize, work: impl FnOnce() -> T + Send) -> T {
     rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(work)
 }
 
 fn largest_difference<'a>(got: &[f32], want: impl IntoIterator<Item = &'a f64>) -> f64 {
     let differences = got.iter().zip(want).map(|(got, want)| (f64::from(*got) - want).abs());
-    // What is no number differs by more than anything.
+    // A value that is not a number differs by more than anything.
     differences.map(|difference| if difference.is_nan() { f64::INFINITY } else { difference }).fold(0.0, f64::max)
 }
 
@@ -188,7 +189,7 @@ fn wgpu_agrees_on_ragged_batches() {
 fn agrees_with_the_fast_path(device: Device) {
     for model in models() {
         let (fast, plain) = (model.encoder(Device::Cpu), model.encoder(device));
-        // The longest has more queries than a block of the plain path and more keys than one of the fast path.
+        // The longest sequence has more queries than a block of the plain path and more keys than one of the fast path.
         for lengths in [&[1usize][..], &[2, 33, 1, 150, 299], &[31, 32, 33], &[317]] {
             let ids: Vec<Vec<u32>> = lengths
                 .iter()
@@ -206,7 +207,7 @@ fn agrees_with_the_fast_path(device: Device) {
     }
 }
 
-/// Two pools, taken in turns.
+/// Two pools, used in turns.
 struct Turns([rayon::ThreadPool; 2], AtomicUsize);
 
 impl Place for Turns {
@@ -231,7 +232,7 @@ fn a_pass_that_moves_from_place_to_place_gives_the_same_rows() {
     }
 }
 
-/// Row by row, by their directions: that is what is compared in a search.
+/// Rows are compared by their directions, as a search compares them.
 #[test]
 fn lower_precisions_stay_close_to_f32() {
     let cosine = |left: &[f32], right: &[f32]| {
@@ -271,7 +272,7 @@ fn a_mapped_pack_gives_the_rows_of_the_file_whatever_becomes_of_either() {
         assert_eq!(of_file, of_pack);
         let fast = Device::Cpu.encoder(mapped, Precision::F32).unwrap();
         let plain = Device::CpuPlain.encoder(load().0, Precision::F32).unwrap();
-        // What runs keeps what it has.
+        // A running encoder keeps what it has.
         fs::File::options().write(true).open(&path).unwrap().set_len(8).unwrap();
         fs::remove_dir_all(&packs).unwrap();
         assert_eq!(fast.forward(&batch), want, "{}", model.name);

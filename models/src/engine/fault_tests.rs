@@ -1,4 +1,4 @@
-//! Texts without a vector, and a device that is lost, over an encoder whose faults the test sets.
+//! Tests texts without a vector, and a lost device, with an encoder whose faults the test sets.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},
@@ -8,7 +8,7 @@ use std::{
 use super::{queue_tests::described, *};
 use crate::{encoder::Encoder, sample};
 
-/// The number of the word that gives no number.
+/// The id of the word whose output is not a number.
 const FAR: u32 = 11;
 
 /// Whether the device works, and how often it was opened.
@@ -61,7 +61,7 @@ async fn texts_without_a_direction_are_named_and_the_others_have_their_vectors()
 async fn a_lost_device_makes_the_engine_unready_until_it_was_opened_again() {
     let (engine, faults) = faulty();
     let ask = || engine.embed_documents(vec!["cat".to_owned()]);
-    // Two panics and a pass that goes well are no row.
+    // Two panics and a successful pass are not a streak.
     for is_lost in [1, 1, 0, 1, 1] {
         faults.is_lost.store(is_lost, Ordering::SeqCst);
         assert_eq!(ask().await.is_ok(), is_lost == 0);
@@ -72,7 +72,7 @@ async fn a_lost_device_makes_the_engine_unready_until_it_was_opened_again() {
     let refused = ask().await.unwrap_err();
     let ModelError::DeviceLost { message, retry_after } = refused else { panic!("{refused}") };
     assert!(message.contains("no device") && retry_after >= Duration::from_secs(1), "{message}");
-    // It is tried in vain, again and again.
+    // Several attempts to open it fail.
     while faults.opened.load(Ordering::SeqCst) < 3 {
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! What is loaded, and what is refused.
+//! Tests what is loaded and what is refused.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Turns, bounds, cancellation and panics, over an encoder that the test holds by the hand.
+//! Tests turns, bounds, cancellation and panics with an encoder that the test controls.
 
 use std::{
     sync::{
@@ -16,10 +16,11 @@ use tokio::{
 use super::*;
 use crate::{Architecture, Pooling, Precision, Reranker, RerankerSettings, encoder::Encoder, sample};
 
-/// What a broken engine is waited for; a working one never takes it.
+/// How long a test waits for a broken engine; a working one never takes this long.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// An encoder that says what it was given and waits to be let on. The word "dog" makes it panic, "far" gives no number.
+/// An encoder that reports its input and waits until the test lets it go on. The word "dog" makes it panic, and "far"
+/// makes its output not a number.
 struct Gate {
     entered: Sender<Vec<u32>>,
     open: Mutex<Receiver<()>>,
@@ -62,13 +63,13 @@ struct Gated {
 }
 
 impl Gated {
-    /// What the encoder was given next.
+    /// Waits for the encoder's next input.
     fn next(&self) -> Vec<u32> {
         self.entered.recv_timeout(LIMIT).expect("a pass is run")
     }
 }
 
-/// An engine of one thread over a [`Gate`].
+/// Makes an engine with one thread and a [`Gate`].
 fn gated(queue_capacity: usize) -> Gated {
     let (entered_in, entered) = channel();
     let (open, open_out) = channel();
@@ -162,7 +163,7 @@ async fn the_pairs_of_a_reranker_beside_it_go_before_its_documents() {
     until_depth(&gated.engine, 1).await;
     let pairs = tokio::spawn(async move { reranker.score("cat", vec!["mat".into()]).await });
     until_depth(&gated.engine, 2).await;
-    // Lets on what runs and nothing else: were the document next, it would stand before the pairs for ever.
+    // This lets only the running pass go on: if the document came next, it would stay before the pairs for ever.
     gated.open.send(()).unwrap();
     running.await.unwrap().unwrap();
     let scores = timeout(LIMIT, pairs).await.expect("the pairs come first").unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! What comes out, with the sample model.
+//! Tests the output with the sample model.
 
 use super::*;
 use crate::{
@@ -131,7 +131,7 @@ async fn both_windows_hold_to_their_last_token_and_not_one_more() {
     engine.embed_query(text(8193)).await.map(|_| ()).map_err(over(8193, 8192, 32_764)).unwrap_err();
     assert_eq!(engine.token_vectors(vec![text(512)]).await.unwrap()[0].len(), 510);
     engine.token_vectors(vec![text(513)]).await.map(|_| ()).map_err(over(513, 512, 2044)).unwrap_err();
-    // One token, and none.
+    // These have one token, and none.
     assert_eq!(
         engine
             .token_vectors(vec!["cat".into(), "\u{0}".into()])

@@ -3,7 +3,7 @@ use std::fmt::Write as _;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
-/// The hash of a file's bytes: large files have their SHA-256, those that lie in git themselves its SHA-1 of the blob.
+/// The hash of a file's bytes. Large files have a SHA-256; files in git itself have git's SHA-1 of the blob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Checksum {
     Sha256(String),
@@ -11,7 +11,7 @@ pub(super) enum Checksum {
 }
 
 impl Checksum {
-    /// From an ETag as the hub writes it; `None` where that is no such hash.
+    /// Reads an ETag as the hub writes it; `None` if it is not such a hash.
     pub fn from_etag(etag: &str) -> Option<Self> {
         let hash = etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"').to_ascii_lowercase();
         let is_hash = hash.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -22,7 +22,7 @@ impl Checksum {
         }
     }
 
-    /// A hasher for a file of so many bytes.
+    /// Makes a hasher for a file of `size` bytes.
     pub fn hasher(&self, size: u64) -> Hasher {
         match self {
             Self::Sha256(_) => Hasher::Sha256(Sha256::new()),

@@ -1,5 +1,5 @@
-//! Requests to the hub. Redirects are followed here and not by reqwest: the hash of a large file stands in the hub's own
-//! answer, which sends on to the store that has the bytes.
+//! Requests to the hub. This code and not reqwest follows redirects, because the hash of a large file is in the hub's
+//! own answer, which redirects to the store that has the bytes.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -12,7 +12,7 @@ use reqwest::{
 use super::{FetchError, HubSettings, checksum::Checksum};
 use crate::location::HubId;
 
-/// What `hf-hub` and its like take by default.
+/// The default of `hf-hub` and similar tools.
 const PUBLIC_HUB: &str = "https://huggingface.co";
 const MAX_REDIRECTS: usize = 8;
 
@@ -20,7 +20,7 @@ pub(super) struct HubClient {
     client: Client,
     endpoint: Url,
     hub: HubId,
-    /// The commit that the revision turned out to be: all files come from it.
+    /// The commit that the revision resolved to. All files come from it.
     commit: Option<String>,
     silence: Duration,
 }
@@ -29,7 +29,7 @@ pub(super) struct HubClient {
 #[derive(Debug, Clone, Default)]
 pub(super) struct RemoteFile {
     pub checksum: Option<Checksum>,
-    /// As it was told; a part that was fetched under another one is another file's.
+    /// The ETag as the hub sent it. A part that was fetched under another ETag belongs to another file.
     pub etag: Option<String>,
     pub size: Option<u64>,
 }
@@ -41,13 +41,13 @@ impl HubClient {
         let unusable = |problem: String| FetchError::Endpoint { endpoint: text.clone(), problem };
         let mut endpoint = Url::parse(&text).map_err(|error| unusable(error.to_string()))?;
         if !matches!(endpoint.scheme(), "http" | "https") || endpoint.cannot_be_a_base() {
-            return Err(unusable("it is no http or https address".to_owned()));
+            return Err(unusable("it is not an http or https address".to_owned()));
         }
-        // Joined below: without the slash the last part of a path would be replaced.
+        // Paths are joined to it below; without the slash, the join would replace the last part of its path.
         if !endpoint.path().ends_with('/') {
             endpoint.set_path(&format!("{}/", endpoint.path()));
         }
-        // reqwest wants one in the process; where there is one already, that stands.
+        // reqwest needs a provider in the process; one that is installed already stays.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder()
             .redirect(Policy::none())
@@ -71,7 +71,7 @@ impl HubClient {
         Ok(told.file)
     }
 
-    /// The bytes of `file` from `start` on, or all of them: the status tells.
+    /// Requests the bytes of `file` from `start` on. The answer may have all of them; its status tells.
     pub async fn get(&self, file: &str, start: u64) -> Result<Response, FetchError> {
         Ok(self.send(Method::GET, file, start).await?.0)
     }
@@ -98,7 +98,7 @@ impl HubClient {
                 return self.judge(response, &address, file).map(|response| (response, told));
             }
             let next = self.next(&address, &response)?;
-            // A store's addresses are often good for GET alone; the hub has said what was asked.
+            // Addresses in a store often allow only GET, and the hub has already answered what was asked.
             if method == Method::HEAD && next.origin() != address.origin() && told.file.etag.is_some() {
                 return Ok((response, told));
             }
@@ -111,7 +111,7 @@ impl HubClient {
         let redirect = |problem: &str| FetchError::Redirect { address: shown(address), problem: problem.to_owned() };
         let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
         let location = location.ok_or_else(|| redirect("to nowhere"))?;
-        let next = address.join(location).map_err(|_| redirect("to what is no address"))?;
+        let next = address.join(location).map_err(|_| redirect("to something that is not an address"))?;
         match (address.scheme(), next.scheme()) {
             (_, "https") | ("http", "http") => Ok(next),
             _ => Err(redirect("away from https")),
@@ -138,7 +138,7 @@ impl HubClient {
     }
 }
 
-/// What answers say on the way from the hub to the store.
+/// What the answers say on the way from the hub to the store.
 #[derive(Default)]
 struct Told {
     file: RemoteFile,
@@ -146,7 +146,7 @@ struct Told {
 }
 
 impl Told {
-    /// The hub's own words stand: a store further on has an ETag of its own for the same bytes.
+    /// The hub's own values are kept, because a store further on has its own ETag for the same bytes.
     fn learn(&mut self, headers: &HeaderMap, status: StatusCode) {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let is_last = !status.is_redirection();
@@ -162,18 +162,18 @@ impl Told {
     }
 }
 
-/// Without the query: a store's addresses carry signatures in it.
+/// Without the query, because a store's addresses carry signatures in it.
 fn shown(address: &Url) -> String {
     let mut address = address.clone();
     address.set_query(None);
     address.set_fragment(None);
-    // Neither fails for an http address.
+    // Neither call fails for an http address.
     let _ = address.set_password(None);
     let _ = address.set_username("");
     address.to_string()
 }
 
-/// An error with what caused it, in one line. reqwest's own text has the address with its query.
+/// An error and its causes in one line. reqwest's own text would contain the address with its query.
 pub(super) fn causes(error: &reqwest::Error) -> String {
     let mut text = String::new();
     let mut cause = std::error::Error::source(error);
@@ -183,5 +183,5 @@ pub(super) fn causes(error: &reqwest::Error) -> String {
         let _ = write!(text, "{separator}{error}");
         cause = error.source();
     }
-    if text.is_empty() { "the answer is no HTTP".to_owned() } else { text }
+    if text.is_empty() { "the answer is not HTTP".to_owned() } else { text }
 }

@@ -1,4 +1,4 @@
-//! One file: looked up, fetched from where an earlier try ended, checked, put in its place.
+//! Fetches one file: looks it up, continues where an earlier try ended, checks it, and moves it into place.
 
 use std::{
     ffi::OsString,
@@ -20,7 +20,7 @@ use super::{
 
 /// No model whose vectors can be stored has more weights.
 const MAX_WEIGHT_BYTES: u64 = 8 << 30;
-/// A tokenizer's vocabulary is the largest of the others.
+/// The largest of the other files is a tokenizer's vocabulary.
 const MAX_OTHER_BYTES: u64 = 64 << 20;
 
 pub(super) async fn download(
@@ -49,7 +49,7 @@ pub(super) async fn download(
         return Err(FetchError::TooLarge { file: file.to_owned(), bytes, limit });
     }
     let whole = place.file(file)?;
-    // From a run that ended before the model was complete.
+    // It comes from a run that ended before the model was complete.
     if whole.is_file() && expected.is_some() && mismatch(&whole, expected.as_ref()).await?.is_none() {
         return Ok(());
     }
@@ -63,7 +63,7 @@ pub(super) async fn download(
             Ok(()) => {
                 let Some(got) = mismatch(&part.path, expected.as_ref()).await? else { break };
                 part.remove()?;
-                // Once more from the beginning, in case what an earlier run left was bad.
+                // The fetch starts once more from the beginning, in case an earlier run left bad bytes.
                 if before == 0 || std::mem::replace(&mut is_second_time, true) {
                     let expected = expected.map(|checksum| checksum.hex().to_owned()).unwrap_or_default();
                     return Err(FetchError::Checksum { file: file.to_owned(), expected, got });
@@ -72,12 +72,12 @@ pub(super) async fn download(
         }
     }
     if expected.is_none() {
-        tracing::warn!(model.file = file, "the hub tells no hash of this file; it was checked by its length alone");
+        tracing::warn!(model.file = file, "the hub has no hash for this file, so only its length was checked");
     }
     std::fs::rename(&part.path, &whole).map_err(|source| FetchError::Io { path: whole, source })
 }
 
-/// Counts tries that brought nothing, and waits between them.
+/// Counts tries that brought nothing new, and waits between them.
 struct Patience<'a> {
     settings: &'a HubSettings,
     fruitless: u32,
@@ -88,7 +88,7 @@ impl<'a> Patience<'a> {
         Self { settings, fruitless: 0 }
     }
 
-    /// Gives the error back where another try is of no use.
+    /// Waits before the next try, or returns the error if another try is useless.
     async fn after(&mut self, error: FetchError, has_progress: bool) -> Result<(), FetchError> {
         self.fruitless = if has_progress { 0 } else { self.fruitless + 1 };
         if !error.is_passing() || self.fruitless >= self.settings.attempts {
@@ -100,7 +100,7 @@ impl<'a> Patience<'a> {
     }
 }
 
-/// What has come of a file.
+/// The part of a file that has arrived.
 struct Part<'a> {
     path: PathBuf,
     file: &'a str,
@@ -109,7 +109,7 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// The ETag is part of the name: what was fetched under another one is never gone on with.
+    /// The ETag is part of the name, so a part that was fetched under another ETag is never continued.
     fn new(whole: &Path, remote: &RemoteFile, file: &'a str, limit: u64) -> Self {
         let mut name = OsString::from(whole.file_name().unwrap_or_default());
         if let Some(etag) = &remote.etag {
@@ -119,7 +119,7 @@ impl<'a> Part<'a> {
         name.push(".part");
         let part = Self { path: whole.with_file_name(name), file, size: remote.size, limit };
         if remote.etag.is_none() {
-            // Nothing tells whether it is still the same file.
+            // Without an ETag nothing tells whether it is still the same file.
             let _ = part.remove();
         }
         part
@@ -158,7 +158,7 @@ impl<'a> Part<'a> {
         options.create(true).write(true).append(is_rest).truncate(!is_rest);
         let mut file = options.open(&self.path).await.map_err(|source| self.io(source))?;
         let come = self.append(response, &mut file, if is_rest { start } else { 0 }, client, progress).await;
-        // Also after a break: what has come is kept.
+        // This happens after an interruption too: what has arrived is kept.
         file.flush().await.map_err(|source| self.io(source))?;
         if matches!(come, Err(FetchError::TooLarge { .. })) {
             self.remove()?;
@@ -205,13 +205,13 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The first byte of a partial answer.
+/// The position of a partial answer's first byte.
 fn start_of(response: &Response) -> Option<u64> {
     let range = response.headers().get(CONTENT_RANGE)?.to_str().ok()?;
     range.strip_prefix("bytes ")?.split('-').next()?.parse().ok()
 }
 
-/// The file's hash where it is not the one that is due.
+/// Returns the file's hash if it is not the expected one.
 async fn mismatch(path: &Path, expected: Option<&Checksum>) -> Result<Option<String>, FetchError> {
     let Some(expected) = expected.cloned() else { return Ok(None) };
     let path = path.to_owned();

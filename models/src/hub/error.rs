@@ -8,7 +8,7 @@ pub enum FetchError {
     Offline,
 
     #[error(
-        "the hub's address {endpoint:?} is of no use: {problem}; set HF_ENDPOINT to one like https://hub.example.org"
+        "the hub's address {endpoint:?} is not usable: {problem}; set HF_ENDPOINT to one like https://hub.example.org"
     )]
     Endpoint { endpoint: String, problem: String },
 
@@ -31,21 +31,21 @@ pub enum FetchError {
     #[error("{address} could not be reached: {problem}; check the network, or HF_ENDPOINT")]
     Unreachable { address: String, problem: String },
 
-    #[error("{address} was silent for {seconds} s; try again: what has come is kept")]
+    #[error("{address} was silent for {seconds} s; try again: what has arrived is kept")]
     Silent { address: String, seconds: f64 },
 
-    #[error("{file} broke off at {bytes} bytes again and again ({problem}); try again: what has come is kept")]
+    #[error("{file} broke off at {bytes} bytes again and again ({problem}); try again: what has arrived is kept")]
     BrokenOff { file: String, bytes: u64, problem: String },
 
     #[error("{address} redirects {problem}")]
     Redirect { address: String, problem: String },
 
     #[error(
-        "{file} has the hash {got} where {expected} was due; what came is thrown away: check the hub, or HF_ENDPOINT"
+        "{file} has the hash {got}, but {expected} was expected; the download was discarded: check the hub, or HF_ENDPOINT"
     )]
     Checksum { file: String, expected: String, got: String },
 
-    #[error("{file} has {bytes} bytes or more, over the limit of {limit}; it is no model that could be used")]
+    #[error("{file} has {bytes} bytes or more, over the limit of {limit}; no usable model is that large")]
     TooLarge { file: String, bytes: u64, limit: u64 },
 
     #[error("{}: {source}", path.display())]
@@ -53,7 +53,7 @@ pub enum FetchError {
 }
 
 impl FetchError {
-    /// Whether the same request may go better in a moment.
+    /// Whether the same request may succeed in a moment.
     pub(super) fn is_passing(&self) -> bool {
         match self {
             Self::Status { status, .. } => matches!(status, 408 | 425 | 429 | 500..=599),

@@ -1,4 +1,4 @@
-//! The folder that a model comes into, held by one process at a time.
+//! The folder into which a model is fetched. One process at a time holds it.
 
 use std::{
     fs::{File, TryLockError},
@@ -8,13 +8,13 @@ use std::{
 
 use super::FetchError;
 
-/// Between two looks whether another process has let go.
+/// How often to check whether another process has let go.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 pub(super) struct Place {
-    /// Where the model will lie.
+    /// The model's final folder.
     whole: PathBuf,
-    /// Where it comes in.
+    /// The folder that it is fetched into.
     part: PathBuf,
     _lock: File,
 }
@@ -40,7 +40,7 @@ impl Place {
                 Err(TryLockError::Error(source)) => return Err(failed(source)),
                 Err(TryLockError::WouldBlock) => {
                     if !std::mem::replace(&mut is_told, true) {
-                        tracing::info!(model.folder = %folder.display(), "another process fetches this model");
+                        tracing::info!(model.folder = %folder.display(), "waiting for another process that is fetching this model");
                     }
                     tokio::time::sleep(LOOK_AGAIN).await;
                 }
@@ -49,7 +49,7 @@ impl Place {
         Ok(Self { whole: folder.to_owned(), part, _lock: lock })
     }
 
-    /// The path of a file that comes in, its folder made where it is not.
+    /// Returns the path for a file that is being fetched, and makes its folder if necessary.
     pub fn file(&self, name: &str) -> Result<PathBuf, FetchError> {
         let path = self.part.join(name);
         if let Some(folder) = path.parent() {
@@ -58,7 +58,7 @@ impl Place {
         Ok(path)
     }
 
-    /// All is there. What was begun of a file's older revision goes.
+    /// Moves the complete model into place. Parts of older revisions of its files are removed.
     pub fn finish(self) -> Result<(), FetchError> {
         let files = std::fs::read_dir(&self.part).into_iter().flatten().flatten().map(|entry| entry.path());
         for begun in files.filter(|path| path.extension().is_some_and(|extension| extension == "part")) {

@@ -1,4 +1,4 @@
-//! A hub on this machine: raw HTTP/1.1, so that it can break off in the middle, lie and be silent.
+//! A hub on this machine in raw HTTP/1.1, so that it can break off, lie and be silent.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use tokio::{
 pub(super) struct Request {
     pub method: String,
     pub path: String,
-    /// First byte that is asked for.
+    /// The first byte that is asked for.
     pub start: Option<u64>,
 }
 
@@ -24,9 +24,9 @@ pub(super) struct Reply {
     pub status: u16,
     pub headers: Vec<(&'static str, String)>,
     pub body: Vec<u8>,
-    /// Closes after so many bytes of the body.
+    /// Closes the connection after this many bytes of the body.
     pub cut_after: Option<usize>,
-    /// Sends what it sends, and then nothing, and does not close.
+    /// Falls silent after sending, and does not close.
     pub hangs: bool,
 }
 
@@ -44,7 +44,7 @@ impl Reply {
         self
     }
 
-    /// The part that is asked for, as a store gives it.
+    /// The requested part, as a store returns it.
     pub fn ranged(self, request: &Request) -> Self {
         let whole = self.body.len();
         match request.start.map(|start| start as usize) {
@@ -70,7 +70,7 @@ pub(super) struct TestServer {
 }
 
 impl TestServer {
-    /// `answer` gets a request and how often its method and path came before.
+    /// Starts a server. `answer` gets a request and how often its method and path came before.
     pub async fn start(answer: impl Fn(&Request, usize) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
@@ -88,7 +88,7 @@ impl TestServer {
                 let (answer, seen, counts) = (Arc::clone(&answer), Arc::clone(&seen), Arc::clone(&counts));
                 tokio::spawn(async move {
                     tokio::select! {
-                        // A client that goes away in the middle is part of the tests.
+                        // Some tests have a client that goes away in the middle.
                         _ = serve(stream, &*answer, &seen, &counts) => {}
                         _ = ended.changed() => {}
                     }

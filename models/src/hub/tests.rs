@@ -37,13 +37,13 @@ impl Hub {
         Self { files: Arc::new(["config.json", "tokenizer.json", WEIGHTS].map(read).into()) }
     }
 
-    /// The way the real one answers: small files itself, the weights by a redirect to a store.
+    /// Answers as the real hub does: small files directly, the weights by a redirect to a store.
     fn answer(&self, request: &Request) -> Reply {
         if let Some(name) = request.path.strip_prefix("/store/") {
             let name = name.split('?').next().unwrap();
             return Reply::ok(self.files[name].clone()).header("etag", "\"of-the-store\"").ranged(request);
         }
-        // What follows `/owner/tiny/resolve/revision/`.
+        // This is the part after `/owner/tiny/resolve/revision/`.
         let name = request.path.splitn(6, '/').nth(5).unwrap();
         let Some(bytes) = self.files.get(name) else {
             return Reply::status(404).header("x-error-code", "EntryNotFound");
@@ -85,7 +85,7 @@ fn source(error: ModelError) -> FetchError {
     source
 }
 
-/// What lies in the models folder, without locks.
+/// What is in the models folder, without locks.
 fn left(models: &Path) -> Vec<String> {
     let mut names = Vec::new();
     let mut folders = vec![models.to_owned()];
@@ -125,7 +125,7 @@ async fn a_model_comes_over_redirects_and_is_loaded_and_is_fetched_once() {
     assert_eq!(load(&models).info().name, "owner/tiny");
     let requests = server.requests();
     assert_eq!(requests[0].path, "/owner/tiny/resolve/main/config.json");
-    // From then on the commit: a push in the middle mixes no two revisions.
+    // From then on requests name the commit, so that a push in the middle mixes no two revisions.
     let others = requests[1..].iter().filter(|request| request.path.starts_with("/owner/"));
     assert!(others.clone().count() > 3);
     assert!(others.into_iter().all(|request| request.path.contains(&format!("/resolve/{COMMIT}/"))), "{requests:?}");
@@ -184,7 +184,7 @@ async fn a_file_that_changed_meanwhile_starts_anew() {
     let server = TestServer::start(move |request, _| {
         let mut reply = hub.answer(request);
         match new.load(Ordering::SeqCst) {
-            // An older revision of the same length.
+            // This is an older revision of the same length.
             false if request.path.contains(WEIGHTS) => {
                 let old = vec![7; hub.files[WEIGHTS].len()];
                 reply.headers.retain(|(name, _)| *name != "x-linked-etag");
@@ -297,12 +297,12 @@ async fn what_the_hub_does_not_have_is_said_by_name() {
 async fn a_hub_in_trouble_is_asked_again_and_not_for_ever() {
     let hub = Hub::new();
     let server = TestServer::start(move |request, count| {
-        // Each path fails twice, HEAD and GET.
+        // Each path fails twice, for HEAD and GET.
         if count < 2 { Reply::status([503, 429][count]) } else { hub.answer(request) }
     })
     .await;
     let models = tempfile::tempdir().unwrap();
-    // The hub and the store fail twice each before the weights come.
+    // The hub and the store each fail twice before the weights arrive.
     fetch_sample(&models, &HubSettings { attempts: 5, ..settings(&server) }).await.unwrap();
     let down = TestServer::start(|_, _| Reply::status(500)).await;
     let error = source(fetch_sample(&tempfile::tempdir().unwrap(), &settings(&down)).await.unwrap_err());
@@ -331,7 +331,7 @@ async fn a_silent_hub_is_given_up_and_what_came_is_kept() {
     let models = tempfile::tempdir().unwrap();
     let error = loop {
         let error = source(fetch_sample(&models, &impatient(&server)).await.unwrap_err());
-        // On a machine that is busy enough an answer of the hub itself may be late.
+        // On a busy machine an answer of the hub itself may be late.
         if !matches!(error, FetchError::Silent { .. }) {
             break error;
         }
@@ -354,7 +354,7 @@ async fn sizes_and_redirects_have_their_limits() {
     assert!(matches!(&error, FetchError::Redirect { .. }) && asked == 1, "{error}");
     let (error, asked) = error_of(Reply::ok("x").header("x-linked-size", (65u64 << 20).to_string())).await;
     assert!(matches!(&error, FetchError::TooLarge { .. }) && asked == 1, "{error}");
-    // More than was announced: not one byte of it is kept.
+    // The body is longer than announced: not one byte of it is kept.
     let (error, _) = error_of(Reply::ok("too long").header("x-linked-size", "3")).await;
     assert!(matches!(&error, FetchError::TooLarge { .. }), "{error}");
     let (error, _) = error_of(Reply::status(302)).await;

@@ -42,7 +42,7 @@ fn add_bias_gelu_body(rows: &mut [f32], bias: &[f32]) {
     }
 }
 dispatch!(
-    /// GELU of each row with `bias` added.
+    /// Adds `bias` to each row and applies GELU.
     add_bias_gelu, add_bias_gelu_body, (rows: &mut [f32], bias: &[f32]));
 
 #[inline(always)]
@@ -60,7 +60,7 @@ fn gated_gelu_body(wide: &[f32], out: &mut [f32], width: usize) {
     gated(wide, out, width, gelu);
 }
 dispatch!(
-    /// GELU of the first half of each row of `wide` times the second half, to rows of `width`.
+    /// Writes GELU of the first half of each row of `wide`, times the second half, to rows of `width`.
     gated_gelu, gated_gelu_body, (wide: &[f32], out: &mut [f32], width: usize));
 
 #[inline(always)]
@@ -68,7 +68,7 @@ fn gated_silu_body(wide: &[f32], out: &mut [f32], width: usize) {
     gated(wide, out, width, silu);
 }
 dispatch!(
-    /// SiLU of the first half of each row of `wide` times the second half, to rows of `width`.
+    /// Writes SiLU of the first half of each row of `wide`, times the second half, to rows of `width`.
     gated_silu, gated_silu_body, (wide: &[f32], out: &mut [f32], width: usize));
 
 #[cfg(test)]

@@ -9,22 +9,22 @@ use super::{
 };
 use crate::encoder::RelativeBias;
 
-/// Queries handled at once.
+/// How many queries are handled at once.
 const QUERY_ROWS: usize = 96;
-/// Where a window limits what is seen, fewer: most of what is computed would be out of sight otherwise.
+/// The same under a window. There are fewer, because otherwise most of the computed scores would be outside the window.
 const QUERY_ROWS_IN_WINDOW: usize = 48;
-/// Keys handled at once. The scores of one such block stay in the processor's second cache, and what attention takes beside
-/// its input and output does not grow with the square of the sequence.
+/// How many keys are handled at once. The scores of one such block stay in the processor's second cache, and the memory
+/// of attention beside its input and output does not grow with the square of the sequence.
 const KEY_COLUMNS: usize = 512;
-/// The score of a key that is not seen. Finite: a block in which a query sees nothing must not become 0 / 0, and what it
-/// left is scaled to nothing by the block in which the query sees itself.
+/// The score of an unseen key. It is finite, because a block in which a query sees nothing must not become 0 / 0. What
+/// that block leaves is scaled to nothing by the block in which the query sees itself.
 const UNSEEN: f32 = -1e30;
 
 /// Attention inside each sequence.
 pub(crate) struct Attention<'a> {
     pub heads: usize,
     pub head_width: usize,
-    /// Tokens that a token sees to each side; `None`: all.
+    /// How many tokens a token sees to each side; `None`: all.
     pub window: Option<usize>,
     pub bias: Option<&'a RelativeBias>,
 }
@@ -44,13 +44,13 @@ struct Tile<'a> {
 pub(crate) struct Running {
     greatest: f32,
     sum: f32,
-    /// What the result so far must be multiplied by.
+    /// The factor by which the result so far must be multiplied.
     factor: f32,
 }
 
 const NOTHING_SEEN: Running = Running { greatest: f32::NEG_INFINITY, sum: 0.0, factor: 0.0 };
 
-/// The softmax's numerators in place of scores, relative to the greatest score so far.
+/// Replaces scores by the numerators of the softmax, relative to the greatest score so far.
 #[inline(always)]
 fn exponents_body(scores: &mut [f32], stride: usize, width: usize, scale: f32, running: &mut [Running]) {
     for (row, running) in scores.chunks_exact_mut(stride).zip(running) {
@@ -80,7 +80,7 @@ fn exponents_body(scores: &mut [f32], stride: usize, width: usize, scale: f32, r
     }
 }
 dispatch!(
-    /// Of the first `width` numbers of each row; rows stand `stride` apart.
+    /// Works on the first `width` numbers of each row; rows begin `stride` apart.
     exponents, exponents_body, (scores: &mut [f32], stride: usize, width: usize, scale: f32, running: &mut [Running]));
 
 #[inline(always)]
@@ -102,11 +102,11 @@ fn scale_rows_body(out: &mut [f32], stride: usize, width: usize, running: &[Runn
     }
 }
 dispatch!(
-    /// Multiplies the first `width` numbers of each row by its factor; rows stand `stride` apart.
+    /// Multiplies the first `width` numbers of each row by the row's factor; rows begin `stride` apart.
     scale_rows, scale_rows_body, (out: &mut [f32], stride: usize, width: usize, running: &[Running]));
 
-/// One head of one sequence: keys in panels of sixteen tokens, a component a line; values in panels of sixteen components, a
-/// token a line. `tokens` begin with the head's own part.
+/// Packs one head of one sequence. Keys go to panels of sixteen tokens, one component per line; values go to panels of
+/// sixteen components, one token per line. `tokens` begin with the head's own part.
 #[inline(always)]
 fn pack_head_body(
     tokens: &[f32],
@@ -143,8 +143,9 @@ dispatch!(
     (tokens: &[f32], row: usize, hidden: usize, head_width: usize, keys: &mut [Line], values: &mut [Line]));
 
 impl Attention<'_> {
-    /// `qkv` has a row `[queries | keys | values]` per token, `out` a row of `heads * head_width`; queries are read and
-    /// results written where they lie, keys and values from a copy in `packed`. `sequences` lie end to end.
+    /// Computes the attention. `qkv` has a row `[queries | keys | values]` per token, `out` a row of `heads *
+    /// head_width`. Queries are read and results written in place; keys and values are read from a copy in `packed`.
+    /// `sequences` follow one another without gaps.
     pub fn attend(&self, qkv: &[f32], out: &mut [f32], sequences: &[Range<usize>], packed: &mut Vec<Line>) {
         let hidden = self.heads * self.head_width;
         let total: usize = sequences.iter().map(|sequence| self.heads * self.lines_of_head(sequence.len())).sum();
@@ -174,7 +175,7 @@ impl Attention<'_> {
         for sequence in sequences {
             let (heads, after) = lines.split_at(self.heads * self.lines_of_head(sequence.len()));
             lines = after;
-            // Of like heights.
+            // The tiles have similar heights.
             let rows = sequence.len().div_ceil(sequence.len().div_ceil(rows).max(1)).max(1);
             for first in (0..sequence.len()).step_by(rows) {
                 let queries = first..sequence.len().min(first + rows);
@@ -205,7 +206,7 @@ impl Attention<'_> {
         let Range { start: first, end } = tile.queries;
         let rows = end - first;
         let window = self.window.unwrap_or(length);
-        // From the start of a panel.
+        // The range begins at the start of a panel.
         let seen = first.saturating_sub(window) / WIDTH * WIDTH..length.min(end.saturating_add(window));
         let mut running = [NOTHING_SEEN; QUERY_ROWS];
         let running = &mut running[..rows];
@@ -218,7 +219,7 @@ impl Attention<'_> {
             for from in seen.clone().step_by(KEY_COLUMNS) {
                 let keys = from..seen.end.min(from + KEY_COLUMNS);
                 let columns = keys.len();
-                // Whole panels: what comes after the last key is never looked at.
+                // The stride covers whole panels; what comes after the last key is never read.
                 let stride = columns.next_multiple_of(WIDTH);
                 let scores = &mut scores[..rows * stride];
                 let transposed = Panels {
@@ -238,8 +239,8 @@ impl Attention<'_> {
                 let values =
                     Panels { lines: &packed_values[from..], stride: length, depth: columns, columns: head_width };
                 assert!((rows - 1) * hidden + head_width <= out.len());
-                // SAFETY: `out` has `rows` rows of `head_width` numbers that stand `hidden` apart (asserted), and is borrowed
-                // mutably.
+                // SAFETY: `out` has `rows` rows of `head_width` numbers that begin `hidden` apart (asserted), and is
+                // borrowed mutably.
                 unsafe { multiply(weights, values, out.as_mut_ptr(), hidden, from > seen.start) };
             }
             for running in running.iter_mut() {
@@ -249,7 +250,7 @@ impl Attention<'_> {
         }
     }
 
-    /// Adds the bias and takes away what is not seen; gives what scores are still to be multiplied by.
+    /// Adds the bias and hides what is not seen; returns the factor by which scores are still to be multiplied.
     fn finish_scores(&self, scores: &mut [f32], stride: usize, first: usize, keys: &Range<usize>, head: usize) -> f32 {
         let mut scale = 1.0 / (self.head_width as f32).sqrt();
         if let Some(bias) = self.bias {
@@ -276,7 +277,7 @@ mod tests {
 
     use super::{super::samples::*, *};
 
-    /// Softmax over the whole row at once, in f64.
+    /// Computes the softmax over the whole row at once, in f64.
     fn textbook(attention: &Attention<'_>, qkv: &[f32], sequences: &[Range<usize>]) -> Vec<f64> {
         let &Attention { heads, head_width, window, bias } = attention;
         let hidden = heads * head_width;
@@ -321,7 +322,7 @@ mod tests {
     }
 
     proptest! {
-        // The longest is over a block of keys and several tiles of queries.
+        // The longest sequence exceeds a block of keys and several tiles of queries.
         #![proptest_config(ProptestConfig::with_cases(48))]
 
         #[test]
@@ -347,7 +348,7 @@ mod tests {
         }
     }
 
-    /// Scores of a usual size: with these the sums of blocks are exact to 1e-5.
+    /// With scores of a usual size, the sums of blocks are exact to 1e-5.
     #[test]
     fn blocks_of_keys_are_as_good_as_the_whole_row() {
         for window in [None, Some(64)] {

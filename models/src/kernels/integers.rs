@@ -1,4 +1,4 @@
-//! Products of i16 rows and i8 weights: exact in i32, so that they are the same on every processor.
+//! Products of i16 rows and i8 weights. They are exact in i32, and so the same on every processor.
 
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{Avx2, Avx512};
@@ -12,12 +12,12 @@ use super::{
 #[repr(C, align(32))]
 pub(super) struct PairLine(pub [[i8; 2]; WIDTH]);
 
-/// The greatest size of a weight.
+/// The greatest absolute value of a weight.
 const WEIGHT_LIMIT: f32 = 127.0;
 
-/// Rows as integers: each number is that times its row's scale.
+/// Rows as integers: each number is its integer times its row's scale.
 pub(super) struct Integers {
-    /// An even number of inputs a row, the last of them perhaps a zero.
+    /// Each row has an even number of inputs; the last one may be a zero that fills it up.
     values: Vec<[i16; 2]>,
     scales: Vec<f32>,
 }
@@ -33,11 +33,12 @@ impl Integers {
 
 #[inline(always)]
 fn to_integers_body(x: &[f32], inputs: usize, values: &mut [i16], scales: &mut [f32]) {
-    // Sums of all products with the greatest weights stay inside i32.
+    // The limit keeps the sum of all products with the greatest weights inside i32.
     let limit = (i32::MAX as f32 / (WEIGHT_LIMIT * (inputs + 1) as f32)).min(32_767.0).floor();
     let rows = x.chunks_exact(inputs).zip(values.chunks_exact_mut(inputs.next_multiple_of(2)));
     for ((x, values), scale) in rows.zip(scales) {
-        // As integers, sizes are in the order of the numbers, and what is no number is greater than all.
+        // As integers, absolute values have the order of the numbers, and a value that is not a number is greater than
+        // all of them.
         let greatest = x.iter().map(|x| x.to_bits() & 0x7FFF_FFFF).fold(0, u32::max);
         let greatest = f32::from_bits(greatest);
         let factor = if greatest > 0.0 { limit / greatest } else { 0.0 };
@@ -51,7 +52,7 @@ fn to_integers_body(x: &[f32], inputs: usize, values: &mut [i16], scales: &mut [
 dispatch!(
     to_integers, to_integers_body, (x: &[f32], inputs: usize, values: &mut [i16], scales: &mut [f32]));
 
-/// Panels of sixteen outputs from a weight `[inputs, outputs]`, and the scale of each output.
+/// Makes panels of sixteen outputs from a weight `[inputs, outputs]`, and the scale of each output.
 pub(super) fn pack(weight: &[f32], inputs: usize, outputs: usize) -> (Vec<PairLine>, Vec<f32>) {
     let mut scales = vec![0f32; outputs];
     for row in weight.chunks_exact(outputs) {
@@ -76,7 +77,7 @@ pub(super) fn pack(weight: &[f32], inputs: usize, outputs: usize) -> (Vec<PairLi
     (lines, scales)
 }
 
-/// `M` rows by one panel.
+/// Multiplies `M` rows by one panel.
 #[inline(always)]
 unsafe fn tile<L: Lanes, const M: usize>(
     x: *const [i16; 2],
@@ -87,7 +88,7 @@ unsafe fn tile<L: Lanes, const M: usize>(
     out_stride: usize,
     columns: usize,
 ) {
-    // SAFETY: the caller's promise: `x` has `M` rows as long as the panel, `out` has `M` rows of `columns`.
+    // SAFETY: the caller promises that `x` has `M` rows as long as the panel, and `out` has `M` rows of `columns`.
     unsafe {
         let (mut sums, mut ahead) = ([L::no_sums(); M], panel.ahead);
         for (at, line) in panel.lines.iter().enumerate() {
@@ -153,11 +154,12 @@ unsafe fn multiply_body<L: Lanes>(
     }
 }
 
-/// `out = x * weight` for some panels and their scales.
+/// Computes `out = x * weight` for some panels and their scales.
 ///
 /// # Safety
 ///
-/// `out` has a row of `columns` numbers for each of `x`, `out_stride` apart, and nobody else reads or writes them.
+/// `out` has a row of `columns` numbers for each row of `x`, the rows begin `out_stride` apart, and nobody else reads
+/// or writes them.
 pub(super) unsafe fn multiply(
     isa: Isa,
     x: &Integers,
@@ -178,15 +180,15 @@ pub(super) unsafe fn multiply(
                 out_stride: usize,
                 columns: usize,
             ) {
-                // SAFETY: handed on.
+                // SAFETY: the caller's promise is passed on.
                 unsafe { multiply_body::<$lanes>(x, lines, scales, out, out_stride, columns) }
             }
-            // SAFETY: handed on; the features were detected.
+            // SAFETY: the caller's promise is passed on, and the features were detected.
             unsafe { on(x, lines, scales, out, out_stride, columns) }
         }};
     }
     match isa {
-        // SAFETY: handed on.
+        // SAFETY: the caller's promise is passed on.
         Isa::Portable => unsafe { multiply_body::<Portable>(x, lines, scales, out, out_stride, columns) },
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => on!(Avx2, "avx2,fma"),

@@ -1,18 +1,19 @@
-//! Sixteen numbers at once, as the processor has them.
+//! Sixteen numbers at once, as the processor's registers hold them.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-/// Numbers of a line, whatever the processor's registers hold.
+/// How many numbers a line has, however wide the processor's registers are.
 pub(super) const WIDTH: usize = 16;
 
 /// Sixteen f32.
 ///
 /// # Safety
 ///
-/// Every function is for processors with the features that the implementing type names; pointers are to `WIDTH` numbers.
+/// Every function needs a processor with the features that the implementing type names, and pointers to `WIDTH`
+/// numbers.
 pub(super) trait Lanes: Copy {
-    /// Rows of a tile whose sums fit the registers.
+    /// How many rows of a tile have their sums in registers.
     const TILE_ROWS: usize;
     unsafe fn zero() -> Self;
     unsafe fn all(value: f32) -> Self;
@@ -20,9 +21,9 @@ pub(super) trait Lanes: Copy {
     unsafe fn store(self, to: *mut f32);
     unsafe fn load_bf16(from: *const u16) -> Self;
     unsafe fn times(self, other: Self) -> Self;
-    /// `self + left * right`, rounded once where the processor can.
+    /// `self + left * right`, rounded once if the processor can.
     unsafe fn add_product(self, left: Self, right: Self) -> Self;
-    /// Brings what will be read soon into the cache; any address will do.
+    /// Loads what will be read soon into the cache; any address is allowed.
     fn prefetch(_at: *const u8) {}
 
     /// Sixteen i32.
@@ -30,14 +31,14 @@ pub(super) trait Lanes: Copy {
     /// Sixteen pairs of i16.
     type Pairs: Copy;
     unsafe fn no_sums() -> Self::Sums;
-    /// From pairs of i8.
+    /// Widens pairs of i8.
     unsafe fn load_pairs(from: *const i8) -> Self::Pairs;
-    /// Adds to each sum the product of its pair and `pair`. With VNNI one instruction.
+    /// Adds to each sum the product of its pair and `pair`. With VNNI this is one instruction.
     unsafe fn add_pairs(sums: Self::Sums, pairs: Self::Pairs, pair: *const [i16; 2]) -> Self::Sums;
     unsafe fn of_sums(sums: Self::Sums) -> Self;
 }
 
-/// What any processor has: LLVM makes of it what it can.
+/// What any processor has; LLVM vectorises it as well as it can.
 #[derive(Clone, Copy)]
 pub(super) struct Portable([f32; WIDTH]);
 
@@ -68,7 +69,7 @@ impl Lanes for Portable {
 
     #[inline(always)]
     unsafe fn add_product(self, left: Self, right: Self) -> Self {
-        // Not mul_add: without the instruction it is a call of a function.
+        // mul_add would be a function call on a processor without the instruction.
         Self(std::array::from_fn(|i| self.0[i] + left.0[i] * right.0[i]))
     }
 
@@ -291,7 +292,7 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     unsafe fn add_pairs(sums: Self::Sums, pairs: Self::Pairs, pair: *const [i16; 2]) -> Self::Sums {
-        // SAFETY: as above. LLVM makes vpdpwssd of the two where there is VNNI.
+        // SAFETY: as above. With VNNI, LLVM combines the two into vpdpwssd.
         unsafe {
             let pair = _mm512_set1_epi32(pair.cast::<i32>().read_unaligned());
             _mm512_add_epi32(sums, _mm512_madd_epi16(pairs, pair))

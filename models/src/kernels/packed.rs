@@ -9,34 +9,36 @@ use super::{
 };
 use crate::Precision;
 
-/// Inputs whose part of a panel stays in the processor's first cache while all rows meet it.
+/// How many inputs of a panel stay in the processor's first cache while all rows are multiplied by it.
 const DEPTH: usize = 384;
-/// Rows that meet a panel before the next one comes: their part of as many inputs stays in the second cache.
+/// How many rows are multiplied by a panel before the next panel comes: this many rows of `DEPTH` inputs stay in the
+/// second cache.
 pub(crate) const ROWS_AT_ONCE: usize = 96;
 
-/// The weight of a linear layer as the product reads it: by blocks of inputs, in these by panels of sixteen outputs.
+/// The weight of a linear layer in the layout that the product reads: blocks of inputs, and within them panels of
+/// sixteen outputs.
 pub(crate) struct Packed {
     lines: Lines,
     inputs: usize,
     outputs: usize,
-    /// Inputs of a block; the last has what is left.
+    /// How many inputs a block has; the last block has the rest.
     depth: usize,
 }
 
 enum Lines {
     F32(Vec<Line>),
     Bf16(Vec<HalfLine>),
-    /// Each output with the scale of its weights. One block of inputs.
+    /// The weights, and the scale of each output's weights. There is one block of inputs.
     Int8(Vec<PairLine>, Vec<f32>),
 }
 
-/// Rows as a product reads them.
+/// Rows in the form that a product reads.
 enum Left<'a> {
     Floats(&'a [f32]),
     Integers(Integers),
 }
 
-/// Where the threads of a product write, each to columns of its own.
+/// Where the threads of a product write; each writes to its own columns.
 #[derive(Clone, Copy)]
 struct Columns(*mut f32);
 
@@ -46,13 +48,13 @@ impl Columns {
     }
 }
 
-// SAFETY: the only use, in `product_shared`, gives each thread other columns.
+// SAFETY: its only use, in `product_shared`, gives each thread different columns.
 unsafe impl Send for Columns {}
 // SAFETY: as above.
 unsafe impl Sync for Columns {}
 
 impl Packed {
-    /// From a weight `[inputs, outputs]`.
+    /// Packs a weight `[inputs, outputs]`.
     pub fn new(weight: &[f32], inputs: usize, outputs: usize, precision: Precision) -> Self {
         assert!(weight.len() == inputs * outputs && inputs > 0);
         let depth = inputs.div_ceil(inputs.div_ceil(DEPTH));
@@ -77,7 +79,7 @@ impl Packed {
         self.outputs
     }
 
-    /// `out = x * weight` for rows `x` of `inputs` numbers.
+    /// Computes `out = x * weight` for rows `x` of `inputs` numbers.
     pub fn product(&self, x: &[f32], out: &mut [f32]) {
         self.check(x, out);
         for (x, out) in x.chunks(ROWS_AT_ONCE * self.inputs).zip(out.chunks_mut(ROWS_AT_ONCE * self.outputs)) {
@@ -86,15 +88,15 @@ impl Packed {
         }
     }
 
-    /// As [`Self::product`], the outputs shared over the threads of the pool: for few rows.
+    /// Does the same as [`Self::product`], but the threads of the pool share the outputs. Use it for few rows.
     pub fn product_shared(&self, x: &[f32], out: &mut [f32]) {
         self.check(x, out);
-        // Two parts a thread, so that one which comes late does not hold up the other for long.
+        // Each thread gets two parts, so that a late thread does not delay the others for long.
         let parts = (2 * rayon::current_num_threads()).min(self.panels());
         let (x, out) = (self.left(x), Columns(out.as_mut_ptr()));
         (0..parts).into_par_iter().with_max_len(1).for_each(|part| {
             let panels = self.panels() * part / parts..self.panels() * (part + 1) / parts;
-            // SAFETY: as in `product`; the parts' panels are apart, and so are their columns.
+            // SAFETY: as in `product`; the parts have different panels and so different columns.
             unsafe { self.columns(&x, out.first(), panels) };
         });
     }
@@ -107,14 +109,14 @@ impl Packed {
         assert!(x.len().is_multiple_of(self.inputs) && out.len() == x.len() / self.inputs * self.outputs);
     }
 
-    /// The columns of some panels.
+    /// Computes the columns of some panels.
     ///
     /// # Safety
     ///
     /// `out` has a row of all outputs for each row of `x`, and nobody else reads or writes the columns of `panels`.
     unsafe fn columns(&self, x: &Left<'_>, out: *mut f32, panels: Range<usize>) {
         let columns = panels.start * WIDTH..self.outputs.min(panels.end * WIDTH);
-        // SAFETY: handed on.
+        // SAFETY: the caller's promise is passed on.
         unsafe {
             match (&self.lines, x) {
                 (Lines::F32(lines), Left::Floats(x)) => self.float_columns(lines, x, out, panels.start, columns),
@@ -131,7 +133,7 @@ impl Packed {
 
     /// # Safety
     ///
-    /// That of [`Self::columns`].
+    /// The same as for [`Self::columns`].
     unsafe fn float_columns<W: PanelLine>(
         &self,
         lines: &[W],
@@ -145,7 +147,7 @@ impl Packed {
             let rows = Rows { data: &x[block..], count: x.len() / self.inputs, stride: self.inputs };
             let lines = &lines[block * self.panels() + first_panel * depth..];
             let right = Panels { lines, stride: depth, depth, columns: columns.len() };
-            // SAFETY: handed on.
+            // SAFETY: the caller's promise is passed on.
             unsafe { multiply(rows, right, out.add(columns.start), self.outputs, block > 0) };
         }
     }
@@ -158,7 +160,7 @@ impl Packed {
     }
 }
 
-/// The panels of all blocks; what is over at the right of the last panel is zeros.
+/// Packs the panels of all blocks; the last panel is filled up with zeros on the right.
 fn lines<W>(weight: &[f32], inputs: usize, outputs: usize, depth: usize, line: impl Fn([f32; WIDTH]) -> W) -> Vec<W> {
     let mut lines = Vec::with_capacity(inputs * outputs.div_ceil(WIDTH));
     for block in (0..inputs).step_by(depth) {
@@ -201,7 +203,8 @@ mod tests {
     }
 
     proptest! {
-        /// Weights and rows that the precision holds exactly come out exact, by every instance that this processor can run.
+        /// Weights and rows that the precision represents exactly give exact results, in every instance that this
+        /// processor can run.
         #[test]
         fn lower_precisions_lose_nothing_but_digits(rows in 1usize..20, inputs in 1usize..80, outputs in 1usize..60, seed: u32) {
             let whole = |count: usize, seed: u32, limit: f32| -> Vec<f32> {

@@ -1,5 +1,5 @@
-/// Rotary positions: in each head, component `i` and component `i + half` are turned as a pair, by an angle that grows with
-/// the token's position and falls with `i`.
+/// Rotary positions: in each head, component `i` and component `i + half` are rotated as a pair, by an angle that grows
+/// with the token's position and falls with `i`.
 pub(crate) struct Rotary {
     half: usize,
     /// `[positions, half]`
@@ -9,7 +9,7 @@ pub(crate) struct Rotary {
 }
 
 impl Rotary {
-    /// Angles are rounded to f32 where transformers rounds them: the models were trained with these.
+    /// Angles are rounded to f32 where transformers rounds them, because the models were trained with these.
     pub fn new(theta: f64, head_width: usize, positions: usize) -> Self {
         let half = head_width / 2;
         let frequencies: Vec<f32> = (0..half)
@@ -40,7 +40,7 @@ fn rotate_body(rows: &mut [f32], width: usize, turned: usize, positions: &[u32],
     }
 }
 dispatch!(
-    /// Turns the heads in the first `turned` components of each row of `width` by the row's position.
+    /// Rotates the heads in the first `turned` components of each row of `width` by the row's position.
     rotate, rotate_body, (rows: &mut [f32], width: usize, turned: usize, positions: &[u32], rotary: &Rotary));
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Matrix products whose right side lies in panels: sixteen columns, line by line.
+//! Matrix products whose right side is in panels: sixteen columns each, line by line.
 
 use super::lanes::Portable;
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{Avx2, Avx512};
 use super::lanes::{Lanes, WIDTH};
 
-/// One row of a panel, on one line of the cache.
+/// One row of a panel, which fills one line of the cache.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub(crate) struct Line(pub [f32; WIDTH]);
@@ -14,23 +14,23 @@ impl Line {
     pub const ZERO: Self = Self([0.0; WIDTH]);
 }
 
-/// What a panel consists of: sixteen outputs of one input, or of two.
+/// The lines of a panel: sixteen outputs of one input, or of two.
 pub(super) trait PanelLine: Copy {
     /// # Safety
     ///
-    /// That of [`Lanes`].
+    /// The same as for [`Lanes`].
     unsafe fn lanes<L: Lanes>(&self) -> L;
 }
 
 impl PanelLine for Line {
     #[inline(always)]
     unsafe fn lanes<L: Lanes>(&self) -> L {
-        // SAFETY: handed on.
+        // SAFETY: the caller's promise is passed on.
         unsafe { L::load(self.0.as_ptr()) }
     }
 }
 
-/// As [`Line`], in bf16: the upper halves of f32.
+/// A [`Line`] in bf16: the upper halves of f32.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(32))]
 pub(super) struct HalfLine(pub [u16; WIDTH]);
@@ -38,12 +38,12 @@ pub(super) struct HalfLine(pub [u16; WIDTH]);
 impl PanelLine for HalfLine {
     #[inline(always)]
     unsafe fn lanes<L: Lanes>(&self) -> L {
-        // SAFETY: handed on.
+        // SAFETY: the caller's promise is passed on.
         unsafe { L::load_bf16(self.0.as_ptr()) }
     }
 }
 
-/// Rows of f32 that stand `stride` apart, read in place.
+/// Rows of f32 that begin `stride` apart and are read in place.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
     pub data: &'a [f32],
@@ -51,14 +51,14 @@ pub(super) struct Rows<'a> {
     pub stride: usize,
 }
 
-/// A panel as a tile meets it.
+/// A panel as a tile reads it.
 #[derive(Clone, Copy)]
 pub(super) struct Panel<'a, W> {
     pub lines: &'a [W],
     pub ahead: Option<Ahead>,
 }
 
-/// A tile's share of the next panel, which comes from far, line by line.
+/// A tile's share of prefetching the next panel, line by line.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead {
     at: *const u8,
@@ -76,11 +76,12 @@ impl Ahead {
 }
 
 impl<'a, W> Panel<'a, W> {
-    /// Up to so many tiles, as in a query, nearly all time is waiting for weights: each line brings a part of a line of the next
-    /// panel. Where more tiles share a panel, that is more than they wait, and each asks for its share at once.
+    /// With up to this many tiles, as in a query, nearly all time is spent waiting for weights, so each line prefetches
+    /// a part of a line of the next panel. With more tiles a panel the waiting is shorter than that would cost, and
+    /// each tile prefetches its share at once.
     const FEW_TILES: usize = 4;
 
-    /// For one of `tiles` tiles. Where nothing comes next, the panel itself is asked for.
+    /// Makes the panel for one of `tiles` tiles. If no panel follows, the panel itself is prefetched.
     pub fn of_tile<L: Lanes>(lines: &'a [W], next: &[W], tile: usize, tiles: usize) -> Self {
         let next = if next.len() < lines.len() { lines } else { &next[..lines.len()] };
         let share = &next[lines.len() * tile / tiles..lines.len() * (tile + 1) / tiles];
@@ -94,7 +95,7 @@ impl<'a, W> Panel<'a, W> {
     }
 }
 
-/// The sums of one tile: `M` rows by one panel.
+/// Computes the sums of one tile: `M` rows by one panel.
 #[inline(always)]
 unsafe fn tile<L: Lanes, W: PanelLine, const M: usize>(
     x: *const f32,
@@ -103,7 +104,7 @@ unsafe fn tile<L: Lanes, W: PanelLine, const M: usize>(
     sums: &mut [L; M],
 ) {
     match panel.ahead {
-        // SAFETY: handed on.
+        // SAFETY: the caller's promise is passed on.
         Some(ahead) => unsafe { tile_body::<L, W, M, true>(x, stride, panel.lines, ahead, sums) },
         // SAFETY: as above.
         None => unsafe { tile_body::<L, W, M, false>(x, stride, panel.lines, Ahead::NOTHING, sums) },
@@ -119,10 +120,10 @@ unsafe fn tile_body<L: Lanes, W: PanelLine, const M: usize, const IS_AHEAD: bool
     sums: &mut [L; M],
 ) {
     let (mut at, mut ahead) = (0, ahead);
-    // No closures here: they would be functions of their own, compiled without the processor's features.
+    // Closures would be separate functions, compiled without the processor's features, so this is a macro.
     macro_rules! step {
         ($line:expr) => {
-            // SAFETY: the caller's promise: each of the `M` rows has as many numbers as the panel has lines.
+            // SAFETY: the caller promises that each of the `M` rows has as many numbers as the panel has lines.
             unsafe {
                 let weights: L = $line.lanes();
                 for (row, sum) in sums.iter_mut().enumerate() {
@@ -146,7 +147,7 @@ unsafe fn tile_body<L: Lanes, W: PanelLine, const M: usize, const IS_AHEAD: bool
     }
 }
 
-/// One tile to `out`, of which `columns` columns are there.
+/// Writes one tile to `out`, which has `columns` columns.
 #[inline(always)]
 unsafe fn tile_to<L: Lanes, W: PanelLine, const M: usize>(
     x: *const f32,
@@ -157,7 +158,7 @@ unsafe fn tile_to<L: Lanes, W: PanelLine, const M: usize>(
     columns: usize,
     is_added: bool,
 ) {
-    // SAFETY: the caller's promise: `x` has `M` rows as long as the panel, `out` has `M` rows of `columns`.
+    // SAFETY: the caller promises that `x` has `M` rows as long as the panel, and `out` has `M` rows of `columns`.
     unsafe {
         let mut sums = [L::zero(); M];
         if columns == WIDTH {
@@ -184,7 +185,7 @@ unsafe fn tile_to<L: Lanes, W: PanelLine, const M: usize>(
     }
 }
 
-/// All rows by one panel, in tiles of like heights.
+/// Multiplies all rows by one panel, in tiles of similar heights.
 #[inline(always)]
 unsafe fn panel_body<L: Lanes, W: PanelLine>(
     x: Rows<'_>,
@@ -200,7 +201,8 @@ unsafe fn panel_body<L: Lanes, W: PanelLine>(
         let first = x.count * tile / tiles;
         let height = x.count * (tile + 1) / tiles - first;
         let panel = Panel::of_tile::<L>(lines, next, tile, tiles);
-        // SAFETY: the caller's promise: `x` has `count` rows as long as the panel, `out` has `count` rows of `columns`.
+        // SAFETY: the caller promises that `x` has `count` rows as long as the panel, and `out` has `count` rows of
+        // `columns`.
         unsafe {
             let x_row = x.data.as_ptr().add(first * x.stride);
             let out = out.add(first * out_stride);
@@ -218,11 +220,12 @@ unsafe fn panel_body<L: Lanes, W: PanelLine>(
     }
 }
 
-/// Right sides in panels of `depth` lines each, the last one filled up with zeros, and columns that there are.
+/// A right side in panels of `depth` lines each, with the number of its columns; the last panel is filled up with
+/// zeros.
 #[derive(Clone, Copy)]
 pub(super) struct Panels<'a, W> {
     pub lines: &'a [W],
-    /// From panel to panel.
+    /// The distance from panel to panel.
     pub stride: usize,
     pub depth: usize,
     pub columns: usize,
@@ -257,7 +260,7 @@ pub(super) enum Isa {
 }
 
 impl Isa {
-    /// The best of what this processor has.
+    /// The best set that this processor has.
     pub fn of_processor() -> Self {
         #[cfg(target_arch = "x86_64")]
         {
@@ -275,11 +278,12 @@ impl Isa {
     }
 }
 
-/// `x * right` to the rows of `out`, in place of what is there or added to it.
+/// Computes `x * right` and writes it to the rows of `out`, or adds it to them.
 ///
 /// # Safety
 ///
-/// `out` has `x.count` rows of `right.columns` numbers that stand `out_stride` apart, and nobody else reads or writes them.
+/// `out` has `x.count` rows of `right.columns` numbers that begin `out_stride` apart, and nobody else reads or writes
+/// them.
 pub(super) unsafe fn multiply<W: PanelLine>(
     x: Rows<'_>,
     right: Panels<'_, W>,
@@ -287,7 +291,7 @@ pub(super) unsafe fn multiply<W: PanelLine>(
     out_stride: usize,
     is_added: bool,
 ) {
-    // SAFETY: handed on.
+    // SAFETY: the caller's promise is passed on.
     unsafe { multiply_on(Isa::of_processor(), x, right, out, out_stride, is_added) }
 }
 
@@ -301,7 +305,8 @@ unsafe fn multiply_on<W: PanelLine>(
 ) {
     assert!(x.count == 0 || (x.count - 1) * x.stride + right.depth <= x.data.len(), "the left side is too short");
     match isa {
-        // SAFETY: the left side was checked above, the right side is by its slices, and `out` is the caller's promise.
+        // SAFETY: the left side was checked above, slices bound the right side, and the caller promises the same of
+        // `out`.
         Isa::Portable => unsafe { multiply_body::<Portable, W>(x, right, out, out_stride, is_added) },
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => {
@@ -313,7 +318,7 @@ unsafe fn multiply_on<W: PanelLine>(
                 out_stride: usize,
                 is_added: bool,
             ) {
-                // SAFETY: handed on.
+                // SAFETY: the caller's promise is passed on.
                 unsafe { multiply_body::<Avx2, W>(x, right, out, out_stride, is_added) }
             }
             // SAFETY: as above, and the features were detected.
@@ -329,7 +334,7 @@ unsafe fn multiply_on<W: PanelLine>(
                 out_stride: usize,
                 is_added: bool,
             ) {
-                // SAFETY: handed on.
+                // SAFETY: the caller's promise is passed on.
                 unsafe { multiply_body::<Avx512, W>(x, right, out, out_stride, is_added) }
             }
             // SAFETY: as above, and the features were detected.
@@ -345,7 +350,8 @@ mod tests {
     use super::{super::samples::*, *};
 
     proptest! {
-        /// By every instance that this processor can run, so that the one of old processors is seen to work on new ones.
+        /// This runs every instance that the processor can run, so that the one for old processors is tested on new
+        /// ones too.
         #[test]
         fn tiles_of_all_heights_are_those_of_the_textbook(
             count in 1usize..30, depth in 1usize..40, columns in 1usize..50, apart in 0usize..5, seed: u32,

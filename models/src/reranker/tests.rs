@@ -41,7 +41,7 @@ async fn scores_come_in_the_order_of_the_documents_and_do_not_depend_on_company(
 #[tokio::test(flavor = "multi_thread")]
 async fn query_and_document_are_told_apart() {
     let reranker = Reranker::load(&settings(&cross_encoder()), None).unwrap();
-    // The same tokens in the same places; only their types differ.
+    // The same tokens are in the same places; only their types differ.
     let one = reranker.score("cat [SEP] mat", vec!["dog".into()]).await.unwrap();
     let other = reranker.score("cat", vec!["mat [SEP] dog".into()]).await.unwrap();
     assert!((one[0] - other[0]).abs() > 1e-4, "{one:?} and {other:?}");
@@ -73,7 +73,8 @@ fn what_is_no_cross_encoder_is_refused() {
     assert!(error.contains("joins two texts"), "{error}");
 }
 
-/// Takes tokens away one by one, from the longer text, from the first where both are as long: what "longest first" says.
+/// Takes tokens away one by one: from the longer text, or from the first if both are equally long. This is the
+/// definition of "longest first".
 fn token_by_token(mut first: usize, mut second: usize, room: usize) -> (usize, usize) {
     while first + second > room {
         if first > second { first -= 1 } else { second -= 1 }
@@ -88,7 +89,7 @@ proptest! {
         prop_assert!(of_first <= first && of_second <= second);
         prop_assert_eq!(of_first + of_second, room.min(first + second));
         let (want_first, want_second) = token_by_token(first, second, room);
-        // By one, where both are cut to the same length and one token is left over.
+        // They may differ by one if both are cut to the same length and one token is left over.
         prop_assert!(of_first.abs_diff(want_first) <= 1 && of_second.abs_diff(want_second) <= 1);
     }
 }

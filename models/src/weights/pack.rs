@@ -1,8 +1,9 @@
-//! Packs: the weights of a model as the encoders take them, in a file of our own that is mapped and not read.
+//! Packs: the weights of a model in the encoders' layout, in a file of our own that is mapped and not read.
 //!
-//! The published file has another layout, and may be written to while it is read. A pack is made of it at the first start, and
-//! known by what the published file was then: device, inode, length, times of the last write and of the last change. The last
-//! of these nobody can set, so a file that was written to since, or replaced, has no pack, and one is made anew.
+//! The published file has another layout and may be written to while it is read. A pack of it is made at the first
+//! start. It is identified by the published file's device, inode, length, and times of the last write and of the last
+//! change. Nobody can set the last of these, so a file that was written to or replaced since then has no pack, and a
+//! new one is made.
 
 use std::{
     collections::HashMap,
@@ -23,17 +24,17 @@ use sha2::{Digest, Sha256};
 use super::{Floats, StoredTensors, Tensors, WeightFile, mapped};
 use crate::{ModelError, default_models_dir};
 
-/// Changes with what a pack holds and how.
+/// Changes whenever the content or layout of packs changes.
 const FORMAT: &str = "svc weights 1";
-/// A file of fewer bytes is read as fast as its pack.
+/// A smaller file is read as fast as its pack.
 const LEAST_BYTES: u64 = 4 << 20;
-/// A file that changed later than this before it was opened may be written to again within the same tick of the file system's
-/// clock, and then look the same: no pack is made of it.
+/// A file that changed within this time before it was opened may change again within the same tick of the file system's
+/// clock and then look the same, so no pack is made of it.
 const SETTLED: Duration = Duration::from_secs(1);
-/// Beside the models, which their folder names begin with no dot.
+/// The packs' folder stands beside the models' folders, whose names do not begin with a dot.
 const FOLDER: &str = ".packed";
 
-/// Where the packs lie.
+/// Where the packs are.
 pub(crate) struct Packs {
     folder: PathBuf,
     least_bytes: u64,
@@ -51,14 +52,14 @@ impl Recorded {
 }
 
 impl Packs {
-    /// In the models folder, [`default_models_dir`] where none is given.
+    /// The packs in the models folder, or in that of [`default_models_dir`] if none is given.
     pub fn of(models_dir: Option<&Path>) -> Option<Self> {
         let folder = models_dir.map(Path::to_owned).or_else(default_models_dir)?.join(FOLDER);
         Some(Self { folder, least_bytes: LEAST_BYTES, settled: SETTLED })
     }
 
-    /// What `read` makes of the weights at `path`, and the hash of all tensors that it asked for. From the pack where there is
-    /// one; else from the file, and then a pack is made. `config` decides what is asked for.
+    /// Returns what `read` makes of the weights at `path`, and the hash of all tensors that it asked for. It uses the
+    /// pack if there is one; otherwise it reads the file and then makes a pack. `config` decides what is asked for.
     pub fn load<T>(
         this: Option<&Self>,
         path: &Path,
@@ -82,7 +83,7 @@ impl Packs {
         let Tensors::Stored(stored, recorded) = weights.tensors else { unreachable!("set above") };
         let digest = stored.finish()?;
         if let (Some(place), Some(recorded)) = (place, recorded) {
-            // A start without a pack is slower and no failure: the folder may be read-only, or the disk full.
+            // A start without a pack is slower but no failure: the folder may be read-only, or the disk full.
             match place.write(&recorded, digest) {
                 Ok(()) => {
                     tracing::info!(pack = %place.path.display(), "the weights are packed; the next start maps them")
@@ -93,7 +94,7 @@ impl Packs {
         Ok((loaded, digest))
     }
 
-    /// Where the pack of a file is or would be; `None` for one that is not worth it, or a system that does not tell inodes.
+    /// Where the pack of a file is or would be; `None` if the file is not worth it or the system has no inodes.
     fn place(&self, path: &Path, file: &File, config: &[u8]) -> io::Result<Option<Place>> {
         let metadata = file.metadata()?;
         let Some((stamp, changed)) = stamp(&metadata).filter(|_| metadata.len() >= self.least_bytes) else {
@@ -115,7 +116,7 @@ impl Packs {
     }
 }
 
-/// All that tells a file from what it was before, and when it was changed last.
+/// Everything that distinguishes a file from its earlier states, and when it last changed.
 #[cfg(unix)]
 fn stamp(metadata: &fs::Metadata) -> Option<(Vec<u8>, SystemTime)> {
     use std::os::unix::fs::MetadataExt;
@@ -140,13 +141,13 @@ fn stamp(_: &fs::Metadata) -> Option<(Vec<u8>, SystemTime)> {
 
 struct Place {
     path: PathBuf,
-    /// What the packs of one published file begin with, whatever it was at the time.
+    /// The names of all packs of one published file begin with this, whatever its state was.
     prefix: String,
     is_settled: bool,
 }
 
 impl Place {
-    /// From the pack; `None` where there is none that can be used.
+    /// Loads from the pack; returns `None` if there is no usable one.
     fn load<T>(&self, read: impl Fn(&mut WeightFile) -> Result<T, ModelError>) -> Option<(T, [u8; 32])> {
         let pack = match Pack::open(&self.path) {
             Ok(pack) => pack?,
@@ -160,8 +161,8 @@ impl Place {
     }
 
     fn give_up<T>(&self, problem: &str) -> Option<T> {
-        tracing::warn!(pack = %self.path.display(), problem, "the pack of the weights is not usable and is made anew");
-        // What cannot be removed is replaced.
+        tracing::warn!(pack = %self.path.display(), problem, "the pack of the weights is not usable; making a new one");
+        // A pack that cannot be removed will be replaced.
         let _ = fs::remove_file(&self.path);
         None
     }
@@ -171,8 +172,8 @@ impl Place {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(folder)?;
         let fresh = format!("{}{}.{}.part", self.prefix, std::process::id(), FILES.fetch_add(1, Ordering::Relaxed));
-        // Packs of what the file was before, and what a process that was killed left. Whoever writes the same pack at this
-        // moment finds its own gone and goes on without.
+        // These are packs of the file's earlier states, and remains of a process that was killed. If another process is
+        // writing the same pack now, it finds its file gone and goes on without one.
         for entry in fs::read_dir(folder)?.flatten() {
             if entry.file_name().to_string_lossy().starts_with(&self.prefix) {
                 fs::remove_file(entry.path())?;
@@ -188,7 +189,7 @@ impl Place {
     }
 }
 
-/// No sync: what a power failure leaves of it does not have the checksums.
+/// The file is not synced: if a power failure damages it, its checksums do not match.
 fn write_to(path: &Path, recorded: &Recorded, digest: [u8; 32]) -> io::Result<()> {
     let mut said = HashMap::from([("digest".to_owned(), hex(&digest))]);
     let mut views = Vec::new();
@@ -203,7 +204,7 @@ fn write_to(path: &Path, recorded: &Recorded, digest: [u8; 32]) -> io::Result<()
     fs::set_permissions(path, permissions)
 }
 
-/// The digest is in each, so that it cannot change by itself.
+/// The digest is part of each checksum, so that it cannot change unnoticed.
 fn checksum(digest: &[u8; 32], name: &str, bytes: &[u8]) -> String {
     let mut checksum = crc32fast::Hasher::new();
     for part in [digest, name.as_bytes(), bytes] {
@@ -227,7 +228,7 @@ fn from_hex(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// A pack, mapped.
+/// A mapped pack.
 pub(super) struct Pack {
     path: PathBuf,
     map: Bytes,
@@ -237,7 +238,7 @@ pub(super) struct Pack {
 }
 
 impl Pack {
-    /// `None` where there is no such file.
+    /// Opens a pack; returns `None` if there is no such file.
     fn open(path: &Path) -> Result<Option<Self>, String> {
         let map = match File::open(path).and_then(|file| mapped::map(&file)) {
             Ok(map) => map,
@@ -258,19 +259,19 @@ impl Pack {
         let corrupt = |problem| ModelError::Corrupt { path: self.path.clone(), problem };
         let info = self.header.info(name).filter(|info| info.shape == shape && info.dtype == Dtype::F32);
         let (start, end) = info.ok_or_else(|| corrupt(format!("it has no {name} of {shape:?}")))?.data_offsets;
-        // Its header was checked against its length.
+        // The header was checked against the length.
         let bytes = self.map.slice(self.data_start + start..self.data_start + end);
         let said = self.header.metadata().as_ref().and_then(|said| said.get(&format!("checksum {name}")));
         if said != Some(&checksum(&self.digest, name, &bytes)) {
             return Err(corrupt(format!("{name} does not have its checksum")));
         }
-        Floats::mapped(bytes).ok_or_else(|| corrupt(format!("{name} lies askew")))
+        Floats::mapped(bytes).ok_or_else(|| corrupt(format!("{name} is not aligned")))
     }
 }
 
 #[cfg(test)]
 impl Packs {
-    /// In a folder of its own, of files of any size and age.
+    /// For packs in a folder of their own, of files of any size and age.
     pub fn in_folder(folder: &Path) -> Self {
         Self { folder: folder.to_owned(), least_bytes: 0, settled: Duration::ZERO }
     }
@@ -323,7 +324,7 @@ mod tests {
             fs::read_dir(&self.packs.folder).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
         }
 
-        /// Writes into the published file until the file system's clock has gone on.
+        /// Writes into the published file until the file system's clock has moved on.
         fn change(&self, from_end: i64, bytes: &[u8]) {
             let mut file = File::options().write(true).open(self.file()).unwrap();
             let before = stamp(&file.metadata().unwrap()).unwrap();
@@ -356,7 +357,8 @@ mod tests {
         let case = Case::new();
         let modified = case.file().metadata().unwrap().modified().unwrap();
         let (_, first, digest) = case.load();
-        // Of the same length, with another number at the place of the first, and the time of the last write put back.
+        // The new content has the same length, another number in the place of the first, and the old time of the last
+        // write.
         let number = first.to_le_bytes();
         let bytes = fs::read(case.file()).unwrap();
         let at = bytes.windows(4).position(|window| window == number).unwrap();

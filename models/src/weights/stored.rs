@@ -14,8 +14,9 @@ use crate::ModelError;
 /// The format's own limit on its header.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
 
-/// A safetensors file of the user's, read tensor by tensor: what is asked for, with the shape it must have, and nothing else.
-/// Read and never mapped, for it may change or shrink at any time, and reading a part of a map that is gone ends the process.
+/// A safetensors file of the user's, read tensor by tensor: only what is asked for, with the shape that it must have.
+/// It is read and never mapped, because it may change or shrink at any time, and reading a missing part of a map ends
+/// the process.
 pub(crate) struct StoredTensors {
     path: PathBuf,
     file: File,
@@ -32,7 +33,7 @@ impl StoredTensors {
         Self::of(path, file)
     }
 
-    /// The file at `path`, open already.
+    /// Wraps the file at `path`, which is open already.
     pub fn of(path: &Path, mut file: File) -> Result<Self, ModelError> {
         let unreadable = |source| ModelError::Unreadable { path: path.to_owned(), source };
         let corrupt = |problem: String| ModelError::Corrupt { path: path.to_owned(), problem };
@@ -49,7 +50,7 @@ impl StoredTensors {
         }
         let mut header = vec![0; header_bytes as usize];
         file.read_exact(&mut header).map_err(unreadable)?;
-        // Deserialising also checks that offsets are in order, without gaps, and of the size that shape and type give.
+        // Deserialising also checks that offsets are in order, without gaps, and match shape and type.
         let header: Metadata = serde_json::from_slice(&header)
             .map_err(|error| corrupt(format!("its safetensors header is invalid: {error}")))?;
         let data_start = 8 + header_bytes;
@@ -67,7 +68,7 @@ impl StoredTensors {
         self.header.info(name).is_some()
     }
 
-    /// The tensor `name`, row by row, as f32 from f32, f16 or bf16.
+    /// Reads the tensor `name`, row by row, as f32 from f32, f16 or bf16.
     pub fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Floats, ModelError> {
         let corrupt = |problem| ModelError::Corrupt { path: self.path.clone(), problem };
         let info = self.header.info(name).ok_or_else(|| corrupt(format!("it has no tensor {name}")))?;
@@ -96,7 +97,7 @@ impl StoredTensors {
         let mut floats = vec![0f32; numbers];
         if dtype == Dtype::F32 {
             read(bytemuck::cast_slice_mut(&mut floats))?;
-            // The file's order of bytes is this machine's, or is turned.
+            // This turns the file's byte order into this machine's, if they differ.
             floats.iter_mut().for_each(|float| *float = f32::from_bits(u32::from_le(float.to_bits())));
             return Ok(floats.into());
         }
@@ -111,7 +112,8 @@ impl StoredTensors {
         Ok(floats.into())
     }
 
-    /// Hash of every tensor that was read; an error where the file was written to meanwhile, for then they may be of two.
+    /// The hash of every tensor that was read. It is an error if the file was written to meanwhile, because the tensors
+    /// may then belong to two versions.
     pub fn finish(self) -> Result<[u8; 32], ModelError> {
         let now = self.file.metadata().map(|metadata| version(&metadata));
         match now {
@@ -122,7 +124,7 @@ impl StoredTensors {
     }
 }
 
-/// Length and time of the last write.
+/// The length and the time of the last write.
 fn version(metadata: &FileMetadata) -> (u64, Option<SystemTime>) {
     (metadata.len(), metadata.modified().ok())
 }
