@@ -1,4 +1,4 @@
-//! What a reader is given beside the bytes.
+//! What a reader gets besides the bytes.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ impl Secret {
         Self(secret.into())
     }
 
-    /// The text itself, for the one place that needs it.
+    /// The password itself, for the one place that needs it.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -25,7 +25,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What a reading may cost, and the password that opens the file. Limits alone are access to a file that needs none.
+/// What a reading may cost, and the password that opens the file. A file that needs no password is read with limits
+/// alone.
 #[derive(Debug, Clone, Copy)]
 pub struct Access<'a> {
     pub limits: &'a Limits,

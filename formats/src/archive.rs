@@ -1,27 +1,27 @@
-//! The directory of a zip archive: what it says of its members, without unpacking any.
+//! The directory of a zip archive: what it says of its members. Nothing is unpacked.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
 use flate2::read::DeflateDecoder;
 use serde::{Deserialize, Serialize};
 
-/// Where the record at the end of an archive lies: before a comment of at most this.
+/// The record at the end of an archive is within this distance of the file's end; a comment may follow it.
 const TAIL: u64 = (64 << 10) + 22;
-/// What is read of a directory.
+/// How many bytes of a directory are read.
 const DIRECTORY: u64 = 8 << 20;
-/// Members named in a listing.
+/// How many members a listing names.
 const LISTED: usize = 1000;
-/// Characters of a member's name.
+/// How many characters of a member's name are kept.
 const NAME: usize = 255;
 
-/// What an archive says it holds; sizes are its own claims. Nothing of it is unpacked.
+/// What an archive says it holds. Sizes are its own claims, because nothing is unpacked.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Archive {
-    /// Members in all; of a directory over 8 MiB, those that its beginning names.
+    /// The number of members; for a directory over 8 MiB, the number that its beginning names.
     pub members: u64,
     pub packed_bytes: u64,
     pub unpacked_bytes: u64,
-    /// Members that a password locks.
+    /// The number of members that need a password.
     pub encrypted: u64,
     /// The first thousand members.
     pub listed: Vec<Member>,
@@ -37,12 +37,12 @@ pub struct Member {
 }
 
 impl Archive {
-    /// Unpacked bytes for each packed one, by the archive's own claim.
+    /// Unpacked bytes per packed byte, by the archive's own claim.
     pub fn ratio(&self) -> f64 {
         self.unpacked_bytes as f64 / self.packed_bytes.max(1) as f64
     }
 
-    /// Reads the listing; `None` where the archive has lost its directory.
+    /// Reads the listing; returns `None` if the archive has lost its directory.
     pub(crate) fn read<R: Read + Seek>(source: &mut R) -> io::Result<Option<Self>> {
         let Some(directory) = Directory::read(source)? else { return Ok(None) };
         let mut archive = Self::default();
@@ -64,16 +64,16 @@ impl Archive {
     }
 }
 
-/// The directory, found by the record behind it.
+/// The directory, found by the record after it.
 pub(crate) struct Directory {
     bytes: Vec<u8>,
-    /// Bytes in front of the archive: offsets in the directory do not count them.
+    /// The number of bytes before the archive, which the directory's offsets do not count.
     shift: u64,
-    /// Members that the record claims.
+    /// The number of members that the record claims.
     pub claimed: u64,
 }
 
-/// A member as the directory has it.
+/// A member as the directory describes it.
 pub(crate) struct Entry<'a> {
     pub name: &'a [u8],
     flags: u16,
@@ -84,12 +84,13 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Directory {
-    /// `None` where there is none, or none that fits the record behind it.
+    /// Reads the directory; returns `None` if there is none, or none that fits its record.
     pub(crate) fn read<R: Read + Seek>(source: &mut R) -> io::Result<Option<Self>> {
         let length = source.seek(SeekFrom::End(0))?;
         let from = length.saturating_sub(TAIL);
         let tail = read_at(source, from, TAIL)?;
-        // The record's comment may hold its mark: the one whose comment ends with the file is it, else the last.
+        // The record's comment may contain its mark. The right mark is the one whose comment ends with the file, or
+        // else the last.
         let ends = |at: &usize| tail.len() - at >= 22 && at + 22 + usize::from(u16_at(&tail, at + 20)) == tail.len();
         let mut marks = memchr::memmem::rfind_iter(&tail, b"PK\x05\x06").filter(|at| tail.len() - at >= 22);
         let Some(last) = marks.next() else { return Ok(None) };
@@ -129,13 +130,14 @@ impl Directory {
         })
     }
 
-    /// Whether the first member begins where the directory says: what stands before an archive is then no accident.
+    /// Whether the first member begins where the directory says. Then the bytes before the archive are there on
+    /// purpose.
     pub(crate) fn is_anchored<R: Read + Seek>(&self, source: &mut R) -> io::Result<bool> {
         let Some(first) = self.entries().next() else { return Ok(false) };
         Ok(read_at(source, first.header.saturating_add(self.shift), 4)? == b"PK\x03\x04")
     }
 
-    /// The beginning of a member, unpacked.
+    /// Unpacks the beginning of a member.
     pub(crate) fn unpack<R: Read + Seek>(&self, source: &mut R, entry: &Entry<'_>, most: u64) -> io::Result<Vec<u8>> {
         source.seek(SeekFrom::Start(entry.header.saturating_add(self.shift)))?;
         let mut fixed = [0; 30];
@@ -153,23 +155,23 @@ impl Directory {
     }
 }
 
-/// Where a directory lies, by the record behind it.
+/// Where a directory is, according to the record after it.
 struct Place {
     claimed: u64,
     size: u64,
     offset: u64,
-    /// Where the directory ends.
+    /// The end of the directory.
     end: u64,
 }
 
-/// The record of an archive whose sizes take 64 bits, which stands before the other and is found by a locator.
+/// Reads the record of an archive with 64-bit sizes. It comes before the other record, and a locator leads to it.
 fn large_record<R: Read + Seek>(source: &mut R, before: &[u8], from: u64) -> io::Result<Option<Place>> {
     let Some(locator) = before.len().checked_sub(20).map(|at| &before[at..]) else { return Ok(None) };
     if !locator.starts_with(b"PK\x06\x07") {
         return Ok(None);
     }
     let locator_at = from + (before.len() - 20) as u64;
-    // What stands before the archive shifts the offset that the locator names; the record ends where the locator begins.
+    // Bytes before the archive shift the offset that the locator names; the record ends where the locator begins.
     for at in [u64_at(locator, 8), locator_at.saturating_sub(56)] {
         let record = read_at(source, at, 56)?;
         if record.len() == 56 && record.starts_with(b"PK\x06\x06") {
@@ -189,7 +191,7 @@ impl Entry<'_> {
         self.flags & 1 != 0
     }
 
-    /// Takes the sizes that do not fit their fields from the extra field that has them.
+    /// Takes the sizes that do not fit their fields from the extra field.
     fn widen(&mut self, mut extra: &[u8]) {
         while extra.len() >= 4 {
             let (id, length) = (u16_at(extra, 0), usize::from(u16_at(extra, 2)));
@@ -207,7 +209,7 @@ impl Entry<'_> {
         }
     }
 
-    /// The name as text: UTF-8 where it is, else the code page of the first zip tools.
+    /// The name as text: UTF-8 if it is valid, else the code page of the first zip tools.
     fn readable_name(&self) -> String {
         let readable = |character: char| if character == '\0' { '\u{FFFD}' } else { character };
         match std::str::from_utf8(self.name) {
@@ -295,7 +297,7 @@ mod tests {
 
     #[test]
     fn sizes_of_64_bits_are_read() {
-        // Hand-made: one member of 5 GB by its own word, the record of 64 bits, its locator, the record of 32.
+        // Built by hand: one member that claims 5 GB, the 64-bit record, its locator, the 32-bit record.
         let size = 5u64 << 30;
         let mut entry = b"PK\x01\x02".to_vec();
         entry.extend([0; 16]);

@@ -1,30 +1,31 @@
-//! Which encoding a text is in, and its characters.
+//! Finds the encoding of a text and decodes it.
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
 
-/// A decoded text: free of byte order marks and NUL, lines ending in `\n`.
+/// A decoded text without byte order marks and NUL; its lines end in `
+/// `.
 pub(crate) struct Decoded {
     pub text: String,
-    /// As the Encoding Standard names it; that has no UTF-32.
+    /// The name in the Encoding Standard, or of UTF-32, which that standard does not have.
     pub charset: &'static str,
-    /// Whether bytes stood for no character and became U+FFFD.
+    /// Whether some bytes were not characters and became U+FFFD.
     pub had_errors: bool,
 }
 
-/// An encoding of whole words, told by a mark or by where its NUL bytes are.
+/// An encoding with units of two or four bytes, recognised by a mark or by the positions of its NUL bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wide {
     Utf16(&'static Encoding),
     Utf32 { big_endian: bool },
 }
 
-/// Bytes looked at for the width of characters.
+/// How many bytes are examined for the width of characters.
 const SAMPLE: usize = 4096;
 
-/// Whether the head of a file reads as text; `whole` says that nothing follows it.
+/// Whether the head of a file reads as text. `whole` says that nothing follows it.
 pub(crate) fn looks_like_text(head: &[u8], whole: bool) -> bool {
-    // Its pictures may be bytes as they are, but what it says is text.
+    // RTF may hold pictures as raw bytes, but it is text.
     if wide(head).is_some() || head.starts_with(b"{\\rtf") {
         return true;
     }
@@ -33,30 +34,31 @@ pub(crate) fn looks_like_text(head: &[u8], whole: bool) -> bool {
     }
     match std::str::from_utf8(head) {
         Ok(_) => has_text_bytes(head),
-        // A character cut by the end of the head is no error.
+        // A character that the end of the head cuts is not an error.
         Err(error) if !whole && error.error_len().is_none() => has_text_bytes(head),
         Err(_) => controls(head) * 100 <= head.len(),
     }
 }
 
-/// Whether bytes from the middle of a text of one-byte units may be that.
+/// Whether bytes from the middle of a file may be text with one-byte units.
 pub(crate) fn has_text_bytes(window: &[u8]) -> bool {
     has_few_nuls(window) && controls(window) * 10 <= window.len()
 }
 
-/// Bytes that are no text hold many, and other controls beside them; a stray one in a text is left out when it is read.
+/// Whether the bytes have few NUL bytes. Bytes that are not text have many, and other controls too; a stray NUL in a
+/// text is dropped when it is read.
 pub(crate) fn has_few_nuls(bytes: &[u8]) -> bool {
     let nuls = bytes.iter().filter(|&&byte| byte == 0).count();
     nuls == 0 || (nuls * 1000 <= bytes.len().max(1000) && controls(bytes) == nuls)
 }
 
-/// Random bytes decode as windows-1252: the density of controls is what tells them from a text.
+/// Counts controls. Random bytes decode as windows-1252, so the density of controls distinguishes them from text.
 fn controls(bytes: &[u8]) -> usize {
     bytes.iter().filter(|&&byte| matches!(byte, 0x00..=0x08 | 0x0E..=0x1A | 0x1C..=0x1F | 0x7F)).count()
 }
 
-/// The encoding of units of two or four bytes, if it is one: by its mark, else by NUL bytes that all stand where a unit is
-/// high; and what the units stand for must be text.
+/// The encoding with units of two or four bytes, if it is one. It is recognised by its mark, or else by NUL bytes that
+/// are all in the high part of a unit; and the decoded units must be text.
 fn wide(head: &[u8]) -> Option<Wide> {
     let sample = &head[..head.len().min(SAMPLE)];
     let (marked, bare) = match sample {
@@ -72,7 +74,8 @@ fn wide(head: &[u8]) -> Option<Wide> {
             Wide::Utf32 { big_endian } => decode_utf_32(&sample[..sample.len() & !3], *big_endian).0,
         };
         let characters = characters.trim_start_matches('\u{FEFF}');
-        // Without a mark, few NUL bytes may be strays; only scripts of two bytes a character have few.
+        // Without a mark, a few NUL bytes may be strays. Only scripts with two significant bytes per character have
+        // few.
         if marked.is_none() && sample.iter().filter(|&&byte| byte == 0).count() * 3 < sample.len() {
             return characters.chars().all(is_east_asian);
         }
@@ -82,7 +85,7 @@ fn wide(head: &[u8]) -> Option<Wide> {
     })
 }
 
-/// What no text is made of: controls, private use, and what stands for broken units.
+/// Characters that no text contains: controls, private use, and replacements of broken units.
 fn is_odd(character: char) -> bool {
     (character.is_control() && !character.is_ascii_whitespace() && character != '\u{1B}')
         || matches!(character, '\u{E000}'..='\u{F8FF}' | '\u{FFFD}' | '\u{FFFE}' | '\u{FFFF}' | '\u{F0000}'..)
@@ -118,7 +121,7 @@ fn by_zeros(sample: &[u8]) -> Option<Wide> {
     }
 }
 
-/// Decodes a text of unknown encoding: a mark, then UTF-8, then what the bytes are most like.
+/// Decodes a text of unknown encoding: by its mark, then as UTF-8, then as what the bytes resemble most.
 pub(crate) fn decode(bytes: &[u8]) -> Decoded {
     let charset = match wide(bytes) {
         Some(Wide::Utf32 { big_endian }) => {
@@ -155,7 +158,8 @@ fn guess(bytes: &[u8]) -> &'static Encoding {
     detector.guess(None, Utf8Detection::Allow)
 }
 
-/// NUL never reaches the store, and line ends are one character, so that offsets mean the same everywhere.
+/// Removes NUL, which never reaches the store, and makes each line end one character, so that offsets mean the same
+/// everywhere.
 pub(crate) fn clean(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();

@@ -1,6 +1,7 @@
-//! Names the format of bytes by what they are, never by a file name.
+//! Recognises the format of bytes by their content, never by a file name.
 //!
-//! This runs where the upload is received, so it reads a bounded head, some windows and, of a zip, a bounded directory.
+//! This runs where the upload is received, so it reads a bounded head, some windows and, for a zip, a bounded
+//! directory.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -12,13 +13,13 @@ use crate::{
 
 const HEAD: u64 = 64 << 10;
 const CONTENT_TYPES: u64 = 1 << 20;
-/// What is looked at of a long text at each of three places behind its head.
+/// How much of a long text is examined at each of three places after its head.
 const WINDOW: u64 = 4 << 10;
 
-/// Names the format of the source; reads it from its beginning and leaves the position anywhere.
+/// Recognises the format of the source. It reads from the beginning and leaves the position anywhere.
 ///
 /// # Errors
-/// Only what reading the source gives: bytes of no known format are an answer, not an error.
+/// Only errors of reading the source: bytes of no known format are an answer, not an error.
 pub fn detect<R: Read + Seek>(source: &mut R) -> io::Result<Detection> {
     source.seek(SeekFrom::Start(0))?;
     let mut head = Vec::new();
@@ -29,7 +30,7 @@ pub fn detect<R: Read + Seek>(source: &mut R) -> io::Result<Detection> {
     if head.starts_with(b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1") {
         return Ok(Detection::of(Format::Ole2, DetectedBy::MagicBytes));
     }
-    // An archive cut from a set of several begins with a mark of its own.
+    // An archive from a split set begins with a mark of its own.
     let zip = head.strip_prefix(b"PK\x07\x08").or(head.strip_prefix(b"PK00")).unwrap_or(&head);
     if zip.starts_with(b"PK\x03\x04") || zip.starts_with(b"PK\x05\x06") {
         let directory = Directory::read(source)?;
@@ -55,19 +56,19 @@ pub fn detect<R: Read + Seek>(source: &mut R) -> io::Result<Detection> {
     Ok(Detection::default())
 }
 
-/// Images and programs may carry an archive behind them; they stay what they begin as.
+/// Images and programs may carry an archive after them; they count as what they begin as.
 fn is_other(head: &[u8]) -> bool {
     const MARKS: [&[u8]; 8] = [b"\x89PNG", b"\xFF\xD8\xFF", b"GIF8", b"RIFF", b"MZ", b"\x7FELF", b"\x1F\x8B", b"BM"];
     MARKS.iter().any(|mark| head.starts_with(mark))
 }
 
-/// Whether the head, and windows behind it, read as text: a script may carry a program.
+/// Whether the head, and windows after it, read as text: a script may carry a program.
 fn is_text<R: Read + Seek>(source: &mut R, head: &[u8]) -> io::Result<bool> {
     let length = source.seek(SeekFrom::End(0))?;
     if !charset::looks_like_text(head, length == head.len() as u64) {
         return Ok(false);
     }
-    // Wide characters are full of NUL bytes, and a window may begin in the middle of one.
+    // Wide characters contain many NUL bytes, and a window may begin in the middle of one.
     if length <= HEAD || !charset::has_few_nuls(head) {
         return Ok(true);
     }
@@ -82,7 +83,7 @@ fn is_text<R: Read + Seek>(source: &mut R, head: &[u8]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Text may quote `%PDF-1.7`; a PDF goes on with a digit, has an object soon after, and in its end says where to begin.
+/// Text may quote `%PDF-1.7`. In a PDF a digit follows, an object comes soon after, and the end says where to begin.
 fn is_pdf_after_junk<R: Read + Seek>(source: &mut R, head: &[u8], at: usize, is_text: bool) -> io::Result<bool> {
     let rest = &head[at + 5..];
     if !rest.first().is_some_and(u8::is_ascii_digit) || find(&rest[..rest.len().min(16 << 10)], b" obj").is_none() {
@@ -98,16 +99,16 @@ fn is_pdf_after_junk<R: Read + Seek>(source: &mut R, head: &[u8], at: usize, is_
     Ok(find(&tail, b"startxref").is_some())
 }
 
-/// An old form of the first line: `%!PS-Adobe-3.0 PDF-1.4`.
+/// Recognises an old form of the first line: `%!PS-Adobe-3.0 PDF-1.4`.
 fn is_postscript_of_pdf(head: &[u8]) -> bool {
     let line = &head[..head.len().min(32)];
     line.starts_with(b"%!PS-Adobe-") && find(line, b" PDF-").is_some()
 }
 
-/// Which office format the package is, by its content types, else by the names of its members.
+/// Recognises the office format of a package by its content types, or else by the names of its members.
 fn archive<R: Read + Seek>(source: &mut R, head: &[u8], directory: Option<&Directory>) -> io::Result<Detection> {
     let kind = match directory {
-        // A truncated file has lost its directory; the local headers still tell what it was.
+        // A truncated file has lost its directory, but the local headers still tell what it was.
         None => kind_by_names(local_names(head)),
         Some(directory) => kind_by_content_types(source, directory)
             .or_else(|| kind_by_names(directory.entries().map(|entry| entry.name))),
@@ -121,7 +122,7 @@ fn archive<R: Read + Seek>(source: &mut R, head: &[u8], directory: Option<&Direc
 fn kind_by_content_types<R: Read + Seek>(source: &mut R, directory: &Directory) -> Option<Format> {
     let entry = directory.entries().find(|entry| entry.name.eq_ignore_ascii_case(b"[Content_Types].xml"))?;
     let mut types = directory.unpack(source, &entry, CONTENT_TYPES).ok()?;
-    // Of a part in UTF-16, what is left without NUL reads the same.
+    // A part in UTF-16 reads the same once its NUL bytes are gone.
     types.retain(|&byte| byte != 0);
     types.make_ascii_lowercase();
     kind_by_types(&types)
@@ -139,7 +140,8 @@ fn local_names(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// By the type of the main part, in lower case. A binary workbook has none of these, nor has an embedded one.
+/// Recognises a format by the type of the main part, in lower case. Neither a binary workbook nor an embedded one has
+/// these types.
 fn kind_by_types(types: &[u8]) -> Option<Format> {
     const MAIN: [(&[u8], Format); 15] = [
         (b"wordprocessingml.document.main+xml", Format::Docx),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{CompoundKind, Format, Limit};
 
-/// A reader's refusal. It crosses the border of the child process, so it carries text, not sources.
+/// A reader's refusal. It crosses the border of the child process, so it carries text instead of source errors.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum FormatError {
@@ -49,12 +49,12 @@ impl FormatError {
         }
     }
 
-    /// Whether the same bytes will fail the same way again; only the world outside the bytes can change an I/O error.
+    /// Whether the same bytes will fail in the same way again. Only an I/O error can have a cause outside the bytes.
     pub fn is_permanent(&self) -> bool {
         !matches!(self, Self::Io { .. })
     }
 
-    /// The limit that was exceeded, if that is what happened.
+    /// The limit that was exceeded, if that is the cause.
     pub fn limit(&self) -> Option<Limit> {
         match self {
             Self::LimitExceeded { limit, .. } => Some(*limit),
@@ -80,11 +80,11 @@ impl FormatError {
 }
 
 fn locked(kind: &CompoundKind, encrypted: &bool) -> &'static str {
-    // The package's own name says it.
+    // The package's own name says it already.
     if *encrypted && *kind != CompoundKind::EncryptedPackage { " with a password" } else { "" }
 }
 
-/// Messages of engines may quote the file, at any length.
+/// Shortens a message of an engine, which may quote the file at any length.
 fn bounded(reason: impl ToString) -> String {
     let mut reason = reason.to_string();
     reason.truncate(reason.floor_char_boundary(500));
@@ -93,7 +93,7 @@ fn bounded(reason: impl ToString) -> String {
 
 impl From<io::Error> for FormatError {
     fn from(error: io::Error) -> Self {
-        // Readers that only speak io::Error carry our own refusal through their error's payload.
+        // Readers that only know io::Error carry our own refusal as the payload of their error.
         match error.get_ref().and_then(|inner| inner.downcast_ref::<Self>()) {
             Some(ours) => ours.clone(),
             None => Self::Io { reason: bounded(error) },

@@ -8,12 +8,13 @@ use serde_json::Value;
 use crate::{FormatError, Limit, Limits};
 
 /// The text of a file, and where in it pages and headings begin. All offsets are byte offsets into `text`, on character
-/// boundaries and in rising order.
+/// boundaries and ascending.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Extraction {
-    /// Free of NUL, lines end in `\n`; chunks are slices of it.
+    /// The text has no NUL and its lines end in `
+    /// `; chunks are slices of it.
     pub text: String,
-    /// Empty where the format has no pages.
+    /// Empty if the format has no pages.
     pub pages: Vec<Page>,
     /// What the pages are.
     #[serde(default)]
@@ -24,7 +25,7 @@ pub struct Extraction {
     pub headings_from: Option<String>,
     /// The encoding of a text file, as the Encoding Standard names it.
     pub charset: Option<String>,
-    /// What else is worth recording as evidence: counts and warnings.
+    /// Further facts for the evidence: counts and warnings.
     pub facts: BTreeMap<String, Value>,
 }
 
@@ -37,7 +38,7 @@ pub enum PageKind {
     Slide,
 }
 
-/// A page, counted from 1, and its text `start..end`.
+/// A page, counted from 1, with its text `start..end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
     pub number: u32,
@@ -45,7 +46,7 @@ pub struct Page {
     pub end: usize,
 }
 
-/// A declared heading, level 1 (outermost) to 9; `start` is where its line, or its page, begins.
+/// A declared heading, level 1 (outermost) to 9. `start` is where its line or its page begins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heading {
     pub level: u8,
@@ -54,7 +55,7 @@ pub struct Heading {
 }
 
 impl Extraction {
-    /// The number of the page that holds byte `offset`; of a gap between pages, the page before it.
+    /// The number of the page that holds byte `offset`; for a gap between pages, the page before it.
     pub fn page_at(&self, offset: usize) -> Option<u32> {
         let after = self.pages.partition_point(|page| page.start <= offset);
         after.checked_sub(1).map(|index| self.pages[index].number)
@@ -70,7 +71,7 @@ impl Extraction {
     }
 }
 
-/// Readers call it as they go, so that the text never outgrows its limit by much.
+/// Checks the length of the text. Readers call it as they go, so that the text never exceeds its limit by much.
 pub(crate) fn check_text(length: usize, limits: &Limits) -> Result<(), FormatError> {
     if length as u64 > limits.text_bytes {
         return Err(FormatError::over(Limit::TextBytes, format_args!("over {} bytes of text", limits.text_bytes)));

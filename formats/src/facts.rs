@@ -1,19 +1,19 @@
-//! Facts that come as lists (comments, notes, tracked changes), kept small whatever the file holds.
+//! Facts that are lists (comments, notes, tracked changes), kept small whatever the file holds.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// Entries of one list.
+/// The most entries in one list.
 const ENTRIES: usize = 1_000;
 
-/// Bytes of one list, names and punctuation counted roughly.
+/// The most bytes in one list, counting names and punctuation roughly.
 const BYTES: usize = 256 << 10;
 
-/// Bytes of one text in an entry.
+/// The most bytes of one text in an entry.
 pub(crate) const TEXT_BYTES: usize = 4 << 10;
 
-/// A bounded list of entries. What did not fit is counted.
+/// A bounded list of entries, which counts what did not fit.
 #[derive(Debug, Default)]
 pub(crate) struct FactList {
     entries: Vec<Map<String, Value>>,
@@ -22,16 +22,16 @@ pub(crate) struct FactList {
 }
 
 impl FactList {
-    /// Adds an entry of the fields that have a value, and gives its index; `None` where the list is full.
+    /// Adds an entry with the fields that have a value, and returns its index; `None` if the list is full.
     pub(crate) fn push<const N: usize>(&mut self, fields: [(&str, Option<Value>); N]) -> Option<usize> {
         let end = self.entries.len();
         self.insert(end, fields).then_some(end)
     }
 
-    /// Adds an entry in front of those from an index on; false where the list is full.
+    /// Inserts an entry before the one at `index`; returns false if the list is full.
     pub(crate) fn insert<const N: usize>(&mut self, index: usize, fields: [(&str, Option<Value>); N]) -> bool {
         let entry: Map<_, _> = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
-        // A place is added later.
+        // The 32 bytes leave room for a place that is added later.
         let bytes = 32 + entry.iter().map(|(name, value)| name.len() + 4 + size(value)).sum::<usize>();
         if self.entries.len() >= ENTRIES || self.bytes + bytes > BYTES {
             self.left_out += 1;
@@ -46,14 +46,15 @@ impl FactList {
         self.entries.len()
     }
 
-    /// Sets a number of an entry already there.
+    /// Sets a number in an existing entry.
     pub(crate) fn set(&mut self, index: usize, name: &str, number: usize) {
         if let Some(entry) = self.entries.get_mut(index) {
             entry.insert(name.to_owned(), number.into());
         }
     }
 
-    /// Records the list under its name, and how many entries were left out under `<name>.left_out`; nothing of an empty one.
+    /// Records the list under its name, and the number of omitted entries under `<name>.left_out`. An empty list is not
+    /// recorded.
     pub(crate) fn record(self, name: &str, facts: &mut BTreeMap<String, Value>) {
         if !self.entries.is_empty() {
             facts.insert(name.to_owned(), self.entries.into_iter().map(Value::Object).collect());
@@ -71,7 +72,7 @@ fn size(value: &Value) -> usize {
     }
 }
 
-/// A text as a value: trimmed, free of NUL, which the store's JSON does not take, and ending in an ellipsis where it was cut.
+/// A text as a value: trimmed, without NUL, which the store's JSON refuses, and ending in an ellipsis if it was cut.
 pub(crate) fn text(text: &str) -> Value {
     let text = text.trim();
     let end = text.floor_char_boundary(TEXT_BYTES);
@@ -79,7 +80,7 @@ pub(crate) fn text(text: &str) -> Value {
     if end < text.len() { format!("{kept}…").into() } else { kept.into() }
 }
 
-/// Appends to a text that is kept for a fact, up to a little over what is kept of it.
+/// Appends to a text for a fact, until it is a little longer than what is kept.
 pub(crate) fn append(kept: &mut String, text: &str) {
     if kept.len() <= TEXT_BYTES {
         kept.push_str(&text[..text.floor_char_boundary(TEXT_BYTES + 1)]);

@@ -1,10 +1,11 @@
-//! The formats a file can be recognised as.
+//! The formats that a file can be recognised as.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// A detector's name. Markdown reports [`Format::Text`]; encrypted packages and legacy office files [`Format::Ole2`].
+/// The name that a detector reports. Markdown is [`Format::Text`]; encrypted packages and legacy office files are
+/// [`Format::Ole2`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
@@ -20,7 +21,7 @@ pub enum Format {
 impl Format {
     pub const ALL: [Self; 7] = [Self::Text, Self::Pdf, Self::Docx, Self::Pptx, Self::Xlsx, Self::Zip, Self::Ole2];
 
-    /// The detector name, as it stands on the wire.
+    /// The detector's name, as used on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -33,7 +34,7 @@ impl Format {
         }
     }
 
-    /// The media type reported for bytes of this format.
+    /// The media type reported for this format.
     pub fn mime(self) -> &'static str {
         match self {
             Self::Text => "text/plain",
@@ -63,9 +64,9 @@ impl fmt::Display for Format {
     }
 }
 
-/// The name given is no detector's.
+/// The name belongs to no detector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown format `{0}`; known are text, pdf, docx, pptx, xlsx, zip, ole2")]
+#[error("unknown format `{0}`; the known ones are text, pdf, docx, pptx, xlsx, zip, ole2")]
 pub struct UnknownFormat(pub String);
 
 impl FromStr for Format {
@@ -86,7 +87,7 @@ pub enum DetectedBy {
 }
 
 impl DetectedBy {
-    /// The name, as it stands on the wire.
+    /// The name as used on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::MagicBytes => "magic_bytes",
@@ -96,7 +97,7 @@ impl DetectedBy {
     }
 }
 
-/// What the bytes are. All three are `None` for an unknown binary: recorded, not guessed.
+/// What the bytes are. All three are `None` for unknown binary data: nothing is guessed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Detection {
     pub format: Option<Format>,

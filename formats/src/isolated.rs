@@ -1,11 +1,11 @@
-//! Readers run in a child process, because a hostile file can make any engine allocate or spin until it dies, and a process
-//! that aborts cannot be caught.
+//! Runs readers in a child process, because a hostile file can make any engine allocate or loop until it dies, and a
+//! process that aborts cannot be caught.
 //!
-//! The child side is [`serve`], for a hidden subcommand of the service's binary: it reads the request on its standard
-//! output, which is a socket, confines itself, reads the file on its standard input and writes frames to the socket. The
-//! parent side is [`Request::to_message`] and a [`Decoder`], fed with what comes over the socket; it yields whole
-//! [`Answer`]s, and with the child's [`Exit`] either what the reading cost or a named refusal. Starting the child, its wall
-//! clock and its kill belong to the caller.
+//! The child side is [`serve`], for a hidden subcommand of the service's binary. It reads the request on its standard
+//! output, which is a socket, confines itself, reads the file on its standard input and writes frames to the socket.
+//! The parent side is [`Request::to_message`] and a [`Decoder`], which is fed with what comes over the socket. It
+//! yields whole [`Answer`]s, and with the child's [`Exit`] either the cost of the reading or a named refusal. Starting
+//! the child, timing it and killing it are up to the caller.
 
 mod confinement;
 mod exit;
@@ -41,7 +41,7 @@ pub struct Request {
     pub step: Step,
     #[serde(default)]
     pub limits: Limits,
-    /// Serialised for the child alone.
+    /// Serialised only for the child.
     #[serde(skip)]
     pub password: Option<Secret>,
 }
@@ -52,20 +52,20 @@ pub struct Request {
 pub enum Step {
     /// Detect the format and measure its patterns.
     Probe,
-    /// Pull the text out of a file of this format.
+    /// Extract the text of a file of this format.
     Extract(Format),
     /// List a workbook's sheets.
     Workbook,
-    /// Measure a sheet, by its place among the tabs.
+    /// Measure a sheet, given by its position among the tabs.
     ProfileSheet { sheet: u32, sketch_columns: bool },
     /// Read a sheet's rows as records: a stream of [`Answer::Records`].
     Records { sheet: u32 },
-    /// Read a rectangle of a sheet; the asker has checked its area.
+    /// Read a rectangle of a sheet; the caller has checked its area.
     Cells { sheet: u32, range: Range },
 }
 
 impl Step {
-    /// The most bytes that one answer takes on its way, whatever the sum of them.
+    /// The most bytes that one encoded answer may have, whatever the sum of all answers.
     fn largest_answer(&self, limits: &Limits) -> u64 {
         match self {
             Self::Extract(_) => limits.answer_bytes,
@@ -75,21 +75,21 @@ impl Step {
 }
 
 impl Request {
-    /// A request for a file that needs no password.
+    /// Makes a request for a file that needs no password.
     pub fn new(step: Step, limits: Limits) -> Self {
         Self { step, limits, password: None }
     }
 }
 
-/// What a reading found. A step with many of them emits them one by one.
+/// What a reading found. A step with many answers emits them one by one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// The detection stands even where measuring failed.
+    /// The detection is valid even if measuring failed.
     Probed {
         detection: Detection,
         patterns: Result<Patterns, FormatError>,
-        /// Why no reader can open it, though its patterns were measured.
+        /// Why no reader can open it, although its patterns were measured.
         refusal: Option<FormatError>,
         /// What a zip archive says it holds.
         archive: Option<Archive>,
@@ -104,31 +104,31 @@ pub enum Answer {
 /// What a reading cost, as the child measured it at its end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Most memory it had resident at once, in bytes.
+    /// The most memory that was resident at once, in bytes.
     pub peak_bytes: u64,
     /// Processor time in milliseconds.
     pub cpu_ms: u64,
 }
 
-/// Takes an answer on its way to the parent; a reader that gets an error from it ends with that error.
+/// Takes an answer on its way to the parent. A reader that gets an error from it ends with that error.
 pub type Emit<'a> = dyn FnMut(Answer) -> Result<(), FormatError> + 'a;
 
-/// Engines recurse; the main thread's stack is whatever the shell gave it.
+/// Engines recurse, and the main thread's stack has whatever size the shell gave it.
 const STACK_BYTES: usize = 64 << 20;
 
-/// What the child does with the file once it is confined: [`answer`], save in tests of the walls themselves.
+/// What the child does with the file once it is confined: [`answer`], except in tests of the walls themselves.
 pub type Work = fn(&Request, File, &mut Emit<'_>) -> Result<(), FormatError>;
 
-/// The child's whole life: takes the request from standard output, confines this process, has `work` done on standard input,
-/// which must be seekable, and writes the answers to standard output. For a process that does nothing else.
+/// Runs the child: takes the request from standard output, confines this process, has `work` done on standard input,
+/// which must be seekable, and writes the answers to standard output. The process must do nothing else.
 pub fn serve(work: Work) -> ExitCode {
     confinement::close_inherited();
-    // As a file: reading from the type of a socket takes a call that the confined child does not have.
+    // This is a File, because reading from a socket type takes a call that the confined child does not have.
     let stdout = io::stdout().as_fd().try_clone_to_owned().map(File::from);
     let stdin = io::stdin().as_fd().try_clone_to_owned().map(File::from);
     let (Ok(mut channel), Ok(input)) = (stdout, stdin) else { return ExitCode::from(2) };
     let Ok((request, confinement)) = Request::receive(&mut channel) else { return ExitCode::from(2) };
-    // Opened before it is forbidden. What `getrusage` says of memory would begin at the parent's own.
+    // This is opened before opening is forbidden. What `getrusage` says of memory would start at the parent's own.
     let status = File::open("/proc/self/status");
     let mut out = frames::Encoder::new(channel, &request);
     let mut lacking = Vec::new();
@@ -158,7 +158,7 @@ fn in_thread(work: impl FnOnce() -> Result<(), FormatError> + Send) -> Result<()
     })
 }
 
-/// A field of this process's status, in bytes; zero where it cannot be read.
+/// A field of this process's status, in bytes; 0 if it cannot be read.
 fn field(mut status: &File, name: &str) -> u64 {
     let mut text = String::new();
     let read = status.seek(SeekFrom::Start(0)).and_then(|_| status.read_to_string(&mut text));
@@ -176,10 +176,10 @@ fn usage(status: Option<File>) -> Usage {
     }
 }
 
-/// Does the step in this process; for the child, and for tests that trust the file.
+/// Does the step in this process, for the child and for tests that trust the file.
 ///
 /// # Errors
-/// What the reader met, or what `emit` gave.
+/// What the reader met, or what `emit` returned.
 pub fn answer(request: &Request, input: File, emit: &mut Emit<'_>) -> Result<(), FormatError> {
     let limits = &request.limits;
     let access = Access { limits, password: request.password.as_ref() };

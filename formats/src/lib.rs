@@ -1,9 +1,10 @@
-//! Bytes in; what they are, what they hold, and their text with pages and headings out. No async, no SQL, no network.
+//! Takes bytes and tells what they are, what they hold, and their text with pages and headings. No async, no SQL, no
+//! network.
 //!
-//! The way through: [`detect`] names the format, [`probe`] measures its patterns cheaply, [`extract`] gives the text with
-//! its anchors, [`sections`] makes the tree of declared structure and [`chunk`] cuts a stretch of text into pieces.
+//! [`detect`] recognises the format, [`probe`] measures its patterns cheaply, [`extract`] returns the text with its
+//! anchors, [`sections`] makes the tree of declared structure, and [`chunk`] cuts a range of text into pieces.
 //!
-//! Every byte is hostile. All readers hold [`Limits`], but a third-party engine cannot be held to them from inside:
+//! Every byte is hostile. All readers respect [`Limits`], but a third-party engine cannot be limited from inside, so
 //! callers run readers in a child process through [`isolated`].
 
 mod access;
@@ -46,10 +47,10 @@ pub use ole2::CompoundKind;
 pub use patterns::{Pattern, Patterns, UnknownPattern};
 pub use sections::{Section, sections};
 
-/// Measures what the file holds; a pattern that was not measured is absent from the answer.
+/// Measures what the file holds. A pattern that was not measured is absent from the answer.
 ///
 /// # Errors
-/// What the reader met. A format without a prober ([`Format::has_prober`]) measures nothing and is no error.
+/// What the reader met. A format without a prober ([`Format::has_prober`]) measures nothing, which is not an error.
 pub fn probe<'a, R: Read + Seek>(
     format: Format,
     source: R,
@@ -68,7 +69,7 @@ pub fn probe<'a, R: Read + Seek>(
     }
 }
 
-/// Pulls the text out of the file, with pages and headings as byte offsets into it.
+/// Extracts the text of the file, with pages and headings as byte offsets into it.
 ///
 /// # Errors
 /// [`FormatError::Unsupported`] for a format without a reader, else what the reader met.
@@ -92,8 +93,8 @@ pub fn extract<'a, R: Read + Seek>(
     }
 }
 
-/// Why no reader can open a file that could be probed: a compound file by its kind, or a missing key. `None` where
-/// nothing is known to stand in the way.
+/// Why no reader can open a file that could be probed: the kind of a compound file, or a missing password. `None` if no
+/// obstacle is known.
 pub fn refusal<R: Read + Seek>(format: Format, source: R, patterns: &Patterns) -> Option<FormatError> {
     match format {
         Format::Ole2 => Some(ole2::refusal(source)),
@@ -105,10 +106,10 @@ pub fn refusal<R: Read + Seek>(format: Format, source: R, patterns: &Patterns) -
     }
 }
 
-/// Lists what a zip archive says it holds; `None` where it has lost its directory. Nothing is unpacked.
+/// Lists what a zip archive says it holds; `None` if it has lost its directory. Nothing is unpacked.
 ///
 /// # Errors
-/// What reading the source gives.
+/// Any error of reading the source.
 pub fn archive<R: Read + Seek>(mut source: R) -> Result<Option<Archive>, FormatError> {
     Ok(Archive::read(&mut source)?)
 }

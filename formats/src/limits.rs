@@ -1,4 +1,4 @@
-//! What a reader may cost. Every limit is a setting; going over one is permanent and names it.
+//! What a reader may cost. Every limit is a setting; exceeding one is a permanent error that names it.
 
 use std::{fmt, time::Duration};
 
@@ -25,7 +25,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// The name, as it stands in settings and messages.
+    /// The name as used in settings and messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::InputBytes => "input_bytes",
@@ -52,7 +52,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// What one reading may cost; a field left out of the settings keeps its default.
+/// What one reading may cost; a field that the settings omit keeps its default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
@@ -62,32 +62,32 @@ pub struct Limits {
     pub pages: u32,
     /// Members of a zip package.
     pub zip_members: u32,
-    /// Unpacked bytes for each packed one, of a zip member or a PDF stream, once past [`Limits::RATIO_FREE_BYTES`].
+    /// Unpacked bytes per packed byte of a zip member or a PDF stream, beyond [`Limits::RATIO_FREE_BYTES`].
     pub zip_ratio: u32,
     /// Unpacked bytes of everything that is read in one file.
     pub unpacked_bytes: u64,
     /// Nesting of XML elements.
     pub xml_depth: u32,
-    /// Cells of one sheet, and what else it counts: rows, merged ranges.
+    /// Cells of one sheet; also its rows and its merged ranges.
     pub cells: u64,
-    /// Bytes of the text handed out.
+    /// Bytes of the returned text.
     pub text_bytes: u64,
     /// Headings, or outline entries.
     pub headings: u32,
     /// Bytes of a child's answer.
     pub answer_bytes: u64,
-    /// Address space that the child may take for the file, beyond the program's own, in bytes.
+    /// Address space in bytes that the child may use for the file, beyond the program's own.
     pub memory: u64,
-    /// Processor time of the child; seconds in settings.
+    /// Processor time of the child, in seconds in the settings.
     #[serde(serialize_with = "to_seconds", deserialize_with = "from_seconds")]
     pub cpu_time: Duration,
-    /// Time until the parent kills the child; seconds in settings.
+    /// Time until the parent kills the child, in seconds in the settings.
     #[serde(serialize_with = "to_seconds", deserialize_with = "from_seconds")]
     pub wall_time: Duration,
 }
 
 impl Limits {
-    /// Small members may pack as well as they like: a kilobyte of spaces is no bomb.
+    /// Small members may compress to any degree: a kilobyte of spaces is not a bomb.
     pub const RATIO_FREE_BYTES: u64 = 10 << 20;
 }
 

@@ -1,15 +1,15 @@
-//! Office mathematics as linear text, much as one would type it: `x^2`, `(a+b)/c`, `∑_(k=0)^n`, `√(x+1)`.
+//! Writes office mathematics as linear text, much as one would type it: `x^2`, `(a+b)/c`, `∑_(k=0)^n`, `√(x+1)`.
 //!
-//! The letters of a formula without its structure mean something else. What is an operand of more than letters and digits
-//! gets parentheses.
+//! Without its structure, the letters of a formula would mean something else, so an operand of more than letters and
+//! digits gets parentheses.
 
 use crate::xml::Element;
 
-/// The open elements of a formula; its text goes to the paragraph it stands in.
+/// The open elements of a formula; its text goes to its paragraph.
 #[derive(Debug, Default)]
 pub(crate) struct Math {
     open: Vec<Node>,
-    /// Where the last construct ended: letters right after it would be read as of it.
+    /// Where the last construct ended: letters directly after it would seem to belong to it.
     ended: usize,
 }
 
@@ -18,9 +18,9 @@ struct Node {
     kind: Kind,
     /// Where in the text it begins.
     start: usize,
-    /// How many arguments it has had.
+    /// How many arguments it has had so far.
     arguments: usize,
-    /// The characters its properties set: sign or opening, closing, and between.
+    /// The characters that its properties set: a sign or an opening, a closing, and a separator.
     signs: [Option<String>; 3],
 }
 
@@ -100,7 +100,7 @@ impl Math {
         !self.open.is_empty() || element.name == "oMath"
     }
 
-    /// An element begins; [`Math::end`] follows.
+    /// Begins an element; [`Math::end`] must follow.
     pub(crate) fn start(&mut self, element: &Element, text: &mut String) {
         let kind = match (Kind::of(&element.name), &*element.name, self.parent()) {
             (_, "lim", Some(Kind::Scripts)) if self.above() => Kind::Above,
@@ -131,25 +131,25 @@ impl Math {
         self.open.push(node);
     }
 
-    /// Text of the formula follows.
+    /// Prepares for text of the formula.
     pub(crate) fn before_text(&self, next: &str, text: &mut String) {
         if next.starts_with(char::is_alphanumeric) {
             self.separate(text);
         }
     }
 
-    /// Keeps what follows apart from a construct right before.
+    /// Separates what follows from a construct directly before it.
     fn separate(&self, text: &mut String) {
         if !self.open.is_empty() && text.len() == self.ended && text.ends_with(char::is_alphanumeric) {
             text.push(' ');
         }
     }
 
-    /// The element that began last ends.
+    /// Ends the element that began last.
     pub(crate) fn end(&mut self, text: &mut String) {
         let Some(node) = self.open.pop() else { return };
         let parent = self.open.last_mut();
-        // What it was written to is another text now, or was cut: nothing to add.
+        // The text it was written to has been replaced or cut, so there is nothing to add.
         if !text.is_char_boundary(node.start) || node.start > text.len() {
             return;
         }
@@ -208,7 +208,7 @@ impl Math {
         self.open.last().map(|node| node.kind)
     }
 
-    /// Whether the open construct has its limit above.
+    /// Whether the limit of the open construct is above it.
     fn above(&self) -> bool {
         self.open.last().is_some_and(|node| node.signs[0].is_some())
     }
@@ -227,7 +227,7 @@ impl Node {
         }
     }
 
-    /// Writes what stands before the next argument.
+    /// Writes what comes before the next argument.
     fn before_argument(&mut self, text: &mut String) {
         let first = self.arguments == 0;
         self.arguments += 1;
@@ -252,7 +252,7 @@ fn wrap(text: &mut String, start: usize) {
     text.push(')');
 }
 
-/// Whether the parenthesis it begins with closes at its end.
+/// Whether the parenthesis at its beginning closes at its end.
 fn is_enclosed(operand: &str) -> bool {
     if !operand.starts_with('(') {
         return false;

@@ -1,4 +1,4 @@
-//! Compound files: legacy office documents, encrypted packages in their wrapper, and what else comes in one.
+//! Compound files: legacy office documents, encrypted packages, and other files of this container.
 
 use std::{
     fmt,
@@ -14,7 +14,7 @@ use crate::{Format, FormatError, Pattern, Patterns};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompoundKind {
-    /// A docx, pptx or xlsx that a password locks.
+    /// A docx, pptx or xlsx locked with a password.
     EncryptedPackage,
     LegacyWord,
     LegacyExcel,
@@ -29,7 +29,7 @@ pub enum CompoundKind {
 }
 
 impl CompoundKind {
-    /// The name, as it stands in errors' codes.
+    /// The name as used in the codes of errors.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::EncryptedPackage => "encrypted_package",
@@ -46,7 +46,7 @@ impl CompoundKind {
         }
     }
 
-    /// What a reader can do about it.
+    /// What the user can do about it.
     pub(crate) fn remedy(self) -> &'static str {
         match self {
             Self::EncryptedPackage => "remove its password and upload it again",
@@ -54,8 +54,8 @@ impl CompoundKind {
             Self::LegacyExcel => "save it as xlsx and upload that",
             Self::LegacyPowerpoint => "save it as pptx and upload that",
             Self::Visio | Self::Publisher | Self::Project | Self::Hangul => "save it as PDF and upload that",
-            Self::OutlookMessage => "save its text, and its attachments one by one, and upload those",
-            Self::Installer | Self::Unknown => "it holds no text that is read here",
+            Self::OutlookMessage => "save its text and each of its attachments, and upload those",
+            Self::Installer | Self::Unknown => "svc reads no text from such a file",
         }
     }
 
@@ -87,7 +87,7 @@ pub(crate) fn probe<R: Read + Seek>(source: R) -> Result<Patterns, FormatError> 
     Ok(Patterns::default().with(Pattern::IsEncrypted, encrypted).with(Pattern::IsLegacyBinary, kind.is_legacy()))
 }
 
-/// Why the file is not read: its kind by name, or that it is damaged.
+/// Why the file is not read: its kind by name, or its damage.
 pub(crate) fn refusal<R: Read + Seek>(source: R) -> FormatError {
     match inspect(source) {
         Ok((kind, encrypted)) => FormatError::Compound { kind, encrypted },
@@ -139,7 +139,7 @@ fn kind<R: Read + Seek>(file: &mut CompoundFile<R>) -> CompoundKind {
     }
 }
 
-/// Bytes of a stream, if it has them.
+/// The bytes of a stream, if it has them.
 fn head<R: Read + Seek>(file: &mut CompoundFile<R>, stream: &str, at: u64, length: u64) -> Option<Vec<u8>> {
     let mut stream = file.open_stream(stream).ok()?;
     stream.seek(SeekFrom::Start(at)).ok()?;
@@ -148,15 +148,15 @@ fn head<R: Read + Seek>(file: &mut CompoundFile<R>, stream: &str, at: u64, lengt
     (bytes.len() as u64 == length).then_some(bytes)
 }
 
-/// The flags of its first block have a bit for it.
+/// A bit in the flags of the first block says it.
 fn word_is_encrypted<R: Read + Seek>(file: &mut CompoundFile<R>) -> bool {
     head(file, "/WordDocument", 10, 2).is_some_and(|flags| flags[1] & 1 != 0)
 }
 
-/// A record with the password's check stands soon after the first, which begins the stream.
+/// A record that checks the password comes soon after the first record, which begins the stream.
 fn excel_is_encrypted<R: Read + Seek>(file: &mut CompoundFile<R>) -> bool {
     const FILE_PASS: u16 = 0x2F;
-    /// What may stand between, and more.
+    /// How many records may come between, and more.
     const RECORDS: usize = 16;
     let stream = if file.exists("/Workbook") { "/Workbook" } else { "/Book" };
     let mut at = 0;
@@ -170,7 +170,7 @@ fn excel_is_encrypted<R: Read + Seek>(file: &mut CompoundFile<R>) -> bool {
     false
 }
 
-/// The mark of the current user says it; or there is a stream that only encrypted ones have.
+/// The mark of the current user says it, or a stream that only encrypted files have.
 fn powerpoint_is_encrypted<R: Read + Seek>(file: &mut CompoundFile<R>) -> bool {
     const ENCRYPTED: [u8; 4] = 0xF3D1_C4DFu32.to_le_bytes();
     file.exists("/EncryptedSummary") || head(file, "/Current User", 12, 4).is_some_and(|mark| mark == ENCRYPTED)
@@ -197,7 +197,7 @@ mod tests {
         locked_user[12..].copy_from_slice(&0xF3D1_C4DFu32.to_le_bytes());
         let mut locked_word = [0; 32];
         locked_word[11] = 1;
-        // A first record of 16 bytes, then a write protection, then the password's check; or something else.
+        // A first record of 16 bytes, then a write protection, then the check of the password or something else.
         let book = |last: u8| [&[9, 8, 16, 0][..], &[0; 16], &[0x86, 0, 0, 0], &[last, 0, 6, 0], &[0; 6]].concat();
         type Streams<'a> = &'a [(&'a str, &'a [u8])];
         let cases: [(Streams<'_>, &str, bool); 9] = [

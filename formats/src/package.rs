@@ -15,7 +15,7 @@ use crate::{
 
 pub(crate) struct Package<R> {
     archive: ZipArchive<R>,
-    /// Normalised name to index: names differ in case and in the direction of their slashes between producers.
+    /// Normalised name to index: producers differ in case and in the direction of slashes.
     index: HashMap<String, usize>,
     format: Format,
     limits: Limits,
@@ -25,14 +25,14 @@ pub(crate) struct Package<R> {
 /// A reference from one part to another.
 pub(crate) struct Relationship {
     pub id: String,
-    /// The last step of the type's address; the steps before differ between the standard's two variants.
+    /// The last step of the type's address; the steps before it differ between the standard's two variants.
     pub kind: String,
     pub target: String,
 }
 
 impl<R: Read + Seek> Package<R> {
     pub(crate) fn open(mut source: R, format: Format, limits: &Limits) -> Result<Self, FormatError> {
-        // Before each of them takes memory.
+        // The members are checked before each of them takes memory.
         if let Some(directory) = Directory::read(&mut source)? {
             check_members(directory.claimed, limits)?;
         }
@@ -48,13 +48,13 @@ impl<R: Read + Seek> Package<R> {
         self.index.keys().map(String::as_str)
     }
 
-    /// The part as XML, or `None` where the package has none of that name.
+    /// The part as XML, or `None` if the package has no part of that name.
     pub(crate) fn xml(&mut self, name: &str) -> Result<Option<XmlReader<impl Read>>, FormatError> {
         let (format, limits) = (self.format, self.limits.clone());
         Ok(self.part(name)?.map(|part| XmlReader::new(part, format, &limits)))
     }
 
-    /// The part's bytes, or `None` where the package has none of that name.
+    /// The part's bytes, or `None` if the package has no part of that name.
     pub(crate) fn part(&mut self, name: &str) -> Result<Option<CappedPart<'_, R>>, FormatError> {
         let Some(&index) = self.index.get(&normal(name)) else { return Ok(None) };
         let file = self.archive.by_index(index).map_err(|error| zip_error(self.format, error))?;
@@ -76,7 +76,7 @@ impl<R: Read + Seek> Package<R> {
         self.index.contains_key(&normal(name))
     }
 
-    /// The relationships of a part; of the package itself for the empty name.
+    /// The relationships of a part, or of the package itself for the empty name.
     pub(crate) fn relationships(&mut self, part: &str) -> Result<Vec<Relationship>, FormatError> {
         let (folder, file) = part.rsplit_once('/').unwrap_or(("", part));
         let name = if folder.is_empty() { format!("_rels/{file}.rels") } else { format!("{folder}/_rels/{file}.rels") };
@@ -98,7 +98,7 @@ impl<R: Read + Seek> Package<R> {
         Ok(found)
     }
 
-    /// The name of the part the package is about.
+    /// The name of the package's main part.
     pub(crate) fn main_part(&mut self) -> Result<String, FormatError> {
         let main = self.relationships("")?.into_iter().find(|relation| relation.kind == "officeDocument");
         match main {
@@ -108,7 +108,7 @@ impl<R: Read + Seek> Package<R> {
     }
 }
 
-/// A member being inflated; it counts what was really read, since sizes in headers may lie.
+/// A member being inflated. It counts the bytes that were really read, because sizes in headers may lie.
 pub(crate) struct CappedPart<'a, R: Read> {
     file: ZipFile<'a, R>,
     read: u64,
@@ -137,7 +137,7 @@ impl<R: Read> Read for CappedPart<'_, R> {
 
 fn check_members(members: u64, limits: &Limits) -> Result<(), FormatError> {
     if members > u64::from(limits.zip_members) {
-        let detail = format_args!("{members} members, allowed are {}", limits.zip_members);
+        let detail = format_args!("{members} members, more than the {} that are allowed", limits.zip_members);
         return Err(FormatError::over(Limit::ZipMembers, detail));
     }
     Ok(())
@@ -147,7 +147,7 @@ fn normal(name: &str) -> String {
     name.trim_start_matches(['/', '\\']).replace('\\', "/").to_ascii_lowercase()
 }
 
-/// A target relative to the folder of the part that refers to it; a leading slash is the package's root.
+/// Resolves a target relative to the folder of the referring part; a leading slash is the package's root.
 fn resolve(folder: &str, target: &str) -> String {
     let target = target.replace('\\', "/");
     let mut steps: Vec<&str> = if target.starts_with('/') { Vec::new() } else { folder.split('/').collect() };

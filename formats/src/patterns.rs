@@ -43,7 +43,7 @@ impl Pattern {
         Self::IsLegacyBinary,
     ];
 
-    /// The name, as it stands on the wire.
+    /// The name as used on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::HasTextLayer => "has_text_layer",
@@ -70,7 +70,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// The name given is no pattern's.
+/// The name belongs to no pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown pattern `{0}`")]
 pub struct UnknownPattern(pub String);
@@ -83,20 +83,20 @@ impl FromStr for Pattern {
     }
 }
 
-/// The measured patterns; what was not measured is absent, which is not the same as false.
+/// The measured patterns. A pattern that was not measured is absent, which is not the same as false.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Patterns(pub BTreeMap<Pattern, Value>);
 
 impl Patterns {
-    /// Adds a measurement, in builder style.
+    /// Adds a measurement.
     #[must_use]
     pub fn with(mut self, pattern: Pattern, value: impl Into<Value>) -> Self {
         self.0.insert(pattern, value.into());
         self
     }
 
-    /// The value measured, if it was.
+    /// The measured value, if any.
     pub fn get(&self, pattern: Pattern) -> Option<&Value> {
         self.0.get(&pattern)
     }

@@ -1,10 +1,10 @@
-//! Packages made by hand, for tests.
+//! Packages built by hand, for tests.
 
 use std::io::{Cursor, Write};
 
 use zip::{ZipWriter, write::SimpleFileOptions};
 
-/// A package of members by name and bytes.
+/// A package with members by name and bytes.
 pub(crate) fn package<B: AsRef<[u8]>>(members: impl IntoIterator<Item = (impl AsRef<str>, B)>) -> Cursor<Vec<u8>> {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, bytes) in members {
@@ -14,7 +14,7 @@ pub(crate) fn package<B: AsRef<[u8]>>(members: impl IntoIterator<Item = (impl As
     writer.finish().unwrap()
 }
 
-/// A part of relationships, each an id, a kind and a target.
+/// A relationships part; each entry is an id, a kind and a target.
 pub(crate) fn relationships(entries: &[(&str, &str, &str)]) -> String {
     let entries = entries.iter().map(|(id, kind, target)| {
         format!(r#"<Relationship Id="{id}" Type="http://example.org/rel/{kind}" Target="{target}"/>"#)

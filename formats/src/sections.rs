@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Extraction;
 
-/// A section of a text. Its own text is `start..text_end`, heading line included; `start..end` covers its subsections too.
+/// A section of a text. Its own text is `start..text_end`, including the heading line; `start..end` covers its
+/// subsections too.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Section {
     pub title: String,
@@ -14,19 +15,20 @@ pub struct Section {
     /// Where the first subsection begins, or `end`.
     pub text_end: usize,
     pub end: usize,
-    /// Index of the section around it; `None` right under the root.
+    /// The index of the section around it; `None` directly under the root.
     pub parent: Option<usize>,
 }
 
-/// The tree of declared structure in pre-order: from the headings, or from the pages where there are none and more than one
-/// page. The root is the file itself and not in the list; text before the first section is the root's own.
+/// The tree of declared structure in pre-order: made from the headings, or from the pages if there are no headings and
+/// more than one page. The root is the file itself and not in the list; text before the first section belongs to the
+/// root.
 pub fn sections(extraction: &Extraction) -> Vec<Section> {
     let end = extraction.text.len();
     if extraction.headings.is_empty() {
         return page_sections(extraction);
     }
     let mut headings: Vec<_> = extraction.headings.iter().collect();
-    // An outline may point backwards; a tree over ranges needs them in order.
+    // An outline may point backwards, but a tree over ranges needs them in order.
     headings.sort_by_key(|heading| heading.start);
     let mut sections: Vec<Section> = Vec::with_capacity(headings.len());
     let mut open: Vec<usize> = Vec::new();

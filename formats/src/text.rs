@@ -1,4 +1,4 @@
-//! Plain text and Markdown. Every text file is read as Markdown: a plain one simply declares no headings.
+//! Reads plain text and Markdown. Every text file is read as Markdown: a plain one simply declares no headings.
 
 use std::io::{Read, Seek, SeekFrom};
 
@@ -6,7 +6,8 @@ use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use crate::{Extraction, FormatError, Heading, Limit, Limits, Pattern, Patterns, charset};
 
-/// Options a reader of Markdown expects; the YAML block must be known, or its fence reads as a heading's underline.
+/// Options that a reader of Markdown expects. The YAML block must be known, because otherwise its fence reads as a
+/// heading's underline.
 const MARKDOWN: Options = Options::ENABLE_TABLES.union(Options::ENABLE_YAML_STYLE_METADATA_BLOCKS);
 
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
@@ -32,9 +33,9 @@ pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extr
     extraction.within(limits)
 }
 
-/// The whole source, or the limit it exceeds.
+/// Reads the whole source, or refuses it by the limit it exceeds.
 pub(crate) fn read_all<R: Read + Seek>(mut source: R, limits: &Limits) -> Result<Vec<u8>, FormatError> {
-    // Room for all of it at once: growing would take twice as much.
+    // Space for all of it is reserved at once, because growing would take twice as much.
     let length = source.seek(SeekFrom::End(0))?.min(limits.input_bytes);
     source.seek(SeekFrom::Start(0))?;
     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0).saturating_add(1));

@@ -1,4 +1,4 @@
-//! A capped XML reader: events with local names, text with its references resolved, no document type.
+//! A bounded XML reader: events with local names, text with its references resolved, no document type.
 
 use std::{
     borrow::Cow,
@@ -16,13 +16,14 @@ use crate::{Format, FormatError, Limit, Limits};
 /// One step through a document.
 #[derive(Debug)]
 pub(crate) enum Node {
-    /// An element begins. Its end follows, for an empty element too.
+    /// An element begins. Its end follows, even if it is empty.
     Start(Element),
     End,
     Text(String),
 }
 
-/// An element's local name and attributes; attributes are by local name too, of two alike the first wins.
+/// An element's local name and attributes. Attributes have local names too, and of two with the same name the first
+/// wins.
 #[derive(Debug)]
 pub(crate) struct Element {
     pub name: String,
@@ -34,12 +35,12 @@ impl Element {
         self.attributes(name).next()
     }
 
-    /// The attributes of a local name, which those of several namespaces may share.
+    /// The attributes with a local name, which attributes of several namespaces may share.
     pub(crate) fn attributes(&self, name: &str) -> impl Iterator<Item = &str> {
         self.attributes.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The attribute every WordprocessingML property keeps its value in.
+    /// The attribute in which every WordprocessingML property has its value.
     pub(crate) fn value(&self) -> Option<&str> {
         self.attribute("val")
     }
@@ -55,7 +56,7 @@ pub(crate) struct XmlReader<R: Read> {
 
 impl<R: Read> XmlReader<R> {
     pub(crate) fn new(source: R, format: Format, limits: &Limits) -> Self {
-        // Parts may be UTF-16; with a mark, as the standard asks.
+        // Parts may be UTF-16; then they have a mark, which the standard demands.
         let decoded =
             DecodeReaderBytesBuilder::new().bom_sniffing(true).utf8_passthru(true).strip_bom(true).build(source);
         let mut inner = Reader::from_reader(BufReader::new(decoded));
@@ -63,7 +64,7 @@ impl<R: Read> XmlReader<R> {
         Self { inner, buffer: Vec::new(), format, depth: 0, max_depth: limits.xml_depth }
     }
 
-    /// The next node, `None` at the end.
+    /// The next node; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<Node>, FormatError> {
         loop {
             self.buffer.clear();
@@ -96,7 +97,7 @@ impl<R: Read> XmlReader<R> {
         }
     }
 
-    /// Skips to the end of the element that just began, without a look at what is in it.
+    /// Skips to the end of the element that just began, without reading its content.
     pub(crate) fn skip(&mut self) -> Result<(), FormatError> {
         let outside = self.depth.saturating_sub(1);
         while self.depth > outside {
@@ -120,7 +121,7 @@ fn deeper(depth: u32, max_depth: u32) -> Result<u32, FormatError> {
     Ok(depth + 1)
 }
 
-/// Entities declared there expand without bound; no office package has a document type.
+/// Entities declared there expand without bound, and no office package has a document type.
 fn document_type(format: Format) -> FormatError {
     FormatError::corrupt(format, "an XML part declares a document type, which is refused")
 }
@@ -132,7 +133,7 @@ fn cut_short(format: Format) -> FormatError {
 fn element(start: &BytesStart<'_>) -> Element {
     let attributes = start
         .attributes()
-        // The check for two alike compares each with all before it.
+        // The check for duplicates compares each attribute with all before it.
         .with_checks(false)
         .flatten()
         .map(|attribute| {

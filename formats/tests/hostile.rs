@@ -1,6 +1,6 @@
-//! Runs a hostile program in the reader's place, behind the real walls, and sees each of its attempts fail.
+//! Runs a hostile program in the reader's place, behind the real walls, and checks that each of its attempts fails.
 //!
-//! The test is its own child: started with `--serve`, it is what the service's hidden subcommand is, save for what it does
+//! The test is its own child: started with `--serve`, it is the service's hidden subcommand except for what it does
 //! once it is confined. As root the test runs a second time as a plain user, whose child has no other user to become.
 
 #![expect(clippy::unwrap_used, reason = "a test may end where it stands")]
@@ -45,7 +45,7 @@ fn of<T, E: Into<Box<dyn Error>>>(outcome: Result<T, E>) -> Result<(), Box<dyn E
     outcome.map(drop).map_err(Into::into)
 }
 
-/// What the hostile program goes for.
+/// What the hostile program attacks.
 struct Prey {
     parent: Pid,
     api: String,
@@ -63,7 +63,7 @@ impl Prey {
     }
 }
 
-/// Each would succeed outside of the walls, for root and for the user of the service alike, unless it is listed in
+/// Each would succeed outside the walls, for root and for the service's user alike, unless it is listed in
 /// [`ONLY_CONFINED`].
 const ATTEMPTS: &[(&str, Attempt)] = &[
     ("read the parent's environment", |prey| of(fs::read(format!("/proc/{}/environ", prey.parent)))),
@@ -72,7 +72,7 @@ const ATTEMPTS: &[(&str, Attempt)] = &[
         let (mut byte, place) = ([0], ATTEMPTS.as_ptr() as usize);
         let read =
             process_vm_readv(prey.parent, &mut [IoSliceMut::new(&mut byte)], &[RemoteIoVec { base: place, len: 1 }]);
-        // At another address of the parent's there may be nothing.
+        // At another address of the parent there may be nothing.
         match read {
             Err(nix::Error::EFAULT) => Ok(()),
             other => of(other),
@@ -108,7 +108,7 @@ const ATTEMPTS: &[(&str, Attempt)] = &[
     ("be root", |_| of(setuid(0.into()))),
 ];
 
-/// Attempts that end or stop somebody where they succeed, or that depend on who makes them.
+/// Attempts that end or stop somebody if they succeed, or that depend on who makes them.
 const ONLY_CONFINED: [&str; 6] = [
     "trace the parent",
     "become a shell",
@@ -146,7 +146,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Waits until the parent has had a look at it, then tries everything.
+/// Waits until the parent has looked at it, then tries everything.
 fn hostile(_: &Request, mut input: File, _: &mut svc_formats::isolated::Emit<'_>) -> Result<(), FormatError> {
     eprintln!("confined");
     input.read_exact(&mut [0])?;
@@ -183,7 +183,7 @@ fn a_hostile_program_gets_nowhere() {
         [mode.to_owned(), std::process::id().to_string(), api, path("database"), path("prey")]
     };
 
-    // Without the walls everything succeeds, or the test would show nothing.
+    // Without the walls everything succeeds; otherwise the test would show nothing.
     let free = Command::new("/proc/self/exe").args(arguments("--unconfined")).output().unwrap();
     let free = String::from_utf8_lossy(&free.stderr);
     let outcomes = outcomes(&free);
@@ -196,7 +196,7 @@ fn a_hostile_program_gets_nowhere() {
     }
     fs::write(folder.path().join("prey"), "prey").unwrap();
 
-    // A descriptor that the service itself was started with.
+    // This is a descriptor that the service itself was started with.
     let stray = File::open(folder.path().join("prey")).unwrap();
     rustix::io::fcntl_setfd(&stray, rustix::io::FdFlags::empty()).unwrap();
     let (input, mut go) = std::io::pipe().unwrap();
@@ -230,7 +230,7 @@ fn outcomes(text: &str) -> BTreeMap<&str, &str> {
     text.lines().filter_map(|line| line.split_once(": ")).collect()
 }
 
-/// What the kernel says of a child that is about to read.
+/// Checks what the kernel says of a child that is about to read.
 fn is_confined(child: u32) {
     let status = fs::read_to_string(format!("/proc/{child}/status")).unwrap();
     let field = |name: &str| {
@@ -247,7 +247,7 @@ fn is_confined(child: u32) {
         assert_eq!(field("CapEff:"), ["0000000000000000"]);
         assert_eq!(field("CapPrm:"), ["0000000000000000"]);
         let open: Vec<_> = fs::read_dir(format!("/proc/{child}/fd")).unwrap().map(|fd| fd.unwrap()).collect();
-        // The standard ones, a copy of two of them, and its own status.
+        // These are the standard ones, a copy of two of them, and its own status.
         assert_eq!(open.len(), 6, "{open:?}");
     } else {
         let environment = fs::read(format!("/proc/{child}/environ"));
@@ -261,7 +261,7 @@ fn the_file_stays_as_it_is(folder: &Path) {
     let request = Request::new(Step::Probe, Limits::default());
     let confinement = Confinement { policy: Policy::BestEffort, ..Confinement::default() };
     let outcome = child::start(&["--scribble"], &request, confinement, input).finish();
-    // By a signal, or by an error where whoever started the test ignores that signal.
+    // It ends by a signal, or by an error if the parent of the test ignores that signal.
     assert!(outcome.end.is_err(), "{:?}", outcome.exit);
     assert_eq!(fs::read_to_string(&path).unwrap(), "prey");
 }

@@ -1,6 +1,6 @@
-//! Drives a real child on hostile files: each must end in an answer or a named, permanent refusal, and cost little.
+//! Runs a real child on hostile files: each must end in an answer or a named, permanent refusal, and cost little.
 //!
-//! The test is its own child: started with `--serve` and a deed, it is what the service's hidden subcommand is.
+//! The test is its own child: started with `--serve` and a deed, it is the service's hidden subcommand.
 
 #![expect(clippy::unwrap_used, reason = "a test may end where it stands")]
 
@@ -20,7 +20,7 @@ use svc_formats::{
     isolated::{Answer, Confinement, Request, Step, Usage, Work, answer, serve},
 };
 
-/// What one hostile file may cost, resident.
+/// The most resident memory that one hostile file may cost.
 const MOST_BYTES: i64 = 300 << 20;
 const CPU_SECONDS: u64 = 20;
 
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     samples_answer();
     a_password_reaches_the_child();
     hostile_files_cost_little();
-    // Last, since its children are large on purpose and the count is of the largest so far.
+    // This comes last, because its children are large on purpose and the count is of the largest so far.
     memory_ends_named();
     println!("isolation ... ok");
     ExitCode::SUCCESS
@@ -75,7 +75,7 @@ fn run(deed: &str, request: &Request, input: &Path) -> child::Outcome {
     child::start(&["--serve", deed], request, Confinement::default(), File::open(input).unwrap()).finish()
 }
 
-/// The one answer of a step, and what it cost.
+/// The only answer of a step, and what it cost.
 fn ask(request: &Request, input: &Path) -> Result<(Answer, Usage), FormatError> {
     let outcome = run("answer", request, input);
     let usage = outcome.end?;
@@ -141,7 +141,8 @@ fn hostile_files_cost_little() {
         return;
     };
     let limits = Limits { cpu_time: Duration::from_secs(CPU_SECONDS), ..Limits::default() };
-    // What must be refused, and by which name; what is not listed must answer or be refused as corrupt or unsupported.
+    // These must be refused with the given limit; unlisted files must be answered, or refused as corrupt or
+    // unsupported.
     let by_name = [
         ("bomb_document_xml.docx", Limit::ZipRatio),
         ("deep_nesting.docx", Limit::XmlDepth),

@@ -1,5 +1,6 @@
-//! Real files, damaged at random, through every step of reading: none may bring a reader down, and what is read is in order.
-//! A failure names the file and what was done to it, and is kept in `mutations.regressions` to be tried first from then on.
+//! Takes real files, damaged at random, through every step of reading. None may crash a reader, and what is read must
+//! be consistent. A failure names the file and its damage, and is kept in `mutations.regressions`, which is tried first
+//! from then on.
 
 #![expect(clippy::unwrap_used, reason = "a test may end where it stands")]
 
@@ -14,7 +15,7 @@ use proptest::{prelude::*, sample::Index, test_runner::FileFailurePersistence};
 use svc_formats::{Format, Limits, archive, detect, extract, probe, refusal, sections};
 use zip::{ZipArchive, ZipWriter, write::SimpleFileOptions};
 
-/// Larger ones take long and show no more.
+/// Larger files take long and show no more.
 const LARGEST: u64 = 120_000;
 
 #[derive(Clone)]
@@ -50,7 +51,7 @@ static SEEDS: LazyLock<Vec<Seed>> = LazyLock::new(|| {
     seeds
 });
 
-/// Damage done to bytes.
+/// Damage to bytes.
 #[derive(Debug, Clone)]
 enum Damage {
     Flip {
@@ -73,14 +74,14 @@ enum Damage {
         length: usize,
         times: usize,
     },
-    /// Bytes of another file in the middle of this one.
+    /// Inserts bytes of another file in the middle of this one.
     Splice {
         other: Index,
         from: Index,
         length: usize,
         at: Index,
     },
-    /// A number, as XML attributes and PDF objects have them, becomes another.
+    /// A number, as in XML attributes and PDF objects, becomes another.
     Number {
         at: Index,
         value: &'static str,
@@ -158,7 +159,7 @@ impl Damage {
     }
 }
 
-/// The package with one member damaged and everything else, checksums too, as it should be.
+/// The package with one member damaged and everything else, including checksums, correct.
 fn with_damaged_member(package: &[u8], member: &Index, damages: &[Damage]) -> Option<Vec<u8>> {
     let mut archive = ZipArchive::new(Cursor::new(package)).ok()?;
     let damaged = member.index(archive.len().max(1));
@@ -188,7 +189,7 @@ fn limits() -> Limits {
     }
 }
 
-/// Every step that the bytes allow; what they hold must be in order, whatever it is.
+/// Does every step that the bytes allow; whatever they hold must be consistent.
 fn read(bytes: &[u8]) {
     let limits = limits();
     let Some(format) = detect(&mut Cursor::new(bytes)).unwrap().format else { return };
@@ -208,7 +209,7 @@ fn read(bytes: &[u8]) {
             );
             assert!(sections(&read).iter().all(|section| read.text.get(section.start..section.end).is_some()));
         }
-        // Bytes in memory are read the same way each time.
+        // Bytes in memory read the same way each time.
         Err(error) => assert!(error.is_permanent(), "{error}"),
     }
 }

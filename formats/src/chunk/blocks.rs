@@ -1,19 +1,20 @@
-//! Blocks of a text, line by line: what stands between blank lines, and the Markdown that must not be cut like prose.
+//! Finds the blocks of a text line by line: what is between blank lines, and the Markdown that must not be cut like
+//! prose.
 //!
-//! It forgives more than Markdown does, since texts of every kind come through here, and never looks back.
+//! It accepts more than Markdown does, because texts of every kind come through here, and it never looks back.
 
 use std::ops::Range;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind {
     Heading,
-    /// Sentences; a line break within is a blank.
+    /// Sentences; a line break within counts as a blank.
     Prose,
     /// One item of a list.
     Item,
     /// A fenced code block, or metadata at the beginning of a file.
     Code,
-    /// Rows; the header is its first row with the row of dashes under it, and empty where it has none.
+    /// Rows. The header is the first row with the row of dashes under it; it is empty if there is none.
     Table {
         header: Range<usize>,
     },
@@ -25,7 +26,7 @@ pub(super) struct Block {
     pub range: Range<usize>,
 }
 
-/// The blocks of a range, in order, holding everything but blank lines.
+/// The blocks of a range, in order. Together they hold everything but blank lines.
 pub(super) fn blocks(text: &str, range: Range<usize>) -> Vec<Block> {
     let mut scanner = Scanner { blocks: Vec::new(), goes_on: false, dashes: false, fence: None };
     let mut at = range.start;
@@ -41,11 +42,11 @@ pub(super) fn blocks(text: &str, range: Range<usize>) -> Vec<Block> {
 
 struct Scanner<'a> {
     blocks: Vec<Block>,
-    /// Whether the next line may go on the last block.
+    /// Whether the next line may continue the last block.
     goes_on: bool,
     /// Whether the next line is the row of dashes under a table's header.
     dashes: bool,
-    /// The mark that ends the code block this is in.
+    /// The mark that ends the present code block.
     fence: Option<&'a str>,
 }
 
@@ -121,12 +122,12 @@ fn is_heading(content: &str) -> bool {
     (1..=6).contains(&level) && content[level..].starts_with([' ', '\t'])
 }
 
-/// The line under a heading of the other form.
+/// Whether this is the line under a heading of the other form.
 fn is_underline(content: &str) -> bool {
     content.len() > 1 && (content.bytes().all(|byte| byte == b'=') || content.bytes().all(|byte| byte == b'-'))
 }
 
-/// The first row of a table: the row of dashes that follows has as many cells.
+/// Whether this is the first row of a table: the row of dashes that follows has as many cells.
 fn is_header(content: &str, next: &str) -> bool {
     let dashes = |cell: &str| {
         let cell = cell.trim();
@@ -156,14 +157,14 @@ fn is_item(content: &str) -> bool {
     let digits = content.bytes().take_while(u8::is_ascii_digit).count();
     let rest = match digits {
         0 => match content.strip_prefix('(') {
-            // "(a) ", "(iv) ", "(12) "
+            // For example "(a) ", "(iv) ", "(12) ".
             Some(rest) => rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric()).strip_prefix(')'),
             None => content.strip_prefix(['-', '*', '+', '•', '‣', '–', '·', '▪', '●']),
         },
         1..=3 => content[digits..].strip_prefix(['.', ')']),
         _ => None,
     };
-    // A label of more than a few letters is a remark in brackets.
+    // A longer label is a remark in brackets.
     rest.is_some_and(|rest| rest.starts_with([' ', '\t']) && content.len() - rest.len() <= 6)
 }
 

@@ -1,8 +1,9 @@
-//! Cuts a stretch of text into chunks a model can embed.
+//! Cuts a range of text into chunks that a model can embed.
 //!
-//! Text falls into blocks, blocks into units (sentences, list items, headings, whole tables and code blocks), and units are
-//! packed into chunks. A unit that does not fit a chunk of its own is cut further: a table by its rows, code by its lines, a
-//! sentence between words. Tokens are counted of pieces no larger than a chunk, each a bounded number of times.
+//! Text is divided into blocks, blocks into units (sentences, list items, headings, whole tables and code blocks), and
+//! units are packed into chunks. A unit that is too large for a chunk is cut further: a table by its rows, code by its
+//! lines, a sentence between words. Tokens are only counted of pieces no larger than a chunk, and of each a bounded
+//! number of times.
 
 mod blocks;
 mod pack;
@@ -16,9 +17,9 @@ use serde::{Deserialize, Serialize};
 use blocks::{Block, Kind};
 use pack::{Leads, Packer};
 
-/// Counts the tokens a model would see. Calls get a piece of a chunk each, never the whole text.
+/// Counts the tokens that a model would see. Each call gets a piece of a chunk, never the whole text.
 pub trait TokenCounter {
-    /// The number of tokens of `text`, special ones not included.
+    /// The number of tokens in `text`, without special ones.
     fn count(&self, text: &str) -> usize;
 }
 
@@ -28,7 +29,7 @@ impl<F: Fn(&str) -> usize> TokenCounter for F {
     }
 }
 
-/// How text is cut; the only one today packs whole sentences.
+/// How text is cut. The only strategy today packs whole sentences.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChunkStrategy {
@@ -36,16 +37,16 @@ pub enum ChunkStrategy {
     SentencePacked,
 }
 
-/// What a chunk may be.
+/// The bounds of a chunk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ChunkOptions {
     pub strategy: ChunkStrategy,
-    /// Tokens a chunk never exceeds, save for a single character that has more.
+    /// The most tokens of a chunk. Only a single character that has more may exceed it.
     pub max_tokens: usize,
-    /// Characters; a shorter chunk joins its neighbour, or takes a sentence from it, where the caps allow that.
+    /// A length in characters. A shorter chunk joins its neighbour or takes a sentence from it if the caps allow that.
     pub min_chunk_length: usize,
-    /// Characters a chunk never exceeds, whatever the strategy.
+    /// The most characters of a chunk, whatever the strategy.
     pub max_chars: usize,
 }
 
@@ -55,21 +56,21 @@ impl Default for ChunkOptions {
     }
 }
 
-/// A piece of text: `text[start..end]` is the chunk, free of white space around it.
+/// A piece of text: `text[start..end]` is the chunk, without white space around it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
     pub start: usize,
     pub end: usize,
-    /// The header of the table that the chunk goes on with; empty where it begins with anything else.
+    /// The header of the table that the chunk continues; empty if it continues none.
     pub prefix: Range<usize>,
-    /// Of the content, so the prefix counts.
+    /// The number of tokens in the content, including the prefix.
     pub tokens: usize,
-    /// Of the content, so the prefix counts.
+    /// The number of characters in the content, including the prefix.
     pub characters: usize,
 }
 
 impl Chunk {
-    /// What a reader, or a model, is given of it: the prefix on lines of its own, then the slice.
+    /// What a reader or a model gets: the prefix on lines of its own, then the slice.
     pub fn content<'a>(&self, text: &'a str) -> Cow<'a, str> {
         content(text, &self.prefix, self.start..self.end)
     }
@@ -82,9 +83,10 @@ fn content<'a>(text: &'a str, prefix: &Range<usize>, slice: Range<usize>) -> Cow
     }
 }
 
-/// Cuts `text[range]` into chunks: in order, without overlap, together holding everything but white space between them. No
-/// chunk begins or ends within a character as a reader sees it (a grapheme cluster), unless that alone is over a cap.
-/// Takes time linear in the text. A range that is off the text or off its character boundaries is drawn in to them.
+/// Cuts `text[range]` into chunks. They are in order and do not overlap, and together they hold everything but white
+/// space between them. No chunk begins or ends within a character as a reader sees it (a grapheme cluster), unless that
+/// alone exceeds a cap. The time is linear in the text. A range beyond the text or off its character boundaries is
+/// shortened to fit.
 pub fn chunk(text: &str, range: Range<usize>, options: &ChunkOptions, tokens: &dyn TokenCounter) -> Vec<Chunk> {
     let end = text.floor_char_boundary(range.end.min(text.len()));
     let start = text.ceil_char_boundary(range.start.min(end)).min(end);
@@ -120,7 +122,7 @@ fn lines(text: &str, range: Range<usize>) -> Vec<Range<usize>> {
     text[range].split_inclusive('\n').map(line).collect()
 }
 
-/// The range without white space around it; `None` if there is nothing else. A blank that carries a mark is text.
+/// The range without white space around it; `None` if there is nothing else. A blank with a combining mark is text.
 fn trim(text: &str, range: Range<usize>) -> Option<Range<usize>> {
     let slice = &text[range.clone()];
     let mut start = range.start + (slice.len() - slice.trim_start().len());

@@ -14,20 +14,20 @@ use super::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leads {
     No,
-    /// An introduction: with what follows where both fit one chunk.
+    /// An introduction, which stays with what follows if both fit one chunk.
     WhereItFits,
-    /// A heading: with what follows, though that be cut for it.
+    /// A heading, which stays with what follows even if that must be cut.
     Always,
 }
 
-/// A piece that is not cut unless it is too large for a chunk of its own.
+/// A piece that is not cut unless it is too large for a chunk.
 #[derive(Debug, Clone)]
 struct Unit {
     range: Range<usize>,
-    /// `None`: over a cap by its characters alone, so nobody counted.
+    /// `None` if the number of characters alone exceeds a cap, so that nobody counted.
     tokens: Option<usize>,
     leads: Leads,
-    /// The header of the table that it is a row of.
+    /// The header of the table that the unit is a row of.
     prefix: Range<usize>,
 }
 
@@ -35,9 +35,9 @@ struct Unit {
 #[derive(Debug, Default)]
 struct Draft {
     units: Vec<Unit>,
-    /// How many of the first ones lead.
+    /// How many units at the beginning lead.
     leading: usize,
-    /// The sum of its units and prefix; or counted, once `counted`.
+    /// The sum over units and prefix, or an exact count if `counted` is true.
     tokens: usize,
     characters: usize,
     counted: bool,
@@ -48,12 +48,12 @@ pub(super) struct Packer<'a> {
     options: ChunkOptions,
     counter: &'a dyn TokenCounter,
     done: Vec<Chunk>,
-    /// The last chunk that is closed; a short neighbour may still change it.
+    /// The last closed chunk; a short neighbour may still change it.
     last: Option<Draft>,
     open: Draft,
-    /// Tokens and characters of the prefix last asked for.
+    /// Tokens and characters of the last prefix that was asked for.
     prefix: (Range<usize>, usize, usize),
-    /// Characters that a piece of a cut unit is expected to take.
+    /// How many characters a piece of a cut unit is expected to have.
     guess: usize,
 }
 
@@ -77,17 +77,17 @@ impl<'a> Packer<'a> {
         }
     }
 
-    /// A sentence, or another unit that is cut between words where it must be.
+    /// Adds a sentence, or another unit that may be cut between words if necessary.
     pub(super) fn push(&mut self, range: Range<usize>) {
         if let Some(unit) = self.unit(range) {
             self.place(unit);
         }
     }
 
-    /// A unit that stays with the next.
+    /// Adds a unit that stays with the next one.
     pub(super) fn push_leading(&mut self, range: Range<usize>, leads: Leads) {
         let Some(unit) = self.unit(range) else { return };
-        // What takes most of a chunk would leave no room for what it leads.
+        // A unit that takes most of a chunk would leave no room for what it leads.
         let small = unit.tokens.is_some_and(|tokens| tokens * 2 <= self.options.max_tokens)
             && self.characters(&unit.range) * 2 <= self.options.max_chars;
         let leads = if small { leads } else { Leads::No };
@@ -97,7 +97,7 @@ impl<'a> Packer<'a> {
         self.place(Unit { leads, ..unit });
     }
 
-    /// A unit that stays whole where it fits a chunk, else falls into its parts.
+    /// Adds a unit that stays whole if it fits a chunk and is divided into its parts otherwise.
     pub(super) fn push_whole(&mut self, range: Range<usize>, parts: fn(&str, Range<usize>) -> Vec<Range<usize>>) {
         let Some(unit) = self.unit(range) else { return };
         if self.has_place_whole(&unit) {
@@ -107,7 +107,7 @@ impl<'a> Packer<'a> {
         }
     }
 
-    /// A table: whole, else by rows, and its header before those that begin a chunk.
+    /// Adds a table: whole if it fits, else by rows, with its header before rows that begin a chunk.
     pub(super) fn push_table(&mut self, range: Range<usize>, header: Range<usize>) {
         let Some(unit) = self.unit(range.clone()) else { return };
         if self.has_place_whole(&unit) {
@@ -118,7 +118,7 @@ impl<'a> Packer<'a> {
             self.push_leading(header.clone(), Leads::WhereItFits);
         }
         let (tokens, characters) = self.prefix_size(&header);
-        // A header that takes most of a chunk is not said again.
+        // A header that takes most of a chunk is not repeated.
         let fits = tokens * 2 <= self.options.max_tokens && characters * 2 <= self.options.max_chars;
         let prefix = if fits { header.clone() } else { 0..0 };
         for row in lines(self.text, unit.range.start.max(header.end)..unit.range.end) {
@@ -143,7 +143,8 @@ impl<'a> Packer<'a> {
         Some(Unit { range, tokens, leads: Leads::No, prefix: 0..0 })
     }
 
-    /// Characters of a range, as far as a cap is interested: one of four times as many bytes is over it anyway.
+    /// The characters of a range, as far as a cap is concerned: a range with four times as many bytes exceeds it
+    /// anyway.
     fn characters(&self, range: &Range<usize>) -> usize {
         let bytes = range.len();
         if bytes > self.options.max_chars.saturating_mul(4) {
@@ -153,7 +154,7 @@ impl<'a> Packer<'a> {
         }
     }
 
-    /// Tokens and characters that a prefix adds.
+    /// The tokens and characters that a prefix adds.
     fn prefix_size(&mut self, prefix: &Range<usize>) -> (usize, usize) {
         if prefix.is_empty() {
             return (0, 0);
@@ -168,7 +169,7 @@ impl<'a> Packer<'a> {
         (self.prefix.1, self.prefix.2)
     }
 
-    /// Tokens and characters of a draft with one unit more; `None` where that is over a cap.
+    /// The tokens and characters of a draft with one more unit; `None` if that exceeds a cap.
     fn with(&mut self, draft: &Draft, unit: &Unit) -> Option<(usize, usize)> {
         let (tokens, characters) = match draft.units.last() {
             Some(last) => (draft.tokens, draft.characters + self.characters(&(last.range.end..unit.range.end))),
@@ -189,7 +190,7 @@ impl<'a> Packer<'a> {
         let Some((mut tokens, characters)) = size else { return false };
         let mut counted = self.open.units.is_empty() && unit.prefix.is_empty();
         if self.open.only_leads() && unit.leads == Leads::No {
-            // These stay together, so what they are together must be known, not guessed.
+            // These units stay together, so their common size must be counted, not guessed.
             tokens = self.count(self.open.units[0].range.start..unit.range.end, &(0..0));
             counted = true;
             if tokens > self.options.max_tokens {
@@ -209,7 +210,7 @@ impl<'a> Packer<'a> {
         self.counter.count(&content(self.text, prefix, range))
     }
 
-    /// Whether the unit would be placed whole without parting a heading from it.
+    /// Whether the unit could be placed whole without separating it from a heading.
     fn has_place_whole(&mut self, unit: &Unit) -> bool {
         let open = std::mem::take(&mut self.open);
         let fits =
@@ -236,7 +237,8 @@ impl<'a> Packer<'a> {
         }
     }
 
-    /// Of many headings in a row, as many stay with their text as leave it half of a chunk; the others are closed.
+    /// Closes all but the last of many headings in a row: as many stay with their text as leave half of the chunk to
+    /// it.
     fn shed(&mut self) {
         let units = std::mem::take(&mut self.open.units);
         let (mut tokens, mut characters) = (0, 0);
@@ -254,7 +256,7 @@ impl<'a> Packer<'a> {
         self.open = self.draft(kept.to_vec());
     }
 
-    /// Places a unit that fits no chunk whole: what room a heading leaves is filled up first.
+    /// Places a unit that fits no chunk whole. The room that a heading leaves is filled first.
     fn fill(&mut self, mut unit: Unit) {
         let mut rest = unit.range.clone();
         while let Some(range) = trim(self.text, rest.clone()) {
@@ -274,7 +276,7 @@ impl<'a> Packer<'a> {
                 room = Room { tokens: self.options.max_tokens, characters: self.options.max_chars };
             }
             let mut next = None;
-            // Together they may have more tokens than apart, so that it takes more than one try.
+            // Together they may have more tokens than separately, so this may take more than one try.
             for _ in 0..4 {
                 let piece = first_piece(self.text, &rest, room, &mut self.guess, self.counter);
                 let Some(range) = piece.range else {
@@ -285,7 +287,7 @@ impl<'a> Packer<'a> {
                 let alone = self.open.units.is_empty();
                 if self.append(&part) || alone {
                     if alone {
-                        // It is as small as can be, whatever it counts.
+                        // The piece is as small as possible, whatever its count.
                         self.open = self.draft(vec![part]);
                     }
                     next = Some(piece.next);
@@ -315,7 +317,7 @@ impl<'a> Packer<'a> {
 }
 
 impl Draft {
-    /// Nothing but headings, and what introduces, so far.
+    /// Whether there are only headings and introductions so far.
     fn only_leads(&self) -> bool {
         self.leading == self.units.len() && self.units.first().is_some_and(|unit| unit.leads == Leads::Always)
     }

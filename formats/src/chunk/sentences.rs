@@ -1,34 +1,34 @@
-//! Sentences of a block of prose, by UAX 29, without its false ends.
+//! Finds the sentences of a block of prose, by UAX 29 without its false ends.
 
 use std::ops::Range;
 
 use unicode_segmentation::UnicodeSegmentation;
 
-/// A name follows.
+/// A name follows these.
 const TITLES: [&str; 13] = ["dr", "mr", "mrs", "ms", "prof", "st", "hr", "fr", "gen", "sen", "rep", "rev", "lt"];
-/// A number follows.
+/// A number follows these.
 const REFERENCES: [&str; 18] = [
     "sec", "fig", "figs", "eq", "eqs", "no", "nr", "art", "vol", "ch", "chap", "p", "pp", "abb", "kap", "abs", "ref",
     "tab",
 ];
-/// More of the same sentence follows.
+/// More of the same sentence follows these.
 const INNER: [&str; 12] = ["e.g", "i.e", "cf", "vs", "approx", "ca", "al", "bzw", "z.b", "d.h", "vgl", "resp"];
 
-/// Segmenting looks ahead over white space without bound, so it gets windows.
+/// Segmenting looks ahead over white space without bound, so it gets windows of the text.
 const WINDOW: usize = 16 << 10;
 
-/// The sentences of a range, in order, together the whole range.
+/// The sentences of a range, in order; together they are the whole range.
 pub(super) fn sentences(text: &str, range: Range<usize>) -> Vec<Range<usize>> {
-    // UAX 29 ends a sentence at every line; lines of one block belong together.
+    // UAX 29 ends a sentence at every line, but the lines of one block belong together.
     let block = text[range.clone()].replace('\n', " ");
     let mut sentences: Vec<Range<usize>> = Vec::new();
-    // Where the sentence begins that is being read, and up to where it was read.
+    // The start of the present sentence, and how far it has been read.
     let (mut start, mut at) = (0, 0);
     while at < block.len() {
         let end = block.floor_char_boundary(at + WINDOW);
         let bounds = block[at..end].split_sentence_bound_indices().map(|(bound, _)| at + bound).skip(1);
         let bounds: Vec<usize> = bounds.chain((end == block.len()).then_some(end)).collect();
-        // Without any, the sentence is longer than the window and goes on in the next.
+        // If there is no bound, the sentence is longer than the window and goes on in the next.
         at = bounds.last().copied().unwrap_or(end);
         for bound in bounds {
             match sentences.last_mut() {
@@ -54,12 +54,12 @@ fn is_false_end(before: &str, after: &str) -> bool {
         .rsplit(|character: char| character.is_whitespace() || matches!(character, '(' | '[' | '"'))
         .next()
         .unwrap_or("");
-    // Longer than any of the lists' words; a sentence may be one long word.
+    // Longer words are in none of the lists, and a sentence may be one long word.
     if word.is_empty() || word.len() > 16 {
         return false;
     }
     let mut characters = word.chars();
-    // An initial, as in "J. Smith"; a single letter that ends a sentence is far rarer.
+    // It is an initial, as in "J. Smith"; a single letter that ends a sentence is far rarer.
     let is_initial = characters.next().is_some_and(char::is_uppercase) && characters.next().is_none() && word != "I";
     let lower = word.to_lowercase();
     let is = |list: &[&str]| list.contains(&lower.as_str());
@@ -67,7 +67,7 @@ fn is_false_end(before: &str, after: &str) -> bool {
         || is(&TITLES)
         || is(&INNER)
         || (is(&REFERENCES) && after.starts_with(|character: char| character.is_numeric()))
-        // A numbered item: "2. Second".
+        // It numbers an item, as in "2. Second".
         || (before == word && word.chars().all(char::is_numeric))
 }
 

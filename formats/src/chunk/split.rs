@@ -6,28 +6,28 @@ use unicode_segmentation::{GraphemeCursor, UnicodeSegmentation};
 
 use super::{TokenCounter, trim};
 
-/// What a piece may be.
+/// The bounds of a piece.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Room {
     pub tokens: usize,
     pub characters: usize,
 }
 
-/// The first piece of what is left of a unit.
+/// The first piece of the rest of a unit.
 #[derive(Debug)]
 pub(super) struct Piece {
-    /// `None` where a mark was cut off the blank that carries it.
+    /// `None` if a combining mark was cut off the blank that carries it.
     pub range: Option<Range<usize>>,
     pub tokens: usize,
     /// Where the next piece begins.
     pub next: usize,
 }
 
-/// A grapheme of more characters than this is no text, and may be cut.
+/// A longer grapheme is not text and may be cut.
 const LONG_GRAPHEME: usize = 64;
 
-/// The first piece of `rest`, which begins with text, that keeps to the room, as large as a few tries find it.
-/// `guess`: characters it is expected to take; what the next one will take when this returns.
+/// Returns the first piece of `rest` that fits the room, as large as a few tries find it. `rest` must begin with text.
+/// `guess` is the number of characters expected for this piece, and on return for the next one.
 pub(super) fn first_piece(
     text: &str,
     rest: &Range<usize>,
@@ -43,7 +43,7 @@ pub(super) fn first_piece(
         let count = range.clone().map_or(0, |range| tokens.count(&text[range]));
         let characters = text[rest.start..end].chars().count();
         if count > room.tokens && end > least {
-            // In proportion, a little less; at least one less, so that it ends.
+            // The new size is proportional, a little smaller, and at least one smaller, so that the loop ends.
             size = (characters * room.tokens / count * 15 / 16).clamp(1, characters - 1);
             continue;
         }
@@ -52,7 +52,7 @@ pub(super) fn first_piece(
     }
 }
 
-/// Where to cut so that at most `size` characters come before, always past the start.
+/// Where to cut so that at most `size` characters come before; always after the start.
 fn cut(text: &str, rest: &Range<usize>, size: usize) -> usize {
     let slice = &text[rest.clone()];
     let Some((limit, _)) = slice.char_indices().nth(size) else { return rest.end };
@@ -65,7 +65,7 @@ fn cut(text: &str, rest: &Range<usize>, size: usize) -> usize {
     };
     let at_word = || {
         let from = window.floor_char_boundary(limit.saturating_sub(64).max(half));
-        // The last bound is the window's own end, which may fall within a word.
+        // The last bound is the window's own end, which may be within a word.
         slice[from..slice.ceil_char_boundary((limit + 64).min(slice.len()))]
             .split_word_bound_indices()
             .map(|(at, _)| from + at)
@@ -78,7 +78,7 @@ fn cut(text: &str, rest: &Range<usize>, size: usize) -> usize {
     rest.start + found.unwrap_or_else(|| grapheme_end(slice, limit))
 }
 
-/// The grapheme boundary at or before `limit`; `limit` itself within the first grapheme.
+/// The grapheme boundary at or before `limit`, or `limit` itself within the first grapheme.
 fn grapheme_end(slice: &str, limit: usize) -> usize {
     if is_boundary(slice, limit) {
         return limit;
@@ -90,12 +90,12 @@ fn grapheme_end(slice: &str, limit: usize) -> usize {
     }
 }
 
-/// Whether a grapheme begins at the offset; `text` itself is taken to begin with one.
+/// Whether a grapheme begins at the offset; `text` itself is assumed to begin with one.
 pub(super) fn is_boundary(text: &str, at: usize) -> bool {
     GraphemeCursor::new(at, text.len(), true).is_boundary(text, 0).unwrap_or(true)
 }
 
-/// The end of the first grapheme, of at most so many characters: the least a piece can be.
+/// The end of the first grapheme, at most this many characters long: the smallest possible piece.
 pub(super) fn first_grapheme(text: &str, rest: &Range<usize>, characters: usize) -> usize {
     let slice = &text[rest.clone()];
     let cap = slice.char_indices().nth(characters.min(LONG_GRAPHEME)).map_or(slice.len(), |(at, _)| at);

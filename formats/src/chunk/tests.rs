@@ -5,7 +5,7 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use super::*;
 
-/// A word is a token, and so is each character of a script without blanks.
+/// Counts each word as a token, and each character of a script without blanks.
 fn words(text: &str) -> usize {
     text.split_whitespace().map(|word| if word.is_ascii() { 1 } else { word.chars().count() }).sum()
 }
@@ -18,7 +18,7 @@ fn small(max_tokens: usize) -> ChunkOptions {
     ChunkOptions { max_tokens, min_chunk_length: 0, ..ChunkOptions::default() }
 }
 
-/// What every chunking promises, whatever the text and the tokenizer.
+/// Checks what every chunking promises, whatever the text and the tokenizer.
 fn check(text: &str, range: Range<usize>, options: &ChunkOptions, tokens: &dyn TokenCounter) {
     let chunks = chunk(text, range.clone(), options, tokens);
     let mut at = range.start;
@@ -90,7 +90,7 @@ fn a_table_over_the_cap_is_cut_by_rows_and_says_its_header_again() {
     }
     let text: String = chunks.iter().map(|chunk| &text[chunk.start..chunk.end]).collect::<Vec<_>>().join("\n");
     assert!(rows.iter().all(|row| text.lines().any(|line| line == row)), "no row is cut or lost");
-    // A header as large as a chunk is said once.
+    // A header as large as a chunk appears once.
     let wide = format!("| {} |\n| - |\n{}", "word ".repeat(20), "| a |\n".repeat(30));
     assert!(chunk(&wide, 0..wide.len(), &small(30), &words).iter().all(|chunk| chunk.prefix.is_empty()));
 }
@@ -123,7 +123,7 @@ fn text_without_blanks_is_cut_within_its_caps() {
     assert!(of(&arabic, &small(20)).iter().all(|chunk| chunk.ends_with(['.', '؟'])));
 }
 
-/// A tokenizer whose counts do not add up: line ends and seams are tokens too.
+/// A tokenizer whose counts do not add up, because line ends and seams are tokens too.
 fn uneven(text: &str) -> usize {
     text.len().div_ceil(3) + text.matches('\n').count() * 2 + text.matches(". ").count()
 }

@@ -1,4 +1,4 @@
-//! The main part, streamed: paragraphs, lists and tables in body order.
+//! Streams the main part: paragraphs, lists and tables in body order.
 
 mod changes;
 mod properties;
@@ -57,18 +57,18 @@ struct Converter<'a, R: Read> {
     counter: Counter<'a>,
     evidence: Evidence,
     limits: &'a Limits,
-    /// What each open element means.
+    /// The meaning of each open element.
     open: Vec<Open>,
-    /// Open paragraphs, tables and cells: a text box nests them in a paragraph, a cell in a table.
+    /// Open paragraphs, tables and cells. A text box nests them in a paragraph, a cell in a table.
     frames: Vec<Frame>,
     runs: Vec<Run>,
-    /// For each open `mc:AlternateContent`, whether a branch was taken: both hold the same text.
+    /// For each open `mc:AlternateContent`, whether a branch was taken; all branches hold the same text.
     alternates: Vec<bool>,
     /// Open insertions.
     changes: Vec<Inserted>,
-    /// A paragraph whose mark is deleted goes on in the next one.
+    /// A paragraph whose mark is deleted, so that it continues in the next one.
     carried: Option<Carried>,
-    /// Bytes taken in so far: what waits in frames is bounded by the limit of the text too.
+    /// The number of bytes taken in so far; the limit of the text bounds what waits in frames too.
     held: usize,
     writer: Writer,
 }
@@ -79,7 +79,7 @@ enum Open {
     Table,
     Row,
     Cell,
-    /// A table within a cell, flattened to text of the cell; and a row of it.
+    /// A table within a cell, which becomes text of the cell.
     InnerTable,
     InnerRow,
     Run,
@@ -170,7 +170,7 @@ impl<R: Read> Converter<'_, R> {
             }
             name @ ("del" | "moveFrom") => return self.deletion(element, name),
             name @ ("ins" | "moveTo") => self.open_insertion(element, name),
-            // Instructions rather than text, phonetic guides, and properties without text.
+            // These are instructions rather than text, phonetic guides, and properties without text.
             "delText" | "instrText" | "delInstrText" | "rt" | "sectPr" | "tblPr" | "tblGrid" | "tblPrEx" | "sdtPr"
             | "sdtEndPr" => return self.xml.skip(),
             "tab" | "ptab" => self.push_character('\t')?,
@@ -208,7 +208,7 @@ impl<R: Read> Converter<'_, R> {
         Open::Paragraph
     }
 
-    /// Of a table within a cell only the text is of use: no table may stand in a table.
+    /// Opens a table. Only the text of a table within a cell is kept, because a Markdown table cannot contain a table.
     fn open_table(&mut self) -> Result<Open, FormatError> {
         if self.frames.iter().any(|frame| matches!(frame, Frame::Cell(_))) {
             return Ok(Open::InnerTable);
@@ -218,7 +218,7 @@ impl<R: Read> Converter<'_, R> {
         Ok(Open::Table)
     }
 
-    /// A field's instructions are not shown, its result is.
+    /// Takes in a part of a field: its instructions are hidden, its result is shown.
     fn field(&mut self, part: Option<&str>) -> Open {
         if let Some(Frame::Paragraph(paragraph)) = self.frames.last_mut() {
             paragraph.fields.note(part);
@@ -304,7 +304,7 @@ impl<R: Read> Converter<'_, R> {
             self.emit(block, std::mem::take(&mut marks))?;
         }
         for (index, (block, mut own)) in after.into_iter().enumerate() {
-            // Marks of a paragraph without text of its own are those of the first box in it.
+            // A paragraph without its own text passes its marks to the first box in it.
             if index == 0 {
                 own.append(&mut marks);
             }
@@ -316,7 +316,7 @@ impl<R: Read> Converter<'_, R> {
         }
     }
 
-    /// The marks of a paragraph without any text belong to what is around it, or to where it stood.
+    /// Keeps the marks of a paragraph without text. They belong to what is around it, or to the place where it stood.
     fn keep_marks(&mut self, marks: Vec<Mark>) -> Result<(), FormatError> {
         match self.frames.last_mut() {
             Some(Frame::Paragraph(Paragraph { noted, .. }) | Frame::Cell(Cell { noted, .. })) => {
@@ -344,7 +344,7 @@ impl<R: Read> Converter<'_, R> {
         }
     }
 
-    /// Ends what was carried at this depth or deeper: nothing follows it there.
+    /// Ends what was carried at this depth or deeper, because nothing follows it there.
     fn flush_carried(&mut self, depth: usize) -> Result<(), FormatError> {
         match self.carried.take_if(|carried| carried.depth >= depth) {
             Some(carried) => {
@@ -359,7 +359,7 @@ impl<R: Read> Converter<'_, R> {
         match self.frames.last_mut() {
             Some(Frame::Paragraph(paragraph)) => paragraph.noted.after.push((block, marks)),
             Some(Frame::Cell(cell)) => cell.take(block, marks),
-            // A block right in a table is out of place; its text is not lost.
+            // A block directly in a table is out of place, but its text is kept.
             Some(Frame::Table(_)) | None => {
                 if let Some(start) = self.writer.write(block, self.limits)? {
                     self.evidence.place(marks, start);

@@ -1,4 +1,5 @@
-//! What the Markdown leaves out and the evidence tells: comments, notes, tracked changes, the kinds and numbers of lists.
+//! What the Markdown leaves out and the evidence reports: comments, notes, tracked changes, the kinds and numbers of
+//! lists.
 
 use std::{collections::HashMap, io::Read};
 
@@ -14,7 +15,7 @@ use crate::{
     xml::XmlReader,
 };
 
-/// An entry that waits for its place in the text.
+/// An entry whose place in the text is not yet known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark {
     list: List,
@@ -28,7 +29,7 @@ enum List {
     Item,
 }
 
-/// Which entry a reference in the body means; each is placed once.
+/// Which entry each reference in the body means; each entry is placed once.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     expected: HashMap<(Kind, String), usize>,
@@ -39,7 +40,7 @@ impl Marks {
         self.expected.insert((kind, id.to_owned()), index);
     }
 
-    /// The mark of a reference met in the body.
+    /// Takes the mark of a reference found in the body.
     pub(super) fn take(&mut self, kind: Kind, id: &str) -> Option<Mark> {
         if self.expected.is_empty() {
             return None;
@@ -59,7 +60,7 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// The change an element of the body stands for.
+    /// The change that an element of the body stands for.
     pub(super) fn of(element: &str) -> Option<Self> {
         match element {
             "ins" => Some(Self::Inserted),
@@ -80,7 +81,7 @@ impl Change {
     }
 }
 
-/// The lists of facts of one document, and where their entries belong.
+/// The lists of facts of one document, and the places of their entries.
 #[derive(Default)]
 pub(super) struct Evidence {
     pub marks: Marks,
@@ -90,9 +91,9 @@ pub(super) struct Evidence {
     changes: FactList,
     items: FactList,
     places: Vec<(Mark, usize)>,
-    /// Paragraphs right in the body that have text.
+    /// The number of paragraphs directly in the body that have text.
     pub paragraphs: u64,
-    /// Paragraphs that are numbered by their own properties, in every story of the body.
+    /// The number of paragraphs that are numbered by their own properties, in every story of the body.
     pub numbered: u64,
 }
 
@@ -116,7 +117,7 @@ impl Evidence {
         Some(Mark { list: List::Change, index })
     }
 
-    /// A list item, or a heading that is numbered.
+    /// Records a list item, or a numbered heading.
     pub(super) fn item(&mut self, level: u8, label: Label, is_heading: bool) -> Option<Mark> {
         let index = self.items.push([
             ("level", Some(level.into())),
@@ -128,12 +129,12 @@ impl Evidence {
         Some(Mark { list: List::Item, index })
     }
 
-    /// The block that holds the marks was written at this byte.
+    /// Records that the block with these marks was written at this byte.
     pub(super) fn place(&mut self, marks: Vec<Mark>, at: usize) {
         self.places.extend(marks.into_iter().map(|mark| (mark, at)));
     }
 
-    /// Records everything; places are told in characters, as anchors are.
+    /// Records everything; like anchors, places are given in characters.
     pub(super) fn record(mut self, extraction: &mut Extraction) {
         self.places.sort_by_key(|&(_, at)| at);
         let (mut characters, mut bytes) = (0, 0);

@@ -12,7 +12,7 @@ pub(super) enum Frame {
     Cell(Cell),
 }
 
-/// What belongs to a piece of text without being of it.
+/// What belongs to a piece of text without being part of it.
 #[derive(Default)]
 pub(super) struct Noted {
     pub marks: Vec<Mark>,
@@ -23,11 +23,11 @@ pub(super) struct Noted {
 #[derive(Default)]
 pub(super) struct Paragraph {
     pub text: String,
-    /// Where its own text begins, after what was carried into it.
+    /// Where its own text begins, after the text carried into it.
     pub own_from: usize,
     pub style: Option<String>,
     pub place: Place,
-    /// Its style hides its text, where a run does not say otherwise.
+    /// Its style hides its text, unless a run says otherwise.
     pub hidden: bool,
     pub mark_deleted: bool,
     pub fields: Fields,
@@ -48,12 +48,12 @@ pub(super) struct Run {
     pub hidden: Option<bool>,
 }
 
-/// The fields that began in a paragraph, innermost last: whether each is at its result. Instructions end with their
-/// paragraph, so that a field never closed hides no more than that.
+/// The fields that began in a paragraph, the innermost last, each with whether its result has begun. Instructions end
+/// with their paragraph, so that an unclosed field hides no more than that.
 #[derive(Default)]
 pub(super) struct Fields {
     at_result: Vec<bool>,
-    /// How many of them are not.
+    /// How many of them are still in their instructions.
     in_instructions: usize,
 }
 
@@ -84,7 +84,7 @@ impl Fields {
 pub(super) struct Table {
     pub markdown: markdown::Table,
     pub blanks_after: usize,
-    /// Who deleted the row that is open, and when.
+    /// Who deleted the open row, and when.
     pub row_deleted: Option<(String, String)>,
     pub noted: Noted,
 }
@@ -98,7 +98,7 @@ impl Table {
 
 pub(super) struct Cell {
     pub text: String,
-    /// What stands between its text and what comes next.
+    /// The separator between its text and what comes next.
     pub separator: &'static str,
     pub span: usize,
     /// It is the lower part of a cell above.

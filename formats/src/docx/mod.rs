@@ -1,8 +1,8 @@
-//! Word documents to Markdown.
+//! Converts Word documents to Markdown.
 //!
-//! Comments, notes, tracked changes and the kinds and numbers of lists are no part of the Markdown; they are facts of the
-//! extraction: `docx.comments`, `docx.footnotes`, `docx.endnotes`, `docx.tracked_changes` and `docx.lists`, each entry with
-//! `at`, the character of the text where its paragraph begins.
+//! Comments, notes, tracked changes and the kinds and numbers of lists are not in the Markdown. They are facts of the
+//! extraction: `docx.comments`, `docx.footnotes`, `docx.endnotes`, `docx.tracked_changes` and `docx.lists`. In each
+//! entry, `at` is the character of the text where its paragraph begins.
 
 mod body;
 mod evidence;

@@ -1,4 +1,4 @@
-//! Comments, footnotes and endnotes: parts of their own that the body refers to by number.
+//! Comments, footnotes and endnotes: separate parts that the body refers to by number.
 
 use std::io::Read;
 
@@ -20,7 +20,7 @@ pub(super) enum Kind {
 impl Kind {
     pub(super) const ALL: [Self; 3] = [Self::Comment, Self::Footnote, Self::Endnote];
 
-    /// The kind of the relationship that leads to the part.
+    /// The kind of relationship that leads to the part.
     pub(super) fn relationship(self) -> &'static str {
         match self {
             Self::Comment => "comments",
@@ -38,12 +38,12 @@ impl Kind {
     }
 }
 
-/// Reads the part into a list of facts; `marks` learns which number is which entry.
+/// Reads the part into a list of facts; `marks` records which number means which entry.
 pub(super) fn read<R: Read>(mut xml: XmlReader<R>, kind: Kind, marks: &mut Marks) -> Result<FactList, FormatError> {
     let mut list = FactList::default();
     while let Some(node) = xml.next()? {
         let Node::Start(element) = node else { continue };
-        // Notes of a type are the lines that separate notes from text.
+        // Notes with a type are the lines that separate notes from text.
         if element.name != kind.element() || !matches!(element.attribute("type"), None | Some("normal")) {
             continue;
         }
@@ -61,7 +61,7 @@ pub(super) fn read<R: Read>(mut xml: XmlReader<R>, kind: Kind, marks: &mut Marks
     Ok(list)
 }
 
-/// The text of the element that just began, a line a paragraph.
+/// The text of the element that just began, one line per paragraph.
 fn note_text<R: Read>(xml: &mut XmlReader<R>) -> Result<String, FormatError> {
     collect(xml, |element| match element.name.as_str() {
         "t" => Piece::Text,
@@ -73,7 +73,7 @@ fn note_text<R: Read>(xml: &mut XmlReader<R>) -> Result<String, FormatError> {
     })
 }
 
-/// The text of a deletion that just began: kept as deleted, or as it was before it moved away.
+/// The text of a deletion that just began: deleted text, or text from before it moved away.
 pub(super) fn deleted_text<R: Read>(xml: &mut XmlReader<R>) -> Result<String, FormatError> {
     collect(xml, |element| match element.name.as_str() {
         "delText" | "t" => Piece::Text,
@@ -95,7 +95,7 @@ enum Piece {
 fn collect<R: Read>(xml: &mut XmlReader<R>, piece: impl Fn(&Element) -> Piece) -> Result<String, FormatError> {
     let mut text = String::new();
     let mut depth = 1u32;
-    // How deep the element stands whose text is taken.
+    // The depth of the element whose text is taken.
     let mut taken: Option<u32> = None;
     while depth > 0 {
         match xml.next()? {

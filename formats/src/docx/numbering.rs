@@ -1,4 +1,4 @@
-//! Numbering: the kinds of lists, and the number each item shows.
+//! Numbering: the kinds of lists, and the number that each item shows.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,13 +10,13 @@ use crate::{
     xml::{Element, Node, XmlReader},
 };
 
-/// More lists than Word itself takes.
+/// More lists than Word itself accepts.
 const MAX_LISTS: usize = 20_000;
 
 /// A level's pattern is a few characters, such as `%1.%2.`.
 const MAX_PATTERN: usize = 64;
 
-/// A paragraph's place in a list, as it or its style says.
+/// A paragraph's place in a list, given by itself or its style.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     /// `Some(0)` takes the paragraph out of its style's list.
@@ -29,7 +29,7 @@ impl Place {
     pub(super) fn note(&mut self, name: &str, value: Option<&str>) {
         match name {
             "ilvl" => self.level = value.and_then(|value| value.parse().ok()),
-            // A list nobody defines is one still.
+            // A list that nothing defines still counts as one.
             "numId" => self.list = Some(value.map_or(0, |value| value.parse().unwrap_or(u32::MAX))),
             _ => {}
         }
@@ -46,7 +46,7 @@ pub(super) struct Numbering {
     lists: HashMap<u32, List>,
 }
 
-/// `w:abstractNum`: lists that share one count on together.
+/// `w:abstractNum`: all lists of a definition share one count.
 #[derive(Default)]
 struct Definition {
     levels: HashMap<u8, Level>,
@@ -57,7 +57,7 @@ struct Level {
     start: u32,
     format: Format,
     pattern: String,
-    /// The level, counted from 1, whose items make this one begin anew; 0 for none. Absent: any level above.
+    /// The level, counted from 1, whose items restart this one; 0 means none does. If absent, any level above does.
     restarts_after: Option<u8>,
     /// Shows the levels above in digits, whatever their own format.
     legal: bool,
@@ -107,7 +107,7 @@ impl Format {
             "upperLetter" => Self::UpperLetter,
             "lowerRoman" => Self::LowerRoman,
             "upperRoman" => Self::UpperRoman,
-            // The numerals of other scripts are told in digits.
+            // The numerals of other scripts are shown as digits.
             _ => Self::Decimal,
         }
     }
@@ -125,7 +125,7 @@ impl Format {
     }
 }
 
-/// a to z, then aa, bb and so on, as Word counts.
+/// Counts a to z, then aa, bb and so on, as Word does.
 fn letters(number: u32, first: u8) -> String {
     let Some(index) = number.checked_sub(1) else { return number.to_string() };
     let letter = char::from(first + (index % 26) as u8);
@@ -162,13 +162,13 @@ fn roman(number: u32) -> String {
     shown
 }
 
-/// What an item shows in front of its text.
+/// What an item shows before its text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Label {
     pub ordered: bool,
-    /// Of an ordered item: its number at its level.
+    /// For an ordered item, its number at its level.
     pub number: Option<u32>,
-    /// Of an ordered item: as shown, such as `2.1.` or `(b)`.
+    /// For an ordered item, its number as shown, such as `2.1.` or `(b)`.
     pub text: Option<String>,
 }
 
@@ -194,14 +194,14 @@ impl Numbering {
     }
 }
 
-/// Element by element; what is open is what began last.
+/// The state while the part is read element by element; what began last is open.
 #[derive(Default)]
 struct Reading {
     numbering: Numbering,
     definition: Option<u32>,
     list: Option<u32>,
     level: Option<u8>,
-    /// Definitions by the style that stands for them, and those that refer to such a style.
+    /// Definitions by the style that stands for them, and definitions that refer to such a style.
     by_style: HashMap<String, u32>,
     linked: Vec<(u32, String)>,
 }
@@ -312,7 +312,7 @@ impl Level {
 pub(super) struct Counter<'a> {
     numbering: &'a Numbering,
     counts: HashMap<u32, [Option<u32>; 9]>,
-    /// Lists already met: a start of their own applies once.
+    /// Lists already met, because a list's own start applies once.
     met: HashSet<u32>,
 }
 
@@ -321,7 +321,7 @@ impl<'a> Counter<'a> {
         Self { numbering, counts: HashMap::new(), met: HashSet::new() }
     }
 
-    /// Counts an item and gives its label.
+    /// Counts an item and returns its label.
     pub(super) fn next(&mut self, list: u32, level: u8) -> Label {
         let unordered = Label { ordered: false, number: None, text: None };
         let Some((definition, own)) = self.numbering.lists.get(&list).map(|own| (own.definition, own)) else {
@@ -345,7 +345,7 @@ impl<'a> Counter<'a> {
         }
         for (below, count) in counts.iter_mut().enumerate().skip(at + 1) {
             let restarts = level_of(below as u8).and_then(|level| level.restarts_after);
-            // The levels an item must be at or above for this one to begin anew.
+            // These are the levels at or above which an item restarts this one.
             if restarts.is_none_or(|restarts| at < usize::from(restarts)) {
                 *count = None;
             }
@@ -366,7 +366,7 @@ impl<'a> Counter<'a> {
     }
 }
 
-/// Fills `%1` to `%9` of a pattern.
+/// Fills in `%1` to `%9` of a pattern.
 fn label(pattern: &str, show: impl Fn(usize) -> String) -> String {
     let mut label = String::new();
     let mut characters = pattern.chars().peekable();

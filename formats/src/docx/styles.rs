@@ -8,10 +8,10 @@ use crate::{
     xml::{Element, Node, XmlReader},
 };
 
-/// Longer chains of styles do not occur; a cycle does.
+/// Longer chains of styles do not occur, but cycles do.
 const MAX_CHAIN: usize = 64;
 
-/// More styles than any producer writes.
+/// No producer writes this many styles.
 const MAX_STYLES: usize = 50_000;
 
 #[derive(Default)]
@@ -39,7 +39,7 @@ impl Styles {
                     styles.add(open.take());
                     open = element.attribute("styleId").map(|id| (id.to_owned(), Style::default()));
                 }
-                // Formats of parts of a table are the table's, not the style's own.
+                // Formats for parts of a table belong to the table, not to the style itself.
                 ("tblStylePr", _) => xml.skip()?,
                 ("name", Some((_, style))) => {
                     style.name = element.value().unwrap_or_default().trim().to_ascii_lowercase()
@@ -68,7 +68,8 @@ impl Styles {
         std::iter::successors(get(id), move |(_, style)| get(style.based_on.as_deref()?)).take(MAX_CHAIN)
     }
 
-    /// The heading level, 1 to 9, of a style or of the nearest style it is based on. Names are always English, ids are not.
+    /// The heading level, 1 to 9, of a style or of the nearest style it is based on. Names are always English, ids are
+    /// not.
     pub(super) fn heading_level(&self, id: &str) -> Option<u8> {
         for (_, style) in self.chain(id) {
             if style.name == "title" {
@@ -77,7 +78,8 @@ impl Styles {
             if let Some(level) = style.name.strip_prefix("heading ").and_then(|level| level.parse().ok()) {
                 return (1..=9).contains(&level).then_some(level);
             }
-            // A table of contents' title is based on heading 1 and set to body level, so as not to be one.
+            // The title of a table of contents is based on heading 1, but set to body level so that it is not a
+            // heading.
             if style.outline_level == Some(9) {
                 return None;
             }
@@ -85,12 +87,12 @@ impl Styles {
         None
     }
 
-    /// Whether text of the style is hidden.
+    /// Whether the style hides its text.
     pub(super) fn hides(&self, id: &str) -> bool {
         self.chain(id).find_map(|(_, style)| style.hidden).unwrap_or(false)
     }
 
-    /// The list and level of a paragraph, by its own properties and its style's.
+    /// The list and level of a paragraph, from its own properties and its style's.
     pub(super) fn list_place(&self, own: Place, id: Option<&str>, numbering: &Numbering) -> Option<(u32, u8)> {
         let mut place = own;
         for (id, style) in id.into_iter().flat_map(|id| self.chain(id)) {
@@ -105,7 +107,7 @@ impl Styles {
     }
 }
 
-/// Whether a switch such as `w:vanish` is on: without a value it is.
+/// Whether a switch such as `w:vanish` is on; it is if it has no value.
 pub(super) fn is_on(element: &Element) -> bool {
     !matches!(element.value(), Some("0" | "false" | "off"))
 }

@@ -1,12 +1,12 @@
-//! Characters of the symbol fonts, which number their glyphs as they please, in Unicode.
+//! Maps characters of the symbol fonts, which number their glyphs arbitrarily, to Unicode.
 //!
-//! The tables follow dingbat-to-unicode (BSD-2-Clause). U+FFFD marks what has no character.
+//! The tables follow dingbat-to-unicode (BSD-2-Clause). U+FFFD marks glyphs without a character.
 
-/// The character of `w:sym`: a font and the number of a glyph in it, in hexadecimal.
+/// The character of `w:sym`, which has a font and the hexadecimal number of a glyph in it.
 pub(super) fn character(font: Option<&str>, number: Option<&str>) -> Option<char> {
     let number = u32::from_str_radix(number?, 16).ok()?;
     let own = match number {
-        // Glyphs of a symbol font stand in a private area too.
+        // Glyphs of a symbol font also have places in a private area.
         0xF020..=0xF0FF => number - 0xF000,
         _ => number,
     };
@@ -22,12 +22,12 @@ pub(super) fn character(font: Option<&str>, number: Option<&str>) -> Option<char
     match table.chars().filter(|character| *character != '\n').nth(glyph) {
         Some(char::REPLACEMENT_CHARACTER) => None,
         Some(character) => Some(character),
-        // An ordinary font: the number is that of the character.
+        // In an ordinary font the number is that of the character.
         None => char::from_u32(number).filter(|character| !character.is_control()),
     }
 }
 
-/// From 0x20, 32 glyphs a line.
+/// 32 glyphs per line, from 0x20.
 const SYMBOL: &str = "\
 \u{20}!∀#∃%&∍()*+,−./0123456789:;<=>?
 ≅ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_
@@ -37,7 +37,7 @@ const SYMBOL: &str = "\
 ℵℑℜ℘⊗⊕∅∩∪⊃⊇⊄⊂⊆∈∉∠∇®©™∏√⋅¬∧∨⇔⇐⇑⇒⇓
 ◊〈®©™∑⎛⎜⎝⎡⎢⎣⎧⎨⎩⎪�〉∫⌠⎮⌡⎞⎟⎠⎤⎥⎦⎫⎬⎭�";
 
-/// From 0x20, 32 glyphs a line.
+/// 32 glyphs per line, from 0x20.
 const WINGDINGS: &str = "\
 \u{20}🖉✂✁👓🕭🕮🕯🕿✆🖂🖃📪📫📬📭🗀🗁🗎🗏🗐🗄⌛🖮🖰🖲🖳🖴🖫🖬✇✍
 🖎✌🖏👍👎☜☞☝☟🖐☺😐☹💣🕱🏳🏱✈☼🌢❄🕆✞🕈✠✡☪☯🕉☸♈♉
@@ -47,7 +47,7 @@ const WINGDINGS: &str = "\
 🕙🕚🕛⮰⮱⮲⮳⮴⮵⮶⮷🙪🙫🙕🙔🙗🙖🙐🙑🙒🙓⌫⌦⮘⮚⮙⮛⮈⮊⮉⮋🡨
 🡪🡩🡫🡬🡭🡯🡮🡸🡺🡹🡻🡼🡽🡿🡾⇦⇨⇧⇩⬄⇳⬁⬀⬃⬂🢬🢭🗶✓🗷🗹�";
 
-/// From 0x20, 32 glyphs a line.
+/// 32 glyphs per line, from 0x20.
 const WINGDINGS_2: &str = "\
 \u{20}🖊🖋🖌🖍✄✀🕾🕽🗅🗆🗇🗈🗉🗊🗋🗌🗍📋🗑🗔🖵🖶🖷🖸🖭🖯🖱🖒🖓🖘🖙
 🖚🖛👈👉🖜🖝🖞🖟🖠🖡👆👇🖢🖣🖑🗴🗸🗵☑⮽☒⮾⮿🛇⦸🙱🙴🙲🙳‽🙹🙺
@@ -57,7 +57,7 @@ const WINGDINGS_2: &str = "\
 ⬟⯂⬣⬢⯃⯄🞡🞢🞣🞤🞥🞦🞧🞨🞩🞪🞫🞬🞭🞮🞯🞰🞱🞲🞳🞴🞵🞶🞷🞸🞹🞺
 🞻🞼🞽🞾🞿🟀🟂🟄🟆🟉🟊✶🟌🟎🟐🟒✹🟃🟇✯🟍🟔⯌⯍※⁂������";
 
-/// From 0x20, 32 glyphs a line.
+/// 32 glyphs per line, from 0x20.
 const WINGDINGS_3: &str = "\
 \u{20}⭠⭢⭡⭣⭦⭧⭩⭨⭰⭲⭱⭳⭶⭸⭻⭽⭤⭥⭪⭬⭫⭭⭍⮠⮡⮢⮣⮤⮥⮦⮧
 ⮐⮑⮒⮓⮀⮃⭾⭿⮄⮆⮅⮇⮏⮍⮎⮌⭮⭯⎋⌤⌃⌥␣⍽⇪⮸🢠🢡🢢🢣🢤🢥
@@ -67,7 +67,7 @@ const WINGDINGS_3: &str = "\
 🠿🡀🡂🡁🡃🡄🡆🡅🡇⮨⮩⮪⮫⮬⮭⮮⮯🡠🡢🡡🡣🡤🡥🡧🡦🡰🡲🡱🡳🡴🡵🡷
 🡶🢀🢂🢁🢃🢄🢅🢇🢆🢐🢒🢑🢓🢔🢖🢕🢗���������������";
 
-/// From 0x20, 32 glyphs a line.
+/// 32 glyphs per line, from 0x20.
 const WEBDINGS: &str = "\
 \u{20}🕷🕸🕲🕶🏆🎖🖇🗨🗩🗰🗱🌶🎗🙾🙼🗕🗖🗗⏴⏵⏶⏷⏪⏩⏮⏭⏸⏹⏺🗚🗳
 🛠🏗🏘🏙🏚🏜🏭🏛🏠🏖🏝🛣🔍🏔👁👂🏞🏕🛤🏟🛳🕬🕫🕨🔈🎔🎕🗬🙽🗭🗪🗫

@@ -40,7 +40,7 @@ fn document(body: &str) -> String {
     format!(r#"<w:document xmlns:w="w" xmlns:mc="mc" xmlns:m="m"><w:body>{body}</w:body></w:document>"#)
 }
 
-/// A document of a body, with notes and comments where there are any.
+/// A document made of a body, with any notes and comments.
 fn docx_with(body: &str, parts: &[(&str, &str)]) -> Cursor<Vec<u8>> {
     let mut related = vec![
         ("r1".to_owned(), "styles", "styles.xml".to_owned()),

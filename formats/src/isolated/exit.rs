@@ -1,4 +1,4 @@
-//! What a child's end stands for.
+//! What a child's end means.
 
 use std::process::ExitStatus;
 
@@ -13,7 +13,8 @@ pub struct Exit {
     pub signal: Option<i32>,
     /// The parent killed it because the wall clock ran out.
     pub timed_out: bool,
-    /// The end of what it wrote to standard error, where the parent kept it; it tells a full stack from full memory.
+    /// The end of what it wrote to standard error, if the parent kept it. It distinguishes a full stack from full
+    /// memory.
     pub stderr: String,
 }
 
@@ -25,7 +26,7 @@ impl From<ExitStatus> for Exit {
 }
 
 impl Exit {
-    /// The refusal that an end by force stands for; none where the child ended by itself.
+    /// The refusal that a forced end stands for; `None` if the child ended by itself.
     pub(super) fn refusal(&self, limits: &Limits) -> Option<FormatError> {
         if self.timed_out {
             let detail = format_args!("the reader ran for over {} s", limits.wall_time.as_secs());
@@ -43,11 +44,11 @@ fn died(signal: i32, stderr: &str, limits: &Limits) -> FormatError {
             let detail = format_args!("the reader computed for over {} s", limits.cpu_time.as_secs());
             FormatError::over(Limit::CpuTime, detail)
         }
-        // Rust aborts both when an allocation fails and when a stack is full.
+        // Rust aborts both when an allocation fails and when the stack overflows.
         signal if signal == Signal::ABORT.as_raw() && stderr.contains("overflowed its stack") => stack(),
         signal if signal == Signal::ABORT.as_raw() => memory(),
         signal if signal == Signal::SEGV.as_raw() || signal == Signal::BUS.as_raw() => stack(),
-        // Not the parent's kill, or it would have timed out: the kernel ran out of memory.
+        // This is not the parent's kill, which would have timed out: the kernel ran out of memory.
         signal if signal == Signal::KILL.as_raw() => memory(),
         signal if [Signal::TERM, Signal::INT, Signal::HUP].iter().any(|asked| asked.as_raw() == signal) => {
             FormatError::Io { reason: format!("the reader was asked to end by signal {signal}") }

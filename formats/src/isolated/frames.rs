@@ -1,6 +1,6 @@
-//! The answers of a child on their pipe.
+//! The answers of a child on their channel.
 //!
-//! A stream is the magic, then frames: a kind (one byte), the length of the body (four bytes, the low one first), the body.
+//! A stream is the magic, then frames: a kind (one byte), the length of the body (four bytes, little-endian), the body.
 //! An answer is JSON in one or more bodies of bounded size, so neither side holds it twice. The last frame says how the
 //! reading ended; a stream without it broke off.
 
@@ -13,12 +13,12 @@ use crate::{FormatError, Limit};
 
 const MAGIC: &[u8; 4] = b"SVF2";
 const HEADER: usize = 1 + size_of::<u32>();
-/// The most bytes of one body.
+/// The most bytes in one body.
 const BODY: usize = 256 << 10;
 
-/// Part of an answer, more follow.
+/// A part of an answer; more follows.
 const PART: u8 = b'P';
-/// The last, or only, part of an answer.
+/// The last or only part of an answer.
 const ANSWER: u8 = b'A';
 /// The end of the reading.
 const END: u8 = b'E';
@@ -35,9 +35,9 @@ struct End {
 pub(super) struct Encoder<W> {
     out: W,
     begun: bool,
-    /// A frame: its header, then what has gathered of its body.
+    /// A frame: its header, then the part of its body so far.
     frame: Vec<u8>,
-    /// Bytes left of all answers, and of this one.
+    /// How many bytes are left for all answers, and for this one.
     room: u64,
     room_of_answer: u64,
     limits: (u64, u64),
@@ -51,13 +51,13 @@ impl<W: Write> Encoder<W> {
 
     pub(super) fn answer(&mut self, answer: &Answer) -> Result<(), FormatError> {
         self.room_of_answer = self.limits.1;
-        // The error of a writer comes back as it was given.
+        // A writer's error comes back unchanged.
         serde_json::to_writer(&mut *self, answer).map_err(io::Error::from)?;
         Ok(self.send(ANSWER)?)
     }
 
     pub(super) fn end(mut self, result: Result<(), FormatError>, usage: Usage, lacking: Vec<String>) -> io::Result<()> {
-        // What is left of an answer that was given up.
+        // This removes what is left of an abandoned answer.
         self.frame.truncate(HEADER);
         serde_json::to_writer(&mut self.frame, &End { result, usage, lacking })?;
         self.send(END)?;
@@ -105,13 +105,13 @@ fn over(what: &str, limit: u64) -> FormatError {
     FormatError::over(Limit::AnswerBytes, format_args!("{what} over {limit} bytes"))
 }
 
-/// The parent's side: makes answers of what comes over the pipe, in pieces of any size. Holds one answer that is not whole
-/// yet, and those that nobody has taken.
+/// The parent's side: makes answers of what comes over the channel, in pieces of any size. It holds one incomplete
+/// answer, and those that nobody has taken.
 #[derive(Debug)]
 pub struct Decoder {
     request: Request,
     state: State,
-    /// What has come of the answer.
+    /// The part of the answer so far.
     answer: Vec<u8>,
     room: u64,
     ready: VecDeque<Answer>,
@@ -120,7 +120,7 @@ pub struct Decoder {
 
 #[derive(Debug)]
 enum State {
-    /// Within the magic or a header; what has come of it.
+    /// Within the magic or a header, with the part of it so far.
     Header {
         begun: bool,
         bytes: Vec<u8>,
@@ -129,12 +129,12 @@ enum State {
         kind: u8,
         left: usize,
     },
-    /// Nothing that comes is looked at: the stream has been refused.
+    /// The stream has been refused, and everything further is ignored.
     Refused(FormatError),
 }
 
 impl Decoder {
-    /// For the answers to one request.
+    /// Makes a decoder for the answers to one request.
     pub fn new(request: &Request) -> Self {
         Self {
             state: State::Header { begun: false, bytes: Vec::new() },
@@ -146,10 +146,11 @@ impl Decoder {
         }
     }
 
-    /// Takes in what has come. Answers that are whole thereby wait in [`Decoder::next_answer`].
+    /// Takes in bytes. Answers that become complete wait in [`Decoder::next_answer`].
     ///
     /// # Errors
-    /// A stream that no child of ours writes, or one over its limits; the child is best killed then. The error stays.
+    /// The stream is not one that our child writes, or exceeds its limits; the child is best killed then. The error
+    /// stays.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<(), FormatError> {
         while !bytes.is_empty() {
             match self.step(&mut bytes) {
@@ -195,7 +196,7 @@ impl Decoder {
             return Err(FormatError::crashed("a frame of its answer does not read"));
         }
         if kind == END {
-            // Part of an answer may stand before it, where the answer was given up.
+            // If an answer was abandoned, a part of it may come before the end.
             let unfinished = !std::mem::take(&mut self.answer).is_empty();
             return Ok(State::Body { kind: if unfinished { END | UNFINISHED } else { END }, left: length });
         }
@@ -212,7 +213,7 @@ impl Decoder {
         self.body(kind, length)
     }
 
-    /// Goes on in a body of which `left` bytes are still to come.
+    /// Continues a body of which `left` bytes are still to come.
     fn body(&mut self, kind: u8, left: usize) -> Result<State, FormatError> {
         if left > 0 {
             return Ok(State::Body { kind, left });
@@ -234,28 +235,28 @@ impl Decoder {
         Ok(State::Header { begun: true, bytes: Vec::new() })
     }
 
-    /// The next answer that is whole, in the order they were given.
+    /// The next complete answer, in the order in which they were emitted.
     pub fn next_answer(&mut self) -> Option<Answer> {
         self.ready.pop_front()
     }
 
-    /// What the reading cost, once its end has come; a child that was killed could not say.
+    /// The cost of the reading, once its end has arrived; a killed child could not report it.
     pub fn usage(&self) -> Option<Usage> {
         self.end.as_ref().map(|end| end.usage)
     }
 
-    /// What the child said at its end that its kernel did not confine it by. Only a child that read a harmless file is to be
-    /// believed.
+    /// The walls that the child's kernel did not put up, as the child said at its end. Believe this only of a child
+    /// that read a harmless file.
     pub fn lacking(&self) -> &[String] {
         self.end.as_ref().map_or(&[], |end| &end.lacking)
     }
 
-    /// Whether the reading ended well. For when the pipe is closed and the child is gone; until this says so, answers may be
-    /// those of a reading that failed half way.
+    /// Whether the reading ended well. Call it when the channel is closed and the child is gone; until this says so,
+    /// the answers may belong to a reading that failed half way.
     ///
     /// # Errors
-    /// The reader's own refusal, or what its end stands for: a limit by name, a crash, or an I/O error where somebody
-    /// outside asked it to end.
+    /// The reader's own refusal, or what the child's end stands for: a limit by name, a crash, or an I/O error if
+    /// somebody outside asked it to end.
     pub fn finish(&self, exit: &Exit) -> Result<Usage, FormatError> {
         // The caller kills a child whose stream was refused, so this comes first.
         if let State::Refused(error) = &self.state {

@@ -1,5 +1,5 @@
-//! What the parent tells the child, over the channel on which the answers come back: neither an argument nor a variable of
-//! the environment, which other processes of the same user can read.
+//! What the parent tells the child. It goes over the channel of the answers, because other processes of the same user
+//! can read arguments and environment variables.
 
 use std::io::{self, Read};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Confinement, Request};
 use crate::Secret;
 
-/// Far above any request: a password is the one part of it without a fixed size.
+/// Far above any request; the password is its only part without a fixed size.
 const MOST_BYTES: u64 = 1 << 20;
 
 #[derive(Serialize, Deserialize)]
@@ -19,7 +19,7 @@ struct Message {
 }
 
 impl Request {
-    /// The bytes that the parent writes to the child, whose end is the end of what the parent writes.
+    /// The bytes that the parent writes to the child before it closes its writing side.
     pub fn to_message(&self, confinement: Confinement) -> Vec<u8> {
         let password = self.password.as_ref().map(|password| password.reveal().to_owned());
         let message = Message { request: self.clone(), password, confinement };
@@ -52,6 +52,6 @@ mod tests {
         let message = request.to_message(confinement);
         assert_eq!(Request::receive(message.as_slice()).unwrap(), (request, confinement));
         assert!(Request::receive(&b"{}"[..]).is_err());
-        assert!(Request::receive(&message[..message.len() - 1]).is_err(), "a parent that died says half of it");
+        assert!(Request::receive(&message[..message.len() - 1]).is_err(), "a parent that died sent half of it");
     }
 }

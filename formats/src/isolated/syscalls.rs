@@ -1,4 +1,4 @@
-//! The system calls that are left to the child.
+//! The system calls that the child may still make.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use seccompiler::{
     apply_filter_all_threads,
 };
 
-/// Calls that work on this process's memory, time, signals and open descriptors alone.
+/// Calls that only affect this process's memory, time, signals and open descriptors.
 const ALLOWED: &[libc::c_long] = &[
-    // The file and the answers.
+    // For the file and the answers.
     libc::SYS_read,
     libc::SYS_readv,
     libc::SYS_pread64,
@@ -18,12 +18,12 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_lseek,
     libc::SYS_fstat,
     libc::SYS_close,
-    // Memory that holds no code.
+    // For memory that holds no code.
     libc::SYS_brk,
     libc::SYS_munmap,
     libc::SYS_mremap,
     libc::SYS_madvise,
-    // The two threads.
+    // For the two threads.
     libc::SYS_futex,
     libc::SYS_sched_yield,
     libc::SYS_gettid,
@@ -31,19 +31,20 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_restart_syscall,
-    // A stack that overflows and an allocation that fails are told by signals to oneself.
+    // A stack overflow and a failed allocation are reported by signals to the process itself.
     libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
     libc::SYS_sigaltstack,
-    // Clocks, and the seeds of hash tables.
+    // For clocks, and the seeds of hash tables.
     libc::SYS_clock_gettime,
     libc::SYS_gettimeofday,
     libc::SYS_getrandom,
 ];
 
-/// Leaves nothing but [`ALLOWED`] and a few calls with fitting arguments to all threads of this process. Any other call is
-/// answered by EPERM rather than by a kill, since the C library and the allocator try calls that they can do without.
+/// Leaves all threads of this process only [`ALLOWED`] and a few calls with fitting arguments. Any other call fails
+/// with EPERM instead of killing the process, because the C library and the allocator try calls that they can do
+/// without.
 pub(super) fn filter() -> Result<(), String> {
     apply_filter_all_threads(&program().map_err(|error| error.to_string())?).map_err(|error| error.to_string())
 }
@@ -54,12 +55,12 @@ fn program() -> Result<BpfProgram, seccompiler::BackendError> {
         let operator = SeccompCmpOp::MaskedEq(u64::from(mask.cast_unsigned()));
         SeccompCondition::new(index, SeccompCmpArgLen::Dword, operator, u64::from(value.cast_unsigned()))
     };
-    // Memory of its own, never the file's, in which it could write otherwise; and no new code.
+    // The memory must be the process's own and hold no new code; a mapped file could be written to.
     let no_code = || argument(2, libc::PROT_EXEC, 0);
     let anonymous = argument(3, libc::MAP_ANONYMOUS, libc::MAP_ANONYMOUS)?;
     rules.insert(libc::SYS_mmap, vec![SeccompRule::new(vec![no_code()?, anonymous])?]);
     rules.insert(libc::SYS_mprotect, vec![SeccompRule::new(vec![no_code()?])?]);
-    // An abort signals the thread that aborts.
+    // An abort sends a signal to the thread that aborts.
     let process = rustix::process::getpid().as_raw_nonzero().get();
     rules.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![argument(0, -1, process)?])?]);
 

@@ -1,12 +1,12 @@
-//! What in a text would read as structure, and only that, gets a backslash.
+//! Puts a backslash before what would read as structure in a text, and before nothing else.
 //!
-//! That is, at the start of a line: a heading's marks, a list's marker, a quote, a fence, a table's bar or delimiter row, a
-//! rule or underline, an HTML block, a link's definition; and at the end of a heading its closing marks. Marks within a line,
-//! such as `*`, change no structure and stay.
+//! At the start of a line that is a heading's marks, a list's marker, a quote, a fence, a table's bar or delimiter row,
+//! a rule or underline, an HTML block, a link's definition; at the end of a heading it is the closing marks. Marks
+//! within a line, such as `*`, change no structure and stay.
 
-/// Appends a paragraph, its lines trimmed and the empty ones left out.
+/// Appends a paragraph, with trimmed lines and without empty ones.
 pub(super) fn push_paragraph(out: &mut String, paragraph: &str) {
-    // A definition's label may run over lines.
+    // A definition's label may span lines.
     let defines = paragraph.contains("]:");
     let lines = paragraph.lines().map(str::trim).filter(|line| !line.is_empty());
     for (index, line) in lines.enumerate() {
@@ -27,7 +27,7 @@ pub(super) fn push_paragraph(out: &mut String, paragraph: &str) {
 /// Appends the text of a heading of one line.
 pub(super) fn push_heading(out: &mut String, title: &str) {
     let body = title.trim_end_matches('#');
-    // Marks that close a heading stand alone; those of `C#` do not.
+    // The marks that close a heading stand apart from its text; those of `C#` do not.
     if body.len() < title.len() && (body.is_empty() || body.bytes().last().is_some_and(is_blank)) {
         out.push_str(body);
         out.push('\\');
@@ -37,7 +37,7 @@ pub(super) fn push_heading(out: &mut String, title: &str) {
     }
 }
 
-/// Where in a trimmed line that is not empty the mark stands that would make structure of it.
+/// Where in a trimmed, non-empty line the mark is that would make structure of it.
 fn mark_at(line: &str, first: bool, defines: bool) -> Option<usize> {
     let bytes = line.as_bytes();
     let ends_after = |length: usize| bytes.get(length).is_none_or(|&byte| is_blank(byte));
@@ -65,17 +65,17 @@ fn mark_at(line: &str, first: bool, defines: bool) -> Option<usize> {
     structural.then_some(0)
 }
 
-/// What separates within a line. Parsers do not agree on the vertical tab and the form feed.
+/// Whether the byte separates words within a line. Parsers disagree on the vertical tab and the form feed.
 fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | 0x0B | 0x0C)
 }
 
-/// Three of a mark or more, with nothing but blanks between.
+/// Whether the line is three or more of a mark, with nothing but blanks between them.
 fn is_rule(line: &str, mark: u8) -> bool {
     line.bytes().all(|byte| byte == mark || is_blank(byte)) && line.bytes().filter(|&byte| byte == mark).count() >= 3
 }
 
-/// The second line of a table, which makes one of the line above.
+/// Whether the line could be the second line of a table, which makes a table of the line above.
 fn is_delimiter_row(line: &str) -> bool {
     line.bytes().all(|byte| matches!(byte, b'-' | b':' | b'|') || is_blank(byte)) && line.contains('-')
 }

@@ -1,7 +1,7 @@
-//! Blocks of an office file written as Markdown.
+//! Writes blocks of an office file as Markdown.
 //!
-//! Text stays as it is, save for what would change the structure: see [`escape`]. Parsing the Markdown gives exactly the
-//! headings, list items, tables and paragraphs that were written.
+//! Text stays as it is, except for what would change the structure: see [`escape`]. Parsing the Markdown gives exactly
+//! the headings, list items, tables and paragraphs that were written.
 
 mod escape;
 mod table;
@@ -13,14 +13,14 @@ use crate::{Extraction, FormatError, Heading, Limits, extraction::check_text};
 /// A block, in order of appearance.
 #[derive(Debug)]
 pub(crate) enum Block {
-    /// Level 1 to 9; Markdown has six.
+    /// Levels are 1 to 9; Markdown has six.
     Heading {
         level: u8,
         text: String,
     },
     /// A line end in the text is a soft break.
     Paragraph(String),
-    /// Level from 0.
+    /// Levels count from 0.
     ListItem {
         level: u8,
         text: String,
@@ -32,12 +32,12 @@ pub(crate) enum Block {
 #[derive(Default)]
 pub(crate) struct Writer {
     extraction: Extraction,
-    /// Levels of the list items the next item may nest in, outermost first; empty outside a list.
+    /// Levels of the list items that the next item may nest in, outermost first; empty outside a list.
     list: Vec<u8>,
 }
 
 impl Writer {
-    /// Writes a block and says where it begins; one without any text is left out and gives `None`.
+    /// Writes a block and returns where it begins; a block without text is left out and gives `None`.
     pub(crate) fn write(&mut self, block: Block, limits: &Limits) -> Result<Option<usize>, FormatError> {
         let text = &mut self.extraction.text;
         if block.is_empty() {
@@ -61,7 +61,7 @@ impl Writer {
             }
             Block::Paragraph(paragraph) => escape::push_paragraph(text, &paragraph),
             Block::ListItem { level, text: item } => {
-                // Only what stands below an item nests in it: four blanks with nothing above would be code.
+                // An item is nested only in items above it: four blanks with nothing above would be code.
                 while self.list.last().is_some_and(|&above| above >= level) {
                     self.list.pop();
                 }
@@ -76,12 +76,12 @@ impl Writer {
         Ok(Some(start))
     }
 
-    /// Bytes written so far.
+    /// The number of bytes written so far.
     pub(crate) fn len(&self) -> usize {
         self.extraction.text.len()
     }
 
-    /// The text with its headings, which `declared` declared.
+    /// The text with its headings; `declared` says what declared them.
     pub(crate) fn finish(mut self, declared: &str) -> Extraction {
         if !self.extraction.headings.is_empty() {
             self.extraction.headings_from = Some(declared.to_owned());
@@ -99,12 +99,12 @@ impl Block {
     }
 }
 
-/// Whether Markdown holds more than its own marks: the bars of an empty table are no text.
+/// Whether the Markdown has more than its own marks: the bars of an empty table are not text.
 pub(crate) fn has_text(markdown: &str) -> bool {
     markdown.chars().any(|character| !character.is_whitespace() && !matches!(character, '|' | '-' | '#' | '\\'))
 }
 
-/// White space, line ends among it, as single blanks.
+/// Replaces white space, including line ends, by single blanks.
 pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for word in text.split_whitespace() {

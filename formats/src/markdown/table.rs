@@ -1,6 +1,6 @@
-//! A table in GFM, written a row at a time: no row is kept but as its text.
+//! A table in GFM, written row by row; a row is only kept as its text.
 
-/// Rows in the making. The first is the header, as GFM wants one, and the widest gives the number of columns.
+/// The rows so far. The first is the header, which GFM demands, and the widest gives the number of columns.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     header: String,
@@ -15,10 +15,10 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// What an empty cell costs in bytes.
+    /// The size of an empty cell in bytes.
     pub(crate) const BLANK_BYTES: usize = BLANK.len();
 
-    /// Adds a cell to the row: white space is made single blanks, bars are escaped.
+    /// Adds a cell to the row: white space becomes single blanks, and bars are escaped.
     pub(crate) fn cell(&mut self, text: &str) {
         self.row_cells += 1;
         let start = self.row.len();
@@ -38,13 +38,13 @@ impl Table {
         self.has_text |= self.row.len() > start + BLANK.len();
     }
 
-    /// Adds empty cells: what a span covers, or a row leaves out.
+    /// Adds empty cells for what a span covers or a row leaves out.
     pub(crate) fn blanks(&mut self, count: usize) {
         self.row_cells += count;
         self.row.extend(std::iter::repeat_n(BLANK, count));
     }
 
-    /// Ends the row; without any cell it gets one.
+    /// Ends the row; a row without cells gets one.
     pub(crate) fn end_row(&mut self) {
         if self.row_cells == 0 {
             self.blanks(1);
@@ -62,7 +62,7 @@ impl Table {
         self.count += 1;
     }
 
-    /// Takes the row back and gives its text.
+    /// Takes the row back and returns its text.
     pub(crate) fn drop_row(&mut self) -> String {
         self.row_cells = 0;
         let mut row = std::mem::take(&mut self.row);
@@ -82,7 +82,8 @@ impl Table {
     pub(super) fn write(self, out: &mut String) {
         out.push('|');
         out.push_str(&self.header);
-        // The header sets the width; shorter rows below are valid, and filling each to a hostile width would be quadratic.
+        // The header sets the width. Shorter rows below are valid, and filling each to a hostile width would be
+        // quadratic.
         out.extend(std::iter::repeat_n(BLANK, self.columns - self.header_cells));
         out.push_str("\n|");
         out.extend(std::iter::repeat_n(" --- |", self.columns));
@@ -92,7 +93,7 @@ impl Table {
 
 const BLANK: &str = "  |";
 
-/// A backslash before a bar is doubled, since readers differ on whether it then escapes the bar.
+/// A backslash before a bar is doubled, because parsers disagree on whether it then escapes the bar.
 fn push_escaped(out: &mut String, word: &str) {
     let mut rest = word;
     while let Some(at) = rest.find('|') {

@@ -22,7 +22,7 @@ fn table(rows: &[Vec<String>]) -> Table {
     table
 }
 
-/// What a block is, and what it reads as.
+/// What a block is, and how it reads.
 #[derive(Debug, Clone, PartialEq)]
 enum Shape {
     Heading(u8),
@@ -36,7 +36,7 @@ enum Shape {
 }
 
 fn parse(text: &str) -> Vec<Shape> {
-    // Everything a reader of Markdown may have switched on that knows blocks of its own.
+    // This switches on every extension of Markdown that has blocks of its own.
     let options = Options::ENABLE_TABLES
         | Options::ENABLE_FOOTNOTES
         | Options::ENABLE_YAML_STYLE_METADATA_BLOCKS
@@ -70,7 +70,7 @@ fn parse(text: &str) -> Vec<Shape> {
     shapes
 }
 
-/// Text of the pieces that make structure in Markdown, in any order.
+/// Text made of the pieces that make structure in Markdown, in any order.
 fn hostile_text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         prop::sample::select(vec![
@@ -143,7 +143,7 @@ fn plan() -> impl Strategy<Value = Plan> {
     ]
 }
 
-/// The shapes that plans ought to read as; a text of white space alone is no block.
+/// The shapes that plans should read as; a text of only white space is not a block.
 fn expected(plans: &[Plan]) -> Vec<Shape> {
     let mut list: Vec<u8> = Vec::new();
     let mut shapes = Vec::new();

@@ -1,4 +1,4 @@
-//! What stands on a page beside its own content: fields of forms, and what was typed or stamped on it.
+//! What is on a page beside its own content: form fields, and what was typed or stamped on it.
 
 use hayro_interpret::{Context, interpret};
 use hayro_syntax::{
@@ -10,12 +10,12 @@ use kurbo::{Affine, Rect, Shape};
 
 use super::{glyphs::Collector, strings::text_string};
 
-/// A form has no more fields on a page.
+/// The most annotations that are drawn on a page; no real form has more fields.
 const MOST: usize = 2000;
-/// Flags of what no reader shows: hidden, and not to be viewed.
+/// Flags of what no viewer shows: hidden, and not to be viewed.
 const HIDDEN: u32 = 1 << 1 | 1 << 5;
 
-/// Draws the appearances; `context` makes one whose space is that of an appearance, by its place on the page.
+/// Draws the appearances. `context` makes a context whose space is that of an appearance, from its place on the page.
 pub(super) fn draw<'a>(page: &'a Page<'a>, context: impl Fn(Affine) -> Context<'a>, collector: &mut Collector<'_>) {
     let Some(annotations) = page.raw().get::<Array<'_>>(b"Annots") else { return };
     collector.annotate();
@@ -26,7 +26,7 @@ pub(super) fn draw<'a>(page: &'a Page<'a>, context: impl Fn(Affine) -> Context<'
     }
 }
 
-/// Whether it adds text to the page. Some files lay the page's own words over it once more.
+/// Whether it adds text to the page. Some files repeat the page's own words in an annotation.
 fn is_text(annotation: &Dict<'_>, collector: &Collector<'_>) -> bool {
     match annotation.get::<Name<'_>>(b"Subtype").as_deref() {
         Some(b"Widget" | b"Stamp") => true,
@@ -49,7 +49,7 @@ fn draw_one<'a>(
     let place = annotation.get::<PdfRect>(b"Rect")?;
     let [left, top, right, bottom] = dict.get::<[f64; 4]>(b"BBox")?;
     let matrix = Affine::new(dict.get::<[f64; 6]>(b"Matrix").unwrap_or([1.0, 0.0, 0.0, 1.0, 0.0, 0.0]));
-    // ISO 32000-1, 12.5.5: the box, turned by the matrix, is stretched to the annotation's rectangle.
+    // ISO 32000-1, 12.5.5: the box, transformed by the matrix, is stretched to the annotation's rectangle.
     let turned = (matrix * Rect::new(left, top, right, bottom).to_path(0.1)).bounding_box();
     let (across, down) = ((place.x1 - place.x0) / turned.width(), (place.y1 - place.y0) / turned.height());
     let stretched = Affine::new([across, 0.0, 0.0, down, place.x0 - across * turned.x0, place.y0 - down * turned.y0]);

@@ -1,17 +1,17 @@
-//! Boxes drawn around text, as of a diagram or a side note: upright rectangles, their corners rounded or not.
+//! Boxes drawn around text, as in a diagram or a side note: upright rectangles, possibly with rounded corners.
 
 use kurbo::{Affine, BezPath, PathEl, Rect, Shape};
 
-/// In points; what is thinner is a line, or the mark of a list.
+/// In points; a thinner shape is a line or the mark of a list.
 const LEAST: f64 = 12.0;
-/// A page with more of them is a table, or a drawing.
+/// A page with more of them is a table or a drawing.
 const MOST: usize = 500;
-/// So much of its bounds a rectangle with rounded corners covers.
+/// The share of its bounds that a rectangle with rounded corners covers.
 const COVERED: f64 = 0.94;
-/// Lines and curves of a rectangle with rounded corners.
+/// How many lines and curves a rectangle with rounded corners has.
 const SIDES: std::ops::RangeInclusive<usize> = 3..=13;
 
-/// The boxes of a page, in points, y growing downwards.
+/// The boxes of a page, in points, with y growing downwards.
 #[derive(Default)]
 pub(super) struct Boxes {
     found: Vec<Rect>,
@@ -19,7 +19,7 @@ pub(super) struct Boxes {
 }
 
 impl Boxes {
-    /// Takes note of the boxes in what is drawn.
+    /// Records the boxes in a drawn path.
     pub(super) fn add(&mut self, path: &BezPath, transform: Affine) {
         let mut rest = path.elements();
         while !rest.is_empty() && !self.crowded {
@@ -34,7 +34,7 @@ impl Boxes {
         }
     }
 
-    /// Takes note of a rectangle that is drawn.
+    /// Records a drawn rectangle.
     pub(super) fn add_rect(&mut self, rect: &Rect, transform: Affine) {
         let [a, b, c, d, ..] = transform.as_coeffs();
         if (a == 0.0 && d == 0.0) || (b == 0.0 && c == 0.0) {

@@ -2,17 +2,17 @@
 
 use kurbo::Rect;
 
-/// Cells a side of the raster that the images' union is counted in.
+/// The number of cells along each side of the raster in which the images' union is counted.
 const CELLS: usize = 64;
 
-/// Images of a page, clipped to it.
+/// The images of a page, clipped to it.
 #[derive(Debug, Default)]
 pub(super) struct Coverage {
     bounds: Rect,
     pub count: usize,
-    /// The part of the page that the largest one covers, 0 to 1.
+    /// The share of the page that the largest image covers, 0 to 1.
     pub largest: f64,
-    /// A bit a cell whose centre is covered; a row of cells is a number.
+    /// One bit per cell whose centre is covered; each row of cells is a number.
     cells: Option<Box<[u64; CELLS]>>,
 }
 
@@ -40,7 +40,7 @@ impl Coverage {
         covered[rows].iter_mut().for_each(|row| *row |= mask);
     }
 
-    /// The part of the page that all of them cover together, 0 to 1, to about a hundredth.
+    /// The share of the page that all images cover together, 0 to 1, to about a hundredth.
     pub(super) fn union(&self) -> f64 {
         let covered: u32 = self.cells.iter().flat_map(|cells| cells.iter()).map(|row| row.count_ones()).sum();
         (f64::from(covered) / (CELLS * CELLS) as f64).max(self.largest)

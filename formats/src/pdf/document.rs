@@ -19,7 +19,7 @@ use crate::{Access, Format, FormatError, Limit, Limits, Secret, text::read_all};
 
 pub(super) struct Document {
     pdf: Pdf,
-    /// Of its pages, by their indices.
+    /// The engine's indices of the pages, in their order.
     order: Vec<usize>,
     is_encrypted: bool,
 }
@@ -31,7 +31,7 @@ impl Document {
         check_packed_objects(&bytes, limits)?;
         let password = access.password.map_or("", Secret::reveal);
         let opened = Pdf::new_with_password(Arc::clone(&bytes), password).or_else(|error| match error {
-            // A file that any reader opens needs no password, whatever was handed in.
+            // A file that any viewer opens needs no password, even if one was given.
             LoadPdfError::Decryption(DecryptionError::PasswordProtected) if !password.is_empty() => {
                 Pdf::new(Arc::clone(&bytes))
             }
@@ -59,7 +59,10 @@ impl Document {
             return Err(FormatError::corrupt(Format::Pdf, "it has no pages"));
         }
         if pages > limits.pages as usize {
-            return Err(FormatError::over(Limit::Pages, format_args!("{pages} pages, allowed are {}", limits.pages)));
+            return Err(FormatError::over(
+                Limit::Pages,
+                format_args!("{pages} pages, more than the {} that are allowed", limits.pages),
+            ));
         }
         let is_encrypted = encryption::is_encrypted(&bytes);
         Ok(Self { pdf, order, is_encrypted })
@@ -73,7 +76,7 @@ impl Document {
         &self.pdf.pages()[self.order[index]]
     }
 
-    /// The pages' indices by the objects they are; the first of one that comes more than once.
+    /// The pages' indices by their objects; a page that comes more than once has the index of the first.
     pub(super) fn page_indices(&self) -> HashMap<ObjectIdentifier, usize> {
         let pages = (0..self.page_count()).rev();
         pages.filter_map(|index| Some((self.page(index).raw().obj_id()?, index))).collect()
@@ -88,20 +91,20 @@ impl Document {
         self.xref().get(self.xref().root_id())
     }
 
-    /// Whether any of it is encrypted: what is read was open, or opened by the password.
+    /// Whether the file is encrypted; what is read of it was open, or was opened by the password.
     pub(super) fn is_encrypted(&self) -> bool {
         self.is_encrypted
     }
 
-    /// Whether it says that its structure tree tells what is what.
+    /// Whether the file says that its structure tree describes its content.
     pub(super) fn is_tagged(&self) -> bool {
         let marks = self.catalog().and_then(|catalog| catalog.get::<Dict<'_>>(b"MarkInfo"));
         marks.and_then(|marks| marks.get::<bool>(b"Marked")).unwrap_or(false)
     }
 }
 
-/// The engine's pages in the order of the page tree, which may name one more than once; the engine keeps the first alone.
-/// At most one more than `most`.
+/// The engine's pages in the order of the page tree, at most one more than `most`. The tree may name a page more than
+/// once, but the engine keeps only the first.
 fn page_order(pdf: &Pdf, most: usize) -> Vec<usize> {
     let count = pdf.pages().len();
     let in_order = || (0..count).collect();
@@ -110,7 +113,7 @@ fn page_order(pdf: &Pdf, most: usize) -> Vec<usize> {
         return in_order();
     };
     let (mut order, mut next) = (Vec::with_capacity(count), 0);
-    // The index of a page, or nothing for a node.
+    // The index of a page, or `None` for a node.
     let mut seen: HashMap<ObjectIdentifier, Option<usize>> = HashMap::new();
     seen.extend(root.obj_id().map(|id| (id, None)));
     let mut waiting: Vec<_> = root.get::<Array<'_>>(b"Kids").map(|kids| kids.raw_iter()).into_iter().collect();
@@ -141,15 +144,15 @@ fn page_order(pdf: &Pdf, most: usize) -> Vec<usize> {
             return order;
         }
     }
-    // Where the tree does not lead to them, the engine has looked for pages elsewhere.
+    // If the tree does not lead to the pages, the engine has found them elsewhere.
     if next == count { order } else { in_order() }
 }
 
-/// Refuses streams of packed objects and tables that unpack beyond the limits: the engine unpacks them as it opens the file. They
-/// are found by their names in the bytes; in an encrypted file, where they cannot be looked into, and where the names are
-/// written in another way, the memory limit of the process has to do.
+/// Refuses streams of packed objects and tables that unpack beyond the limits, because the engine unpacks them when it
+/// opens the file. They are found by their names in the bytes. Where that fails, in an encrypted file or if the names
+/// are written in another way, the memory limit of the process must suffice.
 fn check_packed_objects(bytes: &[u8], limits: &Limits) -> Result<(), FormatError> {
-    // How far a stream's dictionary reaches from its type.
+    // How far a stream's dictionary may extend beyond its type.
     const REACH: usize = 1024;
     let ends: Vec<usize> = memmem::find_iter(bytes, b"endstream").collect();
     let mut left = limits.unpacked_bytes;

@@ -10,8 +10,8 @@ use memchr::memmem;
 
 const KEY: &[u8] = b"/Encrypt";
 
-/// Where the file's trailers name its encryption: they are plain even in an encrypted file, and the key is followed by a
-/// reference or a dictionary.
+/// Where the file's trailers name its encryption. Trailers are plain even in an encrypted file, and the key is followed
+/// by a reference or a dictionary.
 fn names(bytes: &[u8]) -> impl Iterator<Item = (Range<usize>, Entry<'_>)> {
     memmem::find_iter(bytes, KEY).filter_map(|at| {
         let end = at + KEY.len();
@@ -38,11 +38,11 @@ pub(super) fn is_encrypted(bytes: &[u8]) -> bool {
     names(bytes).next().is_some()
 }
 
-/// The file without its encryption, where that closes its attachments alone: its text was never encrypted.
+/// The file without its encryption, if that closes only its attachments; then its text was never encrypted.
 pub(super) fn without(bytes: &[u8]) -> Option<Pdf> {
     let (mut plain, mut entries) = (bytes.to_vec(), Vec::new());
     for (name, entry) in names(bytes) {
-        // A name of the same length that means nothing.
+        // This name has the same length and means nothing.
         plain[name].copy_from_slice(b"/Ignored");
         entries.push(entry);
     }
@@ -54,7 +54,7 @@ pub(super) fn without(bytes: &[u8]) -> Option<Pdf> {
         };
         dict.is_none_or(|dict| {
             let is_open = |filter: &[u8]| dict.get::<Name<'_>>(filter).is_none_or(|name| name.as_ref() == b"Identity");
-            // Older versions know no filters and encrypt all.
+            // Older versions have no filters and encrypt everything.
             dict.get::<u8>(b"V").is_none_or(|version| version < 4) || !is_open(b"StmF") || !is_open(b"StrF")
         })
     };

@@ -13,32 +13,32 @@ use rustc_hash::FxHashMap;
 
 use super::{boxes::Boxes, coverage::Coverage, unicode::Unicode};
 
-/// What nothing in the file tells the character of.
+/// Stands for a glyph whose character nothing in the file tells.
 pub(super) const UNKNOWN: char = '\u{FFFD}';
-/// More glyphs, or more forms and clips, than this are no page but an attack, such as forms that draw forms; the drawing ends there.
+/// More glyphs, forms or clips than this are an attack, such as forms that draw forms; the drawing ends there.
 const MOST_GLYPHS: usize = 1_000_000;
 const MOST_CLIPS: usize = 1_000_000;
-/// The room of so many glyphs is kept from page to page.
+/// Buffers for at most this many glyphs are kept from page to page.
 const MOST_KEPT: usize = 50_000;
 
-/// Codes of one byte.
+/// The number of one-byte codes.
 const CODES: usize = 256;
-/// A glyph's text is remembered up to so many bytes; one that stands for more is hostile.
+/// The most bytes of a glyph's text that are remembered; a glyph with more is hostile.
 const MOST_REMEMBERED: usize = 64;
 
-/// What is typed on a page is compared with its text up to so many bytes.
+/// The most bytes of typed text that are compared with the page's text.
 const MOST_COMPARED: usize = 1000;
 
-/// How far text may stand over a page's edge, in points.
+/// How far text may extend beyond a page's edge, in points.
 const BLEED: f64 = 2.0;
 
-/// The payload of the unwinding that ends such a drawing: an interpreter has no other way out.
+/// The payload of the unwinding that ends such a drawing, because an interpreter has no other way out.
 pub(super) struct Endless;
 
-/// A drawn character, or a ligature's few. Lengths are points, y grows downwards.
+/// A drawn character, or the few of a ligature. Lengths are in points, and y grows downwards.
 #[derive(Debug, Clone)]
 pub(super) struct Glyph {
-    /// Bytes of [`PageGlyphs::text`].
+    /// A byte range of [`PageGlyphs::text`].
     pub text: Range<u32>,
     pub origin: Point,
     /// Along the baseline, of length 1.
@@ -46,9 +46,9 @@ pub(super) struct Glyph {
     pub advance: f64,
     pub size: f64,
     pub bold: bool,
-    /// The marked content it stands in, by its identifier on the page.
+    /// The marked content around it, by its identifier on the page.
     pub content: Option<u32>,
-    /// It is of a form's field or another annotation, which are drawn after all else.
+    /// It belongs to a form field or another annotation, which are drawn after everything else.
     pub annotated: bool,
 }
 
@@ -57,24 +57,24 @@ pub(super) struct Glyph {
 struct Marked {
     /// Its identifier on the page.
     content: Option<u32>,
-    /// Whatever is drawn stands for one, as typesetters say who cut the word themselves.
+    /// Whatever is drawn stands for a soft hyphen; typesetters that hyphenate words themselves say so.
     is_soft_hyphen: bool,
 }
 
-/// In UTF-16, as the text that a marked content stands for is given.
+/// In UTF-16, the encoding of the text that a marked content stands for.
 const SOFT_HYPHEN: &[u8] = b"\xFE\xFF\x00\xAD";
 
-/// What a page shows, in the order it is drawn.
+/// What a page shows, in the order of drawing.
 #[derive(Default)]
 pub(super) struct PageGlyphs {
     pub text: String,
     pub glyphs: Vec<Glyph>,
-    /// Characters that are not white space, unknown ones among them.
+    /// The number of characters that are not white space, including unknown ones.
     pub characters: usize,
-    /// Glyphs whose character nothing in the file tells.
+    /// The number of glyphs whose character nothing in the file tells.
     pub unknown: usize,
     pub images: Coverage,
-    /// Drawn around what stands in them, or beside it.
+    /// Boxes drawn around text or beside it.
     pub boxes: Vec<Rect>,
 }
 
@@ -84,18 +84,18 @@ impl PageGlyphs {
     }
 }
 
-/// The room that a page's glyphs took, kept for the next page.
+/// The buffers of a page, kept for the next page.
 #[derive(Default)]
 pub(super) struct Buffers {
     text: String,
     glyphs: Vec<Glyph>,
-    /// Where which character was drawn, by blocks of cells: shadowed and thickened text is drawn more than once.
+    /// Where each character was drawn, by blocks of cells, because shadowed and thickened text is drawn more than once.
     seen: FxHashMap<(char, i32, i32), u64>,
     known: Known,
 }
 
 impl Buffers {
-    /// Takes a page's room back, if the next one may well need as much.
+    /// Takes a page's buffers back if the next page may need as much.
     pub(super) fn take_back(&mut self, page: PageGlyphs) {
         if page.glyphs.capacity() > 2 * MOST_KEPT || page.text.capacity() > 8 * MOST_KEPT {
             return *self = Self::default();
@@ -138,7 +138,7 @@ impl<'u> Collector<'u> {
         }
     }
 
-    /// What the page shows, and what the next collector begins with once the page is handed back to it.
+    /// Returns what the page shows, and the buffers for the next collector once the page is handed back.
     pub(super) fn finish(mut self) -> (PageGlyphs, Buffers) {
         for (glyph, size) in self.drawings.sizes() {
             self.page.glyphs[glyph].size = size;
@@ -149,12 +149,12 @@ impl<'u> Collector<'u> {
         (PageGlyphs { boxes: self.boxes.finish(), ..self.page }, self.buffers)
     }
 
-    /// What comes now is not the page's own content.
+    /// Declares that what follows is not the page's own content.
     pub(super) fn annotate(&mut self) {
         self.annotates = true;
     }
 
-    /// Whether the page's text has this in it, blanks aside.
+    /// Whether the page's text contains this text, ignoring blanks.
     pub(super) fn has_drawn(&self, text: &str) -> bool {
         let bare = |text: &str| text.chars().filter(|character| !character.is_whitespace()).collect::<String>();
         let wanted = bare(text);
@@ -215,12 +215,12 @@ impl<'u> Collector<'u> {
         let [a, b, c, d, ..] = transform.as_coeffs();
         let (across, along) = (Vec2::new(a, b), Vec2::new(c, d));
         let size = along.hypot() * 1000.0;
-        // A font's y axis points up while the page's points down.
+        // A font's y axis points up, the page's points down.
         let direction = unit(if vertical { -along } else { across })?;
         let advance =
             if vertical { size } else { advance(width, size, across.hypot() * 1000.0, origin, next, direction) };
         let is_sane = origin.is_finite() && advance.is_finite() && size > 0.0 && size < 1e5;
-        // Some files draw all of their text on each page, which shows a part of it.
+        // Some files draw the whole document's text on every page and clip it.
         let middle = origin + direction * (0.5 * advance);
         (is_sane && self.bounds.contains(middle)).then_some((origin, direction, advance, size))
     }
@@ -229,8 +229,8 @@ impl<'u> Collector<'u> {
         if character.is_whitespace() {
             return false;
         }
-        // Two cells are less than the letter's advance, which may be small beside the size that a font claims, and one is more
-        // than the offset that makes text bold.
+        // Two cells are less than the letter's advance, which may be small beside the size that a font claims; one cell
+        // is more than the offset that makes text bold.
         let cell = if advance > 0.0 { (0.08 * size).min(0.4 * advance) } else { 0.08 * size };
         let (x, y) = ((origin.x / cell).round() as i32, (origin.y / cell).round() as i32);
         let seen = &mut self.buffers.seen;
@@ -252,21 +252,21 @@ fn blocks(cell: i32) -> impl Iterator<Item = i32> {
     cell.saturating_sub(1) >> 3..=cell.saturating_add(1) >> 3
 }
 
-/// The cells of a block around one that is in it or beside it, each place from -1 to 8: a byte a column.
+/// The cells of a block around one that is in it or beside it, one byte per column; each position is from -1 to 8.
 fn cells_around(x: i32, y: i32) -> u64 {
     let column = (0b111 << (y + 8) >> 9) & 0xFF_u64;
     let columns = column * 0x01_01_01;
     if x > 0 { columns << ((x - 1) * 8) } else { columns >> ((1 - x) * 8) }
 }
 
-/// What a font tells of the characters of a run, asked once for each: it looks names up in tables.
+/// What a font tells of the characters of a run. Each is asked for once, because the font looks names up in tables.
 #[derive(Default)]
 struct Known {
-    /// Counts the runs: all glyphs of one are of the same font, which a glyph does not tell.
+    /// Counts the runs. All glyphs of a run have the same font, which a glyph does not tell.
     run: u64,
-    /// Of the codes of one byte, each with the run that it is of.
+    /// For each one-byte code, what was told and in which run.
     told: Vec<(u64, Told)>,
-    /// Of any other code, or with a long text: what was asked last.
+    /// The last answer for any other code, or for a long text.
     last: Told,
 }
 
@@ -307,10 +307,10 @@ impl Known {
     }
 }
 
-/// Glyphs that are drawings of their own, as old typesetters made them: their fonts may claim any size.
+/// Glyphs that are separate drawings, as old typesetters made them; their fonts may claim any size.
 #[derive(Default)]
 struct Drawings {
-    /// By the size that is claimed, in hundredths of a point.
+    /// By the claimed size, in hundredths of a point.
     by_size: FxHashMap<i64, Claimed>,
 }
 
@@ -318,17 +318,17 @@ struct Drawings {
 struct Claimed {
     glyphs: Vec<usize>,
     size: f64,
-    /// Of letters and digits, and how many they are.
+    /// The sum over letters and digits, and how many there are.
     advances: f64,
     letters: usize,
 }
 
-/// A letter's advance on average, in sizes; and what is possible.
+/// The average advance of a letter, in sizes, and the possible range.
 const ADVANCE: f64 = 0.5;
 const ADVANCES: Range<f64> = 0.3..0.85;
 
 impl Drawings {
-    /// `advance` of a letter or digit.
+    /// Adds a glyph, with the `advance` if it is a letter or digit.
     fn push(&mut self, glyph: usize, size: f64, advance: Option<f64>) {
         let claimed = self.by_size.entry((size * 100.0).round() as i64).or_default();
         claimed.glyphs.push(glyph);
@@ -337,7 +337,7 @@ impl Drawings {
         claimed.letters += usize::from(advance.is_some());
     }
 
-    /// The sizes that are other than claimed.
+    /// The sizes that differ from the claimed ones.
     fn sizes(&mut self) -> Vec<(usize, f64)> {
         let wrong = self.by_size.drain().filter_map(|(_, Claimed { glyphs, size, advances, letters })| {
             let mean = advances / letters as f64;
@@ -347,7 +347,8 @@ impl Drawings {
     }
 }
 
-/// Characters as a reader writes them: ligatures and presentation forms taken apart, blanks as spaces, controls left out.
+/// Appends a character as a reader writes it: ligatures and presentation forms are taken apart, blanks become spaces,
+/// and controls are dropped.
 fn push_character(text: &mut String, character: char) {
     match character {
         'ﬀ' => text.push_str("ff"),
@@ -358,14 +359,14 @@ fn push_character(text: &mut String, character: char) {
         'ﬅ' | 'ﬆ' => text.push_str("st"),
         '\u{FB13}'..='\u{FB4F}' | '\u{FB50}'..='\u{FDFB}' | '\u{FE70}'..='\u{FEFC}' => {
             unicode_normalization::char::decompose_compatible(character, |part| {
-                // Isolated marks come apart as a blank and the mark.
+                // An isolated mark decomposes into a blank and the mark.
                 if part != ' ' {
                     text.push(part);
                 }
             });
         }
         character if character.is_whitespace() => text.push(' '),
-        // Zero width: nobody sees them, and they break words.
+        // These have no width: nobody sees them, and they would break words.
         '\u{200B}' | '\u{FEFF}' | '\u{FFFE}' | '\u{FFFF}' => {}
         character if character.is_control() => {}
         character => text.push(character),
@@ -377,8 +378,8 @@ fn unit(vector: Vec2) -> Option<Vec2> {
     (length.is_finite() && length > 0.0).then(|| vector / length)
 }
 
-/// How far a glyph reaches along its line. The transform's width scale holds both the text's own stretching, which counts, and
-/// that of a substituted font, which does not; the next glyph's place tells which.
+/// How far a glyph extends along its line. The transform's width scale contains both the text's own stretching, which
+/// counts, and that of a substituted font, which does not; the position of the next glyph tells which it is.
 fn advance(
     width: Option<f32>,
     size: f64,
@@ -396,7 +397,7 @@ fn advance(
     }
 }
 
-/// Whether the font says that it is bold; fonts of Type 1 do not tell.
+/// Whether the font says that it is bold; Type 1 fonts do not tell.
 fn is_bold(glyph: &Drawn<'_>) -> bool {
     let Drawn::Outline(glyph) = glyph else { return false };
     glyph.font_data().is_some_and(|font| {
@@ -447,7 +448,7 @@ impl Device<'_> for Collector<'_> {
     fn pop_transparency_group(&mut self) {}
 
     fn begin_marked_content(&mut self, _: &[u8], properties: Option<&Dict<'_>>) {
-        // What has no identifier of its own is part of what is around it.
+        // Content without an identifier belongs to what is around it.
         let around = self.open.last().copied().unwrap_or_default();
         let content = properties.and_then(|properties| properties.get::<u32>(b"MCID")).or(around.content);
         let text = properties.and_then(|properties| properties.get::<PdfString<'_>>(b"ActualText"));

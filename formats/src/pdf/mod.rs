@@ -1,4 +1,4 @@
-//! PDF: text by page in the order it is read, and headings.
+//! Reads PDF: text by page in the order of reading, and headings.
 
 mod annotations;
 mod boxes;
@@ -24,19 +24,20 @@ use document::Document;
 use headings::Headings;
 use pages::{PageReader, PageText};
 
-/// Pages a probe looks at, spread evenly over the whole file, the first among them.
+/// How many pages a probe reads, spread evenly over the whole file and including the first.
 const PROBED_PAGES: usize = 32;
-/// Elements of the structure tree that a probe, or an extraction, looks at.
+/// How many elements of the structure tree a probe, or an extraction, examines.
 const PROBED_ELEMENTS: usize = 50_000;
 const MOST_ELEMENTS: usize = 2_000_000;
 
-/// Why a file that is encrypted does not open.
+/// Why an encrypted file does not open.
 pub(crate) fn refusal<R: Read + Seek>(source: R) -> Option<FormatError> {
     Document::open(source, (&Limits::default()).into()).err()
 }
 
-/// Looks at [`PROBED_PAGES`]. An outline or tags declare headings for the whole file; headings by font sizes are found among these
-/// pages, so that a file whose only headings are on others has none. It is scanned where over half of these pages are.
+/// Reads [`PROBED_PAGES`]. An outline or tags declare headings for the whole file. Headings by font sizes are found
+/// only among these pages, so a file whose only headings are on other pages has none. A file is scanned if over half of
+/// these pages are.
 pub(crate) fn probe<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Patterns, FormatError> {
     let document = match Document::open(source, access) {
         Ok(document) => document,
@@ -70,8 +71,9 @@ pub(crate) fn probe<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Pat
         .with(Pattern::IsEncrypted, document.is_encrypted()))
 }
 
-/// Besides the text: `page_count`, `tagged`, and where there are any, `page_images` (a page's number, how many, the part of the
-/// page that the largest covers and all together), `scanned_pages`, `unreadable_pages`, `unusable_pages`, `unknown_glyphs`.
+/// Extracts the text with these facts: `page_count`, `tagged`, and if there are any, `page_images` (a page's number,
+/// the number of images, and the shares of the page that the largest and all of them cover), `scanned_pages`,
+/// `unreadable_pages`, `unusable_pages`, `unknown_glyphs`.
 pub(crate) fn extract<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Extraction, FormatError> {
     let limits = access.limits;
     let document = Document::open(source, access)?;
@@ -104,7 +106,7 @@ pub(crate) fn extract<R: Read + Seek>(source: R, access: Access<'_>) -> Result<E
     extraction.within(limits)
 }
 
-/// What is worth recording of the pages.
+/// What is recorded of the pages.
 #[derive(Default)]
 struct Notes {
     images: Vec<Value>,

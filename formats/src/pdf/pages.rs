@@ -1,4 +1,4 @@
-//! Pages read one by one.
+//! Reads pages one by one.
 
 use std::{
     mem,
@@ -23,37 +23,37 @@ use super::{
 };
 use crate::{FormatError, Limits};
 
-/// Fewer characters than this under a large image are a stamp or a page number, not the page's text.
+/// Fewer characters under a large image are a stamp or a page number, not the page's text.
 const SCANNED_CHARACTERS: usize = 10;
 const SCANNED_COVERAGE: f64 = 0.5;
-/// Fonts serve so many pages, then they are read anew: a file may bring its own for each page.
+/// Fonts are cached for this many pages and then read anew, because a file may have its own fonts for each page.
 const CACHED_PAGES: usize = 64;
 
 /// What a page shows.
 pub(super) struct PageText {
     pub laid: Laid,
-    /// Characters that are not white space, unknown ones among them.
+    /// The number of characters that are not white space, including unknown ones.
     pub characters: usize,
-    /// Glyphs whose character nothing in the file tells.
+    /// The number of glyphs whose character nothing in the file tells.
     pub unknown: usize,
     pub images: Coverage,
-    /// The engine gave up on it, or the drawing knew no end; what was drawn until then is here.
+    /// The engine gave up on the page, or the drawing did not end; what was drawn until then is here.
     pub failed: bool,
 }
 
 impl PageText {
-    /// Whether the text is worth having: over 30 % unknown glyphs is noise.
+    /// Whether the text is usable: with over 30 % unknown glyphs it is noise.
     pub(super) fn has_usable_text(&self) -> bool {
         self.characters > 0 && self.unknown * 10 <= self.characters * 3
     }
 
-    /// Whether it is a picture of a page: next to no characters, and images over at least half of it.
+    /// Whether it is a picture of a page: hardly any characters, and images over at least half of it.
     pub(super) fn is_scanned(&self) -> bool {
         self.characters < SCANNED_CHARACTERS && self.images.union() >= SCANNED_COVERAGE
     }
 }
 
-/// Reads pages one by one; fonts read for one serve the next.
+/// Reads pages one by one; fonts read for one page serve the next.
 pub(super) struct PageReader<'a> {
     document: &'a Document,
     streams: Streams<'a>,
@@ -75,10 +75,10 @@ impl<'a> PageReader<'a> {
         }
     }
 
-    /// Reads the page of an index.
+    /// Reads the page at an index.
     ///
     /// # Errors
-    /// The limit that what it needs would exceed once unpacked.
+    /// The limit that its contents would exceed once unpacked.
     pub(super) fn read(&mut self, index: usize) -> Result<PageText, FormatError> {
         let page = self.document.page(index);
         self.streams.follow(page, self.document.xref())?;
@@ -92,7 +92,7 @@ impl<'a> PageReader<'a> {
         let drawn = catch_unwind(AssertUnwindSafe(|| self.draw(page, bounds, &mut collector)));
         let (mut glyphs, buffers) = collector.finish();
         if drawn.is_err() {
-            // A panic may have left the cache's lock poisoned.
+            // A panic may have poisoned the cache's lock.
             self.cache = InterpreterCache::new();
         }
         let page = PageText {
@@ -112,7 +112,7 @@ impl<'a> PageReader<'a> {
         let context = |place: Affine| {
             Context::new(initial * place, bounds, &self.cache, self.document.xref(), self.settings.clone())
         };
-        // Unpacked here and not by the page, which would keep it for as long as the file is open.
+        // The content is unpacked here because the page would keep it as long as the file is open.
         let content = content(page);
         interpret(TypedIter::new(&content), page.resources(), &mut context(Affine::IDENTITY), collector);
         annotations::draw(page, context, collector);
@@ -124,7 +124,7 @@ fn content(page: &Page<'_>) -> Vec<u8> {
     let mut push = |stream: Stream<'_>| {
         if let Ok(bytes) = stream.decoded_data() {
             content.extend_from_slice(&bytes);
-            // A word does not go on in the next stream.
+            // A word does not continue in the next stream.
             content.push(b'\n');
         }
     };

@@ -1,4 +1,4 @@
-//! What the streams that a page needs unpack to, known before the engine unpacks them whole.
+//! Computes what the streams of a page unpack to, before the engine unpacks them whole.
 
 use std::{borrow::Cow, io::Read};
 
@@ -14,18 +14,18 @@ use rustc_hash::FxHashSet;
 use super::unicode::Unicode;
 use crate::{FormatError, Limit, Limits};
 
-/// More layers than a few are only ever hostile.
+/// More than a few layers are always hostile.
 const MOST_LAYERS: usize = 8;
 /// Direct objects nest no deeper in any real file.
 const MOST_DEPTH: u8 = 64;
-/// What leads from a page or an annotation to other pages, or to what is not drawn.
+/// Entries that lead from a page or an annotation to other pages, or to what is not drawn.
 const NOT_FOLLOWED: [&[u8]; 10] =
     [b"Parent", b"P", b"Dest", b"A", b"AA", b"Popup", b"IRT", b"B", b"Metadata", b"PieceInfo"];
-/// Dictionaries whose names are the file's own, so that none of them may be passed by.
+/// Dictionaries whose keys the file chooses, so that none of them may be skipped.
 const CATEGORIES: [&[u8]; 8] =
     [b"Font", b"XObject", b"Pattern", b"Shading", b"ColorSpace", b"ExtGState", b"Properties", b"CharProcs"];
 
-/// Follows pages to their streams, once each, and adds up what they unpack to.
+/// Follows pages to their streams, each stream once, and adds up what they unpack to.
 pub(super) struct Streams<'a> {
     limits: &'a Limits,
     seen: FxHashSet<(ObjectIdentifier, Under)>,
@@ -41,14 +41,14 @@ struct Step<'d> {
     under: Under,
 }
 
-/// What an object stands under, as far as it matters.
+/// The kind of entry that an object is under, as far as it matters.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Under {
     Other,
     Category,
-    /// The category of what is drawn by name.
+    /// The dictionary of named objects that are drawn.
     XObjects,
-    /// One of these. An image that is drawn is never unpacked.
+    /// An entry of that dictionary. An image that is drawn is never unpacked.
     XObject,
 }
 
@@ -60,11 +60,11 @@ impl<'a> Streams<'a> {
     /// Follows what is drawn for a page.
     ///
     /// # Errors
-    /// The limit that a stream exceeds, or all of them.
+    /// The limit that one stream exceeds, or all of them together.
     pub(super) fn follow(&mut self, page: &Page<'_>, xref: &XRef) -> Result<(), FormatError> {
         let mut waiting = Vec::new();
         push_entries(&mut waiting, page.raw(), Under::Other, 0);
-        // The page's own or those it inherits.
+        // These are the page's own, or those it inherits.
         let resources = page.resources();
         push_entries(&mut waiting, &resources.x_objects, Under::XObjects, 0);
         for category in [
@@ -149,10 +149,10 @@ fn leads_on(object: &MaybeRef<Object<'_>>) -> bool {
     matches!(object, MaybeRef::Ref(_) | MaybeRef::NotRef(Object::Dict(_) | Object::Array(_) | Object::Stream(_)))
 }
 
-/// What bytes unpack to, the largest of their layers, holding no more than one layer and the next.
+/// The unpacked size of the largest layer. At most one layer and the next are in memory.
 ///
 /// # Errors
-/// The limit of the ratio, or `left` exceeded.
+/// The ratio's limit or `left` is exceeded.
 pub(super) fn unpacked_bytes(
     packed: &[u8],
     filters: &[Filter],
@@ -167,8 +167,8 @@ pub(super) fn unpacked_bytes(
         let mut layer = Vec::new();
         let bytes = match filter {
             _ if index >= MOST_LAYERS => u64::MAX,
-            // The last layer, which nearly always is the only one, is counted and not kept. Damage ends the count; the engine
-            // has its own way of mending it.
+            // The last layer, nearly always the only one, is counted and not kept. Damage ends the count; the engine
+            // repairs it in its own way.
             Filter::FlateDecode if index + 1 == filters.len() => count(ZlibDecoder::new(&*data).take(most)),
             Filter::FlateDecode => {
                 ZlibDecoder::new(&*data).take(most).read_to_end(&mut layer).ok();
@@ -191,7 +191,7 @@ pub(super) fn unpacked_bytes(
                 layer.len() as u64
             }
             Filter::Crypt => continue,
-            // Images are unpacked nowhere.
+            // Images are never unpacked.
             Filter::CcittFaxDecode | Filter::Jbig2Decode | Filter::DctDecode | Filter::JpxDecode => break,
         };
         if bytes > ratio_bytes {
@@ -250,7 +250,7 @@ fn run_lengths(packed: &[u8], most: u64, into: &mut Vec<u8>) {
     }
 }
 
-/// It grows four times at the most, so it needs no limit of its own.
+/// The result is at most four times as large, so it needs no limit of its own.
 fn ascii_85(packed: &[u8], into: &mut Vec<u8>) {
     let (mut group, mut digits) = (0u32, 0);
     for byte in packed {

@@ -1,10 +1,10 @@
-//! Text strings of a PDF's dictionaries.
+//! Text strings in a PDF's dictionaries.
 
 use encoding_rs::{UTF_16BE, UTF_16LE};
 
 use crate::charset::clean;
 
-/// PDFDocEncoding where it is not Latin-1: 0x18 to 0x1F, and 0x80 to 0xA0.
+/// PDFDocEncoding where it differs from Latin-1: 0x18 to 0x1F, and 0x80 to 0xA0.
 const ACCENTS: [char; 8] = ['˘', 'ˇ', 'ˆ', '˙', '˝', '˛', '˚', '˜'];
 const HIGH: [char; 33] = [
     '•', '†', '‡', '…', '—', '–', 'ƒ', '⁄', '‹', '›', '−', '‰', '„', '“', '”', '‘', '’', '‚', '™', 'ﬁ', 'ﬂ', 'Ł', 'Œ',

@@ -1,4 +1,4 @@
-//! Characters of glyphs whose font brings no usable ToUnicode map.
+//! Finds the characters of glyphs whose font has no usable ToUnicode map.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -10,28 +10,28 @@ use hayro_syntax::object::{Array, Dict, Name, String as PdfString};
 use rustc_hash::FxHashMap;
 use skrifa::{FontRef, MetadataProvider};
 
-/// More fonts than this are no document's.
+/// No document has more fonts.
 const MOST_FONTS: usize = 1000;
 
 /// What is known of fonts besides what they tell themselves.
 #[derive(Default)]
 pub(super) struct Unicode {
-    /// Composite fonts by their PostScript names: a drawn glyph tells no more of its font.
+    /// Composite fonts by their PostScript names, which is all that a drawn glyph tells of its font.
     fonts: FxHashMap<String, Font>,
     collections: FxHashMap<CidFamily, Rc<CMap>>,
-    /// Characters by glyph, of font programs by their hashes.
+    /// Characters by glyph for each font program, by the program's hash.
     programs: RefCell<FxHashMap<u128, FxHashMap<u32, char>>>,
 }
 
 enum Font {
-    /// It uses one of Adobe's character collections.
+    /// The font uses one of Adobe's character collections.
     Collection { encoding: Box<CMap>, collection: Rc<CMap> },
-    /// Its codes are UTF-16.
+    /// The font's codes are UTF-16.
     Utf16,
 }
 
 impl Unicode {
-    /// Takes note of a font, if it is a composite one without a map of its own.
+    /// Records a font if it is a composite one without a map of its own.
     pub(super) fn add(&mut self, font: &Dict<'_>) {
         let is_composite = font.get::<Name<'_>>(b"Subtype").is_some_and(|kind| kind.as_ref() == b"Type0");
         if !is_composite || self.fonts.len() >= MOST_FONTS {
@@ -42,7 +42,7 @@ impl Unicode {
         let name = name.split_once('+').filter(|(tag, _)| tag.len() == 6).map_or(name, |(_, name)| name);
         let map = font.get::<Name<'_>>(b"ToUnicode");
         let found = match &map {
-            // Not as the standard has it, but as it is meant.
+            // This is not what the standard says, but what producers mean.
             Some(map) if map.as_ref().starts_with(b"Identity") => Some(Font::Utf16),
             None if !font.contains_key(b"ToUnicode") => self.of_collection(font),
             _ => None,
@@ -79,7 +79,7 @@ impl Unicode {
         let blank = BfString::Char(' ');
         let Glyph::Outline(outline) = glyph else { return (code == 0x20).then_some(blank) };
         let found = self.of_font(outline, code).or_else(|| self.of_program(outline).map(BfString::Char));
-        // A glyph that shows nothing is a blank, and so is the code of one that is not there.
+        // A glyph that shows nothing is a blank, and so is a missing glyph with the code of one.
         let is_there = outline.glyph_id() != GlyphId::NOTDEF;
         let is_blank = |code: u32| code <= 0x20 || code == 0xA0;
         found.or_else(|| {
@@ -101,7 +101,7 @@ impl Unicode {
         }
     }
 
-    /// By the embedded program's own map from characters to glyphs, read backwards.
+    /// Reads the embedded program's own map from characters to glyphs backwards.
     fn of_program(&self, glyph: &OutlineGlyph) -> Option<char> {
         let font = glyph.font_data()?;
         let mut programs = self.programs.borrow_mut();
@@ -122,7 +122,7 @@ fn characters(program: &[u8]) -> FxHashMap<u32, char> {
     for (code, glyph) in font.charmap().mappings() {
         let character = char::from_u32(code).filter(|one| !one.is_control() && !matches!(one, '\u{E000}'..='\u{F8FF}'));
         if let Some(character) = character {
-            // Of several the first, which is the plain one: `-` before the soft hyphen.
+            // Of several characters the first is the plain one: `-` before the soft hyphen.
             characters.entry(glyph.to_u32()).or_insert(character);
         }
     }

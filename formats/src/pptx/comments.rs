@@ -1,4 +1,4 @@
-//! Comments, in the legacy form and the threaded one: `cm` elements whose author is a number or an id.
+//! Comments, legacy and threaded: `cm` elements whose author is a number or an id.
 
 use std::{collections::HashMap, io::Read};
 
@@ -8,7 +8,7 @@ use crate::{
     xml::{Node, XmlReader},
 };
 
-/// More people than comment on a presentation.
+/// No presentation has this many commenters.
 const MAX_AUTHORS: usize = 10_000;
 
 /// Names of authors, by number or id.
@@ -35,13 +35,13 @@ struct Comment {
     date: Option<String>,
     text: String,
     is_reply: bool,
-    /// Where in the list it goes: its replies end before it does.
+    /// Its index in the list. Its replies end before it does.
     index: usize,
-    /// How deep its element stands.
+    /// The depth of its element.
     depth: u32,
 }
 
-/// Reads a part of comments on a slide.
+/// Reads a part with the comments on a slide.
 pub(super) fn read<R: Read>(
     mut xml: XmlReader<R>,
     authors: &Authors,
@@ -49,7 +49,7 @@ pub(super) fn read<R: Read>(
     list: &mut FactList,
 ) -> Result<(), FormatError> {
     let mut depth = 0u32;
-    // A thread's replies stand within its first comment.
+    // A thread's replies are inside its first comment.
     let mut open: Vec<Comment> = Vec::new();
     let mut in_text = false;
     while let Some(node) = xml.next()? {
@@ -69,7 +69,7 @@ pub(super) fn read<R: Read>(
                             depth,
                         });
                     }
-                    // Legacy text stands in `text`, threaded in the runs of a body.
+                    // Legacy text is in `text`, threaded text in the runs of a body.
                     "t" | "text" => in_text = true,
                     "p" | "br" => {
                         if let Some(comment) = open.last_mut() {

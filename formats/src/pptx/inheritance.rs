@@ -1,5 +1,5 @@
-//! Whether a paragraph has a bullet is seldom said where it stands: the shape says it, or its placeholder in the layout, or
-//! that in the master, or the master's style for text of the kind.
+//! A paragraph seldom says itself whether it has a bullet. Its shape says it, or the shape's placeholder in the layout,
+//! or that in the master, or the master's style for text of that kind.
 
 use std::{
     io::{Read, Seek},
@@ -12,10 +12,10 @@ use crate::{
     xml::{Element, Node, XmlReader},
 };
 
-/// More placeholders than fit on a slide.
+/// No slide has room for more placeholders.
 const MAX_PLACEHOLDERS: usize = 256;
 
-/// Whether each of the nine levels has a bullet or a number, where it is said.
+/// Whether each of the nine levels has a bullet or a number, if this is stated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Bullets(pub [Option<bool>; 9]);
 
@@ -24,17 +24,17 @@ pub(super) struct Bullets(pub [Option<bool>; 9]);
 pub(super) enum Role {
     Title,
     Subtitle,
-    /// Body text, and the placeholders of objects, which may hold text as well.
+    /// Body text, and placeholders of objects, which may hold text too.
     #[default]
     Body,
-    /// Date, footer, header and slide number: the same on every slide.
+    /// Date, footer, header and slide number, which are the same on every slide.
     Furniture,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Placeholder {
     pub role: Role,
-    /// `body` as it stands, not one of the other kinds that take text.
+    /// Its type is `body` itself, and not another type that takes text.
     pub is_body: bool,
     pub index: u32,
 }
@@ -54,11 +54,11 @@ impl Placeholder {
     }
 }
 
-/// A layout or a master, as far as slides inherit from it.
+/// What slides inherit from a layout or a master.
 #[derive(Debug, Default)]
 pub(super) struct Layout {
     placeholders: Vec<(Placeholder, Bullets)>,
-    /// Of a master: its styles for titles and for body text.
+    /// A master's styles for titles and for body text.
     title: Bullets,
     body: Bullets,
     pub master: Option<String>,
@@ -72,7 +72,7 @@ pub(super) struct Inheritance {
 }
 
 impl Inheritance {
-    /// Whether text of the placeholder has a bullet at the level, where neither paragraph nor shape says so.
+    /// Whether text of the placeholder has a bullet at the level, if neither paragraph nor shape says so.
     pub(super) fn has_bullet(&self, placeholder: &Placeholder, level: usize) -> bool {
         let by_index = |layout: &Layout| {
             let found = layout
@@ -83,7 +83,7 @@ impl Inheritance {
                 .or_else(|| layout.placeholders.iter().find(|(own, _)| own.role == placeholder.role))
                 .map(|found| found.1)
         };
-        // A master has one placeholder a role, whatever its index; a subtitle goes by the body's.
+        // A master has one placeholder per role, whatever its index; a subtitle uses the body's.
         let by_role = |master: &Layout| {
             let role = if placeholder.role == Role::Subtitle { Role::Body } else { placeholder.role };
             master.placeholders.iter().find(|(own, _)| own.role == role).map(|found| found.1)
@@ -169,7 +169,7 @@ fn level_of(name: &str) -> Option<usize> {
     level.checked_sub(1).filter(|level| *level < 9)
 }
 
-/// What an element says of bullets, if that is what it is about.
+/// What an element says of bullets; `None` if it is about something else.
 pub(super) fn bullet(name: &str) -> Option<bool> {
     match name {
         "buNone" => Some(false),

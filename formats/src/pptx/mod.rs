@@ -1,9 +1,10 @@
-//! Presentations to Markdown: a slide is a `#` section, in the order of the presentation.
+//! Converts presentations to Markdown: each slide is a `#` section, in the order of the presentation.
 //!
-//! A slide's heading is its title placeholder; else its first line of text, promoted and counted in the fact
-//! `promoted_title_count`; else, where there is no text but in tables, `Slide N`. Hidden slides are read like others. The pages of
-//! the extraction are the slides, by their number in the presentation. Facts: `pptx.slides`, `pptx.hidden_slides`,
-//! `pptx.missing_slides` (listed, but not in the package), `pptx.slides_without_text` and `pptx.comments`.
+//! A slide's heading is its title placeholder. Without one, its first line of text is promoted and counted in the fact
+//! `promoted_title_count`; if only tables have text, the heading is `Slide N`. Hidden slides are read like others. The
+//! pages of the extraction are the slides, by their number in the presentation. Facts: `pptx.slides`,
+//! `pptx.hidden_slides`, `pptx.missing_slides` (listed, but not in the package), `pptx.slides_without_text` and
+//! `pptx.comments`.
 
 mod comments;
 mod inheritance;
@@ -45,7 +46,7 @@ pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patter
         .with(Pattern::HasSmartart, has_smartart))
 }
 
-/// Whether any slide, layout or master holds a picture, by the names of the parts.
+/// Whether any slide, layout or master holds a picture, judging by the names of the parts.
 fn has_images<R: Read + Seek>(package: &Package<R>) -> bool {
     const ENDINGS: [&str; 11] = ["png", "jpg", "jpeg", "gif", "bmp", "tif", "tiff", "emf", "wmf", "svg", "wdp"];
     package.names().any(|name| {
@@ -77,7 +78,7 @@ pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extr
     deck.finish()?.within(limits)
 }
 
-/// The slides, as they are written one after the other.
+/// The slides, written one after the other.
 #[derive(Default)]
 struct Deck {
     writer: Writer,
@@ -136,7 +137,7 @@ impl Deck {
 
     fn finish(self) -> Result<Extraction, FormatError> {
         if self.pages.is_empty() && !self.missing.is_empty() {
-            return Err(FormatError::corrupt(Format::Pptx, "none of its slides is in the package"));
+            return Err(FormatError::corrupt(Format::Pptx, "the package has none of its slides"));
         }
         let mut extraction = self.writer.finish("slides");
         let facts = &mut extraction.facts;

@@ -5,9 +5,9 @@ use crate::{charset, math::Math};
 #[derive(Debug, Default)]
 pub(super) struct Paragraph {
     pub text: String,
-    /// From 0.
+    /// Counted from 0.
     pub level: u8,
-    /// Whether it has a bullet or a number, where it says so itself.
+    /// Whether it has a bullet or a number, if it says so itself.
     pub bullet: Option<bool>,
     pub math: Math,
 }
@@ -46,10 +46,11 @@ impl Paragraph {
     }
 }
 
-/// Bytes of `_x000B_`, the way of a character that XML does not take.
+/// The length of `_x000B_`, the form of a character that XML does not allow.
 const ESCAPE: usize = 7;
 
-/// The control character that an escape at the start of the text stands for. Others are text: people write `_x1234_` too.
+/// The control character that an escape at the start of the text stands for. Other escapes are text, because people
+/// write `_x1234_` too.
 fn unescape(text: &str) -> Option<char> {
     let digits = text.get(..ESCAPE)?.strip_prefix("_x")?.strip_suffix('_')?;
     if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {

@@ -1,4 +1,4 @@
-//! The main part: which slides, in which order; and what slides share.
+//! The main part: the slides in their order, and what they share.
 
 use std::{
     collections::HashMap,
@@ -18,10 +18,10 @@ use crate::{
     xml::Node,
 };
 
-/// A presentation, opened: its slides' names and, as slides ask for them, layouts and masters.
+/// An open presentation: its slides' names, and the layouts and masters that slides have asked for.
 #[derive(Default)]
 pub(super) struct Presentation {
-    /// `None` for a slide that is listed and refers to nothing.
+    /// `None` for a listed slide that refers to nothing.
     slides: Vec<Option<String>>,
     pub authors: Authors,
     layouts: HashMap<String, Rc<Layout>>,
@@ -49,7 +49,8 @@ impl Presentation {
                             let detail = format_args!("over {} slides", limits.pages);
                             return Err(FormatError::over(Limit::Pages, detail));
                         }
-                        // A slide has a number of its own and the id of a relationship, alike by local name.
+                        // A slide has a number of its own and a relationship's id; both attributes have the same local
+                        // name.
                         let target = element.attributes("id").find_map(|id| targets.get(id));
                         presentation.slides.push(target.map(|target| (*target).to_owned()));
                     }
@@ -65,12 +66,12 @@ impl Presentation {
         Ok(presentation)
     }
 
-    /// The slides' names, in order.
+    /// Takes the slides' names, in order.
     pub(super) fn take_slides(&mut self) -> Vec<Option<String>> {
         std::mem::take(&mut self.slides)
     }
 
-    /// Reads a slide with its notes; `None` where the package lacks it.
+    /// Reads a slide with its notes; `None` if the package lacks it.
     pub(super) fn slide<R: Read + Seek>(
         &mut self,
         package: &mut Package<R>,
@@ -89,7 +90,7 @@ impl Presentation {
         Ok(Some(slide))
     }
 
-    /// The layout of a slide and the layout's master, as far as they are there.
+    /// The layout of a slide and the layout's master, if they exist.
     fn inheritance<R: Read + Seek>(
         &mut self,
         package: &mut Package<R>,

@@ -1,4 +1,4 @@
-//! The shapes of a slide, or of its notes, streamed in the order of the tree.
+//! Streams the shapes of a slide, or of its notes, in the order of the tree.
 
 use std::io::Read;
 
@@ -14,11 +14,11 @@ use crate::{
     xml::{Element, Node, XmlReader},
 };
 
-/// Which part the shapes are of.
+/// Which part the shapes belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     Slide,
-    /// Of notes only the body placeholder is read: the rest repeats the slide or the page.
+    /// In notes only the body placeholder is read, because the rest repeats the slide or the page.
     Notes,
 }
 
@@ -51,13 +51,13 @@ struct Reader<'a, R: Read> {
     part: Part,
     inheritance: &'a Inheritance,
     limits: &'a Limits,
-    /// What each open element means.
+    /// The meaning of each open element.
     open: Vec<Open>,
     /// For each open `mc:AlternateContent`, whether a branch was taken.
     alternates: Vec<bool>,
     shape: Shape,
     table: Option<Table>,
-    /// The open cell's text; `None` outside one.
+    /// The open cell's text; `None` outside a cell.
     cell: Option<Cell>,
     paragraph: Option<Paragraph>,
     held: usize,
@@ -88,7 +88,7 @@ struct Shape {
 #[derive(Default)]
 struct Cell {
     text: String,
-    /// It is covered by a cell to the left or above.
+    /// A cell to the left or above covers it.
     is_covered: bool,
 }
 
@@ -131,7 +131,7 @@ impl<R: Read> Reader<'_, R> {
                 self.shape.bullets = Bullets::read(&mut self.xml)?;
                 return Ok(());
             }
-            // A table in a cell is out of place.
+            // A table within a cell is out of place.
             "tbl" if self.table.is_none() && self.part == Part::Slide => {
                 self.table = Some(Table::default());
                 Open::Table
@@ -165,7 +165,7 @@ impl<R: Read> Reader<'_, R> {
                 }
                 Open::Other
             }
-            // What holds no text, or text that is not the slide's own.
+            // These hold no text, or text that is not the slide's own.
             "txBody" | "lstStyle" | "tbl" | "spPr" | "style" | "bodyPr" | "pPr" | "rPr" | "endParaRPr" | "tblPr"
             | "tblGrid" | "tcPr" | "bg" | "timing" | "transition" | "extLst" | "oleObj" => return self.xml.skip(),
             _ => match &mut self.paragraph {

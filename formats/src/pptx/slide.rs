@@ -9,12 +9,12 @@ pub(super) struct Slide {
     /// Everything else, in the order of the shapes.
     pub blocks: Vec<Block>,
     pub notes: Vec<Block>,
-    /// Left out when the presentation is shown.
+    /// The slide is left out when the presentation is shown.
     pub is_hidden: bool,
 }
 
 impl Slide {
-    /// Whether there is any text, in notes too.
+    /// Whether there is any text, also in notes.
     pub(super) fn has_text(&self) -> bool {
         let has_text = |block: &Block| match block {
             Block::Table(table) => table.has_text(),
@@ -24,7 +24,7 @@ impl Slide {
     }
 }
 
-/// Takes the first line of text out of the blocks. Cells of tables are no lines: a table is not taken apart.
+/// Takes the first line of text out of the blocks. Cells of tables are not lines, and a table is not taken apart.
 pub(super) fn promote(blocks: &mut Vec<Block>) -> Option<String> {
     let (index, text) = blocks.iter_mut().enumerate().find_map(|(index, block)| match block {
         Block::Heading { text, .. } | Block::Paragraph(text) | Block::ListItem { text, .. } => Some((index, text)),

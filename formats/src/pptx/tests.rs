@@ -8,7 +8,7 @@ use crate::{Limit, sample};
 /// Ids, kinds and targets of a slide's relationships.
 type Related<'a> = &'a [(&'a str, &'a str, &'a str)];
 
-/// A deck of slides, each its XML and its relationships, and further members.
+/// A deck of slides, each with its XML and its relationships, and further members.
 fn deck(slides: &[(&str, Related<'_>)], more: &[(&str, &str)]) -> Cursor<Vec<u8>> {
     let ids: String =
         (1..=slides.len()).map(|number| format!(r#"<p:sldId id="{}" r:id="r{number}"/>"#, 255 + number)).collect();
@@ -168,7 +168,7 @@ fn bullets_are_inherited_from_layout_and_master() {
     ];
     let read = read_deck(deck(&[(&slide(&shapes.concat()), &related), (&slide(&shapes.concat()), &related)], &more));
     let once = "# Title\n\nsubtitle\n\n- first\n\nsecond\n\nnone\n\n- object\n\nsecond\n\nown\n\na box";
-    // The layout's body placeholder stands in for the one it has no index of.
+    // The layout's body placeholder replaces the one whose index it lacks.
     assert_eq!(read.text, format!("{once}\n\n{once}"));
     assert!(!read.text.contains("Click to edit"));
 }
@@ -285,7 +285,7 @@ fn slides_and_text_are_bounded() {
     let refused = |limits: Limits| extract(three.clone(), &limits).unwrap_err().limit();
     assert_eq!(refused(Limits { pages: 2, ..Limits::default() }), Some(Limit::Pages));
     assert_eq!(refused(Limits { text_bytes: 12, ..Limits::default() }), Some(Limit::TextBytes));
-    // The same slide over and over is unpacked each time, and counted each time.
+    // A slide that is listed repeatedly is unpacked and counted each time.
     assert_eq!(refused(Limits { unpacked_bytes: 1_500, ..Limits::default() }), Some(Limit::UnpackedBytes));
 }
 

@@ -1,4 +1,4 @@
-//! A rectangle of cells.
+//! Reads a rectangle of cells.
 
 use std::{
     collections::BTreeSet,
@@ -16,14 +16,14 @@ use super::{
 };
 use crate::{FormatError, Limits, extraction::check_text};
 
-/// A rectangle of a sheet. Whoever asks bounds its [`Range::area`]; only filled cells are in it.
+/// A rectangle of a sheet, with only its filled cells. The caller bounds its [`Range::area`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cells {
     pub sheet: Sheet,
     pub range: Range,
     /// The rows with a filled cell, from top to bottom.
     pub rows: Vec<CellRow>,
-    /// Merged ranges that meet the rectangle. They stand behind the last row of a sheet: `None` where that was too far.
+    /// Merged ranges that meet the rectangle. They come after the last row of a sheet; `None` if that was too far away.
     pub merged: Option<Vec<Range>>,
 }
 
@@ -43,15 +43,15 @@ pub struct Cell {
     pub cell: CellRef,
     /// `None` for a formula without a stored value.
     pub value: Option<Value>,
-    /// With its `=`; a shared one is written out for this cell.
+    /// Includes its `=`; a shared formula is written out for this cell.
     pub formula: Option<String>,
-    /// The format code, `General` where the cell has none of its own.
+    /// The format code; `General` if the cell has none of its own.
     pub number_format: String,
     /// The value as the sheet shows it.
     pub text: String,
 }
 
-/// How far behind the rectangle its merged ranges are looked for.
+/// How far after the rectangle its merged ranges are looked for.
 const TAIL_BYTES: u64 = 16 << 20;
 
 /// A cell of the rectangle as it is stored.
@@ -61,7 +61,7 @@ struct Stash {
     formula: Option<String>,
 }
 
-/// Reads a rectangle. Shared strings come after, since few of them are in it.
+/// Reads a rectangle. Shared strings are read afterwards, because the rectangle needs few of them.
 pub(super) fn cells<R: Read + Seek>(
     mut opened: Opened<R>,
     index: u32,
@@ -103,7 +103,7 @@ pub(super) fn cells<R: Read + Seek>(
         drop(worksheet);
         Some(merged)
     } else {
-        // What is wrong behind the rectangle does not touch it.
+        // Damage after the rectangle does not affect it.
         tail(worksheet, range).unwrap_or_default()
     };
     let wanted: BTreeSet<u32> = rows
@@ -148,7 +148,7 @@ fn cell(stash: Stash, interpreter: &Interpreter) -> Cell {
     }
 }
 
-/// The merged ranges that meet the rectangle, from what stands behind the cells, if that is near.
+/// Reads the merged ranges that meet the rectangle, which come after the cells, if they are near.
 fn tail<S: Read>(worksheet: Worksheet<S>, range: Range) -> Result<Option<Vec<Range>>, FormatError> {
     let Some(mut worksheet) = worksheet.behind_cells(TAIL_BYTES)? else { return Ok(None) };
     let mut merged = Vec::new();

@@ -20,7 +20,7 @@ use crate::{FormatError, Limits, extraction::check_text};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Comment {
     pub cell: CellRef,
-    /// Empty where the file names none.
+    /// Empty if the file names none.
     pub author: String,
     pub text: String,
 }
@@ -63,7 +63,7 @@ struct Found {
     comments: Vec<Comment>,
     count: u64,
     text_bytes: usize,
-    /// Cells with a thread: for older readers each has a note too, which says so.
+    /// Cells with a thread. For older readers each also has a note, which says so.
     threaded: HashSet<CellRef>,
 }
 
@@ -138,7 +138,7 @@ fn read_notes<S: Read>(mut xml: Markup<S>, found: &mut Found, limits: &Limits) -
                 if !empty {
                     xml.text(&mut author)?;
                 }
-                // An empty one takes its room as well.
+                // An empty text takes memory too.
                 bytes += author.len() + size_of::<String>();
                 check_text(bytes, limits)?;
                 authors.push(author);

@@ -1,8 +1,8 @@
-//! Shared formulas: written once, for one cell, and meant for others as if copied there.
+//! Shared formulas: written once for one cell, and valid in others as if copied there.
 
 use super::range::{CellRef, MAX_COLUMN, MAX_ROW, column_letters, column_number};
 
-/// The formula of a cell that shares the one of `master`: relative references move as the cell does. Without `=`.
+/// The formula of a cell that shares that of `master`, without `=`: relative references move as the cell does.
 pub(super) fn translated(formula: &str, master: CellRef, cell: CellRef) -> String {
     let shift = Shift {
         rows: i64::from(cell.row()) - i64::from(master.row()),
@@ -12,7 +12,7 @@ pub(super) fn translated(formula: &str, master: CellRef, cell: CellRef) -> Strin
     let mut rest = formula;
     while let Some(first) = rest.chars().next() {
         let taken = match first {
-            // Texts and quoted sheet names; a doubled quote begins the next one, which comes to the same.
+            // Texts and quoted sheet names. A doubled quote begins the next text, which has the same effect.
             '"' | '\'' => rest[1..].find(first).map_or(rest.len(), |end| end + 2),
             // Columns of a table and names of other workbooks, which nest.
             '[' => bracketed(rest),
@@ -21,7 +21,7 @@ pub(super) fn translated(formula: &str, master: CellRef, cell: CellRef) -> Strin
                 // A range of whole columns or rows is one reference.
                 let end = whole_range(rest, end).unwrap_or(end);
                 let (word, after) = rest.split_at(end);
-                // A name that goes on is a function's or a sheet's.
+                // A name that is followed by one of these belongs to a function or a sheet.
                 let is_name = after.starts_with(['(', '!', '[']);
                 if is_name || !shift.reference(word, &mut out) {
                     out.push_str(word);
@@ -57,7 +57,7 @@ fn bracketed(text: &str) -> usize {
     text.len()
 }
 
-/// Where `A:C` or `$3:7` ends that begins with the word before `end`.
+/// The end of a range such as `A:C` or `$3:7` that begins with the word before `end`.
 fn whole_range(text: &str, end: usize) -> Option<usize> {
     let after = text[end..].strip_prefix(':')?;
     let second = &after[..after.find(|character| !is_word(character)).unwrap_or(after.len())];
@@ -68,7 +68,7 @@ fn whole_range(text: &str, end: usize) -> Option<usize> {
     alike(&text[..end], second).then_some(end + 1 + second.len())
 }
 
-/// A column (letters) or a row (digits) alone, and whether it is absolute.
+/// A single column (letters) or row (digits), and whether it is absolute.
 fn axis(text: &str, column: bool) -> Option<(u32, bool)> {
     let (text, absolute) = match text.strip_prefix('$') {
         Some(rest) => (rest, true),
@@ -91,7 +91,7 @@ struct Shift {
 }
 
 impl Shift {
-    /// Appends the reference as it is in the other cell; false where the word is none.
+    /// Appends the reference as it is in the other cell; returns false if the word is not a reference.
     fn reference(&self, word: &str, out: &mut String) -> bool {
         if let Some((one, other)) = word.split_once(':') {
             let column = axis(one, true).is_some();
@@ -109,14 +109,14 @@ impl Shift {
         let (Some(column), Some(row)) = (axis(column, true), axis(row, false)) else { return false };
         let start = out.len();
         if !(self.axis(column.0, column.1, true, out) && self.axis(row.0, row.1, false, out)) {
-            // Off the sheet on one side is off the sheet.
+            // A range that leaves the sheet on one side is off the sheet.
             out.truncate(start);
             out.push_str("#REF!");
         }
         true
     }
 
-    /// Whether it is on the sheet still.
+    /// Appends the row or column; returns whether it is still on the sheet.
     fn axis(&self, number: u32, absolute: bool, column: bool, out: &mut String) -> bool {
         let (by, most) = if column { (self.columns, MAX_COLUMN) } else { (self.rows, MAX_ROW) };
         let moved = i64::from(number) + if absolute { 0 } else { by };

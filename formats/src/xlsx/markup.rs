@@ -1,4 +1,5 @@
-//! The events of a large part, borrowed from one buffer: worksheets have millions, so none may cost an allocation.
+//! The events of a large part, borrowed from one buffer. Worksheets have millions of them, so none may cost an
+//! allocation.
 
 use std::{
     borrow::Cow,
@@ -15,39 +16,39 @@ use quick_xml::{
 
 use crate::{Format, FormatError, Limit, Limits};
 
-/// Bytes of one tag or one stretch of text. A cell holds 32,767 characters, a formula 8,192.
+/// The most bytes of one tag or one text. A cell holds 32,767 characters, a formula 8,192.
 const MAX_EVENT_BYTES: u64 = 16 << 20;
 const READ_BYTES: usize = 64 << 10;
 
-/// Where a declaration of the encoding ends at the latest.
+/// A declaration of the encoding ends within this many bytes.
 const DECLARATION_BYTES: u64 = 200;
 
 type Decoded<R> = DecodeReaderBytes<io::Chain<io::Cursor<Vec<u8>>, R>, Vec<u8>>;
 
-/// One step through a part; what it says is asked of the [`Markup`].
+/// One step through a part; the [`Markup`] has its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// An element begins. Where `empty`, it has ended too and no [`Mark::End`] follows.
+    /// An element begins. If `empty`, it has ended too and no [`Mark::End`] follows.
     Start {
         empty: bool,
     },
     End,
-    /// A piece of text: a reference is one of its own.
+    /// A piece of text; a reference is a separate piece.
     Text,
-    /// Nothing a reader looks at.
+    /// Something that no reader needs.
     Other,
 }
 
 pub(super) struct Markup<R: Read> {
     inner: Reader<Metered<BufReader<Decoded<R>>>>,
-    /// The bytes of the event, as they stand in the part.
+    /// The bytes of the event, as they are in the part.
     buffer: Vec<u8>,
-    /// Where in `buffer` the content of a tag, or a text, lies.
+    /// The range in `buffer` of a tag's content, or of a text.
     content: Range<usize>,
     name_length: usize,
-    /// The text, where it is not what stands in the part.
+    /// The text, if it differs from what is in the part.
     resolved: Option<String>,
-    /// What the first bytes met.
+    /// An error from reading the first bytes.
     failed: Option<FormatError>,
     depth: u32,
     max_depth: u32,
@@ -57,7 +58,7 @@ impl<R: Read> Markup<R> {
     pub(super) fn new(mut part: R, limits: &Limits) -> Self {
         let mut head = Vec::new();
         let failed = part.by_ref().take(DECLARATION_BYTES).read_to_end(&mut head).err();
-        // Parts may be UTF-16; with a mark, as the standard asks.
+        // Parts may be UTF-16; then they have a mark, which the standard demands.
         let decoded = DecodeReaderBytesBuilder::new()
             .encoding(declared_encoding(&head))
             .bom_sniffing(true)
@@ -81,7 +82,7 @@ impl<R: Read> Markup<R> {
         }
     }
 
-    /// The next mark, `None` at the end.
+    /// The next mark; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<Mark>, FormatError> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -97,7 +98,7 @@ impl<R: Read> Markup<R> {
                     return Err(FormatError::over(Limit::XmlDepth, detail));
                 }
                 self.name_length = start.name().0.len();
-                // Behind the `<`.
+                // After the `<`.
                 self.content = 1..1 + start.len();
                 Mark::Start { empty: false }
             }
@@ -131,7 +132,7 @@ impl<R: Read> Markup<R> {
                 });
                 Mark::Text
             }
-            // Entities declared there expand without bound; no office package has a document type.
+            // Entities declared there expand without bound, and no office package has a document type.
             Event::DocType(_) => return Err(damaged("an XML part declares a document type, which is refused")),
             Event::Eof if self.depth > 0 => return Err(damaged("an XML part ends within an element")),
             Event::Eof => return Ok(None),
@@ -140,19 +141,19 @@ impl<R: Read> Markup<R> {
         Ok(Some(mark))
     }
 
-    /// The local name of the element that just began; prefixes differ between producers.
+    /// The local name of the element that just began, because prefixes differ between producers.
     pub(super) fn name(&self) -> &str {
         local(self.content().get(..self.name_length).unwrap_or_default())
     }
 
-    /// The attributes of the element that just began by their local names, in order; broken ones are left out.
+    /// The attributes of the element that just began, in order, by their local names; broken ones are left out.
     pub(super) fn attributes(&self) -> impl Iterator<Item = (&str, Cow<'_, str>)> {
         let mut attributes = Attributes::new(self.content(), self.name_length);
-        // The check for two alike compares each with all before it.
+        // The check for duplicates compares each attribute with all before it.
         attributes.with_checks(false);
         attributes.flatten().map(|attribute| {
             let value = match attribute.value {
-                // Most are plain; asking first is cheaper than resolving.
+                // Most values are plain; checking that first is cheaper than resolving.
                 Cow::Borrowed(plain) if !plain.bytes().any(|byte| matches!(byte, b'&' | b'\n' | b'\r' | b'\t')) => {
                     Cow::Borrowed(plain)
                 }
@@ -162,24 +163,24 @@ impl<R: Read> Markup<R> {
         })
     }
 
-    /// The first attribute of a local name.
+    /// The first attribute with a local name.
     pub(super) fn attribute(&self, name: &str) -> Option<Cow<'_, str>> {
         self.attributes().find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
     fn content(&self) -> &str {
-        // The reader has checked it before it said where it lies.
+        // The text was checked before its range was set.
         self.buffer.get(self.content.clone()).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default()
     }
 
-    /// Skips to the end of the element that just began and was not empty.
+    /// Skips to the end of the element that just began, which must not be empty.
     pub(super) fn skip(&mut self) -> Result<(), FormatError> {
         let outside = self.depth.saturating_sub(1);
         while self.depth > outside && self.next()?.is_some() {}
         Ok(())
     }
 
-    /// Appends the text of the element that just began and was not empty, without that of elements in it.
+    /// Appends the text of the element that just began, without that of elements in it. The element must not be empty.
     pub(super) fn text(&mut self, out: &mut String) -> Result<(), FormatError> {
         loop {
             match self.next()? {
@@ -191,11 +192,11 @@ impl<R: Read> Markup<R> {
         }
     }
 
-    /// Goes on behind the first `text` in the part without reading what comes before it, by at most so many bytes; `None`
-    /// where it does not come that soon. What was open before is forgotten.
+    /// Continues after the first `text` in the part, skipping at most `bytes` bytes without reading them; `None` if it
+    /// does not come that soon. What was open before is forgotten.
     pub(super) fn behind(self, text: &[u8], mut bytes: u64) -> Result<Option<Self>, FormatError> {
         let mut source = self.inner.into_inner();
-        // The end of the window before, where it may have begun.
+        // The end of the last window, where it may have begun.
         let mut seam: Vec<u8> = Vec::new();
         loop {
             source.since_event = 0;
@@ -210,7 +211,7 @@ impl<R: Read> Markup<R> {
             if let Some(end) = over_seam.or_else(|| memchr::memmem::find(window, text).map(|at| at + text.len())) {
                 source.consume(end);
                 let mut after = Self::of(source, self.max_depth);
-                // Ends of what was open come up again.
+                // The ends of elements that were open will appear.
                 after.inner.config_mut().allow_unmatched_ends = true;
                 return Ok(Some(after));
             }
@@ -222,7 +223,7 @@ impl<R: Read> Markup<R> {
     }
 }
 
-/// `1`, `true` or `on`.
+/// Whether it is `1`, `true` or `on`.
 pub(super) fn is_true(value: &str) -> bool {
     matches!(value, "1" | "true" | "on")
 }
@@ -231,13 +232,13 @@ pub(super) fn damaged(reason: impl ToString) -> FormatError {
     FormatError::corrupt(Format::Xlsx, reason)
 }
 
-/// The encoding an XML declaration names; none for UTF-8, which needs no decoding.
+/// The encoding that an XML declaration names; `None` for UTF-8, which needs no decoding.
 fn declared_encoding(head: &[u8]) -> Option<&'static Encoding> {
     let end = memchr::memmem::find(head, b"?>")?;
     let after = &head[memchr::memmem::find(&head[..end], b"encoding=")? + b"encoding=".len()..end];
     let (quote, rest) = after.split_first()?;
     let label = &rest[..memchr::memchr(*quote, rest)?];
-    // A declaration that is read as bytes is not in UTF-16, whatever it says.
+    // A declaration that can be read as bytes is not in UTF-16, whatever it says.
     Encoding::for_label(label).filter(|encoding| *encoding != UTF_8 && encoding.is_ascii_compatible())
 }
 
@@ -259,7 +260,7 @@ fn refused(error: quick_xml::Error) -> FormatError {
     }
 }
 
-/// A source that ends an event which grows too long, since the reader gathers each in memory.
+/// A source that fails when an event grows too long, because the reader gathers each event in memory.
 struct Metered<B> {
     inner: B,
     since_event: u64,

@@ -47,7 +47,7 @@ pub fn workbook<R: Read + Seek>(source: R, limits: &Limits) -> Result<Workbook, 
 /// Measures a sheet in one pass; `sketch_columns` adds what values its columns have.
 ///
 /// # Errors
-/// What the reader met; a sheet that is none of the workbook's is [`FormatError::Unsupported`].
+/// What the reader met; a sheet that the workbook does not have is [`FormatError::Unsupported`].
 pub fn profile_sheet<R: Read + Seek>(
     source: R,
     sheet: u32,
@@ -57,7 +57,7 @@ pub fn profile_sheet<R: Read + Seek>(
     profile::profile(Opened::open(source, limits)?, sheet, sketch_columns, limits)
 }
 
-/// Hands out a sheet's records as they are read, in bounded memory.
+/// Emits a sheet's records as they are read, in bounded memory.
 ///
 /// # Errors
 /// What the reader or `emit` met.
@@ -70,7 +70,7 @@ pub fn records<R: Read + Seek>(
     records::records(Opened::open(source, limits)?, sheet, limits, emit)
 }
 
-/// Reads a rectangle of a sheet, and no further than its last row. Its area is for the caller to bound.
+/// Reads a rectangle of a sheet, and no further than its last row. The caller must bound its area.
 ///
 /// # Errors
 /// What the reader met.
@@ -78,7 +78,7 @@ pub fn cells<R: Read + Seek>(source: R, sheet: u32, range: Range, limits: &Limit
     cells::cells(Opened::open(source, limits)?, sheet, range, limits)
 }
 
-/// Reads the list of sheets and the package's own lists alone, however large the rest.
+/// Reads only the list of sheets and the package's own lists, however large the rest is.
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
     let mut package = Package::open(source, Format::Xlsx, limits)?;
     let main = workbook::main_part(&mut package)?;

@@ -1,41 +1,41 @@
-//! Days and times of day, as spreadsheets count them.
+//! Days and times of day as spreadsheets count them.
 
 use std::fmt;
 
 use super::workbook::DateEpoch;
 
-/// Milliseconds of a day.
+/// Milliseconds in a day.
 pub(super) const DAY: i64 = 86_400_000;
 
-/// A day with a time, or a time of day alone; to the millisecond.
+/// A day with a time, or only a time of day, to the millisecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Moment {
-    /// From 1 January 1970; `None` for a time alone.
+    /// Counted from 1 January 1970; `None` for a time without a day.
     day: Option<i32>,
     milliseconds: u32,
 }
 
-/// Day 0 of either epoch, from 1 January 1970.
+/// Day 0 of either epoch, counted from 1 January 1970.
 fn day_zero(epoch: DateEpoch) -> i32 {
     match epoch {
-        // 30 December 1899: right from March 1900 on, since day 60 is a 29 February that never was.
+        // 30 December 1899. This is right from March 1900 on, because day 60 is a 29 February that did not exist.
         DateEpoch::From1900 => -25_569,
         DateEpoch::From1904 => -24_107,
     }
 }
 
-/// 31 December 9999, from 1 January 1970.
+/// 31 December 9999, counted from 1 January 1970.
 const LAST_DAY: i32 = 2_932_896;
 
 impl Moment {
-    /// Of a stored number; `None` for what no spreadsheet shows as a date. Below one day it is a time alone. Day 60 of 1900
-    /// reads as 28 February.
+    /// Reads a stored number; `None` for what no spreadsheet shows as a date. A number below 1 is a time without a day.
+    /// Day 60 of 1900 reads as 28 February.
     pub(super) fn from_serial(serial: f64, epoch: DateEpoch) -> Option<Self> {
         if !(0.0..=3_000_000.0).contains(&serial) {
             return None;
         }
         let time = (serial.fract() * DAY as f64).round() as i64;
-        // In range, and rounding may have made a whole day of the rest.
+        // The number is in range, and rounding may have completed a day.
         let days = serial.trunc() as i32 + i32::from(time == DAY);
         let milliseconds = (time % DAY) as u32;
         if days == 0 {
@@ -46,7 +46,7 @@ impl Moment {
         (day <= LAST_DAY).then_some(Self { day: Some(day), milliseconds })
     }
 
-    /// Of ISO 8601: a date, a date with a time, or a time; a zone is left off.
+    /// Reads ISO 8601: a date, a date with a time, or a time. A zone is ignored.
     pub(super) fn from_iso(text: &str) -> Option<Self> {
         let text = text.trim();
         let (date, time) = match text.split_once(['T', ' ']) {
@@ -65,7 +65,7 @@ impl Moment {
         Some(Self { day, milliseconds })
     }
 
-    /// To the nearest multiple of `step` milliseconds; 0 leaves it.
+    /// Rounds to the nearest multiple of `step` milliseconds; 0 changes nothing.
     pub(super) fn rounded(self, step: i64) -> Self {
         if step <= 0 {
             return self;
@@ -75,12 +75,12 @@ impl Moment {
         Self { day, milliseconds: (time % DAY) as u32 }
     }
 
-    /// Of its day.
+    /// Milliseconds since midnight.
     pub(super) fn milliseconds(self) -> u32 {
         self.milliseconds
     }
 
-    /// Year, month and day; a time alone is of day 0, which is 0 January 1900 or 1 January 1904.
+    /// Year, month and day. A time without a day is on day 0, which is 0 January 1900 or 1 January 1904.
     pub(super) fn calendar(self, epoch: DateEpoch) -> (i32, u32, u32) {
         match (self.day, epoch) {
             (Some(day), _) => civil(day),
@@ -89,7 +89,7 @@ impl Moment {
         }
     }
 
-    /// 0 for Sunday; before March 1900 as spreadsheets have it, a day early.
+    /// The day of the week, 0 for Sunday. Before March 1900 it is a day early, as in spreadsheets.
     pub(super) fn weekday(self, epoch: DateEpoch) -> usize {
         let day = self.day.unwrap_or(day_zero(epoch));
         let early = epoch == DateEpoch::From1900 && day < day_zero(epoch) + 61;
@@ -121,7 +121,7 @@ fn parse_date(text: &str) -> Option<i32> {
     };
     let (year, month, day) = (next(4)?, next(2)?, next(2)?);
     let days = days_from_civil(year, month.try_into().ok()?, day.try_into().ok()?);
-    // What does not come back was no day of the calendar.
+    // A date that does not convert back is not in the calendar.
     (civil(days) == (year, month as u32, day as u32)).then_some(days)
 }
 
@@ -138,7 +138,7 @@ fn parse_time(text: &str) -> Option<u32> {
     Some(milliseconds.min(DAY as u32 - 1))
 }
 
-/// The Gregorian day, after Howard Hinnant's `civil_from_days`.
+/// The Gregorian date, after Howard Hinnant's `civil_from_days`.
 fn civil(day: i32) -> (i32, u32, u32) {
     let shifted = day + 719_468;
     let era = shifted.div_euclid(146_097);

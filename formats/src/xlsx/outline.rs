@@ -18,7 +18,7 @@ pub(super) struct Outline {
 
 /// Where a cell went.
 pub(super) enum Placed {
-    /// To the first row; these were there before, and are below it now.
+    /// To the first row. The earlier cells are below it now.
     First(Vec<(CellRef, RawCell)>),
     Below,
 }
@@ -34,7 +34,7 @@ impl Outline {
                 self.first.push((at, raw.clone()));
                 Placed::First(Vec::new())
             }
-            // Rows should rise, but need not.
+            // Rows should ascend, but need not.
             _ => Placed::First(std::mem::replace(&mut self.first, vec![(at, raw.clone())])),
         }
     }
@@ -43,7 +43,7 @@ impl Outline {
         self.used
     }
 
-    /// Judges the first row; with the names of all columns of the used range where it is a header.
+    /// Judges the first row. If it is a header, returns the names of all columns of the used range.
     pub(super) fn header(&self, interpreter: &Interpreter) -> (HeaderEvidence, Vec<String>) {
         let no = |row, reason: String| (HeaderEvidence { row, is_header: false, reason }, Vec::new());
         let Some(used) = self.used else { return no(None, "the sheet is empty".to_owned()) };
@@ -58,7 +58,7 @@ impl Outline {
                 Some(Seen::Text(text)) => text.trim(),
                 Some(other) => {
                     let kind = other.to_value().kind();
-                    return no(row, format!("column {} has a value of type {kind}, no text", letters()));
+                    return no(row, format!("column {} has a value of type {kind}, not text", letters()));
                 }
                 None => "",
             };
@@ -67,7 +67,7 @@ impl Outline {
             }
             if let Some(before) = columns.insert(name.to_owned(), column) {
                 let quoted: String = name.chars().take(100).collect();
-                return no(row, format!("`{quoted}` stands in columns {} and {}", column_letters(before), letters()));
+                return no(row, format!("`{quoted}` is in columns {} and {}", column_letters(before), letters()));
             }
             names.push(name.to_owned());
         }
@@ -75,7 +75,7 @@ impl Outline {
         (HeaderEvidence { row, is_header: true, reason }, names)
     }
 
-    /// The first row's cells.
+    /// Returns the first row's cells.
     pub(super) fn into_first(self) -> Vec<(CellRef, RawCell)> {
         self.first
     }

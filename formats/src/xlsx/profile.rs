@@ -1,4 +1,4 @@
-//! A sheet measured: what range it uses, what its columns hold, whether its first row names them.
+//! Measures a sheet: the range it uses, what its columns hold, and whether its first row names them.
 
 use std::io::{Read, Seek};
 
@@ -15,16 +15,17 @@ use super::{
 };
 use crate::{FormatError, Limits};
 
-/// What a sheet holds, counted in one pass. Counts are of cells with a value or a formula; a blank with a style is none.
+/// What a sheet holds, counted in one pass. Counts are of cells with a value or a formula; a blank cell with a style
+/// does not count.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SheetProfile {
     pub sheet: Sheet,
-    /// The hull of those cells, whatever the sheet declares; `None` for an empty one.
+    /// The smallest range around those cells, whatever the sheet declares; `None` for an empty sheet.
     pub used_range: Option<Range>,
     pub nonempty_cells: u64,
     pub formulas: u64,
     pub hidden_rows: u64,
-    /// Hidden columns by their letters, as ranges from column to column; at most [`SheetProfile::MAX_MERGED`].
+    /// Hidden columns by their letters, as ranges of columns; at most [`SheetProfile::MAX_MERGED`].
     pub hidden_columns: Vec<String>,
     /// In the order of the file, at most [`SheetProfile::MAX_MERGED`].
     pub merged: Vec<Range>,
@@ -42,22 +43,22 @@ impl SheetProfile {
     pub const MAX_COMMENTS: usize = 10_000;
 }
 
-/// A column of the used range. Where the first row is a header it is counted in none of these.
+/// A column of the used range. If the first row is a header, its cell is not counted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ColumnProfile {
-    /// Its letters.
+    /// The column's letters.
     pub column: String,
-    /// The text of its cell in the first row, where that row is a header.
+    /// The text of its cell in the first row, if that row is a header.
     pub header: Option<String>,
-    /// Its cells with a value or a formula.
+    /// The number of its cells with a value or a formula.
     pub filled: u64,
-    /// Of the rows below the header, or of all rows: 0 to 1.
+    /// The filled share of the rows below the header, or of all rows: 0 to 1.
     pub fill_ratio: f64,
     pub formulas: u64,
     pub types: TypeCounts,
-    /// The most common number formats and their cells, at most [`ColumnProfile::MAX_FORMATS`].
+    /// The most common number formats and how many cells have each, at most [`ColumnProfile::MAX_FORMATS`].
     pub number_formats: Vec<(String, u64)>,
-    /// Where it was asked for.
+    /// Present if it was asked for.
     pub sketch: Option<ColumnSketch>,
 }
 
@@ -65,7 +66,7 @@ impl ColumnProfile {
     pub const MAX_FORMATS: usize = 5;
 }
 
-/// Values by their type; a formula without a stored value is in none.
+/// Values by their type; a formula without a stored value counts nowhere.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TypeCounts {
     pub text: u64,
@@ -79,13 +80,13 @@ pub struct TypeCounts {
 /// What values a column has.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ColumnSketch {
-    /// Of the values of the column's most common type; texts by their characters' code.
+    /// The smallest value of the column's most common type; texts are compared by character codes.
     pub min: Option<Value>,
     pub max: Option<Value>,
     pub distinct: u64,
-    /// Whether `distinct` was counted; else it is estimated, by HyperLogLog, to about 2%.
+    /// Whether `distinct` was counted; if not, HyperLogLog estimated it to about 2%.
     pub distinct_exact: bool,
-    /// The first different values as they are shown, at most [`ColumnSketch::MAX_EXAMPLES`].
+    /// The first different values as shown, at most [`ColumnSketch::MAX_EXAMPLES`].
     pub examples: Vec<String>,
 }
 
@@ -93,13 +94,13 @@ impl ColumnSketch {
     pub const MAX_EXAMPLES: usize = 5;
 }
 
-/// Whether the first row of the used range names the columns: a distinct text in every one.
+/// Whether the first row of the used range names the columns: it has a distinct text in every column.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeaderEvidence {
     /// The row that was judged; `None` for an empty sheet.
     pub row: Option<u32>,
     pub is_header: bool,
-    /// A clause that says why, or why not: `no text in column C`.
+    /// A clause that says why or why not, such as `no text in column C`.
     pub reason: String,
 }
 

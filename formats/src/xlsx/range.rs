@@ -4,12 +4,12 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// Rows of a worksheet.
+/// The number of rows in a worksheet.
 pub const MAX_ROW: u32 = 1_048_576;
-/// Columns of a worksheet; the last is `XFD`.
+/// The number of columns in a worksheet; the last is `XFD`.
 pub const MAX_COLUMN: u32 = 16_384;
 
-/// A cell's place; row and column count from 1, as worksheets show them. Orders by row, then column.
+/// A cell's place. Row and column count from 1, as worksheets show them. Cells are ordered by row, then by column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CellRef {
@@ -34,7 +34,7 @@ impl CellRef {
     }
 }
 
-/// A rectangle of cells, both corners in it. Prints as `A1:C9`, a single cell as `A1:A1`.
+/// A rectangle of cells, including both corners. It prints as `A1:C9`, a single cell as `A1:A1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Range {
@@ -43,7 +43,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// The rectangle two cells span, whichever corners they are.
+    /// The rectangle that two cells span, whichever corners they are.
     pub fn new(one: CellRef, other: CellRef) -> Self {
         Self {
             first: CellRef { row: one.row.min(other.row), column: one.column.min(other.column) },
@@ -51,38 +51,38 @@ impl Range {
         }
     }
 
-    /// The corner at the top left.
+    /// The top left corner.
     pub fn first(self) -> CellRef {
         self.first
     }
 
-    /// The corner at the bottom right.
+    /// The bottom right corner.
     pub fn last(self) -> CellRef {
         self.last
     }
 
-    /// Rows of it, at least 1.
+    /// The number of rows, at least 1.
     pub fn height(self) -> u32 {
         self.last.row - self.first.row + 1
     }
 
-    /// Columns of it, at least 1.
+    /// The number of columns, at least 1.
     pub fn width(self) -> u32 {
         self.last.column - self.first.column + 1
     }
 
-    /// Cells of it, filled or not.
+    /// The number of cells, filled or not.
     pub fn area(self) -> u64 {
         u64::from(self.height()) * u64::from(self.width())
     }
 
-    /// Whether the cell is in it.
+    /// Whether it contains the cell.
     pub fn contains(self, cell: CellRef) -> bool {
         (self.first.row..=self.last.row).contains(&cell.row)
             && (self.first.column..=self.last.column).contains(&cell.column)
     }
 
-    /// What both hold, if they meet.
+    /// The common part of both, if there is one.
     pub fn intersect(self, other: Self) -> Option<Self> {
         let first =
             CellRef { row: self.first.row.max(other.first.row), column: self.first.column.max(other.first.column) };
@@ -90,7 +90,7 @@ impl Range {
         (first.row <= last.row && first.column <= last.column).then_some(Self { first, last })
     }
 
-    /// The smallest rectangle that holds both.
+    /// The smallest rectangle that contains both.
     #[must_use]
     pub fn hull(self, other: Self) -> Self {
         Self {
@@ -109,7 +109,7 @@ impl From<CellRef> for Range {
     }
 }
 
-/// A rectangle, of a named sheet or of the one at hand: `A1:C9`, `Sales!A1`, `'My Sheet'!A:C`.
+/// A rectangle of a named sheet or of the present one: `A1:C9`, `Sales!A1`, `'My Sheet'!A:C`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Reference {
@@ -117,16 +117,16 @@ pub struct Reference {
     pub range: Range,
 }
 
-/// Why a text is no reference; each names the part that is wrong.
+/// Why a text is not a reference; each error names the wrong part.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
     #[error("the reference is empty; write one like A1, A1:C9, A:C, 3:7 or Sheet1!A1:C9")]
     Empty,
-    #[error("`{0}` is no cell, column or row; write one like A1, A1:C9, A:C, 3:7 or Sheet1!A1:C9")]
+    #[error("`{0}` is not a cell, a column or a row; write one like A1, A1:C9, A:C, 3:7 or Sheet1!A1:C9")]
     Malformed(String),
     #[error("`{0}` has corners of different kinds; both must be cells, both columns or both rows")]
     Mixed(String),
-    #[error("`{0}` alone is no range; a whole column is written A:A, a whole row 3:3")]
+    #[error("`{0}` alone is not a range; a whole column is written A:A, a whole row 3:3")]
     Alone(String),
     #[error("column `{0}` is beyond XFD, the last column of a worksheet")]
     Column(String),
@@ -196,7 +196,7 @@ fn corner(text: &str) -> Result<Corner, ReferenceError> {
     }
 }
 
-/// The number of a column's letters in either case, if a worksheet has it.
+/// The number of a column by its letters in either case, if a worksheet has it.
 pub(crate) fn column_number(letters: &str) -> Option<u32> {
     let mut number = 0u32;
     for byte in letters.bytes() {
@@ -248,7 +248,7 @@ impl FromStr for Reference {
         let (sheet, range) = match text.strip_prefix('\'') {
             Some(quoted) => {
                 let unclosed = || ReferenceError::Unclosed(text.to_owned());
-                // An apostrophe in the name is doubled, so the first one before `!` that is not is the end.
+                // An apostrophe in the name is doubled, so the name ends at the first single one before `!`.
                 let mut end = None;
                 let mut bytes = quoted.bytes().enumerate().peekable();
                 while let Some((at, byte)) = bytes.next() {
@@ -292,7 +292,7 @@ impl fmt::Display for Range {
 impl fmt::Display for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.sheet {
-            // Quotes around a plain name are needless, but a name that reads as a cell or number needs them.
+            // A plain name needs no quotes, but a name that reads as a cell or number does.
             Some(sheet) if is_plain(sheet) => write!(f, "{sheet}!{}", self.range),
             Some(sheet) => write!(f, "'{}'!{}", sheet.replace('\'', "''"), self.range),
             None => write!(f, "{}", self.range),

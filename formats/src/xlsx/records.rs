@@ -1,4 +1,4 @@
-//! Rows below a header, as records.
+//! Reads rows below a header as records.
 
 use std::io::{Read, Seek};
 
@@ -14,38 +14,38 @@ use super::{
 };
 use crate::{FormatError, Limits};
 
-/// What a reading of records hands out, in this order: a head, batches of records, an end.
+/// What a reading of records emits, in this order: a head, batches of records, an end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordsPart {
     Head(RecordsHead),
-    /// Bounded in rows and bytes; not empty.
+    /// Bounded in rows and bytes, and not empty.
     Batch(Vec<Record>),
-    /// All were handed out: so many.
+    /// All were emitted; this is their number.
     End {
         records: u64,
     },
 }
 
-/// What comes before the records of a sheet. Where its header is none, no record follows and the evidence says why.
+/// What comes before the records of a sheet. If the sheet has no header, no record follows and the evidence says why.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordsHead {
     pub sheet: Sheet,
     pub used_range: Option<Range>,
     pub header: HeaderEvidence,
-    /// Of the used range, from left to right; empty without a header.
+    /// The columns of the used range, from left to right; empty without a header.
     pub columns: Vec<RecordColumn>,
 }
 
 /// A column and its name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordColumn {
-    /// Its letters.
+    /// The column's letters.
     pub column: String,
     pub header: String,
 }
 
-/// A row with at least one cell filled.
+/// A row with at least one filled cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The worksheet's number for the row.
@@ -59,11 +59,11 @@ pub struct Record {
 /// A filled cell of a record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordCell {
-    /// Its place in [`RecordsHead::columns`].
+    /// An index into [`RecordsHead::columns`].
     pub column: u32,
     /// `None` for a formula without a stored value.
     pub value: Option<Value>,
-    /// The value as the sheet shows it; left out where it is the text that `value` already holds.
+    /// The value as the sheet shows it; left out if it is the text that `value` already holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
@@ -78,11 +78,11 @@ impl RecordCell {
     }
 }
 
-/// Records of one batch, and bytes of text after which it ends.
+/// A batch ends after this many records, or this many bytes of text.
 const BATCH_RECORDS: usize = 500;
 const BATCH_BYTES: usize = 512 << 10;
 
-/// Hands out the records of a sheet: a first pass learns what range it uses and what its header is, a second reads on.
+/// Emits the records of a sheet. A first pass finds the used range and the header, a second reads on.
 pub(super) fn records<R: Read + Seek>(
     mut opened: Opened<R>,
     index: u32,
@@ -134,7 +134,7 @@ pub(super) fn records<R: Read + Seek>(
 fn record_cell(column: u32, raw: &RawCell, interpreter: &Interpreter) -> Option<RecordCell> {
     let seen = interpreter.value(raw);
     let text = match &seen {
-        // A blank text is nothing to record.
+        // A blank text is not worth recording.
         Some(Seen::Text(text)) if text.trim().is_empty() => return None,
         Some(value) => {
             let shown = interpreter.shown(raw, value);
@@ -148,7 +148,7 @@ fn record_cell(column: u32, raw: &RawCell, interpreter: &Interpreter) -> Option<
     Some(RecordCell { column, value: seen.map(|value| value.to_value()), text })
 }
 
-/// Gathers cells to records and records to batches.
+/// Gathers cells into records and records into batches.
 struct Batch<'a> {
     records: Vec<Record>,
     bytes: usize,
@@ -158,7 +158,7 @@ struct Batch<'a> {
 
 impl Batch<'_> {
     fn add(&mut self, row: u32, hidden: bool, cell: RecordCell) -> Result<(), FormatError> {
-        // What a cell costs beside its text.
+        // The memory of a cell beside its text.
         self.bytes += 64 + cell.shown().len();
         match self.records.last_mut().filter(|record| record.row == row) {
             Some(record) => record.cells.push(cell),

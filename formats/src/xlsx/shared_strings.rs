@@ -8,18 +8,18 @@ use std::{
 use super::markup::{Mark, Markup};
 use crate::{FormatError, Limit, Limits, extraction::check_text};
 
-/// All texts in one piece of memory, or those that were asked for.
+/// All texts, or those that were asked for, in one piece of memory.
 #[derive(Default)]
 pub(super) struct SharedStrings {
     text: String,
-    /// Where each ends in `text`.
+    /// Where each text ends in `text`.
     ends: Vec<u32>,
-    /// Index in the file to index in `ends`, where not all were kept.
+    /// Index in the file to index in `ends`, if not all were kept.
     kept: Option<HashMap<u32, usize>>,
 }
 
 impl SharedStrings {
-    /// Keeps all texts.
+    /// Reads and keeps all texts.
     pub(super) fn read<S: Read>(part: S, limits: &Limits) -> Result<Self, FormatError> {
         let mut strings = Self::default();
         each(part, limits, |_, text| {
@@ -29,7 +29,7 @@ impl SharedStrings {
         Ok(strings)
     }
 
-    /// Keeps the texts of these indices, and reads no further than the last of them.
+    /// Keeps the texts with these indices, and reads no further than the last of them.
     pub(super) fn read_some<S: Read>(part: S, wanted: &BTreeSet<u32>, limits: &Limits) -> Result<Self, FormatError> {
         let mut strings = Self::default();
         let mut kept = HashMap::with_capacity(wanted.len());
@@ -49,7 +49,7 @@ impl SharedStrings {
     fn keep(&mut self, text: &str, limits: &Limits) -> Result<(), FormatError> {
         self.text.push_str(text);
         check_text(self.text.len(), limits)?;
-        // No sheet has more cells, and a text that is in none is of no use; a workbook may have several.
+        // No sheet has more cells, and a text in no cell is useless; but a workbook may have several sheets.
         let most = limits.cells.saturating_mul(4);
         let end = u32::try_from(self.text.len()).ok().filter(|_| (self.ends.len() as u64) < most);
         let Some(end) = end else {
@@ -71,7 +71,7 @@ impl SharedStrings {
     }
 }
 
-/// Hands out each text with its index until `see` says that it has enough.
+/// Passes each text and its index to `see` until that returns that it has enough.
 fn each<S: Read>(
     part: S,
     limits: &Limits,
@@ -96,7 +96,8 @@ fn each<S: Read>(
     Ok(())
 }
 
-/// Appends the text of the `si`, `is` or comment text that just began: its plain text and its runs, without phonetic hints.
+/// Appends the text of the `si`, `is` or comment text that just began: its plain text and its runs, without phonetic
+/// hints.
 pub(super) fn rich_text<S: Read>(xml: &mut Markup<S>, out: &mut String) -> Result<(), FormatError> {
     let start = out.len();
     runs(xml, out)?;
@@ -109,7 +110,7 @@ fn runs<S: Read>(xml: &mut Markup<S>, out: &mut String) -> Result<(), FormatErro
         match xml.next()? {
             Some(Mark::Start { empty: false }) => match xml.name() {
                 "t" => xml.text(out)?,
-                // As deep as the reader lets elements nest.
+                // The reader limits how deep elements nest.
                 "r" => runs(xml, out)?,
                 _ => xml.skip()?,
             },
@@ -119,7 +120,7 @@ fn runs<S: Read>(xml: &mut Markup<S>, out: &mut String) -> Result<(), FormatErro
     }
 }
 
-/// Resolves `_x000D_` and its like from `start` on, and leaves out NUL, which no text may hold.
+/// Resolves `_x000D_` and similar escapes from `start` on, and drops NUL, which no text may hold.
 pub(super) fn unescape(text: &mut String, start: usize) {
     let bytes = &text.as_bytes()[start..];
     if memchr::memmem::find(bytes, b"_x").is_none() && memchr::memchr(0, bytes).is_none() {
@@ -129,7 +130,7 @@ pub(super) fn unescape(text: &mut String, start: usize) {
     let mut out = String::with_capacity(text.len() - start);
     let mut rest = &text[start..];
     while !rest.is_empty() {
-        // Escapes that follow each other may be the halves of one character.
+        // Consecutive escapes may be the halves of one character.
         while let Some(unit) = escape(rest) {
             units.push(unit);
             rest = &rest[ESCAPE_BYTES..];

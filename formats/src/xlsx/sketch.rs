@@ -1,10 +1,10 @@
-//! How many different values a column has, in bounded memory.
+//! Counts the different values of a column in bounded memory.
 
 use std::collections::HashSet;
 
-/// Values that are counted one by one; beyond, their number is estimated.
+/// How many values are counted exactly; beyond that, their number is estimated.
 const EXACT: usize = 1_024;
-/// Registers of the estimate: a standard error of 1.04 / sqrt(4096), or 1.6%.
+/// The registers of the estimate give a standard error of 1.04 / sqrt(4096), or 1.6%.
 const BITS: u32 = 12;
 const REGISTERS: usize = 1 << BITS;
 
@@ -22,7 +22,7 @@ impl Default for Distinct {
 }
 
 impl Distinct {
-    /// Adds a value by a hash whose bits are all alike.
+    /// Adds a value by its hash, whose bits must be uniform.
     pub(super) fn add(&mut self, hash: u64) {
         match self {
             Self::Exact(seen) => {
@@ -50,7 +50,7 @@ impl Distinct {
         let sum: f64 = registers.iter().map(|&rank| (-f64::from(rank)).exp2()).sum();
         let raw = alpha * count * count / sum;
         let empty = registers.iter().filter(|&&rank| rank == 0).count();
-        // Small numbers are told better by how many registers are empty.
+        // For small numbers the count of empty registers is the better estimate.
         let estimate = if raw <= 2.5 * count && empty > 0 { count * (count / empty as f64).ln() } else { raw };
         (estimate.round() as u64, false)
     }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{FormatError, Limit, Limits};
 
-/// Styles and formats that are kept; spreadsheets allow 65,490 and 250 or so.
+/// How many styles and formats are kept; spreadsheets allow 65,490 and about 250.
 const MAX_STYLES: usize = 1 << 17;
 
 /// Number formats by the style index of cells.
@@ -35,7 +35,7 @@ impl Styles {
             match xml.name() {
                 "numFmt" => {
                     let id = xml.attribute("numFmtId").and_then(|id| id.trim().parse().ok());
-                    // Differential formats come behind the cells' and repeat ids.
+                    // Differential formats come after the cells' formats and repeat ids.
                     if let (Some(id), Some(code)) = (id, xml.attribute("formatCode")) {
                         codes.entry(id).or_insert_with(|| code.into_owned());
                     }
@@ -71,13 +71,13 @@ impl Styles {
         Ok(styles)
     }
 
-    /// The index of the format of a style; a style the file does not define is General.
+    /// The index of a style's format; a style that the file does not define is General.
     pub(super) fn format_of(&self, style: u32) -> u32 {
         self.by_style.get(style as usize).copied().unwrap_or(0)
     }
 
     pub(super) fn format(&self, index: u32) -> &NumberFormat {
-        // The first is always there.
+        // The first format always exists.
         self.formats.get(index as usize).unwrap_or(&self.formats[0])
     }
 }

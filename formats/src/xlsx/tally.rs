@@ -1,4 +1,4 @@
-//! One column as it is measured.
+//! Counts what is in one column.
 
 use std::{
     collections::HashMap,
@@ -13,7 +13,7 @@ use super::{
     worksheet::RawCell,
 };
 
-/// Characters of a text that a profile repeats.
+/// How many characters of a text a profile repeats.
 const SHOWN_CHARACTERS: usize = 100;
 
 /// Counts of one column.
@@ -22,7 +22,7 @@ pub(super) struct Tally {
     filled: u64,
     formulas: u64,
     types: TypeCounts,
-    /// Cells by format index; the one met last waits outside the map, since a column seldom changes it.
+    /// Cells by format index. The present format is counted outside the map, because a column seldom changes it.
     formats: HashMap<u32, u64>,
     current: (u32, u64),
     sketch: Option<Sketch>,
@@ -39,7 +39,7 @@ struct Sketch {
     examples: Vec<String>,
 }
 
-/// The least and the greatest.
+/// The least and the greatest value.
 struct Extent<T>(Option<(T, T)>);
 
 impl<T> Default for Extent<T> {
@@ -103,7 +103,7 @@ impl Tally {
         }
     }
 
-    /// The column's profile, of so many rows.
+    /// The column's profile, given the number of rows.
     pub(super) fn profile(
         mut self,
         column: String,
@@ -145,7 +145,7 @@ impl Sketch {
                 self.texts.add(*text);
             }
             Seen::Number(number) => {
-                // Zero has two.
+                // Zero has two representations.
                 (number + 0.0).to_bits().hash(&mut hasher);
                 self.numbers.add(number);
             }
@@ -177,7 +177,7 @@ impl Sketch {
         let most = [types.number, types.date, types.duration, types.text, types.boolean]
             .into_iter()
             .enumerate()
-            // Of equals the first.
+            // Of equal counts the first wins.
             .max_by_key(|&(at, count)| (count, std::cmp::Reverse(at)))
             .map_or(0, |(at, _)| at);
         let (min, max) = match most {

@@ -1,4 +1,4 @@
-//! Workbooks made by hand, one for each trap.
+//! Workbooks built by hand, one for each trap.
 
 mod cells;
 mod package;
@@ -29,7 +29,7 @@ impl<'a> Book<'a> {
         self
     }
 
-    /// Number formats of styles 1, 2 ...
+    /// Sets the number formats of styles 1, 2 ...
     fn styles(self, codes: &[&str]) -> Self {
         let formats: String = (0..)
             .zip(codes)
@@ -104,7 +104,7 @@ impl<'a> Book<'a> {
     }
 }
 
-/// `A1=text` of each filled cell, with its formula where it has one.
+/// `A1=text` for each filled cell, with its formula if it has one.
 fn listed(cells: &Cells) -> Vec<String> {
     cells
         .rows

@@ -1,4 +1,4 @@
-//! What a cell holds, typed.
+//! What a cell holds, with its type.
 
 use std::{borrow::Cow, fmt};
 
@@ -13,24 +13,24 @@ use super::{
     worksheet::{RawCell, Stored},
 };
 
-/// A cell's value. Whether a stored number is a date or a duration is decided by the cell's number format.
+/// A cell's value. The cell's number format decides whether a stored number is a date or a duration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", content = "value", rename_all = "snake_case")]
 pub enum Value {
     Text(String),
-    /// Finite; integers are exact up to 2^53, and stand in JSON as integers.
+    /// Finite. Integers are exact up to 2^53, and are integers in JSON.
     #[serde(serialize_with = "as_integer_if_whole")]
     Number(f64),
     Boolean(bool),
     /// ISO 8601 without a zone: `2021-01-01T00:00:00`, or a time of day alone: `15:10:10`.
     Date(String),
     Duration(Duration),
-    /// `#DIV/0!`, `#N/A` and their like.
+    /// `#DIV/0!`, `#N/A` and similar.
     Error(String),
 }
 
 impl Value {
-    /// What it is, as it stands on the wire: `text`, `number`, `boolean`, `date`, `duration` or `error`.
+    /// The type as used on the wire: `text`, `number`, `boolean`, `date`, `duration` or `error`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "text",
@@ -52,7 +52,7 @@ fn as_integer_if_whole<S: Serializer>(number: &f64, serializer: S) -> Result<S::
     }
 }
 
-/// A span of time in milliseconds; negative where the sheet's is. Prints as ISO 8601: `P10DT15H10M10S`, `PT1M30S`.
+/// A span of time in milliseconds; negative if the sheet's is. It prints as ISO 8601: `P10DT15H10M10S`, `PT1M30S`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Duration {
@@ -65,7 +65,7 @@ impl fmt::Display for Duration {
         let (days, rest) = (span / DAY as u64, span % DAY as u64);
         let (hours, minutes, seconds, rest) = (rest / 3_600_000, rest / 60_000 % 60, rest / 1000 % 60, rest % 1000);
         write!(f, "{sign}P")?;
-        // What is zero is left out, but one part stands.
+        // Parts that are zero are left out, but one part must remain.
         if days > 0 {
             write!(f, "{days}D")?;
         }
@@ -118,7 +118,7 @@ pub(super) struct Interpreter {
 }
 
 impl Interpreter {
-    /// The value of a cell; `None` where it has a formula or a style alone.
+    /// The value of a cell; `None` if it only has a formula or a style.
     pub(super) fn value<'a>(&'a self, raw: &'a RawCell) -> Option<Seen<'a>> {
         if !raw.has_value {
             return None;
@@ -126,7 +126,7 @@ impl Interpreter {
         let text = raw.text.as_str();
         Some(match raw.stored {
             Stored::Text => Seen::Text(text),
-            // An index that is none stands for a text that is lost.
+            // An invalid index stands for a lost text.
             Stored::Shared => {
                 Seen::Text(text.trim().parse().ok().and_then(|index| self.strings.get(index)).unwrap_or_default())
             }
@@ -156,7 +156,7 @@ impl Interpreter {
             Seen::Duration(span) => Reading::Duration(span),
         };
         let mut out = String::new();
-        // A date written as text has no number; any day in the calendar chooses its section.
+        // A date written as text has no number; any day in the calendar selects its section.
         format.show(reading, serial(&raw.text).unwrap_or(1.0), self.epoch, &mut out);
         Cow::Owned(out)
     }

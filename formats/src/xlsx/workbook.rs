@@ -29,10 +29,10 @@ pub struct Workbook {
 }
 
 impl Workbook {
-    /// Defined names that are reported; some workbooks have tens of thousands of broken ones.
+    /// How many defined names are reported; some workbooks have tens of thousands of broken ones.
     pub const MAX_NAMES: usize = 1_000;
 
-    /// The sheet of a name; names differ by more than case.
+    /// The sheet with a name; an exact match wins over one that differs in case.
     pub fn sheet(&self, name: &str) -> Option<&Sheet> {
         self.sheets
             .iter()
@@ -44,7 +44,7 @@ impl Workbook {
 /// A tab of the workbook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sheet {
-    /// Its place among the tabs, from 0; what the other steps ask for.
+    /// Its position among the tabs, from 0; the other steps ask for a sheet by it.
     pub index: u32,
     pub name: String,
     pub kind: SheetKind,
@@ -62,7 +62,7 @@ pub enum SheetKind {
     Macrosheet,
 }
 
-/// Whether users see the tab; only code shows a very hidden one again.
+/// Whether users see the tab; only code can show a very hidden one again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SheetState {
@@ -72,7 +72,7 @@ pub enum SheetState {
     VeryHidden,
 }
 
-/// Which day is number 0, or rather 1: 1 January 1900, with a 29 February that never was, or 2 January 1904.
+/// Which day is number 1: 1 January 1900, with a 29 February that did not exist, or 2 January 1904.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DateEpoch {
     #[default]
@@ -98,15 +98,15 @@ pub struct DefinedName {
     pub name: String,
     /// As written, without a leading `=`: `Sheet1!$A$1:$C$9`.
     pub refers_to: String,
-    /// The sheet it belongs to; `None` where it holds in the whole workbook.
+    /// The sheet it belongs to; `None` if it is valid in the whole workbook.
     pub sheet: Option<u32>,
 }
 
-/// A workbook's package, with the names of the parts its sheets need.
+/// A workbook's package, with the names of the parts that its sheets need.
 pub(super) struct Opened<R> {
     pub package: Package<R>,
     pub workbook: Workbook,
-    /// A part a sheet, in their order; `None` where the workbook names none or one that is not there.
+    /// One part per sheet, in their order; `None` if the workbook names none, or one that does not exist.
     sheet_parts: Vec<Option<String>>,
     pub shared_strings: Option<String>,
     pub styles: Option<String>,
@@ -157,7 +157,8 @@ impl<R: Read + Seek> Opened<R> {
     /// A sheet and the name of its part.
     pub(super) fn sheet(&self, index: u32) -> Result<(Sheet, String), FormatError> {
         let sheet = self.workbook.sheets.get(index as usize).ok_or_else(|| {
-            let reason = format!("the workbook has {} sheets, none of index {index}", self.workbook.sheets.len());
+            let reason =
+                format!("the workbook has {} sheets, but none with the index {index}", self.workbook.sheets.len());
             FormatError::unsupported(Format::Xlsx, reason)
         })?;
         match self.sheet_parts.get(index as usize) {
@@ -166,7 +167,7 @@ impl<R: Read + Seek> Opened<R> {
         }
     }
 
-    /// The bytes of a part that must be there.
+    /// The bytes of a part that must exist.
     pub(super) fn part(&mut self, name: &str) -> Result<impl Read, FormatError> {
         self.package.part(name)?.ok_or_else(|| damaged(format_args!("the part `{name}` is missing")))
     }
@@ -198,7 +199,7 @@ impl<R: Read + Seek> Opened<R> {
 pub(super) fn main_part<R: Read + Seek>(package: &mut Package<R>) -> Result<String, FormatError> {
     const USUAL: &str = "xl/workbook.xml";
     let main = match package.main_part() {
-        // Some writers leave the package's relationships out; others then look in the usual place.
+        // Some writers leave out the package's relationships; then the part is looked for in the usual place.
         Err(FormatError::Corrupt { .. }) if package.has(USUAL) => USUAL.to_owned(),
         main => main?,
     };
@@ -209,10 +210,10 @@ pub(super) fn main_part<R: Read + Seek>(package: &mut Package<R>) -> Result<Stri
     Ok(main)
 }
 
-/// What stands in the main part.
+/// What the main part declares.
 #[derive(Default)]
 struct Declared {
-    /// Sheets whose kind and index are not known yet, with the id of their relationship.
+    /// Sheets whose kind and index are not known yet, with the ids of their relationships.
     sheets: Vec<(Sheet, String)>,
     date_epoch: DateEpoch,
     names: Vec<DefinedName>,
@@ -230,7 +231,7 @@ impl Declared {
                 }
                 "sheet" => {
                     self.sheets.push(declared_sheet(xml));
-                    // Each needs a part of its own.
+                    // Each sheet needs a part of its own.
                     if self.sheets.len() > limits.zip_members as usize {
                         let detail = format_args!("the workbook lists over {} sheets", limits.zip_members);
                         return Err(FormatError::over(Limit::ZipMembers, detail));

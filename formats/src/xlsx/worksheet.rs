@@ -1,4 +1,4 @@
-//! A worksheet's part, read once from its beginning: rows, cells, and what stands around them.
+//! Reads a worksheet's part once from its beginning: rows, cells, and what is around them.
 
 use std::{collections::HashMap, io::Read};
 
@@ -15,7 +15,7 @@ use crate::{FormatError, Limit, Limits, extraction::check_text};
 pub(super) enum Stored {
     #[default]
     Number,
-    /// An index of the shared strings.
+    /// An index into the shared strings.
     Shared,
     Text,
     Boolean,
@@ -30,7 +30,7 @@ pub(super) struct RawCell {
     pub style: u32,
     pub stored: Stored,
     pub text: String,
-    /// A text may be empty and yet be there.
+    /// True even if the value is an empty text.
     pub has_value: bool,
     pub formula: Option<RawFormula>,
 }
@@ -40,14 +40,14 @@ pub(super) struct RawCell {
 pub(super) enum RawFormula {
     /// Without `=`.
     Own(String),
-    /// That of the shared group.
+    /// The formula of the shared group.
     Shared(u32),
     /// A table of what-if values, and its input cells.
     DataTable(String),
 }
 
 impl RawCell {
-    /// Whether anything but a style is in it.
+    /// Whether it has more than a style.
     pub(super) fn is_filled(&self) -> bool {
         self.has_value || self.formula.is_some()
     }
@@ -80,7 +80,7 @@ pub(super) enum Item<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Around,
-    /// In `sheetData`.
+    /// Within `sheetData`.
     Rows,
     Cells,
 }
@@ -114,7 +114,7 @@ impl<R: Read> Worksheet<R> {
         }
     }
 
-    /// The next item, `None` at the end.
+    /// The next item; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<Item<'_>>, FormatError> {
         loop {
             let Some(mark) = self.xml.next()? else { return Ok(None) };
@@ -178,7 +178,7 @@ impl<R: Read> Worksheet<R> {
         Ok(Item::Row { row: self.row, hidden })
     }
 
-    /// Reads the cell that began; its place, where it is filled.
+    /// Reads the cell that began; returns its place if it is filled.
     fn cell(&mut self, empty: bool) -> Result<Option<CellRef>, FormatError> {
         let at = tag(&self.xml, &mut self.raw);
         let at = match at.or_else(|| CellRef::new(self.row, self.column + 1)) {
@@ -253,20 +253,20 @@ impl<R: Read> Worksheet<R> {
         Ok(())
     }
 
-    /// A formula with its `=`, written out for the cell it is in.
+    /// A formula with its `=`, written out for its cell.
     pub(super) fn formula_text(&self, formula: &RawFormula, at: CellRef) -> String {
         match formula {
             RawFormula::Own(text) => format!("={text}"),
             RawFormula::DataTable(inputs) => format!("=TABLE({inputs})"),
             RawFormula::Shared(group) => match self.masters.get(group) {
                 Some((master, text)) => format!("={}", translated(text, *master, at)),
-                // The one to share is missing.
+                // The formula to share is missing.
                 None => "=".to_owned(),
             },
         }
     }
 
-    /// Goes on to the items behind the cells without looking at these, by at most so many bytes; `None` where they are
+    /// Goes on to the items after the cells without reading the cells, by at most `bytes` bytes; `None` if they are
     /// further away.
     pub(super) fn behind_cells(self, bytes: u64) -> Result<Option<Self>, FormatError> {
         if self.state == State::Around {
@@ -308,7 +308,7 @@ impl FormulaTag {
             }
         }
         if found.kind == FormulaKind::DataTable {
-            // The input of a row stands first, that of a column second.
+            // The input of a row comes first, that of a column second.
             let (row, column) = if by_row || !second.is_empty() { (first, second) } else { (second, first) };
             found.inputs = format!("{row},{column}");
         }
@@ -316,7 +316,7 @@ impl FormulaTag {
     }
 }
 
-/// Fills in what the tag of a cell says; its place, if it names one.
+/// Fills in what a cell's tag says; returns the place, if the tag names one.
 fn tag<S: Read>(xml: &Markup<S>, raw: &mut RawCell) -> Option<CellRef> {
     raw.clear();
     let mut at = None;
@@ -340,7 +340,7 @@ fn tag<S: Read>(xml: &Markup<S>, raw: &mut RawCell) -> Option<CellRef> {
     at
 }
 
-/// `B12`, without the forms people write.
+/// Parses `B12`, without the other forms that people write.
 fn place(text: &str) -> Option<CellRef> {
     let digits = text.find(|character: char| character.is_ascii_digit())?;
     let (letters, digits) = text.split_at(digits);

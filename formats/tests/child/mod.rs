@@ -20,7 +20,7 @@ pub struct Outcome {
     pub answers: Vec<Answer>,
     pub exit: Exit,
     pub end: Result<Usage, FormatError>,
-    /// What its kernel did not confine it by.
+    /// The walls that its kernel did not put up.
     pub lacking: Vec<String>,
 }
 
@@ -31,10 +31,10 @@ pub struct Started {
     decoder: Decoder,
 }
 
-/// Starts a child; `arguments` say which of the deeds of the test it does.
+/// Starts a child; `arguments` say which of the test's deeds it does.
 pub fn start(arguments: &[&str], request: &Request, confinement: Confinement, input: impl Into<OwnedFd>) -> Started {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
-    // Not by its path, which a user other than root may not be able to reach.
+    // Not by its path, which a user other than root may be unable to reach.
     let child = Command::new("/proc/self/exe")
         .args(arguments)
         .stdin(Stdio::from(input.into()))
@@ -48,7 +48,7 @@ pub fn start(arguments: &[&str], request: &Request, confinement: Confinement, in
 }
 
 impl Started {
-    /// Takes the answers to the child's end; only the limits of the child itself stop one that spins.
+    /// Takes the answers until the child's end; only the child's own limits stop one that loops.
     pub fn finish(self) -> Outcome {
         let Self { mut child, mut channel, mut decoder } = self;
         // The test may have taken it.

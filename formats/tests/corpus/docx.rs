@@ -2,8 +2,9 @@
 
 use super::*;
 
-/// The references count every paragraph that is numbered by its own properties. Not all of those show as items of a list,
-/// and items may be numbered by their style alone. For each file: how many of theirs are no items, and items they miss.
+/// The references count every paragraph that is numbered by its own properties. Not all of those show as list items,
+/// and items may be numbered by their style alone. This lists for each file how many of theirs are not items, and how
+/// many items they miss.
 const OTHER_COUNTS: [(&str, u64, u64, &str); 5] = [
     ("docx/word_sample.docx", 2, 0, "two are numbered by list 0, which is none"),
     ("docx/unit_test_headers_numbered.docx", 2, 0, "two are headings"),

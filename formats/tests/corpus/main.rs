@@ -1,5 +1,5 @@
-//! Real and hostile files against what agreeing reference readers say of them. The corpus lies beside the repository and may
-//! be absent; the samples the project ships are always read.
+//! Compares real and hostile files with what agreeing reference readers say of them. The corpus is beside the
+//! repository and may be absent; the samples that the project ships are always read.
 
 #![expect(clippy::unwrap_used, reason = "a test may end where it stands")]
 
@@ -54,7 +54,7 @@ impl Entry {
     }
 }
 
-/// The corpus' entries under a folder; none where the corpus is absent.
+/// The corpus' entries under a folder; none if the corpus is absent.
 fn corpus(folder: &str) -> Vec<Entry> {
     let root = repository().join("../shared/corpus");
     let Ok(manifest) = std::fs::read(root.join("manifest.json")) else {
@@ -74,7 +74,7 @@ fn corpus(folder: &str) -> Vec<Entry> {
         .collect()
 }
 
-/// Texts compare after NFKC, without white space and soft hyphens.
+/// Texts are compared after NFKC, without white space and soft hyphens.
 fn bare(text: &str) -> String {
     text.nfkc().filter(|character| !character.is_whitespace() && *character != '\u{AD}').collect()
 }
@@ -102,7 +102,7 @@ fn every_file_is_detected() {
 
 #[test]
 fn probes_measure_what_the_references_measure() {
-    // Measured for other formats too one day; today these.
+    // Other patterns may be measured one day; these are today's.
     let measured = [
         Pattern::HasTextLayer,
         Pattern::HasHeadings,

@@ -2,12 +2,12 @@
 
 use super::*;
 
-/// Characters of a page may differ by this part of the reference's, or by this many: the reference keeps the hyphens of line
-/// ends and ligatures, which are resolved here.
+/// The number of characters on a page may differ by this share of the reference's, or by this many: the reference keeps
+/// the hyphens of line ends and ligatures, which are resolved here.
 const CHARACTERS: (f64, u64) = (0.01, 3);
-/// Parts of a page are given to two digits.
+/// Shares of a page are given to two digits.
 const COVERAGE: f64 = 0.011;
-/// Word F1 against the reference's text: on average, and at the least.
+/// Word F1 against the reference's text: the mean, and the lowest allowed.
 const MEAN_F1: f64 = 0.97;
 const LEAST_F1: f64 = 0.95;
 
@@ -15,7 +15,7 @@ fn pdfs() -> impl Iterator<Item = Entry> {
     corpus("").into_iter().filter(|entry| entry.detector == "pdf")
 }
 
-/// Those that open, with what is read of them; files that are there to be hostile say nothing of opening.
+/// The files that open, with what is read of them; hostile files say nothing about opening.
 fn readable() -> Vec<(Entry, Extraction)> {
     let opens = pdfs().filter(|entry| entry.expect["opens"] == true);
     let read = |entry: Entry| {
@@ -157,7 +157,7 @@ fn words_are_those_of_the_reference() {
 fn word_f1(found: &str, expected: &str) -> f64 {
     let count = |text: &str| {
         let mut counts = std::collections::HashMap::new();
-        // The reference marks the hyphen of a line's end, which is none of the word's, by U+FFFE.
+        // The reference marks the hyphen at the end of a line, which does not belong to the word, by U+FFFE.
         let text = text.nfkc().collect::<String>().replace(['\u{AD}', '\u{FFFE}'], "");
         for word in text.split_whitespace() {
             *counts.entry(word.to_owned()).or_insert(0usize) += 1;

@@ -30,7 +30,7 @@ fn slides_are_those_of_the_references() {
             assert_eq!(notes.map(bare), slide["notes"].as_str().map(bare), "{name}");
             let delimiters = shown.lines().filter(|line| line.starts_with("| ---")).count() as u64;
             assert_eq!(delimiters, slide["tables"], "{name}");
-            // The heading is the first of the lines, where there is any text.
+            // The heading is the first line, if there is any text.
             let lines = shown.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('|')).count() as u64;
             assert_eq!(lines - u64::from(title.is_none()), slide["text_lines"], "{name}: {shown}");
         }

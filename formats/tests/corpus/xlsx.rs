@@ -32,7 +32,7 @@ fn find(cells: &Cells, at: &str) -> Option<Cell> {
     cells.rows.iter().flat_map(|row| &row.cells).find(|cell| cell.cell == at).cloned()
 }
 
-/// A value in the form of the references: durations are Python's.
+/// A value in the form of the references, whose durations are Python's.
 fn in_python(value: Option<&CellValue>) -> Value {
     match value {
         None => Value::Null,
@@ -112,7 +112,7 @@ fn sheet_is(entry: &Entry, expect: &Value, profile: &SheetProfile) {
     let samples = expect["sample_cells"].as_array().into_iter().flatten();
     for sample in samples {
         let at = sample["ref"].as_str().unwrap();
-        // Each alone, so that a rectangle is asked for as callers do.
+        // Each cell is requested alone, as callers request a rectangle.
         let cells = entry.cells(profile.sheet.index, at.parse().unwrap());
         let cell = find(&cells, at).unwrap_or_else(|| panic!("{name}: {at} is empty"));
         assert_eq!(in_python(cell.value.as_ref()), sample["value"], "{name}: {at}");
@@ -149,7 +149,7 @@ fn two_cells_in_the_corners_cost_no_rectangle() {
     assert_eq!(parts, 2);
 }
 
-/// Cut anywhere, a workbook is read or refused for good.
+/// Wherever it is cut, a workbook is read or permanently refused.
 #[test]
 fn a_damaged_workbook_is_refused_for_good() {
     for entry in corpus("xlsx/") {

@@ -1,4 +1,4 @@
-//! How a chunk is closed: counted, evened out with the one before it, handed out.
+//! Closes a chunk: counts it, balances it with the one before it, and hands it out.
 
 use super::{Chunk, Draft, Leads, Packer, Unit};
 
@@ -9,8 +9,7 @@ impl Packer<'_> {
         }
     }
 
-    /// Closes the open chunk. What it leaves open is its end, where that fits better with the unit that comes next, or is one
-    /// too many.
+    /// Closes the open chunk. Its end stays open if it fits better with the next unit or is too much for this chunk.
     pub(super) fn close(&mut self, next: Option<&Unit>) {
         let mut open = std::mem::take(&mut self.open);
         let mut rest = Vec::new();
@@ -32,7 +31,7 @@ impl Packer<'_> {
         self.open = self.draft(rest);
     }
 
-    /// Counts a draft. Where its units are more together than apart, gives back those that are too many.
+    /// Counts a draft. If its units have more tokens together than separately, returns those that are too many.
     fn settle(&mut self, draft: &mut Draft) -> Vec<Unit> {
         let mut over = Vec::new();
         let range = |units: &[Unit]| units[0].range.start..units[units.len() - 1].range.end;
@@ -42,11 +41,12 @@ impl Packer<'_> {
             if draft.tokens <= self.options.max_tokens && draft.characters <= self.options.max_chars {
                 return over;
             }
-            // A heading with its first sentence, where that can be.
+            // A heading stays with its first sentence if possible.
             let first = if draft.units[0].leads == Leads::Always { draft.leading + 1 } else { 1 };
             let least = if first < draft.units.len() { first } else { 1 };
             if draft.units.len() > least {
-                // About as many as are over, and one at least: few rounds even where there are many units.
+                // This removes about as many as are too many, and at least one, so that few rounds are needed even for
+                // many units.
                 let units = draft.units.len();
                 let fit = (units * self.options.max_tokens / draft.tokens.max(1)).clamp(least, units - 1);
                 over.splice(0..0, draft.units.split_off(fit));
@@ -60,7 +60,7 @@ impl Packer<'_> {
         }
     }
 
-    /// Takes in a chunk that is closed; joins a short one with its neighbour.
+    /// Takes in a closed chunk; joins it with its neighbour if it is short.
     pub(super) fn retire(&mut self, mut draft: Draft) {
         let Some(mut last) = self.last.take() else {
             self.last = Some(draft);
@@ -87,7 +87,7 @@ impl Packer<'_> {
         self.last = Some(draft);
     }
 
-    /// Two drafts as one, or both again where that is over a cap.
+    /// Joins two drafts, or returns both if that exceeds a cap.
     fn join(&mut self, mut before: Draft, after: Draft) -> Result<Draft, (Draft, Draft)> {
         let (first, last) = (&after.units[0], &before.units[before.units.len() - 1]);
         let gap = self.characters(&(last.range.end..first.range.start));
@@ -104,7 +104,8 @@ impl Packer<'_> {
         Ok(Draft { tokens, characters, counted: false, ..before })
     }
 
-    /// Moves sentences from the end of one draft to the short one after it, as long as neither is short or over a cap then.
+    /// Moves sentences from the end of one draft to the short one after it, as long as neither becomes short or exceeds
+    /// a cap.
     fn even_out(&mut self, before: &mut Draft, after: &mut Draft) {
         let least = self.options.min_chunk_length;
         while after.characters < least && after.leading == 0 && before.units.len() > 1 {

@@ -1,4 +1,4 @@
-//! Tracked changes and references to notes: facts, not text.
+//! Tracked changes and references to notes, which are facts and not text.
 
 use std::io::Read;
 
@@ -13,12 +13,12 @@ use crate::{
     xml::Element,
 };
 
-/// An insertion that is open.
+/// An open insertion.
 pub(super) struct Inserted {
     change: Change,
     author: String,
     date: String,
-    /// The frame and the byte of its text where the insertion began.
+    /// The frame, and the byte of its text, where the insertion began.
     frame: usize,
     from: usize,
 }

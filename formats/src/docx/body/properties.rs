@@ -10,7 +10,7 @@ use crate::{
     xml::{Element, Node},
 };
 
-/// A span wider than any sheet of paper holds is a lie.
+/// No sheet of paper holds a wider span.
 const MAX_SPAN: usize = 63;
 
 impl<R: Read> Converter<'_, R> {
@@ -19,7 +19,7 @@ impl<R: Read> Converter<'_, R> {
         let mut depth = 1u32;
         while depth > 0 {
             match self.xml.next()? {
-                // What the properties were before a tracked change.
+                // This holds the properties before a tracked change.
                 Some(Node::Start(element)) if element.name.ends_with("Change") => self.xml.skip()?,
                 Some(Node::Start(element)) => {
                     depth += 1;
@@ -42,7 +42,7 @@ impl<R: Read> Converter<'_, R> {
                     paragraph.style = element.value().map(str::to_owned);
                     paragraph.hidden = paragraph.style.as_deref().is_some_and(|style| converter.styles.hides(style));
                 }
-                // The paragraph's mark was deleted, or moved away.
+                // The paragraph's mark was deleted or moved away.
                 "del" | "moveFrom" => paragraph.mark_deleted = true,
                 "numPr" => is_numbered = true,
                 name => paragraph.place.note(name, element.value()),
@@ -106,7 +106,7 @@ impl<R: Read> Converter<'_, R> {
     }
 }
 
-/// The number of columns an element spans or leaves out.
+/// The number of columns that an element spans or leaves out.
 fn count(element: &Element) -> usize {
     element.value().and_then(|value| value.parse().ok()).unwrap_or(0).min(MAX_SPAN)
 }

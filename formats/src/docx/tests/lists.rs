@@ -39,7 +39,7 @@ fn the_evidence_tells_what_kind_a_list_is_and_which_number_an_item_has() {
     let labels: Vec<_> = items.iter().map(|item| item["label"].as_str().unwrap_or("-")).collect();
     assert_eq!(labels, ["1.", "2.", "2.a)", "2.b)", "2.c)", "(III)", "3.", "3.a)", "7.", "-", "-"]);
     assert_eq!(items[0], json!({"at": 0, "level": 0, "ordered": true, "number": 1, "label": "1."}));
-    // Places count characters: the first item is 3 of them, 4 bytes, and a line end.
+    // Places count characters: the first item has 3 of them in 4 bytes, and a line end.
     assert_eq!(items[1]["at"], 4);
     assert_eq!((&items[4]["heading"], &items[9]["ordered"]), (&json!(true), &json!(false)));
 }

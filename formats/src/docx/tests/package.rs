@@ -61,7 +61,7 @@ fn depth_and_text_are_bounded() {
     let of = |body: &str| extract(docx_with(body, &[]), &limits).unwrap_err().limit();
     let nested = format!("{}x{}", "<w:p><w:r><w:txbxContent>".repeat(30), "</w:txbxContent></w:r></w:p>".repeat(30));
     assert_eq!(of(&nested), Some(crate::Limit::XmlDepth));
-    // Held in one cell, so that the limit must hold before anything is written.
+    // All of it is in one cell, so the limit must apply before anything is written.
     let cell = format!("<w:tbl><w:tr><w:tc>{}</w:tc></w:tr></w:tbl>", paragraph("", "ten bytes.").repeat(200));
     assert_eq!(of(&cell), Some(crate::Limit::TextBytes));
     assert_eq!(of(&paragraph("", "ten bytes.").repeat(200)), Some(crate::Limit::TextBytes));

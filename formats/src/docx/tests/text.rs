@@ -52,7 +52,7 @@ fn hidden_text_is_not_read() {
         run("hidden"),
         hidden(r#"<w:vanish w:val="false"/>"#, "but this"),
         "</w:p>".to_owned(),
-        // A hidden mark of a paragraph hides no text.
+        // A hidden paragraph mark hides no text.
         paragraph("<w:rPr><w:vanish/></w:rPr>", "kept"),
     ];
     assert_eq!(read(&body.concat()).text, "seen shown on paper\n\nbut this\n\nkept");

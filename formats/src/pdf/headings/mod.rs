@@ -1,4 +1,4 @@
-//! Headings: of the outline where it points into the file, else of the tags, else by the sizes of fonts.
+//! Finds headings: from the outline if it points into the file, else from the tags, else from the sizes of fonts.
 
 mod outline;
 mod sizes;
@@ -7,7 +7,7 @@ mod tags;
 use super::{document::Document, layout::Laid};
 use crate::{Extraction, FormatError, Heading, Limits};
 
-/// What declares a file's headings, found before its pages are read.
+/// What declares a file's headings; this is decided before its pages are read.
 pub(super) enum Headings {
     Outline(Vec<outline::Entry>),
     Tags(tags::Tags),
@@ -15,11 +15,11 @@ pub(super) enum Headings {
 }
 
 impl Headings {
-    /// Decides by what the headings are found, and tells whether there is an outline. Elements of the structure tree beyond
-    /// `most_elements` are not looked at.
+    /// Decides what declares the headings, and tells whether there is an outline. Elements of the structure tree beyond
+    /// `most_elements` are ignored.
     ///
     /// # Errors
-    /// An outline over the limit of headings.
+    /// The outline exceeds the limit of headings.
     pub(super) fn find(
         document: &Document,
         most_elements: usize,
@@ -27,7 +27,7 @@ impl Headings {
     ) -> Result<(Self, bool), FormatError> {
         let outline = outline::read(document, limits)?;
         let has_outline = !outline.is_empty();
-        // A title that points nowhere heads nothing.
+        // A title without a target heads nothing.
         if outline.iter().any(|entry| entry.page.is_some()) {
             return Ok((Self::Outline(outline), has_outline));
         }
@@ -36,7 +36,7 @@ impl Headings {
         Ok((found, has_outline))
     }
 
-    /// Takes note of a page whose text begins at `start`.
+    /// Takes in a page whose text begins at `start`.
     pub(super) fn add_page(&mut self, index: usize, laid: &Laid, start: usize) {
         match self {
             Self::Outline(_) => {}
@@ -45,7 +45,7 @@ impl Headings {
         }
     }
 
-    /// Whether there will be some, as far as the pages seen so far tell: an outline's and the tags' stand for the whole file.
+    /// Whether there will be headings, judging by the pages so far: an outline and tags stand for the whole file.
     pub(super) fn are_likely(self) -> bool {
         match self {
             Self::Outline(_) | Self::Tags(_) => true,
@@ -53,7 +53,7 @@ impl Headings {
         }
     }
 
-    /// The headings, in the order of the text, and what they come from.
+    /// The headings in the order of the text, and what declared them.
     pub(super) fn finish(self, extraction: &Extraction) -> (Vec<Heading>, &'static str) {
         match self {
             Self::Outline(entries) => (outline::place(entries, extraction), "outline"),

@@ -9,14 +9,14 @@ use crate::{
     pdf::{document::Document, strings::text_string},
 };
 
-/// An entry; `level` counts from 1 and stops at 9, `page` is an index and absent where the target is not in the file.
+/// An entry. `level` counts from 1 and stops at 9; `page` is an index, absent if the target is not in the file.
 pub(in crate::pdf) struct Entry {
     pub level: u8,
     pub title: String,
     pub page: Option<usize>,
 }
 
-/// Entries in pre-order. Cycles are cut where they close.
+/// Reads the entries in pre-order. Cycles are cut where they close.
 pub(super) fn read(document: &Document, limits: &Limits) -> Result<Vec<Entry>, FormatError> {
     let mut entries = Vec::new();
     let Some(catalog) = document.catalog() else { return Ok(entries) };
@@ -25,7 +25,7 @@ pub(super) fn read(document: &Document, limits: &Limits) -> Result<Vec<Entry>, F
     };
     let destinations = Destinations::new(document, &catalog, limits);
     let mut seen = HashSet::new();
-    // What is still to be visited: an entry's next sibling waits below its children.
+    // These entries are still to be visited: an entry's next sibling waits below its children.
     let mut waiting = vec![(first, 1u8)];
     while let Some(((id, dict), level)) = waiting.pop() {
         if !seen.insert(id) {
@@ -45,7 +45,7 @@ pub(super) fn read(document: &Document, limits: &Limits) -> Result<Vec<Entry>, F
 }
 
 fn item<'a>(dict: &Dict<'a>, key: &[u8]) -> Option<(ObjectIdentifier, Dict<'a>)> {
-    // Entries are linked by reference; one that is not could not be told apart in a cycle.
+    // Entries are linked by reference. One that is not could not be recognised in a cycle.
     Some((dict.get_ref(key)?.into(), dict.get(key)?))
 }
 
@@ -77,7 +77,7 @@ impl<'a> Destinations<'a> {
         match target {
             Object::Array(array) => match array.raw_iter().next()? {
                 MaybeRef::Ref(page) => self.pages.get(&page.into()).copied(),
-                // A page number, as in a link to another file; some producers write it for their own.
+                // This is a page number, as in a link to another file; some producers use it for their own.
                 MaybeRef::NotRef(Object::Number(number)) => {
                     usize::try_from(number.as_i64()).ok().filter(|&page| page < self.page_count)
                 }
@@ -91,7 +91,7 @@ impl<'a> Destinations<'a> {
     }
 }
 
-/// Destinations by name, of the catalog's dictionary and of its name tree.
+/// Destinations by name, from the catalog's dictionary and its name tree.
 fn named<'a>(catalog: &Dict<'a>, most: usize) -> HashMap<Vec<u8>, Object<'a>> {
     let mut named = HashMap::new();
     if let Some(dests) = catalog.get::<Dict<'_>>(b"Dests") {
@@ -123,12 +123,13 @@ fn named<'a>(catalog: &Dict<'a>, most: usize) -> HashMap<Vec<u8>, Object<'a>> {
     named
 }
 
-/// The entries that point into the file, each at its title's line on its page, or where the page begins.
+/// The entries that point into the file, each at its title's line on the page, or at the start of the page.
 pub(super) fn place(entries: Vec<Entry>, extraction: &Extraction) -> Vec<Heading> {
     let mut headings = Vec::new();
-    // Thousands of entries may point to one long page: all searches together read the text a few times, then titles stay unsought.
+    // Thousands of entries may point to one long page. All searches together read the text a few times; after that,
+    // titles are no longer searched for.
     let mut budget = extraction.text.len().saturating_mul(16);
-    // Entries of one page come in order: the search for one goes on where the one before was found.
+    // Entries of one page come in order, so each search starts where the last one succeeded.
     let (mut on_page, mut from) = (None, 0);
     for entry in entries {
         let Some(page) = entry.page.and_then(|index| extraction.pages.get(index)) else { continue };
@@ -143,14 +144,14 @@ pub(super) fn place(entries: Vec<Entry>, extraction: &Extraction) -> Vec<Heading
         }
         headings.push(Heading { level: entry.level, title: entry.title, start: from });
     }
-    // An outline may point backwards; offsets rise.
+    // An outline may point backwards, but offsets must ascend.
     headings.sort_by_key(|heading| heading.start);
     headings
 }
 
-/// The start of the first line that begins with the title, white space and case aside.
+/// The start of the first line that begins with the title, ignoring white space and case.
 fn find_title(text: &str, title: &str) -> Option<usize> {
-    // Longer titles are told apart by less, and a line is compared in constant time.
+    // Fewer characters distinguish longer titles, and this compares a line in constant time.
     const COMPARED: usize = 64;
     fn letters(text: &str) -> impl Iterator<Item = char> {
         text.chars().filter(|character| !character.is_whitespace()).flat_map(char::to_lowercase)

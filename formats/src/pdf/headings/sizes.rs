@@ -1,6 +1,6 @@
 //! Headings by the sizes of fonts: short paragraphs in a larger or bolder font than the body's.
 //!
-//! None is better than noise: a file whose headings would be too many, or of which there would be but one, has none.
+//! No headings are better than noise: a file that would have too many headings, or only one, has none.
 
 use rustc_hash::FxHashMap;
 
@@ -9,15 +9,16 @@ use crate::{
     pdf::layout::{Laid, LaidLine},
 };
 
-/// A heading's font is this much larger than the body's.
+/// How much larger than the body's a heading's font is.
 const LARGER: f64 = 1.12;
-/// A heading is no longer than this, in characters and in lines.
+/// The most characters and lines of a heading.
 const MOST_CHARACTERS: usize = 120;
 const MOST_LINES: usize = 3;
-/// More of them than this on a page on average are a form or a poster, and more than this part of the text is no body.
+/// With more of them per page on average the file is a form or a poster; with more than this share of the text they are
+/// not headings.
 const MOST_ON_A_PAGE: usize = 12;
 const MOST_OF_TEXT: f64 = 0.2;
-/// On more than this part of the pages, and at the least on three, a title is a running header.
+/// A title on more than this share of the pages, and on at least three, is a running header.
 const RUNNING: f64 = 0.25;
 const MOST_LEVELS: usize = 6;
 const MOST_CANDIDATES: usize = 100_000;
@@ -71,7 +72,7 @@ impl Sizes {
         headings.retain(|found| !running.contains(&key(&found.title)));
         let mut sizes: Vec<u32> = headings.iter().map(|found| found.size).filter(|size| is_larger(*size)).collect();
         sizes.sort_unstable_by(|a, b| b.cmp(a));
-        // Half a point is the difference of two ways to say the same size.
+        // Half a point may be two ways to write the same size.
         sizes.dedup_by(|smaller, larger| *larger - *smaller <= 1);
         let length: usize = headings.iter().map(|found| found.title.chars().count()).sum();
         let too_many = headings.len() > MOST_ON_A_PAGE * self.pages || length as f64 > MOST_OF_TEXT * all as f64;
@@ -93,7 +94,7 @@ fn halves(size: f64) -> u32 {
     (size * 2.0).round().clamp(1.0, 1e6) as u32
 }
 
-/// A paragraph that could be a heading by its text alone.
+/// A paragraph whose text alone would allow it to be a heading.
 fn candidate(lines: &[LaidLine], laid: &Laid, page: usize, start: usize) -> Option<Candidate> {
     let (first, last) = (lines.first()?, lines.last()?);
     let text = &laid.text[first.range.start..last.range.end];
@@ -113,12 +114,12 @@ fn candidate(lines: &[LaidLine], laid: &Laid, page: usize, start: usize) -> Opti
     is_title.then_some(Candidate { title, start: start + first.range.start, page, size, bold: first.bold })
 }
 
-/// A title without its digits, so that page numbers do not tell running headers apart.
+/// A title without its digits, so that running headers with page numbers are equal.
 fn key(title: &str) -> String {
     title.chars().filter(|character| character.is_alphabetic()).flat_map(char::to_lowercase).collect()
 }
 
-/// The titles that stand on too many pages.
+/// The titles that appear on too many pages.
 fn running(headings: &[Candidate], pages: usize) -> rustc_hash::FxHashSet<String> {
     let mut seen: FxHashMap<String, (usize, usize)> = FxHashMap::default();
     for found in headings {
@@ -135,7 +136,7 @@ fn running(headings: &[Candidate], pages: usize) -> rustc_hash::FxHashSet<String
 mod tests {
     use super::*;
 
-    /// Pages of paragraphs of one line each: size, weight and text.
+    /// Makes pages of one-line paragraphs: size, weight and text.
     fn headings(pages: &[&[(f64, bool, &str)]]) -> Vec<(u8, String)> {
         let mut sizes = Sizes::default();
         let mut start = 0;

@@ -10,15 +10,15 @@ use crate::{
     pdf::{document::Document, layout::Laid},
 };
 
-/// Roles lead to roles no further in any real file.
+/// No real file has longer chains of roles.
 const MOST_ROLES: usize = 8;
-/// A heading of more characters than this is a paragraph that was tagged wrongly.
+/// A heading with more characters is a wrongly tagged paragraph.
 const MOST_CHARACTERS: usize = 400;
 
 /// The headings that the structure tree declares, and what pages show of them.
 pub(in crate::pdf) struct Tags {
     declared: Vec<Declared>,
-    /// Which of them a marked content belongs to, by the page's index and the content's identifier.
+    /// Which heading a marked content belongs to, by the page's index and the content's identifier.
     contents: FxHashMap<(usize, u32), usize>,
 }
 
@@ -45,7 +45,7 @@ impl Tags {
         tags
     }
 
-    /// Whether no heading is declared that shows anything.
+    /// Whether no declared heading shows anything.
     pub(super) fn is_empty(&self) -> bool {
         self.contents.is_empty()
     }
@@ -74,7 +74,7 @@ impl Tags {
                     self.note(page, u32::try_from(content.as_i64()).ok(), heading);
                 }
                 Some(Object::Array(kids)) => {
-                    // Before what waits already, in their order.
+                    // They go before what waits already, in their order.
                     let kids: Vec<_> = kids.raw_iter().take(most_elements - visited).collect();
                     for object in kids.into_iter().rev() {
                         waiting.push_front(Waiting { object, page, sections, heading });
@@ -119,7 +119,7 @@ impl Tags {
             let line = laid.text[..range.start].rfind('\n').map_or(0, |at| at + 1);
             heading.start.get_or_insert(start + line);
             if heading.title.len() <= MOST_CHARACTERS {
-                // Where the text has a blank between two of its parts, so has the title.
+                // The title has a blank where the text has one between two of its parts.
                 let before = laid.text[..range.start].chars().next_back();
                 if before.is_some_and(char::is_whitespace) && !heading.title.is_empty() {
                     heading.title.push(' ');

@@ -1,8 +1,8 @@
-//! Right-to-left text, which stands on the page in its visual order, in its logical one.
+//! Puts right-to-left text, which is on the page in its visual order, into its logical order.
 
 use unicode_normalization::char::is_combining_mark;
 
-/// The letters that run left less those that run right.
+/// The number of right-to-left letters minus the number of left-to-right letters.
 pub(super) fn balance(text: &str) -> i64 {
     text.chars()
         .map(|character| match class(character) {
@@ -15,7 +15,7 @@ pub(super) fn balance(text: &str) -> i64 {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
-    /// A letter that runs left.
+    /// A right-to-left letter.
     Left,
     Right,
     Number,
@@ -26,7 +26,7 @@ fn class(character: char) -> Class {
     match character {
         '\u{0660}'..='\u{0669}' | '\u{06F0}'..='\u{06F9}' => Class::Number,
         '\u{0590}'..='\u{08FF}' | '\u{FB1D}'..='\u{FDFF}' | '\u{FE70}'..='\u{FEFC}' | '\u{10800}'..='\u{10FFF}' => {
-            // Their punctuation runs as it stands.
+            // Their punctuation stays as it is.
             if character.is_alphanumeric() { Class::Left } else { Class::Neutral }
         }
         character if character.is_numeric() => Class::Number,
@@ -35,8 +35,8 @@ fn class(character: char) -> Class {
     }
 }
 
-/// The order in which the glyphs of a row, given from left to right, are read: their indices, and whether each stands in
-/// text that runs left.
+/// The order in which the glyphs of a row, given from left to right, are read: their indices, and whether each is in
+/// right-to-left text.
 pub(super) fn logical_order(units: &[&str]) -> Vec<(usize, bool)> {
     let classes: Vec<Class> = units
         .iter()
@@ -58,7 +58,7 @@ pub(super) fn logical_order(units: &[&str]) -> Vec<(usize, bool)> {
     }
     for run in runs {
         if runs_left[run.start] {
-            // A mark stands over the letter before it, wherever it was drawn.
+            // A mark belongs to the letter before it, wherever it was drawn.
             let mut marks = Vec::new();
             for index in run.rev() {
                 if units[index].chars().all(is_combining_mark) {
@@ -76,7 +76,7 @@ pub(super) fn logical_order(units: &[&str]) -> Vec<(usize, bool)> {
     order
 }
 
-/// Which units are part of a run that runs left.
+/// Which units are part of a right-to-left run.
 fn resolve(classes: &[Class], units: &[&str], base_left: bool) -> Vec<bool> {
     let count = classes.len();
     let strong = |class: Class| match class {
@@ -84,7 +84,7 @@ fn resolve(classes: &[Class], units: &[&str], base_left: bool) -> Vec<bool> {
         Class::Right => Some(false),
         Class::Number | Class::Neutral => None,
     };
-    // The nearest letter before each unit and after it.
+    // The nearest letter before each unit, and after it.
     let mut before = vec![None; count];
     let mut after = vec![None; count];
     let mut near = None;
@@ -100,7 +100,7 @@ fn resolve(classes: &[Class], units: &[&str], base_left: bool) -> Vec<bool> {
     (0..count)
         .map(|index| match classes[index] {
             Class::Left => true,
-            // Digits run right everywhere.
+            // Digits run left to right everywhere.
             Class::Right | Class::Number => false,
             Class::Neutral if joins_number(classes, units, index) => false,
             Class::Neutral => match (before[index], after[index]) {
@@ -112,7 +112,7 @@ fn resolve(classes: &[Class], units: &[&str], base_left: bool) -> Vec<bool> {
         .collect()
 }
 
-/// A mark between two digits, as in `3.14` and `12/05`, or a sign right at one.
+/// Whether it is a mark between two digits, as in `3.14` and `12/05`, or a sign directly beside one.
 fn joins_number(classes: &[Class], units: &[&str], index: usize) -> bool {
     let is_number = |index: Option<usize>| index.and_then(|index| classes.get(index)) == Some(&Class::Number);
     let (before, after) = (is_number(index.checked_sub(1)), is_number(Some(index + 1)));
@@ -123,7 +123,7 @@ fn joins_number(classes: &[Class], units: &[&str], index: usize) -> bool {
     }
 }
 
-/// The character that stands in text that runs left for the one that is drawn.
+/// The character that right-to-left text means by the drawn one.
 pub(super) fn mirrored(character: char) -> char {
     match character {
         '(' => ')',
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn words_turn_and_numbers_stay() {
         assert_eq!(logical(&reversed("שלום עולם")), "שלום עולם");
-        // "בשנת 1948 קמה" as it is seen: the number keeps its digits.
+        // This is "בשנת 1948 קמה" as it is seen: the number keeps its digits.
         assert_eq!(logical("המק 1948 תנשב"), "בשנת 1948 קמה");
         assert_eq!(logical("3.14 אוה יפ"), "פי הוא 3.14");
         assert_eq!(logical("םלוע Latin םולש"), "שלום Latin עולם");

@@ -1,14 +1,14 @@
-//! Columns that were drawn line by line across both.
+//! Finds columns that were drawn line by line across both.
 
 use super::rows::Row;
 
 /// Fewer rows with a gap at one place are a table, or chance.
 const FEWEST_ROWS: usize = 4;
-/// Characters, and words, of a side on average, from which on it is prose and no table's cell.
+/// A side is prose, and not cells of a table, from this average number of characters and words on.
 const PROSE: (usize, usize) = (18, 3);
 const MOST_GUTTERS: usize = 4;
 
-/// Cuts rows at the gutters that they share, where both sides are prose.
+/// Cuts rows at the gutters that they share, if both sides are prose.
 pub(super) fn split(mut rows: Vec<Row>) -> Vec<Row> {
     for _ in 0..MOST_GUTTERS {
         let Some(gutter) = gutter(&rows) else { break };
@@ -31,7 +31,7 @@ pub(super) fn split(mut rows: Vec<Row>) -> Vec<Row> {
     rows
 }
 
-/// The place that most rows have a gap at, if it is a gutter.
+/// The place where most rows have a gap, if it is a gutter.
 fn gutter(rows: &[Row]) -> Option<f64> {
     let mut edges: Vec<(f64, i32)> = Vec::new();
     for row in rows {
@@ -74,7 +74,7 @@ fn is_between_prose(rows: &[Row], gutter: f64) -> bool {
         && words.iter().all(|words| *words >= PROSE.1 * count)
 }
 
-/// The first segment behind the gutter, if the row has a gap there.
+/// The first segment after the gutter, if the row has a gap there.
 fn gap_at(row: &Row, gutter: f64) -> Option<usize> {
     let at = row.segments.partition_point(|segment| segment.start < gutter);
     (at > 0 && at < row.segments.len() && row.segments[..at].iter().all(|segment| segment.end <= gutter)).then_some(at)

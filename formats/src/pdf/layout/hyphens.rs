@@ -1,17 +1,17 @@
-//! Words that a line's end cuts.
+//! Words that are broken at the end of a line.
 
 use rustc_hash::FxHashSet;
 
-/// What becomes of the end of a line whose word goes on in the next.
+/// How the end of a line is joined if its word continues in the next.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Join {
-    /// The hyphen is there for the break alone.
+    /// The hyphen is only there for the break.
     Without,
-    /// It is the word's own.
+    /// The hyphen belongs to the word.
     With,
 }
 
-/// The words of a page, to tell the hyphens of words from those of line ends.
+/// The words of a page, to distinguish the hyphens of words from those of line ends.
 pub(super) struct Words<'t> {
     whole: FxHashSet<&'t str>,
 }
@@ -21,7 +21,7 @@ impl<'t> Words<'t> {
         let mut whole = FxHashSet::default();
         let mut is_cut = false;
         for line in lines {
-            // What a line's end cuts is no whole word on either side.
+            // What the end of a line cuts is not a whole word on either side.
             let words = line.split_whitespace().skip(usize::from(is_cut));
             let words = words
                 .map(|word| word.trim_matches(|character: char| !character.is_alphanumeric() && !is_hyphen(character)));
@@ -31,7 +31,7 @@ impl<'t> Words<'t> {
         Self { whole }
     }
 
-    /// How a line joins the next, or nothing if no word goes on.
+    /// How a line joins the next, or `None` if no word continues.
     pub(super) fn join(&self, line: &str, next: &str) -> Option<Join> {
         let hyphen = line.chars().next_back().filter(|last| is_hyphen(*last))?;
         let before = &line[..line.len() - hyphen.len_utf8()];
@@ -41,7 +41,7 @@ impl<'t> Words<'t> {
         if hyphen == '\u{AD}' {
             return Some(Join::Without);
         }
-        // A name, a number or a chain of hyphens is cut at one of its own.
+        // A name, a number or a chain of hyphens is broken at one of its own hyphens.
         if !last.is_lowercase() || !first.is_lowercase() || before[..before.len() - left.len()].ends_with(is_hyphen) {
             return Some(Join::With);
         }

@@ -1,8 +1,9 @@
-//! Glyphs in the order they are drawn to text in the order it is read.
+//! Puts glyphs, which come in the order of drawing, into text in the order of reading.
 //!
-//! The order of drawing is the order of reading for nearly every producer, so it stands wherever the places of things do not
-//! speak against it: columns drawn across, rows drawn by column, a footer drawn first. Text of one direction is laid out in a
-//! frame of its own, turned so that its lines run right and follow each other downwards; that of most characters comes first.
+//! For nearly every producer the order of drawing is the order of reading, so it is kept unless the positions
+//! contradict it: columns drawn across, rows drawn by column, a footer drawn first. Text of each direction is laid out
+//! in a frame of its own, turned so that its lines run right and follow each other downwards. The frame with the most
+//! characters comes first.
 
 mod bidi;
 mod columns;
@@ -19,28 +20,29 @@ use kurbo::{Point, Rect, Vec2};
 
 use super::glyphs::{Glyph, PageGlyphs};
 
-/// Glyphs of fewer than this many of one slant are letters along a curve, say, and make no lines of their own.
+/// Fewer glyphs of one slant are letters along a curve, for example, and make no lines of their own.
 const FEWEST: usize = 3;
 
 /// The text of a page.
 #[derive(Default)]
 pub(super) struct Laid {
-    /// Lines end in `\n`, paragraphs in an empty line.
+    /// Lines end in `
+    /// `, paragraphs in an empty line.
     pub text: String,
     /// In the order of the text.
     pub lines: Vec<LaidLine>,
-    /// Where marked content stands in the text, in its order; one may stand at more than one place.
+    /// Where marked content is in the text, in the text's order; one content may be in several places.
     pub contents: Vec<(u32, Range<usize>)>,
 }
 
-/// A line as it was set; where a hyphen was taken out, two of them stand on one line of the text.
+/// A line as it was set. If a hyphen was removed, two of them share a line of the text.
 #[derive(Debug, Clone)]
 pub(super) struct LaidLine {
     pub range: Range<usize>,
-    /// Of the font, in points.
+    /// The font's size, in points.
     pub size: f64,
     pub bold: bool,
-    /// It is the first, or last, of its paragraph.
+    /// It is the first, or last, line of its paragraph.
     pub first: bool,
     pub last: bool,
 }
@@ -48,11 +50,11 @@ pub(super) struct LaidLine {
 /// A glyph in its frame.
 #[derive(Clone, Copy)]
 struct Spot {
-    /// Of [`PageGlyphs::glyphs`].
+    /// An index into [`PageGlyphs::glyphs`].
     glyph: u32,
     start: f64,
     end: f64,
-    /// Downwards.
+    /// Its distance downwards.
     baseline: f64,
     size: f64,
 }
@@ -72,17 +74,17 @@ pub(super) fn lay_out(page: &PageGlyphs) -> Laid {
     laid
 }
 
-/// The frames, each with its angle, that of most glyphs first, and the glyphs of none.
+/// The frames, each with its angle, the one with most glyphs first, and the glyphs without a frame.
 fn frames(page: &PageGlyphs) -> (Vec<(i32, Vec<Spot>)>, Vec<u32>) {
     let mut frames: Vec<(i32, Vec<Spot>)> = Vec::new();
     let mut by_angle = rustc_hash::FxHashMap::default();
-    // Nearly always it is that of the glyph before.
+    // Nearly always it is the frame of the glyph before.
     let mut last = None;
     for (index, glyph) in page.glyphs.iter().enumerate() {
         let (frame, turn) = match last {
             Some((direction, frame, turn)) if direction == glyph.direction => (frame, turn),
             _ => {
-                // To a degree.
+                // Angles are rounded to a degree.
                 let angle = (glyph.direction.atan2().to_degrees().round() as i32).rem_euclid(360);
                 let frame = *by_angle.entry(angle).or_insert_with(|| {
                     frames.push((angle, Vec::new()));
@@ -114,7 +116,7 @@ fn spot(glyph: &Glyph, index: u32, turn: Turn) -> Spot {
     Spot { glyph: index, start, end: start + glyph.advance, baseline, size: glyph.size }
 }
 
-/// Turns places into the frame of an angle.
+/// Turns positions into the frame of an angle.
 #[derive(Clone, Copy)]
 struct Turn {
     sin: f64,
@@ -127,10 +129,10 @@ impl Turn {
         Self { sin, cos }
     }
 
-    /// A place along the frame's lines, and downwards.
+    /// A position along the frame's lines, and downwards.
     fn apply(self, place: Point) -> (f64, f64) {
         let place = place.to_vec2();
-        // A quarter turn on, so that the next line of upright text is further down.
+        // The second axis is a quarter turn further, so that the next line of upright text is further down.
         (place.dot(Vec2::new(self.cos, self.sin)), place.dot(Vec2::new(-self.sin, self.cos)))
     }
 }

@@ -2,28 +2,28 @@
 
 use super::rows::Row;
 
-/// Regions nest no deeper on any page a person set.
+/// Regions nest no deeper on any page that a person set.
 const MOST_DEPTH: u8 = 12;
-/// A gutter is at least this part of the size wide.
+/// A gutter is at least this share of the font size wide.
 const GUTTER: f64 = 0.6;
-/// Characters of a row on average, from which on it is prose.
+/// A row is prose from this average number of characters on.
 const PROSE: usize = 18;
-/// Runs beside each other that are looked at, and fields times rows.
+/// How many runs beside each other are examined, and how many fields times rows.
 const MOST_BESIDE: usize = 16;
 const MOST_COMPARED: usize = 4_000_000;
-/// Going up by more than this many sizes is a jump.
+/// Going up by more than this many font sizes is a jump.
 const JUMP: f64 = 1.5;
-/// Going down by more than this many sizes may leave others out.
+/// Going down by more than this many font sizes may skip other rows.
 const LEAP: f64 = 4.0;
 
-/// Runs of rows that are read one after the other. `rtl` tells that columns follow each other leftwards.
+/// Runs of rows that are read one after the other. `rtl` says that columns follow each other leftwards.
 pub(super) fn reading_order(rows: Vec<Row>, rtl: bool) -> Vec<Vec<Row>> {
     let mut leaves = Vec::new();
     order(rows, rtl, 0, &mut leaves);
     leaves
 }
 
-/// What stands between two rows that cross a gutter: either rows beside it, or rows that cross.
+/// A band of the page: either rows on both sides of a gutter, or rows that cross it.
 enum Band {
     Crossing(Vec<Row>),
     Sides(Vec<Row>, Vec<Row>),
@@ -59,7 +59,7 @@ fn order(rows: Vec<Row>, rtl: bool, depth: u8, leaves: &mut Vec<Vec<Row>>) {
     }
 }
 
-/// The place with rows on both sides that the fewest rows cross.
+/// The place, with rows on both sides, that the fewest rows cross.
 fn gutter(rows: &[Row]) -> Option<f64> {
     let of_each = |value: fn(&Row) -> f64| -> Vec<f64> {
         rows.iter().flat_map(|row| std::iter::repeat_n(value(row), row.count())).collect()
@@ -80,7 +80,7 @@ fn gutter(rows: &[Row]) -> Option<f64> {
         let first_right = starts.partition_point(|start| *start < end);
         let Some(&start) = starts.get(first_right) else { break };
         let right = count - first_right;
-        // An end that another one follows at once is not where the side ends.
+        // An end that is directly followed by another is not where the side ends.
         if start - end < narrowest || left < 2 || right < 2 {
             continue;
         }
@@ -93,7 +93,7 @@ fn gutter(rows: &[Row]) -> Option<f64> {
     best.map(|(_, gutter)| gutter)
 }
 
-/// The page from the top down. Sides that are no columns go with the rows that cross.
+/// The page from top to bottom. Sides that are not columns belong to the rows that cross.
 fn bands(mut rows: Vec<Row>, gutter: f64) -> Vec<Band> {
     rows.sort_by(|a, b| a.baseline.total_cmp(&b.baseline));
     let mut bands = Vec::new();
@@ -133,8 +133,8 @@ fn push_crossing(bands: &mut Vec<Band>, rows: impl IntoIterator<Item = Row>) {
     }
 }
 
-/// Whether two sides, each from the top down, are read one after the other: they stand beside each other, and either were drawn
-/// so or are prose.
+/// Whether two sides, each from top to bottom, are read one after the other: they are beside each other, and were
+/// either drawn so or are prose.
 fn are_columns(left: &[Row], right: &[Row]) -> bool {
     let (Some(left_first), Some(left_last)) = (left.first(), left.last()) else { return false };
     let (Some(right_first), Some(right_last)) = (right.first(), right.last()) else { return false };
@@ -163,7 +163,7 @@ fn changes_of_side(left: &[Row], right: &[Row]) -> usize {
     drawn.windows(2).filter(|pair| pair[0].1 != pair[1].1).count()
 }
 
-/// What is drawn downwards without a jump.
+/// Rows that are drawn downwards without a jump.
 struct Run {
     rows: Vec<Row>,
     top: f64,
@@ -179,7 +179,7 @@ impl Run {
         Self { rows: vec![row], top, bottom, start, end, is_mixed: false }
     }
 
-    /// Whether the row is drawn further down, or but a little higher.
+    /// Whether the row is drawn further down, or only a little higher.
     fn goes_on(&self, row: &Row) -> bool {
         self.rows.last().is_some_and(|last| last.baseline - row.baseline < JUMP * row.size.max(last.size))
     }
@@ -199,8 +199,9 @@ impl Run {
         matches!(self.rows.as_slice(), [row] if row.region.is_none())
     }
 
-    /// Whether both stand in each other's way, so that the order of drawing says nothing; what is but beside does not, unless it is
-    /// a single row. `budget` is how many rows may still be compared; once it is spent, what may be mixed is.
+    /// Whether both runs interleave, so that the order of drawing says nothing. A run that is only beside the other
+    /// does not, unless it is a single row. `budget` is how many rows may still be compared; once it is used up, runs
+    /// that may interleave count as doing so.
     fn is_mixed_with(&self, other: &Self, budget: &mut usize) -> bool {
         let slack = 0.2 * self.rows[0].size;
         let (top, bottom) = (self.top.max(other.top), self.bottom.min(other.bottom));
@@ -209,7 +210,7 @@ impl Run {
         }
         let Some(left) = budget.checked_sub(self.rows.len() + other.rows.len()) else { return true };
         *budget = left;
-        // How far the rows reach that are level with some of the other's.
+        // How far the rows extend that are level with some of the other's.
         let reach = |run: &Self| {
             let level = run.rows.iter().filter(|row| row.bottom() > top && row.baseline - row.size < bottom);
             level.fold((f64::INFINITY, f64::NEG_INFINITY), |(start, end), row| (start.min(row.start), end.max(row.end)))
@@ -219,7 +220,7 @@ impl Run {
     }
 }
 
-/// Where rows stand: baseline, start and end, from the top down.
+/// Where rows are: baseline, start and end, from top to bottom.
 struct Places(Vec<(f64, f64, f64)>);
 
 impl Places {
@@ -229,7 +230,7 @@ impl Places {
         Self(places)
     }
 
-    /// Whether the drawing jumps over others down to the row, as from a header to a footer.
+    /// Whether the drawing jumps over others to reach the row, as from a header to a footer.
     fn lie_between(&self, run: &Run, row: &Row, budget: &mut usize) -> bool {
         let Some(last) = run.rows.last() else { return false };
         if row.baseline - last.bottom() < LEAP * row.size.max(last.size) {
@@ -245,7 +246,7 @@ impl Places {
     }
 }
 
-/// Rows of one column, in the order they were drawn as far as it runs downwards.
+/// Rows of one column, in the order of drawing as far as that runs downwards.
 fn leaf(rows: Vec<Row>, leaves: &mut Vec<Vec<Row>>) {
     let (fields, rows): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.annotated);
     let places = Places::new(&rows);
@@ -260,7 +261,7 @@ fn leaf(rows: Vec<Row>, leaves: &mut Vec<Vec<Row>>) {
     runs.sort_by(|a, b| a.top.total_cmp(&b.top));
     let mut merged: Vec<Run> = Vec::new();
     for run in runs {
-        // What reaches down to here is among the last few.
+        // A run that extends down to here is among the last few.
         match merged.iter_mut().rev().take(MOST_BESIDE).find(|before| before.is_mixed_with(&run, &mut budget)) {
             Some(before) => {
                 before.top = before.top.min(run.top);
@@ -286,7 +287,7 @@ fn leaf(rows: Vec<Row>, leaves: &mut Vec<Vec<Row>>) {
     }
 }
 
-/// Puts a field on the row that it stands on, or below the last one above it.
+/// Puts a field on the row it is level with, or below the last row above it.
 fn insert(rows: &mut Vec<Row>, field: Row) {
     if let Some(level) = rows.iter_mut().find(|row| row.is_level_with(&field) && !row.overlaps(&field)) {
         return level.join(field);
@@ -295,7 +296,7 @@ fn insert(rows: &mut Vec<Row>, field: Row) {
     rows.insert(below, field);
 }
 
-/// Rows from the top down, those on a level as one where they stand beside each other.
+/// Rows from top to bottom; rows on one level that do not overlap become one.
 fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
     rows.sort_by(|a, b| a.baseline.total_cmp(&b.baseline));
     let mut sorted: Vec<Row> = Vec::with_capacity(rows.len());

@@ -1,4 +1,4 @@
-//! Lines to paragraphs.
+//! Joins lines to paragraphs.
 
 use super::{
     Laid, LaidLine,
@@ -6,20 +6,20 @@ use super::{
     row_text::Line,
 };
 
-/// The lines of a paragraph follow each other by about so many sizes where a page does not tell.
+/// The distance of a paragraph's lines, in font sizes, if the page does not tell.
 const LEADING: f64 = 1.2;
-/// So much more than that, in sizes, begins a paragraph.
+/// How much more than that, in font sizes, begins a paragraph.
 const EXTRA: f64 = 0.3;
 /// A line this much larger than its neighbour is a title.
 const SIZE_CHANGE: f64 = 1.15;
-/// An indent, in sizes.
+/// The size of an indent, in font sizes.
 const INDENT: std::ops::Range<f64> = 0.7..6.0;
-/// From this part of a column's lines on that end where it ends, it is justified.
+/// A column is justified if at least this share of its lines end where it ends.
 const JUSTIFIED: f64 = 0.6;
-/// Fewer lines than this tell nothing of their column.
+/// Fewer lines tell nothing about their column.
 const FEWEST: usize = 5;
 
-/// Writes runs of lines to the text of a page, after what is there.
+/// Appends runs of lines to the text of a page.
 pub(super) fn write(laid: &mut Laid, leaves: Vec<Vec<Line>>) {
     let leading = leading(leaves.iter().flat_map(|leaf| steps(leaf))).unwrap_or(LEADING);
     let text: Vec<Vec<String>> =
@@ -33,7 +33,7 @@ pub(super) fn write(laid: &mut Laid, leaves: Vec<Vec<Line>>) {
         for (line, breaks) in leaf.into_iter().zip(breaks) {
             let breaks = match &before {
                 _ if is_first => true,
-                // The first of a column may go on with a sentence of the last.
+                // The first line of a column may continue a sentence of the last column.
                 Some(last) if breaks => !(line.baseline < last.baseline && goes_on(last, &line)),
                 Some(_) => false,
                 None => true,
@@ -68,7 +68,7 @@ fn append(laid: &mut Laid, words: &Words<'_>, before: Option<&Line>, line: &Line
     let start = laid.text.len();
     laid.text.push_str(&line.text);
     let range = start..laid.text.len();
-    // What stood before may have lost its hyphen.
+    // The line before may have lost its hyphen.
     if let Some(last) = laid.lines.last_mut() {
         last.range.end = last.range.end.min(start);
     }
@@ -79,7 +79,7 @@ fn append(laid: &mut Laid, words: &Words<'_>, before: Option<&Line>, line: &Line
     laid.lines.push(LaidLine { range, size: line.size, bold: line.bold, first: breaks, last: false });
 }
 
-/// Whether a sentence of one column goes on in the next.
+/// Whether a sentence of one column continues in the next.
 fn goes_on(last: &Line, line: &Line) -> bool {
     let is_alike = last.bold == line.bold && alike(last, line);
     let is_open = !last.text.ends_with(['.', '!', '?', ':', ';', '”', '"']);
@@ -90,14 +90,14 @@ fn alike(one: &Line, other: &Line) -> bool {
     one.size.max(other.size) < SIZE_CHANGE * one.size.min(other.size)
 }
 
-/// How far the lines of one size follow each other, in sizes.
+/// The distances of successive lines of one size, in font sizes.
 fn steps(leaf: &[Line]) -> impl Iterator<Item = f64> {
     leaf.windows(2)
         .filter(|pair| alike(&pair[0], &pair[1]))
         .map(|pair| (pair[1].baseline - pair[0].baseline) / pair[0].size.max(pair[1].size))
 }
 
-/// What most lines follow each other by: the lower quarter, since paragraphs' gaps are larger.
+/// The most common distance of lines: the lower quartile, because the gaps between paragraphs are larger.
 fn leading(steps: impl Iterator<Item = f64>) -> Option<f64> {
     let mut steps: Vec<f64> = steps.filter(|step| *step > 0.5 && *step < 3.5).collect();
     if steps.len() < 3 {
@@ -130,7 +130,7 @@ impl Column {
             let full = leaf.iter().filter(|line| (line.end - end).abs() < 0.7 * line.size).count();
             full as f64 >= JUSTIFIED * leaf.len() as f64
         });
-        // Lists and verse have a leading of their own; but no column is set closer than it can be read.
+        // Lists and verse have their own leading, but no column is set closer than it can be read.
         Self { leading: leading.unwrap_or(page_leading).max(0.9), end, left, right }
     }
 
@@ -141,7 +141,7 @@ impl Column {
         if step > self.leading + EXTRA || step < -1.5 || !alike(last, line) {
             return true;
         }
-        // What is level with it is set beside it.
+        // A line level with the last one is set beside it.
         if step < 0.4 {
             return false;
         }
@@ -153,7 +153,7 @@ impl Column {
         if self.end.is_some_and(|end| last.end < end - 3.0 * last.size) && ends {
             return true;
         }
-        // A line further in than those before and after it.
+        // This is a line further in than those before and after it.
         let further = |other: &Line| INDENT.contains(&((line.start - other.start) / line.size));
         match leaf.get(index + 1) {
             Some(next) if alike(line, next) => further(last) && further(next),

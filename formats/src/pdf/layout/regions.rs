@@ -1,4 +1,4 @@
-//! Text in boxes that stand beside other text: what is in a box is read together.
+//! Text in boxes beside other text: what is in one box is read together.
 
 use kurbo::Rect;
 
@@ -7,16 +7,16 @@ use super::{
     rows::{Row, Segment},
 };
 
-/// Boxes in boxes nest no deeper on any page.
+/// Boxes nest no deeper on any page.
 const MOST_DEPTH: u8 = 8;
-/// How far, in sizes, text may stand out of its box.
+/// How far, in font sizes, text may extend beyond its box.
 const SLACK: f64 = 0.4;
-/// So much of a box may lie under another.
+/// How much of a box may be under another.
 const TOUCHING: f64 = 0.1;
-/// Rows times boxes that are compared.
+/// How many rows times boxes are compared.
 const MOST_COMPARED: usize = 4_000_000;
 
-/// Runs of rows that are read one after the other. Boxes are in the rows' frame.
+/// Runs of rows that are read one after the other. The boxes are in the rows' frame.
 pub(super) fn reading_order(rows: Vec<Row>, boxes: &[Rect], rtl: bool) -> Vec<Vec<Row>> {
     let mut leaves = Vec::new();
     let boxes = if rows.len().saturating_mul(boxes.len()) > MOST_COMPARED { &[] } else { boxes };
@@ -42,13 +42,13 @@ fn arrange(rows: Vec<Row>, boxes: &[Rect], rtl: bool, depth: u8, leaves: &mut Ve
     }
 }
 
-/// The outermost of the boxes that hold rows and have others beside them.
+/// The outermost boxes that hold rows and have other rows beside them.
 fn regions(rows: &[Row], boxes: &[Rect]) -> Vec<Rect> {
     let mut found: Vec<Rect> = boxes.iter().copied().filter(|region| is_region(rows, region)).collect();
     found.sort_by(|a, b| b.area().total_cmp(&a.area()));
     let mut outermost: Vec<Rect> = Vec::new();
     for region in found {
-        // Others lie in it, or are its shadow; the edges of neighbours may touch.
+        // Other boxes are inside it, or are its shadow; the edges of neighbours may touch.
         if outermost.iter().all(|outer| outer.intersect(region).area() <= TOUCHING * region.area()) {
             outermost.push(region);
         }
@@ -67,7 +67,7 @@ fn is_region(rows: &[Row], region: &Rect) -> bool {
         cut += usize::from(held > 0 && held < row.segments.len());
         beside |= held < row.segments.len();
     }
-    // Cells of rows that are drawn across are a table's.
+    // Cells of rows that are drawn across belong to a table.
     inside > 1 && beside && cut * 2 <= inside
 }
 
@@ -81,7 +81,7 @@ fn holds(region: &Rect, row: &Row, segment: &Segment) -> bool {
     region.x0 - slack < segment.start && segment.end < region.x1 + slack
 }
 
-/// The rows with one in the place of each region, and the rows of each.
+/// The rows with one row in the place of each region, and the rows of each region.
 fn take_out(rows: Vec<Row>, regions: &[Rect]) -> (Vec<Row>, Vec<Vec<Row>>) {
     let mut insides = vec![Vec::new(); regions.len()];
     if regions.is_empty() {

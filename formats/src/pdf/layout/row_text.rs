@@ -1,4 +1,4 @@
-//! The text of a row: where blanks stand between its glyphs, and which way it is read.
+//! The text of a row: where blanks are between its glyphs, and in which direction it is read.
 
 use std::ops::Range;
 
@@ -10,42 +10,42 @@ use super::{
 };
 use crate::pdf::glyphs::PageGlyphs;
 
-/// A blank narrower than this part of the font's size is kerning.
+/// A gap narrower than this share of the font size is kerning.
 const WORD_GAP: f64 = 0.17;
-/// Where words are set closely and no blanks are drawn, letters are no further apart than the first, words at least by the
-/// second, and nothing lies within the third between them.
+/// For text set closely without drawn blanks: letters are no further apart than the first value, words at least by the
+/// second, and no gap lies between the two within the third.
 const CLOSE_WORD_GAP: f64 = 0.1;
 const LEAST_WORD_GAP: f64 = 0.08;
 const CLEAR_STEP: f64 = 0.05;
-/// The same between characters that are set without blanks between words, and between these and others.
+/// The same for characters of scripts without blanks between words, and between these and others.
 const WIDE_SCRIPT_GAP: f64 = 0.6;
 const MIXED_SCRIPT_GAP: f64 = 0.3;
 /// The same before a number's decimals.
 const DECIMAL_GAP: f64 = 0.5;
-/// Letters that are set apart by more than this part of the size make no word.
+/// Letters further apart than this share of the size do not form a word.
 const MOST_SPACING: f64 = 0.6;
 
-/// A row as it is read.
+/// A row in the order of reading.
 pub(super) struct Line {
     pub text: String,
     pub start: f64,
     pub end: f64,
     pub baseline: f64,
-    /// Of most of its characters.
+    /// The size of most of its characters.
     pub size: f64,
     pub bold: bool,
     /// Marked content in it, by bytes of the text.
     pub contents: Vec<(u32, Range<usize>)>,
 }
 
-/// The rows of each run of them as lines; those without text are left out.
+/// Makes lines of each run of rows; rows without text are left out.
 pub(super) fn lines(page: &PageGlyphs, spots: &[Spot], leaves: Vec<Vec<Row>>) -> Vec<Vec<Line>> {
     let line = |row: Row| Some(line(page, spots, &row)).filter(|line| !line.text.is_empty());
     let leaves = leaves.into_iter().map(|leaf| leaf.into_iter().filter_map(line).collect::<Vec<_>>());
     leaves.filter(|leaf| !leaf.is_empty()).collect()
 }
 
-/// A glyph's characters, or the blank between two.
+/// A glyph's characters, or the blank between two glyphs.
 struct Piece<'t> {
     text: &'t str,
     content: Option<u32>,
@@ -79,14 +79,14 @@ fn text_of<'p>(page: &'p PageGlyphs, spot: &Spot) -> &'p str {
     page.text_of(&page.glyphs[spot.glyph as usize])
 }
 
-/// The row's glyphs with the blanks between them: as drawn, or from left to right.
+/// The row's glyphs with the blanks between them, as drawn or from left to right.
 fn pieces<'p>(page: &'p PageGlyphs, spots: &[Spot], row: &Row, from_left: bool) -> Vec<Piece<'p>> {
     let mut pieces: Vec<Piece<'p>> = Vec::new();
     let mut before: Option<(&Spot, &str)> = None;
     for segment in &row.segments {
         let mut placed: Vec<&Spot> = spots_of(spots, segment).iter().collect();
         if from_left {
-            // Marks stand over the letter they follow.
+            // Marks belong to the letter before them.
             placed.sort_by(|a, b| a.start.total_cmp(&b.start));
         }
         let word_gap = word_gap(page, &placed);
@@ -95,7 +95,7 @@ fn pieces<'p>(page: &'p PageGlyphs, spots: &[Spot], row: &Row, from_left: bool) 
             if let Some((last, last_text)) = before {
                 let size = spot.size.min(last.size);
                 let gap = (spot.start - last.end) / size;
-                // What begins a segment is apart by more than letters are.
+                // The gap before a segment is always wider than one between letters.
                 let word_gap = if index == 0 { WORD_GAP } else { word_gap };
                 let next = placed.get(index + 1).map_or("", |next| text_of(page, next));
                 if gap > least_gap(last_text, text, next, word_gap) {
@@ -103,7 +103,7 @@ fn pieces<'p>(page: &'p PageGlyphs, spots: &[Spot], row: &Row, from_left: bool) 
                 }
             }
             pieces.push(Piece { text, content: page.glyphs[spot.glyph as usize].content });
-            // A mark takes no room of its own.
+            // A mark takes no space of its own.
             if !text.chars().all(is_combining_mark) {
                 before = Some((spot, text));
             }
@@ -112,7 +112,7 @@ fn pieces<'p>(page: &'p PageGlyphs, spots: &[Spot], row: &Row, from_left: bool) 
     pieces
 }
 
-/// The gap, in sizes, from which on two characters are of two words; `next` comes after them.
+/// The smallest gap, in font sizes, between characters of two words; `next` comes after them.
 fn least_gap(before: &str, after: &str, next: &str, word_gap: f64) -> f64 {
     let (Some(last), Some(first)) = (before.chars().next_back(), after.chars().next()) else { return word_gap };
     match (is_wide_script(last), is_wide_script(first)) {
@@ -120,7 +120,7 @@ fn least_gap(before: &str, after: &str, next: &str, word_gap: f64) -> f64 {
         (true, false) | (false, true) => word_gap.max(MIXED_SCRIPT_GAP),
         // A slanted letter leans over what follows it.
         _ if first == '-' && last.is_alphanumeric() => word_gap.max(WORD_GAP),
-        // Decimals are often set by themselves, to stand below each other.
+        // Decimals are often set separately, so that they align below each other.
         _ if matches!(first, '.' | ',') && last.is_numeric() && next.starts_with(char::is_numeric) => {
             word_gap.max(DECIMAL_GAP)
         }
@@ -128,7 +128,7 @@ fn least_gap(before: &str, after: &str, next: &str, word_gap: f64) -> f64 {
     }
 }
 
-/// The same for a segment: letters may be set apart, or words closely where no blank is drawn between them.
+/// The same for a segment, whose letters may be spaced, or whose words may be close without drawn blanks.
 fn word_gap(page: &PageGlyphs, placed: &[&Spot]) -> f64 {
     let mut gaps = Vec::new();
     let mut has_blanks = false;
@@ -150,7 +150,7 @@ fn word_gap(page: &PageGlyphs, placed: &[&Spot]) -> f64 {
     if has_blanks || gaps.len() <= 8 || median > 0.25 * CLOSE_WORD_GAP {
         return WORD_GAP;
     }
-    // Words are set apart by what lies above the widest step between one gap and the next.
+    // Words are separated by the gaps above the widest step from one gap to the next.
     gaps.sort_unstable_by(f64::total_cmp);
     let steps = gaps.windows(2).filter(|step| step[0] < CLOSE_WORD_GAP && step[1] > LEAST_WORD_GAP);
     let widest = steps.max_by(|a, b| (a[1] - a[0]).total_cmp(&(b[1] - b[0])));
@@ -160,7 +160,7 @@ fn word_gap(page: &PageGlyphs, placed: &[&Spot]) -> f64 {
     })
 }
 
-/// Han, kana and what goes with them.
+/// Whether it is Han, kana or related.
 fn is_wide_script(character: char) -> bool {
     matches!(character, '\u{2E80}'..='\u{312F}' | '\u{3190}'..='\u{9FFF}' | '\u{F900}'..='\u{FAFF}'
         | '\u{FE30}'..='\u{FE4F}' | '\u{FF00}'..='\u{FFEF}' | '\u{20000}'..='\u{3FFFF}')
@@ -168,7 +168,7 @@ fn is_wide_script(character: char) -> bool {
 
 /// The size of most characters, and whether all of them are bold.
 fn style(page: &PageGlyphs, spots: &[Spot], row: &Row) -> (f64, bool) {
-    // Few sizes meet on a line; what there is beyond counts as the last one.
+    // A line has few sizes; further ones count as the last one.
     let mut sizes: Vec<(f64, usize)> = Vec::with_capacity(2);
     let mut bold = true;
     for spot in row.segments.iter().flat_map(|segment| spots_of(spots, segment)) {
@@ -213,7 +213,7 @@ impl Writer {
         }
     }
 
-    /// A soft hyphen is seen at a line's end alone.
+    /// Drops a soft hyphen, which is visible only at the end of a line.
     fn drop_soft_hyphen(&mut self, next: &Piece<'_>) {
         if next.text.starts_with(char::is_alphabetic)
             && let Some(rest) = self.text.strip_suffix('\u{AD}')

@@ -1,24 +1,24 @@
-//! Rows: what was drawn one after the other on one baseline.
+//! Rows: what was drawn consecutively on one baseline.
 
 use std::ops::Range;
 
 use super::{Spot, bidi};
 use crate::pdf::glyphs::PageGlyphs;
 
-/// Within this part of the size a baseline is the same: sub- and superscripts stay in their line.
+/// Baselines within this share of the size are the same, so that subscripts and superscripts stay in their line.
 const BASELINE: f64 = 0.5;
-/// Going back further than this along a line begins another.
+/// Going back further than this along a line begins another row.
 const BACKSTEP: f64 = 0.6;
-/// A blank wider than this part of the size may be a gutter.
+/// A blank wider than this share of the size may be a gutter.
 const WIDE: f64 = 1.0;
 
 /// No row of any table has more cells.
 const MOST_SEGMENTS: usize = 2000;
 
-/// Glyphs drawn one after the other with no wide blank between them.
+/// Glyphs drawn consecutively, without a wide blank between them.
 #[derive(Debug, Clone)]
 pub(super) struct Segment {
-    /// Of the frame's spots.
+    /// A range of the frame's spots.
     pub spots: Range<u32>,
     pub start: f64,
     pub end: f64,
@@ -33,17 +33,17 @@ pub(super) struct Row {
     pub end: f64,
     pub baseline: f64,
     pub size: f64,
-    /// Its place in the order of drawing.
+    /// Its position in the order of drawing.
     pub drawn: usize,
-    /// Letters that run left less those that run right.
+    /// The number of right-to-left letters minus the number of left-to-right letters.
     pub rtl_balance: i64,
-    /// It is of a form's field, which belongs to the row that it stands on.
+    /// It belongs to a form field, which belongs to the row that it is on.
     pub annotated: bool,
-    /// It has no text of its own but stands in the place of a region.
+    /// It has no text of its own but takes the place of a region.
     pub region: Option<Region>,
 }
 
-/// Rows that are laid out by themselves.
+/// Rows that are laid out separately.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Region {
     pub index: usize,
@@ -54,7 +54,7 @@ pub(super) struct Region {
 }
 
 impl Row {
-    /// What stands for a region's rows, from where they begin.
+    /// Makes the row that stands for a region's rows; it begins where they begin.
     pub(super) fn of_region(index: usize, rows: &[Self]) -> Option<Self> {
         let first = rows.iter().min_by(|a, b| a.baseline.total_cmp(&b.baseline))?;
         let bottom = rows.iter().map(|row| row.baseline).fold(first.baseline, f64::max);
@@ -69,7 +69,7 @@ impl Row {
         })
     }
 
-    /// A row of these of its segments.
+    /// Makes a row like this one from some of its segments.
     pub(super) fn of_segments(&self, segments: Vec<Segment>) -> Self {
         let start = segments.iter().map(|segment| segment.start).fold(f64::INFINITY, f64::min);
         let end = segments.iter().map(|segment| segment.end).fold(f64::NEG_INFINITY, f64::max);
@@ -83,7 +83,7 @@ impl Row {
         }
     }
 
-    /// The rows that it stands for.
+    /// The number of rows that it stands for.
     pub(super) fn count(&self) -> usize {
         self.region.map_or(1, |region| region.rows)
     }
@@ -102,7 +102,7 @@ impl Row {
         self.start.max(other.start) + 0.3 * self.size.min(other.size) < self.end.min(other.end)
     }
 
-    /// Takes in what stands beside it.
+    /// Takes in a row beside it.
     pub(super) fn join(&mut self, other: Self) {
         self.segments.extend(other.segments);
         self.segments.sort_by(|a, b| a.start.total_cmp(&b.start));
@@ -119,14 +119,14 @@ impl Row {
 struct Open {
     row: Row,
     spots: Range<u32>,
-    /// Where the next glyph is awaited: blanks at the end move it, and not the row's end.
+    /// Where the next glyph is expected: blanks at the end move this, but not the row's end.
     pen: f64,
     characters: usize,
     words: usize,
     after_blank: bool,
 }
 
-/// The rows of a frame in the order they are drawn.
+/// The rows of a frame in the order of drawing.
 pub(super) fn rows(page: &PageGlyphs, spots: &[Spot]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let mut open: Option<Open> = None;
@@ -195,7 +195,7 @@ impl Open {
             return false;
         }
         let ahead = spot.start - self.pen;
-        // Some draw what runs left in its logical order, each glyph before the last.
+        // Some producers draw right-to-left text in its logical order, each glyph to the left of the last.
         let leftwards = rtl > 0 || (self.row.rtl_balance > 0 && (rtl == 0 || is_blank));
         let behind = self.row.start - spot.end;
         (ahead > -BACKSTEP * size && ahead < WIDE * size)
@@ -218,7 +218,7 @@ impl Open {
         self.row.start = self.row.start.min(spot.start);
         self.row.end = self.row.end.max(spot.end);
         self.pen = self.pen.max(spot.end).min(spot.end + WIDE * spot.size);
-        // The larger one sets the line; the other is a superscript.
+        // The larger glyph sets the line; the other is a superscript.
         if spot.size > self.row.size * 1.05 {
             (self.row.baseline, self.row.size) = (spot.baseline, spot.size);
         }

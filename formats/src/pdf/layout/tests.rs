@@ -3,7 +3,7 @@ use kurbo::{Point, Rect, Vec2};
 use super::*;
 use crate::pdf::glyphs::Glyph;
 
-/// Text set at a place in a size, half of it a character.
+/// Text set at a place in a size; each character is half as wide as the size.
 type Set<'t> = (&'t str, f64, f64, f64);
 
 fn page(set: &[Set<'_>], direction: Vec2) -> PageGlyphs {
@@ -64,7 +64,7 @@ fn letters_set_apart_are_a_word() {
 
 #[test]
 fn words_set_closely_are_apart_where_letters_are_not() {
-    // A tenth of the size between words, drawn one by one; a letter is half the size wide.
+    // Words are a tenth of the size apart and drawn one by one; a letter is half as wide as the size.
     let mut x = 0.0;
     let words: Vec<Set<'_>> = ["words", "are", "close", "but", "clear"]
         .into_iter()
@@ -162,7 +162,7 @@ fn turned_text_reads_as_if_upright() {
 
 #[test]
 fn text_that_runs_left_is_made_logical() {
-    // As it stands on the page, from left to right.
+    // This is how it is on the page, from left to right.
     let visual: String = "שלום עולם".chars().rev().collect();
     assert_eq!(laid(&[(&visual, 0.0, 10.0, 10.0)]), "שלום עולם");
     let letters: Vec<(String, f64)> =
@@ -215,7 +215,7 @@ fn boxes_beside_each_other_are_read_one_by_one() {
     ];
     let expected = "A diagram\n\nLake\nname: text\ndepth: 3\n\nRiver\nflow: text\nlength: 9";
     assert_eq!(laid_with(&boxes, &set), expected);
-    // With shadows, and in a frame of their own.
+    // These boxes have shadows, and a frame of their own.
     let shadows = boxes.map(|own| own + Vec2::new(2.0, 2.0));
     let frame = [Rect::new(-20.0, 0.0, 200.0, 120.0)];
     assert_eq!(laid_with(&[&frame[..], &shadows, &boxes].concat(), &set), expected);

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
-/// A file's objects by number: 1 is the catalog, 2 the page tree, 3 a font that pages know as F1, and from 10 on come the pages,
-/// each followed by its content. What a test adds has numbers from 100 on.
+/// A file's objects by number: 1 is the catalog, 2 the page tree, 3 a font that pages call F1. From 10 on come the
+/// pages, each followed by its content. What a test adds has numbers from 100 on.
 pub(super) struct Pdf {
     objects: BTreeMap<u32, String>,
     catalog: String,
@@ -17,13 +17,13 @@ impl Pdf {
         Self { objects: BTreeMap::from([(3, font)]), catalog: String::new(), trailer: String::new(), pages: 0 }
     }
 
-    /// Entries of the catalog.
+    /// Adds entries to the catalog.
     pub(super) fn catalog(mut self, entries: &str) -> Self {
         self.catalog.push_str(entries);
         self
     }
 
-    /// Entries of the trailer.
+    /// Adds entries to the trailer.
     pub(super) fn trailer(mut self, entries: &str) -> Self {
         self.trailer.push_str(entries);
         self
@@ -42,7 +42,7 @@ impl Pdf {
         self.page_with("", content)
     }
 
-    /// A page of 600 by 800 points with entries of its own, whose `/XObject` and `/Properties` are objects 90 and 91.
+    /// Adds a page of 600 by 800 points with its own entries, whose `/XObject` and `/Properties` are objects 90 and 91.
     pub(super) fn page_with(mut self, entries: &str, content: &str) -> Self {
         let number = 10 + 2 * self.pages;
         self.pages += 1;
@@ -56,7 +56,7 @@ impl Pdf {
         let kids: String = (0..self.pages).map(|page| format!("{} 0 R ", 10 + 2 * page)).collect();
         self.objects.insert(1, format!("<< /Type /Catalog /Pages 2 0 R {} >>", self.catalog));
         let tree = format!("<< /Type /Pages /Kids [{kids}] /Count {} >>", self.pages);
-        // Unless the test has one of its own.
+        // The test may have one of its own.
         self.objects.entry(2).or_insert(tree);
         let mut file = "%PDF-1.7\n".to_owned();
         let mut table = "xref\n".to_owned();

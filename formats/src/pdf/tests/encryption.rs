@@ -4,7 +4,7 @@ use super::*;
 
 const SHOWN: &str = "plain as day";
 
-/// A file that says it is encrypted and is not; nobody knows the password.
+/// A file that claims to be encrypted but is not; nobody knows the password.
 fn closed(encryption: &str) -> Vec<u8> {
     Pdf::new()
         .page(&lines(50, 700, 12, &[SHOWN]))

@@ -36,7 +36,7 @@ fn the_outline_finds_its_targets_by_every_way() {
             .object(100, "<< /First 101 0 R >>")
             .object(101, "<< /Title (One) /Dest [10 0 R /Fit] /Next 102 0 R /First 104 0 R >>")
             .object(102, "<< /Title (Two) /Dest /old /Next 103 0 R >>")
-            // The last one leads back to the first.
+            // The last entry leads back to the first.
             .object(103, "<< /Title (Three) /A << /S /GoTo /D (new) >> /Next 101 0 R >>")
             .object(104, "<< /Title (Nowhere) /Dest (missing) /Next 105 0 R >>")
             .object(105, "<< /Title (Part of One) /Dest [0 /Fit] /First 101 0 R >>")
@@ -112,7 +112,7 @@ fn a_picture_of_a_page_is_scanned_in_strips_too() {
     let pdf = || {
         let strips: String = (0..5).map(|at| strip(at * 100)).collect();
         let image = "/Type /XObject /Subtype /Image /Width 1 /Height 1 /ColorSpace /DeviceGray /BitsPerComponent 8";
-        // It unpacks to nothing, since nobody looks at it.
+        // The image's data does not unpack, because nobody reads it.
         Pdf::new().page(&(strips + &lines(50, 700, 12, &["p. 7"]))).object(90, "<< /Im 101 0 R >>").stream(
             101,
             &format!("{image} /Filter /JBIG2Decode"),
@@ -131,7 +131,7 @@ fn a_picture_of_a_page_is_scanned_in_strips_too() {
 
 #[test]
 fn turned_pages_read_as_they_are_seen() {
-    // Set along the sheet's long side, which the page's own turn puts upright.
+    // The text runs along the sheet's long side, and the page's own rotation makes it upright.
     let sideways =
         "BT /F1 12 Tf 0 1 -1 0 100 50 Tm (first line) Tj ET BT /F1 12 Tf 0 1 -1 0 114 50 Tm (second line) Tj ET";
     assert_eq!(read(Pdf::new().page_with("/Rotate 90", sideways)).text, "first line\nsecond line");
@@ -164,7 +164,7 @@ fn forms_that_draw_themselves_come_to_an_end() {
         .page(&(lines(50, 700, 12, &["the page's text"]) + "/Self Do /A Do"))
         .object(90, "<< /Self 100 0 R /A 101 0 R >>")
         .stream(100, &form(100), "/A Do /B Do");
-    // Each draws the next one twice.
+    // Each form draws the next one twice.
     for level in 101..140 {
         pdf = pdf.stream(level, &form(level + 1), "/A Do /B Do");
     }
@@ -212,7 +212,7 @@ fn a_page_that_the_tree_names_twice_is_two_pages() {
     let pdf = Pdf::new()
         .page(&lines(50, 700, 12, &["One"]))
         .page(&lines(50, 700, 12, &["Two"]))
-        // A node that leads back to the top is passed by.
+        // A node that leads back to the top is skipped.
         .object(2, "<< /Type /Pages /Kids [10 0 R 12 0 R 100 0 R 10 0 R] /Count 4 >>")
         .object(100, "<< /Type /Pages /Kids [2 0 R 10 0 R] /Count 2 >>");
     let read = read(pdf);
@@ -232,7 +232,7 @@ fn what_stands_for_a_soft_hyphen_is_none_of_the_word() {
 
 #[test]
 fn drawn_letters_are_as_large_as_they_are_wide() {
-    // The font claims 58 points, its letters are 6 wide.
+    // The font claims 58 points, but its letters are 6 wide.
     let pdf = Pdf::new()
         .page("BT /F2 58 Tf 50 700 Td (account) Tj 46 0 Td (sees) Tj ET")
         .object(

@@ -1,8 +1,8 @@
-//! The formats that files name by number alone.
+//! The formats that files refer to only by number.
 
 use super::NumberFormat;
 
-/// The format of a builtin number, if it stands for one.
+/// The format of a builtin number, if there is one.
 pub(in super::super) fn builtin(id: u32) -> Option<NumberFormat> {
     let code = match id {
         0 => "General",
@@ -19,7 +19,7 @@ pub(in super::super) fn builtin(id: u32) -> Option<NumberFormat> {
         11 => "0.00E+00",
         12 => "# ?/?",
         13 => "# ??/??",
-        // The short date of the reader's country, whatever the standard writes.
+        // The short date of the user's country, whatever the standard says.
         14 => return Some(NumberFormat::shown_as("mm-dd-yy", "m/d/yyyy")),
         15 => "d-mmm-yy",
         16 => "d-mmm",

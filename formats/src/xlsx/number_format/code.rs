@@ -1,6 +1,6 @@
-//! A format code taken apart: sections of tokens.
+//! Takes a format code apart into sections of tokens.
 
-/// What stands between two semicolons.
+/// The part of a code between two semicolons.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Section {
     pub condition: Option<Condition>,
@@ -25,18 +25,18 @@ pub(super) enum Token {
     Literal(String),
     /// `0`, `#` or `?`.
     Digit(u8),
-    /// A digit 1 to 9: a literal, or of a fraction's denominator.
+    /// A digit 1 to 9: a literal, or part of a fraction's denominator.
     Numeral(u8),
     Point,
     Comma,
     Percent,
-    /// `E+` shows the sign of every exponent, `E-` of negative ones.
+    /// `E+` shows the sign of every exponent, `E-` only that of negative ones.
     Exponent {
         plus: bool,
     },
     Slash,
     Year(usize),
-    /// Month, or minute where a neighbour says so.
+    /// The month, or the minute if a neighbour says so.
     Month(usize),
     Minute(usize),
     Day(usize),
@@ -46,11 +46,11 @@ pub(super) enum Token {
     Subsecond(usize),
     /// `AM/PM`
     HalfDay,
-    /// `A/P` or `a/p`, which shows as it is written.
+    /// `A/P` or `a/p`, which is shown as it is written.
     HalfDayLetter {
         lower: bool,
     },
-    /// Hours, minutes or seconds in all, not of a day.
+    /// Hours, minutes or seconds in total, not of a day.
     Elapsed(Unit, usize),
     General,
     /// `@`
@@ -108,7 +108,7 @@ impl Condition {
         }
     }
 
-    /// The section is for negative numbers alone, so it brings its own sign if it wants one.
+    /// Whether the section is only for negative numbers, so that it brings its own sign if it wants one.
     pub(super) fn only_negative(self) -> bool {
         match self.comparison {
             Comparison::Less => self.with <= 0.0,
@@ -119,13 +119,13 @@ impl Condition {
 }
 
 impl Section {
-    /// Whether it shows a text as it is.
+    /// Whether it shows a text unchanged.
     pub(super) fn is_bare_text(&self) -> bool {
         self.tokens == [Token::Text]
     }
 }
 
-/// The sections of a code.
+/// Parses the sections of a code.
 pub(super) fn sections(code: &str) -> Vec<Section> {
     split(code).into_iter().map(section).collect()
 }
@@ -215,7 +215,7 @@ impl Scanner<'_> {
             }
             '[' => {
                 let Some(end) = self.rest.find(']') else {
-                    // Not closed: as it stands.
+                    // The quote is not closed, so the rest is literal.
                     let rest = std::mem::take(&mut self.rest);
                     self.literal(rest);
                     return true;
@@ -231,9 +231,9 @@ impl Scanner<'_> {
                 self.rest = after.as_str();
                 match (ascii, next) {
                     ('\\', Some(next)) => self.literal(next.encode_utf8(&mut [0; 4])),
-                    // Room as wide as a character.
+                    // This leaves a gap as wide as a character.
                     ('_', Some(_)) => self.literal(" "),
-                    // Repeated to the width of the cell, which a text has not.
+                    // This would be repeated to the width of the cell, but a text has no width.
                     _ => {}
                 }
                 return true;
@@ -278,7 +278,7 @@ impl Scanner<'_> {
         true
     }
 
-    /// What is spelled with more than one character; how many bytes it has.
+    /// Reads what is spelled with more than one character; returns its length in bytes.
     fn word(&mut self) -> Option<usize> {
         let starts = |word: &str| {
             self.rest.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)).then_some(word.len())
@@ -320,7 +320,7 @@ impl Scanner<'_> {
         } else if let Some(condition) = Condition::parse(inside) {
             self.condition = Some(condition);
         }
-        // Else a colour, a calendar or a way to write digits.
+        // Otherwise it is a colour, a calendar or a way to write digits.
     }
 
     fn literal(&mut self, text: &str) {
@@ -337,7 +337,7 @@ fn is_last_of_word(text: &str) -> bool {
     !text.chars().nth(1).is_some_and(char::is_alphabetic)
 }
 
-/// An `m` behind hours or before seconds is minutes.
+/// An `m` after hours or before seconds means minutes.
 fn settle_minutes(tokens: &mut [Token]) {
     let mut after_hour = false;
     for at in 0..tokens.len() {
@@ -357,7 +357,7 @@ fn settle_minutes(tokens: &mut [Token]) {
     }
 }
 
-/// Numerals are literals but in the denominator of a fraction.
+/// Numerals are literals except in the denominator of a fraction.
 fn settle_numerals(tokens: &mut [Token]) {
     let mut in_denominator = false;
     for token in tokens {

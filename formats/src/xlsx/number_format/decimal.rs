@@ -1,6 +1,6 @@
-//! A number as the 15 significant decimal digits spreadsheets calculate and round with.
+//! A number as the 15 significant decimal digits with which spreadsheets calculate and round.
 
-/// `0.d1 d2 d3 ... * 10^exponent`, without its sign; zero has no digits. Leading and trailing digits are not 0.
+/// `0.d1 d2 d3 ... * 10^exponent`, without its sign; zero has no digits. The first and the last digit are not 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Decimal {
     digits: Vec<u8>,
@@ -32,12 +32,12 @@ impl Decimal {
         self.digits.is_empty()
     }
 
-    /// The power of ten of the first digit; 0 of zero.
+    /// The power of ten of the first digit; 0 for zero.
     pub(super) fn magnitude(&self) -> i32 {
         if self.is_zero() { 0 } else { self.exponent - 1 }
     }
 
-    /// Times ten to the `power`.
+    /// Multiplies by ten to the `power`.
     #[must_use]
     pub(super) fn shifted(mut self, power: i32) -> Self {
         if !self.is_zero() {
@@ -46,7 +46,7 @@ impl Decimal {
         self
     }
 
-    /// To so many decimal places, halves away from zero.
+    /// Rounds to this many decimal places, halves away from zero.
     #[must_use]
     pub(super) fn rounded(mut self, places: i32) -> Self {
         let kept = i64::from(self.exponent) + i64::from(places);
@@ -79,12 +79,12 @@ impl Decimal {
         self.trimmed()
     }
 
-    /// The digits before the point, none for a number below 1.
+    /// The digits before the point; empty for a number below 1.
     pub(super) fn whole(&self) -> String {
         (0..self.exponent.max(0) as usize).map(|place| self.digit(place)).collect()
     }
 
-    /// The digits behind the point without trailing zeros.
+    /// The digits after the point, without trailing zeros.
     pub(super) fn fraction(&self) -> String {
         if self.is_zero() {
             return String::new();
@@ -99,8 +99,8 @@ impl Decimal {
     }
 }
 
-/// A number without a format: whole ones with all of up to 15 digits, where a cell would cut an identifier to 11 characters,
-/// others within 11 characters, as a wide cell shows them.
+/// Appends a number without a format. Whole numbers keep up to 15 digits, whereas a cell would cut an identifier to 11
+/// characters; others have at most 11 characters, as a wide cell shows them.
 pub(super) fn general(number: f64, out: &mut String) {
     const WIDTH: i32 = 11;
     let decimal = Decimal::new(number);
@@ -109,10 +109,10 @@ pub(super) fn general(number: f64, out: &mut String) {
     }
     let magnitude = decimal.magnitude();
     let is_whole = decimal.exponent >= 0 && decimal.digits.len() <= decimal.exponent as usize;
-    // The point and a leading zero take their characters.
+    // The point and a leading zero take a character each.
     let places = if magnitude >= 0 { (WIDTH - 2 - magnitude).max(0) } else { WIDTH - 2 };
     let fits = match magnitude {
-        // A small number shows its zeros only where no digit is lost behind them.
+        // A small number shows its zeros only if no digit after them is lost.
         ..-4 => magnitude >= -places && decimal.fraction().len() <= places as usize,
         -4..WIDTH => magnitude < WIDTH - 1 || is_whole,
         _ => is_whole && magnitude < SIGNIFICANT as i32,

@@ -1,6 +1,7 @@
 //! Number formats: whether a stored number is a date or a duration, and what the cell shows.
 //!
-//! After ECMA-376 part 1, 18.8.30 and 18.8.31, in the form of the US: other languages' builtin formats look alike there.
+//! This follows ECMA-376 part 1, 18.8.30 and 18.8.31, in the US form; the builtin formats of other languages look like
+//! it.
 
 mod builtin;
 mod code;
@@ -22,18 +23,18 @@ pub(super) use builtin::builtin;
 /// Spreadsheets allow 255 characters.
 const MAX_CODE_BYTES: usize = 2_048;
 
-/// A format code, taken apart once for all the cells that use it.
+/// A format code, parsed once for all the cells that use it.
 #[derive(Debug)]
 pub(super) struct NumberFormat {
     /// As the file has it, or the standard's for a builtin one.
     pub code: String,
-    /// For numbers: at most three.
+    /// The sections for numbers: at most three.
     sections: Vec<Section>,
-    /// For texts, where the code has one that does more than show the text.
+    /// The section for texts, if it does more than show the text.
     text: Option<Section>,
 }
 
-/// What a stored number is by its format.
+/// What a stored number means by its format.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Reading {
     Number(f64),
@@ -47,7 +48,7 @@ impl NumberFormat {
         Self::shown_as(code, code)
     }
 
-    /// A code whose cells show another one: some builtin codes stand for the reader's own style.
+    /// Makes a code whose cells are shown by another one: some builtin codes stand for the user's own style.
     fn shown_as(code: &str, shown: &str) -> Self {
         let shown = if shown.is_empty() || shown.len() > MAX_CODE_BYTES { "General" } else { shown };
         let mut sections = code::sections(shown);
@@ -57,7 +58,7 @@ impl NumberFormat {
                 sections.pop()
             }
             1.. if sections.last().is_some_and(|last| last.shape == Shape::Text) => {
-                // Alone it formats numbers as well: as the text they would be.
+                // If it is the only section it formats numbers too, as the text they would be.
                 if sections.len() == 1 { sections.first().cloned() } else { sections.pop() }
             }
             _ => None,
@@ -65,7 +66,7 @@ impl NumberFormat {
         Self { code: code.to_owned(), sections, text: text.filter(|section| !section.is_bare_text()) }
     }
 
-    /// What the number is.
+    /// What the number means.
     pub(super) fn read(&self, number: f64, epoch: DateEpoch) -> Reading {
         let reading = match self.section(number).0.map(|section| section.shape) {
             Some(Shape::Date) => Moment::from_serial(number, epoch).map(Reading::Moment),
@@ -84,7 +85,7 @@ impl NumberFormat {
             (Shape::Duration, Reading::Duration(span)) => times::duration(&section.tokens, span, out),
             (Shape::Number, _) => numbers::number(section, number, signed, out),
             (_, Reading::Moment(moment)) => out.push_str(&moment.to_string()),
-            // A day that is none.
+            // This is not a valid day.
             (Shape::Date | Shape::Duration, _) => decimal::general(number, out),
             (Shape::General | Shape::Text, _) => {
                 let number = if signed { number } else { number.abs() };
@@ -97,7 +98,7 @@ impl NumberFormat {
                 numbers::around(&section.tokens, out, |_| ());
             }
         }
-        // Room left for brackets, and for the fill of a cell's width.
+        // Formats leave room for brackets, and for the fill of a cell's width.
         let shown = out[start..].trim_end().len();
         out.truncate(start + shown);
         let blank = out[start..].len() - out[start..].trim_start().len();
@@ -116,7 +117,7 @@ impl NumberFormat {
         }
     }
 
-    /// The section a number is shown by, and whether its sign is still to be shown.
+    /// The section that shows a number, and whether the number's sign must still be shown.
     fn section(&self, number: f64) -> (Option<&Section>, bool) {
         let of = |index: usize| self.sections.get(index);
         let conditional = self.sections.iter().take(2).any(|section| section.condition.is_some());
@@ -149,9 +150,9 @@ impl NumberFormat {
     }
 }
 
-/// Days as milliseconds.
+/// Converts days to milliseconds.
 fn milliseconds(days: f64) -> Option<i64> {
     let milliseconds = (days * 86_400_000.0).round();
-    // Up to the last day of the year 9999, either way.
+    // The bound is the last day of the year 9999, in either direction.
     (milliseconds.abs() < 2_958_466.0 * 86_400_000.0).then_some(milliseconds as i64)
 }

@@ -5,10 +5,10 @@ use super::{
     decimal::Decimal,
 };
 
-/// Digits of an exponent or a denominator that a code may ask for; more says nothing.
+/// The most digits of an exponent or a denominator that a code may demand.
 const MAX_PLACES: usize = 30;
 
-/// Appends the number; `signed` where the section does not show the sign itself.
+/// Appends the number. `signed` is true if the section does not show the sign itself.
 pub(super) fn number(section: &Section, number: f64, signed: bool, out: &mut String) {
     let tokens = &section.tokens;
     let start = out.len();
@@ -29,7 +29,7 @@ pub(super) fn number(section: &Section, number: f64, signed: bool, out: &mut Str
     }
 }
 
-/// Appends the literals, and what `inner` appends where the value stands.
+/// Appends the literals, and in the value's place what `inner` appends.
 pub(super) fn around(tokens: &[Token], out: &mut String, inner: impl Fn(&mut String)) {
     for token in tokens {
         match token {
@@ -51,14 +51,14 @@ fn literal(token: &Token, out: &mut String) {
     }
 }
 
-/// What the digits of a section ask for.
+/// What the digits of a section demand.
 #[derive(Debug, Default)]
 struct Places {
-    /// Placeholders before the point and behind it.
+    /// Placeholders before the point and after it.
     whole: usize,
     fraction: usize,
     grouped: bool,
-    /// Commas behind the last digit: each divides by a thousand.
+    /// Commas after the last digit; each divides by a thousand.
     thousands: i32,
     percents: i32,
 }
@@ -85,7 +85,7 @@ impl Places {
         places
     }
 
-    /// Appends the digits among the literals of `tokens`; whether any digit but 0 was shown.
+    /// Appends the digits among the literals of `tokens`; returns whether any digit but 0 was shown.
     fn show(&self, tokens: &[Token], decimal: &Decimal, out: &mut String) -> bool {
         let (whole, fraction) = (decimal.whole(), decimal.fraction());
         let (whole, fraction) = (whole.as_bytes(), fraction.as_bytes());
@@ -93,7 +93,7 @@ impl Places {
         for token in tokens {
             match token {
                 Token::Digit(kind) if !behind => {
-                    // Digits from the left that have no placeholder of their own go to the first.
+                    // Leading digits without a placeholder of their own go to the first placeholder.
                     let from = if placed == 0 { self.whole.max(whole.len()) } else { self.whole - placed };
                     let to = self.whole - placed - 1;
                     for position in (to..from).rev() {
@@ -126,7 +126,7 @@ impl Places {
         !decimal.is_zero()
     }
 
-    /// The digit so many places left of the point.
+    /// Appends the digit this many places left of the point.
     fn whole_digit(&self, kind: u8, whole: &[u8], position: usize, out: &mut String) {
         let digit = whole.len().checked_sub(position + 1).map(|at| char::from(whole[at]));
         let shown = match (digit, kind) {
@@ -142,7 +142,7 @@ impl Places {
     }
 }
 
-/// `0.00E+00`; more than one digit before the point makes the exponent a multiple of their count.
+/// `0.00E+00`; with more than one digit before the point, the exponent is a multiple of their number.
 fn scientific(tokens: &[Token], at: usize, number: f64, out: &mut String) -> bool {
     let (mantissa, exponent) = (&tokens[..at], &tokens[at + 1..]);
     let places = Places::of(mantissa);
@@ -151,7 +151,7 @@ fn scientific(tokens: &[Token], at: usize, number: f64, out: &mut String) -> boo
     let power_of = |decimal: &Decimal| decimal.magnitude().div_euclid(step) * step;
     let mut power = power_of(&decimal);
     let mut shifted = decimal.shifted(-power).rounded(places.fraction as i32);
-    // Rounding may carry into one digit more.
+    // Rounding may carry into a new digit.
     if shifted.magnitude() >= step {
         shifted = shifted.shifted(-step);
         power += step;
@@ -172,7 +172,7 @@ fn scientific(tokens: &[Token], at: usize, number: f64, out: &mut String) -> boo
     shows
 }
 
-/// `# ?/?`: a whole number, if the code has a place for it, and a fraction of the nearest denominator that fits.
+/// `# ?/?`: a whole number, if the code has a place for it, and the nearest fraction with a denominator that fits.
 struct Fraction<'a> {
     before: &'a [Token],
     has_whole: bool,
@@ -218,7 +218,7 @@ impl<'a> Fraction<'a> {
             Denominator::Fixed(below) => ((rest * below as f64).round(), below as f64),
             Denominator::UpTo(most) => nearest(rest, most as f64),
         };
-        // The nearest fraction may be one whole.
+        // The nearest fraction may be a whole.
         let (whole, above) = if self.has_whole && above == below { (whole + 1.0, 0.0) } else { (whole, above) };
         let start = out.len();
         if self.has_whole && (whole > 0.0 || above == 0.0) {
@@ -242,17 +242,17 @@ impl<'a> Fraction<'a> {
     }
 }
 
-/// The fraction nearest to `number` whose denominator is at most `most`, by continued fractions.
+/// The fraction nearest to `number` with a denominator of at most `most`, by continued fractions.
 fn nearest(number: f64, most: f64) -> (f64, f64) {
     let (mut above, mut above_before) = (1.0f64, 0.0f64);
     let (mut below, mut below_before) = (0.0f64, 1.0f64);
     let mut rest = number;
-    // Each step at least doubles the denominator in two, and a double has 52 bits.
+    // Two steps at least double the denominator, and a double has 52 bits.
     for _ in 0..64 {
         let whole = rest.floor();
         let (next_above, next_below) = (whole * above + above_before, whole * below + below_before);
         if next_below > most {
-            // The best of the fractions between this step and the one before.
+            // This is the best of the fractions between this step and the one before.
             let room = ((most - below_before) / below).floor();
             let (semi_above, semi_below) = (room * above + above_before, room * below + below_before);
             let error = |above: f64, below: f64| (above / below - number).abs();

@@ -124,7 +124,7 @@ fn dates_and_times_show_as_in_a_cell() {
     assert_eq!(shown_in("yyyy-mm-dd", 42_735.0, DateEpoch::From1904), "2021-01-01");
 }
 
-/// What Excel computed for them, in Apache POI's `DateFormatTests.xlsx`.
+/// Excel computed these values, in Apache POI's `DateFormatTests.xlsx`.
 #[test]
 fn dates_show_as_excel_showed_them() {
     let show = |code: &str, serial| shown_in(code, serial, DateEpoch::From1904);

@@ -1,4 +1,4 @@
-//! Dates, times of day and durations as a section shows them; in English.
+//! Dates, times of day and durations as a section shows them, in English.
 
 use super::{
     super::{
@@ -96,7 +96,7 @@ pub(super) fn duration(tokens: &[Token], span: i64, out: &mut String) {
     }
 }
 
-/// What is alike in a time of day and a span.
+/// Appends what a time of day and a span have in common.
 fn clock(token: &Token, time: i64, out: &mut String) {
     match token {
         Token::Minute(count) => number(time / MINUTE % 60, (*count).min(2), out),
@@ -116,7 +116,8 @@ fn clock(token: &Token, time: i64, out: &mut String) {
     }
 }
 
-/// The smallest span shown below which a time is rounded, in milliseconds; hours and minutes alone are cut instead.
+/// The unit, in milliseconds, to which a time is rounded: the smallest one shown. If only hours and minutes are shown,
+/// the time is truncated instead.
 fn step(tokens: &[Token]) -> i64 {
     let digits = tokens.iter().filter_map(|token| match token {
         Token::Subsecond(count) => Some((*count).min(3) as u32),

@@ -54,7 +54,7 @@ fn what_is_wrong_is_named() {
 }
 
 fn cell() -> impl Strategy<Value = CellRef> {
-    // Small ones meet often, large ones reach the edges.
+    // Small ranges often overlap, large ones reach the edges.
     let row = prop_oneof![1..=12u32, 1..=MAX_ROW];
     let column = prop_oneof![1..=12u32, 1..=MAX_COLUMN];
     (row, column).prop_map(|(row, column)| CellRef::new(row, column).unwrap())
@@ -92,7 +92,7 @@ proptest! {
         prop_assert_eq!(one.intersect(one), Some(one));
         let hull = one.hull(other);
         prop_assert_eq!(hull.intersect(one), Some(one));
-        // Inclusion and exclusion, where the hull is exact: ranges of the same columns that meet.
+        // This is inclusion and exclusion where the hull is exact: overlapping ranges of the same columns.
         if let Some(both) = both && one.first().column() == other.first().column() && one.width() == other.width() {
             prop_assert_eq!(hull.area() + both.area(), one.area() + other.area());
         }

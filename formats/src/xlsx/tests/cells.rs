@@ -1,4 +1,4 @@
-//! What cells hold.
+//! Tests what cells hold.
 
 use super::*;
 

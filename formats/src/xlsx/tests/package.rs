@@ -1,4 +1,4 @@
-//! What is refused, and parts in other encodings.
+//! Tests what is refused, and parts in other encodings.
 
 use super::*;
 use crate::Limit;

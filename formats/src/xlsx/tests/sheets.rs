@@ -1,4 +1,4 @@
-//! Records, profiles, comments and sheets themselves.
+//! Tests records, profiles, comments and sheets themselves.
 
 use super::*;
 
