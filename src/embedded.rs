@@ -1,7 +1,8 @@
-//! The managed PostgreSQL: a server of our own in the data folder, for those who bring none.
+//! The managed PostgreSQL: a server of our own in the data folder, for users who bring none.
 //!
-//! One service a data folder (a lock says so), a private socket and no network, started with the service, watched, and
-//! stopped with it. What a killed service leaves running, the next start ends first.
+//! One service uses a data folder at a time, which a lock ensures. The server has a private socket and no network. It
+//! is started with the service, watched, and stopped with it. The next start ends a server that a killed service left
+//! running.
 
 use std::{io, path::Path, path::PathBuf};
 
@@ -25,11 +26,11 @@ use self::{cluster::Cluster, holder::Holder, supervisor::Supervisor};
 
 /// The database of the service.
 const NAME: &str = "svc";
-/// The role of the service: it owns the database and is no superuser.
+/// The role of the service. It owns the database and is no superuser.
 const ROLE: &str = "svc_app";
-/// The role that the cluster was made with, for what takes a superuser.
+/// The role that the cluster was made with, for what needs a superuser.
 pub const SUPERUSER: &str = "svc";
-/// No network listens, so the number only names the socket file.
+/// The server listens on no network, so the number only names the socket file.
 const PORT: u16 = 5432;
 
 /// Why the embedded PostgreSQL cannot serve.
@@ -76,12 +77,12 @@ pub enum EmbeddedError {
     Database(#[from] sqlx::Error),
     #[error("no service runs on the data folder {path}: start one, or set SVC_DATABASE_URL", path = .0.display())]
     NotRunning(PathBuf),
-    #[error("preparing the embedded PostgreSQL was cut short")]
+    #[error("preparing the embedded PostgreSQL was interrupted")]
     Cancelled,
 }
 
 impl EmbeddedError {
-    /// For `map_err`: what was being done to which path.
+    /// For `map_err`: says what was being done to which path.
     fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| Self::File { action, path, source }
@@ -92,26 +93,27 @@ impl EmbeddedError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerState {
     Running,
-    /// It ended by itself and is being started again.
+    /// It ended by itself and is being restarted.
     Restarting,
     /// It ended too often; the text says how it ended last.
     Failed(String),
     Stopped,
 }
 
-/// A running PostgreSQL of our own. Call [`EmbeddedPostgres::stop`] at the end; a mere drop asks the server to stop and does
-/// not wait.
+/// A running PostgreSQL of our own. Call [`EmbeddedPostgres::stop`] at the end; dropping it asks the server to stop but
+/// does not wait.
 #[derive(Debug)]
 pub struct EmbeddedPostgres {
     socket_dir: PathBuf,
     supervisor: Supervisor,
-    /// Declared last, hence released last: nobody else may take the folder before the server is told to stop.
+    /// Fields are dropped in order, so this comes last: nobody else may take the folder before the server is told to
+    /// stop.
     _holder: Holder,
 }
 
 impl EmbeddedPostgres {
-    /// Starts the server of `postgres_home` (it holds `bin/postgres`) on `data_dir`, which is made where it is missing, and
-    /// creates the database of the service. Returns when the server answers.
+    /// Starts the server of `postgres_home` (it holds `bin/postgres`) on `data_dir`, which is made if it is missing,
+    /// and creates the service's database. Returns when the server answers.
     pub async fn start(data_dir: &Path, postgres_home: &Path) -> Result<Self, EmbeddedError> {
         let (data_dir, home) = (data_dir.to_path_buf(), postgres_home.to_path_buf());
         let prepare = move || {
@@ -138,22 +140,22 @@ impl EmbeddedPostgres {
         Ok(connect_options(&socket_dir, ROLE))
     }
 
-    /// How to connect to the database of the service, as its owner.
+    /// How to connect to the service's database as its owner.
     pub fn connect_options(&self) -> PgConnectOptions {
         connect_options(&self.socket_dir, ROLE)
     }
 
-    /// How to connect as superuser: for what the service itself never does, such as making another database.
+    /// How to connect as superuser, for what the service itself never does, such as making another database.
     pub fn superuser_options(&self) -> PgConnectOptions {
         connect_options(&self.socket_dir, SUPERUSER)
     }
 
-    /// The server's state, now and as it changes: `Failed` is for the service to end on.
+    /// The server's state and its changes; on `Failed` the service should end.
     pub fn state(&self) -> watch::Receiver<ServerState> {
         self.supervisor.state()
     }
 
-    /// The process id of the server, while it runs.
+    /// The process id of the server while it runs.
     pub fn server_pid(&self) -> Option<u32> {
         self.supervisor.pid()
     }
@@ -163,7 +165,7 @@ impl EmbeddedPostgres {
         self.supervisor.stop().await;
     }
 
-    /// The role, its database and the extension, from whatever a start before this one left.
+    /// Makes the role, its database and the extension, whatever an earlier start left.
     async fn prepare(&self) -> Result<(), EmbeddedError> {
         let mut server = PgConnection::connect_with(&self.superuser_options().database("postgres")).await?;
         roles::ensure(&mut server, ROLE).await?;
@@ -177,7 +179,7 @@ impl EmbeddedPostgres {
 }
 
 fn connect_options(socket_dir: &Path, role: &str) -> PgConnectOptions {
-    // Neither a password file nor a certificate has a say on a private socket.
+    // Password files and certificates play no part on a private socket.
     PgConnectOptions::new_without_pgpass()
         .socket(socket_dir)
         .port(PORT)

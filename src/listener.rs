@@ -1,5 +1,5 @@
-//! The listener: HTTP/1.1, with a bound on all that a client can hold without sending a request: connections, their headers, bodies
-//! that do not move and answers that nobody reads.
+//! The HTTP/1.1 listener. It bounds everything that a client can hold without sending a request: connections, their
+//! headers, bodies that do not move and answers that nobody reads.
 mod activity;
 mod body;
 mod connection;
@@ -27,14 +27,15 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Descriptors that stay free for files, child processes and the database.
+/// How many descriptors stay free for files, child processes and the database.
 const OTHER_DESCRIPTORS: usize = 256;
 const LEAST_CONNECTIONS: usize = 16;
-/// The pause after an `accept` that failed for want of descriptors or memory.
+/// The pause after an `accept` that failed for lack of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The log has at most one line in this time about connections that cannot be taken.
+/// The log gets at most one line in this time about refused connections.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
-/// Connections over the limit that are told so at a time, and the time that telling may take; any more are closed without a word.
+/// How many refused connections get an answer at a time, and how long that may take; further ones are closed without an
+/// answer.
 const TOLD_AT_ONCE: usize = 32;
 const TELLING: Duration = Duration::from_secs(1);
 
@@ -48,7 +49,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those of the settings, with no more connections than the process may have descriptors for.
+    /// Takes the limits from the settings, with no more connections than the process may have descriptors for.
     pub fn of(settings: &Settings) -> Limits {
         let connections = settings.max_connections.min(descriptors().saturating_sub(OTHER_DESCRIPTORS));
         Limits {
@@ -60,7 +61,7 @@ impl Limits {
     }
 }
 
-/// How many descriptors the process may open, once it has asked for all that the system grants it.
+/// How many descriptors the process may open, after it has asked the system for as many as allowed.
 fn descriptors() -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
@@ -68,7 +69,8 @@ fn descriptors() -> usize {
     granted.map_or(usize::MAX, |granted| usize::try_from(granted).unwrap_or(usize::MAX))
 }
 
-/// Serves until `stop` says true, and then until the requests that are under way are answered. A dropped future cuts them off.
+/// Serves until `stop` becomes true, and then until the requests under way are answered. Dropping the future cuts them
+/// off.
 pub async fn serve(listener: TcpListener, router: Router, limits: Limits, mut stop: watch::Receiver<bool>) {
     let open = Arc::new(Open::default());
     let telling = Arc::new(Semaphore::new(TOLD_AT_ONCE));
@@ -96,12 +98,12 @@ pub async fn serve(listener: TcpListener, router: Router, limits: Limits, mut st
                 told.warn(|| {
                     tracing::warn!(
                         connections = limits.connections,
-                        "every connection is at work: new ones are refused; see SVC_MAX_CONNECTIONS"
+                        "every connection is busy, so new ones are refused; raise SVC_MAX_CONNECTIONS if this is normal load"
                     )
                 });
                 if let Ok(place) = telling.clone().try_acquire_owned() {
                     tasks.spawn(async move {
-                        // The client may be gone, or read nothing: it was told what could be told.
+                        // The client may be gone or may not read, so an error here does not matter.
                         drop(tokio::time::timeout(TELLING, refuse(stream)).await);
                         drop(place);
                     });
@@ -109,28 +111,28 @@ pub async fn serve(listener: TcpListener, router: Router, limits: Limits, mut st
             }
             Err(error) if is_the_clients(&error) => {}
             Err(error) => {
-                told.warn(|| tracing::warn!(error = %error, "no connection can be taken now"));
+                told.warn(|| tracing::warn!(error = %error, "cannot accept connections now"));
                 open.close_idlest();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
     drop(listener);
-    // Each connection hears of the stop by itself.
+    // Each connection learns of the stop by itself.
     drop(stop.wait_for(|stop| *stop).await);
     while tasks.join_next().await.is_some() {}
 }
 
-/// Whether `accept` failed for a client that is gone already.
+/// Whether `accept` failed because the client is already gone.
 fn is_the_clients(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// Answers 503 without having read the request.
+/// Answers 503 without reading the request.
 async fn refuse(mut stream: TcpStream) -> io::Result<()> {
     let body = serde_json::to_vec(
-        &svc_client::Failure::new(svc_client::Code::Unavailable, "too many connections are at work")
+        &svc_client::Failure::new(svc_client::Code::Unavailable, "too many connections are busy")
             .with("setting", "SVC_MAX_CONNECTIONS")
             .with("retry_after", 1),
     )?;
@@ -141,7 +143,7 @@ async fn refuse(mut stream: TcpStream) -> io::Result<()> {
     stream.write_all(head.as_bytes()).await?;
     stream.write_all(&body).await?;
     stream.shutdown().await?;
-    // What a close finds unread would reset the connection, and the answer would be lost.
+    // Unread bytes at the close would reset the connection, and the answer would be lost.
     let mut rest = [0; 4096];
     while stream.read(&mut rest).await? > 0 {}
     Ok(())
@@ -160,14 +162,14 @@ impl Told {
     }
 }
 
-/// The connections that are open.
+/// The open connections.
 #[derive(Default)]
 struct Open {
     connections: Mutex<HashMap<u64, Arc<Activity>>>,
     next: AtomicU64,
 }
 
-/// One connection among them, as long as it lives.
+/// One of the open connections, as long as it lives.
 struct Entry {
     open: Arc<Open>,
     number: u64,
@@ -186,7 +188,7 @@ impl Open {
         self.connections.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Those that are open and have not been told to close.
+    /// The number of open connections that have not been told to close.
     fn count(&self) -> usize {
         self.connections().values().filter(|activity| !activity.is_closing()).count()
     }
@@ -197,7 +199,7 @@ impl Open {
         Entry { open: self.clone(), number, activity }
     }
 
-    /// Closes the connection that has had no request for longest; false where all have one.
+    /// Closes the connection that has been without a request for longest; returns false if all have one.
     fn close_idlest(&self) -> bool {
         let connections = self.connections();
         let idle = connections.values().filter_map(|activity| Some((activity.idle_since()?, activity)));

@@ -1,6 +1,6 @@
-//! Every setting of the service, typed, from one table: default, then file, then environment.
+//! Every setting of the service, with its type, from one table: first the default, then the file, then the environment.
 //!
-//! A file key is the setting's name without `SVC_`, in small letters: `SVC_BM25_K1` is `bm25_k1`.
+//! A key in the file is the setting's name without `SVC_`, in lower case: `SVC_BM25_K1` is `bm25_k1`.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ mod tests;
 
 pub use self::{kind::Secret, source::Origin, table::Settings};
 
-/// The file that is read when none is named, in the working directory.
+/// The file in the working directory that is read if no file is named.
 const USUAL_FILE: &str = "svc.toml";
 
 /// Why the settings cannot be used.
@@ -31,9 +31,9 @@ pub enum SettingsError {
     Read { path: PathBuf, source: std::io::Error },
     #[error("the settings file {path} is over {limit} bytes; is it the right file?", path = path.display())]
     TooLarge { path: PathBuf, limit: u64 },
-    #[error("the settings file {path} is no TOML at line {line}: {message}", path = path.display())]
+    #[error("the settings file {path} is not valid TOML at line {line}: {message}", path = path.display())]
     Syntax { path: PathBuf, line: usize, message: String },
-    /// One text a problem, each naming its setting, the value and what it takes.
+    /// One text per problem; each names its setting, the value and what the setting takes.
     #[error("{}", .0.join("\n"))]
     Invalid(Vec<String>),
 }
@@ -48,7 +48,7 @@ pub enum Device {
 }
 
 impl Device {
-    /// As the settings and the models' crate call it.
+    /// The device's name in the settings and in the models crate.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -59,14 +59,14 @@ impl Device {
     }
 }
 
-/// Form of the log.
+/// The form of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     Text,
     Json,
 }
 
-/// Least severity that is logged.
+/// The least severity that is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogLevel {
     Off,
@@ -91,23 +91,23 @@ impl LogLevel {
     }
 }
 
-/// When pending migrations are applied at start.
+/// When pending migrations are applied at the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Migrate {
-    /// On the embedded database alone; any other waits for its operator.
+    /// Only on the embedded database; any other waits for its operator.
     Embedded,
     /// On any database.
     Auto,
 }
 
-/// The language model's endpoint, blanks filled from the fallback.
+/// The language model's endpoint; blank fields are filled from the fallback.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LlmEndpoint {
-    /// Base address, without a trailing slash.
+    /// The base address, without a trailing slash.
     pub base_url: String,
     pub model: String,
     pub timeout: Duration,
-    /// Sent as bearer only when not blank.
+    /// Sent as a bearer token if it is not blank.
     pub api_key: Secret,
 }
 
@@ -116,12 +116,12 @@ pub struct LlmEndpoint {
 pub struct SettingRow {
     pub section: &'static str,
     pub name: &'static str,
-    /// The value in use, masked where it is a secret.
+    /// The value in use, masked if it is a secret.
     pub value: String,
     pub origin: Origin,
-    /// The default in its text form.
+    /// The default as text.
     pub default: &'static str,
-    /// Whether that form stands in TOML without quotes.
+    /// Whether the text is valid in TOML without quotes.
     pub bare: bool,
     pub secret: bool,
     /// Completes "takes ...".
@@ -130,11 +130,11 @@ pub struct SettingRow {
 }
 
 impl Settings {
-    /// Reads the settings: the defaults, over them `file` (else the one that SVC_CONFIG names, else `svc.toml` where the
-    /// working directory has one), over both the SVC_ variables of `env`.
+    /// Reads the settings: the defaults, overridden by `file` (else the file that SVC_CONFIG names, else `svc.toml` if
+    /// the working directory has one), overridden by the SVC_ variables of `env`.
     ///
-    /// All bad values are told at once. An unknown key of the file is an error; an unknown variable is a
-    /// [warning](Self::warnings), for other programs may share the prefix.
+    /// All bad values are reported at once. An unknown key in the file is an error; an unknown variable is a
+    /// [warning](Self::warnings), because other programs may share the prefix.
     pub fn load(file: Option<&Path>, env: impl Iterator<Item = (String, String)>) -> Result<Self, SettingsError> {
         let env: BTreeMap<_, _> = env.collect();
         let named = env.get("SVC_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
@@ -148,7 +148,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// The defaults alone, as `env` places the folders: for tests, and for tools that read no file.
+    /// Only the defaults, with the folders that `env` implies: for tests, and for tools that read no file.
     pub fn defaults(env: impl Iterator<Item = (String, String)>) -> Result<Self, SettingsError> {
         let env = env.filter(|(name, _)| !name.starts_with("SVC_")).collect();
         let home = Home::of(&env);
@@ -157,12 +157,12 @@ impl Settings {
         Ok(settings)
     }
 
-    /// What does not stop the start but is likely a mistake: unknown SVC_ variables.
+    /// What does not stop the start but is likely a mistake, such as unknown SVC_ variables.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The language model's endpoint, or none where both addresses are blank.
+    /// The language model's endpoint; `None` if both addresses are blank.
     pub fn llm(&self) -> Option<LlmEndpoint> {
         let or = |value: &String, fallback: &String| if value.is_empty() { fallback.clone() } else { value.clone() };
         let base_url = or(&self.llm_base_url, &self.fallback_llm_url);
@@ -182,13 +182,13 @@ impl Settings {
         self.public_metrics.unwrap_or_else(|| self.listen.ip().is_loopback())
     }
 
-    /// Address of the service for the command line: SVC_URL, or this machine at the port of SVC_LISTEN.
+    /// The service's address for the command line: SVC_URL, or this machine at the port of SVC_LISTEN.
     pub fn service_url(&self) -> String {
         if !self.url.is_empty() {
             return self.url.clone();
         }
         let mut address = self.listen;
-        // A wildcard is for listening; a call needs one address.
+        // A wildcard address is for listening; a call needs a specific one.
         match address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
             IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
@@ -197,7 +197,7 @@ impl Settings {
         format!("http://{address}")
     }
 
-    /// Folder of the models that `make setup` fetched.
+    /// The folder of the models that `make setup` fetched.
     pub fn models_dir(&self) -> PathBuf {
         self.cache_dir.join("models")
     }
@@ -244,12 +244,12 @@ impl Settings {
         Ok(())
     }
 
-    /// What no setting can see alone.
+    /// Checks what no setting can check alone.
     fn check(&self) -> Result<(), SettingsError> {
         let mut problems = Vec::new();
         if self.worker_lease < self.worker_heartbeat * 3 {
             problems.push(format!(
-                "SVC_WORKER_LEASE_SECONDS is {}, less than 3 times SVC_WORKER_HEARTBEAT_SECONDS, which is {}: raise the lease or beat more often",
+                "SVC_WORKER_LEASE_SECONDS is {}, less than 3 times SVC_WORKER_HEARTBEAT_SECONDS, which is {}: raise the lease or lower the heartbeat",
                 self.worker_lease.as_secs_f64(),
                 self.worker_heartbeat.as_secs_f64()
             ));
@@ -281,14 +281,14 @@ impl Settings {
 struct Home {
     home: Option<PathBuf>,
     xdg_data: Option<PathBuf>,
-    /// The machine's name, which with the process id makes a worker's.
+    /// The machine's name, which together with the process id makes a worker's name.
     host: String,
     is_root: bool,
 }
 
 impl Home {
     fn of(env: &BTreeMap<String, String>) -> Self {
-        // Relative paths would move with the working directory; the XDG rules tell to ignore them.
+        // Relative paths would depend on the working directory, and the XDG rules say to ignore them.
         let folder = |name: &str| env.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let host = fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| env.get("HOSTNAME").cloned());
         Self {
@@ -307,7 +307,7 @@ impl Home {
         if let Some(data) = &self.xdg_data {
             return Some(data.join("svc"));
         }
-        // Root's home is closed to the user that PostgreSQL runs under.
+        // The user that PostgreSQL runs as cannot enter root's home.
         if self.is_root {
             return Some(PathBuf::from("/var/lib/svc"));
         }

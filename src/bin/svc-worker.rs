@@ -1,4 +1,4 @@
-//! A worker of its own.
+//! A worker in its own process.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

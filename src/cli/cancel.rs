@@ -18,7 +18,7 @@ pub async fn cancel(client: &Client<Remote>, output: Output, arguments: CancelAr
     match output {
         Output::Json => Output::line(&done)?,
         Output::Table => say!(
-            "document {}: {} waiting tasks cancelled, {} running ones are being stopped",
+            "document {}: {} waiting tasks cancelled, {} running tasks are being stopped",
             done.document_id,
             done.tasks_cancelled,
             done.tasks_stopping

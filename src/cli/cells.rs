@@ -12,12 +12,12 @@ use svc_client::{
 
 #[derive(Args)]
 pub struct CellsArguments {
-    /// A workbook, one of its sheets, or one of their records.
+    /// The id of a workbook, of one of its sheets, or of one of their records.
     id: i64,
-    /// The range, for example A1:C9; else the cells of the record, or all that the sheet uses.
+    /// The range, for example A1:C9 [default: the cells of the record, or everything that the sheet uses].
     #[arg(value_name = "RANGE")]
     reference: Option<String>,
-    /// The sheet, by its name.
+    /// The sheet's name.
     #[arg(long, value_name = "NAME")]
     sheet: Option<String>,
 }

@@ -12,9 +12,9 @@ use svc_client::{
 
 #[derive(Args)]
 pub struct LsArguments {
-    /// The document whose children are listed; left out: those without a parent.
+    /// The document whose children are listed [default: the documents without a parent].
     id: Option<i64>,
-    /// Documents shown at most.
+    /// The most documents to show.
     #[arg(long, default_value_t = 200)]
     most: usize,
 }
@@ -54,7 +54,7 @@ pub async fn ls(client: &Client<Remote>, output: Output, arguments: LsArguments)
                 &documents.iter().map(row).collect::<Vec<_>>(),
             )?;
             if more {
-                say!("… and more: raise --most");
+                say!("… and more; raise --most to see them");
             }
         }
     }
@@ -79,7 +79,7 @@ pub async fn rm(client: &Client<Remote>, output: Output, arguments: IdArguments)
     client.delete_document(DocumentPath { id: arguments.id }).await?;
     match output {
         Output::Json => Output::line(&serde_json::json!({"deleted": arguments.id}))?,
-        Output::Table => say!("document {} and all under it are deleted", arguments.id),
+        Output::Table => say!("deleted document {} and everything under it", arguments.id),
     }
     Ok(ExitCode::SUCCESS)
 }

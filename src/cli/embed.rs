@@ -1,4 +1,4 @@
-//! `svc embed`: vectors with the model of the settings, in this process or at its runner; no service need be running.
+//! `svc embed`: vectors from the model of the settings, in this process or at its runner; no service needs to run.
 use super::{
     CliError,
     output::{Output, one_line, say},
@@ -13,17 +13,17 @@ use std::process::ExitCode;
 use svc_client::wire::RunnerTextKind;
 use svc_models::TokenVectors;
 
-/// Components that a person is shown.
+/// How many components a table shows.
 const SHOWN: usize = 8;
 
 #[derive(Args)]
 pub struct EmbedArguments {
-    /// What is embedded.
+    /// The text to embed.
     text: String,
-    /// As what a search asks for, with the model's prefix of queries; else as a document.
+    /// Embeds the text as a query, with the model's prefix for queries, instead of as a document.
     #[arg(long)]
     query: bool,
-    /// A vector a token, with how much it matters, as late interaction has them.
+    /// Prints one vector per token and how much each token matters, as late interaction uses them.
     #[arg(long)]
     tokens: bool,
 }
@@ -59,7 +59,7 @@ fn start_of(vector: &[f32]) -> String {
     format!("{} …", shown.join(" "))
 }
 
-/// A line a token: its text, how much it matters and the start of its vector.
+/// Prints a line per token: its text, how much it matters and the start of its vector.
 fn show_tokens(output: Output, text: &str, vectors: &TokenVectors) -> Result<(), CliError> {
     let words = vectors.offsets.iter().map(|range| text.get(range.clone()).unwrap_or_default());
     let tokens = words.zip(vectors.rows()).zip(vectors.importance.iter().zip(&vectors.tiers));

@@ -1,4 +1,4 @@
-//! `svc ingest`: uploads, follows the frontier, and says at the end what failed and why.
+//! `svc ingest`: uploads files, follows the frontier, and says at the end what failed and why.
 use super::{
     CliError, SOME_FAILED,
     output::{Output, one_line, say},
@@ -20,33 +20,33 @@ use svc_client::{
     wire::{DocumentPath, FrontierResponse, Settled, UploadQuery},
 };
 
-/// Uploads under way at once.
+/// How many uploads run at once.
 const UPLOADS: usize = 4;
-/// Files whose frontier is asked for in one round.
+/// How many files' frontiers are requested in one round.
 const WATCHED: usize = 32;
 const ROUND: Duration = Duration::from_millis(200);
 
-/// As a shell reports a program that SIGINT ended.
+/// The exit code that a shell reports for a program ended by SIGINT.
 const INTERRUPTED: u8 = 130;
 
 #[derive(Args)]
 pub struct IngestArguments {
-    /// Files, and folders with all that is in them.
+    /// Files, and folders with everything in them.
     #[arg(required = true)]
     paths: Vec<PathBuf>,
     /// The document under which the files are put.
     #[arg(long, value_name = "ID")]
     parent: Option<i64>,
-    /// Only the owner and whoever is granted access may read them.
+    /// Lets only the owner, and callers with a grant, read the files.
     #[arg(long)]
     private: bool,
-    /// Goes before files of a lower priority at every stage: -100 to 100.
+    /// Puts these files before files of a lower priority at every stage: -100 to 100.
     #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
     /// Ingest options as JSON, for example '{"structure": {"max_tokens": 200}}'.
     #[arg(long, value_name = "JSON")]
     options: Option<String>,
-    /// A file whose first line is the password of the files that need one; it is never kept.
+    /// A file whose first line is the password for the files that need one; the password is never stored.
     #[arg(long, value_name = "PATH")]
     password_file: Option<PathBuf>,
     /// Returns when the files are stored, without following their ingestion.
@@ -54,12 +54,13 @@ pub struct IngestArguments {
     no_wait: bool,
 }
 
-/// What became of one file.
+/// What happened to one file.
 #[derive(Serialize)]
 struct Report {
     file: String,
     document_id: Option<i64>,
-    /// `settled`, `failed`, `in_flight`, `deleted` by somebody meanwhile, or `refused` where the upload itself was.
+    /// `settled`, `failed`, `in_flight`, `deleted` if somebody deleted it meanwhile, or `refused` if the upload itself
+    /// was.
     state: String,
     was_existing: bool,
     nodes: i64,
@@ -76,7 +77,7 @@ pub async fn ingest(client: &Client<Remote>, output: Output, arguments: IngestAr
     if let Some(path) = &arguments.password_file {
         let text = fs::read_to_string(path).map_err(|error| CliError::Other(format!("{}: {error}", path.display())))?;
         let password = text.lines().next().unwrap_or_default();
-        // What else `extract` holds is the service's to refuse.
+        // The service refuses other content of `extract`.
         match options.get_or_insert_with(|| json!({})) {
             Value::Object(groups) => drop(groups.insert("extract".to_owned(), json!({"password": password}))),
             _ => return Err(CliError::Other("--options takes a JSON object of groups".to_owned())),
@@ -101,7 +102,9 @@ pub async fn ingest(client: &Client<Remote>, output: Output, arguments: IngestAr
         if interrupted {
             bar.finish_and_clear();
             let open = reports.iter().filter(|report| report.state == Settled::InFlight.as_str()).count();
-            eprintln!("{open} files go on in the background: `svc status` shows the queue, `svc cancel ID` ends one");
+            eprintln!(
+                "{open} files continue in the background: `svc status` shows the queue, `svc cancel ID` ends one"
+            );
             return Ok(ExitCode::from(INTERRUPTED));
         }
     }
@@ -140,10 +143,10 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
             }
         }
     }
-    if files.is_empty() { Err(CliError::Other("there is no file under these paths".to_owned())) } else { Ok(files) }
+    if files.is_empty() { Err(CliError::Other("there are no files under these paths".to_owned())) } else { Ok(files) }
 }
 
-/// What became of an upload; an error where no upload would fare better.
+/// Uploads a file and reports the outcome. An error means that no other upload would succeed either.
 async fn upload(
     client: &Client<Remote>,
     path: PathBuf,
@@ -176,7 +179,7 @@ async fn upload(
                     ..refused(Failure::new(Code::Internal, ""))
                 });
             }
-            // The service says that it cannot now: wait and send the file again, which is safe.
+            // The service cannot take it now. Wait and send the file again, which is safe.
             Err(failure)
                 if matches!(failure.code, Code::Unavailable | Code::TooManyRequests)
                     && waited < Duration::from_secs(60) =>
@@ -207,7 +210,7 @@ async fn follow(client: &Client<Remote>, reports: &mut [Report], bar: &ProgressB
             let Some(id) = reports[index].document_id else { continue };
             let frontier = match client.read_frontier(DocumentPath { id }).await {
                 Ok(frontier) => frontier,
-                // The service may be away for a while; what it holds is not lost.
+                // The service may be away for a while; it loses nothing that it holds.
                 Err(failure) if matches!(failure.code, Code::Unavailable | Code::Unreachable) && away < 300 => {
                     away += 1;
                     open.push_front(index);
@@ -249,7 +252,7 @@ fn take(report: &mut Report, frontier: FrontierResponse) {
     report.warnings = frontier.warnings;
 }
 
-/// Looks up why the failed ones failed.
+/// Looks up why the failed files failed.
 async fn explain(client: &Client<Remote>, reports: &mut [Report]) -> Result<(), CliError> {
     for report in reports.iter_mut().filter(|report| report.state == Settled::Failed.as_str()) {
         let Some(id) = report.document_id else { continue };

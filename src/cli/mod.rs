@@ -1,4 +1,5 @@
-//! The command line `svc`: serves, and talks to a running service over the remote client; `models` and `embed` work without one.
+//! The command line `svc`. It serves, and it talks to a running service through the remote client; `models` and `embed`
+//! work without one.
 mod cancel;
 mod cells;
 mod config;
@@ -28,23 +29,23 @@ use output::Output;
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
 use svc_client::{Client, Code, Failure, Remote};
 
-/// Done, but some files were refused or failed.
+/// The exit code if everything ended but some files were refused or failed.
 pub const SOME_FAILED: u8 = 3;
 
 /// A document store organised as a tree: ingestion, retrieval and a knowledge graph in one unit.
 #[derive(Parser)]
 #[command(name = "svc", version, propagate_version = true)]
 struct Arguments {
-    /// The settings file; else the one that SVC_CONFIG names, else ./svc.toml where there is one.
+    /// The settings file [default: the one that SVC_CONFIG names, else ./svc.toml if it exists].
     #[arg(long, global = true, value_name = "PATH")]
     config: Option<PathBuf>,
-    /// The owner token; else SVC_API_TOKEN, else the one that `svc serve` made and keeps in the data folder.
+    /// The owner token [default: SVC_API_TOKEN, else the one that `svc serve` made and keeps in the data folder].
     #[arg(long, global = true, value_name = "TOKEN")]
     token: Option<String>,
-    /// JSON lines, as a pipe gets them anyway.
+    /// Prints JSON lines, the default for a pipe.
     #[arg(long, global = true)]
     json: bool,
-    /// Readable tables, as a terminal gets them anyway.
+    /// Prints readable tables, the default for a terminal.
     #[arg(long, global = true, conflicts_with = "json")]
     table: bool,
     #[command(subcommand)]
@@ -61,31 +62,31 @@ enum Command {
     Cancel(cancel::CancelArguments),
     /// Changes the priority of a file's ingestion.
     Priority(priority::PriorityArguments),
-    /// Searches.
+    /// Searches the documents.
     Search(search::SearchArguments),
-    /// Shows a document and what is under it.
+    /// Shows a document and everything under it.
     Tree(tree::TreeArguments),
     /// Lists documents: those without a parent, or the children of one.
     Ls(documents::LsArguments),
     /// Shows one document with its text.
     Get(documents::IdArguments),
-    /// Deletes a document, all under it, and their stored bytes.
+    /// Deletes a document, everything under it, and their stored bytes.
     Rm(documents::IdArguments),
     /// Reads cells of a stored workbook.
     Cells(cells::CellsArguments),
-    /// Shows what the service says of itself.
+    /// Shows the service's checks, queue and workers.
     Status,
-    /// Lists the models that are known, cached and loaded; fetches them.
+    /// Lists the known, cached and loaded models; fetches models.
     Models(models::ModelsArguments),
     /// Prints the vector of a text.
     Embed(embed::EmbedArguments),
     /// Prints every setting with its value and where it came from.
     Config(config::ConfigArguments),
-    /// Applies the migrations that the database lacks.
+    /// Applies pending migrations to the database.
     Migrate(config::MigrateArguments),
 }
 
-/// Why a command did not do what it was asked.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
     #[error(transparent)]
@@ -107,13 +108,13 @@ fn told(failure: &Failure) -> String {
             "the service refuses the token: set SVC_API_TOKEN, or --token, to its owner token".to_owned()
         }
         Code::Unreachable if failure.status == 0 => {
-            format!("{}: start `svc serve`, or set SVC_URL to where it is", failure.detail)
+            format!("{}: start `svc serve`, or set SVC_URL to its address", failure.detail)
         }
         _ => failure.to_string(),
     }
 }
 
-/// What `svc` does; returns its exit code.
+/// Runs `svc` and returns its exit code.
 pub fn main() -> ExitCode {
     if let Some(code) = crate::ingest::reader::serve_if_asked(std::env::args_os()) {
         return code;
@@ -134,19 +135,19 @@ fn not_withdrawn(name: &str, error: &std::io::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Runs a program on a runtime of its own and says in one line why it did not do what it was asked; 2 for bad settings.
+/// Runs a program on its own runtime and prints one line if it fails. Bad settings give exit code 2.
 fn run_to_end(name: &str, work: impl Future<Output = Result<ExitCode, CliError>>) -> ExitCode {
-    // A second provider in the process would be a mistake of ours, and the first one stands.
+    // A second provider in the process would be our own mistake, and then the first one stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("{name}: the runtime does not start: {error}");
+            eprintln!("{name}: the runtime cannot start: {error}");
             return ExitCode::FAILURE;
         }
     };
     let code = runtime.block_on(work).unwrap_or_else(|error| {
-        // Whoever read has enough: that is no failure.
+        // The reader of our output has enough, which is not a failure.
         if matches!(&error, CliError::Io(io) if io.kind() == std::io::ErrorKind::BrokenPipe) {
             return ExitCode::SUCCESS;
         }
@@ -156,7 +157,7 @@ fn run_to_end(name: &str, work: impl Future<Output = Result<ExitCode, CliError>>
             _ => ExitCode::FAILURE,
         }
     });
-    // Blocking work that nobody waits for any more must not hold the end up.
+    // Blocking work that nobody waits for must not delay the end.
     runtime.shutdown_background();
     code
 }
@@ -184,31 +185,32 @@ async fn run(arguments: Arguments, mut environment: BTreeMap<String, String>) ->
     }
 }
 
-/// A service that takes longer for a connection, or between two pieces of an answer, is taken for gone.
+/// A service that takes longer to connect, or pauses longer within an answer, counts as gone.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 const SILENT_FOR: Duration = Duration::from_secs(180);
 
-/// The client of the service that the settings name.
+/// The client for the service that the settings name.
 fn client(settings: &Settings) -> Result<Client<Remote>, CliError> {
     client_with(settings, http_builder(settings).read_timeout(SILENT_FOR))
 }
 
-/// The same for uploads, which are answered once all is sent, however long that takes; a connection on which nothing moves ends.
+/// The same for uploads, which are answered once everything is sent, however long that takes. A connection on which
+/// nothing moves ends.
 fn upload_client(settings: &Settings) -> Result<Client<Remote>, CliError> {
     client_with(settings, http_builder(settings).tcp_user_timeout(SILENT_FOR))
 }
 
 fn http_builder(settings: &Settings) -> reqwest::ClientBuilder {
     let http = reqwest::Client::builder().connect_timeout(CONNECT_WITHIN);
-    // A proxy of the environment is for other machines; the token is not for it.
+    // A proxy from the environment is meant for other machines, and must not see the token.
     if is_this_machine(&settings.service_url()) { http.no_proxy() } else { http }
 }
 
 fn client_with(settings: &Settings, http: reqwest::ClientBuilder) -> Result<Client<Remote>, CliError> {
-    let http = http.build().map_err(|error| CliError::Other(format!("the HTTP client does not start: {error}")))?;
+    let http = http.build().map_err(|error| CliError::Other(format!("the HTTP client cannot start: {error}")))?;
     let url = settings.service_url();
     let token = match settings.api_token.expose() {
-        // That of the service of this user on this machine.
+        // This is the token of this user's service on this machine.
         "" if is_this_machine(&url) => token_file::read(&settings.data_dir).unwrap_or_default(),
         token => token.to_owned(),
     };

@@ -14,7 +14,7 @@ use svc_client::{
 };
 use svc_models::{LibraryModel, ModelKind, Progress, fetch_model, library};
 
-/// A service that does not answer by then is taken for none.
+/// A service that does not answer within this time counts as absent.
 const SERVICE_ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
@@ -25,7 +25,7 @@ pub struct ModelsArguments {
 
 #[derive(Subcommand)]
 enum ModelsCommand {
-    /// Fetches a model into the cache folder: a name of the list, or a hub id; without one the one of the settings.
+    /// Fetches a model into the cache folder: a name from the list, or a hub id [default: the model of the settings].
     Fetch { model: Option<String> },
 }
 
@@ -34,13 +34,13 @@ struct Row {
     name: String,
     kind: &'static str,
     width: Option<usize>,
-    /// Tokens of the longest text.
+    /// The number of tokens in the longest text.
     window: Option<usize>,
     cached: bool,
     folder: PathBuf,
-    /// What the running service made of it; null where it has not loaded it.
+    /// The state of the model in the running service; null if it has not loaded the model.
     loaded: Option<ModelState>,
-    /// The same of a cross-encoder.
+    /// The same for a cross-encoder.
     reranks: Option<RerankerState>,
 }
 
@@ -62,7 +62,7 @@ async fn list(settings: &Settings, client: &Client<Remote>, output: Output) -> R
     let answer = tokio::time::timeout(SERVICE_ANSWERS_WITHIN, client.read_readiness()).await;
     let (mut loaded, reranker) = match answer {
         Ok(Ok(ready)) => (Some(ready.models), ready.reranker),
-        // A service that is not ready for work has its models all the same.
+        // A service that is not ready for work still has its models.
         Ok(Err(failure)) => {
             let member = |name| failure.members.get(name).cloned().unwrap_or_default();
             (serde_json::from_value(member("models")).ok(), serde_json::from_value(member("reranker")).ok().flatten())
@@ -92,7 +92,7 @@ async fn list(settings: &Settings, client: &Client<Remote>, output: Output) -> R
             )?;
             match loaded {
                 None => say!("no service answers at {}", settings.service_url()),
-                // From a folder that is none of the library's.
+                // Their folders are not in the library.
                 Some(others) => {
                     for state in others {
                         say!("the service has loaded {} on {}", state.identity, state.device);
@@ -104,7 +104,7 @@ async fn list(settings: &Settings, client: &Client<Remote>, output: Output) -> R
     Ok(ExitCode::SUCCESS)
 }
 
-/// Takes what the service has loaded of the model out of `loaded`.
+/// Makes the row of a model, and takes what the service has loaded of it out of `loaded`.
 fn row(model: LibraryModel, loaded: Option<&mut Vec<ModelState>>, reranker: Option<&RerankerState>) -> Row {
     let loaded = loaded.and_then(|loaded| {
         let is_of = |state: &ModelState| state.identity.rsplit_once('@').is_some_and(|(name, _)| name == model.name);

@@ -1,8 +1,8 @@
-//! Tables for people, JSON lines for programs.
+//! Prints tables for people and JSON lines for programs.
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 
-/// A line for whoever reads; an error where nobody does any more, as behind `| head`.
+/// Prints a line; it is an error if nobody reads any more, as behind `| head`.
 macro_rules! say {
     ($($text:tt)*) => {
         std::io::Write::write_fmt(&mut std::io::stdout().lock(), format_args!("{}\n", format_args!($($text)*)))?
@@ -10,7 +10,7 @@ macro_rules! say {
 }
 pub(super) use say;
 
-/// Who reads the answer.
+/// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     Table,
@@ -18,7 +18,7 @@ pub enum Output {
 }
 
 impl Output {
-    /// A terminal gets a table, a pipe JSON lines, unless told otherwise.
+    /// A terminal gets a table and a pipe gets JSON lines, unless told otherwise.
     pub fn choose(json: bool, table: bool) -> Output {
         if json || (!table && !io::stdout().is_terminal()) { Output::Json } else { Output::Table }
     }
@@ -30,7 +30,7 @@ impl Output {
         out.write_all(b"\n")
     }
 
-    /// Rows under their headings, as wide as they need to be; the last column is not padded.
+    /// Prints rows under their headings, with columns as wide as necessary; the last column is not padded.
     pub fn table(headings: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
         let width = |column: usize| {
             let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
@@ -50,7 +50,7 @@ impl Output {
     }
 }
 
-/// A text on one line, at most so many characters long. Nothing in a document can steer the terminal.
+/// A text on one line with at most `most` characters. Nothing in a document can control the terminal.
 pub fn one_line(text: &str, most: usize) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let line: String = words.join(" ").chars().filter(|c| !c.is_control()).collect();

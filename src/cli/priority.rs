@@ -14,7 +14,7 @@ use svc_client::{
 pub struct PriorityArguments {
     /// The file's document id.
     id: i64,
-    /// -100 to 100; 0 is that of an upload which names none.
+    /// The new priority, -100 to 100; an upload that names none has 0.
     #[arg(allow_negative_numbers = true)]
     priority: i32,
 }

@@ -16,18 +16,18 @@ use svc_client::{
 
 #[derive(Args)]
 pub struct SearchArguments {
-    /// What is looked for.
+    /// The words or the question to search for.
     query: String,
-    /// How to rank.
+    /// The ranking method.
     #[arg(long, value_enum, default_value_t = Method::Hybrid)]
     method: Method,
-    /// Results, 1 to 100.
+    /// The number of results, 1 to 100.
     #[arg(long, default_value_t = 5)]
     limit: u32,
-    /// Only under this document.
+    /// Searches only under this document.
     #[arg(long, value_name = "ID")]
     under: Option<i64>,
-    /// Ranks the best candidates anew: by the cross-encoder, or by stored token vectors.
+    /// Ranks the best candidates again, by the cross-encoder or by stored token vectors.
     #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, default_missing_value = "cross-encoder")]
     rerank: Option<Rerank>,
 }
@@ -95,16 +95,16 @@ async fn show(client: &Client<Remote>, query: &str, found: &SearchResponse) -> R
         let score = if result.no_tokens { "no tokens".to_owned() } else { format!("score {:.4}", result.score) };
         say!("{:>3}. {}  (document {}, {score})", place + 1, whence(client, result).await, result.document.id);
         let text = one_line(&result.document.content, 220);
-        say!("     {}", if text.is_empty() { "(a container: its parts hold the text)" } else { &text });
+        say!("     {}", if text.is_empty() { "(a container; its parts hold the text)" } else { &text });
     }
     let state = found.scope_state;
     if state.in_flight + state.failed > 0 {
-        say!("Not searchable: {} nodes still being ingested, {} failed.", state.in_flight, state.failed);
+        say!("Not searchable: {} nodes are still being ingested, {} failed.", state.in_flight, state.failed);
     }
     Ok(())
 }
 
-/// Where a result stands: its file and page, as far as they can be told.
+/// Where a result comes from: its file and page, if known.
 async fn whence(client: &Client<Remote>, result: &SearchResult) -> String {
     let document = &result.document;
     let title = one_line(&document.title, 60);

@@ -8,7 +8,7 @@ use crate::{
 };
 use std::{io::Write, process::ExitCode, sync::Arc};
 
-/// A line for whoever started the service; nobody need be reading.
+/// Prints a line for the person who started the service; it does not matter if nobody reads it.
 macro_rules! announce {
     ($($text:tt)*) => {
         drop(writeln!(std::io::stdout(), $($text)*))
@@ -29,7 +29,7 @@ pub async fn serve(settings: Settings) -> Result<ExitCode, CliError> {
     let mut app = App::start(Arc::new(settings), &token, Reader::of_this_program()?).await?;
     if ephemeral {
         if let Err(error) = token_file::keep(&data_dir, &token) {
-            tracing::warn!(error = %error, "the token is not kept: set SVC_API_TOKEN for the command line");
+            tracing::warn!(error = %error, "the token could not be stored: set SVC_API_TOKEN for the command line");
         }
         announce!("owner token of this start (set SVC_API_TOKEN to keep one): {token}");
     } else {
@@ -41,14 +41,14 @@ pub async fn serve(settings: Settings) -> Result<ExitCode, CliError> {
     announce!("try: svc ingest FILE");
     announce!("     curl -H \"Authorization: Bearer {shown}\" \"http://{address}/search/?q=words\"");
     let ended = app.run(asked_to_stop()).await;
-    // A second signal says that nobody wants to wait.
+    // A second signal means that nobody wants to wait.
     app.stop(asked_to_stop()).await;
     ended?;
     announce!("stopped");
     Ok(ExitCode::SUCCESS)
 }
 
-/// 32 random bytes.
+/// A token of 32 random bytes.
 fn ephemeral_token() -> String {
     let bytes: [u8; 32] = rand::random();
     hex::encode(bytes)

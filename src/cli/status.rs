@@ -12,7 +12,7 @@ use svc_client::{
 
 pub async fn status(client: &Client<Remote>, output: Output) -> Result<ExitCode, CliError> {
     let health = client.read_health().await?;
-    // Health and readiness are told to anybody: only this asks whether the token is right.
+    // Health and readiness are public, so this call checks whether the token is right.
     let page = PageQuery { limit: Some(1), ..PageQuery::default() };
     if let Err(failure) = client.list_roots(page).await
         && failure.code == Code::Unauthenticated
@@ -58,7 +58,7 @@ pub async fn status(client: &Client<Remote>, output: Output) -> Result<ExitCode,
             for worker in workers {
                 let badges = if worker.badges.is_empty() { "any badge".to_owned() } else { worker.badges.join(", ") };
                 say!(
-                    "worker {}: {badges}, holds {}, last beat {:.1} s ago",
+                    "worker {}: {badges}, holds {}, last heartbeat {:.1} s ago",
                     worker.worker_id,
                     worker.tasks_held,
                     worker.silent_seconds

@@ -1,4 +1,4 @@
-//! The token that a service made for itself, where the command line of the same user finds it.
+//! The token that a service made for itself, kept where the command line of the same user finds it.
 use std::{
     fs,
     io::{self, Write},
@@ -10,10 +10,10 @@ fn path(data_dir: &Path) -> PathBuf {
     data_dir.join("owner-token")
 }
 
-/// Keeps a token, for this user alone to read, in the place of an earlier one.
+/// Stores a token, readable only by this user, in place of an earlier one.
 pub fn keep(data_dir: &Path, token: &str) -> io::Result<()> {
     fs::create_dir_all(data_dir)?;
-    // Renamed into its place: a reader finds a whole token or none, and never one that others may read.
+    // It is renamed into place, so that a reader finds a whole token or none, and never one that others may read.
     let new = data_dir.join("owner-token.new");
     drop(fs::remove_file(&new));
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
@@ -21,9 +21,9 @@ pub fn keep(data_dir: &Path, token: &str) -> io::Result<()> {
     fs::rename(new, path(data_dir))
 }
 
-/// Takes the token away: the service has one that its user chose.
+/// Removes the token, because the service has one that its user chose.
 pub fn forget(data_dir: &Path) {
-    // There is none as a rule.
+    // Usually there is none.
     drop(fs::remove_file(path(data_dir)));
 }
 

@@ -12,9 +12,9 @@ use svc_client::{
 
 #[derive(Args)]
 pub struct TreeArguments {
-    /// The document on top.
+    /// The document at the top.
     id: i64,
-    /// Nodes shown at most.
+    /// The most nodes to show.
     #[arg(long, default_value_t = 200)]
     most: usize,
 }
@@ -63,7 +63,7 @@ fn show(nodes: &[DocumentResponse], more: bool) -> Result<(), CliError> {
         open.extend(below.into_iter().rev().map(|child| (child, depth + 1)));
     }
     if more {
-        say!("… and more: raise --most");
+        say!("… and more; raise --most to see them");
     }
     Ok(())
 }

@@ -26,25 +26,25 @@ struct Arguments {
     /// The settings file.
     #[arg(long, value_name = "PATH", global = true)]
     config: Option<PathBuf>,
-    /// Takes tasks with this badge, and those without one; may be given again. None: takes every task.
+    /// Takes tasks with this badge and tasks without one; may be repeated [default: takes every task].
     #[arg(long, value_name = "NAME")]
     badge: Vec<String>,
-    /// Takes only tasks with one of its badges, none without a badge.
+    /// Takes only tasks with one of its badges, and none without a badge.
     #[arg(long)]
     strict_badges: bool,
-    /// Written to claimed_by; host and process id where left out.
+    /// The worker's name, written to claimed_by [default: host name and process id].
     #[arg(long, value_name = "NAME")]
     worker_id: Option<String>,
-    /// Wait after an empty queue.
+    /// The wait after an empty queue.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     poll_seconds: Option<Duration>,
-    /// Between two beats.
+    /// The time between two heartbeats.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     heartbeat_seconds: Option<Duration>,
-    /// Silence after which a claim is taken back; at least 3 heartbeats.
+    /// The silence after which a claim is taken back; at least 3 heartbeats.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     lease_seconds: Option<Duration>,
-    /// Between two sweeps for expired claims.
+    /// The time between two looks for expired claims.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     reap_seconds: Option<Duration>,
     /// Ends when the queue is empty.
@@ -53,7 +53,7 @@ struct Arguments {
     /// Ends after this many tasks.
     #[arg(long, value_name = "COUNT")]
     max_tasks: Option<u64>,
-    /// Least severity that is logged: off, error, warn, info, debug or trace.
+    /// The least severity that is logged: off, error, warn, info, debug or trace.
     #[arg(long, value_name = "LEVEL", global = true)]
     log_level: Option<String>,
     #[command(subcommand)]
@@ -62,26 +62,27 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Says what keeps tasks from running: unserved, starved, stalled, stuck, lapsed, disk; ends with 1 where there is anything.
+    /// Says what keeps tasks from running (unserved, starved, stalled, stuck, lapsed, disk), and exits with 1 if
+    /// anything does.
     Doctor {
-        /// A task that has waited for this long and could run counts as starved, stalled or stuck.
+        /// Reports a task as starved, stalled or stuck once it could run and has waited for this long.
         #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "600")]
         patience_seconds: Duration,
-        /// JSON lines, as a pipe gets them anyway.
+        /// Prints JSON lines, the default for a pipe.
         #[arg(long)]
         json: bool,
     },
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "takes a number of seconds".to_owned())?;
+    let seconds: f64 = text.parse().map_err(|_| "give a number of seconds".to_owned())?;
     Duration::try_from_secs_f64(seconds)
         .ok()
         .filter(|time| !time.is_zero())
-        .ok_or_else(|| "takes a number of seconds above 0".to_owned())
+        .ok_or_else(|| "give a number of seconds above 0".to_owned())
 }
 
-/// What `svc-worker` does; 2 for arguments that cannot be worked with.
+/// Runs `svc-worker` and returns its exit code, which is 2 for unusable arguments.
 pub fn worker_main() -> ExitCode {
     if let Some(code) = serve_if_asked(std::env::args_os()) {
         return code;
@@ -96,7 +97,7 @@ pub fn worker_main() -> ExitCode {
 async fn run(arguments: Arguments, environment: BTreeMap<String, String>) -> Result<ExitCode, CliError> {
     let flags = |name: &'static str, value: Option<String>| value.map(|value| (name.to_owned(), value));
     let as_text = |time: Option<Duration>| time.map(|time| time.as_secs_f64().to_string());
-    // Flags win over the environment and are checked by the same rules.
+    // Flags override the environment, and the same rules check them.
     let environment = environment
         .into_iter()
         .chain(flags("SVC_LOG_LEVEL", arguments.log_level))
@@ -119,7 +120,7 @@ async fn run(arguments: Arguments, environment: BTreeMap<String, String>) -> Res
     }
     role.strict_badges = arguments.strict_badges;
     if role.strict_badges && role.badges.is_empty() {
-        let problem = "--strict-badges takes tasks with a badge alone: name one by --badge or SVC_WORKER_BADGE";
+        let problem = "--strict-badges needs a badge: name one with --badge or SVC_WORKER_BADGE";
         return Err(SettingsError::Invalid(vec![problem.to_owned()]).into());
     }
     let reader = Reader::of_this_program()?.confined(&settings);
@@ -136,7 +137,7 @@ async fn run(arguments: Arguments, environment: BTreeMap<String, String>) -> Res
         () = asked_to_stop() => None,
         end = worker.wait() => Some(end),
     };
-    // A second signal says that nobody wants to wait: what still runs is given back.
+    // A second signal means that nobody wants to wait, so whatever still runs is given back.
     worker.stop(DRAIN, asked_to_stop()).await;
     backend.stop().await;
     match ended {
@@ -156,7 +157,7 @@ async fn no_room(pool: &sqlx::PgPool) -> sqlx::Result<Option<String>> {
     }
 }
 
-/// What is wrong with the queue and the disk, one line a finding.
+/// Reports what is wrong with the queue and the disk, one line per finding.
 async fn doctor(settings: &Settings, patience: Duration, output: Output) -> Result<ExitCode, CliError> {
     let backend = Backend::join(settings).await?;
     backend.check_schema().await?;

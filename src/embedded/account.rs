@@ -1,4 +1,5 @@
-//! The user that the server runs under: ourselves, or, where we are root, which PostgreSQL refuses, somebody without rights.
+//! The user that the server runs as: our own user, or, because PostgreSQL refuses root, a user without rights if we are
+//! root.
 
 use std::{
     fs,
@@ -8,18 +9,18 @@ use std::{
 
 use super::EmbeddedError;
 
-/// Who owns the cluster and runs its server.
+/// The user who owns the cluster and runs its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Account {
     pub uid: u32,
     pub gid: u32,
-    /// Whether the server's process must change to it first.
+    /// Whether the server's process must change to this user first.
     pub is_other: bool,
 }
 
 impl Account {
-    /// The owner of `cluster` where there is one already, so that a folder stays with its user; else ourselves, or for root
-    /// `postgres`, or `nobody`.
+    /// The owner of `cluster` if that exists, so that a folder stays with its user; else our own user, or for root
+    /// `postgres` or `nobody`.
     pub fn choose(cluster: &Path) -> Result<Self, EmbeddedError> {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let owner = fs::metadata(cluster).ok().map(|metadata| (metadata.uid(), metadata.gid()));
@@ -46,7 +47,7 @@ impl Account {
         chown(path, Some(self.uid), Some(self.gid)).map_err(EmbeddedError::file("change the owner of", path))
     }
 
-    /// The first folder on the way to `path`, itself included, that this account may not enter.
+    /// The first folder on the way to `path`, or `path` itself, that this account may not enter.
     pub fn barrier(&self, path: &Path) -> Option<PathBuf> {
         let folders: Vec<_> = path.ancestors().collect();
         folders.into_iter().rev().find(|folder| !self.may_enter(folder)).map(Path::to_path_buf)
@@ -65,7 +66,7 @@ impl Account {
     }
 }
 
-/// The user and group ids of a name in the text of the user table; root is never an answer.
+/// The user and group ids of a name in the text of the user table; never root's.
 fn find_user(users: &str, name: &str) -> Option<(u32, u32)> {
     users.lines().find_map(|line| {
         let fields: Vec<&str> = line.split(':').collect();

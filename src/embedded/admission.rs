@@ -1,7 +1,7 @@
 //! Who may connect to the embedded PostgreSQL, and as which role.
 //!
-//! The kernel tells the server which user is at the other end of its socket, so nobody needs a password: the user of the
-//! service is let in, and root, who could do anything anyway.
+//! The kernel tells the server which user is at the other end of its socket, so nobody needs a password. The server
+//! admits the service's user, and root, who could do anything anyway.
 
 use std::{
     fs,
@@ -24,8 +24,8 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// Writes both files into the cluster. They are written at each start, so that a cluster of an earlier release, which let
-    /// everybody in who reached its socket, does so no longer.
+    /// Writes both files into the cluster. This happens at each start, so that a cluster of an earlier release no
+    /// longer admits everybody who reaches its socket.
     pub fn write(cluster: &Path, account: Account) -> Result<Self, EmbeddedError> {
         let files = Self { hba: cluster.join("pg_hba.conf"), ident: cluster.join("pg_ident.conf") };
         let note = "# Written by svc at each start.\n";
@@ -50,12 +50,12 @@ fn users() -> Result<Vec<String>, EmbeddedError> {
     if !ours.is_root() {
         names.extend(name(Uid::from_raw(0)));
     }
-    // No name of a user that is created in the usual way holds either.
+    // No name of a normally created user contains either.
     names.retain(|name| !name.contains(['"', '\n']));
     Ok(names)
 }
 
-/// Whole or not at all: a server that is starting may be reading.
+/// Writes the file in one step, because a starting server may be reading it.
 fn replace(path: &Path, text: &str, account: Account) -> Result<(), EmbeddedError> {
     if fs::read_to_string(path).is_ok_and(|there| there == text) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The folders of the embedded PostgreSQL and how its cluster comes to be.
+//! The folders of the embedded PostgreSQL, and how its cluster is made.
 
 use std::{
     ffi::OsString,
@@ -16,40 +16,41 @@ use tokio::process::Command;
 
 use super::{EmbeddedError, NAME, PORT, SUPERUSER, account::Account, admission::Admission, relocation};
 
-/// A socket's path holds 107 bytes; the folder leaves room for `/.s.PGSQL.5432`.
+/// A socket's path may have 107 bytes; the folder leaves room for `/.s.PGSQL.5432`.
 const MAX_SOCKET_DIR: usize = 107 - 14;
 const LOG_PREFIX: &str = "postgres-";
-/// With the size at which PostgreSQL turns to the next file, about 100 MB of logs at most.
+/// PostgreSQL starts a new file at a certain size, so this allows about 100 MB of logs.
 const MAX_LOG_FILES: usize = 10;
 
-/// What a fresh cluster is set to. It stands in its postgresql.conf, where an operator may change it.
+/// The settings of a fresh cluster. They are in its postgresql.conf, where an operator may change them.
 const TUNING: &[&str] = &[
     "fsync=on",
     "max_connections=100",
     "shared_buffers=256MB",
-    // lz4 would be quicker, but the server that the setup fetches is built without it.
+    // lz4 would be faster, but the server that the setup fetches is built without it.
     "wal_compression=on",
     "jit=off",
-    // Claims read past what was done since the last vacuum.
+    // Claims read past everything that was done since the last vacuum.
     "autovacuum_naptime=30s",
     "timezone=UTC",
     "log_timezone=UTC",
 ];
 
-/// Where everything lies, and who runs it.
+/// Where everything is, and who runs it.
 #[derive(Debug, Clone)]
 pub(super) struct Cluster {
     pub data: PathBuf,
     pub socket_dir: PathBuf,
     pub account: Account,
-    /// In the title of each process of this cluster, so that leftovers are told from other servers.
+    /// A part of the title of each process of this cluster, which distinguishes leftovers from other servers.
     pub tag: String,
     home: PathBuf,
     data_dir: PathBuf,
     log_dir: PathBuf,
 }
 
-/// The data folder itself, absolute; made where missing, and open to the server's user to pass where we are root.
+/// The absolute path of the data folder, which is made if it is missing. If we are root, the server's user may pass
+/// through it.
 pub(super) fn make_data_dir(path: &Path) -> Result<PathBuf, EmbeddedError> {
     let is_root = rustix::process::geteuid().is_root();
     if !path.exists() {
@@ -68,7 +69,7 @@ pub(super) fn make_data_dir(path: &Path) -> Result<PathBuf, EmbeddedError> {
 }
 
 impl Cluster {
-    /// Settles on user and folders, and makes those that are missing. The caller holds the folder's lock.
+    /// Decides on user and folders, and makes the missing ones. The caller holds the folder's lock.
     pub fn open(data_dir: &Path, home: &Path) -> Result<Self, EmbeddedError> {
         let folder = data_dir.join("postgres");
         let data = folder.join("cluster");
@@ -87,7 +88,8 @@ impl Cluster {
         Ok(Self { data, socket_dir, account, tag, home, data_dir: data_dir.to_path_buf(), log_dir })
     }
 
-    /// Makes the cluster where there is none. It is made aside and moved into place, so that it is there whole or not at all.
+    /// Makes the cluster if there is none. It is made in another place and then moved, so that it is either complete or
+    /// absent.
     pub async fn initialise(&self) -> Result<(), EmbeddedError> {
         relocation::remove_others(&self.data_dir, &self.home);
         if self.data.join("PG_VERSION").exists() {
@@ -99,7 +101,8 @@ impl Cluster {
         }
         tracing::info!(path = %self.data.display(), "making the data folder of PostgreSQL");
         let mut initdb = self.command("initdb");
-        // Sorted by code point and with letters known beyond ASCII, alike on each machine and without its locales.
+        // This sorts by code point and knows letters beyond ASCII. It is the same on each machine and needs none of its
+        // locales.
         initdb
             .args(["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"])
             .args(["--data-checksums", "--auth-local=peer", "--auth-host=reject", "--username", SUPERUSER, "--pgdata"])
@@ -115,7 +118,7 @@ impl Cluster {
         fs::rename(&fresh, &self.data).map_err(EmbeddedError::file("move into place", &self.data))
     }
 
-    /// The server's command line. What stands here holds whatever postgresql.conf says.
+    /// The server's command line. Its settings override postgresql.conf.
     pub fn server_command(&self) -> Result<Command, EmbeddedError> {
         let log = self.start_log();
         let file = fs::File::create(&log).map_err(EmbeddedError::file("write", &log))?;
@@ -123,7 +126,7 @@ impl Cluster {
         let second = file.try_clone().map_err(EmbeddedError::file("write", &log))?;
         let mut command = self.command("postgres");
         let setting = |name: &str, value: &[u8]| OsString::from_vec([name.as_bytes(), b"=", value].concat());
-        // The setting is a list: quotes keep a comma or a blank in the path.
+        // The setting is a list; the quotes allow a comma or a blank in the path.
         let socket_dir = [b"\"", self.socket_dir.as_os_str().as_bytes(), b"\""].concat();
         command.arg("-D").arg(&self.data);
         for setting in [
@@ -147,7 +150,7 @@ impl Cluster {
         Ok(command)
     }
 
-    /// A program of the server's, as its user, knowing nothing of our environment.
+    /// A program of the server's, run as its user and without our environment.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.home.join("bin").join(program));
         command
@@ -156,7 +159,8 @@ impl Cluster {
             .env("LD_LIBRARY_PATH", self.home.join("lib"))
             .current_dir("/")
             .stdin(Stdio::null())
-            // A group of its own: Ctrl-C in a terminal stops the service, and the service its server, in this order.
+            // It gets its own process group, so that Ctrl-C in a terminal stops the service first, and the service then
+            // stops its server.
             .process_group(0);
         if self.account.is_other {
             // Setting a user as root also drops the supplementary groups.
@@ -165,27 +169,27 @@ impl Cluster {
         command
     }
 
-    /// What the server says before its log is open.
+    /// The file for what the server says before its log is open.
     pub fn start_log(&self) -> PathBuf {
         self.log_dir.join("start.log")
     }
 
-    /// The newest file of the log, or what was said at the start where there is none.
+    /// The newest file of the log, or what was said at the start if there is no log.
     pub fn newest_log(&self) -> PathBuf {
         self.log_files().pop().unwrap_or_else(|| self.start_log())
     }
 
-    /// Removes the oldest files of the log beyond the number kept.
+    /// Removes the oldest files of the log beyond the number that is kept.
     pub fn prune_logs(&self) {
         let files = self.log_files();
         for path in &files[..files.len().saturating_sub(MAX_LOG_FILES)] {
             if let Err(error) = fs::remove_file(path) {
-                tracing::warn!(%error, path = %path.display(), "an old log of PostgreSQL stays");
+                tracing::warn!(%error, path = %path.display(), "an old log of PostgreSQL could not be removed");
             }
         }
     }
 
-    /// Oldest first: the names sort by time.
+    /// The oldest comes first, because the names sort by time.
     fn log_files(&self) -> Vec<PathBuf> {
         let is_log = |path: &PathBuf| {
             path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(LOG_PREFIX.as_bytes()))
@@ -197,7 +201,7 @@ impl Cluster {
     }
 }
 
-/// initdb hands paths to a shell, in double quotes and as they are.
+/// initdb passes paths to a shell, unescaped in double quotes.
 fn check_for_shell(path: &Path) -> Result<(), EmbeddedError> {
     let is_special = |byte: &u8| b"\"'`$\\\n\r".contains(byte);
     if path.as_os_str().as_bytes().iter().any(is_special) {
@@ -206,7 +210,7 @@ fn check_for_shell(path: &Path) -> Result<(), EmbeddedError> {
     Ok(())
 }
 
-/// A folder that only the server's user enters; one that is there is closed to others again.
+/// Makes a folder that only the server's user may enter; an existing one is closed to others again.
 fn make_private(path: &Path, account: Account) -> Result<(), EmbeddedError> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -231,14 +235,14 @@ fn socket_path(folder: &Path, digest: &str) -> PathBuf {
     PathBuf::from(format!("/tmp/{NAME}-{}", &digest[..24]))
 }
 
-/// The folder of the socket that a server on `data_dir` listens on at this moment.
+/// The folder of the socket that a server on `data_dir` listens on now.
 pub(super) fn existing_socket_dir(data_dir: &Path) -> Option<PathBuf> {
     let folder = data_dir.join("postgres");
     let path = socket_path(&folder, &digest(&folder.join("cluster")));
     path.join(format!(".s.PGSQL.{PORT}")).exists().then_some(path)
 }
 
-/// The folder of the socket, made: beside the cluster, or under /tmp where that path is too long for a socket.
+/// Makes the folder of the socket: beside the cluster, or under /tmp if that path is too long for a socket.
 fn socket_dir(folder: &Path, digest: &str, account: Account) -> Result<PathBuf, EmbeddedError> {
     let path = socket_path(folder, digest);
     if path.starts_with(folder) {
@@ -251,7 +255,7 @@ fn socket_dir(folder: &Path, digest: &str, account: Account) -> Result<PathBuf, 
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(EmbeddedError::file("make", &short)(error)),
     }
-    // Anybody may have made it before us: links and foreign folders are not trusted.
+    // Anybody may have made it before us, so links and foreign folders are not trusted.
     let metadata = fs::symlink_metadata(&short).map_err(EmbeddedError::file("read", &short))?;
     if !metadata.is_dir() || metadata.uid() != account.uid || metadata.mode() & 0o077 != 0 {
         return Err(EmbeddedError::SocketFolder { path: short, uid: account.uid });

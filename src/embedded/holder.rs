@@ -1,4 +1,4 @@
-//! The lock of a data folder: one service at a time, whoever dies how.
+//! The lock of a data folder. It admits one service at a time, however the last one died.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -8,7 +8,7 @@ use std::{
 
 use super::EmbeddedError;
 
-/// The lock, held until dropped; the kernel drops it with the process, so a killed service locks nobody out.
+/// The lock, held until it is dropped. The kernel releases it with the process, so a killed service locks nobody out.
 #[derive(Debug)]
 pub(super) struct Holder {
     file: File,
@@ -16,15 +16,16 @@ pub(super) struct Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // Closing alone is not enough: a child that is being started holds a copy of the file until its program runs.
+        // Closing the file is not enough, because a child that is being started holds a copy of it until its program
+        // runs.
         if let Err(error) = self.file.unlock() {
-            tracing::warn!(%error, "the lock of the data folder is not given back before this process ends");
+            tracing::warn!(%error, "the lock of the data folder stays until this process ends");
         }
     }
 }
 
 impl Holder {
-    /// Takes the lock of `data_dir` or says who has it.
+    /// Takes the lock of `data_dir`, or says who has it.
     pub fn take(data_dir: &Path) -> Result<Self, EmbeddedError> {
         let path = data_dir.join("lock");
         let mut file = OpenOptions::new()
@@ -38,7 +39,7 @@ impl Holder {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut pid = String::new();
-                // Only digits are believed: the holder may be writing at this moment.
+                // Only digits are believed, because the holder may be writing at this moment.
                 let _ = (&file).take(16).read_to_string(&mut pid);
                 let known = pid.trim().parse::<u32>().ok();
                 let holder = known.map_or("another process".to_owned(), |pid| format!("process {pid}"));
@@ -67,7 +68,7 @@ mod tests {
         let refusal = Holder::take(&folder).unwrap_err().to_string();
         assert!(refusal.contains(&format!("process {}", std::process::id())), "{refusal}");
         assert!(refusal.contains("SVC_DATA_DIR"), "{refusal}");
-        // What a child has between fork and exec.
+        // A child has such a copy between fork and exec.
         let copy = first.file.try_clone().unwrap();
         drop(first);
         Holder::take(&folder).unwrap();

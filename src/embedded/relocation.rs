@@ -1,4 +1,4 @@
-//! A copy of the server where its user can read it: a cache folder in a closed home is out of reach for anyone but its owner.
+//! Copies the server to where its user can read it, because only the owner can reach a cache folder in a closed home.
 
 use std::{
     fs, io,
@@ -10,11 +10,11 @@ use sha2::{Digest, Sha256};
 
 use super::{EmbeddedError, account::Account};
 
-/// Deeper than any PostgreSQL installation.
+/// No PostgreSQL installation is deeper.
 const MAX_DEPTH: usize = 12;
 const PREFIX: &str = "server-";
 
-/// Where `account` can run the server of `home`: there, or from a copy in `data_dir`.
+/// Where `account` can run the server of `home`: in place, or from a copy in `data_dir`.
 pub(super) fn reachable(home: &Path, data_dir: &Path, account: Account) -> Result<PathBuf, EmbeddedError> {
     let no_server = || EmbeddedError::NoServer(home.to_path_buf());
     let home = fs::canonicalize(home).map_err(|_| no_server())?;
@@ -23,7 +23,7 @@ pub(super) fn reachable(home: &Path, data_dir: &Path, account: Account) -> Resul
     if !account.is_other || (account.barrier(&home.join("bin")).is_none() && metadata.mode() & 0o005 == 0o005) {
         return Ok(home);
     }
-    // The stamp of the setup names the release; without one the program's own data does.
+    // The setup's stamp names the release; without one, the program file's own metadata does.
     let stamp = fs::read_to_string(home.join(".sha256")).unwrap_or_default();
     let identity = format!("{stamp}|{}|{}|{}", home.display(), metadata.len(), metadata.mtime());
     let name = format!("{PREFIX}{}", &hex::encode(Sha256::digest(identity))[..12]);
@@ -37,7 +37,7 @@ pub(super) fn reachable(home: &Path, data_dir: &Path, account: Account) -> Resul
     Ok(copy)
 }
 
-/// Removes the copies of other releases; `current` stays.
+/// Removes the copies of other releases and keeps `current`.
 pub(super) fn remove_others(data_dir: &Path, current: &Path) {
     let Ok(entries) = fs::read_dir(data_dir) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {
@@ -46,7 +46,7 @@ pub(super) fn remove_others(data_dir: &Path, current: &Path) {
             && path != current
             && let Err(error) = remove(&path)
         {
-            tracing::warn!(%error, "an old copy of the PostgreSQL server stays");
+            tracing::warn!(%error, "an old copy of the PostgreSQL server could not be removed");
         }
     }
 }
@@ -63,7 +63,7 @@ fn copy_tree(from: &Path, to: &Path, depth: usize) -> io::Result<()> {
         return Err(io::Error::other("the folders of the server are nested too deep"));
     }
     fs::create_dir(to)?;
-    // Said outright, for the process's own mask may close it.
+    // The mode is set explicitly, because the process's mask may restrict it.
     fs::set_permissions(to, fs::Permissions::from_mode(0o755))?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
@@ -73,7 +73,7 @@ fn copy_tree(from: &Path, to: &Path, depth: usize) -> io::Result<()> {
             copy_tree(&source, &target, depth - 1)?;
         } else {
             let is_open = metadata.mode() & 0o004 != 0 && !entry.file_type()?.is_symlink();
-            // A link takes no space, where the two folders share a file system.
+            // A link takes no space if the two folders share a file system.
             if !is_open || fs::hard_link(&source, &target).is_err() {
                 fs::copy(&source, &target)?;
                 let mode = if metadata.mode() & 0o100 != 0 { 0o755 } else { 0o644 };

@@ -1,4 +1,5 @@
-//! One run of the server: started until it answers, stopped until it has ended, and what an earlier one left behind.
+//! One run of the server: starting it until it answers, stopping it until it has ended, and ending what an earlier run
+//! left behind.
 
 use std::{
     fs,
@@ -15,11 +16,11 @@ use tokio::{
 
 use super::{EmbeddedError, cluster::Cluster};
 
-/// Between two looks at a file or process that changes soon.
+/// How often to look at a file or process that changes soon.
 const LOOK: Duration = Duration::from_millis(20);
-/// A fast shutdown writes a checkpoint, which on a slow disk takes its time.
+/// A fast shutdown writes a checkpoint, which takes time on a slow disk.
 const FAST_STOP: Duration = Duration::from_secs(60);
-/// An immediate one writes nothing.
+/// An immediate shutdown writes nothing.
 const IMMEDIATE_STOP: Duration = Duration::from_secs(10);
 const LOG_TAIL_BYTES: u64 = 2048;
 
@@ -31,7 +32,8 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts the server and waits until it takes connections; a recovery may take long, and is waited for while it lives.
+    /// Starts the server and waits until it takes connections. A recovery may take long; this waits for it as long as
+    /// the server lives.
     pub async fn start(cluster: &Cluster) -> Result<Self, EmbeddedError> {
         let mut child =
             cluster.server_command()?.spawn().map_err(EmbeddedError::file("start the server on", &cluster.data))?;
@@ -39,7 +41,7 @@ impl Server {
         let begun = Instant::now();
         let mut next_word = Duration::from_secs(10);
         loop {
-            // The child's end is noticed at once; else the pid file is looked at again.
+            // The child's end is noticed at once; otherwise the pid file is looked at again.
             if let Ok(status) = timeout(LOOK, child.wait()).await {
                 let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
                 return Err(ended(cluster, &status));
@@ -54,7 +56,8 @@ impl Server {
         }
     }
 
-    /// Ends the server: fast, then, where that takes too long, at once, with a recovery at the next start.
+    /// Ends the server: with a fast shutdown, or, if that takes too long, with an immediate one and a recovery at the
+    /// next start.
     pub async fn stop(mut self) {
         for (signal, patience) in
             [(Signal::INT, FAST_STOP), (Signal::QUIT, IMMEDIATE_STOP), (Signal::KILL, IMMEDIATE_STOP)]
@@ -63,12 +66,12 @@ impl Server {
             if timeout(patience, self.child.wait()).await.is_ok() {
                 return;
             }
-            tracing::warn!(signal = ?signal, "PostgreSQL does not end; asking harder");
+            tracing::warn!(signal = ?signal, "PostgreSQL does not end; sending a stronger signal");
         }
     }
 }
 
-/// Signals a process; one that has ended meanwhile is no error.
+/// Signals a process; it is no error if the process has ended meanwhile.
 pub(super) fn send(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw)
         && let Err(error) = kill_process(pid, signal)
@@ -99,7 +102,7 @@ fn tail(path: &Path) -> String {
     read().unwrap_or_default()
 }
 
-/// The pid file: the process id in the first line, the state in the eighth.
+/// Reads the pid file: the process id is in the first line, the state in the eighth.
 fn pid_file(cluster: &Cluster) -> Option<(u32, String)> {
     let text = fs::read_to_string(cluster.data.join("postmaster.pid")).ok()?;
     let pid = text.lines().next()?.trim().parse().ok()?;
@@ -110,9 +113,9 @@ fn is_ready(cluster: &Cluster, pid: u32) -> bool {
     pid_file(cluster).is_some_and(|(owner, state)| owner == pid && state == "ready")
 }
 
-/// Ends what a service that was killed left running, and clears what would keep a new server from starting.
+/// Ends what a killed service left running, and removes what would keep a new server from starting.
 ///
-/// A server left alone is stopped rather than adopted: it is not our child, so its end could not be seen, and its settings
+/// A server left alone is stopped and not adopted: it is not our child, so we could not see its end, and its settings
 /// may be those of an earlier release. The caller holds the folder's lock, so nobody else uses it.
 pub(super) async fn end_leftovers(cluster: &Cluster) -> Result<(), EmbeddedError> {
     let begun = Instant::now();
@@ -120,7 +123,7 @@ pub(super) async fn end_leftovers(cluster: &Cluster) -> Result<(), EmbeddedError
     loop {
         let left = processes(cluster);
         let Some(first) = left.first().copied() else { break };
-        // A server ends its own processes; orphans of a killed one are told each.
+        // A server ends its own processes; the orphans of a killed server are each signalled.
         let main = pid_file(cluster).map(|(pid, _)| pid).filter(|pid| left.contains(pid));
         let due = match step {
             0 => Some(if main.is_some() { Signal::INT } else { Signal::QUIT }),
@@ -143,8 +146,8 @@ pub(super) async fn end_leftovers(cluster: &Cluster) -> Result<(), EmbeddedError
     Ok(())
 }
 
-/// PostgreSQL does not start while its pid file names a live process of its user, and after a restart of the machine that may
-/// be any. The file goes only where that process can be seen to be another program.
+/// Removes a stale pid file. PostgreSQL does not start while its pid file names a live process of its user, which after
+/// a restart of the machine may be any process. The file is only removed if that process is visibly another program.
 fn clear_stale_pid_file(cluster: &Cluster) {
     let Some((pid, _)) = pid_file(cluster) else { return };
     let lives = i32::try_from(pid).ok().and_then(Pid::from_raw).is_some_and(|pid| test_kill_process(pid).is_ok());
@@ -155,14 +158,15 @@ fn clear_stale_pid_file(cluster: &Cluster) {
     }
 }
 
-/// The processes of this cluster, told by their titles, which anyone may read (their folders only their user).
+/// The processes of this cluster. Their titles identify them, because anyone may read these; their folders only their
+/// user may read.
 fn processes(cluster: &Cluster) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     pids.filter(|pid| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|title| is_of(cluster, &title))).collect()
 }
 
-/// Whether a command line is a server of this cluster (`postgres -D folder ...`) or one of its processes
+/// Whether a command line belongs to a server of this cluster (`postgres -D folder ...`) or to one of its processes
 /// (`postgres: cluster name: ...`).
 fn is_of(cluster: &Cluster, title: &[u8]) -> bool {
     let mut arguments = title.split(|byte| *byte == 0);

@@ -1,4 +1,4 @@
-//! Watches the server and starts it again when it ends by itself.
+//! Watches the server and restarts it when it ends by itself.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ use super::{
 
 const FIRST_DELAY: Duration = Duration::from_millis(200);
 const LONGEST_DELAY: Duration = Duration::from_secs(30);
-/// Failures in a row after which the service is told to end.
+/// After this many failures in a row the service is told to end.
 const MAX_FAILURES: u32 = 10;
-/// A run as long as this ends the row.
+/// A run this long ends the row of failures.
 const HEALTHY: Duration = Duration::from_secs(60);
 const LOG_CARE: Duration = Duration::from_secs(600);
 
@@ -58,14 +58,14 @@ impl Supervisor {
         if let Some(task) = self.task.take()
             && let Err(error) = task.await
         {
-            tracing::error!(%error, "the watch of PostgreSQL ended badly");
+            tracing::error!(%error, "the watch of PostgreSQL failed");
         }
     }
 }
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        // Not stopped in order: ask the server to end, for nobody will be there to wait.
+        // It was not stopped in order, so this only asks the server to end; nobody will be there to wait.
         if let Some(task) = self.task.take() {
             task.abort();
             if let Some(pid) = self.pid() {
@@ -107,12 +107,13 @@ impl Watch {
             if since.elapsed() > HEALTHY {
                 self.failures = 0;
             }
-            tracing::error!(server.ended = %ended, "PostgreSQL ended by itself; starting it again");
+            tracing::error!(server.ended = %ended, "PostgreSQL ended by itself; restarting it");
             server = tokio::select! {
-                // Both can only be waited for here: a stop during a restart leaves the rest to the next start.
+                // This is the last place where both can be waited for: a stop during a restart leaves the rest to the
+                // next start.
                 _ = &mut stopped => {
                     if let Err(error) = server::end_leftovers(&self.cluster).await {
-                        tracing::warn!(%error, "stopping in the middle of a restart");
+                        tracing::warn!(%error, "the stop interrupted a restart of PostgreSQL; the next start finishes it");
                     }
                     self.state.send_replace(ServerState::Stopped);
                     return;
@@ -125,11 +126,11 @@ impl Watch {
             since = Instant::now();
             self.pid.send_replace(Some(server.pid));
             self.state.send_replace(ServerState::Running);
-            tracing::info!(server.pid = server.pid, "PostgreSQL runs again");
+            tracing::info!(server.pid = server.pid, "PostgreSQL is running again");
         }
     }
 
-    /// A new server after a growing delay, or none once it has failed too often.
+    /// Starts a new server after a growing delay; `None` once it has failed too often.
     async fn restart(&mut self, mut ended: String) -> Option<Server> {
         loop {
             self.failures += 1;
@@ -146,7 +147,7 @@ impl Watch {
             match started {
                 Ok(server) => return Some(server),
                 Err(error) => {
-                    tracing::error!(%error, "PostgreSQL did not start again");
+                    tracing::error!(%error, "PostgreSQL could not be restarted");
                     ended = error.to_string();
                 }
             }

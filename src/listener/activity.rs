@@ -1,4 +1,4 @@
-//! What a connection is doing, as its socket, its requests and the listener see it.
+//! What a connection is doing. Its socket, its requests and the listener share this view.
 use super::Limits;
 use std::{
     sync::{
@@ -14,11 +14,11 @@ const FLUSH: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// No byte of a next request has come.
+    /// No byte of a next request has arrived.
     Idle,
     /// A header has begun.
     Header,
-    /// A request is being served, up to the end of its answer.
+    /// A request is being served; this lasts until the end of its answer.
     Request,
 }
 
@@ -26,7 +26,7 @@ enum Phase {
 struct Now {
     phase: Phase,
     since: Instant,
-    /// Since when the client has read nothing of what is there for it.
+    /// Since when the client has read nothing of what is ready for it.
     unread_since: Option<Instant>,
 }
 
@@ -55,7 +55,7 @@ impl Activity {
         (now.phase, now.since) = (phase, Instant::now());
     }
 
-    /// Bytes came from the client.
+    /// Records that bytes came from the client.
     pub(super) fn received(&self) {
         let begins = self.now().phase == Phase::Idle;
         if begins {
@@ -63,25 +63,25 @@ impl Activity {
         }
     }
 
-    /// Bytes were handed to the system, or it takes none.
+    /// Records that bytes were handed to the system, or that it takes none.
     pub(super) fn sent(&self, taken: bool) {
         let mut now = self.now();
         now.unread_since = if taken { None } else { now.unread_since.or_else(|| Some(Instant::now())) };
     }
 
-    /// A request begins, and ends with the guard.
+    /// Begins a request, which ends when the guard is dropped.
     pub(super) fn request(self: &Arc<Self>) -> Request {
         self.enter(Phase::Request);
         Request(self.clone())
     }
 
-    /// Since when there is no request; `None` where there is one, or where the connection closes already.
+    /// Since when there is no request; `None` if there is one, or if the connection is closing already.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         let now = *self.now();
         (now.phase != Phase::Request && !self.is_closing()).then_some(now.since)
     }
 
-    /// Has the connection closed, unless a request comes first.
+    /// Closes the connection, unless a request comes first.
     pub(super) fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
         self.close.notify_one();
@@ -102,7 +102,7 @@ impl Activity {
         }
     }
 
-    /// When the connection is to be closed if nothing changes; `stopped`: since when the service stops.
+    /// When the connection must be closed if nothing changes. `stopped` is the time since which the service stops.
     pub(super) fn deadline(&self, limits: &Limits, stopped: Option<Instant>) -> Option<Instant> {
         let now = *self.now();
         let unread = now.unread_since.map(|since| since + limits.body);
@@ -117,7 +117,7 @@ impl Activity {
     }
 }
 
-/// A request that is under way.
+/// A request under way.
 pub(super) struct Request(Arc<Activity>);
 
 impl Drop for Request {

@@ -1,4 +1,4 @@
-//! Bodies on their way in, which must move, and out, whose end is the end of a request.
+//! Bodies: incoming ones must keep moving, and the end of an outgoing one ends its request.
 use super::activity::Request;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -9,19 +9,19 @@ use std::{
 };
 use tokio::time::{Instant, Sleep};
 
-/// So much of a body, or its end, must come in the time that a body may stand still.
+/// This many bytes of a body, or its end, must arrive within the time that a body may stall.
 const STEP: u64 = 16 * 1024;
 
 /// The client sent too little of a body for too long.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the body does not move: less than {STEP} bytes of it came in {0:?}")]
+#[error("the body stalled: less than {STEP} bytes of it arrived in {0:?}")]
 pub struct BodyStalled(Duration);
 
-/// A body that fails once it no longer moves. Only the time that its reader waits for the client counts.
+/// A body that fails once it stalls. Only the time for which its reader waits for the client counts.
 pub(super) struct Paced<B> {
     body: B,
     limit: Duration,
-    /// Of the present step: bytes that came, and how long they were waited for.
+    /// The bytes of the present step that have arrived, and how long they were waited for.
     came: u64,
     waited: Duration,
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,

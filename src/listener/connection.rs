@@ -28,9 +28,10 @@ use tokio::{
 };
 use tower::ServiceExt;
 
-/// The longest header of a request: a query of 8,000 characters fits, each escaped.
+/// The longest header of a request: it has room for a query of 8,000 characters, each escaped.
 const HEADER_BYTES: usize = 128 * 1024;
-/// How long a closed connection is read on, so that a client which still sends its body gets the answer and no reset.
+/// How long a closed connection is still read, so that a client which is sending its body gets the answer and not a
+/// reset.
 const LINGER: Duration = Duration::from_secs(5);
 
 pub(super) struct Connection {
@@ -45,10 +46,10 @@ impl Connection {
         Connection { stream, router, limits, activity }
     }
 
-    /// Serves the connection to its end; once `stop` says true, only what is under way.
+    /// Serves the connection to its end; once `stop` becomes true, only the request under way.
     pub(super) async fn run(self, mut stop: watch::Receiver<bool>) {
         let Connection { stream, router, limits, activity } = self;
-        // Answers are written whole, so nothing is gained by waiting for more to send.
+        // Answers are written whole, so waiting for more to send gains nothing.
         drop(stream.set_nodelay(true));
         let watched = Watched { stream, activity: activity.clone() };
         let requests = Requests { router, limits, activity: activity.clone() };
@@ -78,7 +79,7 @@ impl Connection {
                 if deadline <= Instant::now() {
                     return Poll::Ready(false);
                 }
-                // It was set for something that has changed since.
+                // The deadline was for a state that has changed since.
                 sleep.as_mut().reset(deadline);
             }
             Poll::Pending
@@ -95,7 +96,7 @@ impl Connection {
     }
 }
 
-/// Says that nothing more is sent, and reads until the client says the same.
+/// Announces that nothing more is sent, and reads until the client does the same.
 async fn linger(mut stream: TcpStream) -> io::Result<()> {
     stream.shutdown().await?;
     let mut rest = vec![0; 16 * 1024];
@@ -103,7 +104,7 @@ async fn linger(mut stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Hands requests to the router.
+/// Passes requests to the router.
 struct Requests {
     router: Router,
     limits: Limits,
@@ -131,7 +132,7 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
     }
 }
 
-/// Refuses what two servers in a row could read in two ways.
+/// Refuses what two servers in a row could interpret differently.
 fn check(version: Version, headers: &HeaderMap) -> Result<(), Failure> {
     let malformed = |reason: &str| Err(Failure::new(Code::MalformedRequest, reason));
     let mut hosts = headers.get_all(header::HOST).iter();
@@ -144,7 +145,7 @@ fn check(version: Version, headers: &HeaderMap) -> Result<(), Failure> {
     }
 }
 
-/// A socket that tells what comes and goes.
+/// A socket that records what comes and goes.
 struct Watched {
     stream: TcpStream,
     activity: Arc<Activity>,

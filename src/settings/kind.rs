@@ -1,4 +1,4 @@
-//! What a setting takes: one text form for file, environment and default, read and written by the same kind.
+//! What a setting takes. Each kind reads and writes one text form, which file, environment and default share.
 
 use std::{collections::BTreeMap, fmt, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
@@ -35,14 +35,14 @@ pub(super) fn mask(text: &str) -> String {
     if text.is_empty() { String::new() } else { "********".to_owned() }
 }
 
-/// An address with its password masked; an address that hides one elsewhere is masked whole.
+/// An address with its password masked; an address that hides a password elsewhere is masked entirely.
 pub(super) fn mask_password(address: &str) -> String {
     if address.to_ascii_lowercase().contains("password=") {
         return mask(address);
     }
     let Some((scheme, rest)) = address.split_once("://") else { return mask(address) };
     let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    // An unescaped `/` in a password would end the authority early and print what follows.
+    // An unescaped `/` in a password would end the authority early, and the rest would be printed.
     if rest[authority_end..].contains('@') {
         return mask(address);
     }
@@ -62,9 +62,9 @@ type Write<T> = Box<dyn Fn(&T) -> String>;
 pub(super) struct Kind<T> {
     /// Completes "takes ...".
     pub takes: String,
-    /// Whether the text form stands in TOML without quotes.
+    /// Whether the text form is valid in TOML without quotes.
     pub bare: bool,
-    /// Whether a blank text is a value of its own; otherwise a blank environment variable counts as unset.
+    /// Whether a blank text is a value; otherwise a blank environment variable counts as unset.
     pub blank: bool,
     pub secret: bool,
     read: Read<T>,
@@ -130,7 +130,7 @@ pub(super) fn web_address() -> Kind<String> {
     Kind { blank: true, ..Kind::new("blank, or an address that begins with http:// or https://", read, String::clone) }
 }
 
-/// Blank stands for a place that the service works out itself.
+/// A folder; blank means a place that the service works out itself.
 pub(super) fn folder() -> Kind<PathBuf> {
     let kind = Kind::new(
         "the path of a folder",
@@ -168,13 +168,13 @@ pub(super) fn number(range: RangeInclusive<f64>) -> Kind<f64> {
     Kind::new(takes, move |text| text.parse().ok().filter(|n| range.contains(n)), |n| format!("{n:?}")).bare()
 }
 
-/// A fraction of a whole: above 0, at most 1.
+/// A share of a whole: above 0 and at most 1.
 pub(super) fn fraction() -> Kind<f64> {
     let read = |text: &str| text.parse().ok().filter(|n: &f64| *n > 0.0 && *n <= 1.0);
     Kind::new("a number above 0 and at most 1", read, |n| format!("{n:?}")).bare()
 }
 
-/// A duration in seconds, fractions allowed.
+/// A duration in seconds, with fractions.
 pub(super) fn seconds(range: RangeInclusive<f64>) -> Kind<Duration> {
     let takes = format!("seconds, a number from {} to {}", range.start(), range.end());
     let read = move |text: &str| {
@@ -203,7 +203,7 @@ fn write_bytes(bytes: u64) -> String {
     unit.map_or(bytes.to_string(), |(unit, size)| format!("{} {unit}", bytes / size))
 }
 
-/// One of a closed set of words.
+/// One of a fixed set of words.
 pub(super) fn choice<T: Copy + PartialEq + 'static>(words: &'static [(&'static str, T)]) -> Kind<T> {
     let list: Vec<_> = words.iter().map(|(word, _)| if word.is_empty() { "blank" } else { word }).collect();
     let word = |value: &T| words.iter().find(|(_, other)| other == value).map_or("", |(word, _)| word);
@@ -212,7 +212,7 @@ pub(super) fn choice<T: Copy + PartialEq + 'static>(words: &'static [(&'static s
     Kind { blank, ..Kind::new(list.join(" or "), read, move |value| word(value).to_owned()) }
 }
 
-/// Blank, or a value of the kind within.
+/// Blank, or a value of the inner kind.
 pub(super) fn optional<T: 'static>(kind: Kind<T>) -> Kind<Option<T>> {
     let takes = format!("blank, or {}", kind.takes);
     let Kind { secret, read, write, .. } = kind;
@@ -235,7 +235,7 @@ pub(super) fn words() -> Kind<Vec<String>> {
     Kind { blank: true, ..Kind::new(takes, read, write).bare() }
 }
 
-/// Origins of web pages: scheme, host and port, nothing after.
+/// Origins of web pages: scheme, host and port, and nothing more.
 pub(super) fn origins() -> Kind<Vec<String>> {
     let list = words();
     let is_origin = |text: &String| {
@@ -248,7 +248,7 @@ pub(super) fn origins() -> Kind<Vec<String>> {
     Kind { blank: true, ..Kind::new(takes, read, write).bare() }
 }
 
-/// Numbers of a closed set, each at most once, as a JSON list or separated by commas; never none.
+/// One or more numbers of a fixed set, each at most once, as a JSON list or separated by commas.
 pub(super) fn some_of(set: &'static [usize]) -> Kind<Vec<usize>> {
     let read = |text: &str| {
         let text = text.trim_start_matches('[').trim_end_matches(']');
@@ -262,7 +262,7 @@ pub(super) fn some_of(set: &'static [usize]) -> Kind<Vec<usize>> {
     Kind::new(format!("a list of one or more of {}", set.join(", ")), read, |numbers| format!("{numbers:?}")).bare()
 }
 
-/// A JSON object of texts.
+/// A JSON object whose values are texts.
 pub(super) fn text_map() -> Kind<BTreeMap<String, String>> {
     let read = |text: &str| serde_json::from_str(text).ok();
     let write = |map: &BTreeMap<String, String>| serde_json::to_string(map).unwrap_or_default();

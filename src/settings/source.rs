@@ -1,4 +1,4 @@
-//! Where settings are given: the table's default, a TOML file over it, the environment over both.
+//! Where settings come from: the table's default, overridden by a TOML file, overridden by the environment.
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +31,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The key of a setting in a file: the name without its prefix, in small letters.
+/// The key of a setting in a file: the name without its prefix, in lower case.
 pub(super) fn file_key(name: &str) -> String {
     name.trim_start_matches("SVC_").to_ascii_lowercase()
 }
@@ -40,7 +40,7 @@ fn name_of(key: &str) -> String {
     format!("SVC_{}", key.to_ascii_uppercase())
 }
 
-/// What file and environment give, not yet read as values.
+/// What file and environment give, before it is read as values.
 pub(super) struct Source {
     path: PathBuf,
     file: BTreeMap<String, String>,
@@ -65,7 +65,7 @@ impl Source {
         }
         let known = |name: &&String| name.starts_with("SVC_") && !table::NAMES.contains(&name.as_str());
         for name in source.environment.keys().filter(known).filter(|name| *name != "SVC_CONFIG") {
-            source.warnings.push(format!("{name} is no setting and is not used{}", hint(name, str::to_owned)));
+            source.warnings.push(format!("{name} is not a setting and has no effect{}", hint(name, str::to_owned)));
         }
         Ok(source)
     }
@@ -87,7 +87,7 @@ impl Source {
             let name = name_of(&key);
             if !table::NAMES.contains(&name.as_str()) || key != file_key(&name) {
                 let remedy = hint(&name, file_key);
-                self.problems.push(format!("{}: {key} is no setting{remedy}", path.display()));
+                self.problems.push(format!("{}: {key} is not a setting{remedy}", path.display()));
                 continue;
             }
             self.file.insert(name, text_of(value));
@@ -95,9 +95,9 @@ impl Source {
         Ok(())
     }
 
-    /// The value of one setting; a bad one is kept as a problem and told by [`Source::finish`].
+    /// Takes the value of one setting. A bad one is recorded as a problem, which [`Source::finish`] reports.
     pub fn take<T: 'static>(&mut self, name: &'static str, default: &'static str, kind: &Kind<T>) -> Option<T> {
-        // `SVC_X=` of a compose file means "not set" wherever a blank is no value.
+        // `SVC_X=` in a compose file means "not set" if a blank is not a value.
         let given = self.environment.remove(name).filter(|text| kind.blank || !text.trim().is_empty());
         let (text, origin) = if let Some(text) = given {
             (text, Origin::Environment)
@@ -108,7 +108,7 @@ impl Source {
         };
         let value = kind.read(&text);
         if value.is_none() {
-            let shown = if kind.secret { "a value not shown".to_owned() } else { format!("{text:?}") };
+            let shown = if kind.secret { "a value that is not shown".to_owned() } else { format!("{text:?}") };
             self.problems.push(format!("{name} is {shown} ({origin}), but takes {}", kind.takes));
         }
         self.origins.insert(name, origin);
@@ -132,7 +132,7 @@ fn hint(name: &str, form: impl Fn(&str) -> String) -> String {
     }
 }
 
-/// A TOML value in the one text form that file and environment share.
+/// A TOML value in the text form that file and environment share.
 fn text_of(value: toml::Value) -> String {
     match value {
         toml::Value::String(text) => text,

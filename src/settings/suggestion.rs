@@ -1,8 +1,8 @@
-//! The name that a misspelt one most likely meant.
+//! Suggests the name that a misspelt one most likely meant.
 
-/// The nearest of `names`, if near enough to be worth naming.
+/// The nearest of `names`, if it is near enough to be worth suggesting.
 pub(super) fn nearest(wrong: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
-    // Distance is quadratic in the length, and both texts may come from outside.
+    // The cost is quadratic in the length, and both texts may come from outside.
     if wrong.len() > 80 {
         return None;
     }

@@ -1,4 +1,5 @@
-//! The table of settings: name, field, type, default, what it takes and what it means. Everything else is read off it.
+//! The table of settings: name, field, type, default, what it takes and what it means. Everything else is derived from
+//! it.
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -29,7 +30,7 @@ macro_rules! settings {
     ($($section:literal {
         $($(#[doc = $meaning:literal])+ $name:ident $field:ident: $type:ty = $default:literal, $kind:expr;)+
     })+) => {
-        /// Every setting, read and checked. Each field is the setting `SVC_` and the field's name in capitals.
+        /// Every setting, read and checked. Each field is the setting named `SVC_` and the field's name in capitals.
         #[derive(Debug, Clone)]
         pub struct Settings {
             $($($(#[doc = $meaning])+ pub $field: $type,)+)+
@@ -41,11 +42,12 @@ macro_rules! settings {
         pub(super) const NAMES: &[&str] = &[$($(stringify!($name),)+)+];
 
         impl Settings {
-            /// Reads each setting from where it is given; all bad values are told at once.
+            /// Reads each setting from its source; all bad values are reported at once.
             pub(super) fn read(mut source: Source) -> Result<Self, SettingsError> {
                 $($(let $field = source.take(stringify!($name), $default, &$kind);)+)+
                 let (origins, warnings) = source.finish()?;
-                // Without a problem every value is there; the fallback is the same error with nothing to tell.
+                // If there was no problem, every value exists; the fallback is the same error without a problem to
+                // report.
                 Ok(Self {
                     $($($field: $field.ok_or(SettingsError::Invalid(Vec::new()))?,)+)+
                     origins,
@@ -82,210 +84,225 @@ macro_rules! settings {
 
 settings! {
     "The service" {
-        /// Folder of everything the service keeps; blank: $XDG_DATA_HOME/svc or ~/.local/share/svc, for root /var/lib/svc.
+        /// Folder for everything the service keeps; blank: $XDG_DATA_HOME/svc or ~/.local/share/svc, for root
+        /// /var/lib/svc.
         SVC_DATA_DIR data_dir: PathBuf = "", kind::folder();
-        /// Free space of the data folder's disk below which /ready and the doctor say that it is full.
+        /// Free space on the data folder's disk below which /ready and the doctor report a full disk.
         SVC_DISK_LEAST_FREE_BYTES disk_least_free: u64 = "256 MiB", kind::bytes(0..=1024 * GIB);
-        /// Folder of what can be fetched again: models and the PostgreSQL server; blank: ~/.cache/svc.
+        /// Folder for what can be fetched again: models and the PostgreSQL server; blank: ~/.cache/svc.
         SVC_CACHE_DIR cache_dir: PathBuf = "", kind::folder();
-        /// Where the API listens.
+        /// Address and port on which the API listens.
         SVC_LISTEN listen: SocketAddr = "127.0.0.1:8000", kind::listener();
-        /// Where the operator console listens.
+        /// Address and port on which the operator console listens.
         SVC_CONSOLE_LISTEN console_listen: SocketAddr = "127.0.0.1:8001", kind::listener();
-        /// Address of the service that the command line calls; blank: where SVC_LISTEN says.
+        /// Address of the service that the command line calls; blank: this machine at the port of SVC_LISTEN.
         SVC_URL url: String = "", kind::web_address();
         /// Least severity that is logged.
         SVC_LOG_LEVEL log_level: LogLevel = "info", kind::choice(LOG_LEVELS);
-        /// Form of the log: text for people, json (one object a line) for machines.
+        /// Form of the log: text for people, json (one object per line) for machines.
         SVC_LOG_FORMAT log_format: LogFormat = "text", kind::choice(&[("text", LogFormat::Text), ("json", LogFormat::Json)]);
         /// Whether /metrics answers without the owner token; blank: only on a loopback listener.
         SVC_PUBLIC_METRICS public_metrics: Option<bool> = "", kind::optional(kind::flag());
     }
     "Access" {
-        /// Owner token, which passes every access check; blank: one is made at each start and printed.
+        /// Owner token, which passes every access check; blank: each start makes one and prints it.
         SVC_API_TOKEN api_token: Secret = "", kind::secret();
-        /// Browser origins that may call the API; empty: none, calls come from servers only.
+        /// Browser origins that may call the API; empty: none, only servers call it.
         SVC_CORS_ORIGINS cors_origins: Vec<String> = "[]", kind::origins();
     }
     "Database" {
-        /// A PostgreSQL with pgvector, as postgres://user:password@host/name; blank: the embedded one in the data folder.
+        /// A PostgreSQL with pgvector, as postgres://user:password@host/name; blank: the embedded one in the data
+        /// folder.
         SVC_DATABASE_URL database_url: Secret = "", kind::secret_address(&["postgres", "postgresql"]);
-        /// Connections that the requests of a process share, at most; its tasks share as many of their own.
+        /// Most connections that the requests of a process share; its tasks share as many of their own.
         SVC_DATABASE_POOL_SIZE database_pool_size: usize = "16", kind::integer(2..=1000);
-        /// When migrations are applied at start: blank, on the embedded database alone; auto, on any.
+        /// When migrations are applied at the start: blank: only on the embedded database; auto: on any database.
         SVC_MIGRATE migrate: Migrate = "", kind::choice(&[("", Migrate::Embedded), ("auto", Migrate::Auto)]);
-        /// Folder of the PostgreSQL server that is embedded (it holds bin/postgres); blank: postgres in the cache folder.
+        /// Folder of the embedded PostgreSQL server (it holds bin/postgres); blank: postgres in the cache folder.
         SVC_POSTGRES_HOME postgres_home: PathBuf = "", kind::folder();
     }
     "Requests" {
-        /// Largest file taken by an upload; above it 413.
+        /// Largest file that an upload may have; a larger one is refused with 413.
         SVC_MAX_UPLOAD_BYTES max_upload_bytes: u64 = "256 MiB", kind::bytes(1..=1024 * GIB);
-        /// Largest body of any other request; above it 413.
+        /// Largest body that any other request may have; a larger one is refused with 413.
         SVC_MAX_BODY_BYTES max_body_bytes: u64 = "16 MiB", kind::bytes(1024..=GIB);
-        /// Documents' texts in one answer: a page of a list ends there, and a search leaves out the texts beyond.
+        /// Most bytes of documents' texts in one answer: a page of a list ends there, and a search leaves out further
+        /// texts.
         SVC_PAGE_BYTES page_bytes: u64 = "8 MiB", kind::bytes(64 * 1024..=GIB);
-        /// Files that are received and stored at a time; more wait shortly and are then refused with 429.
+        /// Number of files that are received and stored at a time; further ones wait briefly and are then refused with
+        /// 429.
         SVC_UPLOADS_AT_ONCE uploads_at_once: usize = "16", kind::integer(1..=1000);
-        /// Connections of clients, at most, and no more than the limit of open files allows; the one that was idle longest makes room.
+        /// Most connections of clients, and never more than the limit of open files allows; the one that was idle
+        /// longest makes room.
         SVC_MAX_CONNECTIONS max_connections: usize = "4096", kind::integer(16..=1_000_000);
         /// Longest time from the first byte of a request to the end of its header.
         SVC_HEADER_TIMEOUT_SECONDS header_timeout: Duration = "10.0", kind::seconds(0.1..=3600.0);
-        /// How long a connection may wait for its next request.
+        /// Longest time that a connection may wait for its next request.
         SVC_IDLE_TIMEOUT_SECONDS idle_timeout: Duration = "75.0", kind::seconds(0.1..=DAY);
-        /// How long a body may stand still: in this time 16 KiB of it must come, or its end, else 408; and the client must read of its answer.
+        /// Longest time that a body may stall: 16 KiB of it, or its end, must arrive in this time, or the answer is
+        /// 408. The client must also read from its answer within this time.
         SVC_BODY_TIMEOUT_SECONDS body_timeout: Duration = "30.0", kind::seconds(0.1..=3600.0);
-        /// Longest time for a read or a search; beyond it 503. Reading cells out of a large workbook takes longest.
+        /// Longest time for a read or a search, after which the answer is 503. Reading cells of a large workbook takes
+        /// longest.
         SVC_REQUEST_TIMEOUT_SECONDS request_timeout: Duration = "120.0", kind::seconds(0.01..=3600.0);
-        /// Time between a signal to stop and the end of listening, in which /ready answers 503, so that a proxy sends its callers elsewhere.
+        /// Time between a signal to stop and the end of listening, in which /ready answers 503, so that a proxy sends
+        /// its callers elsewhere.
         SVC_SHUTDOWN_DELAY_SECONDS shutdown_delay: Duration = "0.0", kind::seconds(0.0..=600.0);
-        /// Searches at work at a time; more wait shortly and are then refused with 429. One takes up to two connections.
+        /// Number of searches that run at a time; further ones wait briefly and are then refused with 429. A search
+        /// takes up to two connections.
         SVC_SEARCHES_AT_ONCE searches_at_once: usize = "6", kind::integer(1..=1000);
-        /// Longest time that the database may take over one statement of a request; beyond it 503. Tasks have limits of their own.
+        /// Longest time that the database may take for one statement of a request, after which the answer is 503. Tasks
+        /// have limits of their own.
         SVC_STATEMENT_TIMEOUT_SECONDS statement_timeout: Duration = "30.0", kind::seconds(0.01..=3600.0);
         /// Largest page or file that the server fetches for a wiki: entry.
         SVC_FETCH_MAX_BYTES fetch_max_bytes: u64 = "64 MiB", kind::bytes(1..=16 * GIB);
-        /// Longest such fetch, redirects included.
+        /// Longest time for such a fetch, including redirects.
         SVC_FETCH_TIMEOUT_SECONDS fetch_timeout: Duration = "30.0", kind::seconds(0.1..=3600.0);
     }
     "Embedding" {
-        /// Model of document and token vectors: a name of config/models.toml, a hub id or a folder. The default lies in the cache
-        /// folder after `make setup`; nomic-ai/modernbert-embed-base (768 wide, 8192 tokens) is the one for quality.
+        /// Model for document and token vectors: a name from config/models.toml, a hub id or a folder. The default is
+        /// in the cache folder after `make setup`; nomic-ai/modernbert-embed-base (768 wide, 8192 tokens) is the choice
+        /// for quality.
         SVC_EMBEDDING_MODEL embedding_model: String = "all-MiniLM-L6-v2", kind::required_text();
-        /// Where it runs.
+        /// Device that the model runs on.
         SVC_EMBEDDING_DEVICE embedding_device: Device = "cpu", kind::choice(DEVICES);
-        /// Of the model's weights, on the device cpu: bf16 and int8 take a half and a quarter of the memory and give other vectors,
-        /// which are never compared with those of another precision: documents are to be embedded anew.
+        /// Precision of the model's weights on the device cpu: bf16 and int8 take a half and a quarter of the memory.
+        /// They give other vectors, which are never compared with those of another precision, so a change needs all
+        /// documents embedded again.
         SVC_EMBEDDING_PRECISION embedding_precision: Precision = "f32", kind::choice(PRECISIONS);
-        /// Threads that embed on the processor; 0: one a core.
+        /// Threads that embed on the processor; 0: one per core.
         SVC_EMBEDDING_THREADS embedding_threads: usize = "0", kind::integer(0..=1024);
-        /// Texts in a pass, document vectors.
+        /// Most texts in one pass for document vectors.
         SVC_EMBEDDING_BATCH_SIZE embedding_batch_size: usize = "32", kind::integer(1..=4096);
-        /// Texts in a pass, token vectors.
+        /// Most texts in one pass for token vectors.
         SVC_TOKEN_BATCH_SIZE token_batch_size: usize = "32", kind::integer(1..=4096);
-        /// Tokens of a text that gets token vectors; a longer one is refused, never cut.
+        /// Most tokens of a text that gets token vectors; a longer text is refused, never cut.
         SVC_EMBEDDING_TOKEN_WINDOW embedding_token_window: usize = "512", kind::integer(8..=131_072);
-        /// Tokens of a text that gets a document vector alone.
+        /// Most tokens of a text that only gets a document vector.
         SVC_EMBEDDING_DOC_WINDOW embedding_doc_window: usize = "8192", kind::integer(8..=131_072);
-        /// Share of a document's tokens kept for late interaction.
+        /// Share of a document's tokens that is kept for late interaction.
         SVC_TOKEN_TOP_PERCENT token_top_percent: f64 = "0.50", kind::fraction();
-        /// Widths of token vectors that are stored.
+        /// Widths of the token vectors that are stored.
         SVC_TOKEN_EMBED_DIMS token_embed_dims: Vec<usize> = "[256]", kind::some_of(&[256, 384, 512]);
-        /// Characters of a chunk, at most, whatever the strategy.
+        /// Most characters of a chunk, whatever the strategy.
         SVC_CHUNK_MAX_CHARS chunk_max_chars: usize = "1800", kind::integer(100..=1_000_000);
-        /// Address that models are fetched from; blank: the one in HF_ENDPOINT, else the public hub.
+        /// Address from which models are fetched; blank: the one in HF_ENDPOINT, else the public hub.
         SVC_HUB_ENDPOINT hub_endpoint: String = "", kind::web_address();
-        /// Fetch no model: one that is not in the cache folder stops the start.
+        /// Whether fetching models is forbidden; then a model that is not in the cache folder stops the start.
         SVC_HUB_OFFLINE hub_offline: bool = "false", kind::flag();
-        /// How long the hub may be silent.
+        /// Longest time that the hub may be silent.
         SVC_HUB_TIMEOUT_SECONDS hub_timeout: Duration = "30.0", kind::seconds(0.1..=3600.0);
         /// Address of a service that computes vectors over its /runner routes; blank: this process loads the model.
         SVC_RUNNER_URL runner_url: String = "", kind::web_address();
-        /// Key of the /runner routes, served or called; blank: they are closed.
+        /// Key for the /runner routes, whether served or called; blank: they are closed.
         SVC_RUNNER_KEY runner_key: Secret = "", kind::secret();
         /// Longest wait for one answer of a runner.
         SVC_RUNNER_TIMEOUT_SECONDS runner_timeout: Duration = "300.0", kind::seconds(0.1..=3600.0);
     }
     "Search" {
-        /// BM25: how soon a repeated term counts no more.
+        /// BM25 parameter k1: how much each further occurrence of a term adds to the score; with 0 only the first one
+        /// counts.
         SVC_BM25_K1 bm25_k1: f64 = "1.2", kind::number(0.0..=10.0);
-        /// BM25: how much a document's length counts.
+        /// BM25 parameter b: how much a document's length counts.
         SVC_BM25_B bm25_b: f64 = "0.75", kind::number(0.0..=1.0);
-        /// Usetypes kept out of the BM25 index.
+        /// Usetypes that are kept out of the BM25 index.
         SVC_BM25_EXCLUDE_USETYPES bm25_exclude_usetypes: Vec<String> = r#"["entity", "summary"]"#, kind::words();
-        /// Usetypes kept out of results.
+        /// Usetypes that are kept out of results.
         SVC_SEARCH_EXCLUDE_USETYPES search_exclude_usetypes: Vec<String> = r#"["entity", "summary"]"#, kind::words();
         /// Cross-encoder of the second stage.
         SVC_RERANKER_MODEL reranker_model: String = "cross-encoder/ms-marco-MiniLM-L6-v2", kind::required_text();
-        /// Where it runs; blank: as SVC_EMBEDDING_DEVICE.
+        /// Device that the cross-encoder runs on; blank: that of SVC_EMBEDDING_DEVICE.
         SVC_RERANKER_DEVICE reranker_device: Option<Device> = "", kind::optional(kind::choice(DEVICES));
-        /// Tokens of a pair.
+        /// Most tokens of a pair.
         SVC_RERANKER_MAX_LENGTH reranker_max_length: usize = "512", kind::integer(8..=131_072);
-        /// Pairs in a pass.
+        /// Most pairs in one pass.
         SVC_RERANKER_BATCH_SIZE reranker_batch_size: usize = "32", kind::integer(1..=4096);
     }
     "Language model" {
-        /// OpenAI-compatible endpoint, with its /v1; blank: SVC_FALLBACK_LLM_URL.
+        /// OpenAI-compatible endpoint, including its /v1; blank: SVC_FALLBACK_LLM_URL.
         SVC_LLM_BASE_URL llm_base_url: String = "", kind::web_address();
-        /// Model that it is asked for; blank: SVC_FALLBACK_LLM_MODEL.
+        /// Model that the endpoint is asked for; blank: SVC_FALLBACK_LLM_MODEL.
         SVC_LLM_MODEL llm_model: String = "", kind::text();
-        /// Longest call, in seconds; 0: SVC_FALLBACK_LLM_TIMEOUT.
+        /// Longest time for a call, in seconds; 0: SVC_FALLBACK_LLM_TIMEOUT.
         SVC_LLM_TIMEOUT llm_timeout: Duration = "0.0", kind::seconds(0.0..=DAY);
-        /// Bearer token for it, sent only when set.
+        /// Bearer token for the endpoint, sent only if it is set.
         SVC_LLM_API_KEY llm_api_key: Secret = "", kind::secret();
-        /// Endpoint where SVC_LLM_BASE_URL is blank; blank as well: no language model.
+        /// Endpoint if SVC_LLM_BASE_URL is blank; if this is blank too, there is no language model.
         SVC_FALLBACK_LLM_URL fallback_llm_url: String = "http://127.0.0.1:11434/v1", kind::web_address();
-        /// Model where SVC_LLM_MODEL is blank.
+        /// Model if SVC_LLM_MODEL is blank.
         SVC_FALLBACK_LLM_MODEL fallback_llm_model: String = "llama3.2", kind::text();
-        /// Longest call where SVC_LLM_TIMEOUT is 0.
+        /// Longest time for a call if SVC_LLM_TIMEOUT is 0.
         SVC_FALLBACK_LLM_TIMEOUT fallback_llm_timeout: Duration = "180.0", kind::seconds(0.1..=DAY);
-        /// Ask the model not to reason before a summary; set true for a reasoning model, or it may return a fragment.
+        /// Whether to ask the model not to reason before a summary; set it to true for a reasoning model, which may
+        /// otherwise return a fragment.
         SVC_SUMMARIZATION_DISABLE_THINKING summarization_disable_thinking: Option<bool> = "", kind::optional(kind::flag());
-        /// Facts taken from one text, at most.
+        /// Most facts that are taken from one text.
         SVC_EXTRACTION_MAX_FACTS extraction_max_facts: usize = "5", kind::integer(1..=1000);
-        /// Facts below this confidence are dropped.
+        /// Confidence below which facts are dropped.
         SVC_EXTRACTION_CONFIDENCE_THRESHOLD extraction_confidence_threshold: f64 = "0.5", kind::number(0.0..=1.0);
-        /// Names at least this similar are one entity.
+        /// Similarity from which on two names are one entity.
         SVC_EXTRACTION_ENTITY_SIMILARITY_THRESHOLD extraction_entity_similarity_threshold: f64 = "0.8", kind::number(0.0..=1.0);
-        /// Temperature of fact extraction.
+        /// Temperature for the extraction of facts.
         SVC_EXTRACTION_TEMPERATURE extraction_temperature: f64 = "0.1", kind::number(0.0..=2.0);
-        /// Tokens of an extraction's answer, at most.
+        /// Most tokens of an extraction's answer.
         SVC_EXTRACTION_MAX_TOKENS extraction_max_tokens: usize = "4096", kind::integer(16..=1_000_000);
     }
     "Workers" {
-        /// Run a worker inside the API process.
+        /// Whether the API process also runs a worker.
         SVC_INGEST_WORKER_ENABLED ingest_worker_enabled: bool = "true", kind::flag();
         /// Wait after an empty queue.
         SVC_INGEST_WORKER_POLL_SECONDS ingest_worker_poll: Duration = "1.0", kind::seconds(0.01..=3600.0);
-        /// Time between two beats of a worker.
+        /// Time between two heartbeats of a worker.
         SVC_WORKER_HEARTBEAT_SECONDS worker_heartbeat: Duration = "10.0", kind::seconds(0.05..=3600.0);
         /// Silence after which a worker's tasks go to others; at least 3 heartbeats.
         SVC_WORKER_LEASE_SECONDS worker_lease: Duration = "90.0", kind::seconds(0.15..=DAY);
-        /// Time between two looks for lapsed leases, fleet-wide.
+        /// Time between two looks for expired leases, by one worker for all.
         SVC_WORKER_REAP_SECONDS worker_reap: Duration = "30.0", kind::seconds(0.05..=DAY);
         /// Badge of each task type, as JSON; empty: any worker runs any task.
         SVC_TASK_BADGES task_badges: BTreeMap<String, String> = "{}", kind::text_map();
-        /// Days that tasks which ended stay in the queue's table; 0: for ever. What they did is in the documents' evidence.
+        /// Days for which ended tasks stay in the queue's table; 0: for ever. What they did is in the documents'
+        /// evidence.
         SVC_TASK_RETENTION_DAYS task_retention_days: f64 = "7.0", kind::number(0.0..=36500.0);
         /// Badges that a worker answers to; blank: it takes every task.
         SVC_WORKER_BADGE worker_badge: Vec<String> = "[]", kind::words();
-        /// Name that a worker claims under; blank: host and process id.
+        /// Name under which a worker claims; blank: host name and process id.
         SVC_WORKER_ID worker_id: String = "", kind::text();
     }
     "Parsers" {
-        /// Pages of a file.
+        /// Most pages of a file.
         SVC_PARSER_PAGES parser_pages: usize = "10000", kind::integer(1..=1_000_000);
-        /// Members of a zip package.
+        /// Most members of a zip package.
         SVC_PARSER_ZIP_MEMBERS parser_zip_members: usize = "10000", kind::integer(1..=1_000_000);
-        /// Unpacked bytes for each packed one, once past 10 MiB.
+        /// Most unpacked bytes per packed byte, beyond the first 10 MiB.
         SVC_PARSER_ZIP_RATIO parser_zip_ratio: usize = "100", kind::integer(2..=1_000_000);
-        /// Unpacked bytes of a file.
+        /// Most unpacked bytes of a file.
         SVC_PARSER_UNPACKED_BYTES parser_unpacked_bytes: u64 = "1 GiB", kind::bytes(MIB..=1024 * GIB);
-        /// Nesting of XML elements.
+        /// Deepest nesting of XML elements.
         SVC_PARSER_XML_DEPTH parser_xml_depth: usize = "256", kind::integer(16..=10_000);
-        /// Cells of a sheet.
+        /// Most cells of a sheet.
         SVC_PARSER_CELLS parser_cells: usize = "5000000", kind::integer(1..=1_000_000_000);
-        /// Text taken from a file.
+        /// Most bytes of text taken from a file.
         SVC_PARSER_TEXT_BYTES parser_text_bytes: u64 = "128 MiB", kind::bytes(1024..=16 * GIB);
-        /// Headings, or outline entries, of a file.
+        /// Most headings, or outline entries, of a file.
         SVC_PARSER_HEADINGS parser_headings: usize = "100000", kind::integer(1..=10_000_000);
-        /// Answer of a reader process.
+        /// Most bytes in the answer of a reader process.
         SVC_PARSER_ANSWER_BYTES parser_answer_bytes: u64 = "512 MiB", kind::bytes(1024..=16 * GIB);
-        /// Memory of a reader process, beyond the program's own.
+        /// Most memory of a reader process, beyond the program's own.
         SVC_PARSER_MEMORY parser_memory: u64 = "1 GiB", kind::bytes(64 * MIB..=1024 * GIB);
-        /// Processor time of a reader process, in seconds.
+        /// Most processor time of a reader process, in seconds.
         SVC_PARSER_CPU_TIME parser_cpu_time: Duration = "300.0", kind::seconds(1.0..=DAY);
-        /// Time until a reader process is ended, in seconds.
+        /// Time after which a reader process is killed, in seconds.
         SVC_PARSER_WALL_TIME parser_wall_time: Duration = "600.0", kind::seconds(1.0..=DAY);
-        /// What to do where the kernel cannot confine a reader process (seccomp): require stops the start; best_effort reads files
-        /// behind what walls there are, and says in the log at the start which are missing.
+        /// What to do if the kernel cannot confine a reader process (seccomp): require stops the start; best_effort
+        /// reads files behind the walls that there are, and logs the missing ones at the start.
         SVC_PARSER_SANDBOX parser_sandbox: Policy = "require", kind::choice(&[("require", Policy::Require), ("best_effort", Policy::BestEffort)]);
-        /// User and group that a reader process becomes where the service runs as root; neither should own anything.
+        /// User and group that a reader process becomes if the service runs as root; neither should own anything.
         SVC_PARSER_UID parser_uid: usize = "65533", kind::integer(1..=4_294_967_294);
     }
     "Bulk feed" {
         /// RabbitMQ, as amqp://user:password@host/vhost; blank: no feed.
         SVC_AMQP_URL amqp_url: Secret = "", kind::secret_address(&["amqp", "amqps"]);
-        /// Folder under which a message may name files; blank: bytes come in messages alone.
+        /// Folder under which a message may name files; blank: messages must contain the bytes.
         SVC_BULK_ROOT bulk_root: PathBuf = "", kind::folder();
     }
     "Batch providers" {
@@ -295,11 +312,11 @@ settings! {
         SVC_BATCH_STALL_SECONDS batch_stall: Duration = "93600.0", kind::seconds(1.0..=30.0 * DAY);
         /// Base address of the OpenAI batch provider.
         SVC_BATCH_OPENAI_URL batch_openai_url: String = "https://api.openai.com/v1", kind::web_address();
-        /// Its key.
+        /// Key of the OpenAI batch provider.
         SVC_BATCH_OPENAI_KEY batch_openai_key: Secret = "", kind::secret();
         /// Base address of the Anthropic batch provider.
         SVC_BATCH_ANTHROPIC_URL batch_anthropic_url: String = "https://api.anthropic.com/v1", kind::web_address();
-        /// Its key.
+        /// Key of the Anthropic batch provider.
         SVC_BATCH_ANTHROPIC_KEY batch_anthropic_key: Secret = "", kind::secret();
     }
 }

@@ -4,7 +4,7 @@ fn load(file: Option<&str>, env: &[(&str, &str)]) -> Result<Settings, SettingsEr
     let number = env.iter().fold(file.map_or(0, str::len), |sum, (name, value)| sum * 31 + name.len() + value.len());
     let thread = std::thread::current().name().unwrap_or_default().replace("::", "-");
     let path = std::env::temp_dir().join(format!("svc-settings-{}-{thread}-{number}.toml", std::process::id()));
-    // A file is always named, so that one in the working directory has no say.
+    // A file is always named, so that one in the working directory has no effect.
     fs::write(&path, file.unwrap_or_default()).unwrap();
     let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let home = ("HOME".to_owned(), "/home/reader".to_owned());

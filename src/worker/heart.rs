@@ -1,4 +1,4 @@
-//! The heart's port: one connection of its own, on the heart's own thread, so that nothing else delays a beat.
+//! The heart's port: its own connection, on the heart's own thread, so that nothing else delays a heartbeat.
 use crate::store::{self, workers::WorkerRow};
 use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ struct PgBeat {
     options: PgConnectOptions,
     row: WorkerRow,
     conn: Option<PgConnection>,
-    /// When claims were last looked for that this worker does not know of.
+    /// When this last looked for claims that this worker does not know of.
     looked: Option<Instant>,
 }
 
@@ -30,9 +30,9 @@ impl Beat for PgBeat {
             .ok_or_else(|| PortError::new("the heart has no runtime: too many threads or files are open"))?;
         let snapshot = serde_json::to_value(snapshot).map_err(PortError::new)?;
         let (options, row, kept) = (&self.options, &self.row, self.conn.take());
-        // A connection that hangs is dropped well before the lease is over, and the next beat makes a new one.
+        // A connection that hangs is dropped well before the lease expires, and the next heartbeat makes a new one.
         let limit = row.lease / 3;
-        // Not with every beat: that must be quick.
+        // Not every heartbeat looks, because heartbeats must be quick.
         let look = self.looked.is_none_or(|looked| looked.elapsed() >= limit);
         let beat = async move {
             let mut conn = match kept {
@@ -44,7 +44,7 @@ impl Beat for PgBeat {
             if look {
                 let unheard = store::leases::give_back_unheard(&mut conn, &row.worker_id, tokens, limit).await?;
                 if unheard > 0 {
-                    tracing::info!(tasks = unheard, "what a claim granted was never heard of here, and is given back");
+                    tracing::info!(tasks = unheard, "giving back tasks whose grant never arrived here");
                 }
             }
             Ok::<_, sqlx::Error>((conn, held))
@@ -61,6 +61,6 @@ impl Beat for PgBeat {
 async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, PortError> {
     match tokio::time::timeout(limit, work).await {
         Ok(done) => done.map_err(PortError::new),
-        Err(_) => Err(PortError::new(format!("the database did not answer a beat within {limit:?}"))),
+        Err(_) => Err(PortError::new(format!("the database did not answer a heartbeat within {limit:?}"))),
     }
 }

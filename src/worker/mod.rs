@@ -18,29 +18,29 @@ use std::{sync::Arc, time::Duration};
 use svc_actors::{Lane, Permits, Worker, WorkerEnd, WorkerError, WorkerSettings};
 use uuid::Uuid;
 
-/// What a reading task may take beyond its reader's own clock: copying bytes in, writing nodes out.
+/// The time that a reading task may take beyond its reader's limit, for copying bytes in and writing nodes out.
 const READING_MARGIN: Duration = Duration::from_secs(60);
 
 /// What a worker process is told beyond the settings.
 #[derive(Clone, Debug)]
 pub struct Role {
     pub worker_id: String,
-    /// Empty: takes every task.
+    /// If empty, the worker takes every task.
     pub badges: Vec<String>,
-    /// Leaves tasks without a badge alone.
+    /// Whether to leave tasks without a badge to others.
     pub strict_badges: bool,
     pub poll: Duration,
     pub heartbeat: Duration,
     pub lease: Duration,
     pub reap: Duration,
-    /// Ends when the queue is empty.
+    /// Whether to end when the queue is empty.
     pub drain: bool,
-    /// Ends after this many tasks.
+    /// End after this many tasks.
     pub max_tasks: Option<u64>,
 }
 
 impl Role {
-    /// By the settings alone.
+    /// The role that the settings give.
     pub fn of(settings: &Settings) -> Role {
         Role {
             worker_id: settings.worker_id.clone(),
@@ -56,7 +56,7 @@ impl Role {
     }
 }
 
-/// A worker at work in this process.
+/// A worker that runs in this process.
 pub struct RunningWorker {
     worker: Worker,
     pool: PgPool,
@@ -65,11 +65,11 @@ pub struct RunningWorker {
 }
 
 impl RunningWorker {
-    /// Starts the actors. `options`: where the heart connects, on a connection of its own.
+    /// Starts the actors. `options` say where the heart connects, on its own connection.
     pub async fn start(role: Role, tools: Tools, options: PgConnectOptions) -> Result<RunningWorker, WorkerError> {
         let options = store::database::guarded(options, role.lease);
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-        // Readers are processes of their own; the model has threads of its own and wants its next batch ready.
+        // Readers are separate processes, and the model has its own threads and wants its next batch ready.
         let permits = |lane, most| if TASK_TYPES.iter().any(|known| known.lane == lane) { most } else { 0 };
         let permits = Permits {
             cpu: permits(Lane::Cpu, cores),
@@ -116,7 +116,7 @@ impl RunningWorker {
         self.worker.wait().await
     }
 
-    /// Finishes what is held, for as long as this and until `hurry` is done, gives the rest back, and signs off.
+    /// Finishes what is held, for up to `within` or until `hurry` completes, gives the rest back, and signs off.
     pub async fn stop(self, within: Duration, hurry: impl Future<Output = ()>) {
         self.worker.stop_unless(within, hurry).await;
         for listener in self.listeners {
@@ -127,7 +127,7 @@ impl RunningWorker {
             store::workers::remove(&mut conn, &self.row.worker_id, self.row.boot_nonce).await
         };
         if let Err(error) = signed_off.await {
-            tracing::warn!(error = %error, "the worker could not sign off; its row ages out");
+            tracing::warn!(error = %error, "the worker could not sign off; its row will expire");
         }
     }
 }

@@ -23,14 +23,15 @@ use svc_actors::{Claimed, DocumentFacts, Grant, Lane, PortError, Queue, TaskFail
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-/// The first delay of a retry; each further one is twice as long.
+/// The first delay before a retry; each further one is twice as long.
 const FIRST_DELAY: Duration = Duration::from_secs(5);
-/// No retry waits longer, but for the jitter and a provider's own wish.
+/// No retry waits longer, except for jitter and a provider's own demand.
 const LONGEST_DELAY: Duration = Duration::from_secs(600);
-/// Chunks of the queue that one look purges, at most: more than the fleet completes between two looks.
+/// The most chunks of the queue that one look purges: more than the fleet completes between two looks.
 const PURGE_CHUNKS: usize = 100;
 
-/// Between two looks for what a bug left behind, by one worker of the fleet: a little less than between two sweeps of one.
+/// The time between two repairs of what a bug left behind, by one worker of the fleet; a little less than the time
+/// between two sweeps of one worker.
 const REPAIR: Duration = Duration::from_secs(50);
 
 pub struct PgQueue {
@@ -43,9 +44,9 @@ pub struct PgQueue {
     deadline: Duration,
     /// What the tasks of this process left to be settled.
     settling: TaskTracker,
-    /// Between two looks for tasks that nobody can work on.
+    /// The time between two looks for tasks that nobody can work on.
     tell: Duration,
-    /// How long tasks are kept that ended; None: for ever.
+    /// How long ended tasks are kept; `None`: for ever.
     retention: Option<Duration>,
     /// The last task that a purge has looked at.
     purged_up_to: AtomicI64,
@@ -100,11 +101,11 @@ impl PgQueue {
         let mut tx = store::transaction::begin(&self.pool).await?;
         let reaped = store::leases::reap(&mut tx).await?;
         for (id, counts) in &reaped.again {
-            tracing::warn!(task.id = id, counts, "a lease ran out");
+            tracing::warn!(task.id = id, counts, "a lease expired");
         }
         let intents = store::upkeep::drop_idle_intents(&mut tx).await?;
         if intents > 0 {
-            tracing::info!(intents, "tasks that cannot run now no longer make others stand back");
+            tracing::info!(intents, "removed the intents of tasks that cannot run now");
         }
         tx.commit().await?;
         let count = reaped.again.len() + reaped.to_end.len();
@@ -138,7 +139,7 @@ impl PgQueue {
         Ok(())
     }
 
-    /// Deletes tasks that ended in small transactions. What is left for the next look goes on where this one ended.
+    /// Deletes ended tasks in small transactions. The next look continues where this one ended.
     async fn purge(&self) -> sqlx::Result<()> {
         let Some(retention) = self.retention else { return Ok(()) };
         let mut rows = 0;
@@ -160,7 +161,7 @@ impl PgQueue {
     }
 
     async fn upkeep(&self) -> sqlx::Result<()> {
-        // Whoever drains takes an empty queue after this for the end: what is being settled may still fill it.
+        // A draining worker treats an empty queue as the end, so wait here: settling may still queue tasks.
         self.settling.close();
         self.settling.wait().await;
         self.settling.reopen();
@@ -173,7 +174,10 @@ impl PgQueue {
         while store::blobs::unlink_orphans(&self.pool).await? > 0 {}
         let forgotten = store::upkeep::find_forgotten_releases(&mut conn).await?;
         if forgotten > 0 {
-            tracing::error!(blockers = forgotten, "tasks waited for what is gone, and nothing had told of it");
+            tracing::error!(
+                blockers = forgotten,
+                "woke tasks that waited for something already gone; this is a defect"
+            );
         }
         store::workers::forget_silent(&mut conn).await?;
         let indexes = store::indexes::list(&mut conn, 0, 1000).await?;
@@ -185,7 +189,7 @@ impl PgQueue {
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!(index = index.name, error = %error, "compaction is tried again with the next sweep")
+                    tracing::warn!(index = index.name, error = %error, "compaction failed; the next sweep tries again")
                 }
             }
         }
@@ -193,7 +197,8 @@ impl PgQueue {
     }
 }
 
-/// What a retry after this attempt waits: doubling, capped, and spread so that failures do not come back together.
+/// How long to wait before the retry after this attempt: doubling, capped, and jittered so that failures do not return
+/// together.
 fn delay(attempt: i32) -> Duration {
     let doublings = u32::try_from(attempt.clamp(1, 16) - 1).unwrap_or(0);
     let delay = FIRST_DELAY.saturating_mul(2u32.saturating_pow(doublings)).min(LONGEST_DELAY);

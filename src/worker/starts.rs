@@ -1,4 +1,4 @@
-//! Starts of tasks, joined: what one claim granted has taken a while at the same moment, and is written in one call.
+//! Batches `start` writes: the tasks of one claim reach the 50 ms mark together and are written in one call.
 use crate::store::{kept::KeptConnections, tasks};
 use std::{
     sync::{Mutex, PoisonError},
@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 type Answer = Result<bool, String>;
 
-/// A task that waits for the call that takes it along.
+/// A task that waits for the call that writes its start.
 struct Waiting {
     task_id: i64,
     token: Uuid,
@@ -19,10 +19,11 @@ struct Waiting {
 
 pub struct Starts {
     kept: KeptConnections,
-    /// The lease, which begins anew with the start; a call takes no longer either, since nothing is claimed meanwhile.
+    /// The lease, which begins anew with the start. A call may take no longer either, because nothing is claimed
+    /// meanwhile.
     lease: Duration,
     waiting: Mutex<Vec<Waiting>>,
-    /// Whoever has it writes for all who wait.
+    /// The task that holds this lock writes for all that wait.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -31,23 +32,23 @@ impl Starts {
         Starts { kept, lease, waiting: Mutex::default(), turn: tokio::sync::Mutex::default() }
     }
 
-    /// Whether the task was still ours, and has begun.
+    /// Whether the task was still ours and has begun.
     pub async fn start(&self, grant: &Grant) -> Result<bool, PortError> {
         let (tell, told) = oneshot::channel();
         let waiting = Waiting { task_id: grant.task_id, token: grant.token, tell };
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(waiting);
         let turn = self.turn.lock().await;
-        // Lets those come along that begin at the same moment.
+        // This lets tasks join that begin at the same moment.
         tokio::task::yield_now().await;
         let batch = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
         if !batch.is_empty() {
-            // A task of its own: the others get their answer even if the caller goes away.
+            // The call has a task of its own, so that the others get their answer even if the caller goes away.
             tokio::spawn(write(self.kept.clone(), self.lease, batch)).await.map_err(PortError::new)?;
         }
         drop(turn);
         match told.await {
             Ok(answer) => answer.map_err(PortError::new),
-            Err(_) => Err(PortError::new("the call that was to start the task ended early")),
+            Err(_) => Err(PortError::new("the call that should have started the task ended early")),
         }
     }
 }
@@ -65,7 +66,7 @@ async fn write(kept: KeptConnections, lease: Duration, batch: Vec<Waiting>) {
             Ok(started) => Ok(started.contains(&waiting.token)),
             Err(error) => Err(error.clone()),
         };
-        // Whoever went away has no use for it.
+        // A caller that went away does not need the answer.
         let _ = waiting.tell.send(answer);
     }
 }

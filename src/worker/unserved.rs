@@ -1,17 +1,17 @@
-//! Tasks that nobody can work on are an error in the log of one process, a worker's or that of a service without one: a fleet that
-//! is gone says nothing itself.
+//! Reports tasks that nobody can work on as an error in the log of one process: a worker, or a service without one. A
+//! fleet that is gone cannot report anything itself.
 use crate::store;
 use sqlx::PgPool;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// Badges that nobody serves are told of from this age on.
+/// Tasks whose badge nobody serves are reported from this age on.
 const SECONDS: f64 = 60.0;
 
-/// A stall by badge or by task type is loud, of one process at a time.
+/// Logs each badge or task type that is stuck, in one process at a time.
 pub async fn tell(pool: &PgPool, every: Duration) -> sqlx::Result<()> {
     let mut conn = pool.acquire().await?;
-    // A little early, since the same process comes again after that time.
+    // The turn is a little shorter, because the same process comes again after `every`.
     if !store::upkeep::take_turn(&mut conn, "unserved", every.mul_f64(0.9)).await? {
         return Ok(());
     }
@@ -42,13 +42,13 @@ pub async fn tell(pool: &PgPool, every: Duration) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// Looks again and again, until the runtime ends.
+/// Looks again and again until the runtime ends.
 pub fn watch(pool: PgPool, every: Duration) -> JoinHandle<()> {
     tokio::spawn(async move {
         loop {
             tokio::time::sleep(every).await;
             if let Err(error) = tell(&pool, every).await {
-                tracing::warn!(error = %error, "nobody looks for tasks without a worker while the database is away");
+                tracing::warn!(error = %error, "cannot look for tasks without a worker while the database is away");
             }
         }
     })

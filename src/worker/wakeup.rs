@@ -1,4 +1,4 @@
-//! Wake-ups between processes. The poll stays the truth: a lost one costs at most one poll.
+//! Wake-ups between processes. Polling guarantees progress, so a lost wake-up costs at most one poll interval.
 use crate::store::queue;
 use sqlx::{
     PgPool,
@@ -10,18 +10,17 @@ use tokio::{sync::Notify, task::JoinHandle, time::Instant};
 use uuid::Uuid;
 
 const CHANNEL: &str = "svc_tasks";
-/// Says that a held task is to be cancelled.
+/// The channel which announces that a held task must be cancelled.
 pub const CANCEL: &str = "svc_cancel";
-/// At most one notification in this time: NOTIFY takes a lock that serialises commits.
+/// The shortest time between two notifications, because NOTIFY takes a lock that serialises commits.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
-/// After so long without a notification the connection is asked whether it is still there: one that was cut off in silence
-/// says nothing.
+/// After this time without a notification the connection is tested, because a silently broken one reports nothing.
 const QUIET: Duration = Duration::from_secs(30);
-/// How long it may take to answer.
+/// How long the connection may take to answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Word of work in this process, told to its own worker at once and to the other processes soon.
+/// News of work in this process. Its own worker learns of it at once, the other processes soon after.
 #[derive(Clone, Debug)]
 pub struct Wake(Arc<Word>);
 
@@ -29,7 +28,7 @@ pub struct Wake(Arc<Word>);
 struct Word {
     lanes: SharedLanes,
     told: Notify,
-    /// Known by it, what this process said is passed over where it comes back.
+    /// Identifies what this process sent, so that it ignores its own notifications.
     sender: Uuid,
 }
 
@@ -40,7 +39,7 @@ impl Default for Wake {
 }
 
 impl Wake {
-    /// There may be work of these lanes. After the commit that brought it.
+    /// Announces that these lanes may have work. Call it after the commit that brought the work.
     pub fn notify(&self, lanes: Lanes) {
         if !lanes.is_empty() {
             self.0.lanes.add(lanes);
@@ -49,14 +48,14 @@ impl Wake {
     }
 }
 
-/// Listens for other processes' work on one connection, and tells them of ours, after the commits, on another.
+/// Listens for other processes' work on one connection, and announces ours, after the commits, on another.
 pub fn start(options: PgConnectOptions, pool: PgPool, wake: Wake, waker: Waker) -> Vec<JoinHandle<()>> {
     let (elsewhere, sender) = (waker.clone(), wake.0.sender);
     let listen = tokio::spawn(async move {
         let own = PgPoolOptions::new().max_connections(1).connect_lazy_with(options);
         loop {
             if let Err(error) = listen(&own, &elsewhere, sender).await {
-                tracing::debug!(error = %error, "not listening; the poll carries on");
+                tracing::debug!(error = %error, "not listening for notifications; polling continues");
             }
             tokio::time::sleep(Duration::from_secs(5)).await;
         }
@@ -64,7 +63,7 @@ pub fn start(options: PgConnectOptions, pool: PgPool, wake: Wake, waker: Waker) 
     vec![listen, tell(pool, wake, Some(waker))]
 }
 
-/// Tells the other processes, and the worker of this one if there is one, whenever tasks were queued here.
+/// Tells the other processes, and this process's own worker if there is one, whenever tasks were queued here.
 pub fn tell(pool: PgPool, wake: Wake, waker: Option<Waker>) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut untold = Lanes::NONE;
@@ -82,7 +81,8 @@ pub fn tell(pool: PgPool, wake: Wake, waker: Option<Waker>) -> JoinHandle<()> {
                     untold = untold.with(lanes);
                 }
                 () = tokio::time::sleep_until(due), if !untold.is_empty() => {
-                    // What the worker of this process took meanwhile is no news. Lost where the database is away: the poll finds the work.
+                    // Work that this process's own worker has taken meanwhile is not announced. The notification is
+                    // lost if the database is away; then polling finds the work.
                     let _ = queue::announce_work(&pool, CHANNEL, untold, wake.0.sender).await;
                     untold = Lanes::NONE;
                 }
@@ -94,7 +94,7 @@ pub fn tell(pool: PgPool, wake: Wake, waker: Option<Waker>) -> JoinHandle<()> {
 async fn listen(pool: &PgPool, waker: &Waker, own: Uuid) -> sqlx::Result<()> {
     let mut listener = PgListener::connect_with(pool).await?;
     listener.listen_all([CHANNEL, CANCEL]).await?;
-    // What was said before is lost.
+    // Earlier notifications are lost.
     waker.beat();
     waker.wake(Lanes::ALL);
     loop {
@@ -102,7 +102,7 @@ async fn listen(pool: &PgPool, waker: &Waker, own: Uuid) -> sqlx::Result<()> {
             Ok(said) => {
                 let said = said?;
                 match said.channel() {
-                    // The beat's answer names the tasks that are to end.
+                    // The heartbeat's answer names the tasks that must end.
                     CANCEL => waker.beat(),
                     _ => waker.wake(lanes_of(said.payload(), own)),
                 }
@@ -115,8 +115,8 @@ async fn listen(pool: &PgPool, waker: &Waker, own: Uuid) -> sqlx::Result<()> {
     }
 }
 
-/// The lanes of which a notification tells: a sender and their names. None of what comes back from here; all where nothing is named,
-/// as by an older program.
+/// The lanes that a notification names after its sender. It is empty for our own notifications, and all lanes if none
+/// is named, as an older program sends it.
 fn lanes_of(payload: &str, own: Uuid) -> Lanes {
     match payload.split_once(' ') {
         Some((sender, _)) if sender.parse() == Ok(own) => Lanes::NONE,

@@ -4,7 +4,7 @@ use futures_util::{StreamExt, stream};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A body of pieces, each of so many bytes after so many seconds; the time is the test's own.
+/// A body in pieces; each has a number of bytes and comes after a number of seconds on the test's clock.
 fn body(pieces: Vec<(u64, usize)>) -> Paced<HttpBody> {
     let pieces = stream::iter(pieces).then(|(seconds, bytes)| async move {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
