@@ -148,12 +148,12 @@ fn secrets_show_nowhere() {
 #[test]
 fn unknown_names_are_told_with_the_nearest_known_one() {
     let message = refusal(Some("bm25_k_1 = 1.0\nsomething_quite_different = 1\nBM25_K1 = 1.0"), &[]);
-    assert!(message.contains("bm25_k_1 is no setting: did you mean bm25_k1?"), "{message}");
-    assert!(message.contains("something_quite_different is no setting; `svc config` lists them all"), "{message}");
-    assert!(message.contains("BM25_K1 is no setting: did you mean bm25_k1?"), "{message}");
+    assert!(message.contains("bm25_k_1 is not a setting: did you mean bm25_k1?"), "{message}");
+    assert!(message.contains("something_quite_different is not a setting; `svc config` lists them all"), "{message}");
+    assert!(message.contains("BM25_K1 is not a setting: did you mean bm25_k1?"), "{message}");
 
     let settings = load(None, &[("SVC_LISEN", "x"), ("SVC_CONFIG", ""), ("PATH", "/bin")]).unwrap();
-    assert_eq!(settings.warnings(), ["SVC_LISEN is no setting and is not used: did you mean SVC_LISTEN?"]);
+    assert_eq!(settings.warnings(), ["SVC_LISEN is not a setting and has no effect: did you mean SVC_LISTEN?"]);
 }
 
 #[test]

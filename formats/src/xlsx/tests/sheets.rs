@@ -15,8 +15,8 @@ fn records_need_a_distinct_text_in_every_column() {
     let both = text("B2", "name") + &text("C2", " qty ");
     assert_eq!(head(&both, &number("C3")), ("a distinct text in every column".into(), 1));
     assert_eq!(head(&both, &number("D3")).0, "no text in column D");
-    assert_eq!(head(&(text("B2", "x") + &text("C2", "x ")), ""), ("`x` stands in columns B and C".into(), 0));
-    assert_eq!(head(&(text("B2", "x") + &number("C2")), "").0, "column C has a value of type number, no text");
+    assert_eq!(head(&(text("B2", "x") + &text("C2", "x ")), ""), ("`x` is in columns B and C".into(), 0));
+    assert_eq!(head(&(text("B2", "x") + &number("C2")), "").0, "column C has a value of type number, not text");
     assert_eq!(head(&(text("B2", "x") + &text("C2", "  ")), "").0, "no text in column C");
     assert_eq!(head("", ""), ("the sheet is empty".into(), 0));
 
@@ -164,5 +164,5 @@ fn sheets_have_kinds_and_states() {
     let missing = profile_sheet(bytes.clone(), 2, true, &limits).unwrap_err();
     assert!(missing.is_permanent() && missing.to_string().contains("`Gone`"), "{missing}");
     let none = profile_sheet(bytes, 3, true, &limits).unwrap_err();
-    assert!(none.to_string().contains("none of index 3"), "{none}");
+    assert!(none.to_string().contains("none with the index 3"), "{none}");
 }
