@@ -19,6 +19,8 @@ pub struct Admission {
     uploads: Arc<Semaphore>,
     /// KiB of bodies that are held in memory.
     bodies: Arc<Semaphore>,
+    /// Readers of files that requests have at work; tasks have permits of their own.
+    pub readers: Arc<Semaphore>,
 }
 
 impl Admission {
@@ -27,6 +29,7 @@ impl Admission {
         Admission {
             uploads: Arc::new(Semaphore::new(uploads)),
             bodies: Arc::new(Semaphore::new(bodies.min(Semaphore::MAX_PERMITS))),
+            readers: Arc::new(Semaphore::new(std::thread::available_parallelism().map_or(2, std::num::NonZero::get))),
         }
     }
 
@@ -46,6 +49,14 @@ impl Admission {
         }
         let refusal = || Failure::new(Code::TooManyRequests, "too many large bodies are being read for other requests");
         wait(&self.bodies, u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX), refusal).await.map(Some)
+    }
+
+    /// Permission to have a file read in a child process, so that requests never start children without end.
+    pub async fn reader(&self) -> Result<Place, Failure> {
+        wait(&self.readers, 1, || {
+            Failure::new(Code::TooManyRequests, "too many files are being read for other requests")
+        })
+        .await
     }
 }
 

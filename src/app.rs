@@ -2,12 +2,12 @@
 use crate::{
     embedded::{EmbeddedError, EmbeddedPostgres, ServerState},
     embedding::{EmbedError, Embedder, Runner},
-    ingest::reader::{Reader, Unconfined},
     listener::{self, Limits},
+    reader::{Reader, Unconfined},
     registry,
     search::maxsim::widths_problem,
-    service::{Service, hub_settings, model_settings},
-    settings::{Migrate, Settings},
+    service::Service,
+    settings::{Migrate, Settings, hub_settings, model_settings},
     store::{
         database::{self, DatabaseError},
         indexes, schema, transaction,

@@ -2,9 +2,11 @@
 //!
 //! A runner's tokenizer is fetched once with its description, and tokens are counted here: chunking asks for a count a
 //! sentence, and a call each would be a thousand times slower than the counting.
+mod cross_encoder;
 mod error;
 mod runner;
 
+pub use cross_encoder::CrossEncoder;
 pub use error::EmbedError;
 pub use runner::{Runner, is_this_machine};
 

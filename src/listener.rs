@@ -4,8 +4,6 @@ mod activity;
 mod body;
 mod connection;
 
-pub use body::BodyStalled;
-
 use crate::settings::Settings;
 use activity::Activity;
 use axum::Router;

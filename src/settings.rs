@@ -13,13 +13,19 @@ use std::{
 use svc_models::Precision;
 
 mod kind;
+mod models;
 mod source;
 mod suggestion;
 mod table;
 #[cfg(test)]
 mod tests;
 
-pub use self::{kind::Secret, source::Origin, table::Settings};
+pub use self::{
+    kind::Secret,
+    models::{hub_settings, model_settings, reranker_settings},
+    source::Origin,
+    table::Settings,
+};
 
 /// The file in the working directory that is read if no file is named.
 const USUAL_FILE: &str = "svc.toml";

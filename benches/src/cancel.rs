@@ -13,7 +13,7 @@ use std::{
 };
 use svc::{
     app::App,
-    ingest::reader::{Reader, SUBCOMMAND},
+    reader::{Reader, SUBCOMMAND},
 };
 use svc_client::{
     Client, FileUpload, Remote,

@@ -6,7 +6,7 @@ use crate::{
     uploads,
 };
 use std::{sync::Arc, time::Instant};
-use svc::{app::App, ingest::reader::Reader};
+use svc::{app::App, reader::Reader};
 use svc_models::Engine;
 
 /// Texts of one call of the bare encoder: enough to sort by length, few enough to hold the vectors.

@@ -20,7 +20,7 @@ mod uploads;
 
 use figure::{BoxError, Figure};
 use std::process::ExitCode;
-use svc::{app::Backend, ingest::reader};
+use svc::{app::Backend, reader};
 
 // As in the service's own programs.
 #[global_allocator]

@@ -116,7 +116,7 @@ fn told(failure: &Failure) -> String {
 
 /// Runs `svc` and returns its exit code.
 pub fn main() -> ExitCode {
-    if let Some(code) = crate::ingest::reader::serve_if_asked(std::env::args_os()) {
+    if let Some(code) = crate::reader::serve_if_asked(std::env::args_os()) {
         return code;
     }
     let arguments = Arguments::parse();

@@ -3,7 +3,10 @@ use super::{
     CliError,
     output::{Output, say},
 };
-use crate::{app::AppError, service::hub_settings, settings::Settings};
+use crate::{
+    app::AppError,
+    settings::{Settings, hub_settings},
+};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;

@@ -2,8 +2,8 @@
 use super::{CliError, token_file};
 use crate::{
     app::{App, asked_to_stop},
-    ingest::reader::Reader,
     logging,
+    reader::Reader,
     settings::Settings,
 };
 use std::{io::Write, process::ExitCode, sync::Arc};

@@ -7,12 +7,17 @@ use super::{
 use crate::{
     app::{Backend, DRAIN, asked_to_stop, load_embedder},
     disk::Disk,
-    error::{self, Away},
-    ingest::reader::{Reader, serve_if_asked},
-    logging, secrets,
+    logging,
+    reader::{Reader, serve_if_asked},
+    secrets,
     service::Service,
     settings::{Settings, SettingsError},
-    store::{self, admin::Finding, database},
+    store::{
+        self,
+        admin::Finding,
+        away::{self, Away},
+        database,
+    },
     worker::{Role, RunningWorker},
 };
 use clap::{Parser, Subcommand};
@@ -150,7 +155,7 @@ async fn run(arguments: Arguments, environment: BTreeMap<String, String>) -> Res
 async fn no_room(pool: &sqlx::PgPool) -> sqlx::Result<Option<String>> {
     match database::try_room(pool).await {
         Ok(()) => Ok(None),
-        Err(problem) if matches!(error::away(&problem), Some(Away::DiskFull | Away::ReadOnly)) => {
+        Err(problem) if matches!(away::away(&problem), Some(Away::DiskFull | Away::ReadOnly)) => {
             Ok(Some(format!("the database: {problem}")))
         }
         Err(problem) => Err(problem),

@@ -56,6 +56,36 @@ impl EmbedError {
     }
 }
 
+impl IntoFailure for ModelError {
+    fn into_failure(self) -> Failure {
+        match self {
+            ModelError::TextTooLong { token_count, limit, chars_total, .. } => Failure::new(
+                Code::TextTooLong,
+                format!("the text has {token_count} tokens, the model's window is {limit}"),
+            )
+            .with("token_count", token_count)
+            .with("limit", limit)
+            .with("chars_total", chars_total)
+            .with("remedy", "chunk the text first, or ask for a document vector only (with_tokens=false)"),
+            ModelError::DeviceLost { retry_after, message } => {
+                tracing::warn!(reason = message, "no vector: the model's device is lost");
+                Failure::new(Code::Unavailable, "the model's device is lost and being opened again")
+                    .with("remedy", "try again shortly")
+                    .with("retry_after", retry_after.as_secs())
+            }
+            ModelError::NoDirection { texts } => {
+                tracing::error!(texts = texts.len(), "the model gave vectors without a direction");
+                Failure::new(Code::Internal, "the model gave no vector for a text: not finite, or zero")
+                    .with("without_direction", texts)
+            }
+            error => {
+                tracing::error!(error = %error, "the model failed");
+                Failure::new(Code::Internal, "the model failed; the log has the cause under this request's id")
+            }
+        }
+    }
+}
+
 impl IntoFailure for EmbedError {
     fn into_failure(self) -> Failure {
         let (what, seconds) = match self {

@@ -2,7 +2,7 @@
 use super::lists::must_exist;
 use crate::{
     access::Caller,
-    error::{IntoFailure, OrFail, sql_state},
+    error::{IntoFailure, OrFail},
     ingest::{
         queueing::{Queueing, Work},
         settle,
@@ -74,7 +74,7 @@ async fn create(
     };
     let id = store::documents::insert(conn, &row).await.or_fail()?;
     if parent.is_some() {
-        free_of_holders(conn, &path, id, WriteMode::Itself).await?;
+        store::reservations::hold_for_edit(conn, &path, id, WriteMode::Itself).await.or_fail()?;
         store::ingest_nodes::count(conn, id, Frontier { total: 1, settled: 1, ..Frontier::default() })
             .await
             .or_fail()?;
@@ -116,20 +116,6 @@ async fn wait_for(service: &Service, id: i64, task: i64) -> Result<(), Failure> 
     })
 }
 
-/// 409 naming the holder where somebody holds a region that this edit would touch; else keeps claims away from it until the
-/// transaction ends.
-pub async fn free_of_holders(conn: &mut PgConnection, path: &[i64], id: i64, mode: WriteMode) -> Result<(), Failure> {
-    match store::reservations::hold_for_edit(conn, path, id, mode).await.or_fail()? {
-        None => Ok(()),
-        Some(holder) => Err(Failure::new(Code::Conflict, "this part of the tree is being ingested")
-            .with("retry_after", 5)
-            .with("task_id", holder.task_id)
-            .with("task_type", holder.task_type)
-            .with("worker", holder.worker)
-            .with("remedy", "try again when the task is done")),
-    }
-}
-
 async fn read(service: &Service, caller: &Caller, id: i64, include_embed: bool) -> Result<DocumentResponse, Failure> {
     let mut conn = service.pool.acquire().await.or_fail()?;
     let row = store::documents::read(&mut conn, &caller.scope(), id, include_embed).await.or_fail()?;
@@ -151,7 +137,7 @@ impl Handle<ops::delete_document> for Service {
         let many_files = store::locks::files_around(&mut tx, id).await.or_fail()?;
         let place = store::documents::lock_for_delete(&mut tx, &caller.scope(), id).await.or_fail()?;
         let place = place.ok_or_else(|| Failure::no_document(id))?;
-        free_of_holders(&mut tx, &place.path, id, WriteMode::Subtree).await?;
+        store::reservations::hold_for_edit(&mut tx, &place.path, id, WriteMode::Subtree).await.or_fail()?;
         if many_files {
             store::blobs::unlink_later(&mut tx).await.or_fail()?;
         }
@@ -192,7 +178,7 @@ async fn after_many(service: &Service) {
 /// Why a subtree could not be taken out of the tree.
 fn taken_out(error: sqlx::Error) -> Failure {
     // Something was put deep under the node since this delete began.
-    match sql_state(&error).as_ref() {
+    match store::away::sql_state(&error).as_ref() {
         "23503" => Failure::new(Code::Unavailable, "something was put under this document while it was being deleted")
             .with("remedy", "try again")
             .with("retry_after", 1),

@@ -2,7 +2,10 @@
 use crate::{
     access::Caller,
     error::OrFail,
-    ingest::{settle::FAILED_PARTS, upload::upload},
+    ingest::{
+        settle::FAILED_PARTS,
+        upload::{Intake, upload},
+    },
     registry::Handle,
     service::Service,
     store,
@@ -16,7 +19,7 @@ use svc_client::{
 
 impl Handle<ops::upload_file> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::upload_file>) -> Result<UploadResponse, Failure> {
-        upload(self, caller, call.query, call.body).await
+        upload(self, Intake { admission: &self.admission, copies: &self.copies }, caller, call.query, call.body).await
     }
 }
 

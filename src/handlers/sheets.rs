@@ -4,7 +4,8 @@ mod grid;
 use crate::{
     access::Caller,
     error::OrFail,
-    ingest::{limits, records::json, spool},
+    ingest::{records::json, spool},
+    reader::limits,
     registry::Handle,
     service::Service,
     store::{self, blobs::BlobRow},
@@ -170,7 +171,7 @@ fn check_area(range: Range) -> Result<(), Failure> {
 }
 
 async fn read(service: &Service, file: &BlobRow, sheet: u32, range: Range) -> Result<Cells, Failure> {
-    let _permit = service.reading_permit().await?;
+    let _permit = service.admission.reader().await?;
     let input = {
         let mut conn = service.pool.acquire().await.or_fail()?;
         spool::from_large_object(&mut conn, file.lob, &service.settings.data_dir.join("spool")).await.or_fail()?

@@ -3,7 +3,6 @@ use crate::{
     access::Caller,
     embedding::Model,
     error::OrFail,
-    handlers::documents::free_of_holders,
     registry::Handle,
     search::{self, maxsim},
     service::Service,
@@ -96,7 +95,7 @@ async fn write(
     let mut tx = store::transaction::begin(&service.pool).await.or_fail()?;
     let place = store::documents::lock_parent(&mut tx, &caller.scope(), id).await.or_fail()?;
     let place = place.ok_or_else(|| Failure::no_document(id))?;
-    free_of_holders(&mut tx, &place.path, id, WriteMode::Itself).await?;
+    store::reservations::hold_for_edit(&mut tx, &place.path, id, WriteMode::Itself).await.or_fail()?;
     if let Some((vector, model)) = vector {
         store::nodes::set_vectors(&mut tx, &[id], &[vector], model).await.or_fail()?;
     }

@@ -4,7 +4,6 @@ pub mod copies;
 pub mod options;
 pub mod profile;
 pub mod queueing;
-pub mod reader;
 pub mod records;
 pub mod requeue;
 pub mod rules;
@@ -15,46 +14,32 @@ pub mod tree;
 pub mod unlock;
 pub mod upload;
 
-use crate::{disk::Disk, embedding::Embedder, settings::Settings, store::kept::KeptConnections};
-use reader::Reader;
-use sqlx::PgPool;
-use std::sync::Arc;
-use svc_formats::Limits;
+use crate::{core::Core, store::kept::KeptConnections};
+use std::ops::Deref;
 use tokio_util::task::TaskTracker;
 
 /// What tasks work with.
 #[derive(Clone)]
 pub struct Tools {
-    pub settings: Arc<Settings>,
-    pub pool: PgPool,
+    /// With the connections of tasks.
+    core: Core,
     /// For claims, starts and the ends of tasks.
     pub kept: KeptConnections,
-    pub embedder: Option<Embedder>,
-    pub postings: Arc<svc_ranking::Cache>,
-    pub reader: Reader,
-    pub disk: Arc<Disk>,
-    /// Told when tasks were queued.
-    pub wake: crate::worker::wakeup::Wake,
     /// The settling that tasks left behind them: a worker that drains must not end before it.
     pub settling: TaskTracker,
 }
 
-/// What a reader may cost, by the settings.
-pub fn limits(settings: &Settings) -> Limits {
-    let count = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
-    Limits {
-        input_bytes: settings.max_upload_bytes,
-        pages: count(settings.parser_pages),
-        zip_members: count(settings.parser_zip_members),
-        zip_ratio: count(settings.parser_zip_ratio),
-        unpacked_bytes: settings.parser_unpacked_bytes,
-        xml_depth: count(settings.parser_xml_depth),
-        cells: settings.parser_cells as u64,
-        text_bytes: settings.parser_text_bytes,
-        headings: count(settings.parser_headings),
-        answer_bytes: settings.parser_answer_bytes,
-        memory: settings.parser_memory,
-        cpu_time: settings.parser_cpu_time,
-        wall_time: settings.parser_wall_time,
+impl Tools {
+    pub fn new(core: Core) -> Tools {
+        Tools { kept: KeptConnections::new(core.pool.clone()), settling: TaskTracker::new(), core }
+    }
+}
+
+/// Tools are a core, with what only tasks need.
+impl Deref for Tools {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
     }
 }

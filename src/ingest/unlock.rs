@@ -1,13 +1,14 @@
 //! A file that comes with its password is read before it is stored, since the password is kept nowhere: the tasks find what
 //! was read.
 use crate::{
+    admission::Admission,
+    core::Core,
     error::OrFail,
     ingest::{
-        limits,
         requeue::requeue,
         tasks::{PROBE, split_extraction},
     },
-    service::Service,
+    reader::limits,
     store,
 };
 use serde::{Deserialize, Serialize};
@@ -40,32 +41,33 @@ pub struct Unlocked {
 /// Reads an encrypted file with its password; None where it is not encrypted, or is not read with a password at all: then its
 /// tasks say what is to be said. 422 for a wrong password.
 pub async fn unlock(
-    service: &Service,
+    core: &Core,
+    admission: &Admission,
     file: &File,
     format: Format,
     password: Secret,
 ) -> Result<Option<Opened>, Failure> {
-    let _permit = service.reading_permit().await?;
-    let mut request = Request::new(Step::Probe, limits(&service.settings));
+    let _permit = admission.reader().await?;
+    let mut request = Request::new(Step::Probe, limits(&core.settings));
     request.password = Some(password);
-    let patterns = match read(service, file, &request).await {
+    let patterns = match read(core, file, &request).await {
         Ok(Answer::Probed { patterns: Ok(patterns), .. }) if patterns.holds(Pattern::IsEncrypted) => patterns,
         Ok(Answer::Probed { patterns: Err(error), .. }) | Err(error) => return refused(error),
         Ok(_) => return Ok(None),
     };
     request.step = Step::Extract(format);
-    match read(service, file, &request).await {
+    match read(core, file, &request).await {
         Ok(Answer::Extracted(extraction)) => Ok(Some(Opened { patterns, extraction })),
         Ok(_) => Ok(None),
         Err(error) => refused(error),
     }
 }
 
-async fn read(service: &Service, file: &File, request: &Request) -> Result<Answer, FormatError> {
+async fn read(core: &Core, file: &File, request: &Request) -> Result<Answer, FormatError> {
     // A clone shares its place in the file.
     let mut input = file.try_clone()?;
     input.seek(SeekFrom::Start(0))?;
-    service.reader.read(input, request).await.map(|(answer, _)| answer)
+    core.reader.read(input, request).await.map(|(answer, _)| answer)
 }
 
 fn refused(error: FormatError) -> Result<Option<Opened>, Failure> {

@@ -1,15 +1,17 @@
 //! A file comes in: spooled and hashed, recognised, then stored with its node and its first task in one short transaction.
 use crate::{
     access::Caller,
+    admission::Admission,
+    core::Core,
     error::OrFail,
     ingest::{
+        copies::Copies,
         options::{Options, Requested, stored_with_others},
         queueing::{Queueing, Work},
         spool::{self, Spool, Spooled},
         tasks::PROBE,
         unlock::{self, Opened},
     },
-    service::Service,
     store::{
         self,
         blobs::BlobRow,
@@ -32,20 +34,30 @@ use svc_formats::Detection;
 /// A name longer than this is cut; nobody reads it, and a title is indexed.
 const TITLE_CHARACTERS: usize = 255;
 
+/// What limits how many files are read and stored at a time.
+#[derive(Clone, Copy)]
+pub struct Intake<'a> {
+    pub admission: &'a Admission,
+    pub copies: &'a Copies,
+}
+
 /// Stores an upload, or finds the node that holds its bytes already.
 pub async fn upload(
-    service: &Service,
+    core: &Core,
+    intake: Intake<'_>,
     caller: &Caller,
     query: UploadQuery,
     upload: FileUpload,
 ) -> Result<UploadResponse, Failure> {
     let FileUpload { filename, declared_mime, bytes, options, .. } = upload;
     let title = title(filename.as_deref());
-    let spooled = receive(service, bytes).await?;
+    let spooled = receive(core, bytes).await?;
     let Requested { options, password } = Requested::read(options.await?)?;
     let (spooled, detection) = recognise(spooled).await?;
     let opened = match (password, detection.format) {
-        (Some(password), Some(format)) => unlock::unlock(service, &spooled.file, format, password).await?,
+        (Some(password), Some(format)) => {
+            unlock::unlock(core, intake.admission, &spooled.file, format, password).await?
+        }
         _ => None,
     };
     let arrival = Arrival {
@@ -59,7 +71,7 @@ pub async fn upload(
     };
 
     let scope = caller.scope();
-    let (copies, _turn) = service.copies.turn().await;
+    let (copies, _turn) = intake.copies.turn().await;
     let mut tx = store::transaction::begin(copies).await.or_fail()?;
     store::blobs::lock_hash(&mut tx, &arrival.content_hash).await.or_fail()?;
     let found = store::blobs::find(&mut tx, &scope, &arrival.content_hash, query.private).await.or_fail()?;
@@ -77,11 +89,11 @@ pub async fn upload(
     };
     let response = match (found, lob) {
         (Some(blob), _) => existing(&mut tx, &scope, blob, &arrival, parent.as_ref()).await?,
-        (None, Some(lob)) => store_new(service, &mut tx, &arrival, lob, parent.as_ref(), &query).await?,
+        (None, Some(lob)) => store_new(core, &mut tx, &arrival, lob, parent.as_ref(), &query).await?,
         (None, None) => return Err(Failure::new(Code::Internal, "the upload was neither found nor stored")),
     };
     tx.commit().await.or_fail()?;
-    service.wake.notify(Lanes::of(Lane::Cpu));
+    core.wake.notify(Lanes::of(Lane::Cpu));
     Ok(response)
 }
 
@@ -106,11 +118,11 @@ fn title(filename: Option<&str>) -> String {
 }
 
 async fn receive(
-    service: &Service,
+    core: &Core,
     mut bytes: futures_util::stream::BoxStream<'static, std::io::Result<bytes::Bytes>>,
 ) -> Result<Spooled, Failure> {
-    let limit = service.settings.max_upload_bytes;
-    let mut spool = Spool::new(&service.settings.data_dir.join("spool")).or_fail()?;
+    let limit = core.settings.max_upload_bytes;
+    let mut spool = Spool::new(&core.settings.data_dir.join("spool")).or_fail()?;
     while let Some(piece) = bytes.next().await {
         let piece = piece.map_err(broke_off)?;
         if spool.byte_size() + piece.len() as u64 > limit {
@@ -186,7 +198,7 @@ async fn existing(
 }
 
 async fn store_new(
-    service: &Service,
+    core: &Core,
     conn: &mut PgConnection,
     arrival: &Arrival,
     lob: Oid,
@@ -208,7 +220,7 @@ async fn store_new(
     };
     let id = store::documents::insert(conn, &row).await.or_fail()?;
     if parent.is_some() {
-        crate::handlers::documents::free_of_holders(conn, &path, id, WriteMode::Itself).await?;
+        store::reservations::hold_for_edit(conn, &path, id, WriteMode::Itself).await.or_fail()?;
     }
     let blob = BlobRow {
         document_id: id,
@@ -234,7 +246,7 @@ async fn store_new(
         opened.store(conn, id).await?;
     }
     store::evidence::record_origin(conn, id, "upload", None).await.or_fail()?;
-    begin(service, conn, id, &path, query.priority).await.or_fail()?;
+    begin(core, conn, id, &path, query.priority).await.or_fail()?;
     Ok(UploadResponse {
         document_id: id,
         settled: Settled::InFlight,
@@ -250,7 +262,7 @@ async fn store_new(
 }
 
 /// Starts counting and queues the probe.
-async fn begin(service: &Service, conn: &mut PgConnection, id: i64, path: &[i64], priority: i32) -> sqlx::Result<()> {
+async fn begin(core: &Core, conn: &mut PgConnection, id: i64, path: &[i64], priority: i32) -> sqlx::Result<()> {
     let node = IngestNode { document_id: id, parent_id: None, open_tasks: 1, open_children: 0, tokens: 0 };
     store::ingest_nodes::insert(conn, id, &[node]).await?;
     if priority != 0 {
@@ -259,7 +271,7 @@ async fn begin(service: &Service, conn: &mut PgConnection, id: i64, path: &[i64]
     store::ingest_nodes::count(conn, id, Frontier { total: 1, in_flight: 1, ..Frontier::default() }).await?;
     let work =
         Work { task_type: PROBE, lane: Lane::Cpu, write_mode: WriteMode::Itself, params: &json!({}), after: &[] };
-    Queueing::of_file(id, &service.settings.task_badges).add(conn, (id, path), work).await.map(|_| ())
+    Queueing::of_file(id, &core.settings.task_badges).add(conn, (id, path), work).await.map(|_| ())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Bodies: incoming ones must keep moving, and the end of an outgoing one ends its request.
 use super::activity::Request;
+use crate::registry::BodyStalled;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use std::{
@@ -11,11 +12,6 @@ use tokio::time::{Instant, Sleep};
 
 /// This many bytes of a body, or its end, must arrive within the time that a body may stall.
 const STEP: u64 = 16 * 1024;
-
-/// The client sent too little of a body for too long.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the body stalled: less than {STEP} bytes of it arrived in {0:?}")]
-pub struct BodyStalled(Duration);
 
 /// A body that fails once it stalls. Only the time for which its reader waits for the client counts.
 pub(super) struct Paced<B> {
@@ -47,7 +43,7 @@ where
             let left = this.limit.saturating_sub(this.waited);
             let (_, sleep) = this.waiting.get_or_insert_with(|| (Instant::now(), Box::pin(tokio::time::sleep(left))));
             ready!(sleep.as_mut().poll(cx));
-            return Poll::Ready(Some(Err(BodyStalled(this.limit).into())));
+            return Poll::Ready(Some(Err(BodyStalled { least: STEP, within: this.limit }.into())));
         };
         if let Some((since, _)) = this.waiting.take() {
             this.waited += since.elapsed();

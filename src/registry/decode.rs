@@ -1,6 +1,6 @@
 //! Request bodies, from HTTP.
 use super::{form, strict::Strict};
-use crate::{admission::Place, listener::BodyStalled, service::Service};
+use crate::{admission::Place, service::Service};
 use axum::{
     body::{Body as RequestBody, HttpBody},
     extract::Request,
@@ -12,7 +12,16 @@ use http::{
     header::{CONTENT_LENGTH, CONTENT_TYPE},
 };
 use serde::de::DeserializeOwned;
+use std::time::Duration;
 use svc_client::{Body, Code, Failure, FileUpload, Json, Nothing, OptionalJson, Wire};
+
+/// The error of a body of which the client sent too little for too long; the listener raises it.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the body stalled: less than {least} bytes of it arrived in {within:?}")]
+pub struct BodyStalled {
+    pub least: u64,
+    pub within: Duration,
+}
 
 /// Reads a body off a request.
 pub trait Decode: Body + Sized {

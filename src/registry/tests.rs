@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use svc_client::{Client, OPERATIONS, Remote};
 use tower::ServiceExt;
 
-fn reader() -> crate::ingest::reader::Reader {
-    crate::ingest::reader::Reader::new("/nonexistent".into())
+fn reader() -> crate::reader::Reader {
+    crate::reader::Reader::new("/nonexistent".into())
 }
 
 fn service() -> Arc<Service> {

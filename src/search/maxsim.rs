@@ -1,7 +1,7 @@
 //! Token vectors of documents: what is stored of them, and how a query is scored by them.
 use crate::{
+    core::Core,
     error::OrFail,
-    service::Service,
     settings::Settings,
     store::{self, tokens::TokenRows},
 };
@@ -16,10 +16,10 @@ use svc_ranking::{sum_of_nearest, unpack};
 const WIDTHS: [usize; 3] = [256, 384, 512];
 
 /// Of those documents that have token vectors of the model, the sum of the cosines.
-pub async fn scores(service: &Service, query: &str, ids: &[i64]) -> Result<HashMap<i64, f64>, Failure> {
-    let model = service.model().await?;
+pub async fn scores(core: &Core, query: &str, ids: &[i64]) -> Result<HashMap<i64, f64>, Failure> {
+    let model = core.model().await?;
     let query = model.query_token_vectors(query.to_owned()).await.or_fail()?;
-    let mut conn = service.pool.acquire().await.or_fail()?;
+    let mut conn = core.pool.acquire().await.or_fail()?;
     let packs = store::tokens::packs(&mut conn, ids, model.identity()).await.or_fail()?;
     drop(conn);
     // A pack of 512 tokens against a long query is a hundred million products: not on the runtime's threads.

@@ -6,8 +6,8 @@ mod results;
 
 use crate::{
     access::Caller,
+    core::Core,
     error::OrFail,
-    service::Service,
     store::{
         self,
         search::{EXACT_LIMIT, Eligible},
@@ -110,10 +110,10 @@ macro_rules! found {
 }
 
 /// By cosine similarity.
-pub async fn vector(service: &Service, caller: &Caller, body: VectorSearch) -> Result<SearchResponse, Failure> {
+pub async fn vector(core: &Core, caller: &Caller, body: VectorSearch) -> Result<SearchResponse, Failure> {
     let started = Instant::now();
-    let eligible = eligible(service, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    let Leg { mut ranked, mut total } = vector_leg(service, &eligible, &body.query, body.depth()).await?;
+    let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
+    let Leg { mut ranked, mut total } = vector_leg(core, &eligible, &body.query, body.depth()).await?;
     if let Some(least) = body.min_similarity {
         let found = ranked.len();
         ranked.retain(|(_, score)| *score >= least);
@@ -123,19 +123,19 @@ pub async fn vector(service: &Service, caller: &Caller, body: VectorSearch) -> R
             exact: total.exact && found as u64 == total.count || ranked.len() < found,
         };
     }
-    respond(service, &eligible, found!("vector", started, body, ranked, total)).await
+    respond(core, &eligible, found!("vector", started, body, ranked, total)).await
 }
 
 /// By PostgreSQL full text.
-pub async fn fulltext(service: &Service, caller: &Caller, body: FulltextSearch) -> Result<SearchResponse, Failure> {
+pub async fn fulltext(core: &Core, caller: &Caller, body: FulltextSearch) -> Result<SearchResponse, Failure> {
     let started = Instant::now();
-    let eligible = eligible(service, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
+    let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
     let words = body.query.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).count();
     if words > FULLTEXT_WORDS {
         let detail = format!("a search by full text takes at most {FULLTEXT_WORDS} words, got {words}");
         return Err(Failure::field("query", detail).with("limit", FULLTEXT_WORDS));
     }
-    let mut tx = store::transaction::begin_search(&service.pool).await.or_fail()?;
+    let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
     if !store::search::asks(&mut tx, &body.query).await.or_fail()? {
         return Err(Failure::field("query", "only forbids words: give one that must occur"));
     }
@@ -143,43 +143,43 @@ pub async fn fulltext(service: &Service, caller: &Caller, body: FulltextSearch) 
         store::search::fulltext(&mut tx, &eligible, &body.query, i64::from(body.depth())).await.or_fail()?;
     tx.commit().await.or_fail()?;
     let total = Total { count: count.unsigned_abs(), exact: true };
-    respond(service, &eligible, found!("fulltext", started, body, ranked, total)).await
+    respond(core, &eligible, found!("fulltext", started, body, ranked, total)).await
 }
 
 /// By BM25.
-pub async fn bm25(service: &Service, caller: &Caller, body: Bm25Search) -> Result<SearchResponse, Failure> {
+pub async fn bm25(core: &Core, caller: &Caller, body: Bm25Search) -> Result<SearchResponse, Failure> {
     let started = Instant::now();
-    let eligible = eligible(service, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    let Leg { ranked, total } = bm25_leg(service, &eligible, body.index.as_deref(), &body.query, body.depth()).await?;
-    respond(service, &eligible, found!("bm25", started, body, ranked, total)).await
+    let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
+    let Leg { ranked, total } = bm25_leg(core, &eligible, body.index.as_deref(), &body.query, body.depth()).await?;
+    respond(core, &eligible, found!("bm25", started, body, ranked, total)).await
 }
 
 /// By late interaction over the candidates of vector and BM25.
-pub async fn maxsim(service: &Service, caller: &Caller, body: MaxsimSearch) -> Result<SearchResponse, Failure> {
+pub async fn maxsim(core: &Core, caller: &Caller, body: MaxsimSearch) -> Result<SearchResponse, Failure> {
     let started = Instant::now();
-    let eligible = eligible(service, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
+    let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
     let depth = MAXSIM_DEPTH.max(body.depth());
     let (vector, bm25) = tokio::try_join!(
-        vector_leg(service, &eligible, &body.query, depth),
-        bm25_leg(service, &eligible, body.index.as_deref(), &body.query, depth)
+        vector_leg(core, &eligible, &body.query, depth),
+        bm25_leg(core, &eligible, body.index.as_deref(), &body.query, depth)
     )?;
     let weights = weights(None);
     let fused = fuse(&vector.ranked, &bm25.ranked, weights, 2 * depth as usize);
     let total = Total::of_both(&vector, &bm25, weights, fused.len());
     let candidates: Vec<i64> = fused.iter().map(|result| result.id).collect();
-    let (mut ranked, no_tokens) = rerank::by_tokens(service, &body.query, &candidates).await?;
+    let (mut ranked, no_tokens) = rerank::by_tokens(core, &body.query, &candidates).await?;
     ranked.truncate(body.depth() as usize);
-    respond(service, &eligible, Found { no_tokens, ..found!("maxsim", started, body, ranked, total) }).await
+    respond(core, &eligible, Found { no_tokens, ..found!("maxsim", started, body, ranked, total) }).await
 }
 
 /// By rank fusion of both.
-pub async fn hybrid(service: &Service, caller: &Caller, body: HybridSearch) -> Result<SearchResponse, Failure> {
+pub async fn hybrid(core: &Core, caller: &Caller, body: HybridSearch) -> Result<SearchResponse, Failure> {
     let started = Instant::now();
-    let eligible = eligible(service, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
+    let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
     let depth = LEG_DEPTH.max(body.depth());
     let (vector, bm25) = tokio::try_join!(
-        vector_leg(service, &eligible, &body.query, depth),
-        bm25_leg(service, &eligible, body.index.as_deref(), &body.query, depth)
+        vector_leg(core, &eligible, &body.query, depth),
+        bm25_leg(core, &eligible, body.index.as_deref(), &body.query, depth)
     )?;
     let weights = weights(body.weights);
     let mut fused = fuse(&vector.ranked, &bm25.ranked, weights, 2 * depth as usize);
@@ -187,7 +187,7 @@ pub async fn hybrid(service: &Service, caller: &Caller, body: HybridSearch) -> R
     fused.truncate(body.depth() as usize);
     let legs = fused.iter().map(|result| (result.id, legs(result))).collect();
     let ranked = fused.iter().map(|result| (result.id, result.score)).collect();
-    respond(service, &eligible, Found { legs, ..found!("hybrid", started, body, ranked, total) }).await
+    respond(core, &eligible, Found { legs, ..found!("hybrid", started, body, ranked, total) }).await
 }
 
 /// Left out: vector 0.86, BM25 0.14. An empty object: equal.
@@ -206,14 +206,14 @@ fn legs(fused: &Fused) -> Legs {
 
 /// 404 where the parent does not exist or may not be read.
 async fn eligible(
-    service: &Service,
+    core: &Core,
     caller: &Caller,
     parent_id: Option<i64>,
     usetypes: Option<Vec<String>>,
     filter: Option<SearchFilter>,
 ) -> Result<Eligible, Failure> {
     if let Some(id) = parent_id {
-        let mut conn = service.pool.acquire().await.or_fail()?;
+        let mut conn = core.pool.acquire().await.or_fail()?;
         let there = store::documents::is_readable(&mut conn, &caller.scope(), id).await.or_fail()?;
         there.then_some(()).ok_or_else(|| Failure::no_document(id))?;
     }
@@ -222,18 +222,18 @@ async fn eligible(
         scope: caller.scope(),
         parent_id,
         usetypes,
-        excluded_usetypes: service.settings.search_exclude_usetypes.clone(),
+        excluded_usetypes: core.settings.search_exclude_usetypes.clone(),
         event_time: (filter.event_time_from, filter.event_time_until),
         created_at: (filter.created_at_from, filter.created_at_until),
         structured_content: filter.structured_content.map(serde_json::Value::Object),
     })
 }
 
-async fn vector_leg(service: &Service, eligible: &Eligible, query: &str, limit: u32) -> Result<Leg, Failure> {
-    let model = service.model().await?;
+async fn vector_leg(core: &Core, eligible: &Eligible, query: &str, limit: u32) -> Result<Leg, Failure> {
+    let model = core.model().await?;
     let embedded = Vector::from(model.embed_query(query.to_owned()).await.or_fail()?);
     let (model, limit) = (model.identity(), i64::from(limit));
-    let mut tx = store::transaction::begin_search(&service.pool).await.or_fail()?;
+    let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
     let count = store::search::count_embedded(&mut tx, eligible, model).await.or_fail()?;
     let mut ranked = Vec::new();
     if count > EXACT_LIMIT {
@@ -255,14 +255,14 @@ impl Verify for StillEligible<'_> {
 }
 
 async fn bm25_leg(
-    service: &Service,
+    core: &Core,
     eligible: &Eligible,
     index: Option<&str>,
     query: &str,
     limit: u32,
 ) -> Result<Leg, Failure> {
     let name = index.unwrap_or("default");
-    let mut tx = store::transaction::begin_snapshot(&service.pool).await.or_fail()?;
+    let mut tx = store::transaction::begin_snapshot(&core.pool).await.or_fail()?;
     let index = store::indexes::by_name(&mut tx, name).await.or_fail()?;
     let index =
         index.ok_or_else(|| Failure::new(Code::NotFound, format!("there is no index `{name}`")).with("index", name))?;
@@ -272,7 +272,7 @@ async fn bm25_leg(
         Some(ids) => Allowed::Ids(ids),
         None => Allowed::Verify(&verify),
     };
-    let hits = bm25::search(&mut tx, &service.postings, index.id, query, limit as usize, allowed).await.or_fail()?;
+    let hits = bm25::search(&mut tx, &core.postings, index.id, query, limit as usize, allowed).await.or_fail()?;
     tx.commit().await.or_fail()?;
     let ranked = hits.into_iter().map(|hit| (hit.document_id, hit.score)).collect();
     Ok(Leg { total: Total::of(&ranked, limit), ranked })
@@ -290,19 +290,19 @@ async fn narrow(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Op
     store::search::ids_of_few(conn, eligible).await
 }
 
-async fn respond(service: &Service, eligible: &Eligible, found: Found<'_>) -> Result<SearchResponse, Failure> {
+async fn respond(core: &Core, eligible: &Eligible, found: Found<'_>) -> Result<SearchResponse, Failure> {
     let Found { mut ranked, mut no_tokens, .. } = found;
     if let Some(method) = found.second_stage {
         let ids: Vec<i64> = ranked.iter().map(|(id, _)| *id).collect();
         // It takes its time, and a connection of its own where it needs one.
-        (ranked, no_tokens) = rerank::run(service, &eligible.scope, method, found.query, &ids).await?;
+        (ranked, no_tokens) = rerank::run(core, &eligible.scope, method, found.query, &ids).await?;
     }
     ranked.truncate(found.limit as usize);
     let ids: Vec<i64> = ranked.iter().map(|(id, _)| *id).collect();
-    let mut conn = service.pool.acquire().await.or_fail()?;
+    let mut conn = core.pool.acquire().await.or_fail()?;
     let (in_flight, failed) =
         store::documents::unsettled(&mut conn, &eligible.scope, eligible.parent_id).await.or_fail()?;
-    let mut documents = results::show(service, &mut conn, &eligible.scope, &ids, found.include_content).await?;
+    let mut documents = results::show(core, &mut conn, &eligible.scope, &ids, found.include_content).await?;
     drop(conn);
     let results: Vec<SearchResult> = ranked
         .into_iter()

@@ -1,9 +1,8 @@
 //! The second stage: the candidates of the first, ranked anew by a closer look. What cannot be done fails the request.
 use super::{Ranked, maxsim};
 use crate::{
+    core::Core,
     error::OrFail,
-    service::{Service, reranker_settings},
-    settings::Settings,
     store::{self, scope::Scope},
 };
 use std::{
@@ -11,37 +10,10 @@ use std::{
     collections::{HashMap, HashSet},
 };
 use svc_client::{Code, Failure, wire::RerankMethod};
-use svc_models::{Engine, ModelError, Reranker, RerankerSettings};
-use tokio::sync::OnceCell;
+use svc_models::ModelError;
 
 /// Characters of a candidate that are read: more than any window of a cross-encoder takes of a text.
 const BEGINNING: i32 = 1 << 16;
-
-/// The cross-encoder of a process. Loaded from its folder, at the start or when it is first asked for; no request fetches it.
-pub struct CrossEncoder {
-    settings: RerankerSettings,
-    loaded: OnceCell<Reranker>,
-}
-
-impl CrossEncoder {
-    pub fn new(settings: &Settings) -> CrossEncoder {
-        CrossEncoder { settings: reranker_settings(settings), loaded: OnceCell::new() }
-    }
-
-    /// Loaded, on the threads of `engine` where both run on one device.
-    pub async fn get(&self, engine: Option<&Engine>) -> Result<&Reranker, ModelError> {
-        let load = || async {
-            let (settings, engine) = (self.settings.clone(), engine.cloned());
-            let loaded = tokio::task::spawn_blocking(move || Reranker::load(&settings, engine.as_ref()));
-            loaded.await.map_err(|_| ModelError::Stopped)?
-        };
-        self.loaded.get_or_try_init(load).await
-    }
-
-    pub fn loaded(&self) -> Option<&Reranker> {
-        self.loaded.get()
-    }
-}
 
 /// 501 with what is to be done about it; where the model's files lie is for the log alone.
 fn not_there(error: &ModelError) -> Failure {
@@ -61,7 +33,7 @@ fn not_there(error: &ModelError) -> Failure {
 
 /// Candidates in their new order, the best first, and those that could not be compared for lack of token vectors.
 pub(super) async fn run(
-    service: &Service,
+    core: &Core,
     scope: &Scope,
     method: RerankMethod,
     query: &str,
@@ -69,8 +41,8 @@ pub(super) async fn run(
 ) -> Result<(Ranked, HashSet<i64>), Failure> {
     match method {
         RerankMethod::CrossEncoder => {
-            let reranker = service.cross_encoder.get(service.beside()).await.map_err(|error| not_there(&error))?;
-            let mut conn = service.pool.acquire().await.or_fail()?;
+            let reranker = core.cross_encoder.get(core.beside()).await.map_err(|error| not_there(&error))?;
+            let mut conn = core.pool.acquire().await.or_fail()?;
             let read = store::documents::beginnings(&mut conn, scope, ids, BEGINNING).await.or_fail()?;
             drop(conn);
             let mut read: HashMap<i64, String> =
@@ -82,13 +54,13 @@ pub(super) async fn run(
             let scored = ids.into_iter().zip(scores.into_iter().map(f64::from)).collect();
             Ok((best_first(scored, &HashSet::new()), HashSet::new()))
         }
-        RerankMethod::Maxsim => by_tokens(service, query, ids).await,
+        RerankMethod::Maxsim => by_tokens(core, query, ids).await,
     }
 }
 
 /// By late interaction; what has no token vectors comes last, in the order of the first stage.
-pub(super) async fn by_tokens(service: &Service, query: &str, ids: &[i64]) -> Result<(Ranked, HashSet<i64>), Failure> {
-    let scores = maxsim::scores(service, query, ids).await?;
+pub(super) async fn by_tokens(core: &Core, query: &str, ids: &[i64]) -> Result<(Ranked, HashSet<i64>), Failure> {
+    let scores = maxsim::scores(core, query, ids).await?;
     let no_tokens: HashSet<i64> = ids.iter().copied().filter(|id| !scores.contains_key(id)).collect();
     let scored = ids.iter().map(|id| (*id, scores.get(id).copied().unwrap_or(0.0))).collect();
     Ok((best_first(scored, &no_tokens), no_tokens))

@@ -1,7 +1,7 @@
 //! What an answer shows of the documents that were found.
 use crate::{
+    core::Core,
     error::OrFail,
-    service::Service,
     store::{
         self,
         documents::{Listed, Shape},
@@ -15,7 +15,7 @@ use svc_client::{Failure, wire::DocumentResponse};
 /// The documents of an answer, in the order of their ranks. Their texts are shown as far as there is room; a text that does not
 /// fit is left out, and a shorter one after it may still be there.
 pub(super) async fn show(
-    service: &Service,
+    core: &Core,
     conn: &mut PgConnection,
     scope: &Scope,
     ids: &[i64],
@@ -23,7 +23,7 @@ pub(super) async fn show(
 ) -> Result<HashMap<i64, DocumentResponse>, Failure> {
     let sizes = store::documents::sizes(conn, scope, ids).await.or_fail()?;
     let sizes: HashMap<i64, Listed> = sizes.into_iter().map(|size| (size.id, size)).collect();
-    let mut room = service.settings.page_bytes;
+    let mut room = core.settings.page_bytes;
     let (whole, bare): (Vec<i64>, Vec<i64>) = ids.iter().filter(|id| sizes.contains_key(id)).partition(|id| {
         let size = &sizes[id];
         let bytes = size.structured_bytes + if content { size.content_bytes } else { 0 };

@@ -3,6 +3,7 @@
 //! Whoever calls begins and ends the transaction, by [`transaction`] alone. Every read that a caller's request leads to takes
 //! the [`scope::Scope`] of what that caller may read.
 pub mod admin;
+pub mod away;
 pub mod blobs;
 pub mod cancelled;
 pub mod database;

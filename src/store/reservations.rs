@@ -1,7 +1,9 @@
 //! Edits that come over REST rather than from the queue, and the regions that tasks hold.
 use super::tasks::path_key;
+use crate::error::IntoFailure;
 use sqlx::PgConnection;
 use svc_actors::WriteMode;
+use svc_client::{Code, Failure};
 
 /// Who holds a region that overlaps.
 #[derive(Debug, sqlx::FromRow)]
@@ -11,18 +13,36 @@ pub struct Holder {
     pub worker: String,
 }
 
-/// Keeps claims away from a node's region until the transaction ends, or says who holds it.
+/// Why a region cannot be edited.
+#[derive(Debug, thiserror::Error)]
+pub enum EditError {
+    #[error("task {} of worker {} holds a part of the region", .0.task_id, .0.worker)]
+    Held(Holder),
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+}
+
+impl IntoFailure for EditError {
+    fn into_failure(self) -> Failure {
+        match self {
+            EditError::Held(holder) => Failure::new(Code::Conflict, "this part of the tree is being ingested")
+                .with("retry_after", 5)
+                .with("task_id", holder.task_id)
+                .with("task_type", holder.task_type)
+                .with("worker", holder.worker)
+                .with("remedy", "try again when the task is done"),
+            EditError::Database(error) => error.into_failure(),
+        }
+    }
+}
+
+/// Keeps claims away from a node's region until the transaction ends; fails if a task holds an overlapping one.
 ///
 /// It locks the rows of what waits there, which claims pass over. A reservation of its own would have every claim of the
 /// fleet wait for this transaction: whether it conflicts is open until then.
-pub async fn hold_for_edit(
-    conn: &mut PgConnection,
-    path: &[i64],
-    id: i64,
-    mode: WriteMode,
-) -> sqlx::Result<Option<Holder>> {
+pub async fn hold_for_edit(conn: &mut PgConnection, path: &[i64], id: i64, mode: WriteMode) -> Result<(), EditError> {
     if let Some(holder) = holder(conn, path, id, mode).await? {
-        return Ok(Some(holder));
+        return Err(EditError::Held(holder));
     }
     // A row that is being claimed is waited for, and is held then. By their ids, as whoever ends a task comes to its dependents.
     sqlx::query(
@@ -39,7 +59,7 @@ pub async fn hold_for_edit(
     .bind(mode != WriteMode::Itself)
     .execute(&mut *conn)
     .await?;
-    holder(conn, path, id, mode).await
+    holder(conn, path, id, mode).await?.map_or(Ok(()), |holder| Err(EditError::Held(holder)))
 }
 
 async fn holder(conn: &mut PgConnection, path: &[i64], id: i64, mode: WriteMode) -> sqlx::Result<Option<Holder>> {

@@ -1,12 +1,12 @@
 //! Wake-ups between processes. Polling guarantees progress, so a lost wake-up costs at most one poll interval.
-use crate::store::queue;
+use crate::{core::Wake, store::queue};
 use sqlx::{
     PgPool,
     postgres::{PgConnectOptions, PgListener, PgPoolOptions},
 };
-use std::{sync::Arc, time::Duration};
-use svc_actors::{Lane, Lanes, SharedLanes, Waker};
-use tokio::{sync::Notify, task::JoinHandle, time::Instant};
+use std::time::Duration;
+use svc_actors::{Lane, Lanes, Waker};
+use tokio::{task::JoinHandle, time::Instant};
 use uuid::Uuid;
 
 const CHANNEL: &str = "svc_tasks";
@@ -20,37 +20,9 @@ const QUIET: Duration = Duration::from_secs(30);
 /// How long the connection may take to answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// News of work in this process. Its own worker learns of it at once, the other processes soon after.
-#[derive(Clone, Debug)]
-pub struct Wake(Arc<Word>);
-
-#[derive(Debug)]
-struct Word {
-    lanes: SharedLanes,
-    told: Notify,
-    /// Identifies what this process sent, so that it ignores its own notifications.
-    sender: Uuid,
-}
-
-impl Default for Wake {
-    fn default() -> Wake {
-        Wake(Arc::new(Word { lanes: SharedLanes::default(), told: Notify::new(), sender: Uuid::new_v4() }))
-    }
-}
-
-impl Wake {
-    /// Announces that these lanes may have work. Call it after the commit that brought the work.
-    pub fn notify(&self, lanes: Lanes) {
-        if !lanes.is_empty() {
-            self.0.lanes.add(lanes);
-            self.0.told.notify_one();
-        }
-    }
-}
-
 /// Listens for other processes' work on one connection, and announces ours, after the commits, on another.
 pub fn start(options: PgConnectOptions, pool: PgPool, wake: Wake, waker: Waker) -> Vec<JoinHandle<()>> {
-    let (elsewhere, sender) = (waker.clone(), wake.0.sender);
+    let (elsewhere, sender) = (waker.clone(), wake.sender());
     let listen = tokio::spawn(async move {
         let own = PgPoolOptions::new().max_connections(1).connect_lazy_with(options);
         loop {
@@ -70,8 +42,8 @@ pub fn tell(pool: PgPool, wake: Wake, waker: Option<Waker>) -> JoinHandle<()> {
         let mut due = Instant::now();
         loop {
             tokio::select! {
-                () = wake.0.told.notified() => {
-                    let lanes = wake.0.lanes.take();
+                () = wake.told() => {
+                    let lanes = wake.take();
                     if let Some(waker) = &waker {
                         waker.wake(lanes);
                     }
@@ -83,7 +55,7 @@ pub fn tell(pool: PgPool, wake: Wake, waker: Option<Waker>) -> JoinHandle<()> {
                 () = tokio::time::sleep_until(due), if !untold.is_empty() => {
                     // Work that this process's own worker has taken meanwhile is not announced. The notification is
                     // lost if the database is away; then polling finds the work.
-                    let _ = queue::announce_work(&pool, CHANNEL, untold, wake.0.sender).await;
+                    let _ = queue::announce_work(&pool, CHANNEL, untold, wake.sender()).await;
                     untold = Lanes::NONE;
                 }
             }

@@ -16,7 +16,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use svc::{app::App, embedded::EmbeddedPostgres, ingest::reader::Reader};
+use svc::{app::App, embedded::EmbeddedPostgres, reader::Reader};
 use svc_client::{
     Client, FileUpload, Remote,
     wire::{DocumentPath, UploadQuery},

@@ -1,6 +1,7 @@
 //! The invariants of ARCHITECTURE.md that can be read off the files.
 use crate::support::repository;
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -104,5 +105,163 @@ fn architecture_is_short_and_names_every_room() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let stem = name.trim_end_matches(".rs");
         assert!(text.contains(stem), "ARCHITECTURE.md does not name src/{name}");
+    }
+}
+
+/// The rooms of `src/`, from the ground up, each with the rooms that it imports. A room imports none that stands below it in
+/// this list, so that no two rooms import each other, whatever the way round.
+const FLOORS: &[(&str, &[&str])] = &[
+    ("admission", &[]),
+    ("disk", &[]),
+    ("error", &[]),
+    ("settings", &[]),
+    ("logging", &["settings"]),
+    ("reader", &["settings"]),
+    ("secrets", &["settings"]),
+    ("store", &["error"]),
+    ("access", &["store"]),
+    ("embedded", &["store"]),
+    ("embedding", &["error", "settings"]),
+    ("sampler", &["embedding", "store"]),
+    ("telemetry", &["sampler"]),
+    ("core", &["disk", "embedding", "error", "reader", "settings"]),
+    ("search", &["access", "core", "error", "settings", "store"]),
+    ("ingest", &["access", "admission", "core", "embedding", "error", "reader", "search", "store", "telemetry"]),
+    ("worker", &["core", "ingest", "search", "settings", "store", "telemetry"]),
+    (
+        "service",
+        &[
+            "access",
+            "admission",
+            "core",
+            "disk",
+            "embedding",
+            "ingest",
+            "reader",
+            "sampler",
+            "settings",
+            "store",
+            "telemetry",
+        ],
+    ),
+    ("registry", &["access", "admission", "ingest", "reader", "service", "settings", "store", "telemetry"]),
+    ("listener", &["registry", "settings"]),
+    (
+        "handlers",
+        &[
+            "access",
+            "embedding",
+            "error",
+            "ingest",
+            "reader",
+            "registry",
+            "sampler",
+            "search",
+            "service",
+            "store",
+            "telemetry",
+            "worker",
+        ],
+    ),
+    (
+        "app",
+        &[
+            "embedded",
+            "embedding",
+            "listener",
+            "reader",
+            "registry",
+            "search",
+            "service",
+            "settings",
+            "store",
+            "worker",
+        ],
+    ),
+    ("cli", &["app", "disk", "embedding", "logging", "reader", "secrets", "service", "settings", "store", "worker"]),
+];
+
+/// The names that paths in `text` take from the root of the crate; `depth`: how many modules the file is below it.
+fn names_from_the_root(text: &str, depth: usize) -> BTreeSet<String> {
+    let code: String =
+        text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n");
+    let (code, tests) = code.split_once("#[cfg(test)]\nmod tests {").unwrap_or((&code, ""));
+    let mut names = BTreeSet::new();
+    for (code, depth) in [(code, depth), (tests, depth + 1)] {
+        let supers = "super::".repeat(depth);
+        for root in ["crate::", &supers] {
+            for (at, _) in code.match_indices(root) {
+                let before = code[..at].chars().next_back();
+                if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':') {
+                    continue;
+                }
+                names.extend(first_names(&code[at + root.len()..]));
+            }
+        }
+    }
+    names
+}
+
+/// The first name of a path, or of each path of a group in braces.
+fn first_names(path: &str) -> Vec<String> {
+    let name =
+        |text: &str| text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let Some(group) = path.strip_prefix('{') else { return vec![name(path)] };
+    let (mut names, mut depth) = (vec![name(group)], 0);
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => names.push(name(&group[at + 1..])),
+            _ => {}
+        }
+    }
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+#[test]
+fn paths_are_read_in_all_their_forms() {
+    let text = "use crate::{a::{self, x::Y}, b,\n    c::d as e};\nuse super::f;\npub(crate) fn g() { crate::h::i() } // crate::j::k
+#[cfg(test)]\nmod tests {\n    use super::*;\n    use super::super::l;\n}";
+    assert_eq!(names_from_the_root(text, 1).into_iter().collect::<Vec<_>>(), ["a", "b", "c", "f", "h", "l"]);
+    assert!(!names_from_the_root("use super::f;", 2).contains("f"));
+}
+
+#[test]
+fn a_room_imports_only_rooms_on_the_floors_below_it() {
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut places: BTreeMap<(String, String), PathBuf> = BTreeMap::new();
+    let files = sources(&repository().join("src"));
+    let room_of = |path: &Path| path.components().nth(1).unwrap().as_os_str().to_string_lossy().replace(".rs", "");
+    let rooms: BTreeSet<String> =
+        files.iter().map(|(path, _)| room_of(path)).filter(|room| room != "bin" && room != "lib").collect();
+    for (path, text) in &files {
+        let room = room_of(path);
+        let is_parent = path.file_name().is_some_and(|name| name == "mod.rs");
+        let depth = path.components().count() - 1 - usize::from(is_parent);
+        for other in names_from_the_root(text, depth) {
+            if other != room && rooms.contains(&other) && rooms.contains(&room) {
+                places.insert((room.clone(), other.clone()), path.clone());
+                found.entry(room.clone()).or_default().insert(other);
+            }
+        }
+    }
+    let listed: BTreeSet<String> = FLOORS.iter().map(|(room, _)| (*room).to_owned()).collect();
+    assert_eq!(rooms, listed, "FLOORS does not list the rooms of src/");
+    for (floor, (room, allowed)) in FLOORS.iter().enumerate() {
+        for other in *allowed {
+            let below = FLOORS[..floor].iter().any(|(name, _)| name == other);
+            assert!(below, "FLOORS lets {room} import {other}, which does not stand below it: that may close a circle");
+        }
+        let allowed: BTreeSet<String> = allowed.iter().map(|name| (*name).to_owned()).collect();
+        let present = found.remove(*room).unwrap_or_default();
+        for other in present.difference(&allowed) {
+            let place = places[&((*room).to_owned(), other.clone())].display();
+            panic!("{room} imports {other} ({place}), which FLOORS does not allow");
+        }
+        let unused: Vec<_> = allowed.difference(&present).collect();
+        assert!(unused.is_empty(), "{room} imports {unused:?} no longer: take it out of FLOORS");
     }
 }

@@ -10,7 +10,7 @@ use std::{
     process::{Command, Stdio},
     sync::Arc,
 };
-use svc::{app::App, embedded::EmbeddedPostgres, ingest::reader::Reader, store::schema};
+use svc::{app::App, embedded::EmbeddedPostgres, reader::Reader, store::schema};
 use svc_client::{
     Client, Code, FileUpload, Json, Remote,
     wire::{DocumentPath, Settled, UploadQuery, WaitQuery},

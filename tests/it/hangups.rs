@@ -2,7 +2,7 @@
 use crate::support::{self, TOKEN, TestApp, document, invariants, until};
 use sqlx::{Connection, PgConnection, PgPool};
 use std::{path::PathBuf, sync::Arc, time::Duration};
-use svc::{app::App, embedded::EmbeddedPostgres, ingest::reader::Reader};
+use svc::{app::App, embedded::EmbeddedPostgres, reader::Reader};
 use svc_client::{
     Client, Json, Remote,
     wire::{DocumentPath, HybridSearch, PageQuery, WaitQuery},

@@ -1,7 +1,7 @@
 //! The database goes away and comes back.
 use crate::support::{self, PATIENCE, TOKEN, document, invariants, sample, until};
 use std::{path::PathBuf, sync::Arc, time::Duration};
-use svc::{app::App, ingest::reader::Reader};
+use svc::{app::App, reader::Reader};
 use svc_client::{
     Client, Code, FileUpload, Json, Remote,
     wire::{DocumentPath, UploadQuery, WaitQuery},

@@ -6,7 +6,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
-use svc::ingest::reader::Reader;
+use svc::reader::Reader;
 use svc_client::{
     Code, Failure, FileUpload, Json,
     wire::{Bm25Search, DocumentPath, Settled, UploadQuery, UploadResponse},

@@ -5,7 +5,8 @@ use crate::{
 };
 use std::time::Duration;
 use svc::store::{
-    documents, reservations,
+    documents,
+    reservations::{self, EditError},
     tasks::{self, Failed},
 };
 use svc_actors::{Grant, Lane, TaskFailure, WriteMode};
@@ -103,8 +104,7 @@ async fn an_edit_keeps_claims_away_from_its_region_and_holds_up_none() {
     let ids = |grants: &[Grant]| grants.iter().map(|grant| grant.task_id).collect::<Vec<_>>();
 
     let mut edit = app.pool.begin().await.unwrap();
-    let holder = reservations::hold_for_edit(&mut edit, &child.1, child.0, WriteMode::Itself).await.unwrap();
-    assert!(holder.is_none(), "{holder:?}");
+    reservations::hold_for_edit(&mut edit, &child.1, child.0, WriteMode::Itself).await.expect("nobody holds it");
     let got = claim(&app, 4).await;
     assert_eq!(ids(&got), [own, elsewhere], "what does not touch the edit");
     edit.rollback().await.unwrap();
@@ -118,12 +118,14 @@ async fn an_edit_keeps_claims_away_from_its_region_and_holds_up_none() {
     assert_eq!(ids(&got), [whole]);
     let mut edit = app.pool.begin().await.unwrap();
     let server: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut *edit).await.unwrap();
-    let editing = tokio::spawn(async move {
-        reservations::hold_for_edit(&mut edit, &child.1, child.0, WriteMode::Itself).await.unwrap()
-    });
+    let editing =
+        tokio::spawn(async move { reservations::hold_for_edit(&mut edit, &child.1, child.0, WriteMode::Itself).await });
     waits_for_a_lock(&app, server, &editing).await;
     claiming.commit().await.unwrap();
-    assert_eq!(editing.await.unwrap().map(|holder| holder.task_id), Some(whole));
+    match editing.await.unwrap() {
+        Err(EditError::Held(holder)) => assert_eq!(holder.task_id, whole),
+        other => panic!("{other:?}"),
+    }
     assert!(finish(&app.pool, &got[0]).await);
     assert_eq!(ids(&claim(&app, 1).await), [inside]);
     app.end().await;

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use svc::{
     app::{App, AppError},
-    ingest::reader::Reader,
-    service::{model_settings, reranker_settings},
+    reader::Reader,
+    settings::{model_settings, reranker_settings},
 };
 use svc_client::{
     Code, Json, OptionalJson,

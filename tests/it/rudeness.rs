@@ -4,7 +4,7 @@ use crate::support::{
     rude::{RudeClients, ordinary},
 };
 use std::{path::PathBuf, sync::Arc};
-use svc::{app::App, ingest::reader::Reader};
+use svc::{app::App, reader::Reader};
 
 /// Answers that the ordinary client gets before the rude ones go home.
 const ENOUGH: usize = 400;

@@ -1,9 +1,6 @@
 //! extract:text: the text of a file, with its pages and headings.
 use super::{Apply, OrTaskFailure, another_answer, probe::input};
-use crate::{
-    ingest::{Tools, limits},
-    store,
-};
+use crate::{ingest::Tools, reader::limits, store};
 use serde_json::{Map, Value, json};
 use svc_actors::{Outcome, TaskFailure};
 use svc_formats::{

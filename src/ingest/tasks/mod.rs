@@ -11,9 +11,10 @@ mod structure;
 
 use crate::{
     embedding::EmbedError,
-    error::{self, Away, connection_was_lost, disk_is_full, sql_state},
+    error::disk_is_full,
     ingest::Tools,
     search::bm25,
+    store::away::{self, Away, connection_was_lost, sql_state},
     telemetry,
 };
 use apply::Apply;
@@ -152,7 +153,7 @@ trait Classify {
 
 impl Classify for sqlx::Error {
     fn classify(self) -> TaskFailure {
-        if let Some(away) = error::away(&self) {
+        if let Some(away) = away::away(&self) {
             return TaskFailure::away(away.code(), self.to_string());
         }
         if connection_was_lost(&self) {

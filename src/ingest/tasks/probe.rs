@@ -2,12 +2,13 @@
 use super::{Apply, OrTaskFailure, another_answer, apply::Transaction};
 use crate::{
     ingest::{
-        Tools, limits,
+        Tools,
         queueing::{Queueing, Work},
         rules::{self, Decision, Verdict},
         spool,
         unlock::{self, Unlocked},
     },
+    reader::limits,
     store,
 };
 use serde_json::{Map, Value, json};

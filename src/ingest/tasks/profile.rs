@@ -2,7 +2,8 @@
 use super::{Apply, OrTaskFailure, another_answer, apply::Transaction, embed, sheets, structure::model};
 use crate::{
     embedding::EmbedError,
-    ingest::{Tools, limits, options::Profile, profile, tree},
+    ingest::{Tools, options::Profile, profile, tree},
+    reader::limits,
     store::{self, ingest_nodes::Frontier, nodes::NewNode},
 };
 use serde_json::{Map, Value, json};

@@ -10,12 +10,13 @@ use super::{
 use crate::{
     embedding::Model,
     ingest::{
-        Tools, limits,
+        Tools,
         options::Structure,
         records::{Fit, NewRecord, record},
         spool,
         tree::{self, BATCH, BATCH_TOKENS},
     },
+    reader::limits,
     store::{
         self,
         ingest_nodes::{Frontier, IngestNode},

@@ -2,10 +2,11 @@
 use super::{Apply, EXTRACT_SHEET, OrTaskFailure, PROFILE_SHEET, another_answer, apply::Transaction, probe::input};
 use crate::{
     ingest::{
-        Tools, limits,
+        Tools,
         queueing::{Queueing, Work},
         tree,
     },
+    reader::limits,
     store::{
         self,
         ingest_nodes::{Frontier, IngestNode},

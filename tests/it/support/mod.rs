@@ -17,11 +17,11 @@ use std::{
 };
 use svc::{
     access::Caller,
-    ingest::reader::Reader,
     listener::{self, Limits},
+    reader::Reader,
     registry::{self, InProcess},
-    service::{Service, model_settings},
-    settings::Settings,
+    service::Service,
+    settings::{Settings, model_settings},
     worker::{Role, RunningWorker},
 };
 use svc_client::{

@@ -31,6 +31,26 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// A killed child is gone within this, or else its drop sees to it.
 const KILL_TIME: Duration = Duration::from_secs(5);
 
+/// What a reader may cost, by the settings.
+pub fn limits(settings: &Settings) -> Limits {
+    let count = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
+    Limits {
+        input_bytes: settings.max_upload_bytes,
+        pages: count(settings.parser_pages),
+        zip_members: count(settings.parser_zip_members),
+        zip_ratio: count(settings.parser_zip_ratio),
+        unpacked_bytes: settings.parser_unpacked_bytes,
+        xml_depth: count(settings.parser_xml_depth),
+        cells: settings.parser_cells as u64,
+        text_bytes: settings.parser_text_bytes,
+        headings: count(settings.parser_headings),
+        answer_bytes: settings.parser_answer_bytes,
+        memory: settings.parser_memory,
+        cpu_time: settings.parser_cpu_time,
+        wall_time: settings.parser_wall_time,
+    }
+}
+
 /// Reads files in a process of their own.
 #[derive(Clone, Debug)]
 pub struct Reader {

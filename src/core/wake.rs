@@ -1,0 +1,47 @@
+//! News of work, from the code that queued it to the workers that claim it.
+use std::sync::Arc;
+use svc_actors::{Lanes, SharedLanes};
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+/// News of work in this process. Its own worker learns of it at once, the other processes soon after.
+#[derive(Clone, Debug)]
+pub struct Wake(Arc<Word>);
+
+#[derive(Debug)]
+struct Word {
+    lanes: SharedLanes,
+    told: Notify,
+    /// Identifies what this process sent, so that it ignores its own notifications.
+    sender: Uuid,
+}
+
+impl Default for Wake {
+    fn default() -> Wake {
+        Wake(Arc::new(Word { lanes: SharedLanes::default(), told: Notify::new(), sender: Uuid::new_v4() }))
+    }
+}
+
+impl Wake {
+    /// Announces that these lanes may have work. Call it after the commit that brought the work.
+    pub fn notify(&self, lanes: Lanes) {
+        if !lanes.is_empty() {
+            self.0.lanes.add(lanes);
+            self.0.told.notify_one();
+        }
+    }
+
+    /// Waits until there is news that nobody has waited for yet.
+    pub(crate) async fn told(&self) {
+        self.0.told.notified().await;
+    }
+
+    /// Takes the lanes that were announced since the last call.
+    pub(crate) fn take(&self) -> Lanes {
+        self.0.lanes.take()
+    }
+
+    pub(crate) fn sender(&self) -> Uuid {
+        self.0.sender
+    }
+}
