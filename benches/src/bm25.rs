@@ -1,4 +1,4 @@
-//! BM25 through PostgreSQL against tantivy, over the same synthetic chunks: a Zipfian background with topics in it.
+//! BM25 through PostgreSQL beside tantivy, over the same synthetic chunks: a Zipfian background with topics in it.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ const TOPICS: u64 = 400;
 const TOPIC_WORDS: usize = 3_000;
 const QUERIES: usize = 200;
 const LIMIT: usize = 10;
-/// Appended by a hundred at the end, with the clock running.
+/// How many are appended at the end, a hundred at a time, while the clock runs.
 const TIMED: usize = 2_000;
 
 pub async fn run(pool: &PgPool, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
@@ -58,7 +58,7 @@ pub async fn run(pool: &PgPool, out: &mut dyn FnMut(Figure)) -> Result<(), BoxEr
     let start = Instant::now();
     bm25::compact(pool, index).await?;
     out(Figure::alone("bm25/compaction of new documents", TIMED, "s", start.elapsed().as_secs_f64()));
-    // What is left of the tails is free space that new ones take; it is no part of an index's size.
+    // The remains of the tails are free space for new ones, and not a part of an index's size.
     sqlx::raw_sql("VACUUM (FULL, ANALYZE) search_term_postings, search_term_stats, search_index_entries")
         .execute(pool)
         .await?;
@@ -97,7 +97,7 @@ pub async fn run(pool: &PgPool, out: &mut dyn FnMut(Figure)) -> Result<(), BoxEr
                 if found.len() != other {
                     return Err(format!("{class}: {} results here, {other} there", found.len()).into());
                 }
-                // The first round warms both.
+                // The first round warms both sides.
                 if round > 0 {
                     ours.push(mine);
                     theirs.push(other_ms);
@@ -142,7 +142,7 @@ impl Random {
     }
 }
 
-/// Ranks 0, 1, ... with a chance falling as `1 / rank^exponent`.
+/// Ranks 0, 1, ... with a probability proportional to `1 / rank^exponent`.
 struct Zipf(Vec<f64>);
 
 impl Zipf {
@@ -192,8 +192,8 @@ impl Corpus {
         self.documents[i].iter().map(|word| format!("t{word} ")).collect()
     }
 
-    /// `mid`: terms of one document, each in under 1% of all; `mixed`: the same and one in over 10%; `common`: each in
-    /// over 4%.
+    /// `mid`: terms of one document, each in under 1% of all documents; `mixed`: the same and one term in over 10%;
+    /// `common`: each term in over 4%.
     fn queries(&self, each: usize, seed: u64) -> Vec<(&'static str, Vec<Vec<u32>>)> {
         let mut random = Random(seed);
         let n = self.documents.len();
@@ -251,7 +251,7 @@ impl Tantivy {
             writer.add_document(document)?;
         }
         writer.commit()?;
-        // One segment: its best case, and ours.
+        // One segment is its best case, and ours.
         let segments = index.searchable_segment_ids()?;
         if segments.len() > 1 {
             writer.merge(&segments).wait()?;

@@ -1,5 +1,5 @@
-//! How long a cancelled ingestion of a large file is still about: its tasks, its reader, its transaction, and the work of this
-//! process, each cancelled in the middle of a stage.
+//! Measures how long a cancelled ingestion of a large file lasts: its tasks, its reader, its transaction, and the work
+//! of this process. It is cancelled in the middle of each stage.
 use crate::{
     figure::{BoxError, Figure},
     formats::make,
@@ -21,13 +21,13 @@ use svc_client::{
 };
 
 const PDF_PAGES: usize = 1000;
-/// Between two looks.
+/// The time between two looks.
 const LOOK: Duration = Duration::from_millis(10);
-/// A stage runs for so long before its cancel, where it takes as long.
+/// How long a stage runs before its cancel, if it takes that long.
 const INTO: Duration = Duration::from_millis(400);
-/// Over such a time the process must do next to nothing to be at rest.
+/// The process counts as idle if it does almost nothing for this long.
 const REST: Duration = Duration::from_millis(100);
-/// A stage that does not come by then is none of the file's.
+/// A stage that does not begin within this time is not one of the file's.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A task type, and whether its result is being written.
@@ -153,18 +153,18 @@ async fn count(app: &App, sql: &'static str, id: i64) -> Result<i64, BoxError> {
     Ok(sqlx::query_scalar(sql).bind(id).fetch_one(&app.service.pool).await?)
 }
 
-/// Transactions that write documents.
+/// Counts the transactions that write documents.
 async fn writers(app: &App) -> Result<i64, BoxError> {
     let sql = "SELECT count(DISTINCT l.pid) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
                 WHERE c.relname = 'documents' AND l.mode = 'RowExclusiveLock' AND l.pid <> pg_backend_pid() AND $1 IS NOT NULL";
     count(app, sql, 0).await
 }
 
-/// Children of this process that read files.
+/// Counts the children of this process that read files.
 fn readers() -> Result<usize, BoxError> {
     let mut count = 0;
     for process in std::fs::read_dir("/proc")?.flatten() {
-        // A process that ends meanwhile has no files any more.
+        // A process that has just ended has no files any more.
         let command = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
         let of_ours = std::fs::read_to_string(process.path().join("status")).unwrap_or_default().lines().any(|line| {
             line.strip_prefix("PPid:").is_some_and(|parent| parent.trim() == std::process::id().to_string())
@@ -174,10 +174,10 @@ fn readers() -> Result<usize, BoxError> {
     Ok(count)
 }
 
-/// Processor time of this process, its threads that ended included.
+/// The processor time of this process, including threads that have ended.
 fn cpu_time() -> Result<Duration, BoxError> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
-    // After the name in brackets, which may hold spaces; in hundredths of a second.
+    // The fields follow the name in brackets, which may contain spaces; they are in hundredths of a second.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
     Ok(Duration::from_millis((ticks(11) + ticks(12)) * 10))

@@ -1,5 +1,5 @@
-//! The encoder beside onnxruntime and torch: tokens a second, and the time of one query. All take turns in the same run, with two
-//! threads each, so that what else the machine does hits all of them.
+//! The encoder beside onnxruntime and torch: tokens per second, and the time for one query. All take turns in the same
+//! run, with two threads each, so that other load on the machine affects all of them.
 mod cranfield;
 mod importance;
 mod peer;
@@ -16,10 +16,10 @@ pub use precision::run as precision;
 pub use start::run as start;
 
 const THREADS: usize = 2;
-/// Words that are one token each in the tokenizer of MiniLM, which both models have here.
+/// Words that are one token each in the tokenizer of MiniLM, which both models use here.
 const WORDS: [&str; 10] = ["tree", "of", "documents", "store", "the", "query", "finds", "what", "was", "asked"];
 
-/// What is embedded: name, texts, and how often in a round.
+/// What is embedded: its name, the texts, and how many times in a round.
 struct Work {
     name: &'static str,
     texts: Vec<String>,
@@ -76,7 +76,8 @@ async fn measure(
         eprintln!("bench: {}", work.name);
         let tokens =
             work.texts.iter().try_fold(0, |sum, text| Ok::<usize, BoxError>(sum + engine.count_tokens(text)?))?;
-        // Everything gets warm, and all give the same vectors: a faster way to other numbers would be none.
+        // This warms everything up, and checks that all give the same vectors: being faster with other numbers would be
+        // worthless.
         let (_, ours) = embed(&engine, &work.texts, 1).await?;
         for other in &mut others {
             let (_, theirs) = other.embed(&work.texts, 1)?;
@@ -119,7 +120,7 @@ fn load(folder: &Path) -> Result<Engine, BoxError> {
     Ok(Engine::load(&ModelSettings { model, threads: THREADS, ..ModelSettings::default() })?)
 }
 
-/// The median seconds of one time, and the first vector.
+/// The median time in seconds, and the first vector.
 async fn embed(engine: &Engine, texts: &[String], times: usize) -> Result<(f64, Vec<f32>), BoxError> {
     let (mut seconds, mut first) = (Vec::with_capacity(times), Vec::new());
     for _ in 0..times {
@@ -132,7 +133,7 @@ async fn embed(engine: &Engine, texts: &[String], times: usize) -> Result<(f64, 
     Ok((median(&mut seconds), first))
 }
 
-/// A text of so many tokens, special tokens included.
+/// A text with this many tokens, including special tokens.
 fn text(tokens: usize, seed: usize) -> String {
     (0..tokens - 2).map(|word| WORDS[(word * 7 + seed) % WORDS.len()]).collect::<Vec<_>>().join(" ")
 }

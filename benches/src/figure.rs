@@ -1,4 +1,4 @@
-//! What a bench says: one line of JSON a figure.
+//! What a bench prints: one line of JSON per figure.
 use serde::Serialize;
 use std::{borrow::Cow, io::Write as _};
 
@@ -17,7 +17,7 @@ pub struct Figure {
     pub ratio: Option<f64>,
 }
 
-/// The same work done by something else in the same run.
+/// The same work, done by another program in the same run.
 #[derive(Debug, Serialize)]
 pub struct Peer {
     pub name: &'static str,
@@ -31,12 +31,12 @@ impl Figure {
     }
 
     pub fn beside(name: &str, n: usize, unit: &'static str, ours: f64, peer: Peer) -> Self {
-        // Of a rate more is better; of a time and a size, less.
+        // For a rate more is better; for a time or a size, less.
         let ratio = if unit.ends_with("/s") { ours / peer.value } else { peer.value / ours };
         Self { name: name.to_owned(), n, unit, ours, ratio: Some(ratio), peer: Some(peer) }
     }
 
-    /// Writes the line at once, so that a run that is cut off keeps what it measured.
+    /// Writes the line at once, so that an interrupted run keeps what it measured.
     pub fn print(&self) -> Result<(), BoxError> {
         let mut out = std::io::stdout().lock();
         serde_json::to_writer(&mut out, self)?;
@@ -45,7 +45,7 @@ impl Figure {
     }
 }
 
-/// The middle one of the values; NaN of none.
+/// The median of the values; NaN if there are none.
 pub fn median(values: &mut [f64]) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)

@@ -1,6 +1,7 @@
-//! The readers of files beside those that Python has: the same files, read warm, by one process each, in turns.
+//! The readers of files beside those of Python: the same files, read warm, in turns by one process on each side.
 //!
-//! The files are the corpus' where it lies beside the repository, else the samples; what is large is made for the run.
+//! The files are those of the corpus, if it is beside the repository, else the samples. Large files are made for the
+//! run.
 mod clock;
 mod job;
 mod peers;
@@ -17,12 +18,12 @@ use worker::Worker;
 pub use peers::make;
 pub use worker::{SUBCOMMAND, serve};
 
-/// Rounds over small files that count, after one that does not.
+/// How many rounds over small files count, after one that does not.
 const ROUNDS: usize = 7;
-/// Of the PDF that is read, and of the one that is probed.
+/// The pages of the PDF that is read, and of the one that is probed.
 const PDF_PAGES: usize = 1000;
 const PROBED_PAGES: usize = 500;
-/// Makes a stored sheet of about 100 MB.
+/// This makes a stored sheet of about 100 MB.
 const PROBED_ROWS: usize = 110_000;
 const CHUNKED_BYTES: usize = 2 << 20;
 
@@ -80,7 +81,7 @@ fn files(extension: &str) -> Result<Vec<PathBuf>, BoxError> {
     Ok(files)
 }
 
-/// A warm reading of many small files. What one of the two sides does not read counts for neither.
+/// A warm reading of many small files. A file that one side does not read counts for neither.
 fn small(
     name: &str,
     unit: &'static str,
@@ -112,7 +113,7 @@ fn small(
         let (us, them) = (our_rounds[0].files[number].is_some(), their_rounds[0].files[number].is_some());
         eprintln!("bench: {name}: {} counts for neither: read by us {us}, by {peer} {them}", file.display());
     }
-    // Of ours: the peer's count of a Markdown text is not of files.
+    // This is our count, because the peer's count for a Markdown text is not of files.
     let counted = |number: usize| our_rounds[0].files[number].as_ref().map_or(0, |done| done.count);
     let n =
         if work == Work::Pdf { both.iter().map(|&number| counted(number)).sum::<u64>() as usize } else { both.len() };
@@ -129,7 +130,7 @@ fn small(
     Ok(())
 }
 
-/// One cold reading of one large file by a process of its own: how long, how much, and what memory.
+/// One cold reading of a large file by its own process: the time, the count and the memory.
 fn large(
     name: &str,
     (work, peer): (Work, Option<&'static str>),
@@ -175,7 +176,7 @@ fn large(
     Ok(())
 }
 
-/// Text into chunks, its tokens counted as words: the cutting alone, without a model's tokenizer.
+/// Cuts text into chunks, counting words as tokens: only the cutting, without a model's tokenizer.
 fn chunks(out: Out<'_>) -> Result<(), BoxError> {
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/samples/handbook.md");
     let text = extract(Format::Text, std::fs::File::open(sample)?, &Limits::default())?.text;

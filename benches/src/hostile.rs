@@ -1,4 +1,4 @@
-//! An ordinary client alone, and then beside rude ones: what it is answered, and how fast.
+//! An ordinary client, first alone and then beside rude ones: what answers it gets, and how fast.
 use crate::{
     figure::{BoxError, Figure},
     rude::{Experience, RudeClients, ordinary},
@@ -74,7 +74,7 @@ async fn for_so_long(time: Duration, base: &str, http: &reqwest::Client) -> Expe
     ordinary(base, TOKEN, http, |_| start.elapsed() >= time).await
 }
 
-/// The seconds within which such a share of the good answers came.
+/// The time in seconds within which this share of the good answers came.
 fn quantile(seen: &Experience, share: f64) -> f64 {
     let mut all: Vec<f64> = seen.seconds.values().flatten().copied().collect();
     all.sort_by(f64::total_cmp);

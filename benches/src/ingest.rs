@@ -1,4 +1,4 @@
-//! End to end: generated Markdown through the whole service, beside the encoder alone on the same chunks.
+//! End to end: generated Markdown through the whole service, beside the bare encoder on the same chunks.
 use crate::{
     figure::{BoxError, Figure, Peer},
     markdown,
@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Instant};
 use svc::{app::App, reader::Reader};
 use svc_models::Engine;
 
-/// Texts of one call of the bare encoder: enough to sort by length, few enough to hold the vectors.
+/// The texts in one call of the bare encoder: enough to sort by length, few enough to keep their vectors.
 const TEXTS: usize = 4096;
 
 pub async fn run(files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
@@ -23,7 +23,7 @@ pub async fn run(files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxErr
 async fn measure(app: &App, files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let client = uploads::client(&format!("http://{}", app.address))?;
     let file = |number: usize| (format!("handbook-{number}.md"), markdown::handbook(number));
-    // Connections, statements and the model's threads get warm on a file that is not counted.
+    // A file that does not count warms up connections, statements and the model's threads.
     uploads::ingest(&client, std::iter::once(file(0))).await?;
     let before: i64 = sqlx::query_scalar("SELECT max(id) FROM documents").fetch_one(&app.service.pool).await?;
 
@@ -36,7 +36,7 @@ async fn measure(app: &App, files: usize, out: &mut dyn FnMut(Figure)) -> Result
             .bind(before)
             .fetch_all(&app.service.pool)
             .await?;
-    // What the service embeds beside the chunks: containers short enough to be embedded as a text of their own.
+    // The service also embeds containers that are short enough to be embedded as one text.
     let rollups: i64 = sqlx::query_scalar(
         "SELECT coalesce(sum((value ->> 'tokens')::bigint), 0)::bigint FROM node_evidence
           WHERE name = 'effective_content' AND value ->> 'method' = 'concatenated' AND document_id > $1",
@@ -59,14 +59,14 @@ async fn measure(app: &App, files: usize, out: &mut dyn FnMut(Figure)) -> Result
     let rate = |count: f64| (count / service_seconds, encoder(count / encoder_seconds));
     let (ours, peer) = rate(nodes as f64);
     out(Figure::beside("ingest/end_to_end", nodes, "nodes/s", ours, peer));
-    // The encoder's own speed on one side, all tokens that the service embedded on the other.
+    // One side is the encoder's own speed, the other all tokens that the service embedded.
     let embedded = tokens as f64 + rollups as f64;
     let peer = encoder(tokens as f64 / encoder_seconds);
     out(Figure::beside("ingest/embedded_tokens", embedded as usize, "tokens/s", embedded / service_seconds, peer));
     Ok(())
 }
 
-/// Seconds that the model alone takes.
+/// The seconds that the model alone takes.
 async fn encode(engine: &Engine, texts: &[String]) -> Result<f64, BoxError> {
     let start = Instant::now();
     for texts in texts.chunks(TEXTS) {

@@ -1,6 +1,7 @@
-//! Measures the service: `svc-benches [NAME [SIZE]]`, one line of JSON a figure on standard output, progress on standard error.
+//! Measures the service: `svc-benches [NAME [SIZE]]` prints one line of JSON per figure to standard output, and
+//! progress to standard error.
 //!
-//! NAME selects by prefix, `list` lists. SIZE, or the variable BENCH_SIZE, sets how much is measured.
+//! NAME selects by prefix, and `list` lists the benches. SIZE, or the variable BENCH_SIZE, sets how much is measured.
 #[cfg(feature = "tantivy")]
 mod bm25;
 mod cancel;
@@ -22,47 +23,41 @@ use figure::{BoxError, Figure};
 use std::process::ExitCode;
 use svc::{app::Backend, reader};
 
-// As in the service's own programs.
+// The service's own programs use it too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A bench and what its size counts.
+/// A bench and the meaning of its size.
 const BENCHES: &[(&str, &str)] = &[
-    ("ingest", "uploads to settled, beside the bare encoder; SIZE: files, 30 where left out"),
-    (
-        "queue/claim_finish",
-        "claim and finish of short tasks; SIZE: pending tasks, 10000 and then 1000000 where left out",
-    ),
+    ("ingest", "uploads to settled, beside the bare encoder; SIZE: files, default 30"),
+    ("queue/claim_finish", "claim and finish of short tasks; SIZE: pending tasks, default 10000 and then 1000000"),
     (
         "cancel",
-        "a large PDF and a large workbook, cancelled in the middle of each stage; SIZE: rows of the workbook, 100000 where left out",
+        "a large PDF and a large workbook, cancelled in the middle of each stage; SIZE: rows of the workbook, default 100000",
     ),
     ("bm25", "appends, compaction and searches, beside tantivy; always 100000 documents"),
-    ("encoder/throughput", "tokens a second beside onnxruntime and torch; SIZE: rounds, 5 where left out"),
-    ("encoder/latency", "one short query beside onnxruntime and torch; SIZE: rounds, 5 where left out"),
-    (
-        "encoder/start",
-        "from nothing to a model's first vector, with and without its pack; SIZE: rounds, 5 where left out",
-    ),
+    ("encoder/throughput", "tokens a second beside onnxruntime and torch; SIZE: rounds, default 5"),
+    ("encoder/latency", "one short query beside onnxruntime and torch; SIZE: rounds, default 5"),
+    ("encoder/start", "from nothing to a model's first vector, with and without its pack; SIZE: rounds, default 5"),
     (
         "encoder/precision",
-        "f32, bf16 and int8: tokens a second, likeness, and ranking on Cranfield; SIZE: rounds, 5 where left out",
+        "f32, bf16 and int8: tokens a second, likeness, and ranking on Cranfield; SIZE: rounds, default 5",
     ),
-    ("encoder/importance", "MaxSim by a share of the tokens, on Cranfield; SIZE: questions, 75 where left out"),
+    ("encoder/importance", "MaxSim by a share of the tokens, on Cranfield; SIZE: questions, default 75"),
     (
         "formats",
-        "the readers of files, beside pypdfium2, markitdown and openpyxl; SIZE: rows of the large workbook, 100000 where left out",
+        "the readers of files, beside pypdfium2, markitdown and openpyxl; SIZE: rows of the large workbook, default 100000",
     ),
     (
         "hostile",
-        "an ordinary client alone and then beside clients that hang up, flood and send hostile requests; SIZE: seconds, 60 where left out",
+        "an ordinary client alone and then beside clients that hang up, flood and send hostile requests; SIZE: seconds, default 60",
     ),
-    ("scale", "memory, ingestion and searches as the store grows; SIZE: nodes, 100000 where left out"),
+    ("scale", "memory, ingestion and searches as the store grows; SIZE: nodes, default 100000"),
 ];
 
 fn main() -> ExitCode {
-    // The service that `scale` starts, the readers of files and the claimers of tasks are this program again: what is
-    // measured is what was just built.
+    // The service that `scale` starts, the readers of files and the claimers of tasks are this same program, so that
+    // what was just built is measured.
     match std::env::args_os().nth(1).as_deref().and_then(std::ffi::OsStr::to_str) {
         Some("serve" | reader::SUBCOMMAND) => return svc::cli::main(),
         Some(formats::SUBCOMMAND) => return formats::serve(),
@@ -70,7 +65,7 @@ fn main() -> ExitCode {
         _ => {}
     }
     let done = arguments().and_then(|(selected, size)| {
-        // A second provider in the process would be a mistake, and the first one stands.
+        // A second provider in the process would be a mistake, and the first one stays.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         selected.into_iter().try_for_each(|name| {
@@ -87,7 +82,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The benches to run, none for `list`, and their size where one is named.
+/// The benches to run, none for `list`, and their size if one is named.
 fn arguments() -> Result<(Vec<&'static str>, Option<usize>), BoxError> {
     let mut arguments = std::env::args().skip(1);
     let prefix = arguments.next().unwrap_or_default();
@@ -142,7 +137,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
     printed
 }
 
-/// Measures on a database of its own, which goes with its server whatever comes of it.
+/// Measures on a database of its own, which is removed with its server whatever happens.
 async fn with_database(measure: impl AsyncFnOnce(&sqlx::PgPool) -> Result<(), BoxError>) -> Result<(), BoxError> {
     let sandbox = sandbox::Sandbox::new()?;
     let backend = Backend::start(&sandbox.settings()?).await?;

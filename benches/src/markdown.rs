@@ -1,4 +1,5 @@
-//! Markdown that reads like prose to a tokenizer and a chunker: the same for the same number, different for each other.
+//! Markdown that looks like prose to a tokenizer and a chunker: the same for the same number, and different for
+//! different numbers.
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::fmt::Write as _;
 
@@ -13,7 +14,7 @@ const WORDS: &str = "the of and to in a is that for it as was with be by on not 
     early later often never always almost quite rather large small heavy quick quiet bright narrow distant ancient modern \
     carry build repair collect deliver examine describe compare discover protect remember arrive depart return follow";
 
-/// Words drawn with a bias to the first of the list, as in real text the common ones come most.
+/// Words drawn with a bias to the first of the list, because in real text common words dominate.
 pub struct Prose {
     words: Vec<&'static str>,
     random: SmallRng,
@@ -41,7 +42,7 @@ impl Prose {
     }
 }
 
-/// A document of 25 sections on three levels, about 130 words of text in each.
+/// A document of 25 sections on three levels, with about 130 words of text in each.
 pub fn handbook(number: usize) -> String {
     let mut prose = Prose::new(number as u64);
     let mut text = String::new();
@@ -59,7 +60,7 @@ pub fn handbook(number: usize) -> String {
     text
 }
 
-/// A document of this many sections, each a heading and one sentence: two nodes a section, and one for the file.
+/// A document with this many sections, each a heading and one sentence: two nodes per section, and one for the file.
 pub fn ledger(number: usize, sections: usize) -> String {
     let mut prose = Prose::new(1_000_000 + number as u64);
     let mut text = String::new();

@@ -1,5 +1,5 @@
-//! The task queue: short tasks that are claimed and finished a second, each finish a durable commit of its own; beside it
-//! procrastinate and graphile-worker on the same server. And the frontier of a large file.
+//! The task queue: how many short tasks are claimed and finished per second, each finish a durable commit of its own;
+//! beside it procrastinate and graphile-worker on the same server. Also the frontier of a large file.
 pub mod claimer;
 mod peers;
 
@@ -9,12 +9,12 @@ use peers::{Peers, Queue};
 use sqlx::{Connection, PgConnection, PgPool};
 use std::time::Instant;
 
-/// Tasks of one turn, enough that what is done once a connection counts for nothing; a multiple of every batch times
-/// every number of claimers.
+/// The tasks of one turn: so many that work done once per connection does not matter, and a multiple of every batch
+/// times every number of claimers.
 const TASKS: usize = 2_000;
-/// Tasks that are finished in one go to see the queue after long work, with no vacuum in between.
+/// Tasks that are finished in one go without a vacuum, to measure the queue after long work.
 const WORN: usize = 100_000;
-/// Times that all take turns in each measurement: many short ones, so that what else the machine does hits all of them.
+/// How many turns all take in each measurement: many short ones, so that other load on the machine affects all of them.
 const ROUNDS: usize = 10;
 /// Batch and claimers of each measurement.
 const SHAPES: [(usize, usize); 4] = [(1, 1), (10, 1), (1, 8), (10, 8)];
@@ -25,13 +25,13 @@ pub async fn run(pool: &PgPool, sizes: &[usize], out: &mut dyn FnMut(Figure)) ->
         let all = pending + TASKS * ROUNDS * SHAPES.len();
         let queues = peers.with_tasks(pool, all).await?;
         eprintln!("bench: svc with {pending} pending");
-        // Ours are worked on in two ways.
+        // Ours is worked on in two ways.
         fill(pool, all + TASKS * ROUNDS * SHAPES.len()).await?;
         let ours = [Queue::ours(pool, claimer::EVEN)?, Queue::ours(pool, claimer::OVERLAPPED)?];
         for (batch, claimers) in SHAPES {
             let mut took: Vec<Took> = ours.iter().chain(&queues).map(|_| Took::default()).collect();
             for round in 0..ROUNDS {
-                // Nobody always comes after the same one.
+                // The order rotates, so that nobody always follows the same one.
                 let mut turns: Vec<(&Queue, &mut Took)> = ours.iter().chain(&queues).zip(&mut took).collect();
                 let first = round % turns.len();
                 turns.rotate_left(first);
@@ -64,12 +64,12 @@ pub async fn run(pool: &PgPool, sizes: &[usize], out: &mut dyn FnMut(Figure)) ->
     Ok(())
 }
 
-/// What the turns of one queue came to.
+/// The sum over the turns of one queue.
 #[derive(Default)]
 struct Took {
     tasks: usize,
     seconds: f64,
-    /// By all its claimers.
+    /// The sum over all its claimers.
     spent: Spent,
 }
 
@@ -79,7 +79,7 @@ impl Took {
     }
 }
 
-/// The same work once many tasks are done whose dead rows no vacuum has taken.
+/// Does the same work after many tasks whose dead rows no vacuum has removed.
 async fn worn(pool: &PgPool, pending: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     for table in ["task_queue", "task_reservation", "task_attempts"] {
         sqlx::query(sqlx::AssertSqlSafe(format!("ALTER TABLE {table} SET (autovacuum_enabled = false)")))
@@ -95,11 +95,11 @@ async fn worn(pool: &PgPool, pending: usize, out: &mut dyn FnMut(Figure)) -> Res
     Ok(())
 }
 
-/// Reading the counts of a file with as many nodes, whose chunks all wait to be embedded or have been, 256 a task.
+/// Reads the counts of a file with this many nodes, whose chunks all wait to be embedded or have been, 256 per task.
 async fn frontier(pool: &PgPool, nodes: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let mut conn = pool.acquire().await?;
     sqlx::query("TRUNCATE frontier_delta").execute(&mut *conn).await?;
-    // A structure task counts its nodes at once; the chunks settle by batches of embeddings.
+    // A structure task counts its nodes at once; the chunks settle in batches of embeddings.
     sqlx::query("INSERT INTO frontier_delta SELECT 1, $1, $1, 0, 0 UNION ALL SELECT 1, 0, -256, 256, 0 FROM generate_series(1, $1 / 256)")
         .bind(i64::try_from(nodes)?)
         .execute(&mut *conn)
@@ -128,12 +128,12 @@ async fn frontier(pool: &PgPool, nodes: usize, out: &mut dyn FnMut(Figure)) -> R
     Ok(())
 }
 
-/// As many documents with a pending task each, so that each task has a region of its own and nothing but the queue is in
-/// anyone's way; and nothing left of what was before.
+/// Makes this many documents with a pending task each, so that each task has its own region and only the queue is
+/// measured. Whatever was there before is removed.
 async fn fill(pool: &PgPool, count: usize) -> Result<(), BoxError> {
     let mut conn = PgConnection::connect_with(&peers::superuser(pool)).await?;
-    // A foreign key that is checked for each of a million rows makes the filling long and the figures no better; nor do the
-    // indexes that searches use.
+    // Checking a foreign key for each of a million rows makes the filling slow and the figures no better; nor do the
+    // indexes for searches.
     for statement in [
         "SET session_replication_role = replica",
         "SET synchronous_commit = off",

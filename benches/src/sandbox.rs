@@ -1,24 +1,24 @@
-//! A place for one bench: a data folder of its own, and settings that nothing on this machine has a say in.
+//! A place for one bench: its own data folder, and settings that nothing on this machine affects.
 use crate::figure::BoxError;
 use std::path::Path;
 use svc::settings::{Settings, SettingsError};
 
 pub const TOKEN: &str = "owner-token-of-the-benches";
 
-/// Gone with its folder when dropped.
+/// Removed with its folder when dropped.
 pub struct Sandbox {
     folder: tempfile::TempDir,
 }
 
 impl Sandbox {
     pub fn new() -> std::io::Result<Self> {
-        // Not in the home folder: run as root, PostgreSQL has a user of its own, which may not enter it.
+        // It is not in the home folder: if we are root, PostgreSQL runs as another user, who may not enter that.
         Ok(Self { folder: tempfile::Builder::new().prefix("svc-bench.").tempdir()? })
     }
 
-    /// Every SVC_ variable of a process that works here.
+    /// All SVC_ variables of a process that works here.
     pub fn variables(&self) -> Vec<(String, String)> {
-        // Where `make setup` put the server and the model.
+        // This is where `make setup` put the server and the model.
         let kept = ["SVC_CACHE_DIR", "SVC_POSTGRES_HOME"];
         let kept = kept.into_iter().filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
         let folder = self.folder.path().display().to_string();
@@ -41,7 +41,7 @@ impl Sandbox {
     }
 }
 
-/// Gives up when the process is asked to end, so that whoever called takes down what it started.
+/// Gives up when the process is asked to end, so that the caller can take down what it started.
 pub async fn interruptible<T>(work: impl Future<Output = Result<T, BoxError>>) -> Result<T, BoxError> {
     tokio::select! {
         done = work => done,

@@ -1,4 +1,4 @@
-//! Many small nodes in one service: what a tenth of them and all of them take in memory, time and searches.
+//! Many small nodes in one service: what a tenth of them and all of them cost in memory, time and searches.
 use crate::{
     figure::{BoxError, Figure, median},
     markdown::{self, Prose},
@@ -12,9 +12,9 @@ use svc_client::{
     wire::{Bm25Search, FulltextSearch, HybridSearch, VectorSearch},
 };
 
-/// Nodes of a file: itself, and two for each section.
+/// The nodes of a file: itself, and two for each section.
 const FILE: usize = 1_001;
-/// Searches of each method; the first ones, which warm it, are not counted.
+/// How many searches of each method run; the first ones, which warm it up, do not count.
 const SEARCHES: usize = 60;
 const WARMING: usize = 10;
 
@@ -28,7 +28,7 @@ pub async fn run(nodes: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxErr
 
 async fn measure(service: &mut ServiceProcess, nodes: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let client = uploads::client(&service.base().await?)?;
-    // Ten files at least, whatever the size, so that there is a tenth.
+    // There are at least ten files, whatever the size, so that a tenth exists.
     let files = (nodes / FILE).max(10);
     let sections = (nodes / files).saturating_sub(1).max(2) / 2;
     let file = |number: usize| (format!("ledger-{number}.md"), markdown::ledger(number, sections));

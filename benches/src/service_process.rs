@@ -1,4 +1,4 @@
-//! A service in a process of its own, so that its memory is its own.
+//! A service in its own process, so that its memory can be measured alone.
 use crate::{figure::BoxError, sandbox::Sandbox};
 use std::process::Stdio;
 use tokio::{
@@ -6,14 +6,14 @@ use tokio::{
     process::{Child, ChildStdout, Command},
 };
 
-/// `svc serve`; to be stopped, or its database would be left running.
+/// `svc serve`. It must be stopped, because otherwise its database would be left running.
 pub struct ServiceProcess {
     child: Child,
-    /// Kept open: the service writes to it when it ends.
+    /// Kept open, because the service writes to it when it ends.
     stdout: Lines<BufReader<ChildStdout>>,
 }
 
-/// Bytes of main memory.
+/// Main memory in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
     pub now: f64,

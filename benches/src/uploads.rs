@@ -1,4 +1,4 @@
-//! Files into a service over HTTP, and their way to the end.
+//! Uploads files to a service over HTTP and follows them to their end.
 use crate::{figure::BoxError, sandbox::TOKEN};
 use futures_util::{StreamExt, TryStreamExt};
 use std::time::Duration;
@@ -7,9 +7,9 @@ use svc_client::{
     wire::{DocumentPath, Settled, UploadQuery},
 };
 
-/// Uploads that are under way at once.
+/// How many uploads run at once.
 const AT_ONCE: usize = 4;
-/// Between two looks at a file's frontier; short against any run worth measuring.
+/// The time between two looks at a file's frontier, short compared with any run worth measuring.
 const LOOK: Duration = Duration::from_millis(50);
 
 pub fn client(base: &str) -> Result<Client<Remote>, BoxError> {
@@ -17,7 +17,7 @@ pub fn client(base: &str) -> Result<Client<Remote>, BoxError> {
     Ok(Client(Remote::new(base, TOKEN, http)))
 }
 
-/// Stores the files and waits until all under them is settled; returns how many nodes that are.
+/// Stores the files and waits until everything under them has settled; returns the number of nodes.
 pub async fn ingest(client: &Client<Remote>, files: impl Iterator<Item = (String, String)>) -> Result<usize, BoxError> {
     let uploads = files.map(|(name, text)| async move {
         let stored = client.upload_file(UploadQuery::default(), FileUpload::from_bytes(&name, text, None)).await?;

@@ -1,10 +1,11 @@
-//! What the targets share: limits that end an input soon, and a reading of it by every step that its format has.
+//! What the targets share: limits that end an input soon, and a function that reads it by every step that its format
+//! has.
 
 use std::io::Cursor;
 
 use svc_formats::{Format, Limits, archive, extract, probe, refusal, sections};
 
-/// Small enough that only a reader that does not keep to them takes long.
+/// The limits are small, so that only a reader that ignores them takes long.
 pub fn limits() -> Limits {
     Limits {
         input_bytes: 1 << 20,
@@ -17,7 +18,7 @@ pub fn limits() -> Limits {
     }
 }
 
-/// Probes and reads an input of a format; what it holds must be in order, whatever it is.
+/// Probes and reads an input of a format; whatever it holds must be consistent.
 pub fn read(format: Format, bytes: &[u8]) {
     let limits = limits();
     if let Ok(patterns) = probe(format, Cursor::new(bytes), &limits) {

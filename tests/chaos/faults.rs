@@ -11,11 +11,11 @@ use std::{
 };
 use svc::embedded::EmbeddedPostgres;
 
-/// Of the workers but the first; short, so that a minute sees many lapse.
+/// The lease of all workers but the first; short, so that many expire within a minute.
 pub const LEASE: Duration = Duration::from_millis(1500);
-/// Of the first worker; as long as a fleet's would be, so that whatever waits for it waits visibly.
+/// The lease of the first worker; as long as a real fleet's, so that whatever waits for it waits visibly.
 pub const LONG_LEASE: Duration = Duration::from_secs(30);
-/// A run shorter than this never outlasts the long lease.
+/// A shorter run never outlasts the long lease.
 const LONG_RUN: Duration = Duration::from_secs(300);
 const WORKERS: usize = 4;
 
@@ -38,9 +38,9 @@ const FAULTS: &[(Fault, u32)] = &[
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     KillWorker,
-    /// Past its lease, and then on again: a zombie.
+    /// Stops a worker until its lease has expired, and lets it go on: a zombie.
     StopWorker,
-    /// The first worker stands still for a while, and nobody else may wait for it.
+    /// The first worker stops for a while, and nobody else may wait for it.
     StopWithinLease,
     /// The first worker becomes a zombie.
     OutlastLongLease,
@@ -69,7 +69,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// For a run of so long.
+    /// Starts the fleet for a run of this length.
     pub async fn start(database: EmbeddedPostgres, data_dir: &Path, disk: Option<Disk>, time: Duration) -> Fleet {
         let options = database.connect_options();
         let socket = options.get_socket().unwrap().join(format!(".s.PGSQL.{}", options.get_port()));
@@ -92,7 +92,7 @@ impl Fleet {
         fleet
     }
 
-    /// The first slots speak to the server's socket, the last one through the proxy.
+    /// The first slots connect to the server's socket, the last one through the proxy.
     fn url(&self, slot: usize) -> String {
         let (user, database) = (self.options.get_username(), self.options.get_database().unwrap_or_default());
         if slot + 1 == WORKERS {
@@ -135,7 +135,7 @@ impl Fleet {
         Fault::KillWorker
     }
 
-    /// One fault, and its end where it has one.
+    /// Applies one fault, and ends it if it has an end.
     pub async fn hurt(&mut self, random: &mut SmallRng) {
         self.revive();
         let fault = self.draw(random);
@@ -169,7 +169,7 @@ impl Fleet {
                 }
             }
             Fault::RestartServer => {
-                // An immediate shutdown: the supervisor starts it again, and it recovers.
+                // This is an immediate shutdown: the supervisor restarts the server, which then recovers.
                 if let Some(pid) = self.database.server_pid().and_then(|pid| Pid::from_raw(pid.cast_signed())) {
                     let _ = kill_process(pid, Signal::QUIT);
                 }
@@ -204,7 +204,7 @@ impl Fleet {
         let _ = kill_process(pid, Signal::CONT);
     }
 
-    /// How many tasks were ever queued, and how many attempts were logged; none while the server recovers.
+    /// How many tasks were ever queued, and how many attempts were logged; `None` while the server recovers.
     async fn progress(&self) -> Option<(i64, i64)> {
         let mut conn = PgConnection::connect_with(&self.options).await.ok()?;
         let counts =
@@ -212,7 +212,7 @@ impl Fleet {
         sqlx::query_as(counts).fetch_one(&mut conn).await.ok()
     }
 
-    /// While one worker stood still the others must have worked, if anything came in.
+    /// Checks that the others worked while one worker stood still, if anything came in.
     async fn check_progress(&self, before: Option<(i64, i64)>) {
         let (Some((queued, attempts)), Some((queued_now, attempts_now))) = (before, self.progress().await) else {
             return;
@@ -230,7 +230,7 @@ impl Fleet {
         self.proxy.set(Weather::Fair);
     }
 
-    /// A backend of anyone but the one who asks.
+    /// A backend of another client than the one that asks.
     async fn backend(&self, pick: usize) -> Option<i32> {
         let mut conn = PgConnection::connect_with(&self.options).await.ok()?;
         let pids: Vec<i32> = sqlx::query_scalar(
@@ -249,7 +249,7 @@ impl Fleet {
         self.workers[slot].0 = self.spawn(slot);
     }
 
-    /// Starts again what ended, as whoever runs a fleet does.
+    /// Restarts what ended, as the operator of a fleet would.
     pub fn revive(&mut self) {
         for slot in 0..WORKERS {
             if !matches!(self.workers[slot].0.try_wait(), Ok(None)) {
@@ -268,11 +268,11 @@ impl Fleet {
     }
 }
 
-/// A small file system of the database's own, to be filled.
+/// A small file system for the database alone, to be filled.
 pub struct Disk(PathBuf);
 
 impl Disk {
-    /// None where this user may not mount.
+    /// Returns `None` if this user may not mount.
     pub fn mount(at: &Path) -> Option<Disk> {
         std::fs::create_dir_all(at).unwrap();
         let mounted = Command::new("mount")
@@ -285,7 +285,7 @@ impl Disk {
     }
 
     fn fill(&self) {
-        // Until nothing more fits.
+        // Writes until the disk is full.
         let _ = Command::new("dd")
             .args(["if=/dev/zero", "bs=1M", &format!("of={}", self.0.join("ballast").display())])
             .stdout(Stdio::null())

@@ -1,7 +1,7 @@
-//! Workers, database and network are hurt at random for a while; then everything must be done, once, and nothing lost.
+//! Workers, database and network are hurt at random for a while. Then everything must be done once, and nothing lost.
 //!
-//! `make chaos SECONDS=600 SEED=7`. A part of `make test`, for a minute. It prints the seed: the same seed hurts the same
-//! things in the same order.
+//! Run it with `make chaos SECONDS=600 SEED=7`; `make test` includes a minute of it. It prints the seed: the same seed
+//! hurts the same things in the same order.
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may end where it stands")]
 
 mod faults;
@@ -18,7 +18,7 @@ struct Arguments {
 }
 
 impl Arguments {
-    /// None where a filter of `cargo test` names other tests.
+    /// Returns `None` if a filter of `cargo test` names other tests.
     fn parse(arguments: impl Iterator<Item = String>) -> Option<Arguments> {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let number = |text: String| text.parse::<u64>().expect("takes a whole number");
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     let Some(Arguments { seed, time }) = Arguments::parse(std::env::args()) else { return ExitCode::SUCCESS };
     println!("chaos: seed {seed}, {} s", time.as_secs());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    // A panic in here is a failure: the seed stands above it.
+    // A panic in here is a failure; the seed is printed above it.
     runtime.block_on(work::run(seed, time));
     ExitCode::SUCCESS
 }

@@ -22,15 +22,15 @@ use svc_client::{
     wire::{DocumentPath, UploadQuery},
 };
 
-/// What the fleet gets to finish what was begun.
+/// How long the fleet may take to finish what was begun.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Files a second, so that the work neither runs out nor piles up.
+/// The time between two files, so that the work neither runs out nor piles up.
 const PACE: Duration = Duration::from_millis(400);
 
 const RUDE_CLIENTS: u64 = 2;
 
-/// Hurts the fleet for so long, lets it finish, and checks.
+/// Hurts the fleet for this long, lets it finish, and checks.
 pub async fn run(seed: u64, time: Duration) {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let folder = Folder(std::env::temp_dir().join(format!("svc-chaos-{}", std::process::id())));
@@ -42,7 +42,7 @@ pub async fn run(seed: u64, time: Duration) {
     let database = EmbeddedPostgres::start(&folder.0.join("disk/database"), &home).await.unwrap();
     let options = database.connect_options();
     let app = serve(&folder, &options).await;
-    // On the disk that fills up.
+    // This folder is on the disk that fills up.
     let data_dir = folder.0.join("disk/data");
     let mut fleet = Fleet::start(database, &data_dir, disk, time).await;
 
@@ -84,7 +84,8 @@ async fn serve(folder: &Folder, options: &sqlx::postgres::PgConnectOptions) -> A
     App::start(Arc::new(settings), TOKEN, Reader::new(PathBuf::from(env!("CARGO_BIN_EXE_svc")))).await.unwrap()
 }
 
-/// Uploads one small file after the other, each until it is stored, and deletes some; answers the nodes that are left, and how many are not.
+/// Uploads small files one after the other, repeating each until it is stored, and deletes some. Returns the nodes that
+/// are left, and how many are not.
 async fn upload(base: String, seed: u64, done: Arc<AtomicBool>) -> (BTreeSet<i64>, usize) {
     let client = Client(Remote::new(&base, TOKEN, support::http()));
     let mut random = SmallRng::seed_from_u64(seed ^ 1);
@@ -105,11 +106,11 @@ async fn upload(base: String, seed: u64, done: Arc<AtomicBool>) -> (BTreeSet<i64
                     stored.insert(answer.document_id);
                     break;
                 }
-                // Stored or not: the same bytes again find out.
+                // The file may be stored or not; sending the same bytes again finds out.
                 Err(failure) if failure.status == 503 || failure.status == 0 => {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
-                // A full disk, or a statement cut off in its middle.
+                // The disk is full, or a statement was cut off.
                 Err(failure) if matches!(failure.status, 429 | 500 | 507) => {
                     tokio::time::sleep(Duration::from_millis(100)).await
                 }
@@ -129,12 +130,12 @@ async fn upload(base: String, seed: u64, done: Arc<AtomicBool>) -> (BTreeSet<i64
     (stored, deleted)
 }
 
-/// Deletes a file; false where it is being ingested at this moment.
+/// Deletes a file; returns false if it is being ingested now.
 async fn delete(client: &Client<Remote>, id: i64) -> bool {
     loop {
         match client.delete_document(DocumentPath { id }).await {
             Ok(_) => break,
-            // Deleted by a call whose answer was lost.
+            // It was deleted by a call whose answer was lost.
             Err(failure) if failure.status == 404 => break,
             Err(failure) if failure.status == 409 => return false,
             Err(failure) if matches!(failure.status, 0 | 429 | 500 | 503 | 507) => {
@@ -165,14 +166,14 @@ async fn drain(pool: &sqlx::PgPool, fleet: &mut Fleet) {
     }
 }
 
-/// Nothing of what was done to the service may be felt by who comes later.
+/// Checks that later clients notice nothing of what was done to the service.
 async fn check_answers(app: &App) {
     let base = format!("http://{}", app.address);
     let seen = ordinary(&base, TOKEN, &support::http(), |seen| seen.good() >= 200 || !seen.troubles.is_empty()).await;
     assert!(seen.troubles.is_empty(), "after all was done: {:#?}", seen.troubles);
 }
 
-/// Every file that was stored is there, and failed only where its workers died under it.
+/// Checks that every stored file exists, and failed only if its workers died under it.
 async fn report(pool: &sqlx::PgPool, fleet: &Fleet, stored: &BTreeSet<i64>, deleted: usize) {
     let files: Vec<(i64, String)> =
         sqlx::query_as("SELECT id, settled FROM documents WHERE usetype = 'file' ORDER BY id")

@@ -110,7 +110,7 @@ async fn every_unfinished_task_says_what_it_waits_for() {
     let blockage = app.client.read_task(TaskPath { id: whole }).await.unwrap().blocked_by.unwrap();
     assert!(blockage.reason == "backoff" && blockage.until.unwrap() > chrono::Utc::now());
 
-    // The list filters by all of it, and pages.
+    // The list filters by all of these, and pages.
     let ids = |page: svc_client::wire::TaskPage| page.tasks.into_iter().map(|task| task.id).collect::<Vec<_>>();
     let list = |query| app.client.list_tasks(query);
     let blocked = |by: &str| TaskQuery { blocked_by: Some(by.to_owned()), ..TaskQuery::default() };
@@ -174,7 +174,7 @@ async fn a_paused_type_waits_and_a_cancelled_file_can_be_taken_up_again() {
     let evidence = app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence;
     assert_eq!(evidence["cancelled"]["nodes_failed"], frontier.nodes_in_flight);
 
-    // Each of its tasks can be queued again, and once they are done the file is whole.
+    // Each of its tasks can be queued again, and once they are done the file is complete.
     let failed = TaskQuery { status: Some("failed".to_owned()), ..of_root(id) };
     let tasks = app.client.list_tasks(failed).await.unwrap().tasks;
     assert_eq!(tasks.len() as i64, frontier.tasks_unfinished);
@@ -215,7 +215,7 @@ async fn a_cancel_in_the_middle_stops_what_runs_and_frees_its_region() {
     assert_eq!((stopped.status.as_str(), stopped.error_type.as_deref()), ("failed", Some("permanent")));
     assert!(app.client.list_reservations(PageQuery::default()).await.unwrap().reservations.is_empty());
     invariants::check_drained(&app.pool).await;
-    // With the beats this far apart, the worker has been told by the cancel and not by a beat.
+    // Heartbeats are far apart here, so the worker learned of it by the cancel and not by a heartbeat.
     let beaten: bool =
         sqlx::query_scalar("SELECT bool_and(beat_at < started_at + interval '300 seconds') FROM workers")
             .fetch_one(&app.pool)
@@ -225,7 +225,7 @@ async fn a_cancel_in_the_middle_stops_what_runs_and_frees_its_region() {
     app.end().await;
 }
 
-/// The frontier of a file once all that is left of it waits for a paused type.
+/// Waits until only tasks of a paused type are left of a file, and returns its frontier.
 async fn waits_for_pause(app: &TestApp, id: i64) -> FrontierResponse {
     until("the file to wait for the paused type alone", async || {
         let frontier = app.client.read_frontier(DocumentPath { id }).await.unwrap();
@@ -235,7 +235,7 @@ async fn waits_for_pause(app: &TestApp, id: i64) -> FrontierResponse {
     .await
 }
 
-/// Leaves under the root of an ingestion that no task knows, as a workbook of so many rows has them.
+/// Makes leaves under the root of an ingestion that no task knows, as a workbook with this many rows has them.
 async fn many_leaves(app: &TestApp, root: i64, count: i64) {
     sqlx::query(
         "WITH leaves AS (
@@ -251,7 +251,7 @@ async fn many_leaves(app: &TestApp, root: i64, count: i64) {
     .unwrap();
 }
 
-/// As after the death of whoever marked the nodes of a cancelled file.
+/// Makes the state after the death of the process that marked the nodes of a cancelled file.
 async fn cut_off(app: &TestApp, root: i64) {
     sqlx::query(
         "WITH left_over AS (UPDATE documents SET settled = 'in_flight' WHERE parent_id = $1 AND title = 'row' RETURNING id),
@@ -264,7 +264,7 @@ async fn cut_off(app: &TestApp, root: i64) {
     .unwrap();
 }
 
-/// Until the trigger `refuse` is dropped, such a change is an error.
+/// Makes such a change fail until the trigger `refuse` is dropped.
 async fn refuse(app: &TestApp, change: &str) {
     let refuse = format!(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no room'; END $$;
@@ -304,7 +304,7 @@ async fn a_cancelled_file_of_many_nodes_fails_whole_though_in_parts() {
     let untouched = app.client.read_frontier(DocumentPath { id: other }).await.unwrap();
     assert_eq!((untouched.nodes_in_flight, untouched.nodes_failed), (beside, 0), "{untouched:?}");
 
-    // A task that is queued again meanwhile finds a tree that no cancel is at work on.
+    // A task that is queued again meanwhile finds a tree that no cancel is working on.
     cut_off(&app, id).await;
     let failed = TaskQuery { status: Some("failed".to_owned()), ..of_root(id) };
     let task = app.client.list_tasks(failed).await.unwrap().tasks.remove(0);
@@ -312,7 +312,7 @@ async fn a_cancelled_file_of_many_nodes_fails_whole_though_in_parts() {
     let again = app.client.read_frontier(DocumentPath { id }).await.unwrap();
     assert!((1..=own).contains(&again.nodes_in_flight), "{again:?}");
     invariants::check(&app.pool).await;
-    // A cancel that took effect says so, though its nodes could not be marked; any worker's sweep goes on.
+    // A cancel that took effect says so, even if its nodes could not be marked; the sweep of any worker continues.
     refuse(&app, "UPDATE ON documents FOR EACH ROW WHEN (NEW.settled = 'failed' AND NEW.title = 'row')").await;
     cut_off(&app, id).await;
     assert!(app.client.cancel_ingest(DocumentPath { id }).await.unwrap().tasks_cancelled > 0);
@@ -502,7 +502,8 @@ async fn a_second_signal_gives_back_what_still_runs() {
     .await;
     let pid = Pid::from_raw(worker.0.id().cast_signed()).unwrap();
     kill_process(pid, Signal::TERM).unwrap();
-    // One signal at a time: pending ones are not counted. It hears the second once it has begun to stop.
+    // The signals come one at a time, because pending ones are not counted. The worker hears the second once it has
+    // begun to stop.
     let status = until("the worker's end", async || {
         let ended = worker.0.try_wait().unwrap();
         if ended.is_none() {

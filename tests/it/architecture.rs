@@ -1,4 +1,4 @@
-//! The invariants of ARCHITECTURE.md that can be read off the files.
+//! Checks the invariants of ARCHITECTURE.md that the files show.
 use crate::support::repository;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,7 +30,7 @@ fn the_crates_know_nothing_of_each_other() {
         ("client", &["svc-formats", "svc-actors", "svc-models", "svc-ranking", "sqlx", "axum"][..]),
         ("formats", &["svc-client", "svc-actors", "svc-models", "svc-ranking", "sqlx", "tokio", "reqwest", "axum"]),
         ("actors", &["svc-client", "svc-formats", "svc-models", "svc-ranking", "sqlx", "reqwest", "axum"]),
-        // It has reqwest: models are fetched from a hub.
+        // It has reqwest, because it fetches models from a hub.
         ("models", &["svc-client", "svc-formats", "svc-actors", "svc-ranking", "sqlx", "axum"]),
         ("ranking", &["svc-client", "svc-formats", "svc-actors", "svc-models", "sqlx", "tokio", "reqwest", "axum"]),
     ] {
@@ -63,7 +63,7 @@ fn only_the_store_begins_transactions_and_in_one_file() {
         }
         let begins = |line: &&str| {
             let begins = [".begin(", "begin_with(", "\"BEGIN"].iter().any(|word| line.contains(word));
-            // A task begins its transaction by the store.
+            // A task begins its transaction through the store.
             begins && !line.contains("apply.begin()")
         };
         let line = text.lines().find(begins);

@@ -1,4 +1,4 @@
-//! BM25 against PostgreSQL; each case takes a migrated, empty database.
+//! Tests BM25 with PostgreSQL; each case has an empty, migrated database.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl Random {
         (self.0 >> 11) % n
     }
 
-    /// Words `w0`, `w1`, ..., the first ones far more often.
+    /// Words `w0`, `w1`, ..., of which the first are far more frequent.
     fn text(&mut self, vocabulary: u64, most: u64) -> String {
         let words: Vec<String> = (0..1 + self.below(most))
             .map(|_| {
@@ -81,7 +81,7 @@ impl Naive {
     }
 }
 
-/// Scores within 1e-6, and the order the same but for documents whose naive scores are that close.
+/// Scores must agree within 1e-6, and so must the order, except for documents whose naive scores are that close.
 fn assert_same(found: &[Hit], expected: &[Hit], what: &str) {
     assert_eq!(found.len(), expected.len(), "{what}: {found:?} {expected:?}");
     for (found, expected) in std::iter::zip(found, expected) {
@@ -141,7 +141,7 @@ async fn leftovers(pool: &PgPool, index: i64) -> (i64, i64, i64) {
     .expect("counted")
 }
 
-/// A verifier that passes what `pass` says and counts what it was asked.
+/// A verifier that passes what `pass` accepts and counts its calls.
 struct Passing<F> {
     pass: F,
     asked: AtomicUsize,
@@ -235,7 +235,7 @@ async fn concurrent_appends_and_compaction_lose_nothing() {
                 let mut random = Random(task as u64 + 77);
                 let mut written = vec![];
                 for batch in 0..20i64 {
-                    // Each batch brings terms of its own and terms that other writers intern at the same moment.
+                    // Each batch brings its own terms, and terms that other writers intern at the same moment.
                     let pairs: Vec<(i64, String)> = (0..5)
                         .map(|i| {
                             let text = format!("everywhere b{batch} t{task}b{batch} {}", random.text(200, 20));
@@ -284,7 +284,7 @@ async fn a_late_commit_lands_between_sealed_documents() {
         pairs
     };
     put(&pool, &cache, index, &batch(0..300)).await;
-    // Numbers its documents now and commits after those numbered later are sealed.
+    // This one numbers its documents now, and commits after later documents were sealed.
     let prepared = bm25::prepare(&pool, &cache, index, texts(&batch(300..350))).await.expect("prepared");
     let mut late = pool.begin().await.expect("begun");
     bm25::append(&mut late, &prepared).await.expect("appended");
@@ -412,7 +412,7 @@ async fn a_filter_is_exact_however_it_is_given() {
     put(&pool, &cache, index, &pairs).await;
     bm25::compact(&pool, index).await.expect("compacted");
     let ranking = naive.search("all w0 w5", 3_000, |_| true);
-    // The worst there are: the search must go through the whole list to find them.
+    // These are the worst ones, so the search must go through the whole list to find them.
     let worst: BTreeSet<i64> = ranking[2_970..].iter().map(|hit| hit.document_id).collect();
     let expected = naive.search("all w0 w5", 10, |id| worst.contains(&id));
     let ids = Allowed::Ids(worst.iter().copied().chain([999_999]).collect());
@@ -435,7 +435,7 @@ async fn ties_go_to_the_lower_document() {
     let pool = crate::support::server::new_pool().await;
     let cache = Cache::new(1 << 20);
     let (index, _) = plain_index(&pool, "ties").await;
-    // Indexed in falling order, so that document numbers run against document ids.
+    // They are indexed in descending order, so that document numbers run against document ids.
     for id in (1..=300i64).rev() {
         put(&pool, &cache, index, &[(id, "same words".to_owned())]).await;
     }
@@ -453,7 +453,7 @@ async fn changed_weights_hold_at_once() {
     let (index, config) = plain_index(&pool, "weights").await;
     let mut naive = Naive::new(config);
     let mut random = Random(41);
-    // Enough postings a query for pruning, so that bounds left from other weights would lose documents.
+    // There are enough postings per query for pruning, so bounds left from other weights would lose documents.
     for start in (0..30_000i64).step_by(3_000) {
         let pairs: Vec<(i64, String)> =
             (start..start + 3_000).map(|id| (id, format!("all any {}", random.text(8, 40)))).collect();
@@ -609,7 +609,7 @@ async fn cranfield_reaches_its_quality() {
     assert!(figures[1] >= 0.384, "nDCG@10 is {:.4} with the default analyzer", figures[1]);
 }
 
-/// The tables of all indexes, as a backup has them.
+/// The tables of all indexes, as in a backup.
 const TABLES: [&str; 6] = [
     "search_indexes",
     "search_index_entries",
@@ -632,7 +632,7 @@ async fn a_restored_database_is_searched_and_written_as_it_is_and_not_as_it_was(
     let term: i64 = sqlx::query_scalar("SELECT last_value FROM search_term_seq").fetch_one(&pool).await.unwrap();
     let docno: i64 = sqlx::query_scalar("SELECT last_value FROM search_docno_seq").fetch_one(&pool).await.unwrap();
 
-    // What is lost: written, sealed, searched and so remembered.
+    // What is lost was written, sealed and searched, and so is remembered.
     put(&pool, &cache, index, &[(2, "common lost".to_owned()), (3, "common lost again".to_owned())]).await;
     bm25::compact(&pool, index).await.unwrap();
     assert_eq!(find(&pool, &cache, index, "common", 9, Allowed::All).await.len(), 3);
@@ -644,14 +644,15 @@ async fn a_restored_database_is_searched_and_written_as_it_is_and_not_as_it_was(
         sqlx::query("SELECT setval($1::regclass, $2)").bind(sequence).bind(value).execute(&pool).await.unwrap();
     }
 
-    // Another process writes other documents: the same generation, and ids of terms that were others' before.
+    // Another process writes other documents: the generation is the same, and the ids of terms belonged to others
+    // before.
     let other = Cache::new(1 << 20);
     put(&pool, &other, index, &[(4, "common new words".to_owned())]).await;
     bm25::compact(&pool, index).await.unwrap();
     let ids = |hits: Vec<Hit>| hits.into_iter().map(|hit| hit.document_id).collect::<BTreeSet<_>>();
     assert_eq!(ids(find(&pool, &cache, index, "common", 9, Allowed::All).await), BTreeSet::from([1, 4]));
 
-    // This one remembers ids of terms that are gone, or another's.
+    // This process remembers ids of terms that are gone or belong to another term.
     let pairs = [(5, "lost again".to_owned())];
     let stale = bm25::prepare(&pool, &cache, index, texts(&pairs)).await.unwrap();
     let mut tx = pool.begin().await.unwrap();

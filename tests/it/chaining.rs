@@ -12,7 +12,7 @@ use svc::store::{
 use svc_actors::{Grant, Lane, WriteMode};
 use svc_client::wire::TaskTypePath;
 
-/// Under which every claim is made.
+/// The advisory lock of every claim.
 const CLAIM_LOCK: i64 = 0x7376_6301;
 
 async fn end(app: &TestApp, grant: &Grant, claimer: &Claimer) -> Option<(Ended, Option<Vec<Grant>>)> {
@@ -22,7 +22,7 @@ async fn end(app: &TestApp, grant: &Grant, claimer: &Claimer) -> Option<(Ended, 
     tasks::finish_and_claim(tx, &attempt, claimer, &[(Lane::Io, 1)]).await.unwrap()
 }
 
-/// The tasks that the end of one claimed; the test ends where it was not asked for any.
+/// The tasks that the end of a task claimed; fails if it was not asked for any.
 async fn next(app: &TestApp, grant: &Grant, claimer: &Claimer) -> Vec<Grant> {
     end(app, grant, claimer).await.unwrap().1.unwrap()
 }
@@ -41,7 +41,7 @@ async fn the_end_of_a_task_claims_in_the_order_of_every_claim() {
     let first = task(&app, &file, WriteMode::Subtree, 0, None).await;
     let held = claim(&app, 1).await.remove(0);
     assert_eq!(held.task_id, first);
-    // What the first one kept from running is free with its end, and an urgent task of another file still goes before it.
+    // The end of the first task frees what it blocked, and an urgent task of another file still goes first.
     let same = task(&app, &child, WriteMode::Itself, 1, None).await;
     let badged = task(&app, &other, WriteMode::Itself, 9, Some("gpu")).await;
     let urgent = task(&app, &other, WriteMode::Itself, 5, None).await;
@@ -55,7 +55,7 @@ async fn the_end_of_a_task_claims_in_the_order_of_every_claim() {
     assert!(next(&app, &granted.remove(0), &w).await.is_empty(), "its type is paused");
     app.client.resume_task_type(TaskTypePath { task_type: "test".to_owned() }).await.unwrap();
 
-    // It is the same grant as that of a claim by itself.
+    // The grant is the same as that of a separate claim.
     let one = claim(&app, 1).await.remove(0);
     assert_eq!((one.task_id, one.region.path.as_slice()), (same, [file.0, child.0].as_slice()));
     let again = task(&app, &child, WriteMode::Itself, 1, None).await;

@@ -1,4 +1,4 @@
-//! The ends of tasks and the claims after them: what a client that stops midway may hold up, and what it may not.
+//! The ends of tasks and the claims after them: what a client that stops midway may delay, and what it may not.
 use crate::{
     queue::{app, claim, claimer, finish, node, status, task},
     support::{PATIENCE, TestApp, invariants, until},
@@ -36,7 +36,7 @@ async fn an_end_that_was_sent_is_committed_though_its_client_stops() {
     let detail = Map::new();
     let attempt = attempt(&grant, &detail);
     let mut end = Box::pin(tasks::finish_and_commit(tx, &attempt));
-    // Sent, and from here on the client does nothing: it neither reads the answer nor says anything more.
+    // The message is sent, and from here on the client neither reads the answer nor sends anything.
     assert!(futures_util::poll!(&mut end).is_pending());
     until("the commit", async || (status(&app, id).await.0 == "completed").then_some(())).await;
     let title: String = sqlx::query_scalar("SELECT title FROM documents WHERE id = $1")
@@ -100,12 +100,12 @@ async fn no_claim_waits_for_an_end_that_is_not_committed() {
     for _ in 0..6 {
         unrelated.push(task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await);
     }
-    // A client that stopped between the end of its task and the commit; nothing ends its transaction for it.
+    // This client stopped between the end of its task and the commit, and nothing ends its transaction.
     let mut stopped = PgConnection::connect_with(&app.options).await.unwrap();
     sqlx::raw_sql("BEGIN").execute(&mut stopped).await.unwrap();
     assert!(tasks::finish(&mut stopped, &attempt(&held, &Map::new())).await.unwrap());
 
-    // Claims of one, and of several at once: those meet what lies under the region first.
+    // One claim, and then several at once, which meet what is under the region first.
     let mut got = Vec::new();
     for count in [1, 1, 4] {
         let pool = app.pool.clone();
@@ -123,7 +123,7 @@ async fn no_claim_waits_for_an_end_that_is_not_committed() {
     app.end().await;
 }
 
-/// So many tasks on nodes under this one that nobody made: what counts are their regions.
+/// Makes this many tasks on nodes under this one. The nodes do not exist, because only their regions matter.
 async fn many(app: &TestApp, under: i64, task_type: &str, count: i32, priority: i32) {
     sqlx::query(
         "INSERT INTO task_queue (task_type, lane, scope_document_id, node_path, node_depth, root_id, write_mode, priority)
@@ -138,7 +138,8 @@ async fn many(app: &TestApp, under: i64, task_type: &str, count: i32, priority: 
     .unwrap();
 }
 
-/// Claims one task of a lane as a worker does, which asks again while there is more; returns it with how often it asked.
+/// Claims one task of a lane as a worker does, which asks again while there is more. Returns the task and how often it
+/// asked.
 async fn claim_on(app: &TestApp) -> (Option<i64>, usize) {
     let mut claims = 0;
     loop {
@@ -196,7 +197,7 @@ async fn a_drain_leaves_no_work_behind_what_is_held_up() {
     let held = claim(&app, 1).await.remove(0);
     assert_eq!(held.task_id, whole);
     many(&app, root.0, "test", 3_000, 5).await;
-    // As created over REST: the worker embeds it.
+    // It is created as over REST, and the worker embeds it.
     let free: i64 = sqlx::query_scalar(
         "INSERT INTO task_queue (task_type, lane, scope_document_id, node_path, node_depth, root_id, write_mode, priority)
          VALUES ('embed', 'cpu', $1, $1 || '/', 0, $1, 'self', 0) RETURNING id",
@@ -236,7 +237,7 @@ async fn the_reaper_goes_by_the_lease_of_whoever_holds_a_task() {
     .await;
     assert_eq!(reaped.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [short]);
     assert_eq!(status(&app, long).await.0, "claimed");
-    // A beat and a start renew it, by the worker's own lease.
+    // A heartbeat and a start renew the lease, each by the worker's own length.
     let mut conn = app.pool.acquire().await.unwrap();
     let seconds_left = async |conn: &mut PgConnection| -> f64 {
         sqlx::query_scalar(
@@ -282,7 +283,7 @@ async fn what_was_parked_and_forgotten_is_found_by_the_sweep() {
     let app = app().await;
     let root = node(&app, None).await;
     let lost = task(&app, &root, WriteMode::Itself, 0, None).await;
-    // Nothing of ours leaves a row so.
+    // Nothing of ours leaves a row in this state.
     sqlx::query("UPDATE task_queue SET ready = false, parked_on = 4711 WHERE id = $1")
         .bind(lost)
         .execute(&app.pool)

@@ -134,7 +134,7 @@ async fn models_are_listed_and_fetched_and_a_text_is_embedded() {
     assert_eq!(tiers, [10, 30, 60, 80]);
     app.end().await;
 
-    // Nothing is fetched by a test: there is no hub at this address.
+    // A test fetches nothing: there is no hub at this address.
     let fetch = |model: &str, offline: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
         command.args(["models", "fetch", model]).env("SVC_CONFIG", "/dev/null");

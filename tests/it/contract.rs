@@ -1,4 +1,4 @@
-//! What the contract says and what the service does are the same.
+//! Checks that the service does what the contract says.
 use crate::support::{
     TOKEN, TestApp, Wish,
     contract::{resolve, validate},
@@ -32,7 +32,7 @@ fn an_answer_that_is_not_as_documented_is_seen() {
     }
 }
 
-/// The least value that a schema takes.
+/// The least value that a schema accepts.
 fn least(schema: &'static Value) -> Value {
     let schema = resolve(schema);
     if let Some(words) = schema["enum"].as_array() {
@@ -51,17 +51,17 @@ fn least(schema: &'static Value) -> Value {
     }
 }
 
-/// Values just beyond what a schema takes, each with the keyword that it breaks.
+/// Values just beyond what a schema accepts, each with the keyword that it breaks.
 fn beyond(schema: &'static Value) -> Vec<(&'static str, Value)> {
     let schema = match schema["oneOf"].as_array() {
-        // Null or something.
+        // The choice is between null and something else.
         Some(choices) => choices.iter().find(|choice| choice["type"] != "null").map_or(schema, resolve),
         None => resolve(schema),
     };
     let step = |keyword: &str, by: i128| {
         let bound = &schema[keyword];
         let whole = bound.as_i64().map(i128::from).or_else(|| bound.as_u64().map(i128::from));
-        // As text, since no number of 64 bits lies beyond the bounds of one.
+        // This is text, because no 64-bit number is beyond the bounds of one.
         whole
             .map(|bound| serde_json::from_str(&(bound + by).to_string()).unwrap())
             .or_else(|| bound.as_f64().map(|bound| json!(bound + by as f64)))
@@ -105,7 +105,7 @@ fn beyond(schema: &'static Value) -> Vec<(&'static str, Value)> {
     wrong
 }
 
-/// Bodies that break what the schema says of one field, at any depth, each with the place of it.
+/// Bodies that break what the schema says of one field, at any depth, each with the field's path.
 fn broken_bodies(schema: &'static Value, place: &str) -> Vec<(String, Value)> {
     let schema = match schema["oneOf"].as_array() {
         Some(choices) => choices.iter().find(|choice| choice["type"] != "null").map_or(schema, resolve),
@@ -217,7 +217,7 @@ async fn an_operation_without_a_body_refuses_one() {
         let answer = app.raw("POST", &path).header("content-type", "application/json").body(body).send().await.unwrap();
         assert_eq!(answer.status(), status, "{path} {body}");
     }
-    // Of unknown length, and empty in the end.
+    // The length is unknown, and in the end the body is empty.
     let empty = reqwest::Body::wrap_stream(futures_util::stream::empty::<std::io::Result<bytes::Bytes>>());
     let answer = app.raw("POST", "/admin/task-types/embed/resume").body(empty).send().await.unwrap();
     assert_eq!(answer.status(), 200);

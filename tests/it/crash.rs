@@ -1,4 +1,4 @@
-//! Processes that die at the worst moment: real binaries, killed with SIGKILL.
+//! Processes that die at the worst moment: real programs, killed with SIGKILL.
 use crate::support::{self, PATIENCE, TestApp, Wish, invariants, sample};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use rustix::process::{Pid, Signal, kill_process};
@@ -61,7 +61,7 @@ fn worker(app: &TestApp, number: usize) -> Process {
     Process(command.spawn().unwrap())
 }
 
-/// Fifty different small files, Markdown and PDF and broken ones among them.
+/// Fifty different small files, including Markdown, PDF and broken ones.
 fn files() -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<(String, Vec<u8>)> =
         ["quarterly-review.pdf", "onboarding-checklist.docx", "corrupt.pdf", "corrupt.docx", "handbook.md"]
@@ -91,7 +91,7 @@ async fn twenty_kills_of_a_worker_lose_nothing_and_do_nothing_twice() {
     while kills < 20 {
         assert!(started.elapsed() < PATIENCE, "workers take too long to start");
         let victim = worker(&app, kills);
-        // Killed once it holds something and a while into it, so that each kill hurts.
+        // It is killed a while after it holds something, so that each kill hurts.
         let name = format!("victim-{kills}");
         let holds = async {
             loop {
@@ -125,7 +125,7 @@ async fn twenty_kills_of_a_worker_lose_nothing_and_do_nothing_twice() {
         let frontier = app.settled(id).await;
         failed += i64::from(frontier.settled == Settled::Failed);
     }
-    // The broken ones, and whatever was three times in the hands of a worker that died.
+    // The broken files failed, and tasks that were held three times by workers that died.
     assert!(failed >= 2, "{failed}");
     last.kill();
     let deaths: i64 = sqlx::query_scalar("SELECT count(*) FROM task_attempts WHERE outcome = 'lease_lost'")
@@ -137,7 +137,7 @@ async fn twenty_kills_of_a_worker_lose_nothing_and_do_nothing_twice() {
     app.end().await;
 }
 
-/// `svc serve` with a PostgreSQL of its own.
+/// `svc serve` with its own PostgreSQL.
 struct Serving {
     process: Process,
     client: Client<Remote>,
@@ -162,7 +162,7 @@ fn serve(data_dir: &Path) -> Serving {
     let line = lines.find_map(|line| line.ok().filter(|line| line.contains("serves"))).expect("the service starts");
     let address =
         line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().trim_end_matches('/').to_owned();
-    // The pipe stays open, or the service could not print its last word.
+    // The pipe stays open, because otherwise the service could not print its last line.
     std::thread::spawn(move || lines.for_each(drop));
     Serving { process: Process(child), client: Client(Remote::new(&address, "kept", support::http())) }
 }

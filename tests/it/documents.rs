@@ -138,7 +138,7 @@ async fn what_cannot_be_stored_is_refused_by_name() {
     app.end().await;
 }
 
-/// Every table, by how many rows it has.
+/// The number of rows in every table.
 async fn rows(app: &TestApp) -> Vec<(String, i64)> {
     let tables: Vec<String> = sqlx::query_scalar(
         "SELECT table_name::text FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE' ORDER BY 1",
@@ -181,7 +181,7 @@ async fn delete_takes_every_row_and_byte() {
     let all: i64 = sqlx::query_scalar("SELECT count(*) FROM documents").fetch_one(&app.pool).await.unwrap();
     assert_eq!(left, all, "something of the deleted file is left");
     app.client.delete_document(DocumentPath { id: kept }).await.unwrap();
-    // What the queue and the index keep of their own: terms and tombstones until compaction, workers, the ledger.
+    // The queue and the index keep these: terms and tombstones until compaction, workers, the ledger.
     let own = [
         "_sqlx_migrations",
         "schema_functions",

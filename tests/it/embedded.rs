@@ -1,4 +1,4 @@
-//! The managed PostgreSQL: what it keeps through crashes of its own and of the service.
+//! The managed PostgreSQL: what it keeps when it crashes and when the service does.
 
 use std::{
     fs,
@@ -18,17 +18,17 @@ use svc::{
 };
 use tokio::time::timeout;
 
-/// Only to end a test that hangs; no test waits this long where the code is right.
+/// This only ends a test that hangs; no test waits this long if the code is right.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A data folder that goes with the test.
+/// A data folder that is removed with the test.
 struct DataDir(PathBuf);
 
 impl DataDir {
     fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        // Not in the home folder: run as root, PostgreSQL has a user of its own, which may not enter it.
+        // It is not in the home folder: if we are root, PostgreSQL runs as another user, who may not enter that.
         Self(std::env::temp_dir().join(format!("svc-embedded-{}-{number}", std::process::id())))
     }
 }
@@ -96,7 +96,7 @@ async fn what_is_committed_is_there_after_a_stop_and_a_start() {
     postgres.stop().await;
 }
 
-/// What the role of the service must be able to do, and must not.
+/// What the service's role must be able to do, and what it must not.
 async fn is_the_service_s_own(connection: &mut PgConnection) {
     assert_eq!(text(connection, "SELECT current_user::text").await, "svc_app");
     assert_eq!(text(connection, "SELECT rolsuper::text FROM pg_roles WHERE rolname = current_user").await, "false");
@@ -121,7 +121,7 @@ async fn the_service_is_no_superuser_and_nobody_is_let_in_untold() {
     is_the_service_s_own(&mut connect(&postgres).await).await;
     let admission = fs::read_to_string(folder.0.join("postgres/cluster/pg_hba.conf")).unwrap();
     assert!(admission.contains("peer") && !admission.contains("trust"), "{admission}");
-    // Another user who got as far as the socket: a child of ours that is allowed into the folders.
+    // Another user who can reach the socket: a child of ours that is allowed into the folders.
     if rustix::process::geteuid().is_root() {
         for path in ["postgres", "postgres/run", "postgres/run/.s.PGSQL.5432"] {
             fs::set_permissions(folder.0.join(path), fs::Permissions::from_mode(0o777)).unwrap();
@@ -138,7 +138,7 @@ async fn the_service_is_no_superuser_and_nobody_is_let_in_untold() {
 
 const STRANGER: &str = "SVC_TEST_EMBEDDED_STRANGER";
 
-/// Not a test of its own: the process of another user.
+/// This is not a test but the process of another user.
 #[test]
 fn helper_stranger() {
     use std::io::{Read, Write};
@@ -153,7 +153,7 @@ fn helper_stranger() {
     println!("\nstranger is told {}", String::from_utf8_lossy(&answer).replace(['\0', '\n'], " "));
 }
 
-/// What the server tells a user whom it does not know.
+/// What the server tells a user that it does not know.
 fn as_nobody(socket: &Path) -> String {
     use std::os::unix::process::CommandExt;
     let module = module_path!().split_once("::").map_or(String::new(), |(_, module)| format!("{module}::"));
@@ -173,7 +173,7 @@ async fn a_folder_of_an_earlier_release_is_upgraded_whatever_step_its_upgrade_st
     let folder = DataDir::new();
     let postgres = start(&folder.0).await;
     let mut superuser = PgConnection::connect_with(&postgres.superuser_options()).await.unwrap();
-    // As that release left it: everything belongs to the superuser that it worked as.
+    // The state that release left: everything belongs to the superuser that it worked as.
     sqlx::raw_sql(
         "CREATE TABLE kept (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, text text);
          CREATE SEQUENCE numbers; CREATE VIEW seen AS SELECT * FROM kept; CREATE DOMAIN state AS text;
@@ -194,7 +194,7 @@ async fn a_folder_of_an_earlier_release_is_upgraded_whatever_step_its_upgrade_st
     fs::write(folder.0.join("postgres/cluster/pg_hba.conf"), "local all all trust\n").unwrap();
     fs::write(folder.0.join("postgres/cluster/pg_ident.conf"), "").unwrap();
 
-    // The second start finds some of it done, the third all.
+    // The second start finds some of it done, and the third everything.
     for round in 0..3 {
         let postgres = start(&folder.0).await;
         let mut connection = connect(&postgres).await;
@@ -214,7 +214,7 @@ async fn a_folder_of_an_earlier_release_is_upgraded_whatever_step_its_upgrade_st
         assert_eq!(text(&mut connection, foreign).await, "0");
         let mut superuser = PgConnection::connect_with(&postgres.superuser_options()).await.unwrap();
         if round == 0 {
-            // Killed in the middle: a part belongs to the superuser again.
+            // It was killed in the middle, so a part belongs to the superuser again.
             sqlx::raw_sql(
                 "ALTER TABLE kept OWNER TO svc; ALTER FUNCTION one() OWNER TO svc; SELECT lo_from_bytea(0, 'bytes')",
             )
@@ -262,7 +262,7 @@ async fn a_killed_server_comes_back_with_what_was_committed() {
 
 const HELPER: &str = "SVC_TEST_EMBEDDED_HELPER";
 
-/// Not a test of its own: the process that plays the service which is killed.
+/// This is not a test but the process that plays the killed service.
 #[tokio::test]
 async fn helper_service() {
     let Ok(data_dir) = std::env::var(HELPER) else { return };
@@ -270,12 +270,12 @@ async fn helper_service() {
     let mut connection = connect(&postgres).await;
     sqlx::raw_sql("CREATE TABLE kept AS SELECT 'kept' AS text").execute(&mut connection).await.unwrap();
     println!("\nhelper runs {}", postgres.server_pid().unwrap());
-    // Until the test kills us, or ends and closes our input.
+    // It waits until the test kills it, or ends and closes its input.
     let _ = std::io::stdin().lines().next();
     postgres.stop().await;
 }
 
-/// The helper process, and the process id of its server.
+/// Starts the helper process, and returns it and the process id of its server.
 fn spawn_helper(data_dir: &Path) -> (Child, u32) {
     let module = module_path!().split_once("::").map_or(String::new(), |(_, module)| format!("{module}::"));
     let mut helper = Command::new(std::env::current_exe().unwrap())
@@ -320,7 +320,7 @@ async fn half_made_folders_and_stale_pid_files_do_not_stop_a_start() {
     start(&folder.0).await.stop().await;
     assert!(!half.exists());
 
-    // As after a restart of the machine: the number now belongs to another program of the same user.
+    // This is the state after a restart of the machine: the number now belongs to another program of the same user.
     let mut other = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
     let (pid, path) = (other.id(), folder.0.display());
     let text = format!("{pid}\n{path}/postgres/cluster\n1\n5432\n{path}/postgres/run\n\n  1  1\nready\n");

@@ -1,4 +1,4 @@
-//! Faults of what is around a task and a request: a full disk, a server that takes no writes, another schema.
+//! Faults in the surroundings of tasks and requests: a full disk, a server that takes no writes, another schema.
 use crate::{
     admin::{run, worker_command},
     crash::url,
@@ -36,7 +36,7 @@ async fn what_is_away_spends_no_attempt_of_a_sound_file() {
     .await
     .unwrap();
     app.start_worker().await;
-    // Oftener than a task may fail.
+    // It happens more often than a task may fail.
     for state in ["53100", "53200", "53300", "53400", "57P01", "57P03", "08006", "25006", "42703", "42P01"] {
         sqlx::query("UPDATE fault SET state = $1").bind(state).execute(&app.pool).await.unwrap();
         sqlx::query("UPDATE task_queue SET retry_after = now() - interval '1 second' WHERE NOT final")
@@ -68,7 +68,7 @@ async fn what_is_away_spends_no_attempt_of_a_sound_file() {
     app.end().await;
 }
 
-/// Ends every other session of the database: the next ones find it as it is then.
+/// Ends every other session of the database, so that the next ones see its present state.
 async fn end_sessions(app: &TestApp) {
     let mut conn = PgConnection::connect_with(&app.options).await.unwrap();
     sqlx::query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
@@ -108,7 +108,7 @@ async fn on_a_server_that_became_read_only_reads_go_on_and_writes_are_503() {
     assert_eq!((upload.code, upload.status), (Code::Unavailable, 503), "{upload}");
     let answer = app.raw("DELETE", &format!("/documents/{id}")).send().await.unwrap();
     assert_eq!((answer.status().as_u16(), answer.headers().contains_key("retry-after")), (503, true));
-    // What only reads the ledger of migrations can read it here too, and a start says what is wrong.
+    // What only reads the ledger of migrations still can, and a start says what is wrong.
     schema::read(&app.pool).await.unwrap().check().unwrap();
     let worker = run(worker_command(&app, &[])).await;
     let said = String::from_utf8_lossy(&worker.stderr).into_owned();
@@ -172,11 +172,11 @@ async fn nothing_works_on_a_newer_schema_and_all_say_why() {
     app.end().await;
 }
 
-/// A small file system of the database's own, to be filled.
+/// A small file system for the database alone, to be filled.
 struct Disk(PathBuf);
 
 impl Disk {
-    /// None where this user may not mount.
+    /// Returns `None` if this user may not mount.
     fn mount(at: &Path) -> Option<Disk> {
         std::fs::create_dir_all(at).unwrap();
         let mounted = Command::new("mount")
@@ -188,7 +188,7 @@ impl Disk {
         mounted.is_ok_and(|status| status.success()).then(|| Disk(at.to_owned()))
     }
 
-    /// Until nothing more fits.
+    /// Writes until the disk is full.
     fn fill(&self) {
         let ballast = std::fs::File::create(self.0.join("ballast")).unwrap();
         for size in [1 << 20, 4096] {

@@ -25,7 +25,7 @@ use svc_actors::{
 };
 use svc_client::wire::{ActorNode, DocumentPath, Settled, TaskPath, TaskTypePath};
 
-/// Waits until a program has logged such a line.
+/// Waits until a program has logged a line with these words.
 async fn until_it_logs(mut command: Command, words: [&str; 2]) {
     let mut process = Process(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
     let lines = BufReader::new(process.0.stderr.take().unwrap()).lines();
@@ -52,7 +52,7 @@ async fn what_nobody_serves_is_an_error_in_the_log_of_whoever_looks() {
     sqlx::query("UPDATE task_queue SET created_at = now() - interval '1 hour'").execute(&app.pool).await.unwrap();
     let words = ["ERROR", "no living worker answers to this badge"];
     until_it_logs(worker_command(&app, &["--badge", "cpu", "--reap-seconds", "0.2"]), words).await;
-    // A service whose fleet is gone.
+    // This is a service whose fleet is gone.
     let mut service = Command::new(env!("CARGO_BIN_EXE_svc"));
     service
         .args(["serve", "--config", "/dev/null"])
@@ -75,7 +75,7 @@ async fn a_worker_says_who_it_is_and_shows_its_actors() {
     let worker = until("the worker's first beat with its tree", async || {
         let worker = app.client.list_workers().await.unwrap().workers.pop()?;
         let root = worker.snapshot.as_ref()?.root.as_ref()?;
-        // The first beat may come before its actors.
+        // The first heartbeat may come before its actors.
         (root.children.len() == 4).then_some(worker)
     })
     .await;
@@ -91,7 +91,7 @@ async fn a_worker_says_who_it_is_and_shows_its_actors() {
     app.end().await;
 }
 
-/// The actor of a document in the tree of the only worker, at its last beat.
+/// The actor of a document in the tree of the only worker, at its last heartbeat.
 async fn supervisor(app: &TestApp, root: i64) -> Option<ActorNode> {
     let worker = app.client.list_workers().await.unwrap().workers.pop()?;
     let documents = worker.snapshot?.root?.children.into_iter().find(|actor| actor.kind == "documents")?;
@@ -120,7 +120,7 @@ async fn the_tree_shows_a_document_between_its_tasks_until_it_owes_nothing() {
     app.end().await;
 }
 
-/// Does what a handler must not do: keeps the only thread of its worker busy, for five leases.
+/// Does what a handler must not do: keeps the only thread of its worker busy for five leases.
 struct Burns {
     kept: KeptConnections,
 }
@@ -152,7 +152,7 @@ impl Handler for Burns {
 #[tokio::test(flavor = "current_thread")]
 async fn a_task_that_burns_the_processor_for_five_leases_loses_none() {
     let app = idle().await;
-    // Takes nothing, and takes back what lapses.
+    // This worker takes nothing, and takes back what expires.
     let arguments = ["--badge", "none", "--strict-badges", "--worker-id", "reaper", "--heartbeat-seconds", "0.3"];
     let timing = ["--lease-seconds", "2", "--reap-seconds", "0.2", "--poll-seconds", "0.2"];
     let reaper = Process(worker_command(&app, &[&arguments[..], &timing[..]].concat()).spawn().unwrap());
@@ -219,7 +219,7 @@ async fn a_worker_that_hardly_polls_is_woken_by_another_process() {
     let app = idle().await;
     let telling = wakeup::tell(app.pool.clone(), app.service.wake.clone(), None);
     let worker = Process(worker_command(&app, &["--poll-seconds", "3600", "--reap-seconds", "3600"]).spawn().unwrap());
-    // It has looked into the queue when it began to listen, and looks no more.
+    // It looked into the queue when it began to listen, and does not look again.
     until("the worker to listen and be quiet", async || {
         let quiet: bool = sqlx::query_scalar(
             "SELECT coalesce(bool_or(query LIKE 'LISTEN%') AND max(state_change) FILTER (WHERE query LIKE '%claim_batch%') < now() - interval '1 second', false)

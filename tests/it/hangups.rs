@@ -21,7 +21,8 @@ async fn send(address: &str, path: &str, body: &serde_json::Value) -> TcpStream 
     stream
 }
 
-/// Statements of the service that wait for a lock; for this a test locks a table, and everything stands where it is.
+/// Counts the statements of the service that wait for a lock. A test locks a table for this, so that everything stops
+/// where it is.
 async fn waiting(onlooker: &mut PgConnection, of: &str) -> i64 {
     sqlx::query_scalar(
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'svc'
@@ -36,7 +37,7 @@ async fn waiting(onlooker: &mut PgConnection, of: &str) -> i64 {
 /// A connection that holds a table until it is closed, and one that looks on.
 async fn hold(pool: &PgPool, table: &str) -> (PgConnection, PgConnection) {
     let options = pool.connect_options();
-    // Other names than the service's own connections have.
+    // The name differs from those of the service's own connections.
     let options = sqlx::postgres::PgConnectOptions::clone(&options).application_name("test");
     let mut holder = PgConnection::connect_with(&options).await.unwrap();
     let lock = format!("BEGIN; LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE");
@@ -50,7 +51,7 @@ async fn clients_that_hang_up_disturb_nobody() {
     let (first, address) = (app.create("Tides", "The moon pulls the oceans.", None).await, app.base.clone());
     let address = address.trim_start_matches("http://").to_owned();
     let rude = tokio::spawn(async move {
-        // As somebody does who types: each letter takes the last search back.
+        // This is like somebody who types: each letter replaces the last search.
         for at in 0..150_u64 {
             let stream = send(&address, "/search/hybrid", &serde_json::json!({"query": format!("moon {at}")})).await;
             tokio::time::sleep(Duration::from_millis(at * 7 % 31)).await;
@@ -101,7 +102,7 @@ async fn a_write_is_carried_out_though_its_client_is_gone() {
         send(&address, "/documents", &serde_json::json!({"title": "Kept", "content": "Written to nobody."})).await;
     until("the insert", async || (waiting(&mut onlooker, "%INSERT INTO documents%").await > 0).then_some(())).await;
     drop(stream);
-    // A search whose client leaves later is cancelled, so a cancel of the write would have come before.
+    // A search whose client leaves later is cancelled, so a cancel of the write would have come earlier.
     let search = send(&address, "/search/fulltext", &serde_json::json!({"query": "moon"})).await;
     until("the search", async || (waiting(&mut onlooker, "%ts_rank_cd%").await > 0).then_some(())).await;
     drop(search);

@@ -1,4 +1,4 @@
-//! Requests that ask for too much, and those beside them that must not notice.
+//! Requests that ask for too much, and others beside them that must not notice.
 use crate::support::{TestApp, Wish, invariants, until};
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
@@ -7,7 +7,7 @@ use svc_client::{
     wire::{FulltextSearch, HybridSearch, PageQuery},
 };
 
-/// Holds the documents until it is closed, so that whoever reads them waits.
+/// Locks the documents until it is closed, so that readers wait.
 async fn hold_documents(app: &TestApp) -> PgConnection {
     let mut holder = PgConnection::connect_with(&app.options).await.unwrap();
     sqlx::raw_sql("BEGIN; LOCK TABLE documents IN ACCESS EXCLUSIVE MODE").execute(&mut holder).await.unwrap();
@@ -71,7 +71,7 @@ async fn one_search_more_than_may_be_at_work_is_told_to_come_again() {
         (problem["code"].as_str(), problem["setting"].as_str()),
         (Some("too_many_requests"), Some("SVC_SEARCHES_AT_ONCE"))
     );
-    // Nobody else waits for a place.
+    // Nobody else waits for a slot.
     app.client.read_health().await.unwrap();
     holder.close().await.unwrap();
     for search in searches {

@@ -64,7 +64,7 @@ async fn a_pdf_and_a_docx_become_trees_with_anchors() {
     let (pdf, frontier) = app.ingest(&sample("quarterly-review.pdf")).await;
     assert_eq!(frontier.settled, Settled::Settled);
     insta::assert_snapshot!("pdf_tree", shape(&app, pdf).await);
-    // What was found in the file is evidence; what reading it took is the attempt's.
+    // What was found in the file is evidence; the cost of reading it belongs to the attempt.
     let read = evidence(&app, pdf).await;
     let attempts = read["attempts"].as_array().unwrap();
     let extract = attempts.iter().find(|attempt| attempt["task_type"] == "extract:text").unwrap();
@@ -264,7 +264,7 @@ async fn odd_files_are_taken_for_what_they_are() {
     app.end().await;
 }
 
-/// Documents, large objects and tasks that are there.
+/// Counts the documents, large objects and tasks that exist.
 async fn stored(app: &TestApp) -> (i64, i64, i64) {
     let query = "SELECT (SELECT count(*) FROM documents), (SELECT count(*) FROM pg_largeobject_metadata), (SELECT count(*) FROM task_queue)";
     sqlx::query_as(query).fetch_one(&app.pool).await.unwrap()

@@ -1,4 +1,4 @@
-//! Clients that hold connections and send little, beside one that works.
+//! Clients that hold connections and send little, beside one that works normally.
 use crate::support::{TOKEN, TestApp, Wish, document, until};
 use std::{io, time::Duration};
 use svc_client::{
@@ -10,7 +10,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Short waits, so that a test is over soon; each is long for a client that works.
+/// The waits are short, so that a test ends soon; each is long for a working client.
 const SHORT: &[(&str, &str)] = &[
     ("SVC_HEADER_TIMEOUT_SECONDS", "1"),
     ("SVC_IDLE_TIMEOUT_SECONDS", "2"),
@@ -22,14 +22,14 @@ async fn connect(app: &TestApp) -> TcpStream {
     TcpStream::connect(app.base.strip_prefix("http://").unwrap()).await.unwrap()
 }
 
-/// A connection on which this was sent.
+/// Opens a connection and sends this on it.
 async fn sent(app: &TestApp, text: &str) -> TcpStream {
     let mut stream = connect(app).await;
     stream.write_all(text.as_bytes()).await.unwrap();
     stream
 }
 
-/// All that comes until the service closes the connection; a reset ends it too.
+/// Reads everything until the service closes the connection; a reset ends it too.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     let end = async {
@@ -46,7 +46,7 @@ fn post(path: &str, more: &str) -> String {
     format!("POST {path} HTTP/1.1\r\nHost: svc\r\nAuthorization: Bearer {TOKEN}\r\n{more}\r\n")
 }
 
-/// The beginning of a document's body, of which nothing more comes.
+/// The beginning of a document's body, after which nothing more comes.
 fn half_a_document() -> String {
     post("/documents", "Content-Type: application/json\r\nContent-Length: 1000\r\n") + "{\"title\": \"half"
 }
@@ -57,7 +57,7 @@ fn half_a_file() -> String {
         + "--XX\r\nContent-Disposition: form-data; name=\"file\"; filename=\"half.txt\"\r\n\r\nhalf"
 }
 
-/// What an ordinary client does, which sees no error whatever others do.
+/// Does what an ordinary client does; it must see no error, whatever others do.
 async fn works(app: &TestApp) {
     let made = app.client.create_document(WaitQuery::default(), Json(document("ordinary", "work"))).await.unwrap();
     app.client.list_roots(PageQuery::default()).await.unwrap();
@@ -77,7 +77,7 @@ async fn who_begins_and_does_not_end_is_let_go_and_nobody_else_notices() {
     let slow = tokio::spawn({
         let mut stream = sent(&app, &half_a_document()).await;
         async move {
-            // A byte now and then is no body that moves.
+            // A byte now and then does not count as movement.
             while stream.write_all(b" ").await.is_ok() {
                 if let Ok(answer) = tokio::time::timeout(Duration::from_millis(300), rest(&mut stream)).await {
                     return answer;
@@ -127,7 +127,7 @@ async fn idle_connections_without_number_make_room_for_a_client_that_works() {
         idle.push(sent(&app, &format!("GET /{round} HTT")).await);
     }
     works(&app).await;
-    // Those that have waited longest had to go.
+    // Those that had waited longest had to go.
     for stream in &mut idle[..1000] {
         rest(stream).await;
     }
@@ -166,7 +166,7 @@ async fn an_answer_that_nobody_reads_is_given_up() {
     let id = app.client.create_document(WaitQuery::default(), Json(long)).await.unwrap().id;
     let request = format!("GET /documents/{id} HTTP/1.1\r\nHost: svc\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
     let mut stream = sent(&app, &request).await;
-    // What is written to a closed connection comes back as an error.
+    // A write to a closed connection returns as an error.
     until("the end of the connection", async || stream.write_all(b"GET").await.err()).await;
     app.end().await;
 }
@@ -229,7 +229,7 @@ async fn a_stop_waits_for_requests_and_for_nothing_else() {
     app.end().await;
 }
 
-/// A connection is read to its end by the service even where the answer came early.
+/// The service reads a connection to its end even if the answer came early.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_still_sends_gets_the_answer_and_no_reset() -> io::Result<()> {
     let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;

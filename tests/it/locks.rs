@@ -1,4 +1,5 @@
-//! The one order of locks: what applies, cancels, deletes and settles meets on the same rows and never waits in a circle.
+//! The single order of locks: task ends, cancels, deletes and settling meet on the same rows and never wait in a
+//! circle.
 use crate::{
     queue::{app, finish},
     support::{self, TestApp, document, invariants, sample, until},
@@ -12,7 +13,7 @@ use svc_client::{
     wire::{DocumentPath, Settled, UploadQuery, WaitQuery},
 };
 
-/// Panics with the server's own words where it has found a deadlock in this database.
+/// Panics with the server's own words if it has found a deadlock in this database.
 async fn no_deadlock(app: &TestApp) {
     let found: i64 = sqlx::query_scalar("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
         .fetch_one(&app.pool)
@@ -41,7 +42,7 @@ async fn no_deadlock(app: &TestApp) {
     panic!("{found} deadlocks");
 }
 
-/// Sessions that wait for a row or an advisory lock.
+/// Counts the sessions that wait for a row or an advisory lock.
 async fn waiting(app: &TestApp) -> i64 {
     sqlx::query_scalar(
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'",
@@ -105,7 +106,8 @@ async fn a_delete_waits_for_the_settler_and_holds_nothing_that_it_needs() {
     app.end().await;
 }
 
-/// What a change beside others may be answered: done, gone, or held by a task; never that it lost against another one.
+/// Whether a change beside others was answered as allowed: done, gone, or held by a task, but never that it lost
+/// against another change.
 fn expected<T>(outcome: Result<T, Failure>) -> bool {
     match outcome {
         Ok(_) => true,
@@ -157,7 +159,7 @@ async fn hundreds_of_cancels_and_deletes_beside_running_tasks_meet_no_deadlock()
     app.end().await;
 }
 
-/// A folder with so many stored files, of a byte each.
+/// Makes a folder with this many stored files of one byte each.
 async fn folder(app: &TestApp, parent_id: Option<i64>, files: i32) -> i64 {
     let mut new = document("A folder", "");
     new.parent_id = parent_id;

@@ -20,10 +20,10 @@ use svc_actors::{Grant, Lane, Queue, WriteMode};
 use svc_client::wire::{Settled, TaskPath};
 use uuid::Uuid;
 
-/// So short that it has run out by the next look.
+/// So short that it has expired by the next look.
 const LEASE: Duration = Duration::from_millis(50);
 
-/// The worker "w" presents itself, or beats.
+/// The worker "w" presents itself, or sends a heartbeat.
 async fn beat(app: &TestApp, boot_nonce: Uuid) {
     let row = WorkerRow {
         worker_id: "w".to_owned(),
@@ -37,13 +37,13 @@ async fn beat(app: &TestApp, boot_nonce: Uuid) {
     workers::beat(&mut app.pool.acquire().await.unwrap(), &row, &serde_json::json!({})).await.unwrap();
 }
 
-/// Claims for a lease that is over soon.
+/// Claims with a lease that expires soon.
 async fn claim(app: &TestApp, count: usize) -> Vec<Grant> {
     let claimer = Claimer { lease: LEASE, ..claimer("w") };
     tasks::claim(&app.pool, &claimer, &[(Lane::Io, count)]).await.unwrap().grants
 }
 
-/// Takes what lapsed back, once it has.
+/// Takes back what has expired, once it has.
 async fn reap(app: &TestApp) -> leases::Reaped {
     until("the lease to run out", async || {
         let mut tx = app.pool.begin().await.unwrap();
@@ -54,7 +54,7 @@ async fn reap(app: &TestApp) -> leases::Reaped {
     .await
 }
 
-/// The losses of a task that count, and all of its leases that ran out.
+/// The losses of a task that count, and all of its leases that expired.
 async fn losses(app: &TestApp, id: i64) -> (i32, i32) {
     sqlx::query_as("SELECT lease_losses, lapses FROM task_queue WHERE id = $1")
         .bind(id)
@@ -68,7 +68,7 @@ async fn a_task_that_kills_its_worker_three_times_is_given_up() {
     let app = app().await;
     let id = task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
     for _ in 0..2 {
-        // Another start each time, under the same name.
+        // Each time it is another start under the same name.
         beat(&app, Uuid::new_v4()).await;
         assert_eq!(claim(&app, 1).await.len(), 1);
         assert_eq!(reap(&app).await.again, [(id, true)]);
@@ -90,7 +90,7 @@ async fn a_worker_that_is_there_again_costs_its_tasks_nothing() {
     let app = app().await;
     let id = task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
     let boot = Uuid::new_v4();
-    // It is back before anybody looks.
+    // The worker is back before anybody looks.
     for round in 1..5 {
         beat(&app, boot).await;
         assert_eq!(claim(&app, 1).await[0].attempt, round);
@@ -108,7 +108,7 @@ async fn a_worker_that_is_there_again_costs_its_tasks_nothing() {
         assert_eq!(reap(&app).await.again, [(id, false)]);
         assert_eq!(losses(&app, id).await, (0, round));
     }
-    // It is back after the loss was counted.
+    // The worker is back after the loss was counted.
     beat(&app, boot).await;
     for _ in 0..2 {
         assert_eq!(claim(&app, 1).await.len(), 1);
@@ -120,7 +120,7 @@ async fn a_worker_that_is_there_again_costs_its_tasks_nothing() {
     leases::reap(&mut tx).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(losses(&app, id).await, (0, 6));
-    // Its process is a new one: what killed the old one may well have been the task.
+    // Its process is a new one: the task may well have killed the old one.
     assert_eq!(claim(&app, 1).await.len(), 1);
     beat(&app, Uuid::new_v4()).await;
     assert_eq!(reap(&app).await.again, [(id, true)]);
@@ -167,7 +167,7 @@ async fn a_worker_that_is_stopped_past_its_lease_and_goes_on_costs_its_tasks_not
             .await
             .unwrap()
     };
-    // One more than a task may lose.
+    // This is one more than a task may lose.
     for stops in 1..=4 {
         until("the task that waits for the lock", async || {
             let held: i64 = sqlx::query_scalar(

@@ -1,4 +1,4 @@
-//! Workers whose network fails: cut, black hole, slow.
+//! Workers whose network fails: cut off, black-holed, slow.
 use crate::{
     admin::{long_text, of_root, worker_command},
     crash::Process,
@@ -23,7 +23,7 @@ fn behind(app: &TestApp, proxy: &Proxy, name: &str, pace: &[&str]) -> Process {
     Process(command.env("SVC_DATABASE_URL", url).spawn().unwrap())
 }
 
-/// A lease short enough to see it lapse.
+/// A lease short enough for the test to see it expire.
 const HASTE: &[&str] =
     &["--poll-seconds", "0.1", "--heartbeat-seconds", "0.4", "--lease-seconds", "1.5", "--reap-seconds", "0.3"];
 
@@ -35,7 +35,7 @@ async fn proxy(app: &TestApp) -> Proxy {
     Proxy::start(socket(app)).await
 }
 
-/// A task that this worker runs.
+/// Waits until this worker runs a task.
 async fn runs(app: &TestApp, root: i64, worker: &str) {
     until("the worker to run an embed task", async || {
         let query =
@@ -46,7 +46,7 @@ async fn runs(app: &TestApp, root: i64, worker: &str) {
     .await;
 }
 
-/// What stands between a worker and the database.
+/// What is between a worker and the database.
 trait Road {
     fn worker(&self, app: &TestApp, name: &str) -> Process;
     fn close(&self);
@@ -68,7 +68,7 @@ impl Road for Stormy {
     }
 }
 
-/// One worker is cut off in the middle of a task, another one takes over; then the first comes back and works alone.
+/// One worker is cut off in the middle of a task, and another takes over. Then the first comes back and works alone.
 async fn cut_off(app: TestApp, road: impl Road, other: impl FnOnce(&TestApp) -> Process) {
     let first = app.upload_bytes("first.md", long_text()).await.unwrap().document_id;
     let far = road.worker(&app, "far");
@@ -134,7 +134,7 @@ async fn a_slow_network_slows_work_and_breaks_nothing() {
     app.end().await;
 }
 
-/// A host of its own: a network namespace with one cable to the database's.
+/// A host of its own: a network namespace with one cable to the database's host.
 struct Host {
     name: String,
     cable: String,
@@ -142,12 +142,13 @@ struct Host {
 }
 
 impl Host {
-    /// None where the kernel gives this user no such thing.
+    /// Returns `None` if the kernel does not let this user make one.
     fn new(number: u8) -> Option<Host> {
         let tag = std::process::id() % 10_000;
         let (name, cable, far_end) =
             (format!("svc{tag}h{number}"), format!("svc{tag}v{number}"), format!("svc{tag}e{number}"));
-        // A documentation network is nobody's: 198.51.100.0/24. What a run that was killed left behind has other addresses mostly.
+        // 198.51.100.0/24 is a documentation network, which nobody uses. What a killed run left behind mostly has other
+        // addresses.
         let first = (std::process::id() % 31) * 8 + u32::from(number - 1) * 4;
         let (here, there) = (format!("198.51.100.{}", first + 1), format!("198.51.100.{}", first + 2));
         let host = Host { name: name.clone(), cable: cable.clone(), database: here.clone() };
@@ -174,7 +175,7 @@ fn ip(arguments: &[&str]) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// A host's way to the database: its cable, and what carries on from there to the server's socket.
+/// A host's way to the database: its cable, and the forwarder from there to the server's socket.
 struct Cable {
     host: Host,
     server: Proxy,

@@ -25,7 +25,7 @@ async fn bulk(app: &TestApp, files: usize) -> Vec<i64> {
     ids
 }
 
-/// The files that completed tasks belong to, in the order in which the tasks ended.
+/// The files of completed tasks, in the order in which the tasks ended.
 async fn completions(app: &TestApp) -> Vec<i64> {
     sqlx::query_scalar(
         "SELECT n.file_root FROM task_attempts a JOIN ingest_node n ON n.document_id = a.document_id WHERE a.outcome = 'completed' ORDER BY a.id",
@@ -35,7 +35,7 @@ async fn completions(app: &TestApp) -> Vec<i64> {
     .unwrap()
 }
 
-/// How many tasks ended before each file was done, that which ended it included.
+/// For each file, how many tasks had ended when it was done, including its own last one.
 fn done_after(completions: &[i64]) -> BTreeMap<i64, usize> {
     completions.iter().zip(1..).map(|(file, ended)| (*file, ended)).collect()
 }
@@ -110,7 +110,7 @@ async fn a_change_of_priority_holds_for_what_waits_what_follows_and_what_is_trie
     assert_eq!(change(&app, raised, -3).await, 1);
     assert_eq!(priorities(&app, raised).await["embed"], -25);
 
-    // A task that failed for good is out of the change's sight, and takes the priority on when it comes back.
+    // The change does not see a task that failed for good, but the task takes the new priority when it comes back.
     app.client.cancel_ingest(DocumentPath { id: raised }).await.unwrap();
     assert_eq!(change(&app, raised, 9).await, 0);
     let failed = TaskQuery { root_id: Some(raised), status: Some("failed".into()), ..TaskQuery::default() };

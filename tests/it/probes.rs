@@ -1,4 +1,4 @@
-//! What the service tells of itself, to whom, and what that costs.
+//! What the service tells about itself, to whom, and what that costs.
 use crate::{
     queue::{node, task},
     support::{self, TestApp, Wish, until},
@@ -30,7 +30,7 @@ async fn probes_answer_without_the_database_however_many_they_are() {
             async move { (path, request.send().await.unwrap().status().as_u16()) }
         });
         for (path, status) in futures_util::future::join_all(asked).await {
-            // Nobody works here, which the service knew before the tables were held.
+            // No worker runs here, which the service knew before the tables were locked.
             assert_eq!(status, if path == "/ready" { 503 } else { 200 }, "{path}");
         }
         let statements: i64 = sqlx::query_scalar(

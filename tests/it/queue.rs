@@ -1,4 +1,4 @@
-//! The queue and its regions, against the real server and by many at once.
+//! The queue and its regions, with the real server and many claimers at once.
 use crate::support::{TestApp, Wish, document, invariants};
 use chrono::Utc;
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
@@ -136,7 +136,7 @@ async fn a_blocked_task_parks_and_wakes_when_its_blocker_ends() {
     assert!(finish(&app.pool, &held[0]).await);
     let next = claim(&app, 9).await;
     assert_eq!(next[0].task_id, below);
-    // children(root) reaches the child and not the grandchild.
+    // children(root) contains the child but not the grandchild.
     let near = task(&app, &root, WriteMode::Children, 0, None).await;
     let child_task = task(&app, &child, WriteMode::Itself, 0, None).await;
     let claimed = claim(&app, 9).await;
@@ -167,7 +167,7 @@ async fn however_many_are_parked_they_wake_by_priority_and_all_of_them() {
         .await
         .unwrap();
     assert_eq!(parked, 100);
-    // Given back and claimed again it is in the way as before; what ends a hold without a finish wakes them too.
+    // Given back and claimed again, it blocks as before; ending a hold without a finish wakes the blocked tasks too.
     leases::give_back(&app.pool, &[held[0].token]).await.unwrap();
     assert_eq!(claim(&app, 1).await.iter().map(|g| g.task_id).collect::<Vec<_>>(), [whole]);
     sqlx::query("DELETE FROM task_queue WHERE id = $1").bind(whole).execute(&app.pool).await.unwrap();
@@ -200,7 +200,7 @@ async fn a_subtree_task_under_a_stream_of_small_ones_gets_its_turn() {
     task(&app, &children[0], WriteMode::Itself, 0, None).await;
     let mut held = claim(&app, 1).await;
     let whole = task(&app, &root, WriteMode::Subtree, 0, None).await;
-    // There is always one small task held and a younger one waiting.
+    // One small task is always held, and a younger one waits.
     for round in 0..30 {
         task(&app, &children[(round + 1) % 2], WriteMode::Itself, 0, None).await;
         held.extend(claim(&app, 1).await);
@@ -229,7 +229,7 @@ async fn a_claim_of_several_lanes_gets_what_each_wants_and_parks_what_is_in_the_
     let whole = task(&app, &root, WriteMode::Subtree, 9, None).await;
     let held = claim(&app, 1).await.remove(0);
     assert_eq!(held.task_id, whole);
-    // In each lane the first is under what is held.
+    // In each lane the first task is under what is held.
     let mut expected = Vec::new();
     for (lane, child) in [("cpu", 0), ("io", 1)] {
         let blocked = task(&app, &children[child], WriteMode::Itself, 5, None).await;
@@ -253,7 +253,7 @@ async fn a_claim_of_several_lanes_gets_what_each_wants_and_parks_what_is_in_the_
     for ids in &expected {
         assert_eq!(status(&app, ids[0]).await, ("pending".to_owned(), false, Some(whole)));
     }
-    // What the end of the first sets free comes before the rest, by its priority.
+    // What the end of the first task frees comes before the rest, by its priority.
     assert!(finish(&app.pool, &held).await);
     let got: Vec<_> =
         tasks::claim(&app.pool, &claimer("w"), &want).await.unwrap().grants.iter().map(|g| g.task_id).collect();
@@ -276,7 +276,7 @@ async fn a_claim_of_one_is_the_first_that_is_free_and_parks_what_is_in_the_way()
         free.push(task(&app, &node, WriteMode::Itself, 0, None).await);
     }
     let one = async || claim(&app, 1).await.iter().map(|grant| grant.task_id).collect::<Vec<_>>();
-    // Somebody who holds a row does not hold up the claims.
+    // A client that holds a row does not delay the claims.
     let mut locked = app.pool.begin().await.unwrap();
     sqlx::query("SELECT 1 FROM task_queue WHERE id = $1 FOR UPDATE").bind(free[0]).execute(&mut *locked).await.unwrap();
     assert_eq!(one().await, [free[1]]);
@@ -300,7 +300,7 @@ async fn a_kept_connection_is_used_again_and_one_that_is_cut_off_is_closed() {
     let kept = KeptConnections::new(app.pool.clone());
     let mut first = kept.lend().await.unwrap();
     let one = server(&mut first).await.unwrap();
-    // While it is away, statements have another, and whoever asks for a second one gets it from the pool.
+    // While it is lent, statements use another one, and a second borrower gets one from the pool.
     let two = kept.run(server).await.unwrap();
     let mut pooled = kept.lend().await.unwrap();
     let three = server(&mut pooled).await.unwrap();
@@ -315,7 +315,7 @@ async fn a_kept_connection_is_used_again_and_one_that_is_cut_off_is_closed() {
     drop(cut_off);
     let mut next = kept.lend().await.unwrap();
     assert_eq!(server(&mut next).await.unwrap(), two);
-    // Waits for the row until the server has seen that the other one is gone.
+    // Waits for the row until the server has noticed that the other client is gone.
     sqlx::query("UPDATE documents SET title = title || '!' WHERE id = $1")
         .bind(root.0)
         .execute(&mut *next)
@@ -327,7 +327,7 @@ async fn a_kept_connection_is_used_again_and_one_that_is_cut_off_is_closed() {
         .await
         .unwrap();
     assert_eq!(title, "node!");
-    // One that the server has closed is an error once, and is not used again.
+    // A connection that the server has closed fails once, and is not used again.
     sqlx::query("SELECT pg_terminate_backend($1)").bind(two).execute(&app.pool).await.unwrap();
     next.keep();
     kept.run(server).await.unwrap_err();
@@ -365,7 +365,7 @@ async fn a_stale_token_never_changes_a_row() {
     drop(conn);
     leases::give_back(&app.pool, &[stale.token]).await.unwrap();
     assert_eq!(status(&app, id).await.0, "claimed");
-    // A short task never starts by itself; one that takes a while has.
+    // A short task is never started separately; one that takes a while is.
     let short = task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
     let grant = claim(&app, 1).await.remove(0);
     assert!(grant.task_id == short && finish(&app.pool, &grant).await && !finish(&app.pool, &grant).await);
@@ -425,7 +425,7 @@ async fn retries_wait_and_end_at_the_cap_and_dependents_fail_with_their_task() {
     app.end().await;
 }
 
-/// The way that does not hold: skip what is locked, and look whether something held is in the way.
+/// The way that does not work: skip what is locked, and check whether something held is in the way.
 const NAIVE: &str =
     "UPDATE task_queue u SET status = 'claimed', ready = false, claimed_by = $1, heartbeat_at = now() WHERE id = (
     SELECT t.id FROM task_queue t WHERE t.ready AND t.status = 'pending' AND NOT EXISTS (
@@ -433,11 +433,11 @@ const NAIVE: &str =
            AND (h.node_path = t.node_path OR (h.write_mode = 'subtree' AND starts_with(t.node_path, h.node_path)) OR (t.write_mode = 'subtree' AND starts_with(h.node_path, t.node_path))))
      ORDER BY t.priority DESC, t.created_at, t.id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id";
 
-/// Held pairs that overlap, by sets.
+/// Pairs of held tasks that overlap.
 const OVERLAPS: &str = "SELECT count(*) FROM task_queue a JOIN task_queue b ON a.id < b.id AND a.status IN ('claimed','running') AND b.status IN ('claimed','running')
    AND (a.node_path = b.node_path OR (a.write_mode = 'subtree' AND starts_with(b.node_path, a.node_path)) OR (b.write_mode = 'subtree' AND starts_with(a.node_path, b.node_path)))";
 
-/// 200 trees with 8 subtree tasks and 8 small ones each: whoever claims two at once of a tree is wrong.
+/// 200 trees with 8 subtree tasks and 8 small ones each: claiming two of one tree at once is wrong.
 async fn hot_set(app: &TestApp) {
     for _ in 0..200 {
         node(app, None).await;

@@ -1,4 +1,4 @@
-//! Files that are closed, hostile or slow, as the service has them read.
+//! Closed, hostile or slow files, as the service has them read.
 use crate::support::{TestApp, Wish, invariants, repository, sample, server, until};
 use serde_json::{Value, json};
 use std::{
@@ -24,7 +24,7 @@ fn password(text: &str) -> Value {
     json!({"extract": {"password": text}})
 }
 
-/// Everything that is stored beside the file's own bytes and text, as one text.
+/// Everything that is stored besides the file's own bytes and text, as one text.
 async fn dump(app: &TestApp) -> String {
     let mut dump = String::new();
     for table in [
@@ -71,7 +71,7 @@ async fn a_password_opens_a_file_and_is_kept_nowhere() {
     assert_eq!(evidence["matched.patterns"]["is_encrypted"], true);
     assert_eq!(evidence["options"].get("extract"), None, "{}", evidence["options"]);
     assert!(!dump(&app).await.contains("heron"));
-    // The same bytes with the same options, and no password: what is there is theirs.
+    // The same bytes with the same options and no password get what is stored.
     assert_eq!(app.upload(&sample("locked.pdf")).await.unwrap().document_id, id);
     invariants::check_drained(&app.pool).await;
     app.end().await;
@@ -100,7 +100,7 @@ async fn a_file_that_failed_without_its_password_is_read_when_it_comes_again_wit
     let app = TestApp::start().await;
     let (id, frontier) = app.ingest(&sample("locked.pdf")).await;
     assert_eq!(frontier.settled, Settled::Failed);
-    // Without a password, or with a wrong one, nothing new is known.
+    // Without a password, or with a wrong one, nothing new becomes known.
     let again = app.upload(&sample("locked.pdf")).await.unwrap();
     assert_eq!((again.document_id, again.settled), (id, Settled::Failed));
     let refused = upload(&app, &sample("locked.pdf"), password("stork")).await.unwrap_err();
@@ -119,7 +119,7 @@ async fn a_file_that_failed_without_its_password_is_read_when_it_comes_again_wit
         (&json!("encrypted"), &json!("completed")),
         "{attempts}"
     );
-    // What is read stays read.
+    // What has been read stays read.
     let opened = upload(&app, &sample("locked.pdf"), password("heron")).await.unwrap();
     assert_eq!((opened.document_id, opened.settled), (id, Settled::Settled));
     invariants::check_drained(&app.pool).await;
@@ -174,7 +174,7 @@ async fn legacy_and_encrypted_office_files_are_refused_each_by_its_kind() {
     app.end().await;
 }
 
-/// A reader that says who it is and then does nothing, for ever.
+/// A reader that reports its process id and then does nothing, for ever.
 fn idle_reader(name: &str) -> (Reader, PathBuf) {
     let folder = server::work_dir();
     let (program, told) = (folder.join(name), folder.join(format!("{name}.pid")));
@@ -187,7 +187,7 @@ fn idle_reader(name: &str) -> (Reader, PathBuf) {
     (Reader::new(program), told)
 }
 
-/// Whether a process is there and no corpse.
+/// Whether a process exists and is not a zombie.
 fn lives(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }

@@ -1,4 +1,5 @@
-//! What else wants a region that is held, being claimed, or waited for: deletions, edits, and tasks that cannot wait longer.
+//! What else wants a region that is held, being claimed or waited for: deletions, edits, and tasks that cannot wait
+//! longer.
 use crate::{
     queue::{app, claim, claimer, finish, node, status, task},
     support::TestApp,
@@ -19,7 +20,7 @@ async fn waits_for_a_lock<T>(app: &TestApp, server: i32, work: &tokio::task::Joi
     }
 }
 
-/// Deletes a document while a transaction holds its task, which ends only once the deletion waits for it.
+/// Deletes a document while a transaction holds its task. The transaction only ends once the deletion waits for it.
 async fn delete_meanwhile(app: &TestApp, id: i64, holding: sqlx::Transaction<'_, sqlx::Postgres>) {
     let mut deleter = app.pool.acquire().await.unwrap();
     let server: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut *deleter).await.unwrap();
@@ -112,7 +113,7 @@ async fn an_edit_keeps_claims_away_from_its_region_and_holds_up_none() {
         assert!(finish(&app.pool, &grant).await);
     }
 
-    // What is being claimed meanwhile is waited for, and holds then.
+    // The edit waits for a claim under way, which then blocks it.
     let mut claiming = app.pool.begin().await.unwrap();
     let got = tasks::claim(&mut *claiming, &claimer("w"), &[(Lane::Io, 1)]).await.unwrap().grants;
     assert_eq!(ids(&got), [whole]);

@@ -45,7 +45,7 @@ async fn every_search_can_be_ranked_anew_by_the_cross_encoder() {
     for (title, content) in FACTS {
         app.create(title, content, None).await;
     }
-    // The same model, asked without the service.
+    // This is the same model without the service.
     let reranker = Reranker::load(&reranker_settings(&app.service.settings), None).unwrap();
     macro_rules! reranked {
         ($type:ident, $method:ident) => {{
@@ -61,7 +61,7 @@ async fn every_search_can_be_ranked_anew_by_the_cross_encoder() {
                 assert!((result.score - f64::from(want)).abs() < 1e-5, "{} and {want}", result.score);
             }
             assert!(found.results.is_sorted_by(|left, right| left.score >= right.score));
-            // Not only the five that are returned are looked at: the best of all is first, however few are asked for.
+            // It ranks more than the five that are returned: the best of all is first, however few are asked for.
             let body = $type { rerank: true, limit: 1, ..$type::new(QUERY) };
             let one = app.client.$method(Json(body)).await.unwrap();
             assert_eq!((one.results.len(), one.results[0].document.id), (1, found.results[0].document.id));
@@ -136,7 +136,7 @@ async fn late_interaction_ranks_what_has_tokens_and_says_what_has_none() {
         let id = app.create(title, content, None).await.id;
         if at < 3 {
             let answer = app.client.embed_tokens(DocumentPath { id }).await.unwrap();
-            // Half of them, rounded up, of the title's and the text's.
+            // Half of the title's and the text's tokens, rounded up.
             assert_eq!(answer.token_count, answer.text_tokens.div_ceil(2), "{title}");
             assert_eq!(answer.widths, [256]);
             with_tokens.push(id);
@@ -160,7 +160,7 @@ async fn late_interaction_ranks_what_has_tokens_and_says_what_has_none() {
     assert_eq!(ids(&reranked)[..3], ids(&found)[..3]);
     assert!(reranked.results[3..].iter().all(|result| result.no_tokens && result.score == 0.0));
 
-    // Of another model's tokens nothing is made.
+    // Tokens of another model are not used.
     sqlx::query("UPDATE token_packs SET model = 'other@0'").execute(&app.pool).await.unwrap();
     let found = app.client.search_maxsim(Json(MaxsimSearch::new("bread"))).await.unwrap();
     assert!(found.results.iter().all(|result| result.no_tokens && result.score == 0.0));
@@ -191,7 +191,7 @@ async fn tokens_are_stored_as_the_settings_say() {
     assert!(answer.embedded && answer.with_tokens);
     let after = vector(&app).await;
     assert!(before.iter().zip(&after).all(|(before, after)| (before - after).abs() < 1e-6));
-    // 45 tokens: Bread, and eleven words four times.
+    // There are 45 tokens: Bread, and eleven words four times.
     assert_eq!(answer.token_count, 14);
     let rows: Vec<(i64, i64, i64, i64, i16, bool)> = sqlx::query_as(
         "SELECT count(*), count(embed_256), count(embed_384), count(embed_512), max(tier),
@@ -207,7 +207,7 @@ async fn tokens_are_stored_as_the_settings_say() {
         .await
         .unwrap();
     assert_eq!(pack, (384, 14, 384 * 14 * 2));
-    // Once more, and there are no more of them; and they go with the document.
+    // Doing it again adds no rows, and the rows are deleted with the document.
     app.client.embed_tokens(DocumentPath { id }).await.unwrap();
     let count = || sqlx::query_scalar::<_, i64>("SELECT count(*) FROM token_embeddings").fetch_one(&app.pool);
     assert_eq!(count().await.unwrap(), 14);
@@ -244,7 +244,7 @@ async fn a_text_is_embedded_whole_or_refused_with_its_numbers() {
     assert!(failure.members["remedy"].as_str().unwrap().contains("with_tokens=false"));
     let failure = app.client.embed_tokens(DocumentPath { id: long }).await.unwrap_err();
     assert_eq!(failure.code, Code::TextTooLong);
-    // What to embed may be said in the query, in the body, or in both alike.
+    // The query, the body, or both alike may say what to embed.
     for (query, body, status) in [
         ("", r#"{"with_tokens": false}"#, 200),
         ("?with_tokens=false", "", 200),
@@ -268,13 +268,13 @@ async fn a_text_is_embedded_whole_or_refused_with_its_numbers() {
     }
     let answer = embed(long, false).await.unwrap();
     assert_eq!((answer.with_tokens, answer.token_count), (false, 0));
-    // Above the document window too.
+    // This is also above the document window.
     let longer = app.create("Tide", &"water ".repeat(510), None).await.id;
     let failure = embed(longer, false).await.unwrap_err();
     assert_eq!((failure.code, failure.members["token_count"].as_u64()), (Code::TextTooLong, Some(513)));
     assert!(!failure.to_string().contains("with_tokens"), "that was asked for already: {failure}");
 
-    // White space and characters that are no words: the title alone has tokens.
+    // These are white space and characters that are not words, so only the title has tokens.
     let blank = app.create("Tide", " \n\t\u{200b}", None).await.id;
     assert_eq!(embed(blank, true).await.unwrap().token_count, 1);
     let empty = app.create("Tide", "", None).await.id;

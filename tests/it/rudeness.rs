@@ -6,7 +6,7 @@ use crate::support::{
 use std::{path::PathBuf, sync::Arc};
 use svc::{app::App, reader::Reader};
 
-/// Answers that the ordinary client gets before the rude ones go home.
+/// How many answers the ordinary client gets before the rude ones stop.
 const ENOUGH: usize = 400;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -39,7 +39,7 @@ fn texts(texts: &[&str]) -> RunnerTexts {
     RunnerTexts { texts, kind: RunnerTextKind::Document, model: None }
 }
 
-/// Settings of a process that has no model and knows this runner.
+/// Settings of a process that has no model and uses this runner.
 fn far(base: &str) -> [(&str, &str); 4] {
     [
         ("SVC_RUNNER_URL", base),
@@ -53,7 +53,7 @@ async fn far_app(base: &str) -> TestApp {
     TestApp::with(Wish { settings: &far(base), ..Default::default() }).await
 }
 
-/// What stands before a runner: gives its own answer to a call, or passes it on.
+/// Stands before a runner: answers a call itself, or passes it on.
 struct Script {
     base: String,
     calls: Arc<Mutex<Vec<String>>>,
@@ -106,7 +106,7 @@ impl Script {
         Script { base, calls, answer, server }
     }
 
-    /// From here on it only passes on.
+    /// From here on it only passes calls on.
     fn relent(&self) {
         *self.answer.lock().unwrap() = Box::new(|_, _| None);
     }
@@ -132,7 +132,7 @@ async fn pass_on(url: &str, request: Request) -> Response {
     response
 }
 
-/// The vectors under a file by the path of titles and positions, which no database numbers.
+/// The vectors under a file by the path of titles and positions, which do not depend on ids.
 async fn vectors(app: &TestApp, id: i64) -> BTreeMap<String, Vec<f32>> {
     let mut vectors = BTreeMap::new();
     for node in app.subtree(id).await {
@@ -171,7 +171,7 @@ async fn a_service_without_a_model_ingests_and_searches_as_one_with_it() {
         assert_eq!((title, content), (far_title, far_content));
         assert!((score - far_score).abs() < 1e-5, "{title}: {score} and {far_score}");
     }
-    // It says whose model it is, and is itself no runner.
+    // It says whose model it uses, and is no runner itself.
     far.sampled().await;
     let model = far.client.read_readiness().await.unwrap().models.remove(0);
     assert_eq!(model.identity, support::engine().info().identity);
@@ -198,7 +198,7 @@ async fn token_vectors_come_over_whole() {
         let far_off = got.values.iter().zip(&expected.values).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         assert!(far_off < 1e-4 && got.tiers.len() == got.len(), "{far_off}");
     }
-    // Counted here, to the token, without a call.
+    // These are counted here, to the token and without a call.
     for text in &asked {
         assert_eq!(model.count_tokens(text).unwrap(), engine.count_tokens(text).unwrap());
     }
@@ -263,7 +263,7 @@ async fn what_a_runner_does_not_take_is_refused_by_name() {
     let other = RunnerTexts { model: Some("another@0".to_owned()), ..texts(&["x"]) };
     let refused = client.runner_embed(Json(other)).await.unwrap_err();
     assert_eq!((refused.status, &refused.members["model"]), (409, &support::engine().info().identity.clone().into()));
-    // A far caller is told which of all its texts it was, whatever call it went in.
+    // A remote caller learns which of all its texts it was, whichever call carried the text.
     let model = load_embedder(&support::settings(&far(&runner.base))).await.unwrap().model().await.unwrap();
     let mut many = vec!["short".to_owned(); 150];
     many[140] = long;
@@ -352,7 +352,7 @@ async fn bad_answers_are_asked_for_again_where_that_helps_and_only_there() {
         .unwrap();
     assert_eq!(attempts, ["completed"], "one attempt held all calls");
 
-    // A key that is not taken any more: asked once, nothing lost.
+    // A key that is no longer accepted is sent once, and nothing is lost.
     *script.answer.lock().unwrap() = Box::new(|path, _| (path == "/runner/embed").then(|| (401, String::new())));
     let before = script.calls("/runner/embed");
     let failure = far.client.search_vector(Json(VectorSearch::new("dough"))).await.unwrap_err();
@@ -374,7 +374,7 @@ async fn bad_answers_are_asked_for_again_where_that_helps_and_only_there() {
         .unwrap();
     assert_eq!(far.settled(id).await.settled, Settled::Settled);
 
-    // One that hangs is left after SVC_RUNNER_TIMEOUT_SECONDS.
+    // The caller gives up on one that hangs after SVC_RUNNER_TIMEOUT_SECONDS.
     *script.answer.lock().unwrap() = Box::new(|path, _| (path == "/runner/embed").then(|| (0, String::new())));
     let failure = far.client.search_vector(Json(VectorSearch::new("moon"))).await.unwrap_err();
     assert_eq!(failure.code, Code::Unavailable);
@@ -435,7 +435,7 @@ async fn what_can_never_work_stops_the_start_and_says_why() {
     runner.end().await;
 }
 
-/// `svc serve` with a key for its runner, in a process of its own.
+/// `svc serve` as a runner with a key, in its own process.
 fn runner_process(data_dir: &std::path::Path) -> (Process, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_svc"))
         .args(["serve", "--config", "/dev/null"])
@@ -472,7 +472,7 @@ async fn a_worker_process_embeds_at_a_runner_process_and_no_key_is_ever_logged()
             .env("SVC_DATA_DIR", support::server::work_dir().join("data"))
             .envs(far(&base))
             .env("SVC_RUNNER_KEY", key)
-            // A proxy that is not there: what goes to this machine must not ask it.
+            // This proxy does not exist: calls to this machine must not use it.
             .envs(["http_proxy", "HTTP_PROXY", "ALL_PROXY"].map(|name| (name, "http://127.0.0.1:9")))
             .env_remove("no_proxy")
             .env_remove("NO_PROXY")

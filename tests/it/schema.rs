@@ -13,7 +13,7 @@ const HEAD: &str = "-- The schema of a fresh database, dumped and normalised. Ne
 -- `schema.sql.new` beside it where the two differ; read that, and rename it.
 ";
 
-/// What pg_dump says of a schema, without what depends on its version or on the order of its remarks.
+/// What pg_dump says of a schema, without what depends on its version or on the order of its comments.
 async fn dump(options: &PgConnectOptions) -> String {
     let home = support::settings(&[]).postgres_home;
     let mut command = Command::new(home.join("bin/pg_dump"));
@@ -46,7 +46,7 @@ async fn schema_sql_shows_a_fresh_database() {
     }
 }
 
-/// The functions and views of a database that are not an extension's.
+/// The functions and views of a database that do not belong to an extension.
 async fn made(pool: &PgPool) -> BTreeSet<String> {
     sqlx::query_scalar(
         "SELECT proname::text FROM pg_proc p WHERE pronamespace = 'public'::regnamespace
@@ -106,7 +106,7 @@ async fn a_migration_replaces_what_changed_and_drops_what_no_file_makes() {
     .await
     .unwrap();
     assert_eq!(changes, 1, "only what changed is replaced");
-    // After a numbered file everything is made again, since that may have dropped some of it.
+    // After a numbered file everything is made again, because that file may have dropped some of it.
     sqlx::raw_sql("DROP VIEW task_blockage; UPDATE schema_functions SET migration = 0").execute(&pool).await.unwrap();
     schema::migrate(&pool).await.unwrap();
     assert_eq!(dump(&options).await, before);
@@ -125,7 +125,7 @@ async fn migrations_that_start_at_once_make_one_schema() {
     assert_eq!(dump(&options).await, dump(&server::new_database().await).await);
 }
 
-/// What each program of ours says when it starts on the database of this test, which none of them does.
+/// What each of our programs says when it starts on the database of this test; none of them starts.
 async fn refusals(app: &TestApp) -> Vec<String> {
     let mut migrate = Command::new(env!("CARGO_BIN_EXE_svc"));
     migrate.args(["migrate", "--config", "/dev/null"]).env("SVC_DATABASE_URL", url(&app.options));
@@ -175,7 +175,7 @@ async fn a_function_of_a_later_version_is_not_replaced() {
             assert!(said.contains(part), "{said}");
         }
     }
-    // One that is the same is nobody's concern.
+    // A function that is unchanged makes no difference.
     sqlx::query(set).bind("99.1.0").bind(&hash).execute(&app.pool).await.unwrap();
     schema::read(&app.pool).await.unwrap().check().unwrap();
     app.end().await;

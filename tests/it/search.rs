@@ -146,7 +146,7 @@ async fn what_waits_to_be_embedded_is_counted_where_it_lies() {
         (state(None).await, state(Some(folder)).await, state(Some(other)).await),
         ((0, 3, 0), (0, 2, 0), (0, 1, 0))
     );
-    // What fails for good is told as failed.
+    // What fails for good is reported as failed.
     let tasks = app.client.list_tasks(Default::default()).await.unwrap().tasks;
     let task = tasks.iter().find(|task| task.document_id == other).unwrap();
     app.client.cancel_task(svc_client::wire::TaskPath { id: task.id }).await.unwrap();

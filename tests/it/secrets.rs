@@ -36,7 +36,7 @@ async fn a_running_service_shows_no_secret_and_still_knows_it() {
 
     let pid = process.0.id();
     match std::fs::read(format!("/proc/{pid}/environ")) {
-        // Only root reads anything at all.
+        // Only root can read anything at all.
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied),
         Ok(environment) => {
             let environment = String::from_utf8_lossy(&environment);
@@ -47,7 +47,7 @@ async fn a_running_service_shows_no_secret_and_still_knows_it() {
             }
         }
     }
-    // Nor does anything that it starts inherit them. Only root sees what is open.
+    // Nothing that it starts inherits them either. Only root can see the open files.
     for open in std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
         let target = std::fs::read_link(open.path()).unwrap_or_default();
         assert!(!target.to_string_lossy().contains("svc-secrets"), "{target:?}");

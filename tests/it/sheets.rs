@@ -22,7 +22,7 @@ fn of_type<'a>(nodes: &'a [DocumentResponse], usetype: &str) -> Vec<&'a Document
     nodes.iter().filter(|node| node.usetype == usetype).collect()
 }
 
-/// The sheet node of this name.
+/// The sheet node with this name.
 fn sheet<'a>(nodes: &'a [DocumentResponse], name: &str) -> &'a DocumentResponse {
     nodes.iter().find(|node| node.usetype == "sheet" && node.title == name).unwrap()
 }
@@ -33,7 +33,7 @@ async fn a_workbook_becomes_sheets_profiles_and_records() {
     let (id, frontier) = app.ingest(&sample("duck-counts.xlsx")).await;
     assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
     let mut nodes = app.subtree(id).await;
-    // Sheets are worked on at the same time, so that the ids under them come in any order.
+    // Sheets are processed at the same time, so the ids under them are in no particular order.
     nodes.sort_by_key(|node| (node.path.len(), node.parent_id, node.position));
     let mut shape = String::new();
     for node in &nodes {
@@ -356,7 +356,7 @@ async fn the_workbooks_of_the_corpus_are_read_as_their_manifest_says() {
     app.end().await;
 }
 
-/// One expected cell against the answer.
+/// Compares one expected cell with the answer.
 fn agrees(answer: &CellsResponse, cell: &Value, place: &str) {
     let reference: svc_formats::xlsx::CellRef = cell["ref"].as_str().unwrap().parse().unwrap();
     let letters = svc_formats::xlsx::column_letters(reference.column());
@@ -364,7 +364,7 @@ fn agrees(answer: &CellsResponse, cell: &Value, place: &str) {
     let row = answer.rows.iter().position(|row| *row == reference.row()).unwrap();
     assert_eq!(json!(answer.formulas[row][column]), cell["formula"], "{place} {cell}");
     let value = &answer.values[row][column];
-    // A duration stands in the manifest as another library prints it.
+    // The manifest has durations as another library prints them.
     if answer.types.get(&reference.to_string()).map(String::as_str) != Some("duration") {
         assert_eq!(value, &cell["value"], "{place} {cell}");
     }

@@ -1,4 +1,4 @@
-//! Large documents: what is taken, and how much of them one answer shows.
+//! Large documents: which are accepted, and how much of them one answer shows.
 use crate::support::{TestApp, Wish, document};
 use serde_json::{Value, json};
 use svc_client::{

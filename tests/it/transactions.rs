@@ -1,4 +1,4 @@
-//! Transactions end, whoever began them and however that one went away.
+//! Transactions end, however the client that began them went away.
 use crate::support::{server, until};
 use sqlx::PgPool;
 use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
@@ -10,7 +10,7 @@ use svc::store::{
 
 const LEASE: Duration = Duration::from_secs(90);
 
-/// As many connections of the service's own as this, on a new database, and one more to look on with.
+/// A pool with this many of the service's connections on a new database, and one more to look on.
 async fn pools(connections: u32) -> (PgPool, PgPool) {
     let options = server::new_database().await;
     let onlooker = PgPool::connect_with(options.clone()).await.unwrap();
@@ -18,7 +18,7 @@ async fn pools(connections: u32) -> (PgPool, PgPool) {
     (database::pool(options, connections, LEASE), onlooker)
 }
 
-/// Drops a future after so many polls; None where it had not ended by then.
+/// Drops a future after this many polls; `None` if it had not completed by then.
 async fn polled<F: Future>(polls: usize, work: F) -> Option<F::Output> {
     let (mut work, mut left) = (pin!(work), polls);
     poll_fn(|context| {
@@ -31,7 +31,7 @@ async fn polled<F: Future>(polls: usize, work: F) -> Option<F::Output> {
     .await
 }
 
-/// Whether the next statement of the pool stands in a transaction that somebody else began.
+/// Whether the pool's next statement runs in a transaction that somebody else began.
 async fn in_a_transaction(pool: &PgPool) -> bool {
     use sqlx::Row;
     let row = sqlx::raw_sql("SELECT now() <> statement_timestamp()").fetch_one(pool).await.unwrap();
@@ -52,7 +52,7 @@ async fn under_way(onlooker: &PgPool) -> Vec<String> {
 async fn a_transaction_that_is_dropped_at_any_moment_is_rolled_back() {
     let (pool, onlooker) = pools(1).await;
     let mut committed = Vec::new();
-    // More polls than it has moments at which it waits; at the last ones it is done.
+    // There are more polls than moments at which it waits; with the last ones it completes.
     for polls in 0..60_i64 {
         let work = async {
             let mut tx = begin(&pool).await.unwrap();
@@ -66,7 +66,7 @@ async fn a_transaction_that_is_dropped_at_any_moment_is_rolled_back() {
     }
     assert!(!committed.is_empty() && committed.len() < 60, "{committed:?}");
     let marks: Vec<i64> = sqlx::query_scalar("SELECT mark FROM marks").fetch_all(&onlooker).await.unwrap();
-    // One that was dropped in its commit may be there too.
+    // A write that was dropped in its commit may be there too.
     assert!(committed.iter().all(|mark| marks.contains(mark)), "{marks:?} of {committed:?}");
     assert!(marks.len() <= committed.len() + 2, "{marks:?} of {committed:?}");
 }
@@ -98,7 +98,7 @@ async fn what_is_under_way_in_a_dropped_transaction_is_cancelled_at_the_server()
     until("the statement", async || (!under_way(&onlooker).await.is_empty()).then_some(())).await;
     work.abort();
     until("its cancel", async || under_way(&onlooker).await.is_empty().then_some(())).await;
-    // The connection serves on: to cancel is no reason to make a new one.
+    // The connection continues to serve: a cancel does not make a new one necessary.
     let after: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&pool).await.unwrap();
     assert_eq!(after, backend);
     assert!(!in_a_transaction(&pool).await);
@@ -111,7 +111,7 @@ async fn a_statement_without_a_transaction_that_nobody_waits_for_holds_no_connec
     let work = tokio::spawn(async move { sqlx::query("SELECT pg_sleep(600)").execute(&sleeper).await });
     until("the statement", async || (!under_way(&onlooker).await.is_empty()).then_some(())).await;
     work.abort();
-    // The pool has one connection and gives it within seconds, or this fails.
+    // The pool has one connection and lends it within seconds, or this fails.
     sqlx::query("SELECT 1").execute(&pool).await.unwrap();
     until("its cancel", async || under_way(&onlooker).await.is_empty().then_some(())).await;
 }

@@ -41,7 +41,7 @@ async fn finish(app: &TestApp, grant: &Grant) {
     tx.commit().await.unwrap();
 }
 
-/// As if all that is there had happened a month ago.
+/// Makes everything look as if it had happened a month ago.
 async fn age(app: &TestApp) {
     for change in [
         "UPDATE task_queue SET created_at = created_at - interval '30 days'",
@@ -79,7 +79,7 @@ async fn a_purge_takes_what_completed_long_ago_and_nothing_that_anybody_needs() 
     assert_eq!(purge(&app, 7).await, Purged { rows: 0, next: None }, "all of it is young");
     age(&app).await;
     assert_eq!(purge(&app, 31).await.rows, 0);
-    // Queued long ago and completed just now.
+    // It was queued long ago and completed just now.
     sqlx::query("UPDATE task_attempts SET ended_at = now() WHERE task_id = $1")
         .bind(first)
         .execute(&app.pool)
@@ -93,7 +93,7 @@ async fn a_purge_takes_what_completed_long_ago_and_nothing_that_anybody_needs() 
         [second, failed, open],
         "a root with an open task keeps all of its rows, and what failed stays"
     );
-    // What was put back can still be retried, its dependency being gone.
+    // What was put back can still be retried, although its dependency is gone.
     assert_eq!(app.client.retry_task(TaskPath { id: failed }).await.unwrap().status, "pending");
     let attempts: i64 = sqlx::query_scalar("SELECT count(*) FROM task_attempts WHERE task_id = $1")
         .bind(first)
@@ -122,7 +122,7 @@ async fn a_purge_takes_what_failed_long_ago_and_leaves_its_evidence() {
     let before = app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence;
     assert!(before.contains_key("attempts"), "{before:?}");
     let mut tx = app.pool.begin().await.unwrap();
-    // A failed probe is where a password that is given later begins.
+    // A failed probe is kept because a later password starts from it.
     let purged = upkeep::purge(&mut tx, Duration::from_secs(7 * 86_400), 0, "probe").await.unwrap();
     tx.commit().await.unwrap();
     let left: Vec<String> = sqlx::query_scalar("SELECT task_type FROM task_queue").fetch_all(&app.pool).await.unwrap();
@@ -274,7 +274,7 @@ async fn the_server_itself_gives_up_a_statement_that_takes_too_long() {
     let error = sqlx::query("SELECT pg_sleep(60)").execute(&mut *tx).await.unwrap_err();
     assert_eq!(error.as_database_error().unwrap().code().as_deref(), Some("57014"), "{error}");
     drop(tx);
-    // The bound goes with its transaction.
+    // The bound ends with its transaction.
     transaction::begin_bounded(&kept, Duration::from_millis(50)).await.unwrap().commit().await.unwrap();
     let mut conn = kept.lend().await.unwrap();
     let limit: String = sqlx::query_scalar("SHOW statement_timeout").fetch_one(&mut *conn).await.unwrap();

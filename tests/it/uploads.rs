@@ -1,4 +1,4 @@
-//! Forms of clients that mean no good, and many uploads at once.
+//! Malicious forms, and many uploads at once.
 use crate::support::{TestApp, Wish};
 use futures_util::{StreamExt, future::join_all, stream};
 use serde_json::Value;
@@ -52,7 +52,7 @@ async fn hostile_forms_are_refused_by_name() {
         let (got, problem) = answer(&app, content_type, body).await;
         assert_eq!((got, problem["code"].as_str()), (status, code), "{what}: {problem}");
     }
-    // It never ends; the service says so before its memory does.
+    // It never ends; the service refuses it before its memory fills.
     let begin =
         stream::once(async { Ok::<_, std::io::Error>("--XX\r\nContent-Disposition: form-data; name=\"".to_owned()) });
     let endless = begin.chain(stream::repeat_with(|| Ok("x".repeat(64 * 1024))));
@@ -109,7 +109,7 @@ async fn an_upload_without_a_place_is_refused_before_it_is_sent() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_uploads_at_once_take_nothing_from_anybody_else() {
-    // Fewer connections than uploads: what copies hold is not theirs to take.
+    // There are fewer connections than uploads, so uploads must not take those that copies need.
     let settings = [("SVC_UPLOADS_AT_ONCE", "20")];
     let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Wish::default() }).await;
     let uploads = join_all((0..24_u8).map(|number| {

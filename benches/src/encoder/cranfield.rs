@@ -1,23 +1,23 @@
-//! The Cranfield collection: abstracts, questions, judgements; and how well a ranking answers them.
+//! The Cranfield collection (abstracts, questions, judgements), and how well a ranking answers its questions.
 use crate::figure::BoxError;
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     path::Path,
 };
 
-/// Results that are looked at.
+/// How many results count.
 const DEPTH: usize = 10;
 
 pub struct Cranfield {
     /// Title and text.
     pub documents: Vec<String>,
     pub questions: Vec<String>,
-    /// By question, the places of its relevant documents; questions without any are not there.
+    /// For each question the positions of its relevant documents; questions without any are absent.
     relevant: BTreeMap<usize, HashSet<usize>>,
 }
 
 impl Cranfield {
-    /// From `shared/ir` beside the repository.
+    /// Reads the collection from `shared/ir` beside the repository.
     pub fn read() -> Result<Self, BoxError> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/ir");
         let read = |name: &str| {
@@ -38,7 +38,7 @@ impl Cranfield {
                 && grade.parse::<i32>()? > 0
                 && let Some(&place) = places.get(document)
             {
-                // Questions are numbered by their place, from 1.
+                // Questions are numbered by their position, from 1.
                 relevant.entry(question.parse::<usize>()? - 1).or_default().insert(place);
             }
         }
@@ -47,7 +47,8 @@ impl Cranfield {
         Ok(Self { documents: texts, questions, relevant })
     }
 
-    /// nDCG@10, the mean over the questions that have relevant documents and scores. `score`: of each document for a question.
+    /// The mean nDCG@10 over the questions that have relevant documents and scores. `score` returns the scores of all
+    /// documents for a question.
     pub fn ndcg(&self, score: impl Fn(usize) -> Option<Vec<f32>>) -> f64 {
         let discount = |place: usize| 1.0 / (place as f64 + 2.0).log2();
         let of_question = |(&question, relevant): (&usize, &HashSet<usize>)| {

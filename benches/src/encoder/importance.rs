@@ -1,4 +1,4 @@
-//! How well MaxSim ranks by a share of each text's tokens: Cranfield, all-MiniLM-L6-v2.
+//! Measures how well MaxSim ranks by a share of each text's tokens, on Cranfield with all-MiniLM-L6-v2.
 use super::{
     THREADS,
     cranfield::{Cranfield, first},
@@ -12,18 +12,18 @@ use std::{
 };
 use svc_models::{Engine, ModelSettings, TokenVectors};
 
-/// Texts of one call.
+/// How many texts are in one call.
 const TEXTS: usize = 64;
 
-/// What makes a token of a text important: one number a token, the greater the sooner it is kept.
+/// How important a token of a text is: the tokens with the greatest numbers are kept.
 type Measure = fn(&Text<'_>, usize) -> f32;
 
-/// A text with all that a measure may go by.
+/// A text with everything that a measure may use.
 struct Text<'a> {
     tokens: &'a TokenVectors,
-    /// The whole text's, of the same width.
+    /// The whole text's vector, of the same width.
     vector: &'a [f32],
-    /// By token, in how few texts it stands.
+    /// For each token, how few texts contain it.
     idf: &'a HashMap<u32, f32>,
     attention: [&'a [f32]; 2],
 }
@@ -45,14 +45,14 @@ impl Text<'_> {
         self.tokens.rows().nth(token).map_or(0.0, |row| dot(row, self.vector))
     }
 
-    /// How much the other tokens are like this one: what a token stands for that many lean towards.
+    /// How much the other tokens are like this one: many tokens lean towards an important one.
     fn likeness_of_others(&self, token: usize) -> f32 {
         let row = self.tokens.rows().nth(token).unwrap_or_default();
         self.tokens.rows().map(|other| dot(row, other)).sum()
     }
 }
 
-/// By the service: `norm`. `chance` is what one keeps who knows nothing of the tokens.
+/// The service uses `norm`. `chance` is what remains without any knowledge of the tokens.
 const MEASURES: [(&str, Measure); 9] = [
     ("norm", |text, token| text.norm(token)),
     ("idf", |text, token| text.idf(token)),
@@ -65,7 +65,7 @@ const MEASURES: [(&str, Measure); 9] = [
     ("chance", |_, token| ((token as u32).wrapping_mul(2_654_435_769) >> 8) as f32),
 ];
 const SHARES: [f64; 2] = [0.5, 0.3];
-/// Components that the service keeps of a token.
+/// How many components of a token the service keeps.
 const SHORT: usize = 256;
 
 /// Which tokens of each document are kept.
@@ -74,7 +74,7 @@ struct Choice {
     kept: Vec<Vec<bool>>,
 }
 
-/// `questions`: how many of the 225 are asked, evenly spread.
+/// Runs the bench with `questions` of the 225 questions, evenly spread.
 pub async fn run(questions: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let collection = Cranfield::read()?;
     let engine = Engine::load(&ModelSettings::default())?;
@@ -109,7 +109,7 @@ pub async fn run(questions: usize, out: &mut dyn FnMut(Figure)) -> Result<(), Bo
     let scores = all_scores(&queries, &documents, &choices);
     let short = |texts: &[TokenVectors]| texts.iter().map(|text| text.shortened(SHORT)).collect::<Result<Vec<_>, _>>();
     let short = all_scores(&short(&queries)?, &short(&documents)?, &choices[..2]);
-    // By question, the scores of one choice.
+    // The scores of one choice, by question.
     fn of(scores: &[Vec<Vec<f32>>], choice: usize) -> Vec<&[f32]> {
         scores.iter().map(|scores| scores[choice].as_slice()).collect()
     }
@@ -160,7 +160,7 @@ fn choices(documents: &[TokenVectors], vectors: &[Vec<f32>], attention: &Attenti
     choices
 }
 
-/// By question and choice, the score of each document.
+/// The score of each document, by question and choice.
 fn all_scores(queries: &[TokenVectors], documents: &[TokenVectors], choices: &[Choice]) -> Vec<Vec<Vec<f32>>> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
@@ -172,13 +172,13 @@ fn all_scores(queries: &[TokenVectors], documents: &[TokenVectors], choices: &[C
     })
 }
 
-/// How many documents two rankings have in common at their heads.
+/// How many of their first documents two rankings have in common.
 fn in_both(left: &[f32], right: &[f32]) -> usize {
     let right = first(right);
     first(left).iter().filter(|document| right.contains(document)).count()
 }
 
-/// By choice, the score of each document.
+/// The score of each document, by choice.
 fn scores(query: &TokenVectors, documents: &[TokenVectors], choices: &[Choice]) -> Vec<Vec<f32>> {
     let mut scores = vec![vec![0f32; documents.len()]; choices.len()];
     for (place, document) in documents.iter().enumerate() {

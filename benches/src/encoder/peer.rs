@@ -1,4 +1,4 @@
-//! Another runtime in a process of its own, driven over its pipes.
+//! Another runtime in its own process, driven through pipes.
 use crate::figure::BoxError;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::json;
@@ -50,7 +50,7 @@ impl Peers {
         Process::start(name, command.arg(name).args([folder, &onnx]).arg(threads.to_string()))
     }
 
-    /// What tells how much attention the tokens of texts receive.
+    /// Starts the process that computes how much attention the tokens of texts receive.
     pub fn start_attention(&self, folder: &Path, threads: usize) -> Result<Process, BoxError> {
         let mut command = self.python("attention.py");
         Process::start("torch", command.arg(folder).arg(threads.to_string()))
@@ -67,7 +67,7 @@ fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("encoder")
 }
 
-/// Ends with its handle.
+/// A peer's process, which ends with its handle.
 pub struct Process {
     name: &'static str,
     child: Child,
@@ -94,7 +94,7 @@ impl Process {
         pinned.filter(|(name, _)| *name == self.name).map(|(_, version)| version).next().unwrap_or("unknown")
     }
 
-    /// The median seconds of one time, and the first text's vector.
+    /// The median time in seconds, and the first text's vector.
     pub fn embed(&mut self, texts: &[String], times: usize) -> Result<(f64, Vec<f32>), BoxError> {
         #[derive(Deserialize)]
         struct Answer {
@@ -134,7 +134,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It has ended where neither works.
+        // If neither works, it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,13 +1,13 @@
-//! What the lower precisions of all-MiniLM-L6-v2 gain and lose: tokens a second, the likeness of vectors to those of f32, and how
-//! well they rank, on Cranfield.
+//! What the lower precisions of all-MiniLM-L6-v2 gain and lose, on Cranfield: tokens per second, the likeness of
+//! vectors to those of f32, and the quality of rankings.
 use super::{THREADS, cranfield::Cranfield, dot, embed, fitting, text};
 use crate::figure::{BoxError, Figure, median};
 use svc_models::{Engine, ModelSettings, Precision};
 
-/// Texts of one call.
+/// How many texts are in one call.
 const TEXTS: usize = 64;
 
-/// Of Cranfield, by one precision.
+/// The vectors of Cranfield in one precision.
 struct Vectors {
     documents: Vec<Vec<f32>>,
     questions: Vec<Vec<f32>>,
@@ -25,12 +25,12 @@ pub async fn run(rounds: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxEr
         ("query of 9 tokens", vec![text(9, 0)], 50),
     ];
     for (work, texts, times) in works {
-        // All take turns, so that what else the machine does hits all of them.
+        // All take turns, so that other load on the machine affects all of them.
         let mut seconds = vec![Vec::new(); engines.len()];
         for round in 0..=rounds {
             for ((_, engine), seconds) in engines.iter().zip(&mut seconds) {
                 let (median, _) = embed(engine, &texts, times).await?;
-                // The first is to get warm.
+                // The first round only warms up.
                 if round > 0 {
                     seconds.push(median);
                 }

@@ -1,5 +1,5 @@
-//! How long a model takes from nothing to its first vector: from the published file, and from the pack that the first start
-//! leaves. In both cases the file is in the system's cache.
+//! How long a model takes from its start to its first vector: from the published file, and from the pack that the first
+//! start leaves. In both cases the file is in the system's cache.
 use super::peer::Peers;
 use crate::figure::{BoxError, Figure, median};
 use std::{
@@ -9,13 +9,13 @@ use std::{
 };
 use svc_models::{Engine, ModelSettings};
 
-/// A pack is made of a file that has rested for a second.
+/// A pack is made of a file that has not changed for a second.
 const RESTED: Duration = Duration::from_secs(2);
 
 pub async fn run(rounds: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let peers = Peers::prepare()?;
     for (name, folder) in [("minilm", peers.minilm()), ("modernbert", peers.modernbert())] {
-        // The packs lie in a folder of this run, so that the first start of each round finds none.
+        // The packs are in a folder of this run, so that the first start of each round finds none.
         let models = tempfile::tempdir_in(peers.folder())?;
         let packs = models.path().join(".packed");
         let (mut cold, mut warm) = (Vec::new(), Vec::new());
@@ -36,7 +36,7 @@ pub async fn run(rounds: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxEr
     Ok(())
 }
 
-/// Waits until the weights have been left alone for long enough.
+/// Waits until the weights have been unchanged for long enough.
 async fn rest(folder: &Path) -> Result<(), BoxError> {
     let written = folder.join("model.safetensors").metadata()?.modified()?;
     let age = SystemTime::now().duration_since(written).unwrap_or_default();

@@ -2,7 +2,7 @@
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
-/// Counts from its start.
+/// Measures from its start.
 pub struct Clock {
     wall: Instant,
     processor: Duration,
@@ -13,8 +13,8 @@ impl Clock {
         Self { wall: Instant::now(), processor: processor_time() }
     }
 
-    /// The lesser of wall and processor time: on a busy machine the first counts its neighbours too, and with threads the
-    /// second counts each.
+    /// The lesser of wall time and processor time. On a busy machine the former includes other programs, and with
+    /// threads the latter counts each thread.
     pub fn seconds(&self) -> f64 {
         self.wall.elapsed().min(processor_time().saturating_sub(self.processor)).as_secs_f64()
     }

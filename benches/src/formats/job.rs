@@ -1,8 +1,8 @@
-//! What the two sides are asked to do, and what they say of it: lines of JSON, the same for both.
+//! What both sides are asked to do and what they answer: lines of JSON, the same for both.
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// One kind of reading, of these files; a round of it for every line that follows the job's.
+/// One kind of reading of these files; each line after the job asks for a round of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
     pub work: Work,
@@ -16,28 +16,28 @@ pub enum Work {
     Pdf,
     /// An office file as Markdown; counts characters.
     Markdown,
-    /// Every cell of every sheet, by us as ingestion reads them: for the profile, then for the records. Counts those with a
-    /// value.
+    /// Every cell of every sheet, read by us as ingestion does: for the profile, then for the records. Counts cells
+    /// with a value.
     Cells,
-    /// Detection and patterns; counts files. The peers have no like of it.
+    /// Detection and patterns; counts files. The peers have nothing like it.
     Probe,
 }
 
 /// A round over all files of the job.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Round {
-    /// Of whoever did it.
+    /// The version of the program that did it.
     pub version: String,
-    /// In the order of the job; none for a file that was not read.
+    /// In the order of the job; `None` for a file that was not read.
     pub files: Vec<Option<Done>>,
-    /// Most memory that the process had resident at once, so far.
+    /// The most memory that the process has had resident so far.
     pub peak_bytes: u64,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Done {
-    /// The lesser of wall and processor time.
+    /// The lesser of wall time and processor time.
     pub seconds: f64,
-    /// Of what the work says.
+    /// The number of what the work counts.
     pub count: u64,
 }

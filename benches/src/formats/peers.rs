@@ -1,4 +1,4 @@
-//! The peers: Python packages, pinned, in a folder of the cache.
+//! The peers: Python packages with pinned versions, in a folder of the cache.
 use super::{job::Job, worker::Worker};
 use crate::figure::BoxError;
 use std::{
@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-/// Pinned by version; what the folder holds is told by a copy of it.
+/// The pinned versions. A copy in the folder says what it holds.
 const REQUIREMENTS: &str = include_str!("../../peers/requirements.txt");
 
 pub struct Peers {
@@ -14,7 +14,7 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Installs them where they are not installed yet.
+    /// Installs them if necessary.
     pub fn install() -> Result<Self, BoxError> {
         let cache = std::env::var_os("SVC_CACHE_DIR").map(PathBuf::from);
         let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache/svc"));
@@ -48,7 +48,7 @@ impl Peers {
         Ok(Self { packages })
     }
 
-    /// The peers' side of a job.
+    /// Starts the peers' side of a job.
     pub fn start(&self, job: &Job) -> Result<Worker, BoxError> {
         let mut command = script();
         command.arg("read").env("PYTHONPATH", &self.packages).env("PYTHONWARNINGS", "ignore");
@@ -56,7 +56,7 @@ impl Peers {
     }
 }
 
-/// Writes a large file of a kind that the script knows; needs no package.
+/// Writes a large file of a kind that the script knows; this needs no package.
 pub fn make(kind: &str, size: usize, folder: &Path) -> Result<PathBuf, BoxError> {
     let path = folder.join(format!("{kind}-{size}"));
     let status = script().args(["make", kind, &size.to_string()]).arg(&path).status()?;

@@ -1,4 +1,4 @@
-//! How far the words of a PDF are those of its reference text.
+//! How closely the words of a PDF match those of its reference text.
 use crate::figure::{BoxError, Figure};
 use std::{collections::HashMap, fs::File, path::Path};
 use svc_formats::{Format, Limits, extract};
@@ -27,7 +27,7 @@ pub fn run(out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Of the words as a multiset, after NFKC and without soft hyphens.
+/// F1 of the words as a multiset, after NFKC and without soft hyphens.
 fn f1(found: &str, expected: &str) -> f64 {
     let (found, expected) = (counts(found), counts(expected));
     let common: usize = found.iter().map(|(word, &count)| count.min(expected.get(word).copied().unwrap_or(0))).sum();

@@ -27,7 +27,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// This program, as our side.
+    /// Starts this program as our side.
     pub fn start(job: &Job) -> Result<Self, BoxError> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg(SUBCOMMAND);
@@ -44,7 +44,7 @@ impl Worker {
         Ok(Self { child, input: Some(input), output: BufReader::new(output) })
     }
 
-    /// Has it read every file once.
+    /// Has the process read every file once.
     pub fn round(&mut self) -> Result<Round, BoxError> {
         self.input.as_mut().ok_or("the process was ended")?.write_all(b"\n")?;
         let mut line = String::new();
@@ -55,13 +55,13 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // The end of its input is the end of its work.
+        // The process ends when its input ends.
         self.input = None;
         let _ = self.child.wait();
     }
 }
 
-/// Our side: a job and then its rounds, from standard input.
+/// Our side: reads a job and then its rounds from standard input.
 pub fn serve() -> ExitCode {
     match rounds() {
         Ok(()) => ExitCode::SUCCESS,
@@ -87,7 +87,7 @@ fn rounds() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// A refusal is the same in every round: `say` it once.
+/// A refusal is the same in every round, so `say` prints it once.
 fn timed(work: Work, file: &Path, say: bool) -> Option<Done> {
     let clock = Clock::start();
     match read(work, file) {

@@ -1,4 +1,4 @@
-//! A process that claims and finishes short tasks by the functions that a worker calls.
+//! A process that claims and finishes short tasks through the functions that a worker calls.
 use crate::figure::BoxError;
 use serde_json::Map;
 use sqlx::Connection;
@@ -19,10 +19,10 @@ use tokio::task::JoinSet;
 
 /// Asks for its next tasks once the last ones are committed, as its peers do.
 pub const EVEN: &str = "claim-after-commit";
-/// Asks while the last ones commit: in a worker too a task that only commits passes its permit on.
+/// Asks while the last ones commit: in a worker, too, a task with only its commit left passes its permit on.
 pub const OVERLAPPED: &str = "claim-meanwhile";
 
-/// Seconds that a claimer waited.
+/// The seconds that a claimer waited.
 #[derive(Default)]
 pub struct Spent {
     pub claims: f64,
@@ -30,7 +30,7 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// Adds what a claimer said at its end.
+    /// Adds what a claimer reported at its end.
     pub fn add(&mut self, said: &str) -> Result<(), BoxError> {
         let (claims, finishes) = said.split_once(' ').ok_or("a claimer did not say where its time went")?;
         self.claims += claims.parse::<f64>()?;
@@ -39,8 +39,8 @@ impl Spent {
     }
 }
 
-/// `EVEN|OVERLAPPED work URL TASKS BATCH`: says `ready`, waits for a line, runs so many tasks and says `done` with how many
-/// they were and where the time went. One thread, as its peers have.
+/// `EVEN|OVERLAPPED work URL TASKS BATCH`: prints `ready`, waits for a line, runs that many tasks, and prints `done`
+/// with their number and where the time went. It has one thread, as its peers do.
 pub fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let done = tokio::runtime::Builder::new_current_thread()
@@ -63,10 +63,10 @@ async fn work(arguments: &[OsString]) -> Result<(), BoxError> {
     let (tasks, batch): (usize, usize) = (tasks.parse()?, batch.parse()?);
     let pool = database::pool(database::options(url)?, 16, Duration::from_secs(90));
     let kept = KeptConnections::new(pool);
-    // None of the peers connects in its time either.
+    // The peers do not connect within their measured time either.
     kept.run(async |conn| conn.ping().await).await?;
     say("ready")?;
-    // Nothing else is to be done meanwhile.
+    // Nothing else happens meanwhile.
     std::io::stdin().read_line(&mut String::new())?;
     let claimer = Arc::new(Claimer {
         worker_id: format!("bench-{}", std::process::id()),
@@ -74,7 +74,7 @@ async fn work(arguments: &[OsString]) -> Result<(), BoxError> {
         strict: false,
         lease: Duration::from_secs(90),
     });
-    // As a worker asks: for whatever its idle slots could take, of which the queue has one kind.
+    // This asks as a worker does, for whatever its idle slots could take; the queue has tasks of one kind.
     let want = [(Lane::Cpu, 2), (Lane::Model, 2), (Lane::Llm, 4), (Lane::Io, batch)];
     let (mut ending, mut spent) = (JoinSet::new(), Spent::default());
     for _ in 0..tasks / batch {
@@ -85,7 +85,7 @@ async fn work(arguments: &[OsString]) -> Result<(), BoxError> {
         }
         let claimed = Instant::now();
         spent.claims += (claimed - asked).as_secs_f64();
-        // As many may be ending as there are slots.
+        // As many tasks may be ending as there are slots.
         all_ended(&mut ending).await?;
         for grant in grants {
             let (kept, claimer) = (kept.clone(), claimer.clone());
@@ -113,8 +113,8 @@ async fn all_ended(ending: &mut JoinSet<Result<(), BoxError>>) -> Result<(), Box
     Ok(())
 }
 
-/// The end of a task that wrote nothing: a durable commit of its own. A task that writes has it in its transaction; what the
-/// peers' tasks write is no part of their figures either.
+/// Ends a task that wrote nothing, by a durable commit of its own. A task that writes ends in its own transaction; the
+/// figures of the peers do not include their tasks' writes either.
 async fn finish(kept: &KeptConnections, worker: &str, grant: &Grant) -> Result<(), BoxError> {
     let mut conn = kept.lend().await?;
     let attempt =

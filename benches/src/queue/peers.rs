@@ -1,5 +1,5 @@
-//! The queues of other projects at the same work, on a database of their own of the same server; and the processes that work,
-//! theirs and ours.
+//! The queues of other projects at the same work, each on its own database of the same server; and the working
+//! processes, theirs and ours.
 use crate::figure::{BoxError, Peer};
 use sqlx::{Connection, PgConnection, PgPool, postgres::PgConnectOptions};
 use std::{
@@ -26,7 +26,7 @@ struct Worker {
 }
 
 impl Peers {
-    /// Fetches them where they are not there yet.
+    /// Fetches them if necessary.
     pub fn set_up() -> Result<Peers, BoxError> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("queue/setup.sh");
         let made = std::process::Command::new("bash").arg(script).stderr(Stdio::inherit()).output()?;
@@ -38,7 +38,7 @@ impl Peers {
         Ok(Peers { folder, has_node })
     }
 
-    /// Those that are here, each with a queue of so many tasks in a database of its own.
+    /// The available peers, each with a queue of this many tasks in its own database.
     pub async fn with_tasks(&self, pool: &PgPool, pending: usize) -> Result<Vec<Queue>, BoxError> {
         let mut queues = Vec::new();
         for (name, program) in [("procrastinate", Some(self.procrastinate())), ("graphile", self.graphile())] {
@@ -57,7 +57,7 @@ impl Peers {
         self.has_node.then(|| [PathBuf::from("node"), self.folder.join("graphile.mjs")])
     }
 
-    /// A database with so many tasks, and its URL.
+    /// Makes a database with this many tasks, and returns its URL.
     async fn prepare(
         &self,
         pool: &PgPool,
@@ -83,12 +83,12 @@ impl Peers {
     }
 }
 
-/// The bench's server as superuser: the service's own role makes no databases and switches off no triggers.
+/// The bench's server as superuser, because the service's own role may neither create databases nor disable triggers.
 pub fn superuser(pool: &PgPool) -> PgConnectOptions {
     (*pool.connect_options()).clone().username(SUPERUSER)
 }
 
-/// Where a database of the bench's server is reached: by its socket, whatever host is named before it.
+/// The address of a database of the bench's server: its socket, whatever host is named.
 fn url(options: &PgConnectOptions, database: &str, host: &str) -> Result<String, BoxError> {
     let socket = options.get_socket().ok_or("the bench's server has a socket")?.display().to_string();
     let (user, port) = (options.get_username(), options.get_port());
@@ -106,22 +106,22 @@ pub struct Queue {
 pub struct Turn {
     pub tasks: usize,
     pub seconds: f64,
-    /// What each said beside.
+    /// What each worker reported besides.
     pub said: Vec<String>,
 }
 
 impl Queue {
-    /// Ours, worked on by this program's subcommand of that name.
+    /// Our queue, worked on by this program's subcommand of that name.
     pub fn ours(pool: &PgPool, subcommand: &'static str) -> Result<Queue, BoxError> {
         let options = pool.connect_options();
         let database = options.get_database().ok_or("the bench's database has a name")?;
         let program = [std::env::current_exe()?, subcommand.into()];
-        // sqlx wants a host there, and its peers want none.
+        // sqlx needs a host there, and its peers need none.
         Ok(Queue { name: subcommand, program, url: url(&options, database, "localhost")? })
     }
 
-    /// Has so many workers, a process each, do so many tasks, each as many at once as a batch holds. procrastinate fetches and
-    /// finishes one by one in any case.
+    /// Has this many workers, one process each, run this many tasks, each as many at once as a batch holds.
+    /// procrastinate always fetches and finishes one at a time.
     pub async fn run(&self, tasks: usize, batch: usize, workers: usize) -> Result<Turn, BoxError> {
         let mut ready = Vec::new();
         for _ in 0..workers {
@@ -145,7 +145,7 @@ impl Queue {
         Ok(turn)
     }
 
-    /// It, by what it did a second in batches of this size.
+    /// A figure of its rate per second with batches of this size.
     pub fn figure(&self, batch: usize, value: f64) -> Peer {
         let (name, version) = match (self.name, batch) {
             ("procrastinate", _) => ("procrastinate", "3.10.0"),
@@ -158,7 +158,7 @@ impl Queue {
 
 fn command(program: &[PathBuf; 2]) -> Command {
     let mut command = Command::new(&program[0]);
-    // Standard output is for figures, and the peers tell of every task on the other.
+    // Standard output is for figures, and the peers report every task on standard error.
     command.arg(&program[1]).kill_on_drop(true).stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
@@ -177,7 +177,7 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Waits for a line that begins so, and returns its rest.
+    /// Waits for a line that begins with a word, and returns the rest of the line.
     async fn expect(&mut self, word: &str) -> Result<String, BoxError> {
         while let Some(line) = self.lines.next_line().await? {
             if let Some(rest) = line.strip_prefix(word) {

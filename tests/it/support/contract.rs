@@ -1,4 +1,5 @@
-//! Holds every answer of a test's service to the contract that it serves: its status, its headers, its media type and its body.
+//! Checks every answer of a test's service against the contract that it serves: the status, the headers, the media type
+//! and the body.
 use axum::{
     body::{Body, Bytes},
     extract::{Request, State},
@@ -14,19 +15,19 @@ use std::{
 use svc::registry::contract;
 use svc_client::Failure;
 
-/// What an app answered that the contract does not say.
+/// Answers of an app that the contract does not allow.
 #[derive(Default)]
 pub struct Breaches(Mutex<Vec<String>>);
 
 impl Breaches {
-    /// Panics where there was any.
+    /// Panics if there was any.
     pub fn check(&self) {
         let breaches = self.0.lock().unwrap();
         assert!(breaches.is_empty(), "answers that break the contract:\n{}", breaches.join("\n"));
     }
 }
 
-/// Passes an answer on that is as the contract says; another one ends as a status that no client takes.
+/// Passes an answer on if it keeps the contract; any other becomes a status that no client accepts.
 pub async fn hold(State(breaches): State<Arc<Breaches>>, request: Request, next: Next) -> Response {
     let (method, path) = (request.method().as_str().to_ascii_lowercase(), request.uri().path().to_owned());
     let (parts, body) = next.run(request).await.into_parts();
@@ -45,7 +46,7 @@ pub async fn hold(State(breaches): State<Arc<Breaches>>, request: Request, next:
 fn judge(method: &str, path: &str, parts: &Parts, bytes: &Bytes, broken: &mut Vec<String>) {
     let status = parts.status.as_u16();
     let Some(entry) = entry(method, path) else {
-        // A page, or nothing; only the errors are the contract's.
+        // It is a page, or nothing; the contract only covers the errors.
         if status >= 400 {
             // Every problem has the same body.
             body(&contract()["components"]["responses"]["Problem404"], parts, bytes, broken);
@@ -84,7 +85,7 @@ fn body(response: &'static Value, parts: &Parts, bytes: &Bytes, broken: &mut Vec
     }
 }
 
-/// Says which members of a problem its code does not list.
+/// Reports the members of a problem that its code does not list.
 fn members(problem: Value, broken: &mut Vec<String>) {
     let Ok(failure) = serde_json::from_value::<Failure>(problem) else { return };
     let listed = failure.code.members();
@@ -105,7 +106,7 @@ fn entry(method: &str, path: &str) -> Option<&'static Value> {
             && template.iter().zip(&segments).all(|(part, segment)| part.starts_with('{') || part == segment)
     };
     let paths = contract()["paths"].as_object()?;
-    // A path without a placeholder is meant rather than one with it.
+    // A path without a placeholder goes before one with it.
     let mut entries: Vec<_> =
         paths.iter().filter(|(template, _)| fits(template)).map(|(t, item)| (t.contains('{'), &item[method])).collect();
     entries.sort_by_key(|(has_placeholder, _)| *has_placeholder);
@@ -120,8 +121,8 @@ pub fn resolve(value: &'static Value) -> &'static Value {
     }
 }
 
-/// Says each way in which a value is not as its schema says. A member that no schema names is one of them, and so is a keyword
-/// that is not known here.
+/// Reports each way in which a value differs from its schema, including members that no schema names and keywords that
+/// are not known here.
 pub fn validate(schema: &'static Value, value: &Value, path: &str, broken: &mut Vec<String>) {
     shape(schema, value, path, broken);
     let mut known = BTreeSet::new();
@@ -134,7 +135,7 @@ pub fn validate(schema: &'static Value, value: &Value, path: &str, broken: &mut 
     }
 }
 
-/// Collects the members that a schema names; false where it takes others too.
+/// Collects the members that a schema names; returns false if it accepts others too.
 fn names(schema: &'static Value, value: &Value, known: &mut BTreeSet<&'static str>) -> bool {
     let schema = resolve(schema);
     known.extend(schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()));

@@ -1,4 +1,5 @@
-//! A cross-encoder of random weights, so that no test needs a download: its scores mean nothing and are always the same.
+//! A cross-encoder with random weights, so that no test needs a download. Its scores mean nothing and are always the
+//! same.
 use safetensors::{Dtype, tensor::TensorView};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, path::Path};
@@ -64,7 +65,7 @@ pub fn write(folder: &Path) {
     safetensors::serialize_to_file(tensors, None, &folder.join("model.safetensors")).unwrap();
 }
 
-/// WordPiece over single letters, which is enough for texts to differ.
+/// WordPiece over single letters, which is enough to distinguish texts.
 fn tokenizer() -> Value {
     let letters = ('a'..='z').flat_map(|letter| [letter.to_string(), format!("##{letter}")]);
     let tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"].map(str::to_owned).into_iter().chain(letters);

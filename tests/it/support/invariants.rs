@@ -1,4 +1,4 @@
-//! What must hold after anything, as SQL that returns the rows that break it.
+//! What must always hold, as SQL that returns the offending rows.
 use sqlx::PgPool;
 
 /// Each with its name; checked at the end of every scenario.
@@ -95,7 +95,7 @@ const INVARIANTS: &[(&str, &str)] = &[
     ),
 ];
 
-/// What holds beside, once nothing is left to do.
+/// What must also hold once nothing is left to do.
 const DRAINED: &[(&str, &str)] = &[
     ("no task is lost", "SELECT id || ' ' || task_type || ' ' || status FROM task_queue WHERE NOT final"),
     ("every node ends settled or failed", "SELECT id::text FROM documents WHERE settled = 'in_flight'"),
@@ -103,8 +103,8 @@ const DRAINED: &[(&str, &str)] = &[
     ("no event is left", "SELECT id::text FROM settle_event"),
 ];
 
-/// Panics where a connection of ours stays in a transaction while nobody works. Such a one is rolled back in the background, so
-/// this waits for it.
+/// Panics if a connection of ours stays in a transaction while nobody works. Such a transaction is rolled back in the
+/// background, so this waits for it.
 pub async fn check_idle(pool: &PgPool) {
     let query = "SELECT state || ': ' || query FROM pg_stat_activity
                   WHERE datname = current_database() AND application_name = 'svc' AND state LIKE 'idle in transaction%'";
@@ -134,14 +134,14 @@ async fn broken(pool: &PgPool, invariants: &[(&'static str, &'static str)]) -> V
     broken
 }
 
-/// Panics naming each invariant that does not hold. Looks for what may be woken first, as every claim does.
+/// Panics, naming each invariant that does not hold. Like every claim, it first wakes what can be woken.
 pub async fn check(pool: &PgPool) {
     sqlx::query("SELECT wake_tasks()").execute(pool).await.unwrap();
     let broken = broken(pool, INVARIANTS).await;
     assert!(broken.is_empty(), "invariants broken:\n{}", broken.join("\n"));
 }
 
-/// The same, and that nothing is left to do.
+/// The same, and checks that nothing is left to do.
 pub async fn check_drained(pool: &PgPool) {
     check(pool).await;
     let broken = broken(pool, DRAINED).await;

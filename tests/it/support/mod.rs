@@ -35,7 +35,7 @@ use svc_models::Engine;
 pub use workbook::workbook;
 
 pub const TOKEN: &str = "test-owner-token";
-/// Only to end a test that hangs; no test waits this long where the code is right.
+/// This only ends a test that hangs; no test waits this long if the code is right.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The top of the repository.
@@ -48,14 +48,14 @@ pub fn sample(name: &str) -> PathBuf {
     repository().join("tests/samples").join(name)
 }
 
-/// The settings of the environment, with these on top.
+/// The settings of the environment, overridden by these.
 pub fn settings(extra: &[(&str, &str)]) -> Settings {
     let environment = std::env::vars().filter(|(name, _)| !name.starts_with("SVC_") || name == "SVC_CACHE_DIR");
     let extra = extra.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     Settings::load(Some(Path::new("/dev/null")), environment.chain(extra)).unwrap()
 }
 
-/// The small model, loaded once a run.
+/// The small model, loaded once per run.
 pub fn engine() -> Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| Engine::load(&model_settings(&settings(&[]))).expect("the model of `make setup`")).clone()
@@ -65,15 +65,15 @@ pub fn engine() -> Engine {
 #[derive(Default)]
 pub struct Wish<'a> {
     pub settings: &'a [(&'a str, &'a str)],
-    /// Leaves tasks lying.
+    /// Starts no worker, so tasks stay in the queue.
     pub no_worker: bool,
-    /// Reads files instead of the service's own binary.
+    /// Reads files instead of the service's own program.
     pub reader: Option<Reader>,
-    /// Instead of the small model with its settings' defaults.
+    /// Replaces the small model with default settings.
     pub engine: Option<Engine>,
 }
 
-/// A service with a database of its own, listening on a port of its own.
+/// A service with its own database, listening on its own port.
 pub struct TestApp {
     pub client: Client<Remote>,
     pub in_process: Client<InProcess>,
@@ -153,13 +153,13 @@ impl TestApp {
         self.server.is_finished()
     }
 
-    /// Starts what a wish for no worker left out.
+    /// Starts the worker that `no_worker` left out.
     pub async fn start_worker(&mut self) {
         let role = Role::of(&self.service.settings);
         self.worker = Some(RunningWorker::start(role, self.service.tools(), self.options.clone()).await.unwrap());
     }
 
-    /// Stops everything, after the invariants were checked on what the test left.
+    /// Checks the invariants on what the test left, then stops everything.
     pub async fn end(self) {
         if let Some(worker) = self.worker {
             worker.stop(Duration::from_secs(10), std::future::pending()).await;
@@ -210,7 +210,7 @@ impl TestApp {
         self.client.create_document(WaitQuery { wait: true }, Json(new)).await.unwrap()
     }
 
-    /// All under a node, by id.
+    /// Everything under a node, by id.
     pub async fn subtree(&self, id: i64) -> Vec<DocumentResponse> {
         let mut all = Vec::new();
         let mut cursor = None;
@@ -225,7 +225,7 @@ impl TestApp {
         }
     }
 
-    /// Lets the service learn now what it tells of itself.
+    /// Makes the service's sampler measure now.
     pub async fn sampled(&self) {
         self.service.sampler.sample().await;
         self.service.sampler.ask_runner().await;
@@ -237,7 +237,7 @@ impl TestApp {
     }
 }
 
-/// Asks again, every now and then, until there is an answer.
+/// Asks repeatedly until there is an answer.
 pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let answer = async {
         loop {
@@ -253,7 +253,7 @@ pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T 
     }
 }
 
-/// Says in a line what a test left out. Not by `println!`, which is shown of tests that fail alone.
+/// Says in a line what a test left out. It does not use `println!`, whose output is only shown for failed tests.
 pub fn left_out(what: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "left out: {what}");
@@ -269,12 +269,12 @@ pub fn http() -> reqwest::Client {
     reqwest::Client::builder().no_proxy().build().unwrap()
 }
 
-/// Reads files with the service's own binary.
+/// Reads files with the service's own program.
 pub fn reader() -> Reader {
     Reader::new(PathBuf::from(env!("CARGO_BIN_EXE_svc")))
 }
 
-/// The queue as text, for a test that failed.
+/// The queue as text, for a failed test.
 #[expect(clippy::type_complexity, reason = "the rows are printed and nothing else")]
 pub async fn queue_text(pool: &PgPool) -> String {
     let rows: Vec<(i64, String, i64, String, bool, Option<i64>, i32, Option<String>)> = sqlx::query_as(
@@ -293,7 +293,7 @@ pub async fn queue_text(pool: &PgPool) -> String {
     format!("tasks {rows:#?}\nnodes {nodes:#?}")
 }
 
-/// A stream that gives a few pieces and then breaks off, as a client does that hangs up.
+/// A stream that yields a few pieces and then breaks off, like a client that hangs up.
 pub fn broken_stream(pieces: usize) -> futures_util::stream::BoxStream<'static, std::io::Result<bytes::Bytes>> {
     let piece = |_| Ok(bytes::Bytes::from(vec![b'x'; 64 * 1024]));
     let pieces = futures_util::stream::iter((0..pieces).map(piece));

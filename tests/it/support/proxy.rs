@@ -1,4 +1,4 @@
-//! A TCP proxy between a worker and PostgreSQL that can be told to cut, to swallow and to delay.
+//! A TCP proxy between a worker and PostgreSQL that can cut, swallow and delay.
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -6,19 +6,19 @@ use tokio::{
     sync::watch,
 };
 
-/// What becomes of the bytes.
+/// What happens to the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weather {
     Fair,
     /// Connections are reset and new ones refused.
     Cut,
-    /// Everything is taken and nothing goes on, as behind a firewall that drops packets.
+    /// Everything is accepted and nothing is passed on, as behind a firewall that drops packets.
     Blackhole,
-    /// Each read goes on after this.
+    /// Each piece is passed on after this delay.
     Slow(Duration),
 }
 
-/// Listens on a port of its own and speaks to the server's socket.
+/// Listens on its own port and connects to the server's socket.
 pub struct Proxy {
     pub address: SocketAddr,
     weather: Arc<watch::Sender<Weather>>,
@@ -81,7 +81,7 @@ async fn pump(
         let now = *weather.borrow_and_update();
         match now {
             Weather::Blackhole => {
-                // Held back, not lost: TCP would send it again once the way is open.
+                // The bytes are held back, not lost: TCP would send them again once the way is open.
                 if weather.wait_for(|weather| *weather != Weather::Blackhole).await.is_err() {
                     return;
                 }

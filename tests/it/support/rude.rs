@@ -1,4 +1,4 @@
-//! Clients that behave badly at random, and an ordinary one beside them whose answers and times are kept.
+//! Clients that behave badly at random, and an ordinary one beside them whose answers and times are recorded.
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
     collections::BTreeMap,
@@ -34,21 +34,21 @@ const WAYS: &[(Way, u32)] = &[
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
-    /// Resets the connection up to 30 ms after a sound request.
+    /// Resets the connection up to 30 ms after a valid request.
     HangUp,
     HostileRequest,
     HalfHeader,
     HalfBody,
     CutUpload,
     EndlessPartHeader,
-    /// A body of numbers, each of which takes many times its bytes once it is read.
+    /// Sends a body of numbers, each of which takes many times its bytes once it is read.
     ManyNumbers,
     LargeUpload,
-    /// Many calls of the pages that need no token.
+    /// Makes many calls of the pages that need no token.
     Flood,
 }
 
-/// What the rude clients did, and what the service answered that it should not have.
+/// What the rude clients did, and which answers of the service were wrong.
 #[derive(Debug, Default)]
 pub struct Misdeeds {
     pub counts: BTreeMap<Way, u32>,
@@ -56,7 +56,7 @@ pub struct Misdeeds {
     pub internal_errors: Vec<String>,
 }
 
-/// Rude clients at work until they are told to stop.
+/// Rude clients that run until they are told to stop.
 pub struct RudeClients {
     done: Arc<AtomicBool>,
     misdeeds: Arc<Mutex<Misdeeds>>,
@@ -64,7 +64,7 @@ pub struct RudeClients {
 }
 
 impl RudeClients {
-    /// Starts so many of them against `address` (`host:port`). Only with `stores_files` a whole upload is among what they do.
+    /// Starts this many of them against `address` (`host:port`). They only upload whole files if `stores_files` is set.
     pub fn start(address: &str, token: &str, stores_files: bool, number: u64, seed: u64) -> RudeClients {
         let done = Arc::new(AtomicBool::new(false));
         let misdeeds = Arc::<Mutex<Misdeeds>>::default();
@@ -99,7 +99,7 @@ async fn misbehave(
         let answered = tokio::time::timeout(PATIENCE, target.act(way, &mut random)).await;
         let mut misdeeds = misdeeds.lock().expect("nobody panics with the lock");
         *misdeeds.counts.entry(way).or_default() += 1;
-        // A connection that the service closes is an answer too.
+        // Closing the connection is an answer too.
         if let Ok(Ok(Some((500, request)))) = answered {
             misdeeds.internal_errors.push(request);
         }
@@ -118,13 +118,13 @@ fn draw(stores_files: bool, random: &mut SmallRng) -> Way {
     Way::HangUp
 }
 
-/// A service to be rude to.
+/// The service to misbehave against.
 struct Target {
     address: String,
     token: String,
 }
 
-/// The status of an answer and the request that it is for; none where nobody read an answer.
+/// The status of an answer and its request; `None` if nobody read an answer.
 type Answered = Option<(u16, String)>;
 
 impl Target {
@@ -177,7 +177,7 @@ impl Target {
             Way::LargeUpload => {
                 let size = 4_000_000;
                 let number: u64 = random.random();
-                // The bytes are new each time, and no reader knows them.
+                // The bytes are new each time, and no reader knows their format.
                 let end = format!("{number:020}\r\n--cut--\r\n");
                 let mut stream = self.begin_upload(size + end.len()).await?;
                 stream.write_all(&vec![1; size]).await?;
@@ -217,7 +217,8 @@ impl Target {
         status(&mut stream).await
     }
 
-    /// A form whose only part has so many bytes, up to the part's first byte; the end belongs to the bytes.
+    /// Sends a form whose only part has this many bytes, up to the part's first byte; the end of the form counts as
+    /// part of the bytes.
     async fn begin_upload(&self, bytes: usize) -> std::io::Result<TcpStream> {
         let part = "--cut\r\nContent-Disposition: form-data; name=\"file\"; filename=\"large.bin\"\r\n\r\n";
         let head = self.head("POST", "/ingest/file", "multipart/form-data; boundary=cut", part.len() + bytes);
@@ -263,7 +264,7 @@ async fn status(stream: &mut TcpStream) -> std::io::Result<u16> {
     digits.ok_or_else(|| std::io::Error::other("no status line"))
 }
 
-/// A request that is refused, or is dear to carry out.
+/// A request that is refused or expensive.
 fn hostile_request(random: &mut SmallRng) -> (&'static str, String, Vec<u8>) {
     let searches = ["/search/fulltext", "/search/bm25", "/search/hybrid", "/search/vector", "/search/maxsim"];
     let search = searches[random.random_range(0..searches.len())];
@@ -311,7 +312,7 @@ fn hostile_request(random: &mut SmallRng) -> (&'static str, String, Vec<u8>) {
 /// What an ordinary client saw.
 #[derive(Debug, Default)]
 pub struct Experience {
-    /// Seconds of each answer that was good, by what was asked.
+    /// The seconds that each good answer took, by request.
     pub seconds: BTreeMap<&'static str, Vec<f64>>,
     /// Answers of 429 that said when to come again.
     pub busy: u32,

@@ -1,4 +1,4 @@
-//! One PostgreSQL a test run, one database a test.
+//! One PostgreSQL per test run, one database per test.
 use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
 use std::{
     path::{Path, PathBuf},
@@ -12,10 +12,10 @@ use svc::embedded::EmbeddedPostgres;
 
 struct Server {
     options: PgConnectOptions,
-    /// The service's own role makes no databases.
+    /// The service's own role cannot create databases.
     superuser: PgConnectOptions,
     work_dir: PathBuf,
-    /// Ends the server and clears the folder when this process ends, however it ends: its pipe closes then.
+    /// Ends the server and removes the folder when this process ends in any way, because then its pipe closes.
     _watchdog: Child,
 }
 
@@ -25,9 +25,9 @@ fn server() -> &'static Server {
     SERVER.get_or_init(|| std::thread::spawn(start).join().expect("PostgreSQL starts"))
 }
 
-/// On a thread and a runtime of its own, which outlive every test.
+/// It runs on its own thread and runtime, which outlive every test.
 fn start() -> Server {
-    // Not in the home folder: run as root, PostgreSQL has a user of its own, which may not enter it.
+    // It is not in the home folder: if we are root, PostgreSQL runs as another user, who may not enter that.
     let work_dir = std::env::temp_dir().join(format!("svc-it-{}", std::process::id()));
     let home = super::settings(&[]).postgres_home;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -59,7 +59,7 @@ async fn make_template(options: &PgConnectOptions, superuser: &PgConnectOptions)
     pool.close().await;
 }
 
-/// Makes a database with pgvector, which takes a superuser, and nothing else.
+/// Makes a database with pgvector, for which it must be superuser, and nothing else.
 async fn make_empty(name: &str, options: &PgConnectOptions, superuser: &PgConnectOptions) {
     let mut conn = PgConnection::connect_with(superuser).await.unwrap();
     let create = format!("CREATE DATABASE {name} OWNER {}", options.get_username());
@@ -76,7 +76,7 @@ pub async fn new_empty_database(name: &str) -> PgConnectOptions {
     server.options.clone().database(name)
 }
 
-/// A folder that goes when the tests end.
+/// A folder that is removed when the tests end.
 pub fn work_dir() -> &'static Path {
     &server().work_dir
 }
@@ -87,7 +87,7 @@ pub async fn new_database() -> PgConnectOptions {
     let server = tokio::task::spawn_blocking(server).await.unwrap();
     let name = format!("it_{}", COUNT.fetch_add(1, Ordering::Relaxed));
     let mut conn = PgConnection::connect_with(&server.superuser).await.unwrap();
-    // One copy of the template at a time: PostgreSQL refuses a template that somebody else is reading.
+    // The template is copied once at a time, because PostgreSQL refuses a template that somebody else is reading.
     sqlx::raw_sql("SELECT pg_advisory_lock(1)").execute(&mut conn).await.unwrap();
     let create = format!("CREATE DATABASE {name} TEMPLATE template_svc OWNER {}", server.options.get_username());
     sqlx::raw_sql(sqlx::AssertSqlSafe(create)).execute(&mut conn).await.unwrap();
