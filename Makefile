@@ -1,4 +1,4 @@
-# Build outputs lie outside the clone, so that a fresh clone finds them again and `git clean` does not cost an hour.
+# Build outputs are outside the clone, so that a fresh clone finds them again and `git clean` does not cost an hour.
 export SVC_CACHE_DIR ?= $(HOME)/.cache/svc
 export CARGO_TARGET_DIR ?= $(SVC_CACHE_DIR)/target
 SHELL := bash
@@ -13,7 +13,7 @@ help: ## Prints the targets.
 setup: ## Fetches the PostgreSQL server and the small model, once.
 	@config/setup.sh
 
-# `--test it` builds one test program more than is run: with it cargo settles on the features that `make test` uses, and no
+# `--test it` builds a test program that is not run here. With it cargo selects the features that `make test` uses, so that no
 # dependency is compiled twice. `cargo run` would select other features and compile all dependencies again.
 BUILD := cargo build --workspace --bins --test it
 
@@ -25,14 +25,14 @@ run: setup ## Runs the service on its usual data folder, until Ctrl-C.
 	$(BUILD)
 	@exec "$$CARGO_TARGET_DIR/debug/svc" serve
 
-test: setup ## Runs every test, against a PostgreSQL of their own.
+test: setup ## Runs every test, with a PostgreSQL of their own.
 	cargo test --workspace
 	@[ -d ../shared/corpus ] || echo "left out: the corpus of real files and the Cranfield collection (no ../shared beside the repository); the samples in tests/samples stood in"
 
 chaos: setup ## Hurts workers, database and network at random: make chaos SECONDS=600 SEED=7.
 	cargo test --workspace --test chaos -- $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
-test-devices: ## Holds the models on ndarray and wgpu (a software Vulkan will do) to the same outputs; compiles for long.
+test-devices: ## Checks that models on ndarray and wgpu (a software Vulkan will do) give the same outputs; compiles for long.
 	@config/devices.sh
 
 lint: ## Checks the format and the lints.
@@ -47,16 +47,16 @@ fmt: ## Formats the code.
 	cargo fmt --all --manifest-path benches/Cargo.toml
 	cargo fmt --all --manifest-path fuzz/Cargo.toml
 
-# In the dev profile, which optimises all that is measured: with the same profile and features as the tests, the target folder
-# holds their dependencies compiled already, and a release build would compile all of them again. The peer of bm25 is built in
-# only where it is wanted, for the same reason. Nothing but figures goes to standard output.
+# The dev profile optimises everything that is measured. With the profile and features of the tests, the dependencies in the
+# target folder are reused; a release build would compile all of them again. For the same reason the peer of bm25 is only
+# built in when it is wanted. Only figures go to standard output.
 bench: ## Runs the benchmarks, or one: make bench BENCH=name.
 	@config/setup.sh >&2
 	@cargo run --manifest-path benches/Cargo.toml $(if $(filter-out bm25%,$(BENCH)),,--features tantivy) -- $(BENCH)
 
-# The stable compiler takes the sanitizer's flags only when told that it may.
+# The stable compiler only accepts the sanitizer's flags when it is told to.
 fuzz: ## Fuzzes one reader: make fuzz TARGET=docx SECONDS=60.
 	@config/fuzz.sh "$(TARGET)" "$(or $(SECONDS),60)"
 
-clean-cache: ## Removes what was fetched and built; data folders stay.
+clean-cache: ## Removes everything fetched and built; data folders stay.
 	rm -rf "$(SVC_CACHE_DIR)/target" "$(SVC_CACHE_DIR)/target-devices" "$(SVC_CACHE_DIR)/downloads" "$(SVC_CACHE_DIR)/postgres" "$(SVC_CACHE_DIR)/models"

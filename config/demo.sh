@@ -7,7 +7,7 @@ cache=${SVC_CACHE_DIR:-${HOME:?"HOME is not set: set it, or SVC_CACHE_DIR"}/.cac
 svc=${CARGO_TARGET_DIR:-$cache/target}/debug/svc
 [ -x "$svc" ] || { echo "demo: $svc is missing: run make demo" >&2; exit 1; }
 
-# Root's home is closed to the user that the database runs under.
+# The user that the database runs as cannot enter root's home.
 if [ "$(id -u)" = 0 ]; then place=${TMPDIR:-/tmp}; else place=$cache; fi
 work=$(mktemp -d "$place/svc-demo.XXXXXX")
 chmod 711 "$work"
@@ -41,14 +41,14 @@ run() {
   "$svc" "$@" </dev/null
 }
 
-# ask PATH: the answer of the service; the only thing that is called without the command line.
+# ask PATH: prints the service's answer; the only call here that does not use the command line.
 ask() {
   python3 - "$1" <<'PYTHON'
 import os, sys, urllib.request
 
 request = urllib.request.Request(os.environ["SVC_URL"] + sys.argv[1])
 request.add_header("Authorization", "Bearer " + os.environ["SVC_API_TOKEN"])
-# A proxy of the environment is not for this machine.
+# A proxy from the environment is meant for other machines.
 opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 sys.stdout.write(opener.open(request, timeout=30).read().decode())
 PYTHON
@@ -96,10 +96,10 @@ echo "ready at $SVC_URL"
 title "Ingesting"
 status=0
 run --table ingest "${paths[@]}" || status=$?
-# 3 is "done, and some files were refused"; anything else is a failure of the demo itself.
+# 3 means that it finished but some files were refused; anything else is a failure of the demo itself.
 case $status in
   0) ;;
-  3) echo "The files refused above are meant to be: broken, encrypted or hostile; each is named with its reason, and the rest goes on." ;;
+  3) echo "The files refused above are broken, encrypted or hostile on purpose; each is named with its reason, and the rest goes on." ;;
   *) echo "demo: svc ingest ended with $status" >&2; exit 1 ;;
 esac
 
@@ -133,4 +133,4 @@ title "Stopping"
 kill -TERM "$service"
 wait "$service" || { echo "demo: the service did not end in order" >&2; exit 1; }
 service=
-echo "stopped; nothing is left running, and the demo's data is removed"
+echo "stopped; nothing is left running, and the demo's data has been removed"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Holds the models to the same outputs on every device that can be built here. Compiles Burn once more, for long, in a folder of
-# its own, since other features are other builds. Arguments go to the tests.
+# Checks that the models give the same outputs on every device that can be built here. It compiles Burn once more, which takes
+# long, in a separate folder, because other features are other builds. Arguments are passed to the tests.
 set -euo pipefail
 
 cache=${SVC_CACHE_DIR:-${HOME:?"HOME is not set: set it, or SVC_CACHE_DIR"}/.cache/svc}
@@ -8,7 +8,7 @@ software=(/usr/share/vulkan/icd.d/lvp_icd.*.json)
 
 say() { printf 'devices: %s\n' "$*"; }
 
-# A software Vulkan will do: the numbers are the same, only later.
+# A software Vulkan will do: it gives the same numbers, only more slowly.
 if [ -z "${VK_DRIVER_FILES:-}${VK_ICD_FILENAMES:-}" ]; then
   if ! compgen -G '/usr/share/vulkan/icd.d/*.json' >/dev/null || ! ldconfig -p | grep -q libvulkan.so.1; then
     packages="libvulkan1 mesa-vulkan-drivers"
@@ -31,7 +31,7 @@ fi
 export CARGO_TARGET_DIR=$cache/target-devices
 say "ndarray and wgpu"
 cargo test -p svc-models --profile devices --features ndarray,wgpu --lib -- device encoder "$@"
-# There need be no toolkit and no such processor to see that the code for it compiles. Its backend brings an LLVM of its own,
-# hundreds of megabytes from the project's releases, which a check does without.
+# Checking that this code compiles needs neither a toolkit nor such a processor. Its backend would bring its own LLVM,
+# hundreds of megabytes from the project's releases, which a check does not need.
 say "cuda, compiled only"
 DOCS_RS=1 cargo check -p svc-models --profile devices --features cuda

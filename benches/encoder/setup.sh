@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes what the encoder's bench compares with, once, under the cache folder: a Python with the pinned peers, a ModernBERT-base of
+# Makes once, in the cache folder, what the encoder's bench compares with: a Python with the pinned peers, a ModernBERT-base with
 # random weights, and both models as ONNX. The models' folders are printed: MiniLM first.
 set -euo pipefail
 
@@ -17,7 +17,7 @@ if command -v flock >/dev/null; then
 fi
 [ -f "$minilm/model.safetensors" ] || { say "all-MiniLM-L6-v2 is not in $cache/models: run make setup"; exit 1; }
 
-# stamp NAME FILE...: whether NAME was made from these very files; made NAME FILE... records it.
+# stamp NAME FILE...: tells whether NAME was made from these very files; made NAME FILE... records it.
 stamp() { local name=$1; shift; [ "$(cat "$peers/$name.stamp" 2>/dev/null)" = "$(cat "$@" | sha256sum)" ]; }
 made() { local name=$1; shift; cat "$@" | sha256sum >"$peers/$name.stamp"; }
 

@@ -56,7 +56,7 @@ WORK = {
 
 
 def clocks():
-    """On a busy machine the first counts its neighbours too, and with threads the second counts each: the lesser is taken."""
+    """The lesser of wall and processor time: on a busy machine the former includes other programs, and with threads the latter counts each."""
     return time.perf_counter(), time.process_time()
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fetches what the queue's bench compares with, once, under the cache folder: procrastinate for Python, graphile-worker for
+# Fetches once, into the cache folder, what the queue's bench compares with: procrastinate for Python, graphile-worker for
 # Node. Prints the folder. Without Node, graphile-worker is left out.
 set -euo pipefail
 
