@@ -5,12 +5,12 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use svc_client::{Access, Code, Failure};
 
-/// Whoever made a call.
+/// The maker of a call.
 #[derive(Clone, Debug)]
 pub enum Caller {
-    /// Holds the owner token: passes every access check.
+    /// Has the owner token, which passes every access check.
     Owner,
-    /// Holds the runner key, or called something open to all: reads no document.
+    /// Has the runner key, or calls something public; reads no document.
     Nobody,
 }
 
@@ -24,7 +24,7 @@ impl Caller {
     }
 }
 
-/// The secrets that open the service, as digests: comparing digests takes the same time whatever is sent.
+/// The secrets that open the service, as digests. Comparing digests takes the same time whatever is sent.
 pub struct Keys {
     owner: [u8; 32],
     runner: Option<[u8; 32]>,
@@ -32,12 +32,12 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// `runner`: None where SVC_RUNNER_KEY is not set, and nobody may call the runner.
+    /// Makes the keys. `runner` is `None` if SVC_RUNNER_KEY is not set, and then nobody may call the runner.
     pub fn new(owner: &str, runner: Option<&str>, metrics_are_public: bool) -> Keys {
         Keys { owner: digest(owner), runner: runner.map(digest), metrics_are_public }
     }
 
-    /// Finds out who calls; 401 where the operation asks for more than was shown.
+    /// Finds out who calls; 401 if the operation demands more than the call shows.
     pub fn authenticate(&self, access: Access, headers: &HeaderMap) -> Result<Caller, Failure> {
         let bearer = || {
             let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
@@ -46,16 +46,14 @@ impl Keys {
         };
         let holds = |key: &[u8; 32]| bearer().is_some_and(|shown| bool::from(shown.ct_eq(key)));
         match access {
-            // Of what is open to all, the owner may be told more.
+            // A public operation may tell the owner more.
             Access::Public if holds(&self.owner) => Ok(Caller::Owner),
             Access::Public => Ok(Caller::Nobody),
             Access::Metrics if self.metrics_are_public => Ok(Caller::Nobody),
             Access::Token | Access::Owner | Access::Metrics if holds(&self.owner) => Ok(Caller::Owner),
             Access::RunnerKey => match &self.runner {
-                None => {
-                    Err(Failure::new(Code::NotConfigured, "this service is no runner: it has no key to call it with")
-                        .with("setting", "SVC_RUNNER_KEY"))
-                }
+                None => Err(Failure::new(Code::NotConfigured, "this service is not a runner, because it has no key")
+                    .with("setting", "SVC_RUNNER_KEY")),
                 Some(key) if holds(key) => Ok(Caller::Nobody),
                 Some(_) => Err(Failure::new(
                     Code::Unauthenticated,

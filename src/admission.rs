@@ -1,25 +1,26 @@
-//! Places that a request takes before its body is read: callers wait at the door, and not inside with what others need.
+//! Slots that a request takes before its body is read, so that callers wait outside and not while they hold what others
+//! need.
 use std::{sync::Arc, time::Duration};
 use svc_client::{Code, Failure};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How long a request waits for a place.
+/// How long a request waits for a slot.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A body up to this size needs no place.
+/// A body up to this size needs no slot.
 const SMALL_BODY: u64 = 64 * 1024;
-/// What the bodies of all requests together may hold in memory, unless one alone may have more.
+/// How much memory the bodies of all requests may take together, unless a single one may be larger.
 const BODIES_BYTES: u64 = 256 << 20;
 const KIB: u64 = 1024;
 
-/// A place; it comes free when this is dropped.
+/// A slot, which becomes free when this is dropped.
 pub type Place = OwnedSemaphorePermit;
 
-/// The places of one process.
+/// The slots of one process.
 pub struct Admission {
     uploads: Arc<Semaphore>,
     /// KiB of bodies that are held in memory.
     bodies: Arc<Semaphore>,
-    /// Readers of files that requests have at work; tasks have permits of their own.
+    /// Slots for the readers of files that requests start; tasks have their own permits.
     pub readers: Arc<Semaphore>,
 }
 
@@ -33,16 +34,16 @@ impl Admission {
         }
     }
 
-    /// Leave to receive a file and store it.
+    /// Waits for a slot to receive a file and store it.
     pub async fn upload(&self) -> Result<Place, Failure> {
         let refusal = || {
-            Failure::new(Code::TooManyRequests, "as many files are being stored as may be at a time")
+            Failure::new(Code::TooManyRequests, "the service is already storing as many files as it may at a time")
                 .with("setting", "SVC_UPLOADS_AT_ONCE")
         };
         wait(&self.uploads, 1, refusal).await
     }
 
-    /// Leave to hold a body of up to so many bytes in memory.
+    /// Waits for a slot to hold a body of up to `bytes` bytes in memory.
     pub async fn body(&self, bytes: u64) -> Result<Option<Place>, Failure> {
         if bytes <= SMALL_BODY {
             return Ok(None);
@@ -51,7 +52,7 @@ impl Admission {
         wait(&self.bodies, u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX), refusal).await.map(Some)
     }
 
-    /// Permission to have a file read in a child process, so that requests never start children without end.
+    /// Waits for a slot to have a file read in a child process, which limits how many children requests start.
     pub async fn reader(&self) -> Result<Place, Failure> {
         wait(&self.readers, 1, || {
             Failure::new(Code::TooManyRequests, "too many files are being read for other requests")

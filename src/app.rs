@@ -1,4 +1,4 @@
-//! A whole process put together: database, model, service, worker, listener; and taken down in order.
+//! Puts a whole process together (database, model, service, worker, listener) and takes it down in order.
 use crate::{
     embedded::{EmbeddedError, EmbeddedPostgres, ServerState},
     embedding::{EmbedError, Embedder, Runner},
@@ -25,10 +25,10 @@ use svc_models::{Engine, ModelError, Progress, fetch_model};
 use svc_ranking::Config;
 use tokio::{net::TcpListener, sync::watch};
 
-/// How long the end of a process waits for what is still being done.
+/// How long the end of a process waits for unfinished work.
 pub const DRAIN: Duration = Duration::from_secs(20);
 
-/// Why a process does not start or goes on no longer.
+/// Why a process does not start or cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
     #[error(transparent)]
@@ -53,7 +53,7 @@ pub enum AppError {
     Ended(String),
 }
 
-/// The database of a process, and the server under it where it is ours.
+/// The database of a process, and its server if that is our own.
 pub struct Backend {
     pub options: PgConnectOptions,
     pub pool: PgPool,
@@ -61,7 +61,7 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// For the service: brings its own server up where no other is named.
+    /// Connects for the service; starts our own server if no other is named.
     pub async fn start(settings: &Settings) -> Result<Backend, AppError> {
         let (options, embedded) = if settings.database_url.is_blank() {
             let embedded = EmbeddedPostgres::start(&settings.data_dir, &settings.postgres_home).await?;
@@ -78,7 +78,7 @@ impl Backend {
         Ok(backend)
     }
 
-    /// For a worker or a tool beside a running service: never starts a server.
+    /// Connects for a worker or a tool beside a running service; never starts a server.
     pub async fn join(settings: &Settings) -> Result<Backend, AppError> {
         let options = if settings.database_url.is_blank() {
             EmbeddedPostgres::connect_options_of(&settings.data_dir)?
@@ -105,7 +105,7 @@ impl Backend {
         self.weigh(settings).await
     }
 
-    /// Gives the default index the settings' weights.
+    /// Gives the default index the weights of the settings.
     async fn weigh(&self, settings: &Settings) -> Result<(), AppError> {
         let mut tx = transaction::begin(&self.pool).await.map_err(DatabaseError::from)?;
         let Some(index) = indexes::by_name(&mut tx, "default").await.map_err(DatabaseError::from)? else {
@@ -113,19 +113,19 @@ impl Backend {
         };
         let config = Config { k1: settings.bm25_k1, b: settings.bm25_b, ..index.config.0 };
         if config != index.config.0 {
-            tracing::info!(k1 = config.k1, b = config.b, "the default index gets other weights");
+            tracing::info!(k1 = config.k1, b = config.b, "setting new weights for the default index");
             indexes::configure(&mut tx, index.id, &config).await.map_err(|error| AppError::Ended(error.to_string()))?;
         }
         tx.commit().await.map_err(DatabaseError::from)?;
         Ok(())
     }
 
-    /// Refuses to work on a schema that is behind this program, or ahead of it.
+    /// Refuses to work on a schema that is behind or ahead of this program.
     pub async fn check_schema(&self) -> Result<(), AppError> {
         Ok(schema::read(&self.pool).await?.check()?)
     }
 
-    /// The state of our own server, where there is one.
+    /// The state of our own server, if there is one.
     fn state(&self) -> Option<watch::Receiver<ServerState>> {
         self.embedded.as_ref().map(EmbeddedPostgres::state)
     }
@@ -139,7 +139,7 @@ impl Backend {
     }
 }
 
-/// The model of the settings, loaded here, or at the runner that they name.
+/// Loads the model of the settings, or connects to the runner that they name.
 pub async fn load_embedder(settings: &Settings) -> Result<Embedder, AppError> {
     if settings.runner_url.is_empty() {
         return Ok(load_engine(settings).await?.into());
@@ -147,16 +147,16 @@ pub async fn load_embedder(settings: &Settings) -> Result<Embedder, AppError> {
     let embedder = Embedder::There(Runner::new(settings)?);
     match embedder.model().await {
         Ok(_) => {}
-        // It may well be started after this process, which can do all else meanwhile.
+        // The runner may be started after this process, which can do everything else meanwhile.
         Err(error @ EmbedError::Away { .. }) => {
-            tracing::warn!(error = %error, "no model yet: what needs vectors waits for the runner");
+            tracing::warn!(error = %error, "the runner is not reachable yet; whatever needs vectors waits for it");
         }
         Err(error) => return Err(error.into()),
     }
     Ok(embedder)
 }
 
-/// Loads the model of the settings; fetches it before where it is not there.
+/// Loads the model of the settings, and fetches it first if it is missing.
 async fn load_engine(settings: &Settings) -> Result<Engine, AppError> {
     fetch_model(&settings.embedding_model, Some(&settings.models_dir()), &hub_settings(settings), &log_progress())
         .await?;
@@ -168,12 +168,12 @@ async fn load_engine(settings: &Settings) -> Result<Engine, AppError> {
     Ok(engine)
 }
 
-/// Says now and then how far a model has come.
+/// Logs now and then how much of a model has been fetched.
 fn log_progress() -> impl Fn(Progress<'_>) + Sync {
     const EVERY: Duration = Duration::from_secs(5);
     let told = Mutex::new(Instant::now());
     move |progress| {
-        // A lock that somebody panicked with holds a time like any other.
+        // A lock that was poisoned by a panic still holds a valid time.
         let mut told = told.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if told.elapsed() >= EVERY {
             *told = Instant::now();
@@ -182,19 +182,20 @@ fn log_progress() -> impl Fn(Progress<'_>) + Sync {
     }
 }
 
-/// Loads the reranker where its files are here. It is an extra: without them all but reranking works, and nothing is fetched.
+/// Loads the reranker if its files are on this machine. It is optional: without it everything but reranking works, and
+/// nothing is fetched.
 async fn load_cross_encoder(service: &Service) -> Result<(), AppError> {
     match service.cross_encoder.get(service.beside()).await {
         Ok(_) => Ok(()),
         Err(ModelError::FolderMissing { name, .. }) => {
-            tracing::info!("no search is reranked by a cross-encoder until `svc models fetch {name}` has brought it");
+            tracing::info!("no cross-encoder reranks searches until `svc models fetch {name}` has fetched it");
             Ok(())
         }
         Err(error) => Err(AppError::Reranker(error)),
     }
 }
 
-/// A service that listens and, where the settings say so, works.
+/// A service that listens and, if the settings say so, works on the queue.
 pub struct App {
     pub service: Arc<Service>,
     pub address: SocketAddr,
@@ -205,7 +206,7 @@ pub struct App {
 }
 
 impl App {
-    /// Starts everything. `reader`: the binary that reads files in a child process.
+    /// Starts everything. `reader` is the program that reads files in a child process.
     pub async fn start(settings: Arc<Settings>, owner_token: &str, reader: Reader) -> Result<App, AppError> {
         let reader = reader.confined(&settings);
         reader.check().await?;
@@ -232,7 +233,7 @@ impl App {
         backend: &Backend,
     ) -> Result<(Arc<Service>, Option<RunningWorker>, TcpListener), AppError> {
         let embedder = load_embedder(&settings).await?;
-        // That of a runner which is still away is not known yet.
+        // If the runner is still unreachable, its model's width is not known yet.
         if let Ok(model) = embedder.model().await
             && let Some(problem) = widths_problem(&settings, model.name(), model.native_width())
         {
@@ -246,7 +247,7 @@ impl App {
         let worker = if settings.ingest_worker_enabled {
             Some(RunningWorker::start(Role::of(&settings), service.tools(), backend.options.clone()).await?)
         } else {
-            // The workers are elsewhere; these end with the runtime.
+            // The workers are elsewhere; these two end with the runtime.
             drop(wakeup::tell(backend.pool.clone(), service.wake.clone(), None));
             drop(unserved::watch(backend.pool.clone(), settings.worker_reap));
             None
@@ -254,7 +255,7 @@ impl App {
         Ok((service, worker, listener))
     }
 
-    /// Serves until `stop` is done or something that the service cannot do without ends.
+    /// Serves until `stop` completes, or until something ends that the service cannot do without.
     pub async fn run(&mut self, stop: impl Future<Output = ()>) -> Result<(), AppError> {
         let embedded = self.backend.state();
         let database_failed = async {
@@ -281,8 +282,8 @@ impl App {
         }
     }
 
-    /// Takes everything down: first the listener, then the worker, last the database. Once `hurry` is done, nothing that
-    /// still runs is waited for.
+    /// Takes everything down: first the listener, then the worker, last the database. Once `hurry` completes, it waits
+    /// for nothing that still runs.
     pub async fn stop(self, hurry: impl Future<Output = ()>) {
         let mut hurry = std::pin::pin!(hurry);
         let mut hurried = false;
@@ -291,7 +292,7 @@ impl App {
             () = tokio::time::sleep(self.service.settings.shutdown_delay) => {}
             () = &mut hurry => hurried = true,
         }
-        // No one may be listening any more, which is as well.
+        // It does not matter if nobody is listening any more.
         let _ = self.stop_server.send(true);
         let drained = tokio::time::Instant::now() + if hurried { Duration::ZERO } else { DRAIN };
         let mut server = self.server;
@@ -303,16 +304,16 @@ impl App {
                     () = &mut hurry, if !hurried => hurried = true,
                 }
             } => {
-                tracing::warn!("requests that would not end were cut off");
+                tracing::warn!("cut off requests that did not end in time");
                 server.abort();
             }
         }
-        // Those whose clients have gone, and writes that were cut off from theirs.
+        // These are requests whose clients have gone, and writes whose clients were cut off.
         self.service.requests.close();
         if !hurried {
             tokio::select! {
                 () = self.service.requests.wait() => {}
-                () = tokio::time::sleep_until(drained) => tracing::warn!("requests without a client were cut off"),
+                () = tokio::time::sleep_until(drained) => tracing::warn!("cut off requests without a client"),
                 () = &mut hurry => hurried = true,
             }
         }

@@ -16,30 +16,30 @@ use svc_client::{Code, Failure};
 use svc_models::Engine;
 use svc_ranking::Cache;
 
-/// The parts of a process that ingestion and search stand on; cheap to clone.
+/// The parts of a process that ingestion and search need; cheap to clone.
 #[derive(Clone)]
 pub struct Core {
     pub settings: Arc<Settings>,
-    /// Requests and tasks have connections of their own, so that neither side starves the other.
+    /// Requests and tasks have separate connections, so that neither side starves the other.
     pub pool: PgPool,
-    /// None if this process embeds nothing.
+    /// `None` if this process embeds nothing.
     pub embedder: Option<Embedder>,
     pub cross_encoder: Arc<CrossEncoder>,
     pub postings: Arc<Cache>,
     pub reader: Reader,
-    /// Told of every write that was refused because the disk is full.
+    /// Learns of every write that was refused because the disk is full.
     pub disk: Arc<Disk>,
-    /// Told when tasks were queued; the worker of this process listens.
+    /// Learns when tasks were queued; this process's worker listens to it.
     pub wake: Wake,
 }
 
 impl Core {
-    /// The model, here or at a runner, or the answer that there is none.
+    /// The model, here or at a runner, or the error that there is none.
     pub async fn model(&self) -> Result<Model, Failure> {
         self.embedder.as_ref().ok_or_else(no_model)?.model().await.or_fail()
     }
 
-    /// The engine that other models of this process share threads with.
+    /// The engine whose threads other models of this process share.
     pub fn beside(&self) -> Option<&Engine> {
         self.embedder.as_ref().and_then(Embedder::engine)
     }

@@ -1,11 +1,12 @@
-//! Whether there is room on the disk: what statements and files said lately, and what the disk of the data folder has free.
+//! Whether there is room on the disk: whether writes were refused lately, and how much the data folder's disk has free.
 use std::{
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-/// For so long after a write was refused the disk counts as full: the database's may be on another machine, and only writes tell.
+/// How long the disk counts as full after a refused write. The database's disk may be on another machine, and only
+/// writes tell its state.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
 /// The disk of one process.
@@ -16,12 +17,12 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// `folder`: that of the data. With less than `least_free` bytes its disk counts as full.
+    /// Makes the disk of the data folder, which counts as full with less than `least_free` bytes.
     pub fn new(folder: &Path, least_free: u64) -> Disk {
         Disk { folder: folder.to_owned(), least_free, refused_at: Mutex::new(None) }
     }
 
-    /// A write was refused for want of room, the database's or one of our own.
+    /// Records that a write was refused because a disk was full, the database's or ours.
     pub fn refused(&self) {
         *self.refused_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
@@ -31,7 +32,7 @@ impl Disk {
         let refused_at = *self.refused_at.lock().unwrap_or_else(PoisonError::into_inner);
         if refused_at.is_some_and(|at| at.elapsed() < REMEMBERED) {
             return Err(
-                "a write was refused for want of room within the last minute: free space on the disk of the data folder and of the database"
+                "a write was refused for lack of space within the last minute: free space on the disk of the data folder and of the database"
                     .to_owned(),
             );
         }
@@ -47,7 +48,8 @@ impl Disk {
     }
 }
 
-/// The bytes that a folder's disk has free for this user; of a folder that is not made yet, those of the one above.
+/// The bytes that a folder's disk has free for this user; if the folder does not exist yet, those of the nearest folder
+/// above.
 fn free(folder: &Path) -> Option<u64> {
     let statistics = folder.ancestors().find_map(|folder| rustix::fs::statvfs(folder).ok())?;
     statistics.f_bavail.checked_mul(statistics.f_frsize)

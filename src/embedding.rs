@@ -1,7 +1,7 @@
-//! The embedding model as the service sees it: loaded in this process, or at a runner over its `/runner` routes.
+//! The embedding model as the service sees it: loaded in this process, or at a runner behind its `/runner` routes.
 //!
-//! A runner's tokenizer is fetched once with its description, and tokens are counted here: chunking asks for a count a
-//! sentence, and a call each would be a thousand times slower than the counting.
+//! A runner's tokenizer is fetched once with its description, and tokens are counted here, because chunking counts
+//! every sentence and a call for each would be a thousand times slower than the counting.
 mod cross_encoder;
 mod error;
 mod runner;
@@ -28,7 +28,7 @@ impl From<Engine> for Embedder {
 }
 
 impl Embedder {
-    /// The model as it is now; what comes of it is of this one model, whatever the runner loads meanwhile.
+    /// A handle pinned to the current model, even if the runner loads another one later.
     pub async fn model(&self) -> Result<Model, EmbedError> {
         match self {
             Embedder::Here(engine) => Ok(Model::Here(engine.clone())),
@@ -36,7 +36,7 @@ impl Embedder {
         }
     }
 
-    /// The model of this process, if it has one.
+    /// The model in this process, if there is one.
     pub fn engine(&self) -> Option<&Engine> {
         match self {
             Embedder::Here(engine) => Some(engine),
@@ -44,7 +44,7 @@ impl Embedder {
         }
     }
 
-    /// How the model does; asks a runner anew.
+    /// The state of the model; this always asks the runner.
     pub async fn state(&self) -> Result<ModelState, EmbedError> {
         match self {
             Embedder::Here(engine) => {
@@ -56,14 +56,14 @@ impl Embedder {
     }
 }
 
-/// One model, to embed with and to count by.
+/// One model, which embeds and counts tokens.
 #[derive(Clone, Debug)]
 pub enum Model {
     Here(Engine),
     There(RemoteModel),
 }
 
-/// A runner's model as it was described.
+/// A runner's model as the runner described it.
 #[derive(Clone, Debug)]
 pub struct RemoteModel {
     state: Arc<ModelState>,
@@ -72,7 +72,7 @@ pub struct RemoteModel {
 }
 
 impl Model {
-    /// Its name and the hash of all that decides what a text's vector is.
+    /// The model's name and the hash of everything that decides a text's vector.
     pub fn identity(&self) -> &str {
         match self {
             Model::Here(engine) => &engine.info().identity,
@@ -80,12 +80,12 @@ impl Model {
         }
     }
 
-    /// Its name alone.
+    /// Only the model's name.
     pub fn name(&self) -> &str {
         self.identity().rsplit_once('@').map_or(self.identity(), |(name, _)| name)
     }
 
-    /// Tokens of a text that gets a document vector, at most.
+    /// The most tokens of a text that gets a document vector.
     pub fn document_window(&self) -> usize {
         match self {
             Model::Here(engine) => engine.info().doc_window,
@@ -93,7 +93,7 @@ impl Model {
         }
     }
 
-    /// Components that the model itself gives.
+    /// The number of components that the model itself gives.
     pub fn native_width(&self) -> usize {
         match self {
             Model::Here(engine) => engine.info().native_width,
@@ -101,7 +101,7 @@ impl Model {
         }
     }
 
-    /// As [`Engine::embed_documents`].
+    /// Embeds as [`Engine::embed_documents`] does.
     pub async fn embed_documents(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, EmbedError> {
         match self {
             Model::Here(engine) => Ok(engine.embed_documents(texts).await?),
@@ -109,7 +109,7 @@ impl Model {
         }
     }
 
-    /// As [`Engine::embed_query`].
+    /// Embeds as [`Engine::embed_query`] does.
     pub async fn embed_query(&self, text: String) -> Result<Vec<f32>, EmbedError> {
         match self {
             Model::Here(engine) => Ok(engine.embed_query(text).await?),
@@ -120,13 +120,13 @@ impl Model {
         }
     }
 
-    /// As [`Engine::query_token_vectors`].
+    /// Embeds as [`Engine::query_token_vectors`] does.
     pub async fn query_token_vectors(&self, text: String) -> Result<TokenVectors, EmbedError> {
         let mut vectors = self.token_vectors(vec![text], RunnerTextKind::Query).await?;
         vectors.pop().ok_or_else(|| EmbedError::Broken("the runner gave no vectors".to_owned()))
     }
 
-    /// As [`Engine::token_vectors`] or, of queries, [`Engine::query_token_vectors`].
+    /// Embeds as [`Engine::token_vectors`] does, or for queries as [`Engine::query_token_vectors`] does.
     pub async fn token_vectors(
         &self,
         texts: Vec<String>,
@@ -138,7 +138,7 @@ impl Model {
         }
     }
 
-    /// As [`Engine::count_tokens`]; always counted here.
+    /// Counts as [`Engine::count_tokens`] does, always in this process.
     pub fn count_tokens(&self, text: &str) -> Result<usize, EmbedError> {
         Ok(match self {
             Model::Here(engine) => engine.count_tokens(text)?,
@@ -146,7 +146,7 @@ impl Model {
         })
     }
 
-    /// As [`Engine::count_content_tokens`]; always counted here.
+    /// Counts as [`Engine::count_content_tokens`] does, always in this process.
     pub fn count_content_tokens(&self, text: &str) -> Result<usize, EmbedError> {
         Ok(match self {
             Model::Here(engine) => engine.count_content_tokens(text)?,
@@ -155,7 +155,7 @@ impl Model {
     }
 }
 
-/// What a loaded model says of itself.
+/// How a loaded model describes itself.
 pub fn state(engine: &Engine) -> ModelState {
     let info = engine.info();
     ModelState {
@@ -169,7 +169,7 @@ pub fn state(engine: &Engine) -> ModelState {
     }
 }
 
-/// The tokens of texts of either kind.
+/// The token vectors of texts of either kind.
 pub async fn token_vectors(
     engine: &Engine,
     texts: Vec<String>,

@@ -1,18 +1,18 @@
-//! What goes wrong inside, as the one error of the wire.
+//! Turns what goes wrong inside into the error of the wire.
 use std::io::ErrorKind;
 use svc_client::{Code, Failure};
 
-/// Turns an inner error into the wire's. A trait of ours, since both types are foreign to this crate.
+/// Turns an inner error into the wire's. This trait is ours, because both types are foreign to this crate.
 pub trait IntoFailure {
     fn into_failure(self) -> Failure;
 }
 
-/// Whether a file could not be written because nothing more fits on its disk.
+/// Whether a file could not be written because its disk is full.
 pub fn disk_is_full(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
-/// 507: nothing more fits, here or where the database is.
+/// 507: a disk is full, here or at the database.
 pub(crate) fn storage_full() -> Failure {
     Failure::new(Code::StorageFull, "the disk is full; nothing was stored")
         .with("remedy", "free space on the disk of the data folder and of the database, then send this again")
@@ -25,12 +25,12 @@ impl IntoFailure for std::io::Error {
             tracing::error!(error = %self, "the disk of the data folder is full");
             return storage_full();
         }
-        tracing::error!(error = %self, "a file of the service's own could not be used");
+        tracing::error!(error = %self, "a working file could not be used");
         Failure::new(Code::Internal, "a working file could not be used; the log has the cause under this request's id")
     }
 }
 
-/// `?` on inner errors in handlers.
+/// Makes `?` work on inner errors in handlers.
 pub trait OrFail<T> {
     fn or_fail(self) -> Result<T, Failure>;
 }

@@ -6,7 +6,7 @@ use tracing_subscriber::{EnvFilter, fmt, prelude::*};
 pub fn start(level: LogLevel, format: LogFormat) {
     let filter = EnvFilter::new(format!("{},sqlx=warn,hyper=warn,reqwest=warn,ractor=warn", level.as_str()));
     let registry = tracing_subscriber::registry().with(filter);
-    // A second start is a test's: the first one stands.
+    // Only a test starts it twice; the first start stays.
     let _ = match format {
         LogFormat::Json => {
             registry.with(fmt::layer().json().flatten_event(true).with_writer(std::io::stderr)).try_init()

@@ -1,4 +1,4 @@
-//! Starts the reader's child process and minds its clock; dropping the reading kills the child.
+//! Starts the reader's child process and watches its clock. Dropping the reading kills the child.
 use crate::settings::Settings;
 use std::{
     collections::VecDeque,
@@ -22,16 +22,16 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-/// The hidden subcommand of the service's binaries that reads one file.
+/// The hidden subcommand of the service's programs that reads one file.
 pub const SUBCOMMAND: &str = "read-file";
-/// What is kept of the child's standard error.
+/// How much of the child's standard error is kept.
 const STDERR_BYTES: u64 = 8 * 1024;
-/// What is taken of the child's answers at once.
+/// How much of the child's answers is read at once.
 const PIECE_BYTES: usize = 64 * 1024;
-/// A killed child is gone within this, or else its drop sees to it.
+/// How long to wait for a killed child; after that, dropping it takes care of it.
 const KILL_TIME: Duration = Duration::from_secs(5);
 
-/// What a reader may cost, by the settings.
+/// What a reader may cost, from the settings.
 pub fn limits(settings: &Settings) -> Limits {
     let count = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
     Limits {
@@ -51,7 +51,7 @@ pub fn limits(settings: &Settings) -> Limits {
     }
 }
 
-/// Reads files in a process of their own.
+/// Reads files in separate processes.
 #[derive(Clone, Debug)]
 pub struct Reader {
     program: PathBuf,
@@ -67,7 +67,7 @@ pub struct Reader {
 pub struct Unconfined(FormatError);
 
 impl Reader {
-    /// `program`: a binary that answers to [`SUBCOMMAND`].
+    /// Makes a reader. `program` must accept [`SUBCOMMAND`].
     pub fn new(program: PathBuf) -> Reader {
         Reader { program, confinement: Confinement::default() }
     }
@@ -79,8 +79,8 @@ impl Reader {
         Reader { confinement: Confinement { policy: settings.parser_sandbox, user }, ..self }
     }
 
-    /// Has a child read nothing, to learn before the first file how children are confined on this machine. What their
-    /// kernel lacks is said in the log.
+    /// Starts a child that reads nothing, to learn before the first file how this machine confines children. The log
+    /// says what the kernel lacks.
     ///
     /// # Errors
     /// The settings require more than this machine has.
@@ -94,12 +94,12 @@ impl Reader {
         let lacking = lacking.await.map_err(Unconfined)?;
         if !lacking.is_empty() {
             let lacking = lacking.join(", ");
-            tracing::warn!(lacking, "this system confines the readers of files less than it could");
+            tracing::warn!(lacking, "this system cannot confine the readers of files completely");
         }
         Ok(())
     }
 
-    /// This process's own binary.
+    /// A reader that uses this process's own program.
     pub fn of_this_program() -> io::Result<Reader> {
         Ok(Reader::new(std::env::current_exe()?))
     }
@@ -107,7 +107,7 @@ impl Reader {
     /// Does a step that has one answer.
     ///
     /// # Errors
-    /// As [`Reading::next`].
+    /// The same as for [`Reading::next`].
     pub async fn read(&self, input: File, request: &Request) -> Result<(Answer, Usage), FormatError> {
         let mut reading = self.stream(input, request)?;
         let mut answers = VecDeque::new();
@@ -126,18 +126,18 @@ impl Reader {
     /// Starts a step on a file. A hostile file ends the child, never this process.
     ///
     /// # Errors
-    /// The child does not start.
+    /// The child cannot be started.
     pub fn stream(&self, input: File, request: &Request) -> Result<Reading, FormatError> {
         let channel = || {
             let (mut ours, theirs) = net::UnixStream::pair()?;
             ours.set_nonblocking(true)?;
-            // A request is far smaller than what a socket holds, so this never waits.
+            // A request is far smaller than a socket's buffer, so this never waits.
             ours.write_all(&request.to_message(self.confinement))?;
             ours.shutdown(Shutdown::Write)?;
             Ok::<_, io::Error>((UnixStream::from_std(ours)?, OwnedFd::from(theirs)))
         };
         let (channel, theirs) =
-            channel().map_err(|error| unusable(&format!("it cannot be told what to do: {error}")))?;
+            channel().map_err(|error| unusable(&format!("the child cannot be given its request: {error}")))?;
         let mut child = tokio::process::Command::new(&self.program)
             .arg(SUBCOMMAND)
             .env_clear()
@@ -148,16 +148,17 @@ impl Reader {
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .map_err(|error| unusable(&format!("{} does not start: {error}", self.program.display())))?;
+            .map_err(|error| unusable(&format!("{} cannot be started: {error}", self.program.display())))?;
         let stderr = tokio::spawn(last_words(child.stderr.take()));
-        // The child's own limits end it first; the clock is for one that sleeps.
+        // The child's own limits end it first; the clock is for a child that sleeps.
         let deadline = Instant::now() + request.limits.wall_time;
         let decoder = Decoder::new(request);
         Ok(Reading { child, channel, stderr, decoder, deadline, buffer: vec![0; PIECE_BYTES], end: None })
     }
 }
 
-/// A reading under way. Nobody who takes its answers slowly makes it hold more than one channel full of them: the child waits.
+/// A reading under way. It applies back-pressure: if its answers are taken slowly, the child blocks once the channel is
+/// full.
 #[derive(Debug)]
 pub struct Reading {
     child: Child,
@@ -170,11 +171,12 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// The next answer; `None` once the reading has ended well. What was answered before an error is of no worth.
-    /// May be dropped and called again without losing an answer.
+    /// The next answer; `None` once the reading has ended well. After an error, the earlier answers are worthless.
+    /// Dropping the future and calling again loses no answer.
     ///
     /// # Errors
-    /// What the reader met, or what its end stands for: a limit by name, a crash, an outside kill. Said again on each call.
+    /// What the reader met, or what its end stands for: a limit by name, a crash, a kill from outside. Each further
+    /// call repeats it.
     pub async fn next(&mut self) -> Result<Option<Answer>, FormatError> {
         loop {
             if let Some(answer) = self.decoder.next_answer() {
@@ -184,7 +186,7 @@ impl Reading {
                 return end.clone().map(|_| None);
             }
             let refused = match timeout_at(self.deadline, self.channel.read(&mut self.buffer)).await {
-                // A channel that breaks is a child that died: its status says how.
+                // If the channel breaks, the child has died; its status says how.
                 Ok(Ok(0) | Err(_)) => {
                     self.end = Some(self.wait().await);
                     continue;
@@ -198,12 +200,12 @@ impl Reading {
         }
     }
 
-    /// What the reading cost: nothing before its end, and nothing of a child that was killed.
+    /// What the reading cost; zero before its end, and for a killed child.
     pub fn usage(&self) -> Usage {
         self.decoder.usage().unwrap_or_default()
     }
 
-    /// The end of a child that has closed its output.
+    /// Waits for the end of a child that has closed its output.
     async fn wait(&mut self) -> Result<Usage, FormatError> {
         match timeout_at(self.deadline, self.child.wait()).await {
             Ok(status) => {
@@ -215,10 +217,10 @@ impl Reading {
         }
     }
 
-    /// The end of a child that is out of time, or whose answers are not to be believed.
+    /// Ends a child that is out of time, or whose answers cannot be believed.
     async fn kill(&mut self) -> Result<Usage, FormatError> {
         let killed = timeout(KILL_TIME, self.child.kill()).await;
-        tracing::warn!(killed = killed.is_ok(), "a reader was ended by force");
+        tracing::warn!(killed = killed.is_ok(), "killed a reader that ran too long or answered nonsense");
         self.decoder.finish(&Exit { timed_out: true, ..Exit::default() })
     }
 }
@@ -227,7 +229,8 @@ fn unusable(reason: &str) -> FormatError {
     FormatError::Io { reason: format!("the reader's process: {reason}") }
 }
 
-/// Reads what the child writes to standard error to its end, so that it never waits for us, but keeps only a little.
+/// Reads everything that the child writes to standard error, so that the child never waits for us, but keeps only a
+/// little.
 async fn last_words(pipe: Option<impl AsyncRead + Unpin>) -> String {
     let mut kept = Vec::new();
     if let Some(mut pipe) = pipe {
@@ -237,7 +240,7 @@ async fn last_words(pipe: Option<impl AsyncRead + Unpin>) -> String {
     String::from_utf8_lossy(&kept).into_owned()
 }
 
-/// The child's side: its exit code, where the arguments ask for a child.
+/// The child's side: returns its exit code if the arguments ask for a child.
 pub fn serve_if_asked(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> Option<std::process::ExitCode> {
     (arguments.nth(1)? == SUBCOMMAND).then(|| serve(answer))
 }

@@ -1,5 +1,5 @@
-//! What `/health`, `/ready` and `/metrics` tell, read by one task of the process and kept: however often and by whomever these are
-//! asked, the database is not.
+//! Measures what `/health`, `/ready` and `/metrics` report. One task of the process does it and keeps the result, so
+//! that these never ask the database, however often they are called.
 use crate::{
     embedding::{EmbedError, Embedder},
     store::{
@@ -18,15 +18,15 @@ use std::{
 };
 use svc_client::wire::{ModelState, QueueState, WorkerState};
 
-/// Between two samples, at least.
+/// The shortest time between two samples.
 const EVERY: Duration = Duration::from_secs(2);
-/// A sample is followed by so many times its own duration without one.
+/// After a sample, this many times its own duration pass without one.
 const REST: u32 = 20;
-/// Between two samples, at most.
+/// The longest time between two samples.
 const SELDOM: Duration = Duration::from_secs(60);
 /// How long a sample may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What is older than this tells nothing of now.
+/// An older sample says nothing about the present.
 const STALE: Duration = Duration::from_secs(150);
 
 /// What the database knows of itself and of the queue.
@@ -38,9 +38,9 @@ pub struct Numbers {
     /// Tasks that failed for good, by type.
     pub failed: Vec<(String, i64)>,
     pub workers: Vec<WorkerState>,
-    /// By badge: how many tasks, and the age of the oldest in seconds.
+    /// For each badge, how many tasks there are and the age of the oldest in seconds.
     pub unserved_badges: Vec<(String, i64, f64)>,
-    /// By task type, likewise.
+    /// The same for each task type.
     pub unserved_types: Vec<(String, i64, f64)>,
     /// By reason.
     pub blocked: Vec<(String, i64)>,
@@ -52,10 +52,10 @@ impl Numbers {
         queue::state(&self.unfinished, &self.failed)
     }
 
-    /// What waits for a worker that there is not, for people.
+    /// Which tasks have no worker, in words for people.
     pub fn unserved(&self) -> Vec<String> {
         let badges = self.unserved_badges.iter().map(|(badge, tasks, _)| match badge.as_str() {
-            "" => format!("{tasks} tasks without a badge have no worker: all are strict about their badges"),
+            "" => format!("{tasks} tasks without a badge have no worker, because all workers have strict badges"),
             badge => format!("{tasks} tasks with badge `{badge}` have no worker"),
         });
         let types = self.unserved_types.iter();
@@ -75,24 +75,24 @@ pub struct Sample {
 /// What is known now.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    /// The last one that could be read.
+    /// The last sample that could be read.
     pub sample: Option<Arc<Sample>>,
     /// Why there is no later one.
     pub failure: Option<String>,
-    /// The model of the runner, where there is one, or why it is not known.
+    /// The runner's model, if there is a runner, or why it is not known.
     pub runner: Option<Result<ModelState, String>>,
 }
 
 impl Known {
-    /// The sample, unless it tells nothing of now.
+    /// The sample, unless it is too old.
     pub fn fresh(&self) -> Option<&Sample> {
         self.sample.as_deref().filter(|sample| self.failure.is_none() && sample.taken.elapsed() < STALE)
     }
 }
 
-/// Takes samples once it is started, until its service is gone.
+/// Takes samples from its start until its service is gone.
 pub struct Sampler {
-    /// One connection of its own, so that neither requests nor tasks keep it waiting.
+    /// It has one connection of its own, so that neither requests nor tasks keep it waiting.
     pool: PgPool,
     embedder: Option<Embedder>,
     known: Mutex<Known>,
@@ -153,10 +153,12 @@ impl Sampler {
         let Some(embedder) = &self.embedder else { return };
         let state = embedder.state().await.map_err(|error| {
             tracing::warn!(error = %error, "the runner's model cannot be used");
-            // Anyone may read this: where the runner is stays in the log.
+            // Anyone may read this, so the runner's address stays in the log.
             match error {
-                EmbedError::Refused(_) => "the runner refuses to work for this service: see its log".to_owned(),
-                _ => "the runner does not answer: tasks that need vectors wait for it".to_owned(),
+                EmbedError::Refused(_) => {
+                    "the runner refuses to work for this service; the service's log says why".to_owned()
+                }
+                _ => "the runner does not answer; tasks that need vectors wait for it".to_owned(),
             }
         });
         self.lock().runner = Some(state);
@@ -186,7 +188,7 @@ impl Sampler {
     }
 }
 
-/// Holds on to the sampler only while it works.
+/// Repeats the work, and holds the sampler only while it works.
 async fn again_and_again(sampler: Weak<Sampler>, work: impl AsyncFn(&Sampler)) {
     loop {
         let rest = match sampler.upgrade() {

@@ -1,8 +1,8 @@
 //! Keeps the secrets of a long-lived process where no other process can read them.
 //!
-//! What a program was started with lies in its memory for as long as it runs, and `/proc/<pid>/environ` shows it to every
-//! process of the same user. So a process that finds secrets in its environment starts itself anew without them, hands
-//! them over in a file without a name, and lets nobody look into its memory from then on.
+//! The environment that a program was started with stays in its memory as long as it runs, and `/proc/<pid>/environ`
+//! shows it to every process of the same user. So a process that finds secrets in its environment restarts itself
+//! without them, passes them on in a file without a name, and from then on lets nobody look into its memory.
 use crate::settings::Settings;
 use rustix::{
     fs::{MemfdFlags, memfd_create},
@@ -19,21 +19,21 @@ use std::{
     process::Command,
 };
 
-/// Tells the program that was started anew where the secrets are; it is no setting.
+/// Tells the restarted program where the secrets are; it is not a setting.
 const HANDED_OVER: &str = "SVC_SECRETS_FD";
 
-/// The environment as text; what is no text can be no setting.
+/// The environment as text; what is not text cannot be a setting.
 pub fn environment() -> BTreeMap<String, String> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect()
 }
 
-/// The environment of a process that stays: with its secrets, which afterwards nobody else can read. The process starts
-/// itself anew where it must, so this comes first in a program, before a thread or a file.
+/// The environment of a long-lived process with its secrets, which nobody else can read afterwards. The process
+/// restarts itself if necessary, so a program must call this first, before it has threads or files.
 ///
 /// # Errors
-/// The program cannot be started anew, or what it was handed over does not read.
+/// The program cannot be restarted, or what it received cannot be read.
 pub fn withdrawn_environment() -> io::Result<BTreeMap<String, String>> {
     let mut environment = environment();
     if let Some(number) = environment.remove(HANDED_OVER) {
@@ -48,7 +48,7 @@ pub fn withdrawn_environment() -> io::Result<BTreeMap<String, String>> {
         return Ok(environment);
     }
     let secrets: BTreeMap<_, _> = names.iter().map(|name| (name, &environment[name])).collect();
-    // Not closed by the start of a program, which is what it is for.
+    // Starting a program does not close this file, which is its purpose.
     let mut file = File::from(memfd_create("svc-secrets", MemfdFlags::empty())?);
     file.write_all(&serde_json::to_vec(&secrets)?)?;
     let mut command = Command::new(std::env::current_exe()?);
@@ -63,10 +63,10 @@ pub fn withdrawn_environment() -> io::Result<BTreeMap<String, String>> {
     Err(command.exec())
 }
 
-/// Reads the secrets out of the file, which is empty and closed afterwards: no child inherits them.
+/// Reads the secrets from the file, which is then empty and closed, so that no child inherits them.
 fn taken_over(number: &str) -> io::Result<BTreeMap<String, String>> {
     let damaged = |reason: &str| io::Error::other(format!("{HANDED_OVER} is not for you to set: {reason}"));
-    let number: RawFd = number.parse().map_err(|_| damaged("it takes a descriptor"))?;
+    let number: RawFd = number.parse().map_err(|_| damaged("it must be a descriptor"))?;
     if number < 3 {
         return Err(damaged("a standard stream holds no secrets"));
     }
@@ -76,5 +76,5 @@ fn taken_over(number: &str) -> io::Result<BTreeMap<String, String>> {
     file.read_to_end(&mut text)?;
     file.set_len(0)?;
     nix::unistd::close(number)?;
-    serde_json::from_slice(&text).map_err(|_| damaged("the file is none of ours"))
+    serde_json::from_slice(&text).map_err(|_| damaged("the file is not one that svc wrote"))
 }

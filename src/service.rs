@@ -24,39 +24,40 @@ use svc_ranking::Cache;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::task::TaskTracker;
 
-/// Bytes of sealed postings that a process keeps in memory.
+/// How many bytes of sealed postings a process keeps in memory.
 const POSTINGS_CACHE_BYTES: usize = 256 << 20;
 /// How long a search waits for its turn.
 const SEARCHING_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Calls of one kind that a runner works on at a time: enough to keep its model busy, and a wait that callers sit out.
+/// How many calls of one kind a runner serves at a time: enough to keep its model busy, and few enough for callers to
+/// wait.
 const RUNNER_CALLS: usize = 16;
 
 /// One running service; cheap to share.
 pub struct Service {
-    /// With the connections of requests; no statement on them takes longer than the settings allow.
+    /// This uses the connections of requests; no statement on them may take longer than the settings allow.
     core: Core,
     /// The connections of tasks.
     pub task_pool: PgPool,
-    /// What `/health`, `/ready` and `/metrics` tell.
+    /// What `/health`, `/ready` and `/metrics` report.
     pub sampler: Arc<Sampler>,
-    /// Requests that are being carried out, also those whose clients have gone.
+    /// Requests under way, including those whose clients have gone.
     pub requests: TaskTracker,
-    /// Places of searches: one takes two connections and much of a processor.
+    /// Slots for searches; a search takes two connections and much of a processor.
     pub searching: Semaphore,
     pub keys: Keys,
     pub admission: Admission,
     pub copies: Copies,
     pub metrics: PrometheusHandle,
-    /// Places of calls to the runner, of each kind its own, or documents that wait would keep queries out.
+    /// Concurrency limits for runner calls, one per kind, so that queued documents never block queries.
     pub runner_documents: Semaphore,
     pub runner_queries: Semaphore,
     pub started: Instant,
-    /// The process was asked to stop: it is not ready for more.
+    /// The process was asked to stop and takes nothing more.
     pub stopping: AtomicBool,
 }
 
-/// A service is its core, with the keys and limits of what others may ask of it.
+/// A service is its core, with the keys and limits for its callers.
 impl Deref for Service {
     type Target = Core;
 
@@ -102,7 +103,7 @@ impl Service {
         }
     }
 
-    /// Closes the connections of requests, once there are no more of them; those of tasks are their worker's to close.
+    /// Closes the connections of requests once there are none under way. The worker closes those of tasks.
     pub async fn close(&self) {
         self.sampler.close().await;
         self.copies.close().await;
@@ -114,13 +115,13 @@ impl Service {
         Tools::new(Core { pool: self.task_pool.clone(), ..self.core.clone() })
     }
 
-    /// Leave to search; 429 where as many as may are at work and none ends soon.
+    /// Waits for a slot to search; 429 if none becomes free soon.
     pub async fn searching_permit(&self) -> Result<SemaphorePermit<'_>, Failure> {
         match tokio::time::timeout(SEARCHING_PATIENCE, self.searching.acquire()).await {
             Ok(Ok(permit)) => Ok(permit),
             _ => Err(Failure::new(
                 Code::TooManyRequests,
-                format!("{} searches are at work, as many as may be at a time", self.settings.searches_at_once),
+                format!("{} searches are running, which is the most at a time", self.settings.searches_at_once),
             )
             .with("setting", "SVC_SEARCHES_AT_ONCE")
             .with("remedy", "try again shortly")
@@ -128,10 +129,10 @@ impl Service {
         }
     }
 
-    /// The model of this very process: a runner that asked another one could come to ask itself.
+    /// The model in this very process. If a runner passed calls on to another runner, it could end up calling itself.
     pub fn own_engine(&self) -> Result<&Engine, Failure> {
         self.embedder.as_ref().ok_or_else(no_model)?.engine().ok_or_else(|| {
-            Failure::new(Code::NotConfigured, "this process has no model of its own: it embeds at a runner itself")
+            Failure::new(Code::NotConfigured, "this process has no model of its own, because it uses a runner itself")
                 .with("setting", "SVC_RUNNER_URL")
         })
     }

@@ -1,4 +1,5 @@
-//! The metrics, by name. Counters and histograms are recorded where things happen; gauges of the database show what the sampler keeps.
+//! The metrics, by name. Counters and histograms are recorded where things happen; gauges of the database show what the
+//! sampler measured.
 use crate::sampler::{Numbers, Sample};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use std::{
@@ -22,7 +23,7 @@ const BLOCKED: &str = "svc_tasks_blocked";
 const WORKERS: &str = "svc_workers";
 const SAMPLE_AGE: &str = "svc_sample_age_seconds";
 
-/// The recorder of this process; made once, since the metrics crate keeps one a process.
+/// The recorder of this process, made once because the metrics crate keeps one per process.
 pub fn recorder() -> PrometheusHandle {
     static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
     RECORDER
@@ -36,7 +37,7 @@ pub fn recorder() -> PrometheusHandle {
             };
             let recorder = builder.build_recorder();
             let handle = recorder.handle();
-            // Somebody else's recorder in the process (a test's) stands; ours then shows nothing.
+            // If somebody else (a test) has installed a recorder, it stays, and ours shows nothing.
             let _ = metrics::set_global_recorder(recorder);
             describe();
             handle
@@ -58,10 +59,10 @@ fn describe() {
     metrics::describe_gauge!(UNSERVED, "Ready tasks that no living worker answers to, by badge");
     metrics::describe_gauge!(UNSERVED_TYPES, "Tasks whose type no living worker can run, by type");
     metrics::describe_gauge!(BLOCKED, "Unfinished tasks that are not running, by the reason");
-    metrics::describe_gauge!(WORKERS, "Workers that beat within their lease");
+    metrics::describe_gauge!(WORKERS, "Workers with a heartbeat within their lease");
 }
 
-/// Sets the gauges of what was read from the database.
+/// Sets the gauges for what was read from the database.
 pub fn show(sample: &Sample) {
     let Numbers { unfinished, failed, workers, unserved_badges, unserved_types, blocked, .. } = &sample.numbers;
     metrics::gauge!(SAMPLE_AGE).set(sample.taken.elapsed().as_secs_f64());
@@ -84,7 +85,7 @@ pub fn show(sample: &Sample) {
 
 type Labels = Vec<(&'static str, String)>;
 
-/// Sets a gauge's series, and to zero those that it had and has no more: an alarm must clear.
+/// Sets a gauge's series, and sets series that have disappeared to zero, because an alarm must clear.
 fn fresh(name: &'static str, series: impl Iterator<Item = (Labels, i64)>) {
     static SHOWN: Mutex<BTreeSet<(&str, Labels)>> = Mutex::new(BTreeSet::new());
     let Ok(mut shown) = SHOWN.lock() else { return };
@@ -99,7 +100,7 @@ fn fresh(name: &'static str, series: impl Iterator<Item = (Labels, i64)>) {
     }
 }
 
-/// Records the time of something by name and label.
+/// Records a duration by name and label.
 pub fn seconds(name: &'static str, label: &'static str, value: String, time: Duration) {
     metrics::histogram!(name, label => value).record(time.as_secs_f64());
 }

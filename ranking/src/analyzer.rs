@@ -6,12 +6,12 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use super::ConfigError;
 
-/// Longer words are encodings and noise: neither terms nor counted in a document's length.
+/// Longer words are encodings and noise; they are neither terms nor counted in a document's length.
 const MAX_TERM_CHARS: usize = 64;
-/// What `smallint` holds; BM25 has long saturated there.
+/// The largest value of a `smallint`; BM25 saturates long before.
 const MAX_TF: u32 = i16::MAX as u32;
 
-/// The words Lucene's English analyzer leaves out, sorted.
+/// The words that Lucene's English analyzer leaves out, sorted.
 const ENGLISH_STOP_WORDS: [&str; 33] = [
     "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of",
     "on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will", "with",
@@ -80,7 +80,7 @@ pub enum StopWords {
 #[serde(default, deny_unknown_fields)]
 pub struct AnalyzerConfig {
     pub language: Language,
-    /// None: removed where the language has a list, kept otherwise.
+    /// `None`: stop words are removed if the language has a list, and kept otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_words: Option<StopWords>,
 }
@@ -89,7 +89,7 @@ impl AnalyzerConfig {
     pub fn validate(&self) -> Result<(), ConfigError> {
         if self.stop_words == Some(StopWords::Remove) && self.language != Language::English {
             return Err(ConfigError(
-                "analyzer.stop_words can be `remove` only with analyzer.language `english`; take `keep`".into(),
+                "analyzer.stop_words can only be `remove` if analyzer.language is `english`; use `keep`".into(),
             ));
         }
         Ok(())
@@ -105,15 +105,15 @@ impl AnalyzerConfig {
     }
 }
 
-/// The terms of one text and how often each occurs; `length` counts every term occurrence.
+/// The terms of one text and how often each occurs; `length` counts every occurrence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bag {
     pub length: u32,
     pub terms: HashMap<Box<str>, u32>,
 }
 
-/// Text to terms: Unicode words, lower case, stems; runs of Han, Kana and Hangul become overlapping pairs of characters.
-/// Linear in the text.
+/// Turns text into terms: Unicode words, lower case, stems. Runs of Han, Kana and Hangul become overlapping pairs of
+/// characters. The time is linear in the text.
 pub struct Analyzer {
     stemmer: Option<Stemmer>,
     /// Sorted.
@@ -124,7 +124,7 @@ impl Analyzer {
     pub fn new(config: AnalyzerConfig) -> Self {
         Self {
             stemmer: config.language.algorithm().map(Stemmer::create),
-            // On Cranfield nDCG@10 is .385 without them and .383 with them, and they are the longest lists of all.
+            // On Cranfield nDCG@10 is .385 without them and .383 with them, and they have the longest lists of all.
             stop_words: if config.removes_stop_words() { &ENGLISH_STOP_WORDS } else { &[] },
         }
     }
@@ -162,7 +162,7 @@ impl Analyzer {
     }
 
     fn word(&self, word: &str, emit: &mut impl FnMut(&str)) {
-        // Counted no further than the limit, so that a huge word costs no second walk.
+        // The count stops at the limit, so that a huge word is not walked twice.
         if !word.chars().any(char::is_alphanumeric) || word.chars().nth(MAX_TERM_CHARS).is_some() {
             return;
         }
@@ -174,14 +174,14 @@ impl Analyzer {
             None => emit(&lower),
             Some(stemmer) => {
                 let stem = stemmer.stem(&lower);
-                // A stemmer may eat a word whole; the word is then its own stem.
+                // A stemmer may remove a whole word; then the word is its own stem.
                 emit(if stem.is_empty() { &lower } else { &stem });
             }
         }
     }
 }
 
-/// A run of adjoining CJK characters; a lone one is a term by itself.
+/// A run of adjacent CJK characters; a single one is a term by itself.
 #[derive(Default)]
 struct Run {
     last: Option<char>,

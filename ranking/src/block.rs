@@ -1,5 +1,5 @@
-//! The bytes of a postings row: blocks of `[first u32, last u32, ub f32, n u16, len u16, payload]`, little-endian. A full
-//! block packs 128 sorted document deltas, tf-1 and lengths; a partial one is varints of (delta, tf, length).
+//! The bytes of a row of postings: blocks of `[first u32, last u32, ub f32, n u16, len u16, payload]`, little-endian. A
+//! full block packs 128 sorted document deltas, tf-1 and lengths; a partial one holds varints of (delta, tf, length).
 
 use bitpacking::{BitPacker, BitPacker4x};
 
@@ -8,7 +8,7 @@ use super::score::Curve;
 pub(crate) const BLOCK: usize = 128;
 const HEADER: usize = 16;
 const ROW_BLOCKS: usize = 16;
-/// A row stays inside one page: `data` is stored PLAIN.
+/// A row stays inside one page, because `data` is stored PLAIN.
 const ROW_BYTES: usize = 7_400;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct Row {
     pub data: Vec<u8>,
 }
 
-/// Columns of one decoded block.
+/// The columns of one decoded block.
 pub(crate) struct Columns {
     pub docs: [u32; BLOCK],
     pub tfs: [u32; BLOCK],
@@ -51,7 +51,7 @@ impl Columns {
     }
 }
 
-/// Packs postings, strictly ascending by document, into rows of at most `max_blocks` blocks (16 where more is asked).
+/// Packs postings, strictly ascending by document, into rows of at most `max_blocks` blocks, and never more than 16.
 pub fn encode_rows(postings: &[Posting], curve: &Curve, max_blocks: usize) -> Vec<Row> {
     let max_blocks = max_blocks.clamp(1, ROW_BLOCKS);
     let mut rows: Vec<Row> = vec![];
@@ -120,7 +120,8 @@ fn encode_payload(chunk: &[Posting], out: &mut Vec<u8>) {
     packer.compress(&columns.lengths, &mut out[3 + docs + tfs..], bits[2]);
 }
 
-/// Reads the block headers of one row's bytes, checking all that [`decode`] relies on; offsets count from `base`.
+/// Reads the block headers of one row's bytes and checks everything that [`decode`] relies on; offsets count from
+/// `base`.
 pub(crate) fn parse_row(data: &[u8], base: usize, out: &mut Vec<Meta>) -> Result<(), &'static str> {
     let mut at = 0;
     while at < data.len() {
@@ -151,8 +152,8 @@ pub(crate) fn parse_row(data: &[u8], base: usize, out: &mut Vec<Meta>) -> Result
     Ok(())
 }
 
-/// Decodes the block `meta` of `data` into the first `meta.n` places of `columns`. Bytes that [`parse_row`] accepted never
-/// panic here; a varint block that ends early repeats its last document.
+/// Decodes the block `meta` of `data` into the first `meta.n` entries of `columns`. Bytes that [`parse_row`] accepted
+/// never panic here; a varint block that ends early repeats its last document.
 pub(crate) fn decode(data: &[u8], meta: &Meta, columns: &mut Columns) {
     let start = meta.offset as usize;
     let payload = &data[start..start + usize::from(meta.len)];
@@ -238,7 +239,7 @@ mod tests {
             mut data in prop::collection::vec(any::<u8>(), 0..600), n in 0u16..140, bits in prop::array::uniform3(0u8..40)
         ) {
             let _ = decode_row(&data, &mut vec![]);
-            // The same again under a header that is right as far as it can be.
+            // This does the same under a header that is as right as possible.
             if data.len() > HEADER + 3 {
                 let len = (data.len() - HEADER) as u16;
                 data[0..4].copy_from_slice(&7u32.to_le_bytes());

@@ -6,15 +6,15 @@ use lru::LruCache;
 use super::postings::Postings;
 
 const TERMS: NonZeroUsize = NonZeroUsize::new(200_000).expect("not zero");
-/// What a list costs beyond its own bytes.
+/// The memory of a list beyond its own bytes.
 const OVERHEAD: usize = 160;
 
-/// Index, term, generation and seal. A sealed list never changes under its key: sealing anew gives it another generation and draws
-/// another seal, which differs even where a restored database counts its generations once more.
+/// Index, term, generation and seal. A sealed list never changes under its key: sealing again changes the generation
+/// and draws another seal, which differs even if a restored database repeats its generations.
 pub type SealedKey = (i64, i32, i64, i64);
 
-/// What a process remembers of ONE database: sealed postings, bounded in bytes, and the ids of terms, bounded in number.
-/// Share it between all searches and writers.
+/// What a process remembers of ONE database: sealed postings, bounded in bytes, and the ids of terms, bounded in
+/// number. All searches and writers should share it.
 pub struct Cache {
     sealed: Mutex<Sealed>,
     terms: Mutex<LruCache<(i64, Box<str>), i32>>,
@@ -32,7 +32,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Cache {
-    /// `bytes`: the most that sealed postings may take. 256 MiB hold the hot terms of some millions of chunks.
+    /// Makes a cache whose sealed postings take at most `bytes`. 256 MiB hold the frequent terms of some millions of
+    /// chunks.
     pub fn new(bytes: usize) -> Self {
         Self {
             sealed: Mutex::new(Sealed { lists: LruCache::unbounded(), bytes: 0, most: bytes }),
@@ -40,7 +41,7 @@ impl Cache {
         }
     }
 
-    /// Bytes taken by sealed postings.
+    /// The bytes that sealed postings take.
     pub fn bytes(&self) -> usize {
         lock(&self.sealed).bytes
     }
@@ -67,13 +68,13 @@ impl Cache {
         }
     }
 
-    /// The ids known of `terms`, in their order.
+    /// The known ids of `terms`, in their order.
     pub fn term_ids(&self, index: i64, terms: &[Box<str>]) -> Vec<Option<i32>> {
         let mut known = lock(&self.terms);
         terms.iter().map(|term| known.get(&(index, term.clone())).copied()).collect()
     }
 
-    /// Forgets the ids of all terms: the database was restored to a time before some of them were given out.
+    /// Forgets the ids of all terms, because the database was restored to a time before some of them existed.
     pub fn forget_term_ids(&self) {
         lock(&self.terms).clear();
     }

@@ -2,7 +2,7 @@
 use crate::{AnalyzerConfig, Parameters};
 use serde::{Deserialize, Serialize};
 
-/// A value that the formula or the analyzer has no meaning for; the message begins with its key.
+/// A value that makes no sense to the formula or the analyzer; the message begins with its key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub String);
@@ -11,10 +11,10 @@ pub struct ConfigError(pub String);
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Term-frequency saturation, 0 to 1000.
+    /// The saturation of term frequencies, 0 to 1000.
     #[serde(default = "Config::default_k1")]
     pub k1: f64,
-    /// Length normalisation, 0 to 1.
+    /// The normalisation of lengths, 0 to 1.
     #[serde(default = "Config::default_b")]
     pub b: f64,
     #[serde(default)]
@@ -30,7 +30,7 @@ impl Config {
         0.75
     }
 
-    /// Refuses values that the formula has no meaning for, naming the key.
+    /// Refuses values that make no sense to the formula, naming the key.
     pub fn validate(&self) -> Result<(), ConfigError> {
         if !(0.0..=1000.0).contains(&self.k1) {
             return Err(ConfigError(format!("k1 is {}; it takes a number from 0 to 1000", self.k1)));

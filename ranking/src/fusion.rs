@@ -1,4 +1,4 @@
-//! Rank fusion: each leg adds `weight / (60 + rank)`. Pure.
+//! Rank fusion: each leg adds `weight / (60 + rank)`.
 use std::collections::HashMap;
 
 /// The constant of reciprocal rank fusion.
@@ -11,10 +11,10 @@ pub struct Weights {
     pub bm25: f64,
 }
 
-/// Where one leg has a result, and how it scored it.
+/// The position of a result in one leg, and its score there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
-    /// From 1.
+    /// Counted from 1.
     pub rank: u32,
     pub score: f64,
 }
@@ -28,7 +28,7 @@ pub struct Fused {
     pub bm25: Option<Place>,
 }
 
-/// The best `limit` of two ranked lists; ties by id.
+/// The best `limit` results of two ranked lists; equal scores are ordered by id.
 pub fn fuse(vector: &[(i64, f64)], bm25: &[(i64, f64)], weights: Weights, limit: usize) -> Vec<Fused> {
     let mut fused: HashMap<i64, Fused> = HashMap::new();
     for (leg, weight, is_vector) in [(vector, weights.vector, true), (bm25, weights.bm25, false)] {
@@ -40,7 +40,7 @@ pub fn fuse(vector: &[(i64, f64)], bm25: &[(i64, f64)], weights: Weights, limit:
             if is_vector { entry.vector = place } else { entry.bm25 = place }
         }
     }
-    // What only a leg of weight 0 found is not found.
+    // A document that only a leg with weight 0 found does not count as found.
     let mut fused: Vec<Fused> = fused.into_values().filter(|result| result.score > 0.0).collect();
     fused.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.id.cmp(&b.id)));
     fused.truncate(limit);

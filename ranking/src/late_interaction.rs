@@ -1,14 +1,14 @@
-//! Late interaction: each token of a query meets the nearest token of a document.
+//! Late interaction: each token of a query is matched with the nearest token of a document.
 use half::{f16, slice::HalfFloatSliceExt};
 
-/// The numbers of a pack: half-precision, little-endian.
+/// The numbers of a pack, which are half-precision and little-endian.
 pub fn unpack(pack: &[u8]) -> Vec<f32> {
     let halves: Vec<f16> = pack.as_chunks().0.iter().map(|&bytes| f16::from_le_bytes(bytes)).collect();
     halves.to_f32_vec()
 }
 
-/// The sum, over the rows of `query`, of the largest dot product with any row of `document`; rows have `width` numbers, a
-/// multiple of 16. A document without rows adds nothing.
+/// Returns the sum, over the rows of `query`, of the largest dot product with any row of `document`. Rows have `width`
+/// numbers, a multiple of 16. A document without rows adds nothing.
 pub fn sum_of_nearest(query: &[f32], document: &[f32], width: usize) -> f64 {
     if width == 0 {
         return 0.0;
@@ -18,7 +18,7 @@ pub fn sum_of_nearest(query: &[f32], document: &[f32], width: usize) -> f64 {
 }
 
 fn dot(left: &[f32], right: &[f32]) -> f32 {
-    // Sums side by side, which the compiler turns into vector instructions.
+    // The compiler turns these parallel sums into vector instructions.
     const LANES: usize = 16;
     let mut sums = [0f32; LANES];
     for (left, right) in left.as_chunks::<LANES>().0.iter().zip(right.as_chunks::<LANES>().0) {

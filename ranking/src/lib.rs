@@ -1,5 +1,5 @@
-//! How results are ranked: text to terms, packed postings, BM25, rank fusion and late interaction. Everything here is pure
-//! and works on numbers; what is stored where is the caller's business.
+//! How results are ranked: text to terms, packed postings, BM25, rank fusion and late interaction. Everything here is
+//! pure and works on numbers; the caller decides what is stored where.
 
 mod analyzer;
 mod block;

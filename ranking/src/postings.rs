@@ -1,21 +1,21 @@
 use super::block::{self, BLOCK, Columns, Meta, Posting};
 use super::score::Curve;
 
-/// One list of postings of one term, ascending by document.
+/// A list of postings of one term, ascending by document.
 pub struct Postings {
     pub(crate) metas: Vec<Meta>,
     body: Body,
 }
 
 enum Body {
-    /// The bytes of sealed rows, one after another.
+    /// The bytes of sealed rows, one after the other.
     Packed(Vec<u8>),
-    /// Tail postings, decoded already; `Meta::offset` is an index.
+    /// Decoded postings of the tail; `Meta::offset` is an index.
     Plain(Vec<Posting>),
 }
 
 impl Postings {
-    /// Rows as stored, in any order.
+    /// Makes a list of stored rows, in any order.
     pub fn sealed(mut rows: Vec<(i32, Vec<u8>)>) -> Result<Self, &'static str> {
         rows.sort_unstable_by_key(|row| row.0);
         let mut bytes = Vec::with_capacity(rows.iter().map(|row| row.1.len()).sum());
@@ -27,7 +27,8 @@ impl Postings {
         Ok(Self { metas, body: Body::Packed(bytes) })
     }
 
-    /// Tail postings in any order; their bounds are computed for `curve`, the one they will be scored with.
+    /// Makes a list of tail postings, in any order. Their bounds are computed for `curve`, with which they will be
+    /// scored.
     pub fn tail(mut postings: Vec<Posting>, curve: &Curve) -> Self {
         postings.sort_unstable_by_key(|posting| posting.doc);
         let metas = postings
@@ -45,12 +46,12 @@ impl Postings {
         Self { metas, body: Body::Plain(postings) }
     }
 
-    /// How many there are.
+    /// The number of postings.
     pub fn count(&self) -> usize {
         self.metas.iter().map(|meta| usize::from(meta.n)).sum()
     }
 
-    /// Bytes that they take in memory.
+    /// The bytes that the list takes in memory.
     pub fn bytes(&self) -> usize {
         let body = match &self.body {
             Body::Packed(bytes) => bytes.len(),

@@ -1,5 +1,5 @@
-//! Windowed block-max MaxScore: windows of documents whose bounds sum below the k-th score are passed over, terms whose
-//! bounds together cannot lift a document over it are only looked up for documents that other terms found.
+//! Windowed block-max MaxScore. Windows of documents whose bounds sum to less than the k-th score are skipped. Terms
+//! whose bounds together cannot lift a document above it are only looked up for documents that other terms found.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::block::{BLOCK, Columns};
 use super::postings::Postings;
 use super::topk::TopK;
 
-/// The most terms that a query may be scored by: the margin of the single-precision scores holds for as many.
+/// The most terms that a query may be scored by; the margin of the single-precision scores is for this many.
 pub const MAX_TERMS: usize = 256;
 const WINDOW: usize = 2_048;
 const WORDS: usize = WINDOW / 64;
@@ -31,7 +31,7 @@ pub struct Curve {
 impl Curve {
     pub fn new(parameters: Parameters, average: f64) -> Self {
         let Parameters { k1, b } = parameters;
-        // An index without a single token has no lengths to normalise.
+        // An index without tokens has no lengths to normalise.
         let average = if average > 0.0 { average } else { 1.0 };
         Self { floor: k1 * (1.0 - b), slope: k1 * b / average }
     }
@@ -49,17 +49,17 @@ impl Curve {
     }
 }
 
-/// `ln(1 + (N - df + 0.5) / (df + 0.5))`, above 0.
+/// `ln(1 + (N - df + 0.5) / (df + 0.5))`, which is above 0.
 pub fn idf(docs: f64, df: f64) -> f64 {
     let df = df.min(docs);
     (1.0 + (docs - df + 0.5) / (df + 0.5)).ln()
 }
 
-/// What multiplies the bounds of a list's blocks to make them hold for the curve of the query.
+/// The factor that makes the bounds of a list's blocks valid for the query's curve.
 #[derive(Clone, Copy, Debug)]
 pub enum Bounds {
     Times(f32),
-    /// Nothing is known but that a saturation is at most 1.
+    /// It is only known that a saturation is at most 1.
     Unknown,
 }
 
@@ -70,13 +70,13 @@ pub struct List {
     pub bounds: Bounds,
 }
 
-/// Everything a scoring needs, so that it can run on a thread of its own.
+/// Everything that a scoring needs, so that it can run on a separate thread.
 pub struct Scoring {
     pub lists: Vec<List>,
     pub curve: Curve,
-    /// Ascending; none: every document.
+    /// Ascending; `None`: every document.
     pub allowed: Option<Arc<[u32]>>,
-    /// Ascending; documents taken out whose postings are still there.
+    /// Removed documents whose postings still exist, ascending.
     pub dead: Vec<u32>,
     pub k: usize,
     pub prune: bool,
@@ -87,7 +87,7 @@ struct Cursor<'a> {
     weight: f32,
     block: usize,
     loaded: usize,
-    /// The place in the loaded block.
+    /// The position in the loaded block.
     at: usize,
     columns: Columns,
     bound: f32,
@@ -99,7 +99,7 @@ impl<'a> Cursor<'a> {
         Self { list, weight: list.weight as f32, block: 0, loaded: usize::MAX, at: 0, columns, bound: 0.0 }
     }
 
-    /// Moves to the block that may hold `doc`, decoding nothing.
+    /// Moves to the block that may hold `doc`, without decoding anything.
     #[inline]
     fn skip_to(&mut self, doc: u32) {
         let metas = &self.list.postings.metas;
@@ -118,7 +118,7 @@ impl<'a> Cursor<'a> {
         usize::from(self.list.postings.metas[self.block].n)
     }
 
-    /// A lower bound of the next document at or after `doc`; none at the end.
+    /// A lower bound of the next document at or after `doc`; `None` at the end.
     fn next_from(&mut self, doc: u32) -> Option<u32> {
         self.skip_to(doc);
         let meta = self.list.postings.metas.get(self.block)?;
@@ -146,7 +146,7 @@ impl<'a> Cursor<'a> {
             }
     }
 
-    /// Looks `doc` up; later calls only with later documents.
+    /// Looks `doc` up; later calls must ask for later documents.
     #[inline]
     fn find(&mut self, doc: u32) -> Option<(u32, u32)> {
         self.skip_to(doc);
@@ -188,13 +188,13 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// A sorted set walked along with the windows.
+/// A sorted set that is traversed together with the windows.
 struct Walk<'a> {
     docs: &'a [u32],
 }
 
 impl Walk<'_> {
-    /// The bits of the set in `low..high`; what lies before `low` is left behind.
+    /// The bits of the set in `low..high`. What comes before `low` is dropped.
     fn mask(&mut self, low: u32, high: u32) -> [u64; WORDS] {
         self.docs = &self.docs[self.docs.partition_point(|&doc| doc < low)..];
         let mut mask = [0u64; WORDS];
@@ -207,8 +207,8 @@ impl Walk<'_> {
 }
 
 impl Scoring {
-    /// The best documents with their exact scores, in the order of document numbers: at least the best k, and whatever
-    /// might equal the last of them.
+    /// The best documents with their exact scores, in the order of document numbers: at least the best k, and all that
+    /// may equal the last of them.
     pub fn run(&self) -> Vec<(u32, f64)> {
         if self.k == 0 {
             return vec![];
@@ -237,7 +237,7 @@ impl Scoring {
                 Some(doc) => low = doc,
                 None => break,
             }
-            // Documents are numbered below 2^31, so no window reaches the end of u32.
+            // Document numbers are below 2^31, so no window reaches the end of u32.
             let high = low.saturating_add(WINDOW as u32);
             let mut passive = 0;
             let mut rest = 0f32;
@@ -289,7 +289,8 @@ impl Scoring {
         top.into_docs()
     }
 
-    /// Adds the passive lists to a document's score, the strongest first; none once it cannot reach the threshold.
+    /// Adds the passive lists to a document's score, the strongest first; returns `None` once the document cannot reach
+    /// the threshold.
     #[inline]
     fn complete(
         &self,
@@ -313,7 +314,7 @@ impl Scoring {
         Some(score)
     }
 
-    /// Scores `docs`, ascending, in double precision and in the one order of the lists.
+    /// Scores `docs`, which must ascend, in double precision and in the fixed order of the lists.
     fn exact(&self, docs: &[u32]) -> Vec<(u32, f64)> {
         let mut out: Vec<(u32, f64)> = docs.iter().map(|&doc| (doc, 0.0)).collect();
         for list in &self.lists {

@@ -34,7 +34,7 @@ fn corpus(seed: u64, docs: u32, terms: usize) -> Vec<Vec<Posting>> {
     lists
 }
 
-/// Every posting added up, nothing clever.
+/// Adds up every posting without any optimisation.
 fn naive(lists: &[Vec<Posting>], weights: &[f64], curve: &Curve) -> BTreeMap<u32, f64> {
     let mut sums = BTreeMap::new();
     for (list, weight) in std::iter::zip(lists, weights) {
@@ -59,8 +59,8 @@ fn sealed(list: &[Posting], curve: &Curve) -> Postings {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
 
-    /// Pruned, exhaustive and naive agree to the bit, for bounds built under another average, lists split into a sealed
-    /// part and a tail, documents taken out, and a set of allowed ones.
+    /// Pruned, exhaustive and naive scoring agree to the bit: for bounds built with another average, for lists split
+    /// into a sealed part and a tail, for removed documents, and for a set of allowed ones.
     #[test]
     fn pruning_changes_no_answer(
         seed in any::<u64>(), docs in 1u32..6_000, terms in 1usize..6, k in 1usize..40,

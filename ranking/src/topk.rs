@@ -1,16 +1,16 @@
-/// The relative slack by which a single-precision score may differ from the exact one, with the summing of up to
-/// [`MAX_TERMS`](crate::MAX_TERMS) terms in any order counted in.
+/// The relative difference that a single-precision score may have from the exact one, including that of summing up to
+/// [`MAX_TERMS`](crate::MAX_TERMS) terms in any order.
 pub(crate) const MARGIN: f32 = 1e-4;
-/// How many documents beyond the k-th are held because they may tie with it. Among more equals than these, the ones
-/// indexed first stay.
+/// How many documents beyond the k-th are held because they may tie with it. Of more equal ones, those indexed first
+/// stay.
 const TIES: usize = 8_192;
 
-/// The best k documents and all that might still equal the k-th one.
+/// The best k documents and all that may still equal the k-th one.
 pub(crate) struct TopK {
     k: usize,
     cap: usize,
     held: Vec<(f32, u32)>,
-    /// Below this no score can be among the best k.
+    /// No lower score can be among the best k.
     pub threshold: f32,
 }
 
@@ -30,7 +30,7 @@ impl TopK {
         }
     }
 
-    /// Lets go of what can no longer be among the best, and raises the threshold.
+    /// Drops what can no longer be among the best, and raises the threshold.
     pub(crate) fn cut(&mut self) {
         if self.held.len() < self.k || self.k == 0 {
             return;
@@ -45,7 +45,7 @@ impl TopK {
             self.held.select_nth_unstable_by(most - 1, order);
             self.held.truncate(most);
         }
-        // Grows with what is held, so that a cut costs a constant share for each push.
+        // The cap grows with what is held, so that a cut costs a constant share per push.
         self.cap = (2 * self.held.len()).max(2 * self.k).max(64);
     }
 

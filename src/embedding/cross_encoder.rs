@@ -3,7 +3,7 @@ use crate::settings::{Settings, reranker_settings};
 use svc_models::{Engine, ModelError, Reranker, RerankerSettings};
 use tokio::sync::OnceCell;
 
-/// The cross-encoder of a process. Loaded from its folder, at the start or when it is first asked for; no request fetches it.
+/// The cross-encoder of a process. It is loaded from its folder, at the start or on first use; no request fetches it.
 pub struct CrossEncoder {
     settings: RerankerSettings,
     loaded: OnceCell<Reranker>,
@@ -14,7 +14,7 @@ impl CrossEncoder {
         CrossEncoder { settings: reranker_settings(settings), loaded: OnceCell::new() }
     }
 
-    /// Loaded, on the threads of `engine` where both run on one device.
+    /// Returns the cross-encoder, loaded if necessary. It runs on the threads of `engine` if both use the same device.
     pub async fn get(&self, engine: Option<&Engine>) -> Result<&Reranker, ModelError> {
         let load = || async {
             let (settings, engine) = (self.settings.clone(), engine.cloned());

@@ -8,16 +8,16 @@ use svc_models::ModelError;
 pub enum EmbedError {
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// Nothing was asked of the runner that it could have answered: again later, and nothing is lost.
+    /// The runner could not be asked. Trying again later loses nothing.
     #[error("the runner is away: {reason}")]
     Away { reason: String, retry_after: Option<Duration> },
-    /// The runner was asked and gave no answer that can be used.
+    /// The runner was asked and gave no usable answer.
     #[error("the runner failed: {0}")]
     Broken(String),
-    /// The runner takes no calls from here: the settings of one of the two are wrong.
+    /// The runner accepts no calls from here: the settings of one of the two are wrong.
     #[error("the runner refuses: {0}")]
     Refused(String),
-    /// The runner takes calls, but not this text.
+    /// The runner accepts calls, but not this text.
     #[error("the runner refuses the text: {0}")]
     TextRefused(String),
 }
@@ -27,7 +27,7 @@ impl EmbedError {
         EmbedError::Away { reason: reason.into(), retry_after: None }
     }
 
-    /// What a refusal or the lack of an answer means.
+    /// The meaning of a refusal or of a missing answer.
     pub(super) fn of(failure: Failure) -> EmbedError {
         let number = |name: &str| failure.members.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0) as usize;
         let retry_after = failure.members.get("retry_after").and_then(serde_json::Value::as_u64);
@@ -42,8 +42,10 @@ impl EmbedError {
             429 | 502 | 503 | 504 => {
                 EmbedError::Away { reason: failure.detail, retry_after: retry_after.map(Duration::from_secs) }
             }
-            401 | 403 => EmbedError::Refused("SVC_RUNNER_KEY is not the runner's key: give both the same".to_owned()),
-            404 => EmbedError::Refused("at SVC_RUNNER_URL there is no svc with /runner routes".to_owned()),
+            401 | 403 => {
+                EmbedError::Refused("SVC_RUNNER_KEY is not the runner's key: set both to the same key".to_owned())
+            }
+            404 => EmbedError::Refused("there is no svc with /runner routes at SVC_RUNNER_URL".to_owned()),
             400 | 413 | 415 | 422 if failure.code == Code::TextTooLong => EmbedError::Model(ModelError::TextTooLong {
                 index: number("index"),
                 token_count: number("token_count"),
@@ -61,22 +63,25 @@ impl IntoFailure for ModelError {
         match self {
             ModelError::TextTooLong { token_count, limit, chars_total, .. } => Failure::new(
                 Code::TextTooLong,
-                format!("the text has {token_count} tokens, the model's window is {limit}"),
+                format!("the text has {token_count} tokens, but the model's window is {limit}"),
             )
             .with("token_count", token_count)
             .with("limit", limit)
             .with("chars_total", chars_total)
-            .with("remedy", "chunk the text first, or ask for a document vector only (with_tokens=false)"),
+            .with("remedy", "chunk the text first, or ask only for a document vector (with_tokens=false)"),
             ModelError::DeviceLost { retry_after, message } => {
                 tracing::warn!(reason = message, "no vector: the model's device is lost");
-                Failure::new(Code::Unavailable, "the model's device is lost and being opened again")
+                Failure::new(Code::Unavailable, "the model's device is lost and is being opened again")
                     .with("remedy", "try again shortly")
                     .with("retry_after", retry_after.as_secs())
             }
             ModelError::NoDirection { texts } => {
-                tracing::error!(texts = texts.len(), "the model gave vectors without a direction");
-                Failure::new(Code::Internal, "the model gave no vector for a text: not finite, or zero")
-                    .with("without_direction", texts)
+                tracing::error!(texts = texts.len(), "the model returned vectors without a direction");
+                Failure::new(
+                    Code::Internal,
+                    "the model returned no usable vector for a text: it is not finite, or zero",
+                )
+                .with("without_direction", texts)
             }
             error => {
                 tracing::error!(error = %error, "the model failed");

@@ -1,4 +1,4 @@
-//! The runner's client: describes its model, embeds, tries again.
+//! The client of a runner: gets the description of its model, embeds, and retries.
 use super::{EmbedError, RemoteModel};
 use crate::settings::Settings;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -15,32 +15,32 @@ use svc_client::{
 use svc_models::{TokenCounter, TokenVectors, VECTOR_WIDTH};
 use tokio::sync::Mutex;
 
-/// Texts and bytes of one call: short calls share the runner fairly, and a lost one costs little.
+/// The texts and bytes of one call: short calls share the runner fairly, and a lost one costs little.
 const TEXTS: usize = 64;
 const BYTES: usize = 256 << 10;
-/// Texts of one call that get a vector a token: their answer is long.
+/// The texts of one call for token vectors, whose answer is long.
 const TOKEN_TEXTS: usize = 8;
-/// Calls of one batch that are under way together, so that the runner always has the next one.
+/// How many calls of one batch are under way together, so that the runner always has the next one.
 const CALLS: usize = 4;
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long a description may take, and one without the tokenizer, for which somebody waits.
 const DESCRIBE: Duration = Duration::from_secs(10);
 const PEEK: Duration = Duration::from_secs(2);
-/// How long calls are tried again: somebody waits for a query, and a task comes back by itself.
+/// For how long calls are retried: somebody waits for a query, whereas a task comes back by itself.
 const QUERY_PATIENCE: Duration = Duration::from_secs(3);
 const DOCUMENT_PATIENCE: Duration = Duration::from_secs(20);
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 const LONGEST_DELAY: Duration = Duration::from_secs(5);
-/// For so long a failed description stands, so that those who wait for it do not ask one after the other.
+/// How long a failed description is valid, so that those who wait for it do not ask one after the other.
 const FAILURE_STANDS: Duration = Duration::from_secs(1);
-/// Bytes of an answer: above the longest that can be right, 8 texts of 8,192 tokens of 768 components.
+/// The most bytes of an answer: above the longest possible one, 8 texts of 8,192 tokens of 768 components.
 const ANSWER_BYTES: usize = 512 << 20;
 
 /// A runner, and what is known of its model.
 pub struct Runner {
     client: Client<Remote>,
     known: Mutex<Known>,
-    /// Of one call.
+    /// The time limit of one call.
     timeout: Duration,
 }
 
@@ -57,22 +57,23 @@ impl std::fmt::Debug for Runner {
 }
 
 impl Runner {
-    /// The runner of the settings; calls nobody yet.
+    /// Makes the client for the runner of the settings; calls nobody yet.
     pub fn new(settings: &Settings) -> Result<Arc<Runner>, EmbedError> {
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT)
-            // A redirect would turn a call into another one.
+            // Following a redirect would turn the call into another one.
             .redirect(reqwest::redirect::Policy::none());
-        // A proxy of the environment is for other machines; the key and the texts are not for it.
+        // A proxy from the environment is meant for other machines, and must see neither the key nor the texts.
         let http = if is_this_machine(&settings.runner_url) { http.no_proxy() } else { http };
         let http =
-            http.build().map_err(|error| EmbedError::Refused(format!("the HTTP client does not start: {error}")))?;
+            http.build().map_err(|error| EmbedError::Refused(format!("the HTTP client cannot start: {error}")))?;
         let remote = Remote::new(&settings.runner_url, settings.runner_key.expose(), http);
         let client = Client(remote.with_answer_limit(ANSWER_BYTES));
         Ok(Arc::new(Runner { client, known: Mutex::default(), timeout: settings.runner_timeout }))
     }
 
-    /// The model as it was last described; asks where that was never, or where the runner has loaded another since.
+    /// The model as it was last described. Asks the runner if that never happened, or if the runner has loaded another
+    /// model since.
     pub(super) async fn model(self: &Arc<Self>) -> Result<RemoteModel, EmbedError> {
         let mut known = self.known.lock().await;
         if let Some((state, counter)) = &known.model {
@@ -118,16 +119,16 @@ impl Runner {
     async fn describe(&self, tokenizer: bool, limit: Duration) -> Result<RunnerModel, EmbedError> {
         match tokio::time::timeout(limit, self.client.runner_model(RunnerModelQuery { tokenizer })).await {
             Ok(answer) => answer.map_err(EmbedError::of),
-            Err(_) => Err(EmbedError::away(format!("it did not describe its model within {limit:?}"))),
+            Err(_) => Err(EmbedError::away(format!("the runner did not describe its model within {limit:?}"))),
         }
     }
 
-    /// How the runner is now.
+    /// The runner's present state.
     pub(super) async fn state(&self) -> Result<ModelState, EmbedError> {
         self.describe(false, PEEK).await.map(|described| described.model)
     }
 
-    /// One vector a text, in the order of the texts.
+    /// One vector per text, in the order of the texts.
     pub(super) async fn embed(
         &self,
         model: &ModelState,
@@ -150,7 +151,7 @@ impl Runner {
         Ok(vectors.into_iter().flatten().collect())
     }
 
-    /// The tokens of each text, in the order of the texts.
+    /// The token vectors of each text, in the order of the texts.
     pub(super) async fn tokens(
         &self,
         model: &ModelState,
@@ -169,7 +170,7 @@ impl Runner {
         Ok(vectors.into_iter().flatten().collect())
     }
 
-    /// Whether an answer is of the model that was asked for, and whole.
+    /// Checks that an answer comes from the expected model and is complete.
     fn check(&self, model: &ModelState, answered: &str, whole: bool) -> Result<(), EmbedError> {
         match (answered == model.identity, whole) {
             (true, true) => Ok(()),
@@ -178,7 +179,7 @@ impl Runner {
         }
     }
 
-    /// Calls, and calls again with growing delays where that may help; `first` is the number of the first text.
+    /// Makes a call, and repeats it with growing delays if that may help; `first` is the number of the first text.
     async fn call<T, F: Future<Output = Result<T, Failure>>>(
         &self,
         kind: RunnerTextKind,
@@ -209,7 +210,7 @@ impl Runner {
             let wait = match EmbedError::of(failure) {
                 EmbedError::Away { reason, retry_after } => (EmbedError::Away { reason, retry_after }, retry_after),
                 EmbedError::Broken(reason) => {
-                    // It may have died of this text: that must count, whatever is said after it.
+                    // The runner may have died of this text, so this failure must count, whatever a later try says.
                     broken.get_or_insert(reason.clone());
                     (EmbedError::Broken(reason), None)
                 }
@@ -220,14 +221,14 @@ impl Runner {
             if begun.elapsed() + pause > patience {
                 return Err(broken.map_or(error, EmbedError::Broken));
             }
-            tracing::debug!(error = %error, "the runner is called again");
+            tracing::debug!(error = %error, "calling the runner again");
             tokio::time::sleep(pause).await;
             delay = (delay * 2).min(LONGEST_DELAY);
         }
     }
 }
 
-/// Whether an address names this very machine.
+/// Whether an address names this machine.
 pub fn is_this_machine(address: &str) -> bool {
     let Ok(address) = reqwest::Url::parse(address) else { return false };
     let host = address.host_str().unwrap_or_default().trim_matches(['[', ']']).trim_end_matches('.').to_owned();
@@ -235,7 +236,7 @@ pub fn is_this_machine(address: &str) -> bool {
     is_loopback || host == "localhost" || host.ends_with(".localhost")
 }
 
-/// A text's number among all of the caller's, not of one call's.
+/// Renumbers a text of one call to its number among all of the caller's texts.
 fn moved(error: EmbedError, first: usize) -> EmbedError {
     match error {
         EmbedError::Model(svc_models::ModelError::TextTooLong { index, token_count, limit, chars_total }) => {
@@ -250,7 +251,8 @@ fn moved(error: EmbedError, first: usize) -> EmbedError {
     }
 }
 
-/// Texts in calls of at most so many and so many bytes, each with the number of its first; a text alone may be longer.
+/// Splits texts into calls with at most `most` texts and a limited number of bytes, each with the number of its first
+/// text. A single text may be longer.
 fn parts(texts: Vec<String>, most: usize) -> Vec<(usize, Vec<String>)> {
     let mut parts: Vec<(usize, Vec<String>)> = Vec::new();
     let mut bytes = 0;

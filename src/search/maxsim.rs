@@ -1,4 +1,4 @@
-//! Token vectors of documents: what is stored of them, and how a query is scored by them.
+//! Token vectors of documents: what is stored of them, and how they score a query.
 use crate::{
     core::Core,
     error::OrFail,
@@ -12,17 +12,18 @@ use svc_client::Failure;
 use svc_models::{ModelError, TokenVectors};
 use svc_ranking::{sum_of_nearest, unpack};
 
-/// Widths that there are columns for.
+/// The widths that have columns.
 const WIDTHS: [usize; 3] = [256, 384, 512];
 
-/// Of those documents that have token vectors of the model, the sum of the cosines.
+/// The sum of the cosines for each of the documents that has token vectors of the model.
 pub async fn scores(core: &Core, query: &str, ids: &[i64]) -> Result<HashMap<i64, f64>, Failure> {
     let model = core.model().await?;
     let query = model.query_token_vectors(query.to_owned()).await.or_fail()?;
     let mut conn = core.pool.acquire().await.or_fail()?;
     let packs = store::tokens::packs(&mut conn, ids, model.identity()).await.or_fail()?;
     drop(conn);
-    // A pack of 512 tokens against a long query is a hundred million products: not on the runtime's threads.
+    // A pack of 512 tokens against a long query takes a hundred million products, so this does not run on the runtime's
+    // threads.
     let scored = tokio::task::spawn_blocking(move || {
         let mut scores = HashMap::with_capacity(packs.len());
         let mut by_width: HashMap<usize, TokenVectors> = HashMap::new();
@@ -39,7 +40,7 @@ pub async fn scores(core: &Core, query: &str, ids: &[i64]) -> Result<HashMap<i64
     scored.await.map_err(|error| Failure::new(svc_client::Code::Internal, error))?.or_fail()
 }
 
-/// The tokens to store of a document: the most important share of them, in the widths of the settings.
+/// The tokens of a document to store: the most important share of them, in the widths of the settings.
 pub fn rows<'a>(
     settings: &Settings,
     document_id: i64,
@@ -50,7 +51,7 @@ pub fn rows<'a>(
     let mut vectors: [Vec<HalfVector>; 3] = Default::default();
     let (mut pack, mut pack_width) = (Vec::new(), 0);
     for (column, width) in vectors.iter_mut().zip(WIDTHS) {
-        // Wider than the model's is refused at the start.
+        // The start refuses a width beyond the model's.
         if !settings.token_embed_dims.contains(&width) || width > tokens.width {
             continue;
         }
@@ -73,7 +74,7 @@ pub fn rows<'a>(
     })
 }
 
-/// What keeps the widths of the settings from being stored with a model of this width.
+/// What prevents the settings' widths from being stored with a model of this width.
 pub fn widths_problem(settings: &Settings, model: &str, native_width: usize) -> Option<String> {
     let widest = *settings.token_embed_dims.iter().max()?;
     let fitting: Vec<String> = WIDTHS.iter().filter(|&&width| width <= native_width).map(usize::to_string).collect();

@@ -1,4 +1,4 @@
-//! Finding documents: ranking is pure, SQL stays in the store, and every leg holds the same filter.
+//! Finds documents. Ranking is pure, SQL stays in the store, and every leg applies the same filter.
 pub mod bm25;
 pub mod maxsim;
 pub mod rerank;
@@ -29,16 +29,16 @@ use svc_client::{
 };
 use svc_ranking::{Fused, Place, Weights, fuse};
 
-/// Results that a leg of a hybrid search contributes, at least.
+/// The fewest results that a leg of a hybrid search contributes.
 const LEG_DEPTH: u32 = 100;
 
-/// Documents that a search of late interaction looks at in each leg, at least.
+/// The fewest documents that late interaction takes from each leg.
 const MAXSIM_DEPTH: u32 = 200;
 
-/// Words of a search by full text: each costs a look at every document that has it.
+/// The most words in a full-text search; each costs a look at every document that has it.
 const FULLTEXT_WORDS: usize = 64;
 
-/// Documents by score, best first.
+/// Documents with their scores, best first.
 type Ranked = Vec<(i64, f64)>;
 
 /// How many documents match, as far as that is known.
@@ -49,12 +49,12 @@ struct Total {
 }
 
 impl Total {
-    /// Of a ranking that was asked for so many: all that match where it came back short.
+    /// The total of a ranking that was asked for `asked` results: if it returned fewer, these are all that match.
     fn of(ranked: &Ranked, asked: u32) -> Total {
         Total { count: ranked.len() as u64, exact: ranked.len() < asked as usize }
     }
 
-    /// Of two legs in which `union` documents were found, those of a leg without weight left out.
+    /// The total of two legs that found `union` documents together, ignoring a leg without weight.
     fn of_both(vector: &Leg, bm25: &Leg, weights: Weights, union: usize) -> Total {
         let counted = [(vector, weights.vector), (bm25, weights.bm25)].into_iter().filter(|(_, weight)| *weight > 0.0);
         let all_seen = |leg: &Leg| leg.total.exact && leg.total.count == leg.ranked.len() as u64;
@@ -63,13 +63,13 @@ impl Total {
     }
 }
 
-/// What one leg found, and how many match it in all.
+/// What one leg found, and how many documents match it in all.
 struct Leg {
     ranked: Ranked,
     total: Total,
 }
 
-/// The text of a node as it is searched for. A leaf of a file is found by its own text, which says what it belongs to.
+/// The text by which a node is found. A leaf of a file is found by its own text alone, which says what it belongs to.
 pub fn text(usetype: &str, title: &str, content: &str) -> String {
     match usetype {
         "chunk" | "record" | "profile" => content.to_owned(),
@@ -77,7 +77,7 @@ pub fn text(usetype: &str, title: &str, content: &str) -> String {
     }
 }
 
-/// What was found by the first stage, and what is still to be done with it.
+/// The results of the first stage, and what is still to be done with them.
 struct Found<'a> {
     method: &'static str,
     started: Instant,
@@ -91,7 +91,7 @@ struct Found<'a> {
     no_tokens: HashSet<i64>,
 }
 
-/// From any body of a search.
+/// Makes it from any body of a search.
 macro_rules! found {
     ($method:literal, $started:ident, $body:ident, $ranked:expr, $total:expr) => {
         Found {
@@ -109,7 +109,7 @@ macro_rules! found {
     };
 }
 
-/// By cosine similarity.
+/// Searches by cosine similarity.
 pub async fn vector(core: &Core, caller: &Caller, body: VectorSearch) -> Result<SearchResponse, Failure> {
     let started = Instant::now();
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
@@ -117,7 +117,7 @@ pub async fn vector(core: &Core, caller: &Caller, body: VectorSearch) -> Result<
     if let Some(least) = body.min_similarity {
         let found = ranked.len();
         ranked.retain(|(_, score)| *score >= least);
-        // Where one of these is too far away, so is all that comes after it.
+        // If one of these is too far away, so is everything after it.
         total = Total {
             count: ranked.len() as u64,
             exact: total.exact && found as u64 == total.count || ranked.len() < found,
@@ -126,18 +126,18 @@ pub async fn vector(core: &Core, caller: &Caller, body: VectorSearch) -> Result<
     respond(core, &eligible, found!("vector", started, body, ranked, total)).await
 }
 
-/// By PostgreSQL full text.
+/// Searches by PostgreSQL full text.
 pub async fn fulltext(core: &Core, caller: &Caller, body: FulltextSearch) -> Result<SearchResponse, Failure> {
     let started = Instant::now();
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
     let words = body.query.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).count();
     if words > FULLTEXT_WORDS {
-        let detail = format!("a search by full text takes at most {FULLTEXT_WORDS} words, got {words}");
+        let detail = format!("a full-text search takes at most {FULLTEXT_WORDS} words, but the query has {words}");
         return Err(Failure::field("query", detail).with("limit", FULLTEXT_WORDS));
     }
     let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
     if !store::search::asks(&mut tx, &body.query).await.or_fail()? {
-        return Err(Failure::field("query", "only forbids words: give one that must occur"));
+        return Err(Failure::field("query", "it only forbids words: add one that must occur"));
     }
     let (ranked, count) =
         store::search::fulltext(&mut tx, &eligible, &body.query, i64::from(body.depth())).await.or_fail()?;
@@ -146,7 +146,7 @@ pub async fn fulltext(core: &Core, caller: &Caller, body: FulltextSearch) -> Res
     respond(core, &eligible, found!("fulltext", started, body, ranked, total)).await
 }
 
-/// By BM25.
+/// Searches by BM25.
 pub async fn bm25(core: &Core, caller: &Caller, body: Bm25Search) -> Result<SearchResponse, Failure> {
     let started = Instant::now();
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
@@ -154,7 +154,7 @@ pub async fn bm25(core: &Core, caller: &Caller, body: Bm25Search) -> Result<Sear
     respond(core, &eligible, found!("bm25", started, body, ranked, total)).await
 }
 
-/// By late interaction over the candidates of vector and BM25.
+/// Searches by late interaction over the candidates of vector and BM25.
 pub async fn maxsim(core: &Core, caller: &Caller, body: MaxsimSearch) -> Result<SearchResponse, Failure> {
     let started = Instant::now();
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
@@ -172,7 +172,7 @@ pub async fn maxsim(core: &Core, caller: &Caller, body: MaxsimSearch) -> Result<
     respond(core, &eligible, Found { no_tokens, ..found!("maxsim", started, body, ranked, total) }).await
 }
 
-/// By rank fusion of both.
+/// Searches by fusing the ranks of both.
 pub async fn hybrid(core: &Core, caller: &Caller, body: HybridSearch) -> Result<SearchResponse, Failure> {
     let started = Instant::now();
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
@@ -190,7 +190,7 @@ pub async fn hybrid(core: &Core, caller: &Caller, body: HybridSearch) -> Result<
     respond(core, &eligible, Found { legs, ..found!("hybrid", started, body, ranked, total) }).await
 }
 
-/// Left out: vector 0.86, BM25 0.14. An empty object: equal.
+/// Without weights: vector 0.86, BM25 0.14. With an empty object: equal weights.
 fn weights(asked: Option<HybridWeights>) -> Weights {
     match asked {
         None => Weights { vector: 0.86, bm25: 0.14 },
@@ -204,7 +204,7 @@ fn legs(fused: &Fused) -> Legs {
     Legs { vector: leg(fused.vector), bm25: leg(fused.bm25) }
 }
 
-/// 404 where the parent does not exist or may not be read.
+/// Returns 404 if the parent does not exist or may not be read.
 async fn eligible(
     core: &Core,
     caller: &Caller,
@@ -239,7 +239,7 @@ async fn vector_leg(core: &Core, eligible: &Eligible, query: &str, limit: u32) -
     if count > EXACT_LIMIT {
         ranked = store::search::vector_approximate(&mut tx, eligible, model, &embedded, limit).await.or_fail()?;
     }
-    // The index may come back short behind a filter: a search returns `limit` results whenever that many exist.
+    // Behind a filter the index may return too few: a search returns `limit` results whenever that many exist.
     if (ranked.len() as i64) < limit.min(count) {
         ranked = store::search::vector_exact(&mut tx, eligible, model, &embedded, limit).await.or_fail()?;
     }
@@ -278,7 +278,7 @@ async fn bm25_leg(
     Ok(Leg { total: Total::of(&ranked, limit), ranked })
 }
 
-/// The eligible ids where a filter leaves few; a filter that leaves many is checked on the results instead.
+/// The eligible ids if a filter leaves few; a filter that leaves many is applied to the results instead.
 async fn narrow(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Option<Vec<i64>>> {
     let filtered = !eligible.scope.everything
         || eligible.parent_id.is_some()
@@ -294,7 +294,7 @@ async fn respond(core: &Core, eligible: &Eligible, found: Found<'_>) -> Result<S
     let Found { mut ranked, mut no_tokens, .. } = found;
     if let Some(method) = found.second_stage {
         let ids: Vec<i64> = ranked.iter().map(|(id, _)| *id).collect();
-        // It takes its time, and a connection of its own where it needs one.
+        // This takes time, and a connection of its own if it needs one.
         (ranked, no_tokens) = rerank::run(core, &eligible.scope, method, found.query, &ids).await?;
     }
     ranked.truncate(found.limit as usize);

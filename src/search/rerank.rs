@@ -1,4 +1,4 @@
-//! The second stage: the candidates of the first, ranked anew by a closer look. What cannot be done fails the request.
+//! The second stage ranks the candidates of the first by a closer look. If that is impossible, the request fails.
 use super::{Ranked, maxsim};
 use crate::{
     core::Core,
@@ -12,15 +12,15 @@ use std::{
 use svc_client::{Code, Failure, wire::RerankMethod};
 use svc_models::ModelError;
 
-/// Characters of a candidate that are read: more than any window of a cross-encoder takes of a text.
+/// How many characters of a candidate are read: more than fit the window of any cross-encoder.
 const BEGINNING: i32 = 1 << 16;
 
-/// 501 with what is to be done about it; where the model's files lie is for the log alone.
+/// The 501 with its remedy. Where the model's files are is only for the log.
 fn not_there(error: &ModelError) -> Failure {
     tracing::warn!(error = %error, "the reranker cannot run");
     let (detail, remedy) = match error {
         ModelError::FolderMissing { name, .. } => {
-            (format!("the reranker `{name}` is not there"), Some(format!("svc models fetch {name}")))
+            (format!("the reranker `{name}` is not on this machine"), Some(format!("svc models fetch {name}")))
         }
         _ => ("the reranker cannot run; the log has the cause under this request's id".to_owned(), None),
     };
@@ -31,7 +31,8 @@ fn not_there(error: &ModelError) -> Failure {
     }
 }
 
-/// Candidates in their new order, the best first, and those that could not be compared for lack of token vectors.
+/// The candidates in their new order, the best first, and those that could not be compared because they have no token
+/// vectors.
 pub(super) async fn run(
     core: &Core,
     scope: &Scope,
@@ -47,7 +48,7 @@ pub(super) async fn run(
             drop(conn);
             let mut read: HashMap<i64, String> =
                 read.into_iter().map(|(id, usetype, title, text)| (id, super::text(&usetype, &title, &text))).collect();
-            // In the order of the first stage, without those that were deleted meanwhile.
+            // They are in the order of the first stage, without those deleted meanwhile.
             let (ids, texts): (Vec<i64>, Vec<String>) =
                 ids.iter().filter_map(|id| Some((*id, read.remove(id)?))).unzip();
             let scores = reranker.score(query, texts).await.or_fail()?;
@@ -58,7 +59,7 @@ pub(super) async fn run(
     }
 }
 
-/// By late interaction; what has no token vectors comes last, in the order of the first stage.
+/// Ranks by late interaction; documents without token vectors come last, in the order of the first stage.
 pub(super) async fn by_tokens(core: &Core, query: &str, ids: &[i64]) -> Result<(Ranked, HashSet<i64>), Failure> {
     let scores = maxsim::scores(core, query, ids).await?;
     let no_tokens: HashSet<i64> = ids.iter().copied().filter(|id| !scores.contains_key(id)).collect();
@@ -66,7 +67,7 @@ pub(super) async fn by_tokens(core: &Core, query: &str, ids: &[i64]) -> Result<(
     Ok((best_first(scored, &no_tokens), no_tokens))
 }
 
-/// Stable: equals keep the order of the first stage.
+/// The sort is stable, so equals keep the order of the first stage.
 fn best_first(mut scored: Ranked, last: &HashSet<i64>) -> Ranked {
     scored.sort_by(|left, right| match last.contains(&left.0).cmp(&last.contains(&right.0)) {
         Ordering::Equal => right.1.total_cmp(&left.1),

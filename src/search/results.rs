@@ -12,8 +12,8 @@ use sqlx::PgConnection;
 use std::collections::HashMap;
 use svc_client::{Failure, wire::DocumentResponse};
 
-/// The documents of an answer, in the order of their ranks. Their texts are shown as far as there is room; a text that does not
-/// fit is left out, and a shorter one after it may still be there.
+/// The documents of an answer, by rank. Their texts are included as long as there is room: a text that does not fit is
+/// left out, and a shorter one after it may still be included.
 pub(super) async fn show(
     core: &Core,
     conn: &mut PgConnection,

@@ -1,9 +1,9 @@
-//! Compaction: tails and tombstones go into the sealed rows they belong to.
+//! Compaction merges tails and tombstones into the sealed rows they belong to.
 //!
-//! One transaction for each bounded batch of rows, not one in all: memory, locks and the work lost to a crash stay bounded,
-//! and every batch leaves the index whole, since the rows it seals and the rows it deletes change hands at once. Only rows
-//! that were read are deleted, by key; what is appended meanwhile, even with smaller document numbers, is there for the
-//! next pass. The advisory lock belongs to the transaction, so that no way of ending can leave it behind.
+//! Each bounded batch of rows has its own transaction, so that memory, locks and the work lost in a crash stay bounded.
+//! Every batch leaves the index whole, because it replaces the rows it deletes in the same transaction. Only rows that
+//! were read are deleted, by key; whatever is appended meanwhile, even with smaller document numbers, waits for the
+//! next pass. The advisory lock belongs to the transaction, so that nothing can leave it behind.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,33 +17,34 @@ use crate::store::indexes::{self, Totals, postings, terms};
 use crate::store::transaction;
 use svc_ranking::{Curve, Posting, decode_row, encode_rows};
 
-/// Bounds of one batch: terms, rows of tails and of tombstones, and postings in the tails, 12 bytes each once decoded.
+/// The bounds of one batch: terms, rows of tails and of tombstones, and postings in the tails, which take 12 bytes each
+/// once decoded.
 const TERMS: i64 = 8_192;
 const ROWS: i64 = 32_768;
 const POSTINGS: i64 = 2 << 20;
-/// Sealed rows that are put in together, under 8 kB each.
+/// How many sealed rows are inserted together; each is under 8 kB.
 const PUT: usize = 2_048;
-/// Sealed rows that are decoded together, some 2,000 postings each.
+/// How many sealed rows are decoded together; each has about 2,000 postings.
 const GROUP: usize = 256;
 /// A sealed row with fewer postings is joined to a neighbour that is rewritten anyway.
 const UNDERFULL: i32 = 512;
-/// Postings of a row that is full.
+/// The number of postings in a full row.
 const FULL: i32 = 2_048;
-/// By how much the average length may have grown before a touched term's bounds are computed anew as a whole.
+/// How much the average length may have grown before all bounds of a touched term are computed anew.
 const DRIFT: f64 = 1.25;
 
 /// What a compaction did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compaction {
-    /// Another one holds the lock and goes on; nothing, or not everything, was done here.
+    /// Another compaction holds the lock and continues, so this one did nothing or not everything.
     pub busy: bool,
     pub batches: u32,
     pub sealed_postings: u64,
     pub purged_postings: u64,
 }
 
-/// Seals the tails of `index` and purges its tombstones, in one pass over the terms that have any. What is appended behind
-/// the pass waits for the next one.
+/// Seals the tails of `index` and purges its tombstones, in one pass over the terms that have any. What is appended
+/// behind the pass waits for the next one.
 pub async fn compact(pool: &PgPool, index: i64) -> Result<Compaction, Error> {
     let mut done = Compaction::default();
     let mut after = i32::MIN;
@@ -58,7 +59,7 @@ pub async fn compact(pool: &PgPool, index: i64) -> Result<Compaction, Error> {
         let first_seen = *rescored_at.get_or_insert(totals.rescored_at);
         let mut pending = postings::pending_terms(&mut tx, index, after, TERMS).await?;
         if totals.rescored_at > 0 {
-            // Lists sealed under other weights are rewritten too, or they would never be pruned again.
+            // Lists sealed with other weights are rewritten too, because otherwise they would never be pruned again.
             pending.extend(terms::sealed_until(&mut tx, index, totals.rescored_at, after, TERMS).await?);
             pending.sort_unstable();
             pending.dedup();
@@ -84,14 +85,14 @@ struct Batch {
     index: i64,
     totals: Totals,
     curve: Curve,
-    /// The term that the next batch starts behind.
+    /// The term after which the next batch starts.
     next: i32,
     terms: Vec<i32>,
     tails: Vec<Keyed<Vec<u8>>>,
     tombstones: Vec<Keyed<Vec<i32>>>,
 }
 
-/// A run of neighbouring sealed rows of one term, and what goes into and out of it.
+/// A run of neighbouring sealed rows of one term, and what is added to and removed from it.
 struct Job {
     term: i32,
     rows: Vec<i32>,
@@ -99,7 +100,7 @@ struct Job {
     dead: Vec<u32>,
 }
 
-/// What becomes of one term.
+/// The outcome for one term.
 struct Outcome {
     df: i64,
     avgdl_built: f32,
@@ -108,13 +109,14 @@ struct Outcome {
 
 impl Batch {
     async fn read(conn: &mut PgConnection, index: i64, totals: Totals, mut pending: Vec<i32>) -> Result<Self, Error> {
-        // Tombstones first: whoever sees one sees, by the later statement, the posting that it is for.
+        // Tombstones are read first: a reader that sees one also sees, in the later statement, the posting that it is
+        // for.
         let mut tombstones = postings::tombstones(&mut *conn, index, &pending, ROWS).await?;
         let mut heads = postings::tail_heads(&mut *conn, index, &pending, ROWS).await?;
         let mut next = pending.last().copied().unwrap_or(i32::MAX);
         let mut total = 0;
         let running = heads.iter().map(|head| (total += i64::from(head.n), total).1);
-        // One row at least, or a batch could be empty for ever.
+        // There is at least one row, because a batch could otherwise be empty for ever.
         let within = running.take_while(|&total| total <= POSTINGS).count().max(1).min(heads.len());
         let over = within < heads.len() || heads.len() as i64 == ROWS;
         heads.truncate(within);
@@ -123,7 +125,7 @@ impl Batch {
             heads.last().filter(|_| over).map(|head| head.term_id),
         ];
         for last in cut.into_iter().flatten() {
-            // The term at which the limit fell comes again in the next batch with what is left of it.
+            // The term at which the limit was reached comes again in the next batch, with the rest of it.
             next = next.min(last.saturating_sub(1));
             pending.retain(|&term| term <= last);
             tombstones.retain(|row| row.0 <= last);
@@ -164,7 +166,7 @@ impl Batch {
         self.rewrite(&mut *conn, jobs, &mut outcomes, &mut new, done).await?;
         postings::insert_postings(&mut *conn, index, &new).await?;
 
-        // A tombstone whose posting lies in a tail beyond this batch's limit has to wait for it.
+        // A tombstone must wait if its posting is in a tail beyond this batch's limit.
         let waiting: Vec<Keyed<Vec<i32>>> = self
             .tombstones
             .iter()
@@ -214,14 +216,15 @@ impl Batch {
         let stale = term.generation <= self.totals.rescored_at || built <= 0.0 || average > built * DRIFT;
         let touched = touch(heads, &add, &gone, stale);
         let rewritten = touched.iter().all(|&touched| touched);
-        // As f32 it may round up, and a bound computed for less must not be taken for one computed for more.
+        // As f32 it may round up, and a bound computed for a smaller average must not be taken for one computed for a
+        // larger.
         let now = (average as f32).next_down().max(0.0);
         let avgdl_built = if rewritten { now } else { term.avgdl_built.min(now) };
         let outcome = Outcome { df: i64::from(term.df) + add.len() as i64, avgdl_built, dead };
         Ok((outcome, split(id, heads, &touched, add, gone)))
     }
 
-    /// Takes the rows of `jobs` out and merges them into `new` rows.
+    /// Removes the rows of `jobs` and merges them into `new` rows.
     async fn rewrite(
         &self,
         conn: &mut PgConnection,
@@ -256,7 +259,7 @@ impl Batch {
                 done.purged_postings += (before - list.len()) as u64;
             }
             list.append(&mut job.add);
-            // Two ascending runs: the stable sort merges them in one go.
+            // There are two ascending runs, which the stable sort merges in one pass.
             list.sort_by_key(|posting| posting.doc);
             new.extend(stored(job.term, true, encode_rows(&list, &self.curve, usize::MAX)));
         }
@@ -268,7 +271,7 @@ fn keys<T>(rows: &[Keyed<T>]) -> (Vec<i32>, Vec<i32>) {
     rows.iter().map(|row| (row.0, row.1)).unzip()
 }
 
-/// The part of `rows`, sorted by term, that is `term`'s.
+/// The part of `rows`, which are sorted by term, that belongs to `term`.
 fn of<T>(rows: &[T], term: i32, key: impl Fn(&T) -> i32) -> &[T] {
     let start = rows.partition_point(|row| key(row) < term);
     let len = rows[start..].partition_point(|row| key(row) == term);
@@ -284,7 +287,7 @@ fn touch(heads: &[Head], add: &[Posting], dead: &[u32], all: bool) -> Vec<bool> 
     let mut touched = vec![all; heads.len()];
     let Some(last) = heads.last() else { return touched };
     for doc in add.iter().map(|posting| posting.doc) {
-        // Behind a full last row a new one begins.
+        // After a full last row a new one begins.
         if doc < last.last_doc.unsigned_abs() || last.n < FULL {
             touched[home(heads, doc)] = true;
         }
@@ -313,7 +316,7 @@ fn split(term: i32, heads: &[Head], touched: &[bool], add: Vec<Posting>, dead: V
         while end < heads.len() && touched[end] && end - at < GROUP {
             end += 1;
         }
-        // Up to the next row, and behind the last row to the end where that row takes more.
+        // The range extends to the next row, or behind the last row to the end if that row takes more.
         let high = heads.get(end).map_or(u32::MAX, |head| head.first_doc.unsigned_abs());
         let (mine, rest) = add.split_at(add.partition_point(|posting| posting.doc < high));
         let (gone, later) = dead.split_at(dead.partition_point(|&doc| doc < high));

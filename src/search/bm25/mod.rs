@@ -1,11 +1,11 @@
-//! BM25 over blocks of postings: kept in tables, encoded and scored by the crate `svc-ranking`.
+//! BM25 over blocks of postings: they are kept in tables, and the crate `svc-ranking` encodes and scores them.
 //!
-//! Writing: [`prepare`] analyses texts and interns their terms outside any transaction; [`append`], [`remove`] and
-//! [`replace`] are bulk statements in the caller's transaction; [`compact`] seals what they left. Reading: [`search`].
+//! Writing: [`prepare`] analyses texts and interns their terms outside any transaction. [`append`], [`remove`] and
+//! [`replace`] are bulk statements in the caller's transaction. [`compact`] seals what they left. Reading: [`search`].
 //!
-//! N, the average length and every document frequency are exact in each reader's snapshot: totals are the folded ones
-//! plus the deltas, df is the sealed count plus the tail postings minus the tombstones, all written by the same
-//! transaction as the postings.
+//! N, the average length and every document frequency are exact in each reader's snapshot. The totals are the folded
+//! ones plus the deltas; df is the sealed count plus the tail postings minus the tombstones. The same transaction
+//! writes all of these and the postings.
 
 mod compact;
 mod read;
@@ -25,12 +25,12 @@ pub enum Error {
     #[error("a document of this batch is already in index {0}; remove it first, in the same transaction")]
     AlreadyIndexed(i64),
     #[error(
-        "the ids of terms in index {0} are not those that this process remembers: the database was restored; try again"
+        "the ids of terms in index {0} differ from those that this process remembers, because the database was restored; try again"
     )]
     StaleTerms(i64),
     #[error("postings of term {term} in index {index} cannot be read ({reason}); refresh the index")]
     Corrupt { index: i64, term: i32, reason: &'static str },
-    #[error("analysis or scoring was cut off because the process is ending")]
+    #[error("analysis or scoring was interrupted because the process is ending")]
     Stopped,
     #[error(transparent)]
     Database(#[from] sqlx::Error),

@@ -13,14 +13,14 @@ use svc_ranking::{
     Analyzer, Bounds, Cache, Curve, List, MAX_TERMS, Posting, Postings, Scoring, SealedKey, decode_row, idf,
 };
 
-/// Terms of a query that are looked up at all, the most repeated ones first.
+/// The most terms of a query that are looked up, the most repeated ones first.
 const LOOKED_UP: usize = 1_024;
-/// Up to this many postings, adding up everything is quicker than keeping bounds.
+/// Up to this many postings, adding up everything is faster than using bounds.
 const EXHAUSTIVE: usize = 64 << 10;
-/// Up to this many postings, scoring stays on the async thread: it takes less than handing it over is worth.
+/// Up to this many postings, scoring stays on the async thread, because handing it over would cost more.
 const INLINE: usize = 32 << 10;
 const LONG_QUERY: usize = 16 << 10;
-/// Documents that one call of a verifier is asked about.
+/// How many documents one call of a verifier gets.
 const VERIFY: usize = 10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,10 +29,10 @@ pub struct Hit {
     pub score: f64,
 }
 
-/// What a [`Verify`] answers: those of the ids that may be returned, in any order.
+/// The answer of a [`Verify`]: those of the ids that may be returned, in any order.
 pub type Verified<'a> = Pin<Box<dyn Future<Output = sqlx::Result<Vec<i64>>> + Send + 'a>>;
 
-/// A filter too broad to be listed. It is asked on the search's own connection, in its snapshot.
+/// A filter too broad to list its documents. It is asked on the search's own connection, in its snapshot.
 pub trait Verify: Send + Sync {
     fn verify<'a>(&'a self, conn: &'a mut PgConnection, document_ids: &'a [i64]) -> Verified<'a>;
 }
@@ -40,17 +40,17 @@ pub trait Verify: Send + Sync {
 /// Which documents a search may return. Each way is exact.
 pub enum Allowed<'a> {
     All,
-    /// A narrow filter: these and no others; scoring passes over everything else.
+    /// A narrow filter: only these documents, and scoring skips everything else.
     Ids(Vec<i64>),
     /// A broad filter: the best documents are verified, and more are fetched until `limit` pass or none are left.
     Verify(&'a dyn Verify),
 }
 
-/// The `limit` best documents of `index` for `query`, by score descending, then by document ascending. Among more than
-/// eight thousand documents that tie at the limit, the ones indexed first are taken.
+/// The `limit` best documents of `index` for `query`, by descending score, then by ascending document. If more than
+/// eight thousand documents tie at the limit, those indexed first are taken.
 ///
-/// `tx` is one of [`begin_snapshot`](crate::store::transaction::begin_snapshot), or else a compaction between two statements
-/// tears the lists apart.
+/// `tx` must come from [`begin_snapshot`](crate::store::transaction::begin_snapshot), because otherwise a compaction
+/// between two statements could make the lists inconsistent.
 pub async fn search(
     tx: &mut Transaction,
     cache: &Cache,
@@ -83,7 +83,7 @@ pub async fn search(
     scoring.k = if verify.is_some() { limit.saturating_mul(2).saturating_add(16) } else { limit };
     let mut verdicts: HashMap<i64, bool> = HashMap::new();
     loop {
-        // Also caps what a huge `limit` makes the scoring hold.
+        // This also limits what the scoring holds for a huge `limit`.
         scoring.k = scoring.k.min(most.max(1));
         let (back, scored) = score(scoring, most).await?;
         scoring = back;
@@ -93,7 +93,7 @@ pub async fn search(
             hits.truncate(limit);
             return Ok(hits);
         };
-        // Only the first k are in their final order: among what ties with the last of them, some may be missing.
+        // Only the first k are in their final order: some documents that tie with the last of them may be missing.
         if !whole {
             hits.truncate(scoring.k);
         }
@@ -132,7 +132,7 @@ async fn query_terms(totals: &Totals, query: &str) -> Result<Vec<(Box<str>, u32)
     Ok(terms)
 }
 
-/// Reads what the query's terms have in this snapshot.
+/// Reads the postings of the query's terms in this snapshot.
 async fn load(
     conn: &mut PgConnection,
     cache: &Cache,
@@ -143,7 +143,7 @@ async fn load(
     let names: Vec<&str> = wanted.iter().map(|(name, _)| &**name).collect();
     let mut stats = terms::stats(&mut *conn, index, &names).await?;
     if stats.len() > MAX_TERMS {
-        // The rarest say most.
+        // The rarest terms matter most.
         stats.sort_by(|a, b| a.df.cmp(&b.df).then_with(|| a.term.cmp(&b.term)));
         stats.truncate(MAX_TERMS);
         stats.sort_by(|a, b| a.term.cmp(&b.term));
@@ -212,7 +212,8 @@ struct Found {
     dead: Vec<u32>,
 }
 
-/// A longer average makes every saturation larger, at most in proportion; a shorter one leaves the bounds too large only.
+/// A longer average makes every saturation larger, at most in proportion; a shorter one only leaves the bounds too
+/// large.
 fn bounds(totals: &Totals, term: &TermStats, average: f64) -> Bounds {
     let built = f64::from(term.avgdl_built);
     if term.generation <= totals.rescored_at || built <= 0.0 {

@@ -7,20 +7,20 @@ use crate::store::indexes::postings::{Entry, PostingsRow};
 use crate::store::indexes::{self, IndexError, postings, terms};
 use svc_ranking::{Analyzer, Bag, Cache, Curve, Posting, Row, encode_rows};
 
-/// Tails are short, so that a bounded number of them is a bounded amount of memory to compaction.
+/// Tails are short, so that compaction needs bounded memory for a bounded number of them.
 const TAIL_BLOCKS: usize = 4;
-/// Terms interned by one statement.
+/// How many terms one statement interns.
 const INTERN: usize = 10_000;
 
 /// What is indexed of a document.
 #[derive(Clone, Debug)]
 pub struct Text {
     pub document_id: i64,
-    /// Title and content, as they shall be found.
+    /// Title and content, in the form in which they can be found.
     pub text: String,
 }
 
-/// Documents ready to be appended to one index.
+/// Documents that are ready to be appended to one index.
 #[derive(Debug)]
 pub struct Prepared {
     index: i64,
@@ -48,13 +48,14 @@ impl Prepared {
     }
 }
 
-/// Analyses texts on a blocking thread and interns their terms in statements of their own, before and outside the
-/// transaction that will [`append`] them: no writer waits for another's new terms longer than such a statement takes. A
-/// term interned for a batch that is never appended stays, with df 0. Memory follows the texts: pass some hundreds at a time.
+/// Analyses texts on a blocking thread and interns their terms in separate statements, before and outside the
+/// transaction that will [`append`] them. So no writer waits for another's new terms longer than such a statement
+/// takes. A term interned for a batch that is never appended stays, with df 0. Memory grows with the texts: pass some
+/// hundreds at a time.
 pub async fn prepare(pool: &PgPool, cache: &Cache, index: i64, texts: Vec<Text>) -> Result<Prepared, Error> {
     let mut conn = pool.acquire().await?;
     let config = indexes::totals(&mut conn, index).await?.config;
-    // Not kept over the analysis: connections are few.
+    // The connection is not kept during the analysis, because connections are few.
     drop(conn);
     let bags = tokio::task::spawn_blocking(move || {
         let analyzer = Analyzer::new(config.analyzer);
@@ -68,7 +69,7 @@ pub async fn prepare(pool: &PgPool, cache: &Cache, index: i64, texts: Vec<Text>)
 /// The second half of [`prepare`], for a caller that has analysed `(document, bag)` itself.
 pub async fn intern(pool: &PgPool, cache: &Cache, index: i64, bags: Vec<(i64, Bag)>) -> Result<Prepared, Error> {
     let mut names: Vec<&Box<str>> = bags.iter().flat_map(|(_, bag)| bag.terms.keys()).collect();
-    // Sorted: two writers insert their new terms in the same order and cannot deadlock.
+    // They are sorted, so that two writers insert their new terms in the same order and cannot deadlock.
     names.sort_unstable();
     names.dedup();
     let mut conn = pool.acquire().await?;
@@ -87,8 +88,9 @@ pub async fn intern(pool: &PgPool, cache: &Cache, index: i64, bags: Vec<(i64, Ba
             }
         }
         let mut found: Vec<(Box<str>, i32)> = vec![];
-        // Read first: an insert that conflicts uses up a number of the sequence. Read again last: another writer may have
-        // inserted the same term in between, and its statement has ended by then.
+        // The terms are read first, because an insert that conflicts uses up a number of the sequence. They are read
+        // again last, because another writer may have inserted the same term in between; its statement has ended by
+        // then.
         for step in 0..3 {
             if unknown.is_empty() {
                 break;
@@ -127,8 +129,8 @@ pub async fn intern(pool: &PgPool, cache: &Cache, index: i64, bags: Vec<(i64, Ba
     Ok(Prepared { index, documents, terms, curve })
 }
 
-/// Adds prepared documents to their index: visible to searches once the transaction `tx` commits. None of them may be in
-/// the index; see [`replace`]. After [`Error::StaleTerms`] the cache's ids are to be forgotten, and the documents prepared anew.
+/// Adds prepared documents to their index; searches see them once the transaction `tx` commits. None of them may be in
+/// the index; see [`replace`]. After [`Error::StaleTerms`], forget the cache's ids and prepare the documents anew.
 pub async fn append(tx: &mut PgConnection, prepared: &Prepared) -> Result<(), Error> {
     let Prepared { index, documents, terms: named, curve } = prepared;
     let index = *index;
@@ -138,7 +140,7 @@ pub async fn append(tx: &mut PgConnection, prepared: &Prepared) -> Result<(), Er
     if !indexes::hold(&mut *tx, index).await? {
         return Err(IndexError::Unknown(index).into());
     }
-    // The server may be another one since they were looked up, or an earlier state of the same one.
+    // Since the terms were looked up, the server may have become another one, or an earlier state of the same one.
     let (names, ids): (Vec<&str>, Vec<i32>) = named.iter().map(|(name, id)| (&**name, *id)).unzip();
     if !terms::agree(&mut *tx, index, &names, &ids).await? {
         return Err(Error::StaleTerms(index));
@@ -174,8 +176,8 @@ pub async fn append(tx: &mut PgConnection, prepared: &Prepared) -> Result<(), Er
     Ok(())
 }
 
-/// Takes documents out of every index, or of `index` alone, whichever of them are in it: no search that starts after the
-/// transaction finds or counts them. Answers with the number of entries taken out.
+/// Removes those of the documents that are in `index`, or in any index if that is `None`. No search that starts after
+/// the transaction finds or counts them. Returns the number of removed entries.
 pub async fn remove(tx: &mut PgConnection, index: Option<i64>, document_ids: &[i64]) -> Result<i64, Error> {
     Ok(postings::bury(tx, index, document_ids).await?)
 }
@@ -189,7 +191,7 @@ pub async fn replace(tx: &mut PgConnection, prepared: &Prepared) -> Result<(), E
 pub(super) fn stored(term_id: i32, sealed: bool, rows: Vec<Row>) -> impl Iterator<Item = PostingsRow> {
     rows.into_iter().map(move |row| PostingsRow {
         term_id,
-        // Document numbers come out of an integer column.
+        // Document numbers come from an integer column.
         first_doc: row.first as i32,
         last_doc: row.last as i32,
         n: row.n as i32,
