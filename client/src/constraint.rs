@@ -5,17 +5,17 @@ use serde_json::{Map, Value, json};
 /// What a field takes beyond its type.
 #[derive(Clone, Copy, Debug)]
 pub enum Constraint {
-    /// A whole number from the least to the most.
+    /// A whole number between two bounds, inclusive.
     Whole(i64, i64),
-    /// A number from the least to the most.
+    /// A number between two bounds, inclusive.
     Number(f64, f64),
     /// A number above this one.
     Above(f64),
-    /// A text of so many characters, and of this form.
+    /// A text whose length in characters is between two bounds, in this form.
     Text(usize, usize, Form),
     /// One of these words.
     OneOf(&'static [&'static str]),
-    /// So many entries, each as told.
+    /// A list whose length is between two bounds, with a constraint for each entry.
     List(usize, usize, Option<&'static Constraint>),
 }
 
@@ -23,16 +23,16 @@ pub enum Constraint {
 #[derive(Clone, Copy, Debug)]
 pub enum Form {
     Any,
-    /// At least one character that is no white space.
+    /// At least one character that is not white space.
     NotBlank,
-    /// Of letters, digits and `_-:.`, as the names of usetypes and task types are.
+    /// Letters, digits and `_-:.`, as in the names of usetypes and task types.
     Name,
     /// A place in a list, as `next_cursor` gives it.
     Cursor,
 }
 
 impl Form {
-    /// A regular expression of ECMA-262, as JSON Schema wants it.
+    /// A regular expression of ECMA-262, as JSON Schema demands.
     fn pattern(self) -> Option<&'static str> {
         match self {
             Form::Any => None,
@@ -56,28 +56,28 @@ impl Form {
         (!fits).then_some(match self {
             Form::Any => "takes any text",
             Form::NotBlank => "must not be blank",
-            Form::Name => "takes the characters a-z A-Z 0-9 _ - : . alone",
-            Form::Cursor => "takes a next_cursor of this list",
+            Form::Name => "takes only the characters a-z A-Z 0-9 _ - : .",
+            Form::Cursor => "takes a next_cursor from this list",
         })
     }
 }
 
-/// Rows of one page of a list.
+/// The rows in one page of a list.
 pub const PAGE: Constraint = Constraint::Whole(1, 1000);
-/// The place where a page begins.
+/// Where a page begins.
 pub const CURSOR: Constraint = Constraint::Text(1, 40, Form::Cursor);
-/// How far the priority of an upload or a creation may go to either side.
+/// The range of the priority of an upload or a creation.
 pub const PRIORITY: Constraint = Constraint::Whole(-100, 100);
 /// The name of a usetype or of a task type.
 pub const NAME: Constraint = Constraint::Text(1, 100, Form::Name);
 
 impl Constraint {
-    /// 422 naming the field where the value breaks this constraint.
+    /// Returns the 422 that names the field if the value breaks this constraint.
     pub fn check<T: Constrained>(&self, field: &str, value: &T) -> Result<(), Failure> {
         value.meets(self).map_err(|reason| Failure::field(field, reason))
     }
 
-    /// The keywords of JSON Schema that say the same.
+    /// The same constraint in keywords of JSON Schema.
     pub fn keywords(&self) -> Map<String, Value> {
         let keywords = match self {
             Constraint::Whole(least, most) => json!({"minimum": least, "maximum": most}),
@@ -106,7 +106,7 @@ impl Constraint {
             }
             Constraint::Number(least, most) => ((*least..=*most).contains(&value), format!("takes {least} to {most}")),
             Constraint::Above(least) => (value.is_finite() && value > *least, format!("must be above {least}")),
-            _ => (false, "takes no number".to_owned()),
+            _ => (false, "does not take a number".to_owned()),
         };
         if fits { Ok(()) } else { Err(takes) }
     }
@@ -121,14 +121,14 @@ impl Constraint {
             },
             Constraint::OneOf(words) if words.contains(&text) => Ok(()),
             Constraint::OneOf(words) => Err(format!("takes {}, got `{text}`", words.join(", "))),
-            _ => Err("takes no text".to_owned()),
+            _ => Err("does not take a text".to_owned()),
         }
     }
 }
 
-/// A value that a constraint can hold.
+/// A value that a constraint can apply to.
 pub trait Constrained {
-    /// Says what the constraint takes where the value breaks it.
+    /// Returns what the constraint takes if the value breaks it.
     fn meets(&self, constraint: &Constraint) -> Result<(), String>;
 }
 
@@ -155,7 +155,7 @@ impl<T: Constrained> Constrained for Option<T> {
 
 impl<T: Constrained> Constrained for Vec<T> {
     fn meets(&self, constraint: &Constraint) -> Result<(), String> {
-        let Constraint::List(least, most, each) = constraint else { return Err("takes no list".to_owned()) };
+        let Constraint::List(least, most, each) = constraint else { return Err("does not take a list".to_owned()) };
         match self.len() {
             0 if *least > 0 => return Err("must not be empty".to_owned()),
             count if count < *least => return Err(format!("takes at least {least} entries, got {count}")),
@@ -169,7 +169,7 @@ impl<T: Constrained> Constrained for Vec<T> {
     }
 }
 
-/// A value that is held as JSON, such as an ingest option.
+/// A value that is kept as JSON, such as an ingest option.
 impl Constrained for Value {
     fn meets(&self, constraint: &Constraint) -> Result<(), String> {
         match self {
@@ -180,7 +180,8 @@ impl Constrained for Value {
     }
 }
 
-/// The constraints of a type's fields; the name on the wire where it is another one. Writes `constraints` and `check`.
+/// Declares the constraints of a type's fields, with the name on the wire if that differs; writes `constraints` and
+/// `check`.
 macro_rules! constrain {
     ($($field:ident $(as $name:literal)?: $constraint:expr),* $(,)?) => {
         constrain!($($field $(as $name)?: $constraint),*; |_| Ok(()));
@@ -209,7 +210,7 @@ macro_rules! words { ($( $(#[doc = $doc:literal])* $name:ident { $( $(#[doc = $v
         /// Every word, as it is stored and sent.
         pub const WORDS: &[&str] = &[$($text),*];
     }
-    // By hand: utoipa's derive does not read a name that a macro hands over.
+    // Written by hand, because utoipa's derive cannot read a name that a macro passes on.
     #[cfg(feature = "openapi")]
     impl utoipa::PartialSchema for $name {
         fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {

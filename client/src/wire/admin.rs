@@ -1,4 +1,4 @@
-//! The queue and the fleet, for whoever runs the service.
+//! The queue and the fleet, for the operator of the service.
 use crate::{
     constraint::{CURSOR, Constraint, NAME, PAGE, constrain, words},
     operation::{Params, Wire},
@@ -9,7 +9,7 @@ use serde_json::Value;
 #[cfg(feature = "openapi")]
 use utoipa::{IntoParams, ToSchema};
 
-/// Which task.
+/// The task in question.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(IntoParams))]
 #[serde(deny_unknown_fields)]
@@ -19,7 +19,7 @@ pub struct TaskPath {
 }
 impl Params for TaskPath {}
 
-/// Which task type.
+/// The task type in question.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(IntoParams))]
 #[serde(deny_unknown_fields)]
@@ -31,18 +31,18 @@ impl Params for TaskTypePath {
     constrain! { task_type: NAME }
 }
 
-/// Which tasks to list; what is left out does not filter.
+/// Which tasks to list; an absent field does not filter.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(IntoParams))]
 #[serde(default, deny_unknown_fields)]
 pub struct TaskQuery {
-    /// Left out: all that still owe work.
+    /// If absent, all tasks that still owe work.
     #[cfg_attr(feature = "openapi", param(value_type = Option<TaskStatus>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_type: Option<String>,
-    /// The pool that should run it.
+    /// The badge of the workers that should run the task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub badge: Option<String>,
     /// The file whose tree the task belongs to.
@@ -52,10 +52,10 @@ pub struct TaskQuery {
     #[cfg_attr(feature = "openapi", param(value_type = Option<BlockedBy>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked_by: Option<String>,
-    /// `next_cursor` of the page before; none for the first page.
+    /// `next_cursor` of the page before; absent for the first page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Rows a page, 1 to 1,000; 100 where left out.
+    /// Rows per page, 1 to 1,000; 100 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
@@ -71,7 +71,7 @@ impl Params for TaskQuery {
 }
 
 words! {
-    /// Where a task stands.
+    /// The state of a task.
     TaskStatus {
         Pending = "pending",
         Claimed = "claimed",
@@ -93,9 +93,9 @@ words! {
         BatchParked = "batch_parked",
         WorkersBusy = "workers_busy",
     }
-    /// What a task reserves while it is held: its node, with the children, or with all under it.
+    /// What a task reserves while it is held: its node, the node and its children, or the node and everything under it.
     WriteMode { Itself = "self", Children = "children", Subtree = "subtree", }
-    /// Which permits of a worker a task takes.
+    /// Which of a worker's permits a task takes.
     TaskLane { Cpu = "cpu", Model = "model", Llm = "llm", Io = "io", }
     /// The class of a failure: `retryable` and `timeout` are tried again.
     ErrorType { Retryable = "retryable", Permanent = "permanent", Timeout = "timeout", Dependency = "dependency", }
@@ -107,20 +107,21 @@ words! {
 pub struct TaskResponse {
     pub id: i64,
     pub task_type: String,
-    /// The node that the task is scoped to.
+    /// The node that the task works on.
     pub document_id: i64,
     /// The file whose tree the task belongs to.
     pub root_id: i64,
     #[cfg_attr(feature = "openapi", schema(value_type = TaskStatus))]
     pub status: String,
-    /// True where nothing more will happen to it: completed, or failed and not to be tried again.
+    /// True if nothing more will happen to it: it completed, or failed and will not be tried again.
     pub finished: bool,
     #[cfg_attr(feature = "openapi", schema(value_type = WriteMode))]
     pub write_mode: String,
     #[cfg_attr(feature = "openapi", schema(value_type = TaskLane))]
     pub lane: String,
     pub badge: Option<String>,
-    /// Higher is claimed first: ten times the priority of the upload or creation, and the stage of the task, 0 to 9.
+    /// A higher one is claimed first: ten times the priority of the upload or creation, plus the stage of the task, 0
+    /// to 9.
     pub priority: i32,
     pub dependencies: Vec<i64>,
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
@@ -128,7 +129,7 @@ pub struct TaskResponse {
     pub retry_count: i32,
     pub max_retries: i32,
     pub retry_after: Option<DateTime<Utc>>,
-    /// Of the last failure.
+    /// Set by the last failure.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<ErrorType>))]
     pub error_type: Option<String>,
     /// How often a worker fell silent while it held the task.
@@ -137,7 +138,7 @@ pub struct TaskResponse {
     pub heartbeat_at: Option<DateTime<Utc>>,
     pub cancel_requested_at: Option<DateTime<Utc>>,
     pub created_at: DateTime<Utc>,
-    /// Why it is not running; null where it is, or owes nothing more.
+    /// Why it is not running; null if it is running or owes nothing more.
     pub blocked_by: Option<Blockage>,
 }
 impl Wire for TaskResponse {}
@@ -151,7 +152,7 @@ pub struct Blockage {
     /// The task in the way: the holder of an overlapping region, or an unmet dependency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<i64>,
-    /// The end of a backoff.
+    /// When the backoff ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<DateTime<Utc>>,
 }
@@ -161,7 +162,7 @@ pub struct Blockage {
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct TaskPage {
     pub tasks: Vec<TaskResponse>,
-    /// Ask for the next page with this; null on the last.
+    /// Ask for the next page with this; null on the last page.
     pub next_cursor: Option<String>,
 }
 impl Wire for TaskPage {}
@@ -171,7 +172,7 @@ impl Wire for TaskPage {}
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct CancelResponse {
     pub document_id: i64,
-    /// Tasks that waited, and failed at once with the code `cancelled`.
+    /// Tasks that were waiting, and failed at once with the code `cancelled`.
     pub tasks_cancelled: i64,
     /// Tasks that were running and are being stopped, which takes at most 2 seconds.
     pub tasks_stopping: i64,
@@ -185,13 +186,13 @@ pub struct TaskTypeState {
     pub task_type: String,
     pub paused: bool,
     pub paused_since: Option<DateTime<Utc>>,
-    /// Tasks that wait.
+    /// Waiting tasks.
     pub pending: i64,
-    /// Claimed, running or batched.
+    /// Claimed, running or batched tasks.
     pub held: i64,
-    /// Failed, and to be tried again.
+    /// Failed tasks that will be tried again.
     pub waiting_for_retry: i64,
-    /// A living worker can run it.
+    /// Whether a living worker can run it.
     pub has_handler: bool,
 }
 impl Wire for TaskTypeState {}
@@ -204,26 +205,26 @@ pub struct TaskTypeList {
 }
 impl Wire for TaskTypeList {}
 
-/// One worker process, whole.
+/// One worker process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct WorkerResponse {
     pub worker_id: String,
-    /// Differs after each start.
+    /// Changes with each start.
     pub boot_nonce: String,
     pub version: String,
-    /// Empty: takes every task.
+    /// If empty, the worker takes every task.
     pub badges: Vec<String>,
-    /// Leaves tasks without a badge alone.
+    /// Whether the worker leaves tasks without a badge to others.
     pub strict_badges: bool,
     pub task_types: Vec<String>,
     pub started_at: DateTime<Utc>,
     pub beat_at: DateTime<Utc>,
     pub lease_seconds: f64,
-    /// It beat within its lease.
+    /// Whether its last heartbeat is within its lease.
     pub alive: bool,
     pub tasks_held: i64,
-    /// Its actors at its last beat; null where it keeps none, or one that this version cannot read.
+    /// Its actors at its last heartbeat; null if it reports none, or some that this version cannot read.
     pub snapshot: Option<WorkerSnapshot>,
 }
 
@@ -232,9 +233,9 @@ pub struct WorkerResponse {
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct WorkerSnapshot {
     pub taken_at: DateTime<Utc>,
-    /// Actors alive.
+    /// The number of living actors.
     pub actors: u64,
-    /// Of these, not in `root` for the sake of its size.
+    /// How many of them are missing in `root` because there are too many.
     pub omitted: u64,
     pub root: Option<ActorNode>,
 }
@@ -243,46 +244,46 @@ pub struct WorkerSnapshot {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct ActorNode {
-    /// `root`, `lock_manager`, `dispatcher`, `heart`, `documents`, `document`; of a task `probe`, `extract`, `structure`, `embed`,
-    /// `rollup`, or its type where it is none of these.
+    /// `root`, `lock_manager`, `dispatcher`, `heart`, `documents`, `document`; for a task `probe`, `extract`,
+    /// `structure`, `embed`, `rollup`, or its type if it is none of these.
     pub kind: String,
-    /// The node of a task, the root of a document.
+    /// For a task its node, for a document its root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub document_id: Option<i64>,
-    /// Of a document, once it is known.
+    /// For a document, once the title is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Of a document: the kind of the task that is furthest along.
+    /// For a document, the kind of its most advanced task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
-    /// Of a document.
+    /// For a document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<ActorTasks>,
-    /// Of a document: the last failure of any of its tasks in this worker.
+    /// For a document, the last failure of any of its tasks in this worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<ActorFailure>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_type: Option<String>,
-    /// Of a task: 1 for the first.
+    /// For a task, 1 for the first attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<i32>,
-    /// Of a task: which permits it takes.
+    /// For a task, which permits it takes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane: Option<String>,
-    /// Of a task: what it has reserved.
+    /// For a task, what it has reserved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<ActorRegion>,
-    /// Of a task: `claimed`, `preparing`, `committing` or `stopping`.
+    /// For a task, `claimed`, `preparing`, `committing` or `stopping`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
     /// `starting`, `running`, `draining`, `stopping` or `stopped`.
     pub state: String,
     pub since: DateTime<Utc>,
-    /// Messages handled.
+    /// The number of messages handled.
     pub handled: u64,
-    /// Messages sent and not handled yet.
+    /// The number of messages sent and not yet handled.
     pub queued: u64,
     pub restarts: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -296,10 +297,10 @@ pub struct ActorNode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct ActorTasks {
-    /// Unfinished ones in the whole queue at the worker's last look, at most 1,000.
+    /// Unfinished tasks in the whole queue at the worker's last look, at most 1,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open: Option<u64>,
-    /// At work in this worker.
+    /// Tasks running in this worker.
     pub held: u64,
     pub done: u64,
     pub failed: u64,
@@ -322,11 +323,11 @@ pub struct ActorFailure {
 pub struct ActorRegion {
     /// Ids from the tree's root down to the node.
     pub path: Vec<i64>,
-    /// `self`, `children` or `subtree` of the node.
+    /// The extent from the node: `self`, `children` or `subtree`.
     pub mode: String,
 }
 
-/// Every worker that beat within a day.
+/// Every worker with a heartbeat within the last day.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct WorkerList {
@@ -334,7 +335,7 @@ pub struct WorkerList {
 }
 impl Wire for WorkerList {}
 
-/// One region that is held.
+/// One held region.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct ReservationResponse {
@@ -346,7 +347,7 @@ pub struct ReservationResponse {
     pub write_mode: String,
     pub worker: String,
     pub since: DateTime<Utc>,
-    /// Tasks that wait for this region.
+    /// The number of tasks that wait for this region.
     pub tasks_waiting: i64,
 }
 
@@ -355,7 +356,7 @@ pub struct ReservationResponse {
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct ReservationPage {
     pub reservations: Vec<ReservationResponse>,
-    /// Ask for the next page with this; null on the last.
+    /// Ask for the next page with this; null on the last page.
     pub next_cursor: Option<String>,
 }
 impl Wire for ReservationPage {}

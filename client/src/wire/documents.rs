@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 #[cfg(feature = "openapi")]
 use utoipa::{IntoParams, ToSchema};
 
-/// Which document.
+/// The document in question.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(IntoParams))]
 #[serde(deny_unknown_fields)]
@@ -25,7 +25,7 @@ impl Params for DocumentPath {}
 #[cfg_attr(feature = "openapi", derive(IntoParams))]
 #[serde(default, deny_unknown_fields)]
 pub struct EmbedQuery {
-    /// Shows the 768-dimension vector too.
+    /// Whether to include the 768-dimension vector.
     pub include_embed: bool,
 }
 impl Params for EmbedQuery {}
@@ -35,47 +35,48 @@ impl Params for EmbedQuery {}
 #[cfg_attr(feature = "openapi", derive(IntoParams))]
 #[serde(default, deny_unknown_fields)]
 pub struct WaitQuery {
-    /// Answers once the document is embedded and indexed, rather than at once.
+    /// Answer once the document is embedded and indexed, and not at once.
     pub wait: bool,
 }
 impl Params for WaitQuery {}
 
-/// What to embed of a document; a call may say it in its query or in its body.
+/// What to embed of a document; a call may give it in its query or in its body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(IntoParams, ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct EmbedOptions {
-    /// Token vectors beside the document's; true where left out. A text over the token window is refused with them.
+    /// Whether to store token vectors beside the document's vector; true by default. A text over the token window is
+    /// then refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_tokens: Option<bool>,
 }
 impl Params for EmbedOptions {}
 impl Wire for EmbedOptions {}
 
-/// What was embedded of a document and stored.
+/// What was embedded and stored for a document.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct EmbedResponse {
     pub document_id: i64,
     pub embedded: bool,
     pub with_tokens: bool,
-    /// Token vectors that are stored; never a sign that something was cut.
+    /// The number of stored token vectors. A small number never means that a text was cut.
     pub token_count: usize,
 }
 impl Wire for EmbedResponse {}
 
-/// The token vectors that were made of a document and stored.
+/// The token vectors that were made and stored for a document.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct TokensResponse {
     pub document_id: i64,
-    /// The model's name and the hash of all that decides what a vector is.
+    /// The model's name and the hash of everything that decides a vector.
     pub model: String,
-    /// Tokens of the document's text.
+    /// The number of tokens in the document's text.
     pub text_tokens: usize,
-    /// Token vectors that are stored: those of the most important tokens.
+    /// The number of stored token vectors, which are those of the most important tokens.
     pub token_count: usize,
-    /// Widths that each is stored in.
+    /// The widths in which each is stored.
     pub widths: Vec<usize>,
 }
 impl Wire for TokensResponse {}
@@ -85,16 +86,16 @@ impl Wire for TokensResponse {}
 #[cfg_attr(feature = "openapi", derive(IntoParams))]
 #[serde(default, deny_unknown_fields)]
 pub struct PageQuery {
-    /// `next_cursor` of the page before; none for the first page.
+    /// `next_cursor` of the page before; absent for the first page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Rows a page, 1 to 1,000; 100 where left out. A page of large documents ends before, at 8 MiB unless `SVC_PAGE_BYTES` says
-    /// otherwise; `next_cursor` tells whether there are more.
+    /// Rows per page, 1 to 1,000; 100 by default. A page of large documents ends earlier, at 8 MiB unless
+    /// `SVC_PAGE_BYTES` says otherwise; `next_cursor` tells whether there are more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// Shows the 768-dimension vectors too, where the rows are documents.
+    /// Whether to include the 768-dimension vectors, if the rows are documents.
     pub include_embed: bool,
-    /// Shows the documents' texts; true where left out.
+    /// Whether to include the documents' texts; true by default.
     pub include_content: bool,
 }
 impl Default for PageQuery {
@@ -106,13 +107,13 @@ impl Params for PageQuery {
     constrain! { cursor: CURSOR, limit: PAGE }
 }
 impl PageQuery {
-    /// Rows a page.
+    /// The number of rows per page.
     pub fn rows(&self) -> u32 {
         self.limit.unwrap_or(100)
     }
 }
 
-/// A document to be created.
+/// A document to create.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -123,22 +124,23 @@ pub struct NewDocument {
     pub content: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_id: Option<i64>,
-    /// `markdown` where left out.
+    /// `markdown` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usetype: Option<String>,
-    /// The caller's own JSON object, of at most 100,000 values, 64 levels and 1 MiB of keys and texts; the service never writes into it.
+    /// The caller's own JSON object, with at most 100,000 values, 64 levels and 1 MiB of keys and texts. The service
+    /// never writes into it.
     #[serde(default, skip_serializing_if = "Map::is_empty", deserialize_with = "super::structured::object")]
     pub structured_content: Map<String, Value>,
-    /// Explicit order among siblings.
+    /// The explicit order among siblings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<i32>,
-    /// Domain time, for imported content.
+    /// The time that the content is about, for imported content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_time: Option<DateTime<Utc>>,
-    /// Makes the node an access-control root with the caller as sole grantee.
+    /// Makes the node an access root that only the caller may read.
     #[serde(default)]
     pub private: bool,
-    /// -100 to 100: the embedding of a document of higher priority goes first.
+    /// A priority from -100 to 100: documents with a higher one are embedded first.
     #[serde(default)]
     pub priority: i32,
 }
@@ -146,7 +148,7 @@ impl Wire for NewDocument {
     constrain! { title: Constraint::Text(1, 1000, Form::Any), usetype: NAME, priority: PRIORITY }
 }
 
-/// One document, the same form wherever one is returned.
+/// One document, in the same form in every answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct DocumentResponse {
@@ -157,22 +159,23 @@ pub struct DocumentResponse {
     /// Exactly what a caller wrote.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub structured_content: Map<String, Value>,
-    /// Ancestors' ids, root first, the document itself not among them.
+    /// The ids of its ancestors, root first, without its own id.
     pub path: Vec<i64>,
     pub usetype: String,
     pub position: Option<i32>,
     pub event_time: Option<DateTime<Utc>>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
-    /// `sha256:<hex>` of the content; of the bytes, for a file.
+    /// `sha256:<hex>` of the content, or of the bytes for a file.
     pub content_hash: String,
     /// `in_flight`, `settled` or `failed`.
     pub settled: Settled,
-    /// 768 numbers; only on request.
+    /// 768 numbers, only on request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub embed: Option<Vec<f32>>,
-    /// Which of `content` and `structured_content` are empty here although the document may have them: those that were not asked
-    /// for, or for which an answer had no room. Reading the document alone shows them. Absent where all is shown.
+    /// Which of `content` and `structured_content` are empty here although the document may have them, because they
+    /// were not asked for or the answer had no room. Reading the document by itself shows them. Absent if everything is
+    /// shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub omitted: Vec<String>,
 }
@@ -183,7 +186,7 @@ impl Located for DocumentResponse {
     }
 }
 
-/// Where a node is on its way into the indexes.
+/// How far a node has come on its way into the indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -193,7 +196,7 @@ pub enum Settled {
     Failed,
 }
 impl Settled {
-    /// As stored and as sent.
+    /// The word as stored and as sent.
     pub fn as_str(self) -> &'static str {
         match self {
             Settled::InFlight => "in_flight",
@@ -208,7 +211,7 @@ impl Settled {
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct DocumentPage {
     pub documents: Vec<DocumentResponse>,
-    /// Ask for the next page with this; null on the last.
+    /// Ask for the next page with this; null on the last page.
     pub next_cursor: Option<String>,
 }
 impl Wire for DocumentPage {}
@@ -233,17 +236,17 @@ pub struct LinkResponse {
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct LinkPage {
     pub links: Vec<LinkResponse>,
-    /// Ask for the next page with this; null on the last.
+    /// Ask for the next page with this; null on the last page.
     pub next_cursor: Option<String>,
 }
 impl Wire for LinkPage {}
 
-/// All that the pipeline recorded about a document, by name.
+/// Everything that the pipeline recorded about a document, by name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct EvidenceResponse {
     pub document_id: i64,
-    /// A name with null: a task ran and produced nothing. A name that is absent: nothing has run.
+    /// If a name has null, a task ran and produced nothing. If a name is absent, nothing has run.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub evidence: Map<String, Value>,
 }

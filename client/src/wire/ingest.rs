@@ -21,69 +21,69 @@ pub struct UploadQuery {
     /// The node under which the file is put.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_id: Option<i64>,
-    /// Makes the file an access-control root with the caller as sole grantee.
+    /// Makes the file an access root that only the caller may read.
     pub private: bool,
-    /// -100 to 100: tasks of a higher upload go first at every stage, and among equals what is nearly done. Without effect
-    /// where the bytes are stored already.
+    /// A priority from -100 to 100: tasks of an upload with a higher one go first at every stage, and among equals what
+    /// is nearly done. It has no effect if the bytes are stored already.
     pub priority: i32,
 }
 impl Params for UploadQuery {
     constrain! { priority: PRIORITY }
 }
 
-/// Another priority for a file.
+/// A new priority for a file.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PriorityChange {
-    /// -100 to 100; 0 is that of an upload which names none.
+    /// The new priority, -100 to 100; an upload that names none has 0.
     pub priority: i32,
 }
 impl Wire for PriorityChange {
     constrain! { priority: PRIORITY }
 }
 
-/// What a change of a file's priority came to.
+/// The outcome of changing a file's priority.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct PriorityResponse {
     pub document_id: i64,
     pub priority: i32,
-    /// Unfinished tasks that had another priority; those that follow have the new one.
+    /// The number of unfinished tasks that had another priority; later tasks have the new one.
     pub tasks_changed: i64,
 }
 impl Wire for PriorityResponse {}
 
-/// What became of an upload.
+/// The outcome of an upload.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct UploadResponse {
-    /// The file node, root of the tree that ingestion builds.
+    /// The file node, which is the root of the tree that ingestion builds.
     pub document_id: i64,
     pub settled: Settled,
     /// `sha256:<hex>` of the bytes.
     pub content_hash: String,
     /// `lob:<oid>`.
     pub blob_ref: String,
-    /// What the bytes are; null where nothing recognised them.
+    /// What the bytes are; null if nothing recognised them.
     pub detected_mime: Option<String>,
     #[cfg_attr(feature = "openapi", schema(value_type = Option<DetectedBy>))]
     pub detected_by: Option<String>,
-    /// What the client claimed.
+    /// The media type that the client claimed.
     pub declared_mime: Option<String>,
     /// The node's attempt log, newest last.
     pub attempts: Vec<Attempt>,
-    /// These bytes were stored already, and `document_id` is the node that holds them.
+    /// True if these bytes were stored already; then `document_id` is the node that holds them.
     pub was_existing: bool,
-    /// The node found was attached to the requested parent by a `contains` link.
+    /// True if the existing node was attached to the requested parent by a `contains` link.
     pub linked_into_parent: bool,
 }
 impl Wire for UploadResponse {}
 
 words! {
-    /// What a file was recognised by.
+    /// How a file was recognised.
     DetectedBy { MagicBytes = "magic_bytes", ZipManifest = "zip_manifest", ContentSniff = "content_sniff", }
-    /// How an attempt ended; `lease_lost`: its worker fell silent.
+    /// How an attempt ended; `lease_lost` means that its worker fell silent.
     AttemptOutcome { Completed = "completed", Skipped = "skipped", Failed = "failed", LeaseLost = "lease_lost", }
 }
 
@@ -93,15 +93,15 @@ words! {
 pub struct Attempt {
     pub task_id: i64,
     pub task_type: String,
-    /// 1 for the first.
+    /// 1 for the first attempt.
     pub attempt: i32,
     #[cfg_attr(feature = "openapi", schema(value_type = AttemptOutcome))]
     pub outcome: String,
-    /// Only of a failed one.
+    /// Only for a failed attempt.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<ErrorType>))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_type: Option<String>,
-    /// Stable reason of a failure, for programs.
+    /// The stable reason of a failure, for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// The reason for people.
@@ -117,14 +117,14 @@ pub struct Attempt {
     pub detail: Map<String, Value>,
 }
 
-/// How much is left to do under a file; there is no percentage, since the tasks below the present frontier do not exist yet.
+/// How much is left to do under a file. There is no percentage, because later tasks do not exist yet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct FrontierResponse {
     pub document_id: i64,
     /// The root node's own state.
     pub settled: Settled,
-    /// Of the file; null for a document that was not ingested.
+    /// The priority of the file; null for a document that was not ingested.
     #[serde(default)]
     pub priority: Option<i32>,
     pub nodes_total: i64,
@@ -135,7 +135,7 @@ pub struct FrontierResponse {
     pub tasks_unfinished: i64,
     /// The unfinished tasks by type.
     pub stages: Vec<FrontierStage>,
-    /// Age of the oldest unfinished task, in seconds.
+    /// The age of the oldest unfinished task, in seconds.
     pub oldest_seconds: Option<f64>,
     /// Unfinished tasks that are not running, by the reason; see `GET /admin/tasks`.
     pub blocked_by: BTreeMap<String, i64>,
@@ -150,8 +150,8 @@ impl Wire for FrontierResponse {}
 pub struct FrontierStage {
     pub task_type: String,
     pub pending: i64,
-    /// Claimed, running or batched.
+    /// Claimed, running or batched tasks.
     pub held: i64,
-    /// Failed, and to be tried again.
+    /// Failed tasks that will be tried again.
     pub waiting_for_retry: i64,
 }

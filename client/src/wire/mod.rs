@@ -1,4 +1,4 @@
-//! The values of the contract, one file a family.
+//! The values of the contract, one file per family.
 mod admin;
 mod documents;
 mod ingest;

@@ -9,37 +9,37 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 #[cfg(feature = "openapi")]
 use utoipa::{IntoParams, ToSchema};
 
-/// Whether the model's tokenizer comes along.
+/// Whether to send the model's tokenizer.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(IntoParams))]
 #[serde(default, deny_unknown_fields)]
 pub struct RunnerModelQuery {
-    /// Megabytes for some models; false where left out.
+    /// The tokenizer has megabytes for some models; false by default.
     pub tokenizer: bool,
 }
 impl Params for RunnerModelQuery {}
 
-/// The model of a runner: all that a caller needs in order to cut texts to its windows.
+/// The model of a runner: everything that a caller needs to cut texts to its windows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct RunnerModel {
     pub model: ModelState,
-    /// Put before each document; counts as part of its tokens.
+    /// Put before each document; it counts towards the document's tokens.
     pub document_prefix: String,
-    /// The text of the model's tokenizer.json, where it was asked for.
+    /// The text of the model's tokenizer.json, if it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
 }
 impl Wire for RunnerModel {}
 
-/// What a text is to the model, which may prefix queries and documents differently.
+/// The role of a text; the model may prefix queries and documents differently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunnerTextKind {
     #[default]
     Document,
-    /// Goes before all documents that wait.
+    /// Goes before all waiting documents.
     Query,
 }
 
@@ -51,15 +51,15 @@ macro_rules! runner_texts { ($(#[doc = $doc:literal])* $name:ident, $most:expr, 
     pub struct $name {
         #[doc = $about]
         pub texts: Vec<String>,
-        /// `document` where left out.
+        /// `document` by default.
         #[serde(default)]
         pub kind: RunnerTextKind,
-        /// Identity of the model that the caller counts on: 409 where the runner has another.
+        /// The identity of the model that the caller expects; 409 if the runner has another.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub model: Option<String>,
     }
     impl $name {
-        /// Texts of one call, at most.
+        /// The most texts of one call.
         pub const MOST: usize = $most;
     }
     impl Wire for $name {
@@ -69,20 +69,20 @@ macro_rules! runner_texts { ($(#[doc = $doc:literal])* $name:ident, $most:expr, 
 
 runner_texts! {
     /// Texts that each get one vector.
-    RunnerTexts, 256, "1 to 256 texts; one over the model's document window is refused, and all others with it."
+    RunnerTexts, 256, "1 to 256 texts; if one exceeds the model's document window, the whole call is refused."
 }
 runner_texts! {
-    /// Texts that get a vector a token.
-    RunnerTokenTexts, 32, "1 to 32 texts; one over the model's token window is refused, and all others with it."
+    /// Texts that each get one vector per token.
+    RunnerTokenTexts, 32, "1 to 32 texts; if one exceeds the model's token window, the whole call is refused."
 }
 
-/// One vector a text, in the order of the texts.
+/// One vector per text, in the order of the texts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct RunnerVectors {
-    /// Identity of the model.
+    /// The identity of the model.
     pub model: String,
-    /// Each of unit length, and of as many components as the model gives.
+    /// Each has unit length and as many components as the model gives.
     pub vectors: Vec<Floats>,
 }
 impl Wire for RunnerVectors {}
@@ -91,32 +91,32 @@ impl Wire for RunnerVectors {}
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct RunnerTokenVectors {
-    /// Identity of the model.
+    /// The identity of the model.
     pub model: String,
     pub texts: Vec<RunnerTokens>,
 }
 impl Wire for RunnerTokenVectors {}
 
-/// A text token by token, special tokens left out.
+/// A text token by token, without special tokens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct RunnerTokens {
-    /// The vocabulary's number of each token.
+    /// The id of each token in the vocabulary.
     pub token_ids: Vec<u32>,
-    /// Start and end of the bytes of the text that each token stands for.
+    /// The start and the end, in bytes of the text, of each token.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<[usize; 2]>))]
     pub offsets: Vec<(usize, usize)>,
-    /// Components of one token's vector.
+    /// The number of components in one token's vector.
     pub width: usize,
     /// The vectors one after the other, each of unit length.
     pub values: Floats,
-    /// How much each token matters; comparable within a text alone.
+    /// How much each token matters; comparable only within a text.
     pub importance: Floats,
-    /// 10: among the most important tenth, and so on to 100.
+    /// 10 for the most important tenth of the tokens, and so on to 100.
     pub tiers: Vec<u8>,
 }
 
-/// Numbers of 32 bits, little-endian, one after the other, as base64: exact, and a third of their size as JSON numbers.
+/// 32-bit numbers, little-endian, one after the other, as base64: exact, and a third of their size as JSON numbers.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "openapi", derive(ToSchema), schema(value_type = String, format = Byte))]
 pub struct Floats(pub Vec<f32>);
@@ -134,7 +134,7 @@ impl<'de> Deserialize<'de> for Floats {
         let bytes = STANDARD.decode(text.as_bytes()).map_err(D::Error::custom)?;
         let (numbers, rest) = bytes.as_chunks::<4>();
         if !rest.is_empty() {
-            return Err(D::Error::custom(format!("{} bytes are no whole number of 32-bit floats", bytes.len())));
+            return Err(D::Error::custom(format!("{} bytes are not a whole number of 32-bit floats", bytes.len())));
         }
         Ok(Floats(numbers.iter().map(|number| f32::from_le_bytes(*number)).collect()))
     }

@@ -16,16 +16,16 @@ use utoipa::{IntoParams, ToSchema};
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct SearchFilter {
-    /// At or after.
+    /// At or after this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event_time_from: Option<DateTime<Utc>>,
-    /// Before.
+    /// Before this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event_time_until: Option<DateTime<Utc>>,
-    /// At or after.
+    /// At or after this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_at_from: Option<DateTime<Utc>>,
-    /// Before.
+    /// Before this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_at_until: Option<DateTime<Utc>>,
     /// The document's structured content must contain this object.
@@ -40,36 +40,36 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident { $( $(#[doc =
     #[cfg_attr(feature = "openapi", derive(ToSchema))]
     #[serde(deny_unknown_fields)]
     pub struct $name {
-        /// What is looked for; 1 to 8,000 characters, not all of them white space.
+        /// The query: 1 to 8,000 characters, not all of them white space.
         pub query: String,
-        /// Only documents under this one.
+        /// Finds only documents under this one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub parent_id: Option<i64>,
-        /// 1 to 100; 10 where left out.
+        /// The number of results, 1 to 100; 10 by default.
         #[serde(default = "default_limit")]
         pub limit: u32,
-        /// Only documents of these usetypes; left out: of all.
+        /// Finds only documents with these usetypes; by default with any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub usetype: Option<Vec<String>>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub filter: Option<SearchFilter>,
-        /// Ranks the best candidates anew by a closer look; the request fails where that cannot be done.
+        /// Ranks the best candidates again by a closer look; if that is impossible, the request fails.
         #[serde(default)]
         pub rerank: bool,
-        /// How; `cross_encoder` where left out.
+        /// How to rank again; `cross_encoder` by default.
         #[serde(default)]
         pub rerank_method: RerankMethod,
-        /// How many candidates are looked at, 1 to 100 and never fewer than `limit`; 50 where left out.
+        /// How many candidates are ranked again, 1 to 100 and never fewer than `limit`; 50 by default.
         #[serde(default = "default_rerank_top")]
         pub rerank_top: u32,
-        /// Shows the results' texts; true where left out. Once they fill 8 MiB (`SVC_PAGE_BYTES`), those of lower rank that do not
-        /// fit are left out too, as `omitted` says of each.
+        /// Whether to include the results' texts; true by default. Once they fill 8 MiB (`SVC_PAGE_BYTES`), those of
+        /// lower rank that do not fit are left out too, and `omitted` says so for each.
         #[serde(default = "include_content")]
         pub include_content: bool,
         $( $(#[doc = $fdoc])* #[serde(default, skip_serializing_if = "Option::is_none")] pub $field: Option<$type>, )*
     }
     impl $name {
-        /// A search with every default.
+        /// A search with all defaults.
         pub fn new(query: &str) -> $name {
             $name {
                 query: query.to_owned(), parent_id: None, limit: default_limit(), usetype: None, filter: None,
@@ -77,7 +77,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident { $( $(#[doc =
             }
         }
 
-        /// How the candidates are ranked anew, where they are.
+        /// How the candidates are ranked again, if they are.
         pub fn second_stage(&self) -> Option<RerankMethod> {
             self.rerank.then_some(self.rerank_method)
         }
@@ -104,11 +104,11 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident { $( $(#[doc =
     }
 } }
 
-/// What is looked for.
+/// The query.
 const QUERY: Constraint = Constraint::Text(1, 8000, Form::NotBlank);
-/// Results, or candidates of a second stage.
+/// The number of results, or of candidates for a second stage.
 const LIMIT: Constraint = Constraint::Whole(1, 100);
-/// An empty list would find nothing, which nobody asks for.
+/// An empty list would find nothing, which nobody wants.
 const USETYPES: Constraint = Constraint::List(1, 100, Some(&NAME));
 /// A cosine.
 const SIMILARITY: Constraint = Constraint::Number(-1.0, 1.0);
@@ -116,37 +116,37 @@ const SIMILARITY: Constraint = Constraint::Number(-1.0, 1.0);
 const WEIGHT: Constraint = Constraint::Number(0.0, 1000.0);
 
 search_body! {
-    /// By cosine similarity; the score is the cosine.
+    /// Searches by cosine similarity; the score is the cosine.
     VectorSearch {
-        /// Leaves out what is less similar; -1 to 1.
+        /// Leaves out less similar documents; -1 to 1.
         min_similarity: f64,
     } constrain { ("min_similarity", SIMILARITY) } check |body| SIMILARITY.check("min_similarity", &body.min_similarity)
 }
 search_body! {
-    /// By PostgreSQL full text: words, "phrases", or, -not.
+    /// Searches by PostgreSQL full text: words, "phrases", or, -not.
     FulltextSearch {} constrain {} check |_| Ok(())
 }
 search_body! {
-    /// By BM25; the score is BM25's.
+    /// Searches by BM25; the score is BM25's.
     Bm25Search {
-        /// The index to search; `default` where left out.
+        /// The index to search; `default` by default.
         index: String,
     } constrain {} check |_| Ok(())
 }
 search_body! {
-    /// By late interaction: each of the query's tokens meets the nearest of a document's. The candidates are those of vector and
-    /// BM25; the score is the sum of the cosines.
+    /// Searches by late interaction: each of the query's tokens is matched with the nearest token of a document. The
+    /// candidates are those of vector and BM25; the score is the sum of the cosines.
     MaxsimSearch {
-        /// The BM25 index; `default` where left out.
+        /// The BM25 index; `default` by default.
         index: String,
     } constrain {} check |_| Ok(())
 }
 search_body! {
-    /// By rank fusion: each leg adds `weight / (60 + rank)`.
+    /// Searches by rank fusion: each leg adds `weight / (60 + rank)`.
     HybridSearch {
-        /// Left out: vector 0.86, bm25 0.14. An empty object: equal weights.
+        /// By default vector 0.86 and bm25 0.14; with an empty object, equal weights.
         weights: HybridWeights,
-        /// The BM25 index; `default` where left out.
+        /// The BM25 index; `default` by default.
         index: String,
     } constrain { ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT) } check |body| match &body.weights {
         Some(weights) => weights.check(),
@@ -172,17 +172,17 @@ impl HybridWeights {
         match (self.vector, self.bm25) {
             (Some(0.0), Some(0.0)) => Err(Failure::field("weights", "must not both be 0")),
             (None, None) | (Some(_), Some(_)) => Ok(()),
-            _ => Err(Failure::field("weights", "takes both `vector` and `bm25`, or neither")),
+            _ => Err(Failure::field("weights", "give both `vector` and `bm25`, or neither")),
         }
     }
 }
 
-/// What ranks the candidates of a search anew.
+/// What ranks the candidates of a search again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RerankMethod {
-    /// A model that reads query and document together; of any candidate.
+    /// A model that reads query and document together; it works for any candidate.
     #[default]
     CrossEncoder,
     /// The stored token vectors; a candidate without them scores 0 and comes last.
@@ -204,12 +204,12 @@ fn include_content() -> bool {
 #[cfg_attr(feature = "openapi", derive(IntoParams))]
 #[serde(deny_unknown_fields)]
 pub struct SearchQuery {
-    /// What is looked for.
+    /// The query.
     pub q: String,
-    /// 1 to 100; 10 where left out.
+    /// The number of results, 1 to 100; 10 by default.
     #[serde(default = "default_limit")]
     pub limit: u32,
-    /// Shows the results' texts; true where left out.
+    /// Whether to include the results' texts; true by default.
     #[serde(default = "include_content")]
     pub include_content: bool,
 }
@@ -218,8 +218,8 @@ impl Params for SearchQuery {
 }
 
 words! {
-    /// Whether a total is the number of all matches, or one that they are no fewer than: a ranking that skips what cannot come
-    /// first does not count the rest.
+    /// Whether a total is the exact number of matches or a lower bound: a ranking that skips what cannot come first
+    /// does not count the rest.
     TotalIs { Exact = "exact", AtLeast = "at_least", }
     /// How the results were ranked.
     SearchMethod { Vector = "vector", Fulltext = "fulltext", Bm25 = "bm25", Maxsim = "maxsim", Hybrid = "hybrid", }
@@ -230,13 +230,13 @@ words! {
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct SearchResponse {
     pub results: Vec<SearchResult>,
-    /// How many documents match, on this page and beyond; what that counts is told by `total_is`.
+    /// How many documents match, on this page and beyond; `total_is` says whether that is exact.
     pub total: u64,
     pub total_is: TotalIs,
     pub latency_ms: f64,
     #[cfg_attr(feature = "openapi", schema(value_type = SearchMethod))]
     pub method: String,
-    /// What ranked the results anew; absent where nothing did.
+    /// What ranked the results again; absent if nothing did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reranked: Option<RerankMethod>,
     /// Nodes of the readable scope that a search cannot show.
@@ -244,23 +244,24 @@ pub struct SearchResponse {
 }
 impl Wire for SearchResponse {}
 
-/// One document found.
+/// One document that was found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct SearchResult {
     #[serde(flatten)]
     pub document: DocumentResponse,
-    /// Comparable within one answer; only of `vector`, not reranked, a similarity. Of a reranked answer the reranker's.
+    /// Comparable only within one answer. It is a similarity only for `vector` without reranking. In a reranked answer
+    /// it is the reranker's score.
     pub score: f64,
-    /// The document has no token vectors of this model, which `maxsim` scores 0; absent otherwise.
+    /// The document has no token vectors of this model, so `maxsim` scores it 0; absent otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_tokens: bool,
-    /// Rank and score in each leg; only of `hybrid`.
+    /// The rank and score in each leg; only for `hybrid`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub legs: Option<Legs>,
 }
 
-/// Where a result stood in each leg of a hybrid search; null where the leg did not return it.
+/// The place of a result in each leg of a hybrid search; null if the leg did not return it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct Legs {
@@ -277,7 +278,7 @@ pub struct Leg {
     pub score: f64,
 }
 
-/// Makes "nothing found" and "not ingested yet" look different.
+/// Distinguishes "nothing found" from "not ingested yet".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct ScopeState {

@@ -12,17 +12,17 @@ use utoipa::{IntoParams, ToSchema};
 /// The most cells of one rectangle, filled or not.
 pub const MAX_CELLS: u64 = 50_000;
 
-/// Which rectangle.
+/// The rectangle to read.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(IntoParams))]
 #[serde(default, deny_unknown_fields)]
 pub struct CellsQuery {
-    /// A spreadsheet range: `A1`, `A1:C9`, `A:C`, `3:7`, `Sales!A1:C9` or `'My Sheet'!A1`. Where it is left out: the cells that
+    /// A spreadsheet range: `A1`, `A1:C9`, `A:C`, `3:7`, `Sales!A1:C9` or `'My Sheet'!A1`. By default, the cells that
     /// the node was made from, or the sheet's used range.
     #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(rename = "ref"))]
     pub reference: Option<String>,
-    /// The sheet, by its name. Where it is left out: that of the range, of the node, or the first.
+    /// The sheet's name. By default, the sheet of the range, of the node, or the first one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sheet: Option<String>,
 }
@@ -33,7 +33,7 @@ impl Params for CellsQuery {
 /// A range, or the name of a sheet.
 const RANGE: Constraint = Constraint::Text(0, 200, Form::Any);
 
-/// Why this rectangle.
+/// Why this rectangle was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -59,13 +59,13 @@ pub struct CellsResponse {
     /// The file node of the workbook.
     pub workbook_id: i64,
     pub sheet: String,
-    /// Its place among the tabs, from 0.
+    /// Its position among the tabs, from 0.
     pub sheet_index: u32,
     #[cfg_attr(feature = "openapi", schema(value_type = SheetState))]
     pub state: String,
     /// 1900 or 1904.
     pub date_epoch: u16,
-    /// The rectangle, for example `A1:C9`; null where the sheet is empty.
+    /// The rectangle, for example `A1:C9`; null if the sheet is empty.
     #[serde(rename = "ref")]
     pub reference: Option<String>,
     pub ref_source: RefSource,
@@ -73,20 +73,21 @@ pub struct CellsResponse {
     pub columns: Vec<String>,
     /// The worksheet's numbers of its rows.
     pub rows: Vec<u32>,
-    /// A list for each row, a value for each column: null where the cell is empty. Dates and durations are ISO 8601.
+    /// One list per row with one value per column; null if the cell is empty. Dates and durations are ISO 8601.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<Vec<Value>>))]
     pub values: Vec<Vec<Value>>,
-    /// The same for formulas, with their `=`.
+    /// The formulas in the same form, with their `=`.
     pub formulas: Vec<Vec<Option<String>>>,
-    /// By cell, where the value's JSON does not tell: `date`, `duration` or `error`.
+    /// By cell, if the value's JSON does not tell the type: `date`, `duration` or `error`.
     pub types: BTreeMap<String, String>,
-    /// By cell, where it is not `General`.
+    /// By cell, if it is not `General`.
     pub number_formats: BTreeMap<String, String>,
-    /// Merged ranges that meet the rectangle; null where the sheet is too long to know.
+    /// Merged ranges that overlap the rectangle; null if the sheet is too long to know.
     pub merged: Option<Vec<String>>,
-    /// Rows of the rectangle that are hidden and hold something.
+    /// Hidden rows of the rectangle that hold something.
     pub hidden_rows: Vec<u32>,
-    /// A Markdown table: column letters across the top, row numbers down the side, values as the sheet shows them, long ones cut.
+    /// A Markdown table with column letters across the top, row numbers down the side, and values as the sheet shows
+    /// them; long values are cut.
     pub grid: String,
 }
 impl Wire for CellsResponse {}

@@ -1,4 +1,4 @@
-//! The caller's own JSON, bounded while it is read: a value takes many times the memory of its text.
+//! The caller's own JSON, bounded while it is read, because a value takes many times the memory of its text.
 use serde::{
     Deserializer,
     de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
@@ -6,14 +6,14 @@ use serde::{
 use serde_json::{Map, Number, Value};
 use std::fmt;
 
-/// Values of one object, those within others included.
+/// The most values in one object, including nested ones.
 const VALUES: usize = 100_000;
-/// Levels of nesting, the object itself being the first.
+/// The most levels of nesting; the object itself is the first.
 const LEVELS: usize = 64;
-/// Bytes of all its keys and texts.
+/// The most bytes in all its keys and texts.
 const TEXT_BYTES: usize = 1 << 20;
 
-/// Reads an object; what is over a limit is passed over and then refused under the name of the field.
+/// Reads an object. What exceeds a limit is skipped and then refused under the name of the field.
 pub(super) fn object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
     let mut read = Read::default();
     match deserializer.deserialize_map(Bounded { read: &mut read, level: 0 })? {
@@ -23,7 +23,7 @@ pub(super) fn object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<S
     }
 }
 
-/// The same, where there may be none.
+/// Does the same, but the object may be absent.
 pub(super) fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Map<String, Value>>, D::Error> {
     struct Optional;
     impl<'de> Visitor<'de> for Optional {
@@ -49,7 +49,7 @@ pub(super) fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
 struct Read {
     values: usize,
     text: usize,
-    /// The limit that was passed first.
+    /// The first limit that was exceeded.
     over: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The service about itself.
+//! What the service says about itself.
 use crate::{constraint::words, operation::Wire};
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "openapi")]
@@ -8,23 +8,23 @@ use utoipa::ToSchema;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct HealthResponse {
-    /// `degraded` where no worker is alive, a task waits for one that does not exist, or neither is known.
+    /// `degraded` if no worker is alive, a task waits for a worker that does not exist, or neither is known.
     #[cfg_attr(feature = "openapi", schema(value_type = HealthStatus))]
     pub status: String,
     pub version: String,
     pub uptime_seconds: u64,
-    /// Age of what the status tells of the workers; absent before it is known.
+    /// The age of the measurement behind the status; absent before the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled_seconds_ago: Option<f64>,
 }
 impl Wire for HealthResponse {}
 
 words! {
-    /// How the service is.
+    /// The state of the service.
     HealthStatus { Ok = "ok", Degraded = "degraded", }
 }
 
-/// Whether the service can do its work; the rest is told to the owner alone.
+/// Whether the service can do its work; only the owner is told more.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct ReadinessResponse {
@@ -35,13 +35,13 @@ pub struct ReadinessResponse {
     pub queue: Option<QueueState>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<WorkerState>,
-    /// Those that this process has loaded.
+    /// The models that this process has loaded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<ModelState>,
-    /// The cross-encoder that this process has loaded; absent where it has none.
+    /// The cross-encoder that this process has loaded; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reranker: Option<RerankerState>,
-    /// Age of what is told of the queue and the workers.
+    /// The age of the measurements of the queue and the workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled_seconds_ago: Option<f64>,
 }
@@ -53,7 +53,7 @@ impl Wire for ReadinessResponse {}
 pub struct RerankerState {
     pub name: String,
     pub device: String,
-    /// Tokens of a query and a document together, at most.
+    /// The most tokens of a query and a document together.
     pub pair_window: usize,
 }
 
@@ -61,18 +61,18 @@ pub struct RerankerState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct ModelState {
-    /// Its name and the hash of all that decides what a text's vector is.
+    /// The model's name and the hash of everything that decides a text's vector.
     pub identity: String,
     pub device: String,
-    /// Of its weights: `f32`, `bf16` or `int8`.
+    /// The precision of its weights: `f32`, `bf16` or `int8`.
     pub precision: String,
-    /// Components of its own vectors.
+    /// The number of components in its own vectors.
     pub width: usize,
-    /// Tokens of a text that gets a document vector, at most.
+    /// The most tokens of a text that gets a document vector.
     pub document_window: usize,
-    /// Tokens of a text that gets token vectors, at most.
+    /// The most tokens of a text that gets token vectors.
     pub token_window: usize,
-    /// Passes that wait for their turn.
+    /// How many passes wait for their turn.
     pub queue_depth: usize,
 }
 
@@ -86,18 +86,18 @@ pub struct ReadinessCheck {
     pub detail: String,
 }
 
-/// The task queue in numbers; of each task type up to 10,000 are counted, and as many that failed.
+/// The task queue in numbers. Of each task type up to 10,000 tasks are counted, and as many failed ones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct QueueState {
     pub pending: i64,
-    /// Claimed, running or batched.
+    /// Claimed, running or batched tasks.
     pub held: i64,
-    /// Failed, and to be tried again.
+    /// Failed tasks that will be tried again.
     pub waiting_for_retry: i64,
-    /// Failed for good.
+    /// Tasks that failed for good.
     pub failed: i64,
-    /// Age of the oldest task that still owes work.
+    /// The age of the oldest task that still owes work.
     pub oldest_seconds: Option<f64>,
 }
 
@@ -107,9 +107,9 @@ pub struct QueueState {
 pub struct WorkerState {
     pub worker_id: String,
     pub version: String,
-    /// Empty: takes every task.
+    /// If empty, the worker takes every task.
     pub badges: Vec<String>,
-    /// Since its last beat.
+    /// The time since its last heartbeat.
     pub silent_seconds: f64,
     pub tasks_held: i64,
 }
