@@ -129,7 +129,7 @@ search_body! {
 search_body! {
     /// Searches by BM25; the score is BM25's.
     Bm25Search {
-        /// The index to search; `default` by default.
+        /// The index to search; if absent, the index `default`.
         index: String,
     } constrain {} check |_| Ok(())
 }
@@ -137,7 +137,7 @@ search_body! {
     /// Searches by late interaction: each of the query's tokens is matched with the nearest token of a document. The
     /// candidates are those of vector and BM25; the score is the sum of the cosines.
     MaxsimSearch {
-        /// The BM25 index; `default` by default.
+        /// The BM25 index; if absent, the index `default`.
         index: String,
     } constrain {} check |_| Ok(())
 }
@@ -146,7 +146,7 @@ search_body! {
     HybridSearch {
         /// By default vector 0.86 and bm25 0.14; with an empty object, equal weights.
         weights: HybridWeights,
-        /// The BM25 index; `default` by default.
+        /// The BM25 index; if absent, the index `default`.
         index: String,
     } constrain { ("weights.vector", WEIGHT), ("weights.bm25", WEIGHT) } check |body| match &body.weights {
         Some(weights) => weights.check(),
