@@ -1,9 +1,9 @@
-"""How much attention the tokens of a text receive: the sum over all tokens that look at one, the mean of the heads.
+"""Computes how much attention the tokens of a text receive: for each token the sum over the tokens that look at it, averaged over the heads.
 
     python attention.py FOLDER THREADS
 
 Each line on standard input is a list of texts, each a list of token ids without the special ones; each answer is
-{"last": [[...]], "last three": [[...]]}, by how many of the last layers are looked at: a number a token.
+{"last": [[...]], "last three": [[...]]}, by the number of last layers that count, with one number per token.
 """
 import json
 import sys
@@ -21,7 +21,7 @@ model = AutoModel.from_pretrained(folder, attn_implementation="eager", dtype=tor
 
 
 def received(texts):
-    """By texts of one batch, by the number of layers."""
+    """The attention for the texts of one batch, by the number of layers."""
     longest = max(len(text) for text in texts) + 2
     ids = torch.zeros((len(texts), longest), dtype=torch.int64)
     mask = torch.zeros_like(ids)
@@ -30,7 +30,7 @@ def received(texts):
         mask[row, : len(text) + 2] = 1
     with torch.inference_mode():
         attentions = model(input_ids=ids, attention_mask=mask, output_attentions=True).attentions
-    # What is only padding looks at others too.
+    # Padding tokens look at others too, so their rows are masked.
     looks = [(layer.mean(dim=1) * mask[:, :, None]).sum(dim=1) for layer in attentions]
     for row, text in enumerate(texts):
         yield {name: sum(looks[-count:])[row, 1 : len(text) + 1].tolist() for name, count in LAYERS.items()}

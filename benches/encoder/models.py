@@ -1,9 +1,9 @@
-"""The models that the encoder's bench runs on, for all runtimes alike.
+"""Makes the models for the encoder's bench, the same for all runtimes.
 
     python models.py FOLDER_OF_MINILM OUT
 
-OUT gets `minilm.onnx`, and `modernbert/`: a ModernBERT-base of random weights with MiniLM's tokenizer (speed does not depend on
-either), with `modernbert.onnx` beside it.
+OUT gets `minilm.onnx` and `modernbert/`, a ModernBERT-base with random weights and MiniLM's tokenizer (speed depends on
+neither), with `modernbert.onnx` beside it.
 """
 import pathlib
 import shutil
@@ -18,7 +18,7 @@ torch.manual_seed(1)
 
 
 class Rows(torch.nn.Module):
-    """Token ids and mask in, rows of hidden state out."""
+    """Takes token ids and a mask, and returns rows of hidden state."""
 
     def __init__(self, model):
         super().__init__()

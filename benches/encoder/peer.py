@@ -1,4 +1,4 @@
-"""A peer of the encoder: texts in, mean-pooled unit vectors out, as one would write it with the runtime.
+"""A peer of the encoder: it takes texts and returns mean-pooled unit vectors, as one would write it with the runtime.
 
     python peer.py torch|onnxruntime FOLDER FILE.onnx THREADS
 

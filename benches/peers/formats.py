@@ -1,4 +1,4 @@
-"""The peers' side of the bench of formats, and the large files that both sides read.
+"""The peers' side of the formats bench, and the large files that both sides read.
 
 `formats.py read` takes a job, one line of JSON on standard input, and does a round of it for every further line: one line of
 JSON back. `formats.py make KIND SIZE FILE` writes a file with nothing but the standard library.
@@ -11,7 +11,7 @@ import zipfile
 
 
 def pdf_text(path):
-    """The text of every page; returns how many there are."""
+    """Extracts the text of every page; returns how many pages there are."""
     import pypdfium2
 
     document = pypdfium2.PdfDocument(path)
@@ -36,7 +36,7 @@ def markdown():
 
 
 def cells(path):
-    """Every cell of every sheet, streamed; returns how many hold a value."""
+    """Streams every cell of every sheet; returns how many hold a value."""
     import openpyxl
 
     book = openpyxl.load_workbook(path, read_only=True, data_only=True)
@@ -190,7 +190,7 @@ def make(kind, size, path):
     elif kind == "workbook":
         make_workbook(size, path)
     elif kind == "stored-workbook":
-        # As large as its sheet, and made in a fraction of the time.
+        # This is as large as its sheet, but made in a fraction of the time.
         make_workbook(size, path, zipfile.ZIP_STORED)
     else:
         sys.exit(f"bench: no file of the kind {kind}")

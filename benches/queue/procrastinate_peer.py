@@ -1,7 +1,7 @@
-"""procrastinate at the same work: `prepare DSN PENDING` queues jobs, `work DSN JOBS SLOTS` runs so many, SLOTS at once.
+"""procrastinate at the same work: `prepare DSN PENDING` queues jobs, and `work DSN JOBS SLOTS` runs JOBS of them, SLOTS at once.
 
-A worker says `ready`, waits for a line on its standard input, and says `done` with how many jobs it ran: all, or those of
-ten seconds.
+A worker says `ready`, waits for a line on its standard input, and says `done` with the number of jobs it ran: all, or as many
+as it could in ten seconds.
 """
 import asyncio
 import sys
@@ -26,7 +26,7 @@ async def bench():
 async def prepare():
     async with app.open_async():
         await app.schema_manager.apply_schema_async()
-        # As defer writes it, many at once, without the triggers that tell of each.
+        # This writes what defer writes, but many at once and without the triggers that announce each.
         await connector.execute_query_async("SET session_replication_role = replica")
         await connector.execute_query_async(
             "INSERT INTO procrastinate_jobs (queue_name, task_name, args) SELECT 'default', 'bench', '{}' FROM generate_series(1, %(count)s)",

@@ -3,8 +3,8 @@
     python make_architectures.py > architectures.json
 
 Weights are not stored: `value` below and its twin in src/encoder/tests.rs make them from a tensor's name. A model is written
-as a folder under the names of the checkpoints on the hub, and loaded from there by transformers' own class, which so vouches
-for names and config. Each sequence runs by itself, so that nothing depends on padding.
+as a folder under the names of the checkpoints on the hub, and loaded from there by transformers' own class, which confirms
+names and config. Each sequence runs by itself, so that nothing depends on padding.
 
 Each case: the token ids, the number of tokens of type 0 (all, unless it is a pair), of the hidden state the rows at `at` and the
 mean of all rows; for a classifier its logit.
@@ -34,7 +34,7 @@ LENGTHS = [1, 9, 70, 301]
 
 
 def value(name, shape):
-    """From -1 to 1 by a hash of the name and the place, then of a size that keeps activations near 1."""
+    """A number from -1 to 1, hashed from name and place, then scaled so that activations stay near 1."""
     seed = 2166136261
     for byte in name.encode():
         seed = (seed ^ byte) * 16777619 % 2**32
@@ -54,7 +54,7 @@ def value(name, shape):
 
 
 def nomic_names(name):
-    """From transformers' names to those of the checkpoint; the three projections are joined by the caller."""
+    """Maps transformers' names to those of the checkpoint; the caller joins the three projections."""
     for ours, theirs in [
         ("embeddings.LayerNorm", "emb_ln"),
         ("self_attn.o_proj", "attn.out_proj"),
