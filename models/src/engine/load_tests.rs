@@ -80,7 +80,7 @@ fn a_model_that_cannot_be_used_is_refused_by_name() {
     refused(&with("position_embedding_type", "relative_key".into()), &["relative_key"]);
     refused(&with("hidden_size", 1024.into()), &["1024", "at most 768"]);
     refused(&with("hidden_size", 52.into()), &["model.safetensors", "shape [20, 48]", "[20, 52]"]);
-    refused(&with("num_attention_heads", 7.into()), &["no multiple"]);
+    refused(&with("num_attention_heads", 7.into()), &["not a multiple"]);
     refused(&with("num_attention_heads", 0.into()), &["num_attention_heads is 0"]);
     refused(&with("num_hidden_layers", 3.into()), &["no tensor encoder.layer.2.attention.self.query.weight"]);
     refused(&with("vocab_size", 19.into()), &["tokenizer.json", "19 tokens"]);
