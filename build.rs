@@ -1,4 +1,4 @@
-//! Builds the SQL of functions and views in: a file that was added must be found, although no source file changed.
+//! Compiles in the SQL of functions and views. A new file must be noticed even if no source file changed.
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -8,7 +8,7 @@ fn main() {
     println!("cargo:rerun-if-changed=migrations");
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("migrations");
     let mut list = String::from("&[\n");
-    // A view calls functions, and a view of views comes after them by its name.
+    // A view may call functions, and a view on other views must come after them by its name.
     for folder in ["functions", "views"] {
         let mut files = sql_files(&root.join(folder));
         files.sort_by(|a, b| a.file_stem().cmp(&b.file_stem()));

@@ -1,4 +1,4 @@
-//! The queue and the fleet, for whoever runs the service; and the end of an ingestion.
+//! The queue and the fleet, for the operator of the service; and the cancel of an ingestion.
 use super::{
     documents::{id_cursor, page_by_id},
     ingest::ingested_file,
@@ -51,7 +51,7 @@ impl Handle<ops::retry_task> for Service {
         let before = task(&mut tx, id).await?;
         if !requeue(&mut tx, id, before.document_id, before.root_id).await? {
             let detail =
-                format!("task {id} is {}: only a task that failed for good can be queued again", before.status);
+                format!("task {id} is {}: only a task that has failed for good can be queued again", before.status);
             return Err(Failure::new(Code::Conflict, detail).with("task_status", before.status));
         }
         let after = task(&mut tx, id).await?;
@@ -67,7 +67,7 @@ impl Handle<ops::cancel_task> for Service {
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let before = task(&mut tx, id).await?;
         if before.finished {
-            let detail = format!("task {id} is {} already", before.status);
+            let detail = format!("task {id} is already {}", before.status);
             return Err(Failure::new(Code::Conflict, detail).with("task_status", before.status));
         }
         settle::lock_for_failure(&mut tx, &before.task_type, before.document_id, &before.params).await.or_fail()?;
@@ -88,12 +88,12 @@ impl Handle<ops::cancel_task> for Service {
     }
 }
 
-/// Tells the workers to look at once; without it they learn at their next beat.
+/// Tells the workers to look at once; otherwise they learn of it at their next heartbeat.
 async fn announce_cancel(service: &Service, stopping: i64) {
     if stopping > 0
         && let Err(error) = store::queue::announce(&service.pool, wakeup::CANCEL).await
     {
-        tracing::warn!(error = %error, "the workers learn of a cancel only at their next beat");
+        tracing::warn!(error = %error, "the workers will learn of a cancel only at their next heartbeat");
     }
 }
 
@@ -103,10 +103,10 @@ impl Handle<ops::cancel_ingest> for Service {
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         ingested_file(&mut tx, caller, id).await?;
         store::locks::files_around(&mut tx, id).await.or_fail()?;
-        // From here on no task of the file commits, so none leaves new ones behind.
+        // From here on no task of the file commits, so none leaves new tasks behind.
         store::locks::containers(&mut tx, id).await.or_fail()?;
         let mut tasks_cancelled = 0;
-        // One that waits may be claimed between two looks.
+        // A waiting task may be claimed between two looks.
         loop {
             let stopping = store::admin::cancel_held(&mut tx, Some(id), None).await.or_fail()?;
             let cancelled = store::admin::cancel_waiting(&mut tx, Some(id), None).await.or_fail()?;

@@ -17,7 +17,7 @@ use svc_client::{
     wire::{DocumentPage, DocumentResponse, PageQuery},
 };
 
-/// What a row takes in an answer beside its texts, and what its vector takes, about.
+/// Estimates of the bytes that a row takes in an answer besides its texts, and that its vector takes.
 const ROW_BYTES: u64 = 1024;
 const EMBED_BYTES: u64 = 8 * 1024;
 
@@ -58,17 +58,17 @@ fn sibling_cursor(text: &str) -> Result<SiblingCursor, Failure> {
     let parts = text
         .split_once('.')
         .and_then(|(position, id)| Some(SiblingCursor { position: position.parse().ok()?, id: id.parse().ok()? }));
-    parts.ok_or_else(|| Failure::field("cursor", "takes a next_cursor of this list"))
+    parts.ok_or_else(|| Failure::field("cursor", "takes a next_cursor from this list"))
 }
 
-/// 404 where the caller may read no such document.
+/// 404 if the caller may read no such document.
 pub(super) async fn must_exist(conn: &mut PgConnection, caller: &Caller, id: i64) -> Result<(), Failure> {
     let found = store::documents::sizes(conn, &caller.scope(), &[id]).await.or_fail()?;
     if found.is_empty() { Err(Failure::no_document(id)) } else { Ok(()) }
 }
 
-/// The documents of a page: of those listed, which are one more than were asked for where there are more, as many as there is
-/// room for, and one at least.
+/// The documents of a page: as many of the listed ones as there is room for, and at least one. The list has one more
+/// than was asked for if there are more.
 async fn page(
     service: &Service,
     conn: &mut PgConnection,
@@ -93,7 +93,7 @@ async fn page(
     Ok(DocumentPage { documents: ids.iter().filter_map(|id| rows.remove(id)).collect(), next_cursor })
 }
 
-/// What a row takes in the answer, about.
+/// An estimate of the bytes that a row takes in the answer.
 fn bytes(row: &Listed, query: &PageQuery) -> u64 {
     let content = if query.include_content { row.content_bytes.unsigned_abs() } else { 0 };
     let embed = if query.include_embed { EMBED_BYTES } else { 0 };

@@ -13,7 +13,7 @@ use svc_client::{
 use svc_models::{Engine, ModelError};
 use tokio::sync::SemaphorePermit;
 
-/// Seconds after which a caller that found too many others may come again.
+/// The seconds after which a refused caller may come again.
 const COME_AGAIN: u64 = 1;
 
 impl Handle<ops::runner_model> for Service {
@@ -42,7 +42,7 @@ impl Handle<ops::runner_embed> for Service {
         };
         let width = engine.info().native_width;
         let own = |mut vector: Vec<f32>| {
-            // What comes after is the padding of the database.
+            // The rest is padding for the database.
             vector.truncate(width);
             Floats(vector)
         };
@@ -71,7 +71,7 @@ impl Handle<ops::runner_tokens> for Service {
     }
 }
 
-/// Vectors of another model than the caller's others would be of no use to it.
+/// Vectors of another model than the caller's other vectors would be useless to it.
 fn expected<'a>(engine: &'a Engine, model: Option<&str>) -> Result<&'a Engine, Failure> {
     let own = &engine.info().identity;
     match model {
@@ -84,14 +84,15 @@ fn expected<'a>(engine: &'a Engine, model: Option<&str>) -> Result<&'a Engine, F
     }
 }
 
-/// A place among those that are served; 429 where too many are, so that what waits is bounded and comes back by itself.
+/// Takes a slot among the calls that are served. If there is none, it returns 429, so that waiting stays bounded and
+/// callers come back by themselves.
 fn turn(service: &Service, kind: RunnerTextKind) -> Result<SemaphorePermit<'_>, Failure> {
     let places = match kind {
         RunnerTextKind::Document => &service.runner_documents,
         RunnerTextKind::Query => &service.runner_queries,
     };
     places.try_acquire().map_err(|_| {
-        Failure::new(Code::TooManyRequests, "this runner has its queue full of texts")
+        Failure::new(Code::TooManyRequests, "this runner's queue is full of texts")
             .with("remedy", "try again shortly, or start another runner")
             .with("retry_after", COME_AGAIN)
     })

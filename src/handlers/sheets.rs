@@ -23,7 +23,7 @@ use svc_formats::{
     xlsx::{Cells, Range, Reference, Sheet, column_letters},
 };
 
-/// How long a rectangle may take to be read; the whole of a large sheet lies before its last row.
+/// How long reading a rectangle may take; all of a large sheet comes before its last row.
 const WALL_TIME: Duration = Duration::from_secs(30);
 
 impl Handle<ops::read_cells> for Service {
@@ -37,7 +37,7 @@ impl Handle<ops::read_cells> for Service {
                 .or_fail()?
                 .ok_or_else(|| Failure::no_document(id))?;
             let file = store::sheets::file_of(&mut conn, id).await.or_fail()?.ok_or_else(|| not_a_workbook(id))?;
-            // What is read is the file, so that must be the caller's to read, and not the node alone.
+            // The file is read, so the caller must be allowed to read the file and not only the node.
             let read = store::documents::read(&mut conn, &scope, file.document_id, false).await.or_fail()?;
             let read = read.ok_or_else(|| Failure::no_document(file.document_id))?;
             let workbook = Workbook::open(&mut conn, id, file, &read.settled).await?;
@@ -56,7 +56,7 @@ impl Handle<ops::read_cells> for Service {
 }
 
 fn not_a_workbook(id: i64) -> Failure {
-    Failure::new(Code::NotAWorkbook, format!("document {id} lies in no workbook of the form xlsx"))
+    Failure::new(Code::NotAWorkbook, format!("document {id} is not in an xlsx workbook"))
         .with("remedy", "ask for a workbook, one of its sheets or one of their records")
 }
 
@@ -73,7 +73,7 @@ struct Recorded {
     date_epoch: u16,
 }
 
-/// The rectangle that a call is about; None where its sheet is empty.
+/// The rectangle that a call is about; `None` if its sheet is empty.
 struct Wanted {
     sheet: Sheet,
     range: Option<Range>,
@@ -101,7 +101,10 @@ impl Workbook {
             (Some(name), other, _) => {
                 let sheet = self.named("sheet", name)?;
                 if let Some(other) = other.filter(|other| self.named("ref", other).is_ok_and(|s| s != sheet)) {
-                    return Err(Failure::field("ref", format!("names the sheet `{other}`, and `sheet` says `{name}`")));
+                    return Err(Failure::field(
+                        "ref",
+                        format!("it names the sheet `{other}`, but `sheet` names `{name}`"),
+                    ));
                 }
                 sheet
             }
@@ -148,7 +151,7 @@ fn not_yet(settled: &str, what: &str) -> Failure {
         let detail = format!("{what}, since the file could not be read; its evidence has the reason");
         return Failure::new(Code::Conflict, detail);
     }
-    Failure::new(Code::Conflict, format!("{what} yet, or could not be read; the evidence tells"))
+    Failure::new(Code::Conflict, format!("{what} yet, or could not be read; the evidence says which"))
         .with("remedy", "try again when the workbook is settled, or name a `ref`")
         .with("retry_after", 2)
 }
@@ -157,7 +160,8 @@ fn reference(field: &str, text: &str) -> Result<Reference, Failure> {
     text.parse::<Reference>().map_err(|error| Failure::field(field, error).with("ref", text))
 }
 
-/// By the rectangle alone, before any byte is read: the answer to the same call never depends on what the file holds.
+/// Checks only the rectangle, before any byte is read, so that the answer to the same call never depends on what the
+/// file holds.
 fn check_area(range: Range) -> Result<(), Failure> {
     let cells = range.area();
     if cells <= MAX_CELLS {
@@ -182,12 +186,12 @@ async fn read(service: &Service, file: &BlobRow, sheet: u32, range: Range) -> Re
     let request = Request::new(Step::Cells { sheet, range }, limits);
     match service.reader.read(input, &request).await {
         Ok((Answer::Cells(cells), _)) => Ok(cells),
-        Ok(_) => Err(Failure::new(Code::Internal, "the reader answered another question")),
+        Ok(_) => Err(Failure::new(Code::Internal, "the reader sent an answer of another kind")),
         Err(error) => Err(refused(&error)),
     }
 }
 
-/// Why the cells could not be read: a limit is 413, damage is the file's.
+/// Why the cells could not be read: a limit is 413, and damage is reported as the file's.
 fn refused(error: &FormatError) -> Failure {
     match error.limit() {
         Some(limit) => Failure::new(Code::TooLarge, error)

@@ -1,4 +1,4 @@
-//! The service about itself. None of this touches the database: the sampler does.
+//! What the service says about itself. None of this uses the database; the sampler does.
 use crate::{
     access::Caller,
     registry::{self, Handle},
@@ -16,7 +16,7 @@ use svc_client::{
 impl Handle<ops::read_health> for Service {
     async fn handle(&self, _: &Caller, _: Call<ops::read_health>) -> Result<HealthResponse, Failure> {
         let known = self.sampler.known();
-        // What is not known is not well.
+        // An unknown state counts as degraded.
         let sound = known.fresh().is_some_and(|sample| {
             !sample.numbers.workers.is_empty()
                 && sample.numbers.unserved_badges.is_empty()
@@ -40,12 +40,12 @@ impl Handle<ops::read_readiness> for Service {
         let model = model(self, &known);
         let checks = checks(self, &known, &model);
         let ready = checks.iter().all(|check| check.ok);
-        // Names of workers, versions and counts are nobody's business.
+        // Names of workers, versions and counts are only for the owner.
         if !matches!(caller, Caller::Owner) {
             return match ready {
                 true => Ok(ReadinessResponse { ready, ..ReadinessResponse::default() }),
                 false => Err(Failure::new(Code::Unavailable, "the service is not ready")
-                    .with("remedy", "the owner token is told why")
+                    .with("remedy", "ask with the owner token to learn why")
                     .with("retry_after", 2)),
             };
         }
@@ -111,12 +111,12 @@ fn checks(service: &Service, known: &Known, model: &Result<ModelState, String>) 
 /// The embedding model, or why there is none.
 fn model(service: &Service, known: &Known) -> Result<ModelState, String> {
     let Some(embedder) = &service.embedder else {
-        return Err("no embedding model is loaded: see SVC_EMBEDDING_MODEL".to_owned());
+        return Err("no embedding model is loaded: set SVC_EMBEDDING_MODEL".to_owned());
     };
     match embedder.engine() {
         Some(engine) => engine.ready().map(|()| crate::embedding::state(engine)).map_err(|error| {
             tracing::warn!(error = %error, "the model cannot be used");
-            "the model's device is lost and being opened again: tasks that need vectors wait for it".to_owned()
+            "the model's device is lost and is being opened again; tasks that need vectors wait for it".to_owned()
         }),
         None => known.runner.clone().unwrap_or_else(|| Err("the runner has not answered yet".to_owned())),
     }
@@ -124,7 +124,7 @@ fn model(service: &Service, known: &Known) -> Result<ModelState, String> {
 
 impl Handle<ops::read_metrics> for Service {
     async fn handle(&self, _: &Caller, _: Call<ops::read_metrics>) -> Result<String, Failure> {
-        // What this process counted stands even where the database is away.
+        // What this process counted is valid even if the database is away.
         if let Some(sample) = self.sampler.known().sample {
             telemetry::show(&sample);
         }

@@ -1,4 +1,4 @@
-//! Embedding one document on request: its vector, and the vectors of its tokens.
+//! Embeds one document on request: its vector, and the vectors of its tokens.
 use crate::{
     access::Caller,
     embedding::Model,
@@ -20,20 +20,20 @@ impl Handle<ops::embed_document> for Service {
         let id = call.path.id;
         let with_tokens = match (call.query.with_tokens, call.body.0.and_then(|body| body.with_tokens)) {
             (Some(query), Some(body)) if query != body => {
-                return Err(Failure::field("with_tokens", format!("the query says {query}, the body {body}")));
+                return Err(Failure::field("with_tokens", format!("the query says {query}, but the body says {body}")));
             }
             (query, body) => query.or(body).unwrap_or(true),
         };
         let text = text(self, caller, id).await?;
         let model = self.model().await?;
-        // First what may be refused.
+        // What may be refused comes first.
         let tokens = match with_tokens {
             true => Some(tokens(self, &model, id, text.clone()).await?.0),
             false => None,
         };
         let mut vectors = model.embed_documents(vec![text]).await.or_fail().map_err(|failure| match failure.code {
             Code::TextTooLong => {
-                failure.with("remedy", "split the text: the model's window for a document holds no more")
+                failure.with("remedy", "split the text, because it exceeds the model's window for a document")
             }
             _ => failure,
         })?;
@@ -61,7 +61,7 @@ impl Handle<ops::embed_tokens> for Service {
     }
 }
 
-/// The text that a document is searched by. A container has none: what it is found by comes of its children.
+/// The text that a document is searched by. A container has none, because it is found by its children's texts.
 async fn text(service: &Service, caller: &Caller, id: i64) -> Result<String, Failure> {
     let mut conn = service.pool.acquire().await.or_fail()?;
     let row = store::documents::read(&mut conn, &caller.scope(), id, false).await.or_fail()?;
@@ -81,7 +81,7 @@ async fn tokens<'a>(
     text: String,
 ) -> Result<(TokenRows<'a>, usize), Failure> {
     let mut tokens = model.token_vectors(vec![text], RunnerTextKind::Document).await.or_fail()?;
-    let tokens = tokens.pop().ok_or_else(|| Failure::new(Code::Internal, "the model gave no answer"))?;
+    let tokens = tokens.pop().ok_or_else(|| Failure::new(Code::Internal, "the model returned no answer"))?;
     Ok((maxsim::rows(&service.settings, id, model.identity(), &tokens)?, tokens.len()))
 }
 

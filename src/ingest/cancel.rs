@@ -1,15 +1,15 @@
-//! The end of an ingestion that was cancelled: what of it is in flight fails. A file may have a million nodes, so they fail in
-//! parts, each a short transaction; the file itself fails at once, with its tasks, and whoever works on it is told before the
-//! rest is begun.
+//! The end of a cancelled ingestion: everything of it that is in flight fails. A file may have a million nodes, so they
+//! fail in parts, each in a short transaction. The file itself fails at once, with its tasks, and the workers that hold
+//! them are told before the rest is begun.
 use crate::store::{self, cancelled, ingest_nodes::Frontier};
 use serde_json::json;
 use sqlx::{PgConnection, PgPool};
 
-/// Nodes of one transaction.
+/// The nodes of one transaction.
 const PART: i64 = 5_000;
 
-/// Fails the file and its containers, in the transaction that cancels the tasks: nothing settles under it any more. The others
-/// are left for [`fail_leaves`].
+/// Fails the file and its containers, in the transaction that cancels the tasks, so that nothing settles under it any
+/// more. The other nodes are left to [`fail_leaves`].
 pub async fn fail_containers(conn: &mut PgConnection, root: i64, tasks: i64) -> sqlx::Result<()> {
     let failed = cancelled::fail_containers(conn, root).await?;
     let evidence = json!({"at": chrono::Utc::now(), "nodes_failed": failed, "tasks_cancelled": tasks});
@@ -17,8 +17,8 @@ pub async fn fail_containers(conn: &mut PgConnection, root: i64, tasks: i64) -> 
     count(conn, root, failed).await
 }
 
-/// Fails a part of the leaves, those with the lowest ids above `after`, if the root is still marked as cancelled. Returns where
-/// the next part begins; None where this one was the last. Whoever is cut off in the middle leaves the rest to the sweep.
+/// Fails a part of the leaves, those with the lowest ids above `after`, if the root is still marked as cancelled.
+/// Returns where the next part begins, or `None` if this was the last. If this is interrupted, the sweep does the rest.
 pub async fn fail_leaves(pool: &PgPool, root: i64, after: i64) -> sqlx::Result<Option<i64>> {
     let mut tx = store::transaction::begin(pool).await?;
     if !cancelled::lock(&mut tx, root).await? {
@@ -29,11 +29,11 @@ pub async fn fail_leaves(pool: &PgPool, root: i64, after: i64) -> sqlx::Result<O
     Ok(next)
 }
 
-/// Fails the leaves of a cancel that stands: those of a file of usual size before this returns, what is left of a larger one
-/// in the background. An error is logged and no one's answer, since the cancel took effect; the sweep does what is left.
+/// Fails the leaves of a committed cancel: for a file of usual size before this returns, for a larger one the rest in
+/// the background. An error is logged and not returned, because the cancel took effect; the sweep does what is left.
 pub async fn finish(pool: &PgPool, root: i64) {
     let left = move |error: sqlx::Error| {
-        tracing::warn!(document.id = root, error = %error, "marking the nodes of a cancelled file is left to the sweep");
+        tracing::warn!(document.id = root, error = %error, "could not mark all nodes of a cancelled file; the sweep will mark the rest");
     };
     match fail_leaves(pool, root, root).await {
         Ok(None) => {}
@@ -45,7 +45,7 @@ pub async fn finish(pool: &PgPool, root: i64) {
     }
 }
 
-/// All parts from one on.
+/// Fails all parts from one on.
 pub async fn fail_rest(pool: &PgPool, root: i64, after: i64) -> sqlx::Result<()> {
     let mut next = Some(after);
     while let Some(after) = next {
@@ -54,7 +54,7 @@ pub async fn fail_rest(pool: &PgPool, root: i64, after: i64) -> sqlx::Result<()>
     Ok(())
 }
 
-/// The same in a transaction that must find nothing of it left.
+/// Does the same within a transaction that must find no such nodes left.
 pub async fn fail_rest_here(conn: &mut PgConnection, root: i64) -> sqlx::Result<()> {
     let mut next = cancelled::lock(conn, root).await?.then_some(root);
     while let Some(after) = next {

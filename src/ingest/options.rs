@@ -1,4 +1,4 @@
-//! Ingest options: defaults, over them what the caller says. Every group resolves for every format.
+//! Ingest options: the defaults, overridden by the caller. Every group is valid for every format.
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use svc_client::{
@@ -16,33 +16,33 @@ pub struct Options {
     pub profile: Profile,
 }
 
-/// Read by both structure tasks.
+/// Used by both structure tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Structure {
     /// `sentence_packed`.
     pub chunk_strategy: String,
-    /// Tokens a chunk is filled up to; 8 to 8,192.
+    /// How many tokens a chunk is filled up to; 8 to 8,192.
     pub max_tokens: usize,
-    /// Characters; a shorter chunk joins its neighbour. 0 to 1,000.
+    /// A length in characters, 0 to 1,000; a shorter chunk joins its neighbour.
     pub min_chunk_length: usize,
 }
 
-/// Read where containers settle.
+/// Used when containers settle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rollup {
-    /// Above this a node is segmented instead of summarized; 2 to 100,000.
+    /// A node with more children is segmented instead of summarized; 2 to 100,000.
     pub max_children: usize,
-    /// Of the changepoint segmentation; above 0.
+    /// The penalty of the changepoint segmentation; above 0.
     pub penalty: f64,
-    /// Children a segment at least; 1 to 1,000.
+    /// The fewest children of a segment; 1 to 1,000.
     pub min_segment: usize,
-    /// Empty: SVC_LLM_MODEL.
+    /// If empty, SVC_LLM_MODEL is used.
     pub llm_model: String,
 }
 
-/// Read by the spreadsheet profile.
+/// Used by the spreadsheet profile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Profile {
@@ -66,23 +66,23 @@ impl Default for Profile {
     }
 }
 
-/// What a caller asks for: options that are stored, and what must never be.
+/// What a caller asks for: options that are stored, and what must never be stored.
 pub struct Requested {
     pub options: Options,
-    /// `extract.password`: held until the file is read, and neither stored nor shown.
+    /// `extract.password`, kept until the file is read, and neither stored nor shown.
     pub password: Option<Secret>,
 }
 
-/// The group of what is not stored.
+/// The group that is not stored.
 const EXTRACT: &str = "extract";
 const PASSWORD: &str = "password";
-/// Characters of a password; the formats' own limits are far below.
+/// The most characters of a password; the formats' own limits are far below.
 const PASSWORD_CHARACTERS: usize = 1024;
-/// Characters of a model's name.
+/// The most characters of a model's name.
 const MODEL_CHARACTERS: usize = 255;
 
 impl Requested {
-    /// Reads what a caller sent; the one reader of upload, explain and analyze. No error repeats a password.
+    /// Reads what a caller sent, for upload, explain and analyze alike. No error repeats a password.
     pub fn read(overrides: Option<Value>) -> Result<Requested, Failure> {
         let mut overrides = overrides.unwrap_or_default();
         let extract = overrides.as_object_mut().and_then(|groups| groups.remove(EXTRACT));
@@ -114,13 +114,13 @@ fn password(group: Option<Value>) -> Result<Option<Secret>, Failure> {
     Ok(password)
 }
 
-/// Neither PostgreSQL nor the environment of the reader's process holds a NUL.
+/// Neither PostgreSQL nor the environment of the reader's process can hold a NUL.
 fn check_text(name: &str, text: &str) -> Result<(), Failure> {
     if text.contains('\0') { Err(Failure::field(name, "must not contain a NUL character")) } else { Ok(()) }
 }
 
 impl Options {
-    /// Resolves all but what is not stored.
+    /// Resolves everything that is stored.
     fn resolve(overrides: Option<&Value>) -> Result<Options, Failure> {
         let defaults = serde_json::to_value(Options::default()).unwrap_or_default();
         let mut resolved = defaults.clone();
@@ -138,7 +138,7 @@ impl Options {
         Ok(options)
     }
 
-    /// As stored beside the bytes and compared with a later upload's.
+    /// The form that is stored beside the bytes and compared with that of a later upload.
     pub fn to_value(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
     }
@@ -189,7 +189,7 @@ pub fn schema() -> Value {
         defaults.as_object().into_iter().flatten().map(|(name, keys)| (name.clone(), group(name, keys))).collect();
     let password = json!({
         "type": ["string", "null"], "format": "password", "minLength": 1, "maxLength": PASSWORD_CHARACTERS,
-        "description": "Opens an encrypted file; used while the upload is answered, and kept nowhere.",
+        "description": "Opens an encrypted file. It is used while the upload is answered and is stored nowhere.",
     });
     groups.insert(
         EXTRACT.to_owned(),
@@ -197,7 +197,7 @@ pub fn schema() -> Value {
     );
     json!({
         "type": ["object", "null"], "properties": groups, "additionalProperties": false,
-        "description": "Ingest options by group; what is left out keeps its default.",
+        "description": "Ingest options by group; an absent option keeps its default.",
     })
 }
 
@@ -221,11 +221,14 @@ fn override_group(resolved: &mut Value, group: &str, keys: &Value) -> Result<(),
 }
 
 fn unknown(key: &str, known: &[String]) -> Failure {
-    Failure::new(Code::UnknownOption, format!("the option `{key}` is not known; known here: {}", known.join(", ")))
-        .with("key", key)
+    Failure::new(
+        Code::UnknownOption,
+        format!("the option `{key}` is not known; the known ones are: {}", known.join(", ")),
+    )
+    .with("key", key)
 }
 
-/// The refusal of the same bytes under other options, naming both sets.
+/// Refuses the same bytes with other options, naming both sets.
 pub fn stored_with_others(document_id: i64, stored: &Value, asked: &Value) -> Failure {
     let mut members = Map::new();
     members.insert("document_id".to_owned(), document_id.into());

@@ -1,19 +1,19 @@
-//! What a profiled sheet is said to hold: the text of its profile node, and the evidence. Pure.
+//! Describes a profiled sheet: the text of its profile node, and the evidence.
 use super::records::{json, one_line};
 use serde_json::{Value as Json, json};
 use svc_formats::xlsx::{ColumnProfile, SheetProfile, SheetState};
 
-/// Entries of each list of the evidence; what is over is counted.
+/// The most entries in each list of the evidence; further ones are counted.
 const LISTED: usize = 1000;
-/// Characters of an example, or of a column's name, in the text.
+/// The most characters of an example, or of a column's name, in the text.
 const SHOWN: usize = 60;
 
-/// The text of a sheet's profile node in at most `max_chars` characters, by which a sheet is found whose rows are no records.
-/// Columns that have no room are counted; the evidence has them.
+/// The text of a sheet's profile node in at most `max_chars` characters. A sheet whose rows are not records is found by
+/// it. Columns without room are counted; the evidence has them.
 pub fn text(workbook: &str, profile: &SheetProfile, max_chars: usize) -> String {
     let mut text = head(workbook, profile);
     let rest = |columns: usize| format!(" And {}.", counted(columns as u64, "more column"));
-    // Room for the line that says how many columns are left.
+    // This leaves room for the line that says how many columns are omitted.
     let room = max_chars.saturating_sub(rest(profile.columns.len()).chars().count());
     let mut characters = text.chars().count();
     for (index, column) in profile.columns.iter().enumerate() {
@@ -56,7 +56,7 @@ fn head(workbook: &str, profile: &SheetProfile) -> String {
     head
 }
 
-/// `Year: 6 numbers, 2019 to 2024.`
+/// For example `Year: 6 numbers, 2019 to 2024.`
 fn about(column: &ColumnProfile) -> String {
     let name = column.header.as_deref().map_or_else(|| format!("Column {}", column.column), shown);
     let types = &column.types;
@@ -85,7 +85,7 @@ fn about(column: &ColumnProfile) -> String {
     about
 }
 
-/// `1 text`, `2 texts`.
+/// For example `1 text` or `2 texts`.
 fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
@@ -105,11 +105,11 @@ fn plain(value: &Json) -> String {
     }
 }
 
-/// The evidence of a profile. Long lists are cut, each with the count of all.
+/// The evidence of a profile. Long lists are cut, each with the total count.
 pub fn evidence(profile: &SheetProfile) -> Result<Json, serde_json::Error> {
     let mut evidence = serde_json::to_value(profile)?;
     if let Json::Object(members) = &mut evidence {
-        // The sheet is said once, as the node's own evidence.
+        // The sheet is omitted, because it is the node's own evidence.
         members.remove("sheet");
         members.insert("column_count".to_owned(), profile.columns.len().into());
         for list in ["columns", "merged", "comments", "hidden_columns"] {

@@ -1,4 +1,4 @@
-//! From a sheet's row to a record node: labelled prose to be found by, typed values to be computed with. Pure.
+//! Makes record nodes of a sheet's rows: labelled prose to find them by, typed values to compute with.
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value as Json};
 use svc_formats::{
@@ -6,37 +6,37 @@ use svc_formats::{
     xlsx::{Record, RecordsHead, Value},
 };
 
-/// A record node about to be made; it waits in a spool file until all records of its sheet are there.
+/// A record node to be made. It waits in a spool file until all records of its sheet are there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewRecord {
     /// The worksheet's number for the row.
     pub row: u32,
     /// Hidden by hand or by a filter.
     pub hidden: bool,
-    /// `Year: 2019; Ducks: 200`.
+    /// For example `Year: 2019; Ducks: 200`.
     pub prose: String,
     /// Header to value, for the filled cells.
     pub values: Map<String, Json>,
-    /// Tokens of the prose.
+    /// The number of tokens in the prose.
     pub tokens: i64,
-    /// The prose in pieces, where it is too long for a chunk: byte ranges and their tokens. Else empty.
+    /// The prose in pieces if it is too long for a chunk: byte ranges with their tokens. Otherwise empty.
     pub pieces: Vec<(usize, usize, i64)>,
 }
 
-/// What a piece of text may be.
+/// The bounds of a piece of text.
 pub struct Fit<'a> {
     pub chunk: &'a ChunkOptions,
-    /// Tokens that the model's window holds beside the special ones.
+    /// How many tokens the model's window holds besides the special ones.
     pub window: usize,
     pub tokens: &'a dyn TokenCounter,
 }
 
-/// Makes the node of a row. A row is one text whatever `max_tokens` says, as long as the model's window and the hard cap of a
-/// chunk hold it: the half of a row says little. Past them it is cut as any text is.
+/// Makes the node of a row. A row is one text, whatever `max_tokens` says, as long as it fits the model's window and
+/// the hard cap of a chunk, because half a row says little. Beyond that it is cut as any text is.
 pub fn record(head: &RecordsHead, record: &Record, fit: &Fit<'_>) -> NewRecord {
     let prose = prose(head, record);
     let short = prose.chars().nth(fit.chunk.max_chars).is_none();
-    // A text of so many bytes has more tokens than any window: not worth the counting as a whole.
+    // A text with this many bytes has more tokens than any window, so it is not worth counting as a whole.
     let tokens = if short { fit.tokens.count(&prose) } else { usize::MAX };
     let (tokens, pieces) = if tokens <= fit.window {
         (tokens, Vec::new())
@@ -60,7 +60,7 @@ fn count(tokens: usize) -> i64 {
     i64::try_from(tokens).unwrap_or(i64::MAX)
 }
 
-/// `Year: 2019; Ducks: 200`, as the sheet shows the values, in the order of the columns.
+/// For example `Year: 2019; Ducks: 200`: the values as the sheet shows them, in the order of the columns.
 fn prose(head: &RecordsHead, record: &Record) -> String {
     let mut prose = String::new();
     for cell in &record.cells {
@@ -95,7 +95,7 @@ pub fn json(value: &Value) -> Json {
     }
 }
 
-/// A whole number without a fraction of zero, as far as a double is exact.
+/// A whole number without its fraction of zero, within the range that a double represents exactly.
 fn number_json(number: f64) -> Json {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if number.fract() == 0.0 && number.abs() <= EXACT {
@@ -104,7 +104,7 @@ fn number_json(number: f64) -> Json {
     Number::from_f64(number).map_or(Json::Null, Json::Number)
 }
 
-/// White space of any kind as single spaces, so that a record stays a line.
+/// Replaces white space of any kind by single spaces, so that a record stays a line.
 pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for word in text.split(|c: char| c.is_whitespace() || c == '\0').filter(|word| !word.is_empty()) {

@@ -1,4 +1,4 @@
-//! The one rule table: which tasks a file gets, by its format and measured patterns. Pure.
+//! The rule table: which tasks a file gets, by its format and measured patterns.
 use serde::Serialize;
 use svc_actors::{Lane, WriteMode};
 use svc_formats::{Format, Pattern, Patterns};
@@ -8,17 +8,18 @@ pub struct Rule {
     pub task: &'static str,
     requires: &'static [Pattern],
     forbids: &'static [Pattern],
-    /// Tasks of the same node that come first, where they are queued at all.
+    /// Tasks of the same node that come first, if they are queued at all.
     pub after: &'static [&'static str],
     pub write_mode: WriteMode,
     pub lane: Lane,
-    /// Without a handler a due task is deferred, not queued.
+    /// Without a handler a due task is deferred instead of queued.
     has_handler: bool,
-    /// A row of the plans that explain and analyze show; the tasks of a workbook's sheets are queued and not shown.
+    /// Whether the plans of explain and analyze show this row; the tasks of a workbook's sheets are queued but not
+    /// shown.
     planned: bool,
 }
 
-/// Stands for the pattern that declares a format's headings; see [`Rule::patterns`].
+/// Stands for the pattern that declares a format's headings; see [`Rule::pattern`].
 const DECLARED: Pattern = Pattern::HasHeadings;
 
 /// The tasks of the downward pass, in order.
@@ -95,12 +96,12 @@ pub const RULES: &[Rule] = &[
     },
 ];
 
-/// What becomes of a task, as decided with known patterns.
+/// The outcome for a task, decided by known patterns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Enqueued,
-    /// Due, and nothing here can do it.
+    /// The task is due, but nothing here can do it.
     Deferred,
     NotApplicable,
 }
@@ -115,7 +116,7 @@ pub struct Decision {
 }
 
 impl Rule {
-    /// Headings are declared by other patterns in office files than in text and PDF.
+    /// In office files other patterns declare headings than in text and PDF.
     fn pattern(&self, pattern: Pattern, format: Format) -> Pattern {
         match (pattern, format) {
             (DECLARED, Format::Docx) => Pattern::HasHeadingStyles,
@@ -147,7 +148,7 @@ pub fn plan(format: Format, patterns: &Patterns) -> Vec<Decision> {
     RULES.iter().filter(|rule| rule.planned).map(|rule| rule.decide(format, patterns)).collect()
 }
 
-/// The tasks to be queued after probe, in their order.
+/// The tasks to queue after the probe, in their order.
 pub fn due(format: Format, patterns: &Patterns) -> impl Iterator<Item = &'static Rule> {
     RULES.iter().filter(move |rule| rule.decide(format, patterns).outcome == Verdict::Enqueued)
 }

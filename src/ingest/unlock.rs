@@ -1,5 +1,5 @@
-//! A file that comes with its password is read before it is stored, since the password is kept nowhere: the tasks find what
-//! was read.
+//! A file that comes with its password is read before it is stored, because the password is stored nowhere; the tasks
+//! find what was read.
 use crate::{
     admission::Admission,
     core::Core,
@@ -23,7 +23,7 @@ use svc_formats::{
     isolated::{Answer, Request, Step},
 };
 
-/// Under this name the node's evidence holds an [`Unlocked`].
+/// The name of the node's evidence that holds an [`Unlocked`].
 pub const EVIDENCE: &str = "unlocked";
 
 /// What a password gave access to.
@@ -32,14 +32,14 @@ pub struct Opened {
     extraction: Extraction,
 }
 
-/// What was measured with the password; probe takes it over.
+/// What was measured with the password; the probe takes it over.
 #[derive(Serialize, Deserialize)]
 pub struct Unlocked {
     pub patterns: Patterns,
 }
 
-/// Reads an encrypted file with its password; None where it is not encrypted, or is not read with a password at all: then its
-/// tasks say what is to be said. 422 for a wrong password.
+/// Reads an encrypted file with its password. Returns `None` if the file is not encrypted or its format takes no
+/// password; the tasks will report that. Returns 422 for a wrong password.
 pub async fn unlock(
     core: &Core,
     admission: &Admission,
@@ -64,7 +64,7 @@ pub async fn unlock(
 }
 
 async fn read(core: &Core, file: &File, request: &Request) -> Result<Answer, FormatError> {
-    // A clone shares its place in the file.
+    // A clone shares its position in the file.
     let mut input = file.try_clone()?;
     input.seek(SeekFrom::Start(0))?;
     core.reader.read(input, request).await.map(|(answer, _)| answer)
@@ -86,10 +86,10 @@ fn refused(error: FormatError) -> Result<Option<Opened>, Failure> {
 }
 
 impl Opened {
-    /// Leaves what was read for a node that was stored without the password, unless it was read anyway; its probe runs again where
-    /// it failed, which is the answer.
+    /// Stores what was read for a node that was stored without the password, unless it was read anyway. If its probe
+    /// failed, the probe runs again; returns whether it does.
     pub async fn hand_in(&self, conn: &mut PgConnection, id: i64) -> Result<bool, Failure> {
-        // What a task does next is not known while it changes.
+        // What a task does next is unknown while it changes.
         store::locks::files_around(conn, id).await.or_fail()?;
         let Some((probe, status)) = store::admin::newest(conn, id, PROBE).await.or_fail()? else { return Ok(false) };
         if status == "completed" {
@@ -99,7 +99,7 @@ impl Opened {
         requeue(conn, probe, id, id).await
     }
 
-    /// Leaves what was read for the tasks of the node.
+    /// Stores what was read, for the tasks of the node.
     pub async fn store(&self, conn: &mut PgConnection, id: i64) -> Result<(), Failure> {
         let (text, layout) =
             split_extraction(self.extraction.clone()).map_err(|error| Failure::new(Code::Internal, error))?;

@@ -1,5 +1,5 @@
-//! How long a request lives: one that changes something is carried out to its end, whatever its client does; one that only
-//! reads ends with its client.
+//! How long a request lives: one that changes something is carried out to its end, whatever its client does; one that
+//! only reads ends with its client.
 use crate::telemetry;
 use axum::response::Response;
 use std::time::Duration;
@@ -13,7 +13,8 @@ pub(super) fn only_reads(info: &OperationInfo) -> bool {
     info.method == http::Method::GET || info.path.starts_with("/search/") || info.access == Access::RunnerKey
 }
 
-/// Gives up a read or a search that takes longer than `limit`; a runner's calls and all that changes something take their time.
+/// Gives up a read or a search that takes longer than `limit`. A runner's calls, and everything that changes something,
+/// may take their time.
 pub(super) async fn in_time<T>(
     info: &OperationInfo,
     limit: Duration,
@@ -25,13 +26,13 @@ pub(super) async fn in_time<T>(
     tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
         Err(Failure::new(Code::TimedOut, format!("no answer within {limit:?}"))
             .with("setting", "SVC_REQUEST_TIMEOUT_SECONDS")
-            .with("remedy", "ask for less, or try again when less is at work")
+            .with("remedy", "ask for less, or try again when the service is less busy")
             .with("retry_after", 5))
     })
 }
 
-/// Carries a request out in a task of its own, since the future that waits for it is dropped where the client hangs up. None
-/// where the task was ended from outside.
+/// Carries a request out in a task of its own, because the future that waits for it is dropped when the client hangs
+/// up. Returns `None` if the task was ended from outside.
 pub(super) async fn carry_out(
     tasks: &TaskTracker,
     info: &OperationInfo,
@@ -54,9 +55,9 @@ pub(super) async fn carry_out(
     response
 }
 
-/// Dropped before it is over, the client has gone.
+/// If this is dropped early, the client has gone.
 struct Waiting {
-    /// Of a request that ends with its client.
+    /// Set for a request that ends with its client.
     task: Option<AbortHandle>,
     name: &'static str,
     span: Span,
@@ -66,7 +67,7 @@ struct Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some(task) = self.task.take().filter(|task| !self.over && !task.is_finished()) {
-            // What it does in the database is cancelled as its transaction is dropped.
+            // Dropping its transaction cancels what it does in the database.
             task.abort();
             metrics::counter!(telemetry::REQUESTS, "operation" => self.name, "status" => CLIENT_GONE).increment(1);
             self.span.in_scope(|| tracing::info!("the client is gone, and what it asked for was cancelled"));
@@ -74,5 +75,5 @@ impl Drop for Waiting {
     }
 }
 
-/// The status, in the metrics alone, of a request whose client did not wait for the answer.
+/// The status, only in the metrics, of a request whose client did not wait for the answer.
 const CLIENT_GONE: &str = "499";

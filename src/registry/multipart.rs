@@ -1,17 +1,17 @@
-//! The parts of a `multipart/form-data` body, from frames as they come. Whatever is sent, the reader holds one frame, the header
-//! of one part and the length of one delimiter, and it looks at each byte once.
+//! The parts of a `multipart/form-data` body, from frames as they arrive. Whatever is sent, the reader holds only one
+//! frame, the header of one part and the length of one delimiter, and it looks at each byte once.
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memmem;
 
-/// The longest header of one part; what stands before the first boundary is bounded by it too.
+/// The longest header of one part; this also limits what comes before the first boundary.
 pub const HEAD_BYTES: usize = 16 * 1024;
 /// The longest boundary; RFC 2046 allows 70 characters.
 const BOUNDARY_BYTES: usize = 200;
 
-/// Why a body is no form.
+/// Why a body is not a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormError {
-    #[error("a form names its boundary: `Content-Type: multipart/form-data; boundary=...`")]
+    #[error("the form must name its boundary: `Content-Type: multipart/form-data; boundary=...`")]
     NoBoundary,
     #[error("the header of a part of the form is over {HEAD_BYTES} bytes")]
     HeadTooLong,
@@ -34,49 +34,49 @@ pub struct Head {
 pub enum Step {
     /// A part begins.
     Part(Head),
-    /// Bytes of the part that began last; never none.
+    /// Bytes of the part that began last; never empty.
     Data(Bytes),
     EndOfPart,
-    /// The last boundary; what follows is no part of the form.
+    /// The last boundary; what follows does not belong to the form.
     EndOfForm,
-    /// Nothing before the next frame.
+    /// Nothing more can be found before the next frame.
     NeedsFrame,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Before the first boundary; so many bytes of it were passed over.
+    /// Before the first boundary, with the number of bytes that were skipped.
     Preamble(usize),
-    /// Behind a boundary, whose line is not over yet.
+    /// After a boundary whose line has not ended.
     Boundary,
-    /// In a part's header, which begins with the end of the boundary's line; so many bytes hold no end of it.
+    /// In a part's header, which begins with the end of the boundary's line; this many bytes do not contain its end.
     Head(usize),
     Data,
     Over,
 }
 
-/// Takes frames and gives steps.
+/// Takes frames and returns steps.
 #[derive(Debug)]
 pub struct Parts {
-    /// What stands between two parts: the end of a line, two hyphens and the boundary.
+    /// The separator of two parts: the end of a line, two hyphens and the boundary.
     delimiter: memmem::Finder<'static>,
     buffer: BytesMut,
     state: State,
 }
 
 impl Parts {
-    /// For a body of this `Content-Type`.
+    /// Makes a reader for a body with this `Content-Type`.
     pub fn new(content_type: &str) -> Result<Parts, FormError> {
         let boundary = parameter(content_type, "boundary").ok_or(FormError::NoBoundary)?;
         if boundary.is_empty() || boundary.len() > BOUNDARY_BYTES {
             return Err(FormError::NoBoundary);
         }
         let delimiter = memmem::Finder::new(&format!("\r\n--{boundary}")).into_owned();
-        // The first boundary may stand at the very beginning, where no line ends before it.
+        // The first boundary may be at the very beginning, where no line ends before it.
         Ok(Parts { delimiter, buffer: BytesMut::from("\r\n"), state: State::Preamble(0) })
     }
 
-    /// Takes the next frame of the body; only after [`Step::NeedsFrame`], so that frames never pile up.
+    /// Takes the next frame of the body. Call it only after [`Step::NeedsFrame`], so that frames never pile up.
     pub fn feed(&mut self, frame: &[u8]) {
         self.buffer.extend_from_slice(frame);
     }
@@ -111,7 +111,7 @@ impl Parts {
         }
     }
 
-    /// Bytes at the front that no delimiter can begin in any more.
+    /// How many bytes at the front cannot be the beginning of a delimiter.
     fn settled_bytes(&self) -> usize {
         self.buffer.len().saturating_sub(self.delimiter.needle().len() - 1)
     }
@@ -132,7 +132,7 @@ impl Parts {
         if may_still_come && padding <= BOUNDARY_BYTES {
             return Ok(Some(Step::NeedsFrame));
         }
-        Err(FormError::Damaged("a boundary is followed by something else than the end of its line"))
+        Err(FormError::Damaged("a boundary is followed by something other than the end of its line"))
     }
 
     fn head(&mut self, searched: usize) -> Result<Option<Step>, FormError> {
@@ -183,7 +183,7 @@ fn head(bytes: &[u8]) -> Result<Head, FormError> {
     Ok(head)
 }
 
-/// The value of a parameter of a header, such as the name of `form-data; name="file"`.
+/// The value of a parameter of a header, such as the name in `form-data; name="file"`.
 fn parameter(header: &str, wanted: &str) -> Option<String> {
     let mut rest = header.split_once(';')?.1;
     loop {
@@ -202,8 +202,8 @@ fn parameter(header: &str, wanted: &str) -> Option<String> {
     }
 }
 
-/// The text up to the closing quote, and what is behind it. A backslash quotes a quote and else stands for itself: browsers send
-/// the paths of some systems as they are.
+/// The text up to the closing quote, and what follows it. A backslash escapes a quote and otherwise stands for itself,
+/// because browsers send the paths of some systems as they are.
 fn unquoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut characters = text.char_indices().peekable();

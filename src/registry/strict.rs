@@ -1,5 +1,6 @@
-//! A deserializer around another that holds requests to the contract where serde's derive is lenient: an object is never written as
-//! a list of its values, no text holds a NUL (PostgreSQL stores none), and an error names what is taken in words of JSON.
+//! A deserializer around another, which holds requests to the contract where serde's derive is lenient: an object is
+//! never written as a list of its values, no text contains a NUL (PostgreSQL stores none), and errors describe what is
+//! taken in words of JSON.
 use serde::{
     Deserializer,
     de::{
@@ -9,20 +10,20 @@ use serde::{
 };
 use std::fmt;
 
-/// Around a deserializer, or around anything that hands one out.
+/// Wraps a deserializer, or anything that returns one.
 pub struct Strict<T> {
     inner: T,
-    /// All values are texts to be parsed, as in a query string.
+    /// All values are texts that must be parsed, as in a query string.
     text: bool,
 }
 
 impl<T> Strict<T> {
-    /// Around a deserializer of JSON.
+    /// Wraps a deserializer of JSON.
     pub fn json(inner: T) -> Strict<T> {
         Strict { inner, text: false }
     }
 
-    /// Around a deserializer of a query string.
+    /// Wraps a deserializer of a query string.
     pub fn text(inner: T) -> Strict<T> {
         Strict { inner, text: true }
     }
@@ -57,7 +58,7 @@ impl fmt::Display for Wanted {
     }
 }
 
-/// A visitor that is asked before the one that it holds.
+/// A visitor that checks values before the inner one gets them.
 struct Asked<V> {
     inner: V,
     wanted: Wanted,
@@ -88,7 +89,7 @@ macro_rules! ask { ($($method:ident($($argument:ident: $type:ty),*) $wanted:expr
     }
 )* } }
 
-/// A query string's parsers speak of digits and of types; what they should have got is clearer.
+/// The parsers of a query string speak of digits and types; what they expected is clearer.
 fn in_words<E: Error>(error: E, wanted: Wanted) -> E {
     match wanted {
         Wanted::Flag | Wanted::Whole(..) | Wanted::Number => E::custom(format_args!("takes {wanted}")),
@@ -113,7 +114,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         deserialize_f32() Wanted::Number;
         deserialize_f64() Wanted::Number;
         deserialize_char() Wanted::Text;
-        // Dates and the like read themselves from a text, and say best what is wrong with one.
+        // Dates and similar types parse themselves from a text, and describe best what is wrong with one.
         deserialize_str() Wanted::Own;
         deserialize_string() Wanted::Text;
         deserialize_bytes() Wanted::Own;
@@ -130,7 +131,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
-        // A parameter that is named has a value, though it be empty.
+        // A named parameter has a value, even if that is empty.
         if self.text {
             return visitor.visit_some(self);
         }
@@ -143,7 +144,8 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Self::Error> {
-        // As a map: asked for a struct, serde_json would take the values in a list, in the order of the fields.
+        // It is read as a map, because for a struct serde_json would accept a list of the values in the order of the
+        // fields.
         self.deserialize_map(visitor)
     }
 

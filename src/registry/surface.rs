@@ -1,4 +1,5 @@
-//! What every answer shows to the outside, operation or not: its id, its headers, its line in the log.
+//! What every answer shows to the outside, whether or not it is of an operation: its id, its headers, its line in the
+//! log.
 use super::{problem, request_id};
 use crate::telemetry;
 use axum::{
@@ -10,21 +11,22 @@ use http::{HeaderMap, HeaderValue, header};
 use std::time::Duration;
 use svc_client::{Access, Code, Failure, OperationInfo};
 
-/// The longest id that is taken over from a caller.
+/// The longest id that is accepted from a caller.
 const ID_BYTES: usize = 128;
-/// A poll that takes longer is a line of the log.
+/// A poll that takes longer is logged.
 const SLOW: Duration = Duration::from_secs(1);
-/// The name, in log and metrics, of what comes to no operation.
+/// The name, in log and metrics, for what reaches no operation.
 const NO_OPERATION: &str = "none";
 
-/// The id that a caller, or a proxy before the service, gave the request; none where it is not of a form that a log can hold.
+/// The id that a caller, or a proxy before the service, gave the request; `None` if it is not in a form that is safe to
+/// log.
 pub(super) fn given_id(headers: &HeaderMap) -> Option<&str> {
     let id = headers.get("x-request-id")?.to_str().ok()?;
     let plain = id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte));
     (plain && (1..=ID_BYTES).contains(&id.len())).then_some(id)
 }
 
-/// Refuses a request that comes to no operation.
+/// Refuses a request that reaches no operation.
 pub fn refusal<B>(failure: Failure, request: &http::Request<B>) -> Response {
     let (id, path, status) = (request_id(request.headers()), request.uri().path(), failure.status);
     metrics::counter!(telemetry::REQUESTS, "operation" => NO_OPERATION, "status" => status.to_string()).increment(1);
@@ -35,7 +37,7 @@ pub fn refusal<B>(failure: Failure, request: &http::Request<B>) -> Response {
 }
 
 pub(super) async fn nothing_there(request: Request) -> Response {
-    let detail = format!("there is nothing at {}; /openapi.json lists what there is", request.uri().path());
+    let detail = format!("there is nothing at {}; /openapi.json lists every operation", request.uri().path());
     refusal(Failure::new(Code::NotFound, detail), &request)
 }
 
@@ -44,12 +46,12 @@ pub(super) async fn wrong_method(request: Request) -> Response {
     refusal(Failure::new(Code::MethodNotAllowed, detail), &request)
 }
 
-/// Whoever opens the address in a browser comes to the documentation.
+/// Sends a browser that opens the address to the documentation.
 pub(super) async fn front_door() -> Redirect {
     Redirect::temporary("/docs/")
 }
 
-/// Adds the headers that keep a browser from taking an answer for something else, or into somebody's frame.
+/// Adds the headers that keep a browser from misinterpreting an answer, or from showing it in somebody's frame.
 pub(super) async fn guard(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await.into_response();
     harden(response.headers_mut());
@@ -62,8 +64,8 @@ fn harden(headers: &mut HeaderMap) {
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("frame-ancestors 'none'"));
 }
 
-/// Writes the line of an answered request. A poll that was answered soon and well is told at debug alone, or a log would hold
-/// little else.
+/// Logs an answered request. A poll that was answered quickly and successfully is only logged at debug, because the log
+/// would otherwise hold little else.
 pub(super) fn log(info: &OperationInfo, path: &str, status: u16, elapsed: Duration) {
     let elapsed_ms = elapsed.as_secs_f64() * 1e3;
     if is_poll(info) && status < 400 && elapsed < SLOW {
@@ -73,7 +75,7 @@ pub(super) fn log(info: &OperationInfo, path: &str, status: u16, elapsed: Durati
     }
 }
 
-/// Whether programs ask for it again and again.
+/// Whether programs call it again and again.
 fn is_poll(info: &OperationInfo) -> bool {
     let watched = matches!(info.access, Access::Public | Access::Metrics) || info.path.starts_with("/admin/");
     info.method == http::Method::GET && (watched || info.path.ends_with("/frontier"))

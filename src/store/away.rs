@@ -1,16 +1,17 @@
-//! What an error of the database means: whether the server, its disk or the connection is away, and what the wire is told.
+//! What an error of the database means: whether the server, its disk or the connection is away, and what the wire is
+//! told.
 use crate::error::{IntoFailure, disk_is_full, storage_full};
 use std::{borrow::Cow, io::ErrorKind};
 use svc_client::{Code, Failure};
 
-/// What kept a statement from being carried out that has nothing to do with the statement: the same one may well succeed later.
+/// Why a statement could not run, if the statement itself is not the cause; the same one may well succeed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Away {
-    /// There was no connection to be had: nothing was asked of the database.
+    /// No connection was available, so nothing was asked of the database.
     NoConnection,
     /// The server takes no writes: it is a standby, or became one.
     ReadOnly,
-    /// Nothing more fits on the disk, the server's or this process's own.
+    /// A disk is full, the server's or this process's own.
     DiskFull,
     /// The server has no memory or other resource left.
     Exhausted,
@@ -31,13 +32,13 @@ impl Away {
     }
 }
 
-/// The SQLSTATE that the server sent with an error; empty where it sent none.
+/// The SQLSTATE that the server sent with an error; empty if it sent none.
 pub fn sql_state(error: &sqlx::Error) -> Cow<'_, str> {
     error.as_database_error().and_then(|error| error.code()).unwrap_or_default()
 }
 
-/// Says what was away, where an error can only come of that. A connection that broke in the middle of a statement is not among
-/// them: the statement itself may have brought its server process down.
+/// Says what was away, if nothing else can cause the error. A connection that broke in the middle of a statement does
+/// not count, because the statement itself may have crashed its server process.
 pub fn away(error: &sqlx::Error) -> Option<Away> {
     match error {
         sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => return Some(Away::NoConnection),
@@ -45,7 +46,7 @@ pub fn away(error: &sqlx::Error) -> Option<Away> {
         sqlx::Error::Io(error) => {
             let unreached = matches!(
                 error.kind(),
-                // NotFound: the socket of a server that is down.
+                // NotFound: the server's socket is missing because it is down.
                 ErrorKind::ConnectionRefused
                     | ErrorKind::NotFound
                     | ErrorKind::HostUnreachable
@@ -67,9 +68,9 @@ pub fn away(error: &sqlx::Error) -> Option<Away> {
     }
 }
 
-/// Whether the connection to the database was lost on the way, by a fault of either side or of what lies between.
+/// Whether the connection to the database was lost, by a fault of either side or between them.
 pub fn connection_was_lost(error: &sqlx::Error) -> bool {
-    // 25P03: the server ended a transaction that idled too long.
+    // 25P03: the server ended a transaction that was idle for too long.
     matches!(error, sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed | sqlx::Error::Tls(_))
         || sql_state(error).as_ref() == "25P03"
 }
@@ -84,7 +85,7 @@ impl IntoFailure for sqlx::Error {
         if away == Some(Away::ReadOnly) {
             tracing::error!(error = %self, "the database takes no writes");
             return Failure::new(Code::Unavailable, "the database takes no writes now")
-                .with("remedy", "try again shortly; where this lasts, SVC_DATABASE_URL names a standby")
+                .with("remedy", "try again shortly; if this persists, SVC_DATABASE_URL names a standby")
                 .with("retry_after", 5);
         }
         if away.is_some() || connection_was_lost(&self) {
@@ -97,19 +98,22 @@ impl IntoFailure for sqlx::Error {
             tracing::warn!(error = %self, "a statement of a request took too long");
             return Failure::new(
                 Code::TimedOut,
-                "the database takes longer over this than SVC_STATEMENT_TIMEOUT_SECONDS allows",
+                "the database needs longer for this than SVC_STATEMENT_TIMEOUT_SECONDS allows",
             )
             .with("setting", "SVC_STATEMENT_TIMEOUT_SECONDS")
             .with("remedy", "ask for less at a time, or raise SVC_STATEMENT_TIMEOUT_SECONDS");
         }
         match sql_state(&self).get(..2) {
-            // What PostgreSQL cannot hold: a NUL, a time out of range, a text with too many words.
+            // PostgreSQL cannot hold the value: a NUL, a time out of range, a text with too many words.
             Some("22" | "54") => {
-                return Failure::new(Code::InvalidField, "a value is outside of what can be stored or searched for");
+                return Failure::new(
+                    Code::InvalidField,
+                    "a value is outside the range that can be stored or searched for",
+                );
             }
-            // Two changes met and this one gave way.
+            // Two changes conflicted and this one gave way.
             Some("40") => {
-                return Failure::new(Code::Unavailable, "another change was under way here")
+                return Failure::new(Code::Unavailable, "another change was under way at the same place")
                     .with("remedy", "try again")
                     .with("retry_after", 1);
             }

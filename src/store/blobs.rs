@@ -1,9 +1,9 @@
-//! Stored bytes, as PostgreSQL large objects: transactional, and streamed in and out.
+//! Stored bytes as PostgreSQL large objects: transactional, and streamed in and out.
 use super::scope::{Scope, readable};
 use serde_json::Value;
 use sqlx::{PgConnection, PgPool, postgres::types::Oid};
 
-/// Bytes written by one statement.
+/// How many bytes one statement writes.
 pub const PIECE: usize = 256 * 1024;
 
 /// An open large object of the current transaction; a rollback leaves nothing of it.
@@ -26,13 +26,13 @@ impl Writer {
         sqlx::query("SELECT lowrite($1, $2)").bind(self.handle).bind(bytes).execute(conn).await.map(|_| ())
     }
 
-    /// The object's identity.
+    /// The object's oid.
     pub fn oid(&self) -> Oid {
         self.oid
     }
 }
 
-/// Up to `length` bytes from `offset`; empty at the end.
+/// Reads up to `length` bytes from `offset`; empty at the end.
 pub async fn read_at(conn: &mut PgConnection, oid: Oid, offset: i64, length: i32) -> sqlx::Result<Vec<u8>> {
     sqlx::query_scalar("SELECT lo_get($1, $2, $3)").bind(oid).bind(offset).bind(length).fetch_one(conn).await
 }
@@ -51,7 +51,7 @@ pub struct BlobRow {
     pub options: Value,
 }
 
-/// Ties bytes to their file node.
+/// Attaches bytes to their file node.
 pub async fn insert(conn: &mut PgConnection, row: &BlobRow) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO document_blobs (document_id, lob, mime_type, declared_mime, detected_by, format, byte_size, content_hash, options)
@@ -71,15 +71,15 @@ pub async fn insert(conn: &mut PgConnection, row: &BlobRow) -> sqlx::Result<()> 
     .map(|_| ())
 }
 
-/// Bytes that one transaction deletes, where they are many.
+/// How many files one transaction unlinks if there are many.
 const PART: i64 = 1_000;
 
-/// Bytes whose files are deleted in this transaction are only noted, for [`unlink_orphans`].
+/// From here on, the bytes of files deleted in this transaction are only noted, for [`unlink_orphans`].
 pub async fn unlink_later(conn: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query("SELECT set_config('svc.unlink_later', 'on', true)").execute(conn).await.map(|_| ())
 }
 
-/// Deletes a part of the bytes that were noted; returns of how many files.
+/// Deletes a part of the noted bytes; returns of how many files.
 pub async fn unlink_orphans(pool: &PgPool) -> sqlx::Result<i64> {
     sqlx::query_scalar(
         "WITH part AS (
@@ -101,12 +101,12 @@ pub async fn of_document(conn: &mut PgConnection, document_id: i64) -> sqlx::Res
     .await
 }
 
-/// Lets one upload of the same bytes go first; the others find its node.
+/// Lets one upload of the same bytes go first; the others then find its node.
 pub async fn lock_hash(conn: &mut PgConnection, content_hash: &str) -> sqlx::Result<()> {
     sqlx::query("SELECT pg_advisory_xact_lock(7377, hashtext($1))").bind(content_hash).execute(conn).await.map(|_| ())
 }
 
-/// The oldest file node with these bytes that the scope covers; `private`: only among access-control roots.
+/// The oldest file node with these bytes that the scope covers; with `private`, only among access roots.
 pub async fn find(
     conn: &mut PgConnection,
     scope: &Scope,
@@ -131,7 +131,7 @@ pub async fn find(
     .await
 }
 
-/// Makes a document an access-control root.
+/// Makes a document an access root.
 pub async fn protect(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()> {
     sqlx::query("INSERT INTO access_roots (document_id) VALUES ($1) ON CONFLICT DO NOTHING")
         .bind(document_id)

@@ -1,7 +1,7 @@
 //! The nodes of a cancelled ingestion, until all of them are marked as failed.
 use sqlx::PgConnection;
 
-/// Marks the root and every container of it as failed, so that the settler has nothing to wait for, and the root as
+/// Marks the root and all its containers as failed, so that the settler has nothing to wait for, and the root as
 /// cancelled. Returns how many nodes failed.
 pub async fn fail_containers(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<i64> {
     let failed = sqlx::query(
@@ -23,15 +23,15 @@ pub async fn fail_containers(conn: &mut PgConnection, root_id: i64) -> sqlx::Res
     Ok(i64::try_from(failed.rows_affected()).unwrap_or(i64::MAX))
 }
 
-/// Marks up to `limit` leaves of a root as failed, those with the lowest ids above `after`. Returns how many, and the highest
-/// id of them. Files in the tree that have an ingestion of their own are left.
+/// Marks up to `limit` leaves of a root as failed, those with the lowest ids above `after`. Returns how many, and the
+/// highest id among them. It skips files in the tree that have their own ingestion.
 pub async fn fail_leaves(
     conn: &mut PgConnection,
     root_id: i64,
     after: i64,
     limit: i64,
 ) -> sqlx::Result<(i64, Option<i64>)> {
-    // A bitmap of the whole subtree, for each part anew, would make the walk quadratic.
+    // Making a bitmap of the whole subtree anew for each part would make the walk quadratic.
     sqlx::query("SELECT set_config('enable_bitmapscan', 'off', true)").execute(&mut *conn).await?;
     let part = sqlx::query_as(
         "WITH part AS (
@@ -52,7 +52,7 @@ pub async fn fail_leaves(
     part
 }
 
-/// Adds failed nodes to those that the evidence of the cancel has.
+/// Adds failed nodes to the number in the cancel's evidence.
 pub async fn add_to_evidence(conn: &mut PgConnection, root_id: i64, failed: i64) -> sqlx::Result<()> {
     sqlx::query(
         "UPDATE node_evidence SET value = jsonb_set(value, '{nodes_failed}', to_jsonb((value->>'nodes_failed')::bigint + $2))
@@ -65,8 +65,8 @@ pub async fn add_to_evidence(conn: &mut PgConnection, root_id: i64, failed: i64)
     .map(|_| ())
 }
 
-/// Whether a root is cancelled with nodes left in flight. Waits for whoever marks them, or settles under the root, and keeps
-/// them away until the transaction ends.
+/// Whether a root is cancelled with nodes left in flight. This waits for anybody who marks them or settles under the
+/// root, and keeps them away until the transaction ends.
 pub async fn lock(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<bool> {
     super::locks::file(conn, root_id).await?;
     let cancelled: Option<bool> = sqlx::query_scalar("SELECT cancelled FROM ingest_node WHERE document_id = $1")
@@ -76,7 +76,7 @@ pub async fn lock(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<bool> {
     Ok(cancelled.unwrap_or(false))
 }
 
-/// All nodes of a root are marked.
+/// Records that all nodes of a root are marked.
 pub async fn done(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<()> {
     sqlx::query("UPDATE ingest_node SET cancelled = false WHERE document_id = $1")
         .bind(root_id)

@@ -6,7 +6,7 @@ use sqlx::{
 };
 use std::{str::FromStr, time::Duration};
 
-/// How long a connection of the pool may lie idle and be taken without asking whether it still answers.
+/// Idle time below which a connection of the pool is used without a ping.
 const PRESUMED_ALIVE: Duration = Duration::from_secs(1);
 
 /// Why the database cannot be used.
@@ -41,9 +41,7 @@ pub enum DatabaseError {
         env!("CARGO_PKG_VERSION")
     )]
     Foreign { version: i64, name: String },
-    #[error(
-        "the database takes no writes: {0}; SVC_DATABASE_URL has to name the primary server, and one that takes writes"
-    )]
+    #[error("the database takes no writes: {0}; SVC_DATABASE_URL must name a primary server that takes writes")]
     ReadOnly(&'static str),
     #[error("the migrations cannot be applied: {0}")]
     Migrate(#[from] sqlx::migrate::MigrateError),
@@ -51,18 +49,19 @@ pub enum DatabaseError {
     Sql(#[from] sqlx::Error),
 }
 
-/// Reads SVC_DATABASE_URL; the message never repeats the URL, since it may hold a password.
+/// Reads SVC_DATABASE_URL. The message never repeats the URL, because it may hold a password.
 pub fn options(url: &str) -> Result<PgConnectOptions, DatabaseError> {
     PgConnectOptions::from_str(url)
         .map_err(|_| DatabaseError::Url("it takes postgres://user:password@host:port/database".to_owned()))
 }
 
-/// Connections that cannot hang for hours on a dead peer, nor keep a transaction open past the lease.
+/// Options with which a connection can neither hang for hours on a dead peer nor keep a transaction open past the
+/// lease.
 pub fn guarded(options: PgConnectOptions, lease: Duration) -> PgConnectOptions {
     let idle = format!("{}ms", (lease.as_millis() / 2).max(1000));
     options.application_name("svc").options([
         ("idle_in_transaction_session_timeout", idle.as_str()),
-        // A statement whose client has hung up ends, with the rows and the locks that it holds.
+        // A statement whose client has hung up ends, and releases its rows and locks.
         ("client_connection_check_interval", "1000"),
         ("tcp_keepalives_idle", "10"),
         ("tcp_keepalives_interval", "5"),
@@ -76,15 +75,15 @@ pub fn pool(options: PgConnectOptions, connections: u32, lease: Duration) -> PgP
     connect(guarded(options, lease), connections)
 }
 
-/// Another pool to the same database, for requests: the server gives up a statement that takes longer than `limit`.
+/// Another pool to the same database, for requests: the server ends a statement that takes longer than `limit`.
 pub fn pool_of_requests(pool: &PgPool, connections: u32, limit: Duration) -> PgPool {
     let limit = format!("{}ms", limit.as_millis().clamp(1, i32::MAX as u128));
     let options = PgConnectOptions::clone(&pool.connect_options());
     connect(options.options([("statement_timeout", limit.as_str())]), connections)
 }
 
-/// One connection to the same database, for counts that must not read whole tables. The planner takes a whole table for cheaper
-/// where it believes that a limit is reached soon, which is wrong of a table whose first million rows are done.
+/// One connection to the same database, for counts that must not read whole tables. The planner prefers reading a whole
+/// table if it believes that a limit is reached soon, which is wrong for a table whose first million rows are done.
 pub fn pool_of_samples(pool: &PgPool, limit: Duration) -> PgPool {
     let limit = format!("{}ms", limit.as_millis());
     let options = PgConnectOptions::clone(&pool.connect_options());
@@ -95,7 +94,7 @@ fn connect(options: PgConnectOptions, connections: u32) -> PgPool {
     PgPoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(Duration::from_secs(5))
-        // Each was asked as it came back; one that was used just now is not asked again.
+        // Each connection was tested when it was returned; one that was used just now is not tested again.
         .test_before_acquire(false)
         .before_acquire(|conn, idle| {
             Box::pin(async move {
@@ -107,8 +106,8 @@ fn connect(options: PgConnectOptions, connections: u32) -> PgPool {
         })
         .after_release(|conn, _| {
             Box::pin(async move {
-                // Whoever is cut off in the middle of a statement leaves it behind. The server cancels it soon after its connection
-                // is closed, and nobody else has to wait for its end.
+                // A caller that is cut off in the middle of a statement leaves the statement behind. The server cancels
+                // it soon after its connection is closed, and nobody else has to wait for its end.
                 match tokio::time::timeout(GRACE, drain(conn)).await {
                     Ok(drained) => drained.map(|()| true),
                     Err(_) => Ok(false),
@@ -154,7 +153,7 @@ pub async fn check_writable(pool: &PgPool) -> Result<(), DatabaseError> {
     }
 }
 
-/// Whether the server has room for a few megabytes more, which it is given and takes back.
+/// Checks whether the server has room for a few more megabytes, by writing them and taking them back.
 pub async fn try_room(pool: &PgPool) -> sqlx::Result<()> {
     let mut tx = super::transaction::begin(pool).await?;
     sqlx::query("CREATE TEMPORARY TABLE room ON COMMIT DROP AS SELECT repeat('x', 1000) FROM generate_series(1, 8000)")

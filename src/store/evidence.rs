@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use sqlx::{PgConnection, types::Json};
 use svc_client::wire::Attempt;
 
-/// Records a name; null says that a task ran and produced nothing.
+/// Records a value under a name; null says that a task ran and produced nothing.
 pub async fn record(conn: &mut PgConnection, document_id: i64, name: &str, value: &Value) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO node_evidence (document_id, name, value) VALUES ($1, $2, $3)
@@ -37,7 +37,7 @@ pub async fn record_origin(
     .map(|_| ())
 }
 
-/// Replaces where a node came from, once more is known of it.
+/// Replaces where a node came from, once more is known.
 pub async fn set_anchor(conn: &mut PgConnection, document_id: i64, anchor: &Value) -> sqlx::Result<()> {
     sqlx::query("UPDATE node_origins SET anchor = $2 WHERE document_id = $1")
         .bind(document_id)
@@ -47,7 +47,7 @@ pub async fn set_anchor(conn: &mut PgConnection, document_id: i64, anchor: &Valu
         .map(|_| ())
 }
 
-/// Everything recorded about a node but its attempts, by name.
+/// Everything recorded about a node except its attempts, by name.
 pub async fn read(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Map<String, Value>> {
     let rows: Vec<(String, Value)> = sqlx::query_as(
         "SELECT name, value FROM node_evidence WHERE document_id = $1
@@ -61,7 +61,7 @@ pub async fn read(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Map
     Ok(rows.into_iter().collect())
 }
 
-/// One value, where the name was recorded.
+/// One value, if the name was recorded.
 pub async fn read_one(conn: &mut PgConnection, document_id: i64, name: &str) -> sqlx::Result<Option<Value>> {
     sqlx::query_scalar("SELECT value FROM node_evidence WHERE document_id = $1 AND name = $2")
         .bind(document_id)
@@ -114,10 +114,10 @@ pub async fn attempts(conn: &mut PgConnection, document_id: i64) -> sqlx::Result
         .collect())
 }
 
-/// Why nodes under a root of ingestion failed, each reason with its tasks; by the last attempt of each task. Of a file
-/// with more failed nodes, a thousand of them tell.
+/// Why nodes under a root of ingestion failed: each reason with its number of tasks, by the last attempt of each task.
+/// If more nodes failed, a thousand of them are examined.
 pub async fn reasons_of_failures(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<Vec<(String, i64)>> {
-    // A leaf fails by a task of a node above it.
+    // A leaf fails through a task of a node above it.
     sqlx::query_as(
         "WITH failed AS (SELECT id, path FROM documents WHERE path @> ARRAY[$1::bigint] AND settled = 'failed' LIMIT 1000),
               told AS (SELECT DISTINCT node FROM failed, unnest(path[array_position(path, $1):] || id) AS node),
@@ -130,7 +130,7 @@ pub async fn reasons_of_failures(conn: &mut PgConnection, root_id: i64) -> sqlx:
     .await
 }
 
-/// Keeps the text that a reader pulled out of a file.
+/// Stores the text that a reader extracted from a file.
 pub async fn store_extraction(
     conn: &mut PgConnection,
     document_id: i64,
@@ -149,7 +149,7 @@ pub async fn store_extraction(
     .map(|_| ())
 }
 
-/// The text of a file, and the pages and headings in it.
+/// The text of a file, and its pages and headings.
 pub async fn extraction(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Option<(String, Value)>> {
     sqlx::query_as("SELECT text, layout FROM extractions WHERE document_id = $1")
         .bind(document_id)

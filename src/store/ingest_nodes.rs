@@ -1,7 +1,7 @@
-//! Ingestion's counters, settle events and the frontier.
+//! The counters of ingestion, settle events and the frontier.
 use sqlx::PgConnection;
 
-/// Counts that changed under a root.
+/// Changes of the counts under a root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
 pub struct Frontier {
     pub total: i64,
@@ -28,7 +28,7 @@ pub async fn insert(conn: &mut PgConnection, file_root: i64, rows: &[IngestNode]
     .map(|_| ())
 }
 
-/// The priority that a file was uploaded with, or was given since; None where nothing was ever ingested there.
+/// The priority that a file was uploaded with, or was given since; `None` if nothing was ever ingested there.
 pub async fn priority(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<Option<i32>> {
     sqlx::query_scalar("SELECT priority FROM ingest_node WHERE document_id = $1")
         .bind(file_root)
@@ -36,8 +36,8 @@ pub async fn priority(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<O
         .await
 }
 
-/// Gives a file another priority, after those who queue tasks by the old one have committed: all that is queued from then on
-/// has the new one.
+/// Gives a file another priority, after those who queue tasks with the old one have committed. Everything queued from
+/// then on has the new one.
 pub async fn set_priority(conn: &mut PgConnection, file_root: i64, priority: i32) -> sqlx::Result<()> {
     sqlx::query("SELECT 1 FROM ingest_node WHERE document_id = $1 FOR UPDATE")
         .bind(file_root)
@@ -55,11 +55,11 @@ pub async fn set_priority(conn: &mut PgConnection, file_root: i64, priority: i32
 #[derive(Clone, Debug)]
 pub struct IngestNode {
     pub document_id: i64,
-    /// Whose count falls when this node is done.
+    /// The container whose count falls when this node is done.
     pub parent_id: Option<i64>,
     pub open_tasks: i32,
     pub open_children: i32,
-    /// Of the text under the container.
+    /// The number of tokens in the text under the container.
     pub tokens: i64,
 }
 
@@ -81,7 +81,7 @@ pub async fn grow(
         .map(|_| ())
 }
 
-/// One task of a node is over. Where the node has nothing left open, the settler is told to look at it.
+/// Records that one task of a node is over. If the node has nothing left open, the settler is told to look at it.
 pub async fn task_over(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()> {
     sqlx::query(
         "WITH node AS (
@@ -94,7 +94,7 @@ pub async fn task_over(conn: &mut PgConnection, document_id: i64) -> sqlx::Resul
     .map(|_| ())
 }
 
-/// A rollup was decided and done: the settler may settle the node.
+/// Records that a rollup was decided and done, so that the settler may settle the node.
 pub async fn rolled_up(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()> {
     sqlx::query("UPDATE ingest_node SET rollup = 'done' WHERE document_id = $1")
         .bind(document_id)
@@ -103,7 +103,7 @@ pub async fn rolled_up(conn: &mut PgConnection, document_id: i64) -> sqlx::Resul
         .map(|_| ())
 }
 
-/// Tells the settler of children that are done, grouped by parent.
+/// Tells the settler about children that are done, grouped by parent.
 pub async fn children_done(conn: &mut PgConnection, file_root: i64, by_parent: &[(i64, i32, i32)]) -> sqlx::Result<()> {
     sqlx::query("INSERT INTO settle_event (file_root, document_id, done, failed) SELECT $1, p, d, f FROM unnest($2::bigint[], $3::int[], $4::int[]) AS e(p, d, f)")
         .bind(file_root)
@@ -115,7 +115,7 @@ pub async fn children_done(conn: &mut PgConnection, file_root: i64, by_parent: &
         .map(|_| ())
 }
 
-/// Counts what moved at or under a node, for every root of ingestion that it lies under; append only.
+/// Counts what moved at or under a node, for every root of ingestion above it; this only appends.
 pub async fn count(conn: &mut PgConnection, at: i64, change: Frontier) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO frontier_delta
@@ -133,7 +133,7 @@ pub async fn count(conn: &mut PgConnection, at: i64, change: Frontier) -> sqlx::
     .map(|_| ())
 }
 
-/// The counts under a root of ingestion; None where nothing was ever counted there.
+/// The counts under a root of ingestion; `None` if nothing was ever counted there.
 pub async fn frontier(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<Option<Frontier>> {
     let row: (Option<i64>, Option<i64>, Option<i64>, Option<i64>) = sqlx::query_as(
         "SELECT sum(total)::bigint, sum(in_flight)::bigint, sum(settled)::bigint, sum(failed)::bigint FROM frontier_delta WHERE root_id = $1",
@@ -149,7 +149,7 @@ pub async fn frontier(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<Opt
     })
 }
 
-/// The counts under any node, by its path; for nodes that are no root of ingestion.
+/// The counts under any node, by its path; for nodes that are not a root of ingestion.
 pub async fn count_by_path(conn: &mut PgConnection, id: i64) -> sqlx::Result<Frontier> {
     sqlx::query_as(
         "SELECT count(*) AS total, count(*) FILTER (WHERE settled = 'in_flight') AS in_flight,
@@ -161,7 +161,7 @@ pub async fn count_by_path(conn: &mut PgConnection, id: i64) -> sqlx::Result<Fro
     .await
 }
 
-/// A container that was told of done children or tasks, after its counts were brought up to date.
+/// A container with done children or tasks, after its counts were brought up to date.
 #[derive(Debug, sqlx::FromRow)]
 pub struct Touched {
     pub document_id: i64,
@@ -174,8 +174,8 @@ pub struct Touched {
     pub path: Vec<i64>,
 }
 
-/// Takes up to 10,000 events of a root and lowers the counts, one aggregated change a node in id order.
-/// Returns the nodes touched; None where there was no event.
+/// Takes up to 10,000 events of a root and lowers the counts, with one aggregated change per node in the order of ids.
+/// Returns the touched nodes, or `None` if there was no event.
 pub async fn apply_events(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<Option<Vec<Touched>>> {
     let events: Vec<(i64, i64, i64)> = sqlx::query_as(
         "WITH taken AS (
@@ -212,7 +212,8 @@ pub async fn queue_rollup(conn: &mut PgConnection, document_id: i64) -> sqlx::Re
         .map(|_| ())
 }
 
-/// A node failed: nothing is counted for it any more. Its other tasks failed with it, as dependents or on their own.
+/// Records that a node failed, so nothing is counted for it any more. Its other tasks failed with it, as dependents or
+/// by themselves.
 pub async fn close(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()> {
     sqlx::query(
         "UPDATE ingest_node SET rollup = 'done', open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = $1 AND NOT t.final)
@@ -224,7 +225,7 @@ pub async fn close(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()
     .map(|_| ())
 }
 
-/// Whether a container has a settled child to be rolled up from, or a vector of its own to keep.
+/// Whether a container has a settled child to roll up, or a vector of its own to keep.
 pub async fn has_settled_child(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<bool> {
     sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM documents WHERE parent_id = $1 AND settled = 'settled')")
         .bind(document_id)
@@ -232,8 +233,8 @@ pub async fn has_settled_child(conn: &mut PgConnection, document_id: i64) -> sql
         .await
 }
 
-/// The tokens under a container, and how many of its children failed. A workbook's are counted by its sheets alone, which
-/// never meet on its row.
+/// The tokens under a container, and how many of its children failed. For a workbook only its sheets' counters are
+/// summed, because the tasks of sheets never meet on its row.
 pub async fn tokens(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Option<(i64, i32)>> {
     sqlx::query_as(
         "SELECT greatest(n.tokens, (SELECT coalesce(sum(c.tokens), 0)::bigint FROM ingest_node c WHERE c.parent_id = n.document_id)), n.failed_children
@@ -244,7 +245,7 @@ pub async fn tokens(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<O
         .await
 }
 
-/// The root of ingestion above a node, and whose count falls when the node is done.
+/// The root of ingestion above a node, and the container whose count falls when the node is done.
 pub async fn root_of(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Option<(i64, Option<i64>)>> {
     sqlx::query_as("SELECT file_root, parent_id FROM ingest_node WHERE document_id = $1")
         .bind(document_id)
@@ -252,12 +253,13 @@ pub async fn root_of(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<
         .await
 }
 
-/// Roots that have settle events which nobody took.
+/// Roots with settle events that nobody has taken.
 pub async fn roots_with_events(conn: &mut PgConnection) -> sqlx::Result<Vec<i64>> {
     sqlx::query_scalar("SELECT DISTINCT file_root FROM settle_event ORDER BY 1 LIMIT 1000").fetch_all(conn).await
 }
 
-/// Roots with nodes in flight and neither a task nor an event left: a bug, to be repaired and logged.
+/// Roots with nodes in flight but neither a task nor an event left: the effect of a defect, which is repaired and
+/// logged.
 pub async fn stalled_roots(conn: &mut PgConnection) -> sqlx::Result<Vec<i64>> {
     sqlx::query_scalar(
         "SELECT DISTINCT n.file_root FROM ingest_node n JOIN documents d ON d.id = n.document_id
@@ -269,7 +271,7 @@ pub async fn stalled_roots(conn: &mut PgConnection) -> sqlx::Result<Vec<i64>> {
     .await
 }
 
-/// Whether a root has events that nobody took.
+/// Whether a root has events that nobody has taken.
 pub async fn has_events(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<bool> {
     sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM settle_event WHERE file_root = $1)")
         .bind(file_root)
@@ -277,7 +279,7 @@ pub async fn has_events(conn: &mut PgConnection, file_root: i64) -> sqlx::Result
         .await
 }
 
-/// Recomputes the counts of a root from its rows and tells the settler to look at every node in flight.
+/// Recomputes the counts of a root from its rows, and tells the settler to look at every node in flight.
 pub async fn recount(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<()> {
     sqlx::query("DELETE FROM settle_event WHERE file_root = $1").bind(file_root).execute(&mut *conn).await?;
     sqlx::query(
@@ -302,7 +304,7 @@ pub async fn recount(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<()
     .map(|_| ())
 }
 
-/// Folds a root's deltas into one row; called where nobody else counts under the root.
+/// Folds a root's deltas into one row; call it when nobody else counts under the root.
 pub async fn fold_frontier(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<()> {
     sqlx::query(
         "WITH old AS (DELETE FROM frontier_delta WHERE root_id = $1 RETURNING *)
@@ -314,7 +316,7 @@ pub async fn fold_frontier(conn: &mut PgConnection, root_id: i64) -> sqlx::Resul
     .map(|_| ())
 }
 
-/// Forgets what was counted under roots that are gone.
+/// Removes what was counted under roots that are gone.
 pub async fn forget(conn: &mut PgConnection, gone: &[i64]) -> sqlx::Result<()> {
     sqlx::query("WITH e AS (DELETE FROM settle_event WHERE file_root = ANY($1) OR document_id = ANY($1)) DELETE FROM frontier_delta WHERE root_id = ANY($1)")
         .bind(gone)
@@ -323,9 +325,9 @@ pub async fn forget(conn: &mut PgConnection, gone: &[i64]) -> sqlx::Result<()> {
         .map(|_| ())
 }
 
-/// The root of ingestion that a node's parent belongs to, where the parent waits for the node.
+/// The root of ingestion that a node's parent belongs to, if the parent waits for the node.
 pub async fn waited_for(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Option<(i64, i64)>> {
-    // A file that was put under another's tree is waited for by nobody but itself.
+    // A file that was put under another file's tree waits only for itself.
     sqlx::query_as(
         "SELECT p.file_root, p.document_id FROM documents d JOIN ingest_node p ON p.document_id = d.parent_id
            LEFT JOIN ingest_node own ON own.document_id = d.id

@@ -7,25 +7,25 @@ use std::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// For so long a connection may lie idle and be used without asking whether it still answers.
+/// Idle time below which a connection is reused without a ping.
 const PRESUMED_ALIVE: Duration = Duration::from_secs(1);
 
-/// How long a connection that lay idle may take to say that it still answers.
+/// How long an idle connection may take to answer a ping.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Two connections for short work that follows each other: one at most for statements, one at most lent. The pool asks each
-/// connection that comes back whether it still answers, and hands out another one next: for statements of a fraction of a
-/// millisecond that doubles their time.
+/// Two connections for short, consecutive work: at most one for statements, and at most one lent. The pool pings each
+/// returned connection and hands out another one next, which doubles the time of statements that take a fraction of a
+/// millisecond.
 #[derive(Clone, Debug)]
 pub struct KeptConnections {
-    /// Where a new one comes from, with its options.
+    /// Where a new connection comes from, with its options.
     pool: PgPool,
     idle: Idle,
     statements: Arc<tokio::sync::Mutex<()>>,
     lent: Arc<Semaphore>,
 }
 
-/// Those that nobody has. The one that was used last is used next: its process at the server has everything at hand.
+/// The unused connections. The one used last is used next, because its server process has everything cached.
 #[derive(Clone, Debug, Default)]
 struct Idle(Arc<Mutex<Vec<(PgConnection, Instant)>>>);
 
@@ -44,7 +44,7 @@ impl KeptConnections {
         KeptConnections { pool, idle: Idle::default(), statements: Arc::default(), lent: Arc::new(Semaphore::new(1)) }
     }
 
-    /// Runs statements, one caller at a time. After an error, or where the caller goes away, the connection is closed.
+    /// Runs statements, one caller at a time. After an error, or if the caller goes away, the connection is closed.
     pub async fn run<T>(&self, work: impl AsyncFnOnce(&mut PgConnection) -> sqlx::Result<T>) -> sqlx::Result<T> {
         let _turn = self.statements.lock().await;
         let mut conn = self.take().await?;
@@ -53,7 +53,7 @@ impl KeptConnections {
         Ok(done)
     }
 
-    /// One for a transaction; one of the pool where somebody else was lent it.
+    /// Lends a connection for a transaction, or one from the pool if somebody else has it.
     pub async fn lend(&self) -> sqlx::Result<Lent> {
         match self.lent.clone().try_acquire_owned() {
             Ok(permit) => Ok(Lent::Kept(Kept { conn: self.take().await?, idle: self.idle.clone(), _permit: permit })),
@@ -80,7 +80,7 @@ async fn answers(conn: &mut PgConnection) -> bool {
     matches!(tokio::time::timeout(ANSWER, conn.ping()).await, Ok(Ok(())))
 }
 
-/// A connection that is closed with whatever stands open in it, unless it is given back by [`Lent::keep`].
+/// A lent connection. Dropping it closes it with any open transaction; [`Lent::keep`] gives it back.
 #[derive(Debug)]
 pub enum Lent {
     Kept(Kept),
@@ -88,12 +88,12 @@ pub enum Lent {
 }
 
 impl Lent {
-    /// One of the pool.
+    /// Lends a connection of the pool.
     pub fn pooled(conn: PoolConnection<Postgres>) -> Lent {
         Lent::Pooled(Pooled { conn, done: false })
     }
 
-    /// Nothing is open in it, and nothing went wrong.
+    /// Gives the connection back, if nothing is open in it and nothing went wrong.
     pub fn keep(self) {
         match self {
             Lent::Kept(kept) => kept.idle.push(kept.conn),
@@ -122,7 +122,7 @@ impl DerefMut for Lent {
     }
 }
 
-/// One of the two.
+/// One of the two kept connections.
 #[derive(Debug)]
 pub struct Kept {
     conn: PgConnection,
@@ -130,7 +130,7 @@ pub struct Kept {
     _permit: OwnedSemaphorePermit,
 }
 
-/// One of the pool.
+/// A connection of the pool.
 #[derive(Debug)]
 pub struct Pooled {
     conn: PoolConnection<Postgres>,
@@ -140,7 +140,7 @@ pub struct Pooled {
 impl Drop for Pooled {
     fn drop(&mut self) {
         if !self.done {
-            // A server that does not answer would hold up a rollback as it held up what came before.
+            // A server that does not answer would delay a rollback as it delayed what came before.
             self.conn.close_on_drop();
         }
     }

@@ -1,4 +1,4 @@
-//! Claims while they last: beats, what is given back, and what is taken back from a worker that fell silent.
+//! Claims while they last: heartbeats, what is given back, and what is taken back from a silent worker.
 use super::{
     tasks::{fail_dependents, interval, release},
     transaction,
@@ -9,17 +9,17 @@ use sqlx::{PgConnection, PgPool, types::Json};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Held by the one worker of the fleet that reaps.
+/// The lock of the one worker of the fleet that reaps.
 const REAP_LOCK: i64 = 0x7376_6302;
 /// The loss of a lease that ends a task.
 const LAST_LOSS: i32 = 3;
-/// How often a task's lease may run out over a restart of the server and not count. A task that brings down the whole machine
-/// ends after these.
+/// How many leases of a task may expire over a restart of the server without counting. A task that crashes the whole
+/// machine ends after these.
 const FORGIVEN_RESTARTS: i32 = 10;
 
-/// Whether a lease of task `t` that ran out counts. It does where the worker `w`, as it was when it claimed, is gone. It does not where
-/// that worker beats again, as one does that was stopped for a while or cut off, nor where the server restarted since the worker's
-/// last beat: then both may have been on one machine.
+/// Whether an expired lease of task `t` counts. It does if the worker `w`, as it was when it claimed, is gone. It does
+/// not if that worker sends heartbeats again, as after a pause or an interrupted network, nor if the server restarted
+/// after the worker's last heartbeat, because both may have been on one machine.
 macro_rules! counts {
     () => {
         "NOT coalesce(w.beat_at > clock_timestamp() - w.lease OR (w.beat_at < pg_postmaster_start_time() AND t.lapses < $2), false)"
@@ -32,7 +32,7 @@ macro_rules! expired {
     };
 }
 
-/// A held task that is to end for good.
+/// A held task that must end for good.
 #[derive(Debug, sqlx::FromRow)]
 pub struct Held {
     pub id: i64,
@@ -41,12 +41,12 @@ pub struct Held {
     pub scope_document_id: i64,
     pub task_type: String,
     pub params: Json<Value>,
-    /// A cancel was asked for; else its lease ran out once too often.
+    /// True if a cancel was requested; otherwise its lease expired once too often.
     pub cancelled: bool,
 }
 
-/// Gives claims back that never ended: pending again, no retry counted. Returns those that were to be cancelled, which are left
-/// for [`end`].
+/// Gives claims back that never ended: they are pending again and count no retry. Returns those with a requested
+/// cancel, which are left to [`end`].
 pub async fn give_back(pool: &PgPool, tokens: &[Uuid]) -> sqlx::Result<Vec<Held>> {
     let mut tx = transaction::begin(pool).await?;
     let ids: Vec<i64> = sqlx::query_scalar(
@@ -71,8 +71,9 @@ pub async fn give_back(pool: &PgPool, tokens: &[Uuid]) -> sqlx::Result<Vec<Held>
     Ok(cancelled)
 }
 
-/// Gives back what this worker claimed for so long and does not know of: the answer to the claim never came, as where a task was cut
-/// off in the message that ended it. What has begun to run is left to its lease. Returns how many.
+/// Gives back what this worker claimed at least this long ago and does not know of, because the answer to the claim
+/// never arrived, for example when a task was cut off in the message that ended it. A task that has begun to run is
+/// left to its lease. Returns how many were given back.
 pub async fn give_back_unheard(
     conn: &mut PgConnection,
     worker_id: &str,
@@ -94,9 +95,10 @@ pub async fn give_back_unheard(
     .map(|done| done.rows_affected())
 }
 
-/// One beat for all tokens, which have them for another `lease`: those that come back are still held; the flag says that a cancel was asked for.
+/// Extends the leases of all tokens by `lease`. Returns the tokens that are still held, each with whether a cancel was
+/// requested.
 pub async fn beat(conn: &mut PgConnection, tokens: &[Uuid], lease: Duration) -> sqlx::Result<Vec<(Uuid, bool)>> {
-    // By their ids, as whoever cancels them comes to them.
+    // The rows are locked by id, in the order of everybody who cancels them.
     sqlx::query_as(
         "WITH held AS MATERIALIZED (SELECT id FROM task_queue WHERE claim_token = ANY($1) ORDER BY id FOR NO KEY UPDATE)
          UPDATE task_queue SET heartbeat_at = clock_timestamp(), lease_until = clock_timestamp() + $2 WHERE id IN (SELECT id FROM held) AND claim_token = ANY($1) AND status IN ('claimed', 'running')
@@ -108,16 +110,18 @@ pub async fn beat(conn: &mut PgConnection, tokens: &[Uuid], lease: Duration) -> 
     .await
 }
 
-/// What a look at the leases came to.
+/// The result of a look at the leases.
 #[derive(Debug, Default)]
 pub struct Reaped {
-    /// Queued again, with whether the loss counts.
+    /// Tasks that were queued again, each with whether the loss counts.
     pub again: Vec<(i64, bool)>,
-    /// To be ended by [`end`], each in a transaction of its own, since the rows of its nodes are locked before its own.
+    /// Tasks that [`end`] must end, each in a separate transaction, because the rows of its nodes are locked before its
+    /// own.
     pub to_end: Vec<Held>,
 }
 
-/// Takes back the claims whose lease ran out, each by the lease of its own worker, at most a thousand a call; nothing where another worker is at it.
+/// Takes back the claims whose lease has expired, each by its own worker's lease, at most a thousand per call. Does
+/// nothing if another worker is doing it.
 pub async fn reap(conn: &mut PgConnection) -> sqlx::Result<Reaped> {
     let ours: bool =
         sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)").bind(REAP_LOCK).fetch_one(&mut *conn).await?;
@@ -163,7 +167,7 @@ pub async fn reap(conn: &mut PgConnection) -> sqlx::Result<Reaped> {
     Ok(Reaped { again, to_end })
 }
 
-/// Losses of workers that came back count no more.
+/// Stops counting losses of workers that came back.
 async fn forgive(conn: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query(
         "WITH ours AS MATERIALIZED (
@@ -181,8 +185,8 @@ async fn forgive(conn: &mut PgConnection) -> sqlx::Result<()> {
     .map(|_| ())
 }
 
-/// Ends a held task for good, with those that waited for it; false where it is no longer held as it was. The rows of its nodes
-/// are locked before.
+/// Ends a held task for good, with those that waited for it; returns false if it is no longer held in this way. The
+/// caller has locked the rows of its nodes.
 pub async fn end(conn: &mut PgConnection, held: &Held) -> sqlx::Result<bool> {
     let ended: Option<i64> = sqlx::query_scalar(
         "WITH ended AS (

@@ -19,7 +19,7 @@ struct LinkRow {
     created_at: DateTime<Utc>,
 }
 
-/// Links two documents; the same link twice is one.
+/// Links two documents; adding the same link again changes nothing.
 pub async fn insert(conn: &mut PgConnection, source_id: i64, target_id: i64, link_type: &str) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO document_links (source_id, target_id, link_type) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
@@ -32,7 +32,7 @@ pub async fn insert(conn: &mut PgConnection, source_id: i64, target_id: i64, lin
     .map(|_| ())
 }
 
-/// A document's links after a cursor, in both directions, where the scope covers the other end.
+/// A document's links after a cursor, in both directions, if the scope covers the other end.
 pub async fn of_document(
     conn: &mut PgConnection,
     scope: &Scope,

@@ -1,17 +1,22 @@
-//! The order in which everything locks, so that nobody waits in a circle: the advisory lock of a file (or of the tree that it is in),
-//! then rows of documents, of ingest_node, of task_queue and of task_reservation; of one table by their ids.
+//! The order in which everything takes locks, so that nobody waits in a circle: the advisory lock of a file (or of the
+//! tree that it is in), then rows of documents, of ingest_node, of task_queue and of task_reservation, and within one
+//! table by id.
 //!
-//! Whoever settles, cancels, deletes or puts back has the file's lock. A task that applies has not, and comes to its rows in this order.
+//! Code that settles, cancels, deletes or puts back holds the file's lock. A task that applies does not, and takes its
+//! row locks in this order.
 use sqlx::PgConnection;
 
-/// Of the advisory locks: a file, by its root of ingestion. Two keys, so that an id never meets the queue's own locks.
+/// The advisory locks of files, by their root of ingestion. They have two keys, so that an id never collides with the
+/// queue's own locks.
 const FILE: i32 = 7376;
-/// The same of a tree, by its topmost node: shared by all who have a file in it, or held alone for all of its files.
+/// The advisory locks of trees, by their topmost node: shared by everyone with a file in the tree, or exclusive for all
+/// of its files.
 const TREE: i32 = 7378;
-/// Above so many files the whole tree is locked instead: PostgreSQL has room for some 14,000 locks of all its sessions.
+/// Above this number of files the whole tree is locked instead, because PostgreSQL has room for about 14,000 locks of
+/// all sessions.
 const ONE_BY_ONE: i64 = 1_000;
 
-/// True where no other transaction settles under this root; held until the transaction ends.
+/// Takes the lock if no other transaction settles under this root; it is held until the transaction ends.
 pub async fn try_file(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<bool> {
     sqlx::query_scalar(
         "SELECT CASE WHEN pg_try_advisory_xact_lock_shared($2, hashint8(tree)) THEN pg_try_advisory_xact_lock($3, hashint8($1)) ELSE false END
@@ -24,14 +29,14 @@ pub async fn try_file(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<b
     .await
 }
 
-/// Waits for whoever settles under this root, and keeps them away until the transaction ends.
+/// Waits for anybody who settles under this root, and keeps them away until the transaction ends.
 pub async fn file(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<()> {
     share_tree(conn, file_root).await?;
     each(conn, &[file_root]).await
 }
 
-/// Keeps the settler away from every root of ingestion at, above and under a node until the transaction ends. True where these are so
-/// many that their whole tree is locked: then events of other files in it may be left over.
+/// Keeps the settler away from every root of ingestion at, above and under a node until the transaction ends. Returns
+/// true if there are so many that their whole tree is locked; then events of other files in it may be left over.
 pub async fn files_around(conn: &mut PgConnection, id: i64) -> sqlx::Result<bool> {
     let roots: Vec<i64> = sqlx::query_scalar(
         "SELECT DISTINCT n.file_root FROM documents d JOIN ingest_node n ON n.document_id = d.id
@@ -96,7 +101,7 @@ pub async fn node(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()>
         .map(|_| ())
 }
 
-/// Locks the counts of all nodes of a root. No task under it commits from here on, until the transaction ends.
+/// Locks the counts of all nodes of a root. From here on no task under it commits until the transaction ends.
 pub async fn nodes(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<()> {
     let mut before = None;
     loop {
@@ -106,14 +111,14 @@ pub async fn nodes(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<()> 
         .bind(file_root)
         .fetch_one(&mut *conn)
         .await?;
-        // A task that committed while this waited for it may have made more.
+        // A task that committed while this waited may have made more.
         if before.replace(count) == Some(count) {
             return Ok(());
         }
     }
 }
 
-/// Locks the containers of a root that are in flight, then as [`nodes`].
+/// Locks the containers of a root that are in flight, then does the same as [`nodes`].
 pub async fn containers(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<()> {
     let mut before = None;
     loop {

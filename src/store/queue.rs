@@ -1,15 +1,15 @@
-//! The queue as a whole: its numbers, what nobody serves, and word of it to other processes.
+//! The queue as a whole: its numbers, what nobody serves, and announcements to other processes.
 use sqlx::{PgConnection, PgPool, postgres::PgListener};
 use svc_actors::{DocumentFacts, Lane, Lanes};
 use svc_client::wire::QueueState;
 use uuid::Uuid;
 
-/// Tells the workers of other processes that there may be work, or that a cancel was asked for.
+/// Tells the workers of other processes that there may be work, or that a cancel was requested.
 pub async fn announce(pool: &PgPool, channel: &str) -> sqlx::Result<()> {
     sqlx::query("SELECT pg_notify($1, '')").bind(channel).execute(pool).await.map(|_| ())
 }
 
-/// Tells them of the lanes among these in which tasks are ready, in the words of `sender`; nobody where there are none.
+/// Tells them which of these lanes have ready tasks, with `sender` as the sender; tells nobody if there are none.
 pub async fn announce_work(pool: &PgPool, channel: &str, lanes: Lanes, sender: Uuid) -> sqlx::Result<()> {
     sqlx::query(
         "SELECT pg_notify($1, $3 || ' ' || found.lanes) FROM (
@@ -25,16 +25,16 @@ pub async fn announce_work(pool: &PgPool, channel: &str, lanes: Lanes, sender: U
     .map(|_| ())
 }
 
-/// An error where whoever listens is cut off.
+/// Fails if the listening connection has been lost.
 pub async fn listens(listener: &mut PgListener) -> sqlx::Result<()> {
     sqlx::query("SELECT 1").execute(listener).await.map(|_| ())
 }
 
-/// Up to so many tasks of a kind are counted; where there are more, this stands for all of them. A count of a million rows would
-/// take seconds, and tell nobody more.
+/// How many tasks of a kind are counted; a greater number is reported as this one. Counting a million rows would take
+/// seconds and tell nobody more.
 pub const COUNTED: i64 = 10_000;
 
-/// Tasks of one type and status.
+/// The tasks of one type and status.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct TaskCount {
     pub task_type: String,
@@ -43,8 +43,8 @@ pub struct TaskCount {
     pub oldest_seconds: f64,
 }
 
-/// Steps through the index from type to type, takes the oldest unclaimed tasks of each, and all that are claimed, which are as
-/// many as the fleet has hands.
+/// Steps through the index from type to type, and takes the oldest unclaimed tasks of each type, and all claimed ones,
+/// which are as many as the fleet has slots.
 pub const UNFINISHED: &str = "
     WITH RECURSIVE type(name) AS (
         (SELECT task_type FROM task_queue WHERE NOT final ORDER BY task_type LIMIT 1)
@@ -60,7 +60,7 @@ pub const UNFINISHED: &str = "
     SELECT name AS task_type, status, count(*) AS tasks, extract(epoch FROM clock_timestamp() - min(created_at))::float8 AS oldest_seconds
       FROM unfinished GROUP BY 1, 2 ORDER BY 1, 2";
 
-/// Tasks that still owe work, by type and status; of each type up to [`COUNTED`] that nobody holds, the oldest.
+/// Tasks that still owe work, by type and status; of each type up to [`COUNTED`] unclaimed ones, the oldest.
 pub async fn unfinished(conn: &mut PgConnection) -> sqlx::Result<Vec<TaskCount>> {
     sqlx::query_as(UNFINISHED).bind(COUNTED).fetch_all(conn).await
 }
@@ -88,8 +88,8 @@ pub fn state(unfinished: &[TaskCount], failed: &[(String, i64)]) -> QueueState {
     }
 }
 
-/// Badges of ready tasks that no living worker answers to, with how many there are, counted up to [`COUNTED`] a lane, and how long
-/// the oldest of these has waited in seconds. Steps through the index from badge to badge.
+/// Badges of ready tasks that no living worker answers to, each with the number of tasks, counted up to [`COUNTED`] per
+/// lane, and the seconds that the oldest has waited. Steps through the index from badge to badge.
 pub async fn unserved_badges(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, i64, f64)>> {
     sqlx::query_as(
         "WITH RECURSIVE pair(lane, badge) AS (
@@ -112,8 +112,8 @@ pub async fn unserved_badges(conn: &mut PgConnection) -> sqlx::Result<Vec<(Strin
     .await
 }
 
-/// Task types that no living worker can run, of tasks that a worker tried and put off for that reason, with how many there
-/// are and how long the oldest has waited in seconds; of [`COUNTED`] such tasks.
+/// Task types that no living worker can run, among tasks that a worker put off for that reason, each with the number of
+/// tasks and the seconds that the oldest has waited; examines [`COUNTED`] such tasks.
 pub async fn unserved_types(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, i64, f64)>> {
     sqlx::query_as(
         "SELECT t.task_type, count(*), extract(epoch FROM clock_timestamp() - min(t.created_at))::float8
@@ -127,11 +127,11 @@ pub async fn unserved_types(conn: &mut PgConnection) -> sqlx::Result<Vec<(String
     .await
 }
 
-/// Unfinished tasks of one document that are counted; a file of a million rows may have more.
+/// How many unfinished tasks of one document are counted; a file of a million rows may have more.
 const MOST_OPEN: i64 = 1000;
 
-/// The titles of the documents with these roots, and how many unfinished tasks each has, up to a thousand. One that is gone
-/// is left out.
+/// The titles of the documents with these roots, and how many unfinished tasks each has, up to a thousand. A document
+/// that is gone is left out.
 pub async fn documents(conn: &mut PgConnection, roots: &[i64]) -> sqlx::Result<Vec<DocumentFacts>> {
     let rows: Vec<(i64, String, i64)> = sqlx::query_as(
         "SELECT d.id, d.title, (SELECT count(*) FROM (SELECT 1 FROM task_queue t WHERE t.root_id = d.id AND NOT t.final LIMIT $2) open)

@@ -1,12 +1,12 @@
-//! The role that the service works as on a server of its own: owner of its database, and no superuser. Every function may be
-//! repeated, and gives the same end whatever an earlier start had done before it was killed.
+//! The role that the service uses on a server of its own: it owns its database and is no superuser. Every function may
+//! be repeated, and leads to the same state whatever a start that was killed had done.
 use sqlx::{AssertSqlSafe, PgConnection};
 
-/// Large objects that change their owner in one transaction: each takes a lock, of which the server has some thousands.
+/// How many large objects change their owner in one transaction: each takes a lock, of which the server has some
+/// thousands.
 const LARGE_OBJECTS: i64 = 1000;
 
-/// Makes the role where it is missing, and takes from it what it should not be able to do. The name is ours and needs no
-/// quotes.
+/// Makes the role if it is missing, and revokes what it must not be able to do. The name is ours and needs no quotes.
 pub async fn ensure(superuser: &mut PgConnection, role: &str) -> Result<(), sqlx::Error> {
     let exists: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)")
         .bind(role)
@@ -17,7 +17,7 @@ pub async fn ensure(superuser: &mut PgConnection, role: &str) -> Result<(), sqlx
     run(superuser, format!("{verb} ROLE {role} {rights}")).await
 }
 
-/// Makes the database where it is missing, and gives it to the role.
+/// Makes the database if it is missing, and gives it to the role.
 pub async fn ensure_database(superuser: &mut PgConnection, name: &str, role: &str) -> Result<(), sqlx::Error> {
     let owner: Option<String> =
         sqlx::query_scalar("SELECT pg_get_userbyid(datdba)::text FROM pg_database WHERE datname = $1")
@@ -31,8 +31,8 @@ pub async fn ensure_database(superuser: &mut PgConnection, name: &str, role: &st
     }
 }
 
-/// Creates pgvector, which takes a superuser, in the database of the connection. A server without it is left to the check
-/// that names the remedy.
+/// Creates pgvector, for which one must be superuser, in the database of the connection. A server without it is left to
+/// the check that names the remedy.
 pub async fn ensure_vector(superuser: &mut PgConnection) -> Result<(), sqlx::Error> {
     let missing =
         "SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = 'vector' AND installed_version IS NULL)";
@@ -42,10 +42,10 @@ pub async fn ensure_vector(superuser: &mut PgConnection) -> Result<(), sqlx::Err
     Ok(())
 }
 
-/// Gives the role everything in the database of the connection that belongs to the superuser who connects and is not the
-/// server's own: releases before this role worked as superuser.
+/// Gives the role everything in the database of the connection that belongs to the connecting superuser and not to the
+/// server itself, because releases before this role worked as superuser.
 pub async fn hand_over(superuser: &mut PgConnection, role: &str) -> Result<(), sqlx::Error> {
-    // Members of an extension stay with it. A sequence of a column follows its table.
+    // Members of an extension stay with it. A column's sequence follows its table.
     const OWNED: &str = "
         WITH mine AS (SELECT oid AS owner FROM pg_roles WHERE rolname = session_user),
         space AS (SELECT oid FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema'),
@@ -72,7 +72,7 @@ pub async fn hand_over(superuser: &mut PgConnection, role: &str) -> Result<(), s
     if !names.is_empty() {
         tracing::info!(
             objects = names.len(),
-            "the database of an earlier release gets an owner without a superuser's rights"
+            "giving the database of an earlier release to an owner without a superuser's rights"
         );
     }
     for name in names {

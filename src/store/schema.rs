@@ -1,7 +1,7 @@
-//! The schema of a database: the numbered files of `migrations/`, and after them its functions and views, a file each.
+//! The schema of a database: the numbered files of `migrations/`, and then its functions and views, one file each.
 //!
-//! Two ledgers say what a database has: sqlx's for the numbered files, and `schema_functions` for the rest. Whether a program and
-//! a database fit is read from them alone.
+//! Two ledgers say what a database has: sqlx's for the numbered files, and `schema_functions` for the rest. They alone
+//! decide whether a program and a database fit.
 use super::{database::DatabaseError, transaction};
 use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool, migrate::Migrator};
@@ -43,18 +43,18 @@ struct Made {
 pub struct Schema {
     /// The migrations that the database lacks, oldest first, as (number, name).
     pub missing: Vec<(i64, String)>,
-    /// The functions and views that the database lacks, or has in another form, and those that no file makes any more.
+    /// The functions and views that the database lacks or has in another form, and those that no file makes any more.
     pub stale: Vec<String>,
     /// The newest migration that this program does not know.
     newer: Option<(i64, String)>,
     /// A function or view that a later version of svc made, as (name, version).
     newer_function: Option<(String, String)>,
-    /// A migration that was another when it was applied.
+    /// A migration whose file was different when it was applied.
     changed: Option<(i64, String)>,
 }
 
 impl Schema {
-    /// Refuses a schema that is behind this program, or ahead of it, or not of its making.
+    /// Refuses a schema that is behind or ahead of this program, or that another program made.
     pub fn check(&self) -> Result<(), DatabaseError> {
         if let Some((version, name)) = self.changed.clone() {
             return Err(DatabaseError::Foreign { version, name });
@@ -117,7 +117,7 @@ async fn made(conn: &mut PgConnection) -> sqlx::Result<Vec<Made>> {
     sqlx::query_as("SELECT name, hash, migration, version FROM schema_functions").fetch_all(conn).await
 }
 
-/// What is to be made, made again or dropped.
+/// What must be made, made again or dropped.
 fn stale(made: &[Made]) -> Vec<String> {
     let known: HashMap<&str, &Made> = made.iter().map(|row| (row.name.as_str(), row)).collect();
     let due = |source: &&Source| {
@@ -127,20 +127,21 @@ fn stale(made: &[Made]) -> Vec<String> {
     SOURCES.iter().filter(due).map(|source| source.name.to_owned()).chain(dropped.map(|row| row.name.clone())).collect()
 }
 
-/// What a later version of svc made in a form that this one does not know.
+/// What a later version of svc made in a form that this version does not know.
 fn newer_function(made: &[Made]) -> Option<(String, String)> {
     let is_known = |row: &Made| SOURCES.iter().any(|source| source.name == row.name && source.hash() == row.hash);
     let newer = made.iter().find(|row| parts(&row.version) > parts(env!("CARGO_PKG_VERSION")) && !is_known(row))?;
     Some((newer.name.clone(), newer.version.clone()))
 }
 
-/// The numbers of a version, which compare as versions do.
+/// The numbers of a version, which are ordered as versions are.
 fn parts(version: &str) -> Vec<u64> {
     let release = version.split(['-', '+']).next().unwrap_or_default();
     release.split('.').map(|part| part.parse().unwrap_or(u64::MAX)).collect()
 }
 
-/// Applies what is missing, under sqlx's advisory lock, and then replaces what is stale; a schema that lacks nothing is only read.
+/// Applies what is missing, under sqlx's advisory lock, and then replaces what is stale. A complete schema is only
+/// read.
 pub async fn migrate(pool: &PgPool) -> Result<(), DatabaseError> {
     let found = read(pool).await?;
     match found.check() {
@@ -154,11 +155,12 @@ pub async fn migrate(pool: &PgPool) -> Result<(), DatabaseError> {
     }
 }
 
-/// Makes the functions and views that are stale, in one transaction: other programs see all of them or none.
+/// Makes the stale functions and views in one transaction, so that other programs see all of them or none.
 async fn replace(pool: &PgPool) -> Result<(), DatabaseError> {
     let mut tx = transaction::begin(pool).await?;
     sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(SCHEMA_LOCK).execute(&mut *tx).await?;
-    // Bodies name functions that come later. Where tasks hold the tables of the triggers for longer, the next start tries again.
+    // Bodies name functions that come later. If tasks hold the tables of the triggers for longer, the next start tries
+    // again.
     sqlx::raw_sql("SET LOCAL check_function_bodies = off; SET LOCAL lock_timeout = '5s'").execute(&mut *tx).await?;
     let stale = stale(&made(&mut tx).await?);
     for source in SOURCES.iter().filter(|source| stale.iter().any(|name| name == source.name)) {
@@ -179,8 +181,8 @@ async fn replace(pool: &PgPool) -> Result<(), DatabaseError> {
     Ok(())
 }
 
-/// Drops the forms of the named functions that this transaction has not made: those of an earlier signature, and those whose file
-/// is gone. What still uses one keeps the transaction from its commit.
+/// Drops the forms of the named functions that this transaction has not made: those with an earlier signature, and
+/// those whose file is gone. If something still uses one, the transaction cannot commit.
 async fn drop_old_forms(conn: &mut PgConnection, names: &[String]) -> sqlx::Result<()> {
     let gone: Vec<&str> =
         names.iter().map(String::as_str).filter(|name| SOURCES.iter().all(|source| source.name != *name)).collect();

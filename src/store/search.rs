@@ -8,7 +8,7 @@ use pgvector::Vector;
 use serde_json::Value;
 use sqlx::{PgConnection, postgres::PgArguments};
 
-/// Up to this many eligible documents are compared exactly; above, the HNSW index proposes.
+/// Up to this many eligible documents are compared exactly; above, the HNSW index proposes candidates.
 pub const EXACT_LIMIT: i64 = 10_000;
 
 /// What a search may return.
@@ -23,7 +23,7 @@ pub struct Eligible {
     pub structured_content: Option<Value>,
 }
 
-/// The predicate over `documents d`; its arguments are $1 to $12, by [`Eligible::arguments`].
+/// The predicate over `documents d`; its arguments are $1 to $12, from [`Eligible::arguments`].
 macro_rules! eligible {
     () => {
         concat!(
@@ -80,14 +80,14 @@ pub async fn count_embedded(conn: &mut PgConnection, eligible: &Eligible, model:
     .await
 }
 
-/// The eligible documents' ids; call it only where [`count`] found at most [`EXACT_LIMIT`].
+/// The ids of the eligible documents; call it only if [`count`] found at most [`EXACT_LIMIT`].
 pub async fn ids(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Vec<i64>> {
     sqlx::query_scalar_with(concat!("SELECT d.id FROM documents d WHERE ", eligible!()), eligible.arguments())
         .fetch_all(conn)
         .await
 }
 
-/// The ids where few are eligible, planned for this very filter in a transaction that has other statements too.
+/// The ids if few are eligible, planned for this very filter within a transaction that has other statements too.
 pub async fn ids_of_few(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Option<Vec<i64>>> {
     sqlx::query("SET LOCAL plan_cache_mode = force_custom_plan").execute(&mut *conn).await?;
     let few = count(conn, eligible).await? <= EXACT_LIMIT;
@@ -105,7 +105,7 @@ pub async fn verify(conn: &mut PgConnection, eligible: &Eligible, ids: &[i64]) -
         .await
 }
 
-/// The nearest eligible documents of one model, by cosine, each compared; ties by id.
+/// The nearest eligible documents of one model by cosine, all compared; equal ones are ordered by id.
 pub async fn vector_exact(
     conn: &mut PgConnection,
     eligible: &Eligible,
@@ -117,7 +117,7 @@ pub async fn vector_exact(
     add(&mut arguments, model.to_owned());
     add(&mut arguments, query.clone());
     add(&mut arguments, limit);
-    // `+ 0` keeps the planner from the HNSW index, whose answer is not exact.
+    // `+ 0` keeps the planner from using the HNSW index, whose answer is not exact.
     sqlx::query_as_with(
         concat!(
             "SELECT d.id, 1 - (d.embed <=> (SELECT $14::vector(768))) FROM documents d WHERE ", eligible!(),
@@ -129,7 +129,7 @@ pub async fn vector_exact(
     .await
 }
 
-/// The same by way of the HNSW index; may return fewer than there are.
+/// Does the same with the HNSW index; may return fewer than exist.
 pub async fn vector_approximate(
     conn: &mut PgConnection,
     eligible: &Eligible,
@@ -162,8 +162,8 @@ pub async fn vector_approximate(
     .await
 }
 
-/// Whether a web-style query asks for a word that must occur. One that only forbids words, or offers that as a choice, matches
-/// nearly everything, which no index helps with.
+/// Whether a web-style query has a word that must occur. One that only forbids words, or offers that as a choice,
+/// matches nearly everything, and no index helps with it.
 pub async fn asks(conn: &mut PgConnection, query: &str) -> sqlx::Result<bool> {
     sqlx::query_scalar(
         "SELECT numnode(q) = 0 OR querytree(q) NOT IN ('', 'T') FROM websearch_to_tsquery('english', $1) q",
@@ -173,7 +173,7 @@ pub async fn asks(conn: &mut PgConnection, query: &str) -> sqlx::Result<bool> {
     .await
 }
 
-/// Eligible documents that match a web-style query, by cover density, ties by id; and how many match in all.
+/// Eligible documents that match a web-style query, by cover density, equal ones by id; and how many match in all.
 pub async fn fulltext(
     conn: &mut PgConnection,
     eligible: &Eligible,

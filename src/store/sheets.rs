@@ -1,9 +1,9 @@
-//! The sheets of workbooks, as their structure task left them.
+//! The sheets of workbooks, as their structure task recorded them.
 use super::blobs::BlobRow;
 use serde_json::Value;
 use sqlx::PgConnection;
 
-/// The bytes of the file that a node lies in, or is.
+/// The bytes of the file that a node is in, or is.
 pub async fn file_of(conn: &mut PgConnection, id: i64) -> sqlx::Result<Option<BlobRow>> {
     sqlx::query_as(
         "SELECT b.document_id, b.lob, b.mime_type, b.declared_mime, b.detected_by, b.format, b.byte_size, b.content_hash, b.options
@@ -16,7 +16,8 @@ pub async fn file_of(conn: &mut PgConnection, id: i64) -> sqlx::Result<Option<Bl
     .await
 }
 
-/// Where in a workbook a node's own cells are: the index of its sheet, and its anchor's cells where it is no sheet itself.
+/// Where in a workbook a node's own cells are: the index of its sheet, and the cells of its anchor unless it is a sheet
+/// itself.
 pub async fn cells_of(conn: &mut PgConnection, workbook: i64, id: i64) -> sqlx::Result<Option<(i32, Option<String>)>> {
     sqlx::query_as(
         "SELECT (s.anchor->>'index')::int, CASE WHEN s.document_id <> n.id THEN own.anchor->>'cells' END
@@ -32,7 +33,7 @@ pub async fn cells_of(conn: &mut PgConnection, workbook: i64, id: i64) -> sqlx::
     .await
 }
 
-/// What the profile of a sheet recorded; None where it has not run, or failed.
+/// What the profile of a sheet recorded; `None` if it has not run, or failed.
 pub async fn profile(conn: &mut PgConnection, workbook: i64, index: i32) -> sqlx::Result<Option<Value>> {
     sqlx::query_scalar(
         "SELECT jsonb_build_object('used_range', e.value->'used_range')

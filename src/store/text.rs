@@ -1,13 +1,13 @@
-//! What PostgreSQL's text and JSON can hold: all that ours can, but for NUL.
+//! What PostgreSQL's text and JSON can hold: everything that ours can, except NUL.
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
-/// A text without NUL; read from files, it may have some.
+/// A text without NUL, which texts from files may contain.
 pub fn storable(text: &str) -> Cow<'_, str> {
     if text.contains('\0') { Cow::Owned(text.replace('\0', "")) } else { Cow::Borrowed(text) }
 }
 
-/// A value whose texts and names hold no NUL. The value's depth is that of the service's own types.
+/// A value whose texts and names hold no NUL. The value is no deeper than the service's own types.
 pub fn storable_json(value: &Value) -> Cow<'_, Value> {
     if has_nul(value) { Cow::Owned(cleaned(value)) } else { Cow::Borrowed(value) }
 }

@@ -1,4 +1,4 @@
-//! Token vectors: a row a token, and a pack a document that a search reads.
+//! Token vectors: a row per token, and a pack per document that a search reads.
 use pgvector::HalfVector;
 use sqlx::PgConnection;
 
@@ -9,9 +9,9 @@ pub struct TokenRows<'a> {
     pub places: Vec<i32>,
     pub token_ids: Vec<i32>,
     pub tiers: Vec<i16>,
-    /// By width, 256, 384 and 512: empty where a width is not stored.
+    /// By width, 256, 384 and 512; empty if a width is not stored.
     pub vectors: [Vec<HalfVector>; 3],
-    /// Components of a vector of the pack.
+    /// The number of components in a vector of the pack.
     pub width: i32,
     /// Half-precision numbers, little-endian, token by token.
     pub pack: Vec<u8>,
@@ -25,7 +25,7 @@ pub struct Pack {
     pub vectors: Vec<u8>,
 }
 
-/// Puts the tokens of a document in the place of those it had.
+/// Replaces the stored tokens of a document.
 pub async fn replace(conn: &mut PgConnection, rows: &TokenRows<'_>) -> sqlx::Result<()> {
     sqlx::query("DELETE FROM token_embeddings WHERE document_id = $1")
         .bind(rows.document_id)

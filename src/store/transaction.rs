@@ -1,9 +1,9 @@
-//! Transactions. [`begin`] and its kin are the only way to begin one, since sqlx's own is not safe to drop: a `begin` that is
-//! dropped before its answer has come leaves the transaction open on a connection that the pool hands to somebody else.
+//! Transactions. Only [`begin`] and its relatives begin one, because sqlx's own is not safe to drop: a `begin` that is
+//! dropped before its answer arrives leaves the transaction open on a connection that the pool gives to somebody else.
 //!
-//! A [`Transaction`] that is dropped at any point, whether by an error, a timeout, a client that hung up or the failure of what
-//! ran beside it, is rolled back before its connection is used again. A statement that is still under way then is cancelled at
-//! the server. Where that cannot be done, the connection is closed.
+//! A [`Transaction`] that is dropped at any point (by an error, a timeout, a client that hung up, a failure of
+//! something that ran beside it) is rolled back before its connection is used again. A statement that is still under
+//! way then is cancelled at the server. If that is impossible, the connection is closed.
 use super::kept::{KeptConnections, Lent};
 use futures_util::TryStreamExt;
 use sqlx::{Connection, Either, PgConnection, PgPool, postgres::PgRow};
@@ -12,19 +12,19 @@ use std::{
     time::Duration,
 };
 
-/// How long an abandoned statement may take to end by itself: most do, and a cancel costs more than they.
+/// How long an abandoned statement may take to end by itself: most do, and a cancel costs more than waiting.
 pub(super) const GRACE: Duration = Duration::from_millis(20);
 
-/// How long a rollback may take, and a cancel, before the connection is closed instead.
+/// How long a rollback or a cancel may take before the connection is closed instead.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// An open transaction; dropped without [`commit`](Transaction::commit), nothing of it remains.
+/// An open transaction. If it is dropped without [`commit`](Transaction::commit), nothing of it remains.
 #[derive(Debug)]
 pub struct Transaction {
-    /// Taken only by what consumes the transaction.
+    /// Only what consumes the transaction takes this.
     conn: Option<Lent>,
     pool: PgPool,
-    /// The server's process for this connection, once it has said so.
+    /// The server's process for this connection, once it has been reported.
     backend: Option<i32>,
 }
 
@@ -33,19 +33,19 @@ pub async fn begin(pool: &PgPool) -> sqlx::Result<Transaction> {
     on(pool, "BEGIN").await
 }
 
-/// Begins one whose statements all see one moment, and which writes nothing.
+/// Begins a read-only transaction whose statements all see the same moment.
 pub async fn begin_snapshot(pool: &PgPool) -> sqlx::Result<Transaction> {
     on(pool, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await
 }
 
-/// Begins the transaction of a search: a snapshot in which a plan is made for each filter, since a generic one loses the partial
-/// indexes behind the optional parts.
+/// Begins the transaction of a search: a snapshot in which each filter is planned with its values, because a generic
+/// plan cannot use the partial indexes behind the optional parts.
 pub async fn begin_search(pool: &PgPool) -> sqlx::Result<Transaction> {
     on(pool, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL plan_cache_mode = force_custom_plan").await
 }
 
-/// Begins a transaction of a task, in which no statement may take longer than `limit`: the server gives it up by itself, and
-/// with it the rows that it holds, when its client's host is gone.
+/// Begins a transaction of a task, in which no statement may take longer than `limit`. So when its client's host is
+/// gone, the server ends the statement by itself and releases its rows.
 pub async fn begin_bounded(kept: &KeptConnections, limit: Duration) -> sqlx::Result<Transaction> {
     let limit = limit.as_millis().clamp(1, i32::MAX as u128);
     let conn = kept.lend().await?;
@@ -66,16 +66,16 @@ async fn open(conn: Lent, pool: &PgPool, begin: &str) -> sqlx::Result<Transactio
 }
 
 impl Transaction {
-    /// Makes all that was written last, and gives the connection back.
+    /// Commits everything that was written, and gives the connection back.
     pub async fn commit(self) -> sqlx::Result<()> {
         self.end("COMMIT").await
     }
 
-    /// Runs a last statement, which has no parameters, and commits, in one message: a client that stops at any moment has done
-    /// both or neither. Where the statement fails nothing is committed.
+    /// Runs a last statement, which has no parameters, and commits, in one message: a client that stops at any moment
+    /// has done both or neither. If the statement fails, nothing is committed.
     pub async fn commit_after(mut self, statement: &str) -> sqlx::Result<Vec<PgRow>> {
         let message = sqlx::AssertSqlSafe(format!("{statement}; COMMIT"));
-        // All of the answer is read: it ends with what became of the commit.
+        // The whole answer is read, because the outcome of the commit is at its end.
         let rows = sqlx::raw_sql(message).fetch_all(&mut *self).await?;
         if let Some(conn) = self.conn.take() {
             conn.keep();
@@ -83,15 +83,16 @@ impl Transaction {
         Ok(rows)
     }
 
-    /// The same, and in the same message statements behind the commit, which are a transaction of their own. Answers the rows of
-    /// the last statement, and those of each that came after the commit; None where one of these failed, and the commit stands.
+    /// Does the same, with further statements behind the commit in the same message, which are a transaction of their
+    /// own. Returns the rows of the last statement and those of each statement after the commit; `None` for these if
+    /// one of them failed, and then the commit stands.
     pub async fn commit_after_and(
         mut self,
         statement: &str,
         then: &str,
     ) -> sqlx::Result<(Vec<PgRow>, Option<Vec<Vec<PgRow>>>)> {
         let message = sqlx::AssertSqlSafe(format!("{statement}; COMMIT; {then}"));
-        // A list is begun by the end of the statement before.
+        // The end of a statement begins the next list.
         let mut answers: Vec<Vec<PgRow>> = vec![Vec::new()];
         let read = {
             let mut answer = sqlx::raw_sql(message).fetch_many(&mut *self);
@@ -123,7 +124,8 @@ impl Transaction {
         Ok((last, Some(answers.skip(1).collect())))
     }
 
-    /// Undoes all that was written, and waits until it is undone; to drop the transaction does the same in the background.
+    /// Undoes everything that was written, and waits until it is undone. Dropping the transaction does the same in the
+    /// background.
     pub async fn rollback(self) -> sqlx::Result<()> {
         self.end("ROLLBACK").await
     }
@@ -153,7 +155,7 @@ impl DerefMut for Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        // Outside of a runtime the connection is closed.
+        // Outside a runtime the connection is closed.
         if let Some(conn) = self.conn.take()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
@@ -162,14 +164,15 @@ impl Drop for Transaction {
     }
 }
 
-/// Ends the transaction of a connection that nobody waits for any more, and the statement that may still be under way in it.
+/// Ends the transaction of a connection that nobody waits for any more, and the statement that may still be under way
+/// in it.
 async fn abandon(mut conn: Lent, pool: PgPool, backend: Option<i32>) {
     let ended = {
         let mut ended = std::pin::pin!(roll_back(&mut conn));
         match tokio::time::timeout(GRACE, &mut ended).await {
             Ok(ended) => ended,
             Err(_) => {
-                // The connection is ours until this returns, so the process serves nobody else.
+                // The connection is ours until this returns, so its process serves nobody else.
                 if let Some(backend) = backend
                     && !matches!(tokio::time::timeout(ANSWER, cancel(&pool, backend)).await, Ok(Ok(())))
                 {
@@ -189,19 +192,19 @@ async fn roll_back(conn: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::raw_sql("ROLLBACK").execute(conn).await.map(|_| ())
 }
 
-/// Reads what the server still says to statements that nobody waits for; sends nothing where there are none.
+/// Reads what the server still sends for abandoned statements; sends nothing if there are none.
 pub(super) async fn drain(conn: &mut PgConnection) -> sqlx::Result<()> {
     loop {
         match conn.flush().await {
-            // That such a statement failed, or was cancelled, is no one's concern.
+            // It does not matter that such a statement failed or was cancelled.
             Err(sqlx::Error::Database(_)) => {}
             drained => return drained,
         }
     }
 }
 
-/// Cancels what a process of the server does, over another connection: an idle one of the pool, or a new one where the pool has
-/// none, since all of them may be waiting for just this.
+/// Cancels what a process of the server does, over another connection: an idle one of the pool, or a new one if there
+/// is none, because all of them may be waiting for exactly this.
 async fn cancel(pool: &PgPool, backend: i32) -> sqlx::Result<()> {
     let cancel = sqlx::query("SELECT pg_cancel_backend($1)").bind(backend);
     if let Some(mut conn) = pool.try_acquire() {

@@ -1,16 +1,17 @@
-//! What keeps the queue lean and moving: tasks put off, rows that nobody needs any more, intents of tasks that cannot run.
+//! What keeps the queue lean and moving: putting tasks off, deleting rows that nobody needs, and removing intents of
+//! tasks that cannot run.
 use super::tasks::{interval, release};
 use sqlx::PgConnection;
 use std::time::Duration;
 use svc_actors::Grant;
 
-/// Held by the one worker of the fleet that purges.
+/// The lock of the one worker of the fleet that purges.
 const PURGE_LOCK: i64 = 0x7376_6303;
-/// Rows that one call looks at.
+/// How many rows one call looks at.
 const CHUNK: i64 = 2000;
 
-/// Gives a task back that could not be tried, to come again after `delay`; no attempt is spent, and none is logged. False
-/// where the token is stale.
+/// Gives back a task that could not be tried, to be claimed again after `delay`; this neither spends nor logs an
+/// attempt. Returns false if the token is stale.
 pub async fn put_off(conn: &mut PgConnection, grant: &Grant, delay: Duration) -> sqlx::Result<bool> {
     let ours: Option<i64> = sqlx::query_scalar(
         "UPDATE task_queue SET status = 'failed', error_type = 'retryable', claim_token = NULL, claimed_by = NULL, heartbeat_at = NULL,
@@ -28,31 +29,32 @@ pub async fn put_off(conn: &mut PgConnection, grant: &Grant, delay: Duration) ->
     }
 }
 
-/// Whether it is this worker's turn at something that one of the fleet does for all: it is where nobody took it for that long.
+/// Whether it is this worker's turn to do what one worker does for the fleet: it is if nobody has taken the turn for
+/// this long.
 pub async fn take_turn(conn: &mut PgConnection, name: &str, every: Duration) -> sqlx::Result<bool> {
     let taken: Option<i32> = sqlx::query_scalar(
         "INSERT INTO upkeep_turn VALUES ($1, clock_timestamp())
          ON CONFLICT (name) DO UPDATE SET taken_at = EXCLUDED.taken_at WHERE upkeep_turn.taken_at <= clock_timestamp() - $2 RETURNING 1",
     )
     .bind(name)
-    // An interval has microseconds, and refuses finer ones.
+    // An interval has microseconds, and nothing finer.
     .bind(Duration::from_millis(u64::try_from(every.as_millis()).unwrap_or(u64::MAX)))
     .fetch_optional(conn)
     .await?;
     Ok(taken.is_some())
 }
 
-/// What a look at a chunk of the queue came to.
+/// The result of a look at a chunk of the queue.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Purged {
     pub rows: u64,
-    /// The last id that was looked at; None at the end of what is old enough, and where another worker is at it.
+    /// The last id that was looked at; `None` at the end of what is old enough, or if another worker is doing this.
     pub next: Option<i64>,
 }
 
-/// Deletes tasks that ended longer ago than `retention`, among the next rows after `after`. Those of a root that still has
-/// unfinished tasks stay, and so does one of the type `kept_failed` that failed. What the tasks left, and their attempts, is the
-/// documents' and stays with them.
+/// Deletes tasks that ended longer ago than `retention`, among the next rows after `after`. Tasks of a root that still
+/// has unfinished tasks stay, and so does a failed task of the type `kept_failed`. What the tasks left and their
+/// attempts belong to the documents and stay with them.
 pub async fn purge(
     conn: &mut PgConnection,
     retention: Duration,
@@ -64,7 +66,8 @@ pub async fn purge(
     if !ours {
         return Ok(Purged { rows: 0, next: None });
     }
-    // By id and so by age: a task that was queued too lately ends the walk. An index of its own would cost every finish.
+    // The walk is by id and so by age: a task that was queued too recently ends it. An extra index would cost every
+    // finish.
     let (rows, last, seen): (i64, Option<i64>, i64) = sqlx::query_as(
         "WITH seen AS MATERIALIZED (
              SELECT * FROM (
@@ -88,14 +91,15 @@ pub async fn purge(
     Ok(Purged { rows: u64::try_from(rows).unwrap_or(0), next: last.filter(|_| seen == CHUNK) })
 }
 
-/// Finds tasks that are parked on what is gone and were forgotten, so that the next claim wakes them. Returns how many blockers there
-/// were: more than none is a bug.
+/// Finds tasks that are parked on something gone and were forgotten, so that the next claim wakes them. Returns how
+/// many blockers there were; any is the effect of a defect.
 pub async fn find_forgotten_releases(conn: &mut PgConnection) -> sqlx::Result<i64> {
     sqlx::query_scalar("SELECT find_forgotten_releases()").fetch_one(conn).await
 }
 
-/// Takes back the intents of tasks that cannot run whatever becomes free: done, held, paused, or with nobody to serve them.
-/// Younger tasks need not stand back for those; each lays down another when it is kept waiting again. Returns how many.
+/// Removes the intents of tasks that cannot run whatever becomes free: done, held, paused, or without a worker. Younger
+/// tasks need not stand back for those, and each leaves another intent when it has waited too long again. Returns how
+/// many were removed.
 pub async fn drop_idle_intents(conn: &mut PgConnection) -> sqlx::Result<u64> {
     sqlx::query(
         "DELETE FROM task_intent i USING task_queue t

@@ -11,15 +11,15 @@ pub struct WorkerRow {
     pub worker_id: String,
     pub boot_nonce: Uuid,
     pub version: String,
-    /// Empty: takes every task.
+    /// If empty, the worker takes every task.
     pub badges: Vec<String>,
-    /// Leaves tasks without a badge alone.
+    /// Whether the worker leaves tasks without a badge to others.
     pub strict: bool,
     pub task_types: Vec<String>,
     pub lease: Duration,
 }
 
-/// Registers a worker, or beats for it.
+/// Registers a worker, or records its heartbeat.
 pub async fn beat(conn: &mut PgConnection, worker: &WorkerRow, snapshot: &Value) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO workers (worker_id, boot_nonce, version, badges, task_types, lease, snapshot, strict) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -50,12 +50,12 @@ pub async fn remove(conn: &mut PgConnection, worker_id: &str, boot_nonce: Uuid) 
         .map(|_| ())
 }
 
-/// Forgets workers that have been silent for a day.
+/// Removes workers that have been silent for a day.
 pub async fn forget_silent(conn: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query("DELETE FROM workers WHERE beat_at < now() - interval '1 day'").execute(conn).await.map(|_| ())
 }
 
-/// The workers that beat within their lease.
+/// The workers with a heartbeat within their lease.
 pub async fn alive(conn: &mut PgConnection) -> sqlx::Result<Vec<WorkerState>> {
     let rows: Vec<(String, String, Vec<String>, f64, i64)> = sqlx::query_as(
         "SELECT w.worker_id, w.version, w.badges, extract(epoch FROM clock_timestamp() - w.beat_at)::float8,

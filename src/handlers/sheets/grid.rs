@@ -3,10 +3,10 @@ use crate::ingest::records::one_line;
 use std::fmt::Write;
 use svc_formats::xlsx::{Cells, Range, column_letters};
 
-/// Characters of a cell; the values beside the grid are whole.
+/// The most characters of a cell; the values beside the grid are complete.
 const SHOWN: usize = 80;
 
-/// The grid, a line a row, the empty ones too.
+/// The grid, one line per row, including empty ones.
 pub fn markdown(range: Range, cells: &Cells) -> String {
     let width = range.width() as usize;
     let mut grid = String::from("|  |");

@@ -14,7 +14,7 @@ use sqlx::PgConnection;
 use std::time::Duration;
 use svc_actors::{Grant, Lanes, Outcome, Permit, TaskFailure};
 
-/// The least that a statement of a task may take, however short the lease.
+/// The least time that a statement of a task may take, however short the lease is.
 const LEAST_TIME: Duration = Duration::from_secs(30);
 
 /// A task on its way to its commit.
@@ -48,14 +48,14 @@ impl<'a> Apply<'a> {
     }
 }
 
-/// The open transaction of a task; dropped without a commit, nothing of it remains.
+/// The open transaction of a task. If it is dropped without a commit, nothing of it remains.
 pub struct Transaction<'a> {
     apply: Apply<'a>,
     conn: store::transaction::Transaction,
 }
 
 impl<'a> Transaction<'a> {
-    /// The task.
+    /// The task's grant.
     pub fn grant(&self) -> &'a Grant {
         self.apply.grant
     }
@@ -65,11 +65,12 @@ impl<'a> Transaction<'a> {
         &mut self.conn
     }
 
-    /// Completes the task and commits, unless the token is stale or the task was cancelled: then nothing was written.
+    /// Completes the task and commits. If the token is stale or the task was cancelled, nothing is written.
     pub async fn complete(mut self, detail: Map<String, Value>) -> Result<Outcome, TaskFailure> {
         let Apply { grant, tools, claims, started_at, permit } = self.apply;
         store::ingest_nodes::task_over(&mut self.conn, grant.document_id).await.classified()?;
-        // Not at the beginning: what is written before this may be long, and costs memory, time and a connection.
+        // This is not done at the beginning, because the writes before it may be long and cost memory, time and a
+        // connection.
         let ending = permit.end();
         let worker = &claims.claimer.worker_id;
         let attempt = AttemptRow { grant, worker, started_at, outcome: "completed", detail: &detail };
@@ -92,7 +93,8 @@ impl<'a> Transaction<'a> {
             ending.granted(next);
         }
         tools.wake.notify(if ended.is_waited_for { Lanes::ALL } else { super::leads_to(&grant.task_type) });
-        // Apart from this task, whose region and permit are free now. Whatever goes wrong, the events stand and the sweep takes them.
+        // Settling runs apart from this task, whose region and permit are free now. Whatever goes wrong, the events
+        // stay and the sweep takes them.
         let (tools, root) = (tools.clone(), grant.root_id);
         tools.settling.clone().spawn(async move {
             if settle::settle_or_leave(&tools.pool, &tools.settings.task_badges, root).await {

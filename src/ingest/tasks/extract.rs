@@ -31,8 +31,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     tx.complete(detail).await
 }
 
-/// The extraction of a file: what its upload left, which was read with a password that is gone, or what the reader makes of
-/// the stored bytes, with what that cost.
+/// The extraction of a file, and what it cost: what its upload stored, which was read with a password that is gone, or
+/// what the reader makes of the stored bytes.
 async fn read(tools: &Tools, document_id: i64) -> Result<(Extraction, Option<Usage>), TaskFailure> {
     let format = {
         let mut conn = tools.pool.acquire().await.classified()?;
@@ -53,20 +53,20 @@ async fn read(tools: &Tools, document_id: i64) -> Result<(Extraction, Option<Usa
     }
 }
 
-/// What a reader found beside the text.
+/// What a reader found besides the text.
 struct Facts {
     /// Counts and plain values: the evidence `extract.text`.
     summary: Map<String, Value>,
-    /// Lists of comments, footnotes, changes: evidence of their own names.
+    /// Lists of comments, footnotes and changes: evidence under their own names.
     found: Map<String, Value>,
-    /// What the reader decided: for the attempt log.
+    /// What the reader decided, for the attempt log.
     detail: Map<String, Value>,
 }
 
-/// A decision of the reader's and no fact of the file: which lines it made headings of.
+/// Which lines became headings; this is a decision of the reader and not a fact of the file.
 const DECISION: &str = "promoted_title_count";
 
-/// Takes the facts out of an extraction: as evidence they need not be kept a second time.
+/// Takes the facts out of an extraction, because as evidence they need not be stored again.
 fn facts(extraction: &mut Extraction) -> Facts {
     let mut summary = Map::new();
     summary.insert("characters".to_owned(), extraction.text.chars().count().into());
@@ -91,7 +91,7 @@ fn facts(extraction: &mut Extraction) -> Facts {
     Facts { summary, found, detail }
 }
 
-/// The text apart from what describes it, as stored.
+/// Separates the text from what describes it, in the form in which both are stored.
 pub fn split(mut extraction: Extraction) -> serde_json::Result<(String, Value)> {
     let text = std::mem::take(&mut extraction.text);
     Ok((text, serde_json::to_value(&extraction)?))

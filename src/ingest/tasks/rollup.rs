@@ -1,4 +1,4 @@
-//! summarize: gives a container an embedding derived from what is under it.
+//! summarize: gives a container a vector derived from what is under it.
 use super::{Apply, OrTaskFailure, structure::model};
 use crate::{embedding::Model, ingest::Tools, store};
 use pgvector::Vector;
@@ -22,7 +22,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let (effective, vector) = match concatenated {
         Some(text) => {
             let effective = json!({"method": "concatenated", "source_children": children, "tokens": text.tokens, "window": window, "characters": text.characters});
-            // One child's text embedded again would give the vector that the child has.
+            // Embedding a single child's text again would give the vector that the child has.
             (effective, text.vector.or(mean))
         }
         None => {
@@ -45,11 +45,11 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
 struct Concatenated {
     tokens: usize,
     characters: usize,
-    /// None where the text is one chunk's, whose vector is the mean of itself.
+    /// `None` if the text is that of a single chunk, whose vector is the mean already.
     vector: Option<Vector>,
 }
 
-/// The text under a container as one, embedded; None where it is longer than the window after all.
+/// The joined and embedded text under a container; `None` if it is longer than the window after all.
 async fn concatenate(tools: &Tools, model: &Model, id: i64) -> Result<Option<Concatenated>, TaskFailure> {
     let texts = {
         let mut conn = tools.pool.acquire().await.classified()?;

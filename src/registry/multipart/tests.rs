@@ -6,7 +6,7 @@ const TYPE: &str = "multipart/form-data; boundary=XX";
 /// A whole part: its header and all its bytes.
 type Part = (Head, Vec<u8>);
 
-/// The parts of a body that comes in these frames, and where it ends otherwise than by its last boundary.
+/// The parts of a body that comes in these frames, and its end if that is not its last boundary.
 fn read<'a>(frames: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Part>, Result<(), FormError>) {
     let mut frames = frames.into_iter();
     let mut parts = Parts::new(TYPE).expect("a boundary");

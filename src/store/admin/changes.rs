@@ -1,4 +1,4 @@
-//! What whoever runs the service does to tasks: cancel, put back, pause, resume.
+//! What the operator of the service does to tasks: cancel, put back, pause, resume.
 use serde_json::Value;
 use sqlx::{PgConnection, types::Json};
 
@@ -11,7 +11,8 @@ pub struct Moved {
     pub params: Json<Value>,
 }
 
-/// Fails tasks that wait, of one root or one alone, as cancelled. What waited for their regions or intents is woken.
+/// Fails waiting tasks, of one root or a single one, as cancelled. Tasks that waited for their regions or intents are
+/// woken.
 pub async fn cancel_waiting(
     conn: &mut PgConnection,
     root_id: Option<i64>,
@@ -37,8 +38,8 @@ pub async fn cancel_waiting(
     Ok(cancelled)
 }
 
-/// Asks for the end of tasks that are held, of one root or one alone. From here on none of them can complete. Returns how
-/// many were not asked before.
+/// Requests the end of held tasks, of one root or a single one. From here on none of them can complete. Returns how
+/// many had no such request before.
 pub async fn cancel_held(conn: &mut PgConnection, root_id: Option<i64>, task_id: Option<i64>) -> sqlx::Result<i64> {
     sqlx::query(
         "UPDATE task_queue t SET cancel_requested_at = clock_timestamp()
@@ -63,7 +64,7 @@ pub async fn stopping(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<i64
     .await
 }
 
-/// The newest task of a type of a node, with its status.
+/// The newest task of a type at a node, with its status.
 pub async fn newest(conn: &mut PgConnection, document_id: i64, task_type: &str) -> sqlx::Result<Option<(i64, String)>> {
     sqlx::query_as(
         "SELECT id, status FROM task_queue WHERE scope_document_id = $1 AND task_type = $2 ORDER BY id DESC LIMIT 1 FOR UPDATE",
@@ -74,7 +75,8 @@ pub async fn newest(conn: &mut PgConnection, document_id: i64, task_type: &str) 
     .await
 }
 
-/// Puts a task that failed for good back, and those of its node that failed because of it; None where it did not fail.
+/// Puts back a task that failed for good, and those of its node that failed because of it; returns `None` if it did not
+/// fail.
 pub async fn put_back(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<Option<Vec<Moved>>> {
     let moved: Vec<Moved> = sqlx::query_as(
         "WITH RECURSIVE again(id, scope) AS (
@@ -97,8 +99,8 @@ pub async fn put_back(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<Opt
     Ok((!moved.is_empty()).then_some(moved))
 }
 
-/// Puts nodes, and the containers above them up to their root of ingestion, back in flight, to be rolled up again.
-/// Returns how many left each state: settled, failed.
+/// Puts nodes, and the containers above them up to their root of ingestion, back in flight, so that they are rolled up
+/// again. Returns how many were settled and how many had failed.
 pub async fn back_in_flight(conn: &mut PgConnection, ids: &[i64], root_id: i64) -> sqlx::Result<(i64, i64)> {
     let counts: (i64, i64) = sqlx::query_as(
         "WITH nodes AS (
@@ -133,15 +135,15 @@ pub async fn pause(conn: &mut PgConnection, task_type: &str) -> sqlx::Result<()>
         .map(|_| ())
 }
 
-/// Lets a task type be claimed again; the next claims wake what was set aside meanwhile, a few at a time.
+/// Lets a task type be claimed again. The next claims wake what was set aside meanwhile, a few at a time.
 pub async fn resume(conn: &mut PgConnection, task_type: &str) -> sqlx::Result<()> {
     sqlx::query("DELETE FROM paused_task_type WHERE task_type = $1").bind(task_type).execute(conn).await.map(|_| ())
 }
 
-/// Brings the unfinished tasks of a file to the priority that the file has now; returns how many had another one. One at a
-/// time for each file, so that of two changes at once the later one holds for all of them.
+/// Gives the unfinished tasks of a file the priority that the file has now; returns how many had another one. Only one
+/// such change of a file runs at a time, so that of two changes the later one applies to all tasks.
 pub async fn follow_priority(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<i64> {
-    // Two keys that no lock of the queue or of the settler has.
+    // No lock of the queue or of the settler has these two keys.
     sqlx::query("SELECT pg_advisory_xact_lock(7377, hashint8($1))").bind(file_root).execute(&mut *conn).await?;
     sqlx::query_scalar(
         "WITH file AS (SELECT priority FROM ingest_node WHERE document_id = $1),

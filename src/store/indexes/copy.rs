@@ -1,18 +1,18 @@
-//! The binary form of COPY: far cheaper than parameters for rows by the thousand.
+//! The binary form of COPY, which is far cheaper than parameters for thousands of rows.
 
 use sqlx::postgres::PgCopyIn;
 use sqlx::{PgConnection, Result};
 
 const CHUNK: usize = 1 << 20;
 
-/// A COPY under way; dropping it unfinished makes the server drop its rows.
+/// A COPY under way. If it is dropped unfinished, the server discards its rows.
 pub(super) struct Copy<'c> {
     copy: PgCopyIn<&'c mut PgConnection>,
     buffer: Vec<u8>,
 }
 
 impl<'c> Copy<'c> {
-    /// `statement`: `COPY ... FROM STDIN (FORMAT binary)`.
+    /// Begins a COPY; `statement` is `COPY ... FROM STDIN (FORMAT binary)`.
     pub(super) async fn new(conn: &'c mut PgConnection, statement: &'static str) -> Result<Self> {
         let copy = conn.copy_in_raw(statement).await?;
         let mut buffer = b"PGCOPY\n\xff\r\n\0".to_vec();
@@ -29,7 +29,7 @@ impl<'c> Copy<'c> {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Sends what has gathered once it is much; call it between rows.
+    /// Sends what has gathered if it is large; call this between rows.
     pub(super) async fn flush(&mut self) -> Result<()> {
         if self.buffer.len() >= CHUNK {
             self.copy.send(self.buffer.as_slice()).await?;
