@@ -1,4 +1,4 @@
--- Which functions and views the database has, of the files under functions/ and views/. sqlx keeps the ledger of the numbered files.
+-- The functions and views that the database has, of the files under functions/ and views/. sqlx keeps the ledger of the numbered files.
 CREATE TABLE schema_functions (
     name        text PRIMARY KEY,
     -- SHA-256 of the file that made it.

@@ -95,7 +95,7 @@ CREATE TABLE task_reservation (
     EXCLUDE USING gist (prange WITH &&, drange WITH &&)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
--- A task that waited too long lays down an intent, and younger tasks that overlap it stand back.
+-- A task that has waited too long leaves an intent, and younger tasks that overlap it stand back.
 CREATE TABLE task_intent (
     task_id    bigint PRIMARY KEY REFERENCES task_queue (id) ON DELETE CASCADE,
     priority   integer NOT NULL,

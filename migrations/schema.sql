@@ -83,7 +83,7 @@ CREATE FUNCTION claim_at_end(claim_lock bigint, worker_id text, badges text[], s
     AS $$
 BEGIN
     IF pg_try_advisory_xact_lock(claim_lock) THEN
-        -- The row of NULLs that asks for another look is left out: the worker looks again anyway.
+        -- The row of NULLs, which asks for another look, is left out, because the worker looks again anyway.
         RETURN QUERY SELECT * FROM claim_batch(claim_lock, worker_id, badges, strict, lanes, wants, 8, interval '60 seconds', lease_of) c WHERE c.id IS NOT NULL;
     END IF;
 END $$;
@@ -97,7 +97,7 @@ CREATE FUNCTION claim_batch(claim_lock bigint, worker_id text, badges text[], st
     SET plan_cache_mode TO 'force_generic_plan'
     AS $$
 DECLARE
-    -- Rows that one claim looks at beyond those that it grants, so that nobody waits long for the lock.
+    -- How many rows one claim looks at beyond those that it grants, so that nobody waits long for the lock.
     most_looks constant integer := 1024;
     candidates bigint[]; free bigint[]; parked bigint[]; blockers bigint[]; has_lock boolean; some_wait boolean; has_intents boolean;
     has_pauses boolean; has_suspects boolean; got task_queue; granted integer; looks integer := 0; ahead integer := 32;
@@ -108,8 +108,8 @@ BEGIN
         RETURN;
     END IF;
     PERFORM set_config('synchronous_commit', 'off', true);
-    -- Whoever stands in line for the lock has to be woken before the next claim begins, and with many in line that takes longer than the
-    -- claims. So each looks again by itself, and stands in line only where that was in vain for long.
+    -- A claimer that queues for the lock must be woken before the next claim begins, and with many in the queue that takes longer than the
+    -- claims themselves. So each claimer tries by itself, and queues only after trying in vain for long.
     FOR try IN 1 .. 100 LOOP
         has_lock := pg_try_advisory_xact_lock(claim_lock);
         EXIT WHEN has_lock;
@@ -127,11 +127,11 @@ BEGIN
         PERFORM wake_tasks();
     END IF;
     IF random() < 0.02 THEN
-        -- Meets every region that ended, by which its entry is marked as dead: the checks pass over it from then on, and its
-        -- page has room again. Otherwise they would slow down until the next vacuum.
+        -- This scan meets every region that ended and so marks its entry as dead: from then on the checks skip the entry, and
+        -- its page has room again. Otherwise the checks would slow down until the next vacuum.
         PERFORM count(*) FROM task_reservation r WHERE r.prange && pathrange(NULL, NULL) AND r.drange && int4range(NULL, NULL);
     END IF;
-    -- Mostly nothing is in the way.
+    -- Usually nothing is in the way.
     IF badges IS NULL THEN
         SELECT array_agg(t.id), bool_or(t.lease_losses > 0) INTO candidates, has_suspects
           FROM unnest(lanes, wants) AS wanted(lane, want) CROSS JOIN LATERAL (
@@ -161,7 +161,7 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    -- Looks further and further ahead: parks what is in somebody's way, grants what is not.
+    -- This looks further and further ahead: it parks blocked tasks and grants the others.
     WHILE 0 < ANY (wants) LOOP
         IF looks >= most_looks THEN
             RETURN NEXT NULL::task_queue;
@@ -184,7 +184,7 @@ BEGIN
                ARRAY(SELECT s.id FROM seen s WHERE s.blocker IS NOT NULL ORDER BY s.id),
                ARRAY(SELECT s.blocker FROM seen s WHERE s.blocker IS NOT NULL ORDER BY s.id)
           INTO free, parked, blockers;
-        -- Younger ones stand back for an intent, also in the claim that lays it down.
+        -- Younger tasks stand back for an intent, also in the claim that leaves it.
         CONTINUE WHEN parked <> '{}' AND park_tasks(parked, blockers, intent_after_parks, intent_after);
         granted := 0;
         IF free <> '{}' THEN
@@ -297,7 +297,7 @@ CREATE FUNCTION grant_tasks(worker_id text, tasks bigint[], lease_of interval) R
 DECLARE token uuid;
 BEGIN
     IF cardinality(tasks) = 1 THEN
-        -- Nothing to join and nothing to sort.
+        -- A single task needs neither a join nor a sort.
         INSERT INTO task_reservation (task_id, claim_token, worker, node_path, node_depth, write_mode, prange, drange)
         SELECT t.id, gen_random_uuid(), worker_id, t.node_path, t.node_depth, t.write_mode,
                region_paths(t.node_path, t.write_mode, t.first_leaf, t.last_leaf), region_depths(t.node_depth, t.write_mode, t.first_leaf)
@@ -371,8 +371,8 @@ BEGIN
       FROM parked WHERE parked_on > 0 AND (park_count >= intent_after_parks OR parked_since < now() - intent_after)
     ON CONFLICT DO NOTHING;
     GET DIAGNOSTICS intents = ROW_COUNT;
-    -- The end of each blocker tells of itself from here on. One whose row is locked is ending just now, and one that has no row has ended
-    -- since we looked: the next claim looks at those whatever their ends say.
+    -- From here on the end of each blocker announces itself. A blocker whose row is locked is ending now, and one without a row has ended
+    -- since we looked: the next claim looks at those in any case.
     UPDATE task_reservation r SET is_waited_for = true WHERE r.task_id = ANY (ARRAY(
         SELECT h.task_id FROM task_reservation h WHERE h.task_id = ANY (blockers) AND NOT h.is_waited_for FOR NO KEY UPDATE SKIP LOCKED));
     INSERT INTO task_release
@@ -435,7 +435,7 @@ CREATE FUNCTION start_tasks(tasks bigint[], tokens uuid[], lease_of interval) RE
 DECLARE started uuid[];
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
-    -- By their ids, as everybody who locks several of them does.
+    -- They are locked by id, as everybody does who locks several of them.
     WITH held AS MATERIALIZED (SELECT id FROM task_queue WHERE id = ANY (tasks) AND claim_token = ANY (tokens) ORDER BY id FOR NO KEY UPDATE),
     begun AS (
         UPDATE task_queue SET status = 'running', heartbeat_at = clock_timestamp(), lease_until = clock_timestamp() + lease_of

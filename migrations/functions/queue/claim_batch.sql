@@ -10,7 +10,7 @@ CREATE OR REPLACE FUNCTION claim_batch(claim_lock bigint, worker_id text, badges
 RETURNS SETOF task_queue LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
-    -- Rows that one claim looks at beyond those that it grants, so that nobody waits long for the lock.
+    -- How many rows one claim looks at beyond those that it grants, so that nobody waits long for the lock.
     most_looks constant integer := 1024;
     candidates bigint[]; free bigint[]; parked bigint[]; blockers bigint[]; has_lock boolean; some_wait boolean; has_intents boolean;
     has_pauses boolean; has_suspects boolean; got task_queue; granted integer; looks integer := 0; ahead integer := 32;
@@ -21,8 +21,8 @@ BEGIN
         RETURN;
     END IF;
     PERFORM set_config('synchronous_commit', 'off', true);
-    -- Whoever stands in line for the lock has to be woken before the next claim begins, and with many in line that takes longer than the
-    -- claims. So each looks again by itself, and stands in line only where that was in vain for long.
+    -- A claimer that queues for the lock must be woken before the next claim begins, and with many in the queue that takes longer than the
+    -- claims themselves. So each claimer tries by itself, and queues only after trying in vain for long.
     FOR try IN 1 .. 100 LOOP
         has_lock := pg_try_advisory_xact_lock(claim_lock);
         EXIT WHEN has_lock;
@@ -40,11 +40,11 @@ BEGIN
         PERFORM wake_tasks();
     END IF;
     IF random() < 0.02 THEN
-        -- Meets every region that ended, by which its entry is marked as dead: the checks pass over it from then on, and its
-        -- page has room again. Otherwise they would slow down until the next vacuum.
+        -- This scan meets every region that ended and so marks its entry as dead: from then on the checks skip the entry, and
+        -- its page has room again. Otherwise the checks would slow down until the next vacuum.
         PERFORM count(*) FROM task_reservation r WHERE r.prange && pathrange(NULL, NULL) AND r.drange && int4range(NULL, NULL);
     END IF;
-    -- Mostly nothing is in the way.
+    -- Usually nothing is in the way.
     IF badges IS NULL THEN
         SELECT array_agg(t.id), bool_or(t.lease_losses > 0) INTO candidates, has_suspects
           FROM unnest(lanes, wants) AS wanted(lane, want) CROSS JOIN LATERAL (
@@ -74,7 +74,7 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    -- Looks further and further ahead: parks what is in somebody's way, grants what is not.
+    -- This looks further and further ahead: it parks blocked tasks and grants the others.
     WHILE 0 < ANY (wants) LOOP
         IF looks >= most_looks THEN
             RETURN NEXT NULL::task_queue;
@@ -97,7 +97,7 @@ BEGIN
                ARRAY(SELECT s.id FROM seen s WHERE s.blocker IS NOT NULL ORDER BY s.id),
                ARRAY(SELECT s.blocker FROM seen s WHERE s.blocker IS NOT NULL ORDER BY s.id)
           INTO free, parked, blockers;
-        -- Younger ones stand back for an intent, also in the claim that lays it down.
+        -- Younger tasks stand back for an intent, also in the claim that leaves it.
         CONTINUE WHEN parked <> '{}' AND park_tasks(parked, blockers, intent_after_parks, intent_after);
         granted := 0;
         IF free <> '{}' THEN

@@ -1,5 +1,5 @@
--- Finds the blockers that are gone without having told of it, and tells of them. It steps through the parked tasks from blocker to
--- blocker, for a sweep; it returns how many blockers were forgotten.
+-- Finds blockers that are gone without having announced it, and announces them. It steps through the parked tasks from blocker to
+-- blocker, for a sweep, and returns how many blockers were forgotten.
 CREATE OR REPLACE FUNCTION find_forgotten_releases() RETURNS bigint LANGUAGE sql SET enable_seqscan = off AS $$
     WITH RECURSIVE blocker(id) AS (
         (SELECT q.parked_on FROM task_queue q WHERE q.parked_on IS NOT NULL ORDER BY q.parked_on LIMIT 1)

@@ -1,6 +1,6 @@
--- The fenced end of a task that is done: it frees the region, brings dependents nearer and logs the attempt. It returns false if the
--- token is stale or a cancel was asked for. The start of a short task is never written by itself: the task runs and is completed in
--- this one transaction.
+-- The fenced end of a task that is done: it frees the region, lowers the dependents' counts of unmet dependencies and logs the attempt.
+-- It returns false if the token is stale or a cancel was requested. The start of a short task is never written separately: the task
+-- runs and is completed in this one transaction.
 CREATE OR REPLACE FUNCTION finish_task(task bigint, token uuid, document bigint, of_type text, attempt_number integer, how text, by_worker text, begun timestamptz, fingerprint text, what jsonb)
 RETURNS boolean LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE is_done boolean;

@@ -1,12 +1,12 @@
--- Grants tasks whose rows the caller has locked, in their order, until `lease_of` is over or the worker beats. It leaves out a task
--- whose region meets one that is held, even by a transaction that is about to release it, or one that was granted before: the
--- constraint alone would wait for that transaction, with the lock of the whole fleet in hand.
+-- Grants tasks whose rows the caller has locked, in their order, until `lease_of` is over or the worker sends a heartbeat. It leaves
+-- out a task whose region meets one that is held, even by a transaction that is about to release it, or one that was granted before:
+-- the constraint alone would wait for that transaction, with the lock of the whole fleet in hand.
 CREATE OR REPLACE FUNCTION grant_tasks(worker_id text, tasks bigint[], lease_of interval) RETURNS SETOF task_queue LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE token uuid;
 BEGIN
     IF cardinality(tasks) = 1 THEN
-        -- Nothing to join and nothing to sort.
+        -- A single task needs neither a join nor a sort.
         INSERT INTO task_reservation (task_id, claim_token, worker, node_path, node_depth, write_mode, prange, drange)
         SELECT t.id, gen_random_uuid(), worker_id, t.node_path, t.node_depth, t.write_mode,
                region_paths(t.node_path, t.write_mode, t.first_leaf, t.last_leaf), region_depths(t.node_depth, t.write_mode, t.first_leaf)

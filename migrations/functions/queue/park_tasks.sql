@@ -1,6 +1,6 @@
 -- Takes blocked tasks out of the ready index until their blockers are gone; without this, every claim would scan a held subtree with
--- many tasks under it. A task that has waited too long lays down an intent; a pause gives no right to one. Returns whether some task
--- laid one down.
+-- many tasks under it. A task that has waited too long leaves an intent, but not because of a pause. Returns whether some task left
+-- one.
 CREATE OR REPLACE FUNCTION park_tasks(tasks bigint[], blockers bigint[], intent_after_parks integer, intent_after interval) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE intents integer;
 BEGIN
@@ -14,8 +14,8 @@ BEGIN
       FROM parked WHERE parked_on > 0 AND (park_count >= intent_after_parks OR parked_since < now() - intent_after)
     ON CONFLICT DO NOTHING;
     GET DIAGNOSTICS intents = ROW_COUNT;
-    -- The end of each blocker tells of itself from here on. One whose row is locked is ending just now, and one that has no row has ended
-    -- since we looked: the next claim looks at those whatever their ends say.
+    -- From here on the end of each blocker announces itself. A blocker whose row is locked is ending now, and one without a row has ended
+    -- since we looked: the next claim looks at those in any case.
     UPDATE task_reservation r SET is_waited_for = true WHERE r.task_id = ANY (ARRAY(
         SELECT h.task_id FROM task_reservation h WHERE h.task_id = ANY (blockers) AND NOT h.is_waited_for FOR NO KEY UPDATE SKIP LOCKED));
     INSERT INTO task_release

@@ -1,4 +1,4 @@
--- Returns the candidates that may be claimed although some types are paused, or older tasks have laid down their intents.
+-- Returns the candidates that may be claimed although some types are paused or older tasks have left intents.
 CREATE OR REPLACE FUNCTION stand_back(candidates bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
 BEGIN
     RETURN ARRAY(

@@ -1,4 +1,4 @@
--- Notes that a task has given up its region or its intent, so that the next claim looks at what is parked on it.
+-- Records that a task has given up its region or its intent, so that the next claim looks at what is parked on it.
 CREATE OR REPLACE FUNCTION tell_of_release() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO task_release VALUES (OLD.task_id);

@@ -1,4 +1,4 @@
--- Notes that a pause of a task type has ended, so that the next claim looks at what is parked on it.
+-- Records that a pause of a task type has ended, so that the next claim looks at what is parked on it.
 CREATE OR REPLACE FUNCTION tell_of_resumption() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO task_release VALUES (-OLD.id);

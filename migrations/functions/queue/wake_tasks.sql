@@ -1,4 +1,4 @@
--- Makes ready what may be claimed again: retries whose time has come, and tasks whose blocker is gone. It wakes a few at a time, so
+-- Makes tasks ready that may be claimed again: due retries, and tasks whose blocker is gone. It wakes a few at a time, so
 -- that no claim waits long. A blocker that is still there, because its end is not committed or because it was claimed again, is
 -- looked at again by the next claim.
 CREATE OR REPLACE FUNCTION wake_tasks() RETURNS void LANGUAGE plpgsql
