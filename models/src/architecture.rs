@@ -2,15 +2,19 @@ use std::{fmt, path::Path};
 
 use serde::Deserialize;
 
-use crate::{ModelError, encoder::EncoderWeights, weights::WeightFile};
+use crate::{
+    ModelError,
+    body::{EncoderWeights, Shape},
+    weights::WeightFile,
+};
 
 mod bert;
 mod modern_bert;
 mod mpnet;
 mod nomic_bert;
-mod shape;
+mod tensors;
 
-pub(crate) use shape::{Shape, linear};
+pub(crate) use tensors::linear;
 
 /// The families of encoders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -1,8 +1,8 @@
 use crate::{
     ModelError,
-    architecture::{Shape, linear},
-    encoder::Linear,
-    weights::WeightFile,
+    architecture::linear,
+    body::Shape,
+    weights::{Linear, WeightFile},
 };
 
 /// The head of a cross-encoder, as in `BertForSequenceClassification` of transformers: it takes the first token's row

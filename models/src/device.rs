@@ -8,8 +8,9 @@ use std::{
 
 use crate::{
     ModelError, Precision,
-    encoder::{Encoder, EncoderWeights, FastEncoder, PlainEncoder},
-    worker::panic_message,
+    body::EncoderWeights,
+    encoder::{Encoder, FastEncoder, PlainEncoder},
+    error::panic_message,
 };
 
 /// Where the model runs.

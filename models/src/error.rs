@@ -1,4 +1,4 @@
-use std::{path::PathBuf, time::Duration};
+use std::{any::Any, path::PathBuf, time::Duration};
 
 use crate::{FetchError, VECTOR_WIDTH};
 
@@ -99,4 +99,10 @@ pub enum ModelError {
     /// The engine was shut down before the text's turn came.
     #[error("the model's engine has stopped")]
     Stopped,
+}
+
+/// What a panic said.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a panic without a message").to_owned()
 }

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{ModelError, encoder::Encoder, ragged::Ragged, worker::panic_message};
+use crate::{ModelError, encoder::Encoder, error::panic_message, ragged::Ragged};
 
 /// After this many panics of forward passes in a row the device counts as lost; a single one may be the fault of its
 /// text.

@@ -71,7 +71,7 @@ mod rotary;
 mod tile;
 
 pub(crate) use activation::{add_bias, add_bias_gelu, gated_gelu, gated_silu};
-pub(crate) use attention::Attention;
+pub(crate) use attention::{Attention, RelativeBias};
 pub(crate) use normalise::{LayerNorm, add_normalise, normalise};
 pub(crate) use packed::{Packed, ROWS_AT_ONCE};
 pub(crate) use rotary::{Rotary, rotate};

@@ -9,6 +9,7 @@
 //! queue in which queries overtake documents, run by one of the model's threads, pooled and normalised.
 
 mod architecture;
+mod body;
 mod catalog;
 mod classifier;
 mod counter;

@@ -7,9 +7,9 @@ use tokio::sync::oneshot;
 
 use crate::{
     ModelError,
+    error::panic_message,
     queue::{Lane, Outcome, Queue, Work},
     ragged::{Ragged, TOKENS_PER_PASS, plan_passes},
-    worker::panic_message,
 };
 
 /// Texts with fewer bytes in total are tokenised on the caller's thread, because handing them to another thread takes

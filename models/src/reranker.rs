@@ -5,13 +5,13 @@ use crate::{
     architecture::EncoderConfig,
     classifier::Classifier,
     encoder::Encoder,
+    error::panic_message,
     folder::ModelFolder,
     passes,
     queue::{Lane, Wanted, Work},
     ragged::Ragged,
     tokenizer::TextTokenizer,
     weights::Packs,
-    worker,
     worker::Threads,
 };
 
@@ -120,7 +120,7 @@ impl Reranker {
         }
         let config = EncoderConfig::from_json(folder.architecture, &folder.config, &config_path)?;
         let tokenizer = catch_unwind(|| TextTokenizer::of_pairs(&folder.tokenizer, config.shape.vocabulary))
-            .unwrap_or_else(|panic| Err(worker::panic_message(&*panic)))
+            .unwrap_or_else(|panic| Err(panic_message(&*panic)))
             .map_err(|problem| ModelError::Corrupt { path: folder.path.join("tokenizer.json"), problem })?;
         let max_length = max_length.min(config.shape.positions);
         if tokenizer.special_count_of_pairs() + 2 > max_length {

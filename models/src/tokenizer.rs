@@ -6,7 +6,7 @@ use std::{
 
 use tokenizers::{Encoding, Tokenizer};
 
-use crate::{ModelError, worker::panic_message};
+use crate::{ModelError, error::panic_message};
 
 /// Longer texts are tokenised piece by piece, so that memory does not grow with the text. Pieces end before white
 /// space, where words end anyway; only a longer run without white space is cut elsewhere.

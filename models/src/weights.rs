@@ -5,7 +5,7 @@ use std::ops::Deref;
 use burn::tensor::{AllocationProperty, Bytes as TensorBytes, DType, TensorData};
 use bytes::Bytes;
 
-use crate::{ModelError, encoder::Linear};
+use crate::ModelError;
 
 mod mapped;
 mod pack;
@@ -15,6 +15,14 @@ pub(crate) use pack::Packs;
 pub(crate) use stored::StoredTensors;
 
 use pack::{Pack, Recorded};
+
+/// A linear layer with its weight `[inputs, outputs]`.
+pub(crate) struct Linear {
+    pub weight: Floats,
+    pub bias: Option<Vec<f32>>,
+    pub inputs: usize,
+    pub outputs: usize,
+}
 
 /// Numbers in memory of their own or in a part of a mapped file. Clones share them.
 #[derive(Debug, Clone)]

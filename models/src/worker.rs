@@ -1,7 +1,6 @@
 //! The model's threads.
 
 use std::{
-    any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
@@ -16,6 +15,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use crate::{
     ModelError, VECTOR_WIDTH,
     encoder::Place,
+    error::panic_message,
     pooling::pool,
     queue::{Outcome, Queue, Wanted, Work},
     ragged::Ragged,
@@ -150,11 +150,6 @@ fn run(Work { encoder, wanted, .. }: &Work, batch: &Ragged, place: &dyn Place) -
             }
         })
         .collect()
-}
-
-pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("a panic without a message").to_owned()
 }
 
 #[cfg(test)]

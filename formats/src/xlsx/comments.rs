@@ -5,25 +5,14 @@ use std::{
     io::{Read, Seek},
 };
 
-use serde::{Deserialize, Serialize};
-
 use super::{
     markup::{Mark, Markup},
-    profile::SheetProfile,
     range::CellRef,
     shared_strings::rich_text,
+    sheet::{Comment, SheetProfile},
     workbook::Opened,
 };
 use crate::{FormatError, Limits, extraction::check_text};
-
-/// A note, or one entry of a thread; a thread's entries follow each other.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Comment {
-    pub cell: CellRef,
-    /// Empty if the file names none.
-    pub author: String,
-    pub text: String,
-}
 
 /// The comments of a sheet's part, threads first, and how many there are in all.
 pub(super) fn read<R: Read + Seek>(

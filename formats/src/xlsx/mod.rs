@@ -11,6 +11,7 @@ mod profile;
 mod range;
 mod records;
 mod shared_strings;
+mod sheet;
 mod sketch;
 mod styles;
 mod tally;
@@ -24,12 +25,12 @@ mod tests;
 use std::io::{Read, Seek};
 
 pub use cells::{Cell, CellRow, Cells};
-pub use comments::Comment;
-pub use profile::{ColumnProfile, ColumnSketch, HeaderEvidence, SheetProfile, TypeCounts};
+pub use moment::DateEpoch;
 pub use range::{CellRef, MAX_COLUMN, MAX_ROW, Range, Reference, ReferenceError, column_letters};
 pub use records::{Record, RecordCell, RecordColumn, RecordsHead, RecordsPart};
+pub use sheet::{ColumnProfile, ColumnSketch, Comment, HeaderEvidence, SheetProfile, TypeCounts};
 pub use value::{Duration, Value};
-pub use workbook::{DateEpoch, DefinedName, Sheet, SheetKind, SheetState, Workbook};
+pub use workbook::{DefinedName, Sheet, SheetKind, SheetState, Workbook};
 
 use markup::{Mark, Markup};
 use workbook::Opened;

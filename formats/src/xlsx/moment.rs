@@ -2,7 +2,27 @@
 
 use std::fmt;
 
-use super::workbook::DateEpoch;
+use serde::{Deserialize, Serialize};
+
+/// Which day is number 1: 1 January 1900, with a 29 February that did not exist, or 2 January 1904.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DateEpoch {
+    #[default]
+    #[serde(rename = "1900")]
+    From1900,
+    #[serde(rename = "1904")]
+    From1904,
+}
+
+impl DateEpoch {
+    /// 1900 or 1904.
+    pub fn year(self) -> u16 {
+        match self {
+            Self::From1900 => 1900,
+            Self::From1904 => 1904,
+        }
+    }
+}
 
 /// Milliseconds in a day.
 pub(super) const DAY: i64 = 86_400_000;

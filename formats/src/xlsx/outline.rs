@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::{
-    profile::HeaderEvidence,
     range::{CellRef, Range, column_letters},
+    sheet::HeaderEvidence,
     value::{Interpreter, Seen},
     worksheet::RawCell,
 };

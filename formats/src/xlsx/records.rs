@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     outline::Outline,
-    profile::HeaderEvidence,
     range::{Range, column_letters},
+    sheet::HeaderEvidence,
     value::{Interpreter, Seen, Value},
     workbook::{Opened, Sheet},
     worksheet::{Item, RawCell, Worksheet},

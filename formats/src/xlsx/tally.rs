@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     moment::Moment,
-    profile::{ColumnProfile, ColumnSketch, TypeCounts},
+    sheet::{ColumnProfile, ColumnSketch, TypeCounts},
     sketch::Distinct,
     value::{Duration, Interpreter, Seen, Value},
     worksheet::RawCell,

@@ -5,11 +5,10 @@ use std::{borrow::Cow, fmt};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
-    moment::{DAY, Moment},
+    moment::{DAY, DateEpoch, Moment},
     number_format::Reading,
     shared_strings::SharedStrings,
     styles::Styles,
-    workbook::DateEpoch,
     worksheet::{RawCell, Stored},
 };
 

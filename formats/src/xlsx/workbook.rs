@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     markup::{Mark, Markup, damaged, is_true},
+    moment::DateEpoch,
     shared_strings::SharedStrings,
     styles::Styles,
     value::Interpreter,
@@ -70,26 +71,6 @@ pub enum SheetState {
     Visible,
     Hidden,
     VeryHidden,
-}
-
-/// Which day is number 1: 1 January 1900, with a 29 February that did not exist, or 2 January 1904.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum DateEpoch {
-    #[default]
-    #[serde(rename = "1900")]
-    From1900,
-    #[serde(rename = "1904")]
-    From1904,
-}
-
-impl DateEpoch {
-    /// 1900 or 1904.
-    pub fn year(self) -> u16 {
-        match self {
-            Self::From1900 => 1900,
-            Self::From1904 => 1904,
-        }
-    }
 }
 
 /// A name for a range, a constant or a formula.

@@ -7,10 +7,10 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::shape::{Shape, linear, norm, parse, unsupported};
+use super::tensors::{linear, norm, parse, unsupported};
 use crate::{
     ModelError,
-    encoder::{Activation, Embeddings, EncoderWeights, LayerWeights, NormPlace},
+    body::{Activation, Embeddings, EncoderWeights, LayerWeights, NormPlace, Shape},
     weights::WeightFile,
 };
 

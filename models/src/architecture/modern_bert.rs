@@ -8,10 +8,10 @@ use std::{path::Path, sync::Arc};
 
 use serde::Deserialize;
 
-use super::shape::{Shape, linear_without_bias, norm_without_offset, parse, unsupported};
+use super::tensors::{linear_without_bias, norm_without_offset, parse, unsupported};
 use crate::{
     ModelError,
-    encoder::{Activation, Embeddings, EncoderWeights, LayerWeights, NormPlace},
+    body::{Activation, Embeddings, EncoderWeights, LayerWeights, NormPlace, Shape},
     kernels::Rotary,
     weights::WeightFile,
 };

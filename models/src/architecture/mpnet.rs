@@ -8,10 +8,10 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::shape::{Shape, linear, norm, parse, relative_bias, unsupported};
+use super::tensors::{linear, norm, parse, relative_bias, unsupported};
 use crate::{
     ModelError,
-    encoder::{Activation, Embeddings, EncoderWeights, LayerWeights, NormPlace},
+    body::{Activation, Embeddings, EncoderWeights, LayerWeights, NormPlace, Shape},
     weights::WeightFile,
 };
 

@@ -2,11 +2,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
 
-use super::{Activation, Embeddings, Encoder, EncoderWeights, Here, Linear, NormPlace, Place, RelativeBias};
+use super::{Encoder, Here, Place};
 use crate::{
     Precision,
-    kernels::{self, Attention, LayerNorm, Line, Packed, ROWS_AT_ONCE, Rotary},
+    body::{Activation, Embeddings, EncoderWeights, NormPlace},
+    kernels::{self, Attention, LayerNorm, Line, Packed, ROWS_AT_ONCE, RelativeBias, Rotary},
     ragged::{Ragged, TOKENS_PER_PASS},
+    weights::Linear,
 };
 
 /// The fast path works without padding: the rows of all sequences are one matrix in plain memory, and the kernels are

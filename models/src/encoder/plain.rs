@@ -2,11 +2,12 @@ use std::{ops::Range, sync::Arc};
 
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData, activation, module};
 
-use super::{Activation, Encoder, EncoderWeights, Linear, NormPlace, RelativeBias};
+use super::Encoder;
 use crate::{
-    kernels::{LayerNorm, Rotary},
+    body::{Activation, EncoderWeights, NormPlace},
+    kernels::{LayerNorm, RelativeBias, Rotary},
     ragged::Ragged,
-    weights::Floats,
+    weights::{Floats, Linear},
 };
 
 /// The plain path: padded batches on Burn's public tensor API, for any device.

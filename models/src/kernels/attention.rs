@@ -7,7 +7,22 @@ use super::{
     lanes::WIDTH,
     tile::{Line, Panels, Rows, multiply},
 };
-use crate::encoder::RelativeBias;
+
+/// A number added to each score, which depends on the distance between key and query.
+pub(crate) struct RelativeBias {
+    /// For each head, the bias of each distance from `1 - positions` to `positions - 1`.
+    pub values: Vec<f32>,
+    pub positions: usize,
+}
+
+impl RelativeBias {
+    /// For one head and one query, the biases of the keys from `first_key` on.
+    pub fn row(&self, head: usize, query: usize, first_key: usize) -> &[f32] {
+        let width = 2 * self.positions - 1;
+        let at = (self.positions - 1 + first_key).saturating_sub(query);
+        &self.values[head * width + at..(head + 1) * width]
+    }
+}
 
 /// How many queries are handled at once.
 const QUERY_ROWS: usize = 96;

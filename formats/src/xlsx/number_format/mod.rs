@@ -16,7 +16,7 @@ use std::borrow::Cow;
 
 use code::{Section, Shape};
 
-use super::{moment::Moment, workbook::DateEpoch};
+use super::moment::{DateEpoch, Moment};
 
 pub(super) use builtin::builtin;
 

@@ -1,10 +1,7 @@
 //! Dates, times of day and durations as a section shows them, in English.
 
 use super::{
-    super::{
-        moment::{DAY, Moment},
-        workbook::DateEpoch,
-    },
+    super::moment::{DAY, DateEpoch, Moment},
     code::{Token, Unit},
 };
 

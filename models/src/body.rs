@@ -1,12 +1,11 @@
-use std::path::Path;
+//! The description of an encoder: its shape, its layers and their weights, for any architecture.
 
-use serde::de::DeserializeOwned;
+use std::{path::Path, sync::Arc};
 
 use crate::{
     ModelError,
-    encoder::{Linear, RelativeBias},
-    kernels::{LayerNorm, Rotary},
-    weights::WeightFile,
+    kernels::{LayerNorm, RelativeBias, Rotary},
+    weights::{Floats, Linear},
 };
 
 /// The numbers that every encoder has.
@@ -77,50 +76,61 @@ impl Shape {
     }
 }
 
-pub(super) fn parse<T: DeserializeOwned>(json: &[u8], path: &Path) -> Result<T, ModelError> {
-    serde_json::from_slice(json)
-        .map_err(|error| ModelError::Corrupt { path: path.to_owned(), problem: error.to_string() })
+/// All weights of an encoder as plain numbers, for any architecture.
+pub(crate) struct EncoderWeights {
+    pub shape: Shape,
+    pub embeddings: Embeddings,
+    /// All layers share it.
+    pub relative_bias: Option<RelativeBias>,
+    pub layers: Vec<LayerWeights>,
+    pub norm_place: NormPlace,
+    pub activation: Activation,
+    pub final_norm: Option<LayerNorm>,
 }
 
-pub(super) fn unsupported<T>(path: &Path, what: String, supported: &'static str) -> Result<T, ModelError> {
-    Err(ModelError::Unsupported { path: path.to_owned(), what, supported })
+/// A token's first row is the normalised sum of these.
+pub(crate) struct Embeddings {
+    /// `[vocabulary, hidden]`
+    pub words: Floats,
+    /// `[positions, hidden]`; rotary models have none.
+    pub positions: Option<Floats>,
+    /// `[types, hidden]`
+    pub token_types: Option<Floats>,
+    pub norm: LayerNorm,
 }
 
-/// Reads a weight `[outputs, inputs]` with its bias.
-pub(crate) fn linear(file: &mut WeightFile, name: &str, inputs: usize, outputs: usize) -> Result<Linear, ModelError> {
-    file.linear(&[name.to_owned()], inputs, outputs, true)
+pub(crate) struct LayerWeights {
+    /// Queries, keys and values side by side, so that one product replaces three.
+    pub qkv: Linear,
+    pub output: Linear,
+    pub attention_norm: Option<LayerNorm>,
+    /// If the activation is gated, this is twice as wide as `down` is deep; the half that goes through the function
+    /// comes first.
+    pub up: Linear,
+    pub down: Linear,
+    /// The norm of the feed-forward part.
+    pub norm: LayerNorm,
+    /// How many tokens a token sees to each side; `None`: all.
+    pub window: Option<usize>,
+    pub rotary: Option<Arc<Rotary>>,
 }
 
-/// Reads a weight `[outputs, inputs]` without a bias.
-pub(super) fn linear_without_bias(
-    file: &mut WeightFile,
-    name: &str,
-    inputs: usize,
-    outputs: usize,
-) -> Result<Linear, ModelError> {
-    file.linear(&[name.to_owned()], inputs, outputs, false)
+/// Where a sublayer is normalised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NormPlace {
+    /// Its input is normalised; its output is added to the input as it was before.
+    Before,
+    /// The sum of its input and its output is normalised.
+    After,
 }
 
-pub(super) fn norm(file: &mut WeightFile, name: &str, shape: &Shape) -> Result<LayerNorm, ModelError> {
-    let mut norm = norm_without_offset(file, name, shape)?;
-    norm.offset = file.tensor(&format!("{name}.bias"), &[shape.hidden])?.to_vec();
-    Ok(norm)
-}
-
-pub(super) fn norm_without_offset(file: &mut WeightFile, name: &str, shape: &Shape) -> Result<LayerNorm, ModelError> {
-    let gain = file.tensor(&format!("{name}.weight"), &[shape.hidden])?.to_vec();
-    Ok(LayerNorm { gain, offset: vec![0.0; shape.hidden], epsilon: shape.epsilon as f32 })
-}
-
-/// The bias of each distance for each head, from a table `[buckets, heads]`.
-pub(super) fn relative_bias(
-    table: &[f32],
-    heads: usize,
-    positions: usize,
-    bucket: impl Fn(i64) -> usize,
-) -> RelativeBias {
-    let reach = positions as i64 - 1;
-    let buckets: Vec<usize> = (-reach..=reach).map(bucket).collect();
-    let by_head = (0..heads).flat_map(|head| buckets.iter().map(move |bucket| table[bucket * heads + head]));
-    RelativeBias { values: by_head.collect(), positions }
+/// The function between the two linear layers of the feed-forward part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Activation {
+    /// GELU with erf.
+    Gelu,
+    /// GELU of the first half times the second.
+    GatedGelu,
+    /// SiLU of the first half times the second.
+    GatedSilu,
 }
