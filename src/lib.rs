@@ -2,25 +2,25 @@
 //!
 //! ARCHITECTURE.md at the top of the repository is the way in.
 pub mod access;
-pub mod admission;
+mod admission;
 pub mod app;
 pub mod cli;
-pub mod core;
-pub mod disk;
+mod core;
+mod disk;
 pub mod embedded;
 pub mod embedding;
-pub mod error;
-pub mod handlers;
+mod error;
+mod handlers;
 pub mod ingest;
 pub mod listener;
-pub mod logging;
+mod logging;
 pub mod reader;
 pub mod registry;
-pub mod sampler;
+mod sampler;
 pub mod search;
-pub mod secrets;
+mod secrets;
 pub mod service;
 pub mod settings;
 pub mod store;
-pub mod telemetry;
+mod telemetry;
 pub mod worker;

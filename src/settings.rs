@@ -8,7 +8,6 @@ use std::{
     fs,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     path::{Path, PathBuf},
-    time::Duration,
 };
 use svc_models::Precision;
 
@@ -106,17 +105,6 @@ pub enum Migrate {
     Auto,
 }
 
-/// The language model's endpoint; blank fields are filled from the fallback.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LlmEndpoint {
-    /// The base address, without a trailing slash.
-    pub base_url: String,
-    pub model: String,
-    pub timeout: Duration,
-    /// Sent as a bearer token if it is not blank.
-    pub api_key: Secret,
-}
-
 /// A setting as `svc config` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingRow {
@@ -154,8 +142,9 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Only the defaults, with the folders that `env` implies: for tests, and for tools that read no file.
-    pub fn defaults(env: impl Iterator<Item = (String, String)>) -> Result<Self, SettingsError> {
+    /// Only the defaults, with the folders that `env` implies.
+    #[cfg(test)]
+    pub(crate) fn defaults(env: impl Iterator<Item = (String, String)>) -> Result<Self, SettingsError> {
         let env = env.filter(|(name, _)| !name.starts_with("SVC_")).collect();
         let home = Home::of(&env);
         let mut settings = Self::read(source::Source::new(None, env)?)?;
@@ -166,16 +155,6 @@ impl Settings {
     /// What does not stop the start but is likely a mistake, such as unknown SVC_ variables.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
-    }
-
-    /// The language model's endpoint; `None` if both addresses are blank.
-    pub fn llm(&self) -> Option<LlmEndpoint> {
-        let or = |value: &String, fallback: &String| if value.is_empty() { fallback.clone() } else { value.clone() };
-        let base_url = or(&self.llm_base_url, &self.fallback_llm_url);
-        let timeout = if self.llm_timeout.is_zero() { self.fallback_llm_timeout } else { self.llm_timeout };
-        let model = or(&self.llm_model, &self.fallback_llm_model);
-        let api_key = self.llm_api_key.clone();
-        (!base_url.is_empty()).then_some(LlmEndpoint { base_url, model, timeout, api_key })
     }
 
     /// Where the reranker runs.

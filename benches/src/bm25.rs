@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use sqlx::PgPool;
 use svc::search::bm25::{self, Allowed, Text};
-use svc::store::indexes::{self, Capabilities};
 use svc::store::transaction;
 use svc_ranking::{Cache, Config};
 use tantivy::collector::TopDocs;
@@ -26,10 +25,10 @@ pub async fn run(pool: &PgPool, out: &mut dyn FnMut(Figure)) -> Result<(), BoxEr
     let corpus = Corpus::generate(DOCUMENTS, 7);
     let cache = Cache::new(256 << 20);
     let config: Config = serde_json::from_str(r#"{"analyzer": {"language": "none"}}"#)?;
-    let mut conn = pool.acquire().await?;
-    let capabilities = Capabilities { bm25: true, maxsim: false };
-    let index = indexes::create(&mut conn, "bench", &config, capabilities).await?.id;
-    drop(conn);
+    let index: i64 = sqlx::query_scalar("INSERT INTO search_indexes (name, config) VALUES ('bench', $1) RETURNING id")
+        .bind(sqlx::types::Json(config))
+        .fetch_one(pool)
+        .await?;
 
     let append = async |from: usize, to: usize| -> Result<(), BoxError> {
         let texts = (from..to).map(|i| Text { document_id: i as i64, text: corpus.text(i) }).collect();

@@ -1,18 +1,18 @@
 //! Bytes to a settled tree: upload, plan, tasks, settling. A stage sees the value of the stage before, never its actor.
-pub mod cancel;
-pub mod copies;
-pub mod options;
-pub mod profile;
-pub mod queueing;
-pub mod records;
-pub mod requeue;
-pub mod rules;
+pub(crate) mod cancel;
+pub(crate) mod copies;
+pub(crate) mod options;
+pub(crate) mod profile;
+pub(crate) mod queueing;
+pub(crate) mod records;
+pub(crate) mod requeue;
+pub(crate) mod rules;
 pub mod settle;
-pub mod spool;
-pub mod tasks;
-pub mod tree;
-pub mod unlock;
-pub mod upload;
+pub(crate) mod spool;
+pub(crate) mod tasks;
+pub(crate) mod tree;
+pub(crate) mod unlock;
+pub(crate) mod upload;
 
 use crate::{core::Core, store::kept::KeptConnections};
 use std::ops::Deref;

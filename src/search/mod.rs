@@ -1,7 +1,7 @@
 //! Finds documents. Ranking is pure, SQL stays in the store, and every leg applies the same filter.
 pub mod bm25;
-pub mod maxsim;
-pub mod rerank;
+pub(crate) mod maxsim;
+pub(crate) mod rerank;
 mod results;
 
 use crate::{

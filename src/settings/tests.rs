@@ -1,4 +1,5 @@
 use super::*;
+use std::time::Duration;
 
 fn load(file: Option<&str>, env: &[(&str, &str)]) -> Result<Settings, SettingsError> {
     let number = env.iter().fold(file.map_or(0, str::len), |sum, (name, value)| sum * 31 + name.len() + value.len());
@@ -132,7 +133,7 @@ fn secrets_show_nowhere() {
         ("SVC_LLM_API_KEY", "s3cret"),
     ];
     let settings = load(None, &env).unwrap();
-    let shown = format!("{settings:?} {:?} {:?}", settings.rows(), settings.llm());
+    let shown = format!("{settings:?} {:?}", settings.rows());
     assert!(!shown.contains("s3cret"), "{shown}");
     assert_eq!(settings.api_token.expose(), "s3cret");
     let rows = settings.rows();
@@ -181,13 +182,6 @@ fn two_listeners_on_one_address_are_refused() {
 
 #[test]
 fn blanks_fall_back() {
-    let llm = load(None, &[("SVC_LLM_MODEL", "m"), ("SVC_FALLBACK_LLM_TIMEOUT", "9")]).unwrap().llm().unwrap();
-    assert_eq!((&*llm.base_url, &*llm.model, llm.timeout), ("http://127.0.0.1:11434/v1", "m", Duration::from_secs(9)));
-    let env = [("SVC_LLM_BASE_URL", "https://llm.example/v1/"), ("SVC_LLM_TIMEOUT", "1.5")];
-    let llm = load(None, &env).unwrap().llm().unwrap();
-    assert_eq!((&*llm.base_url, llm.timeout), ("https://llm.example/v1", Duration::from_millis(1500)));
-    assert_eq!(load(None, &[("SVC_FALLBACK_LLM_URL", "")]).unwrap().llm(), None);
-
     let settings = load(None, &[("SVC_EMBEDDING_DEVICE", "wgpu")]).unwrap();
     assert_eq!(settings.reranker_device(), Device::Wgpu);
     assert!(settings.metrics_are_public());

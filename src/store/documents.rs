@@ -240,7 +240,6 @@ pub async fn is_readable(conn: &mut PgConnection, scope: &Scope, id: i64) -> sql
 pub struct Place {
     pub id: i64,
     pub path: Vec<i64>,
-    pub settled: String,
 }
 
 impl Place {
@@ -257,7 +256,7 @@ pub async fn lock_parent(conn: &mut PgConnection, scope: &Scope, id: i64) -> sql
     let mut arguments = scope.arguments();
     add(&mut arguments, id);
     sqlx::query_as_with(
-        concat!("SELECT d.id, d.path, d.settled FROM documents d WHERE d.id = $5 AND ", readable!(), " FOR KEY SHARE"),
+        concat!("SELECT d.id, d.path FROM documents d WHERE d.id = $5 AND ", readable!(), " FOR KEY SHARE"),
         arguments,
     )
     .fetch_optional(conn)
@@ -268,8 +267,7 @@ pub async fn lock_parent(conn: &mut PgConnection, scope: &Scope, id: i64) -> sql
 pub async fn lock_for_delete(conn: &mut PgConnection, scope: &Scope, id: i64) -> sqlx::Result<Option<Place>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, id);
-    let query =
-        concat!("SELECT d.id, d.path, d.settled FROM documents d WHERE d.id = $5 AND ", readable!(), " FOR UPDATE");
+    let query = concat!("SELECT d.id, d.path FROM documents d WHERE d.id = $5 AND ", readable!(), " FOR UPDATE");
     sqlx::query_as_with(query, arguments).fetch_optional(conn).await
 }
 

@@ -20,23 +20,11 @@ pub enum IndexError {
     Database(#[from] sqlx::Error),
 }
 
-/// What an index can answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Capabilities {
-    pub bm25: bool,
-    pub maxsim: bool,
-}
-
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct SearchIndex {
     pub id: i64,
     pub name: String,
     pub config: Json<Config>,
-    pub capabilities: Json<Capabilities>,
-    pub generation: i64,
-    pub avgdl_built: f64,
-    pub created_at: chrono::DateTime<chrono::Utc>,
 }
 
 /// An index as one snapshot sees it: N, its tokens, and what its bounds are good for.
@@ -56,63 +44,20 @@ impl Totals {
     }
 }
 
-pub async fn create(
-    conn: &mut PgConnection,
-    name: &str,
-    config: &Config,
-    capabilities: Capabilities,
-) -> Result<SearchIndex, IndexError> {
-    config.validate()?;
-    Ok(sqlx::query_as(
-        "INSERT INTO search_indexes (name, config, capabilities) VALUES ($1, $2, $3)
-         RETURNING id, name, config, capabilities, generation, avgdl_built, created_at",
-    )
-    .bind(name)
-    .bind(Json(config))
-    .bind(Json(capabilities))
-    .fetch_one(conn)
-    .await?)
-}
-
-pub async fn get(conn: &mut PgConnection, id: i64) -> sqlx::Result<Option<SearchIndex>> {
-    sqlx::query_as(
-        "SELECT id, name, config, capabilities, generation, avgdl_built, created_at FROM search_indexes WHERE id = $1",
-    )
-    .bind(id)
-    .fetch_optional(conn)
-    .await
-}
-
 pub async fn by_name(conn: &mut PgConnection, name: &str) -> sqlx::Result<Option<SearchIndex>> {
-    sqlx::query_as(
-        "SELECT id, name, config, capabilities, generation, avgdl_built, created_at FROM search_indexes WHERE name = $1",
-    )
-    .bind(name)
-    .fetch_optional(conn)
-    .await
+    sqlx::query_as("SELECT id, name, config FROM search_indexes WHERE name = $1").bind(name).fetch_optional(conn).await
 }
 
 /// Indexes after `after` by id, at most `limit`.
 pub async fn list(conn: &mut PgConnection, after: i64, limit: i64) -> sqlx::Result<Vec<SearchIndex>> {
     sqlx::query_as(
-        "SELECT id, name, config, capabilities, generation, avgdl_built, created_at FROM search_indexes
+        "SELECT id, name, config FROM search_indexes
          WHERE id > $1 ORDER BY id LIMIT $2",
     )
     .bind(after)
     .bind(limit)
     .fetch_all(conn)
     .await
-}
-
-/// Renames an index or changes what it answers; false where there is none.
-pub async fn update(conn: &mut PgConnection, id: i64, name: &str, capabilities: Capabilities) -> sqlx::Result<bool> {
-    let done = sqlx::query("UPDATE search_indexes SET name = $2, capabilities = $3 WHERE id = $1")
-        .bind(id)
-        .bind(name)
-        .bind(Json(capabilities))
-        .execute(conn)
-        .await?;
-    Ok(done.rows_affected() == 1)
 }
 
 /// Changes k1, b and the analyzer. A change of k1 or b holds at once, with the sealed bounds put out of use until
@@ -152,64 +97,6 @@ fn analyzer_change(old: &AnalyzerConfig) -> IndexError {
     )))
 }
 
-/// Empties an index and keeps its configuration, members and term ids, which other processes may remember.
-pub async fn clear(conn: &mut PgConnection, id: i64) -> Result<(), IndexError> {
-    postings::lock_compaction(&mut *conn, id).await?;
-    // Keeps writers out until this transaction ends: what they had appended is deleted whole or not at all.
-    let found = sqlx::query("SELECT FROM search_indexes WHERE id = $1 FOR UPDATE").bind(id).execute(&mut *conn).await?;
-    if found.rows_affected() == 0 {
-        return Err(IndexError::Unknown(id));
-    }
-    postings::delete_all(&mut *conn, id).await?;
-    terms::forget_frequencies(&mut *conn, id).await?;
-    sqlx::query(
-        "UPDATE search_indexes SET docs = 0, tokens = 0, avgdl_built = 0, generation = generation + 1 WHERE id = $1",
-    )
-    .bind(id)
-    .execute(conn)
-    .await?;
-    Ok(())
-}
-
-/// Deletes an index with all it holds; false where there is none.
-pub async fn delete(conn: &mut PgConnection, id: i64) -> sqlx::Result<bool> {
-    postings::lock_compaction(&mut *conn, id).await?;
-    let done = sqlx::query("DELETE FROM search_indexes WHERE id = $1").bind(id).execute(&mut *conn).await?;
-    postings::delete_all(&mut *conn, id).await?;
-    terms::delete_all(conn, id).await?;
-    Ok(done.rows_affected() == 1)
-}
-
-/// The roots an index covers, ascending; none: every document.
-pub async fn members(conn: &mut PgConnection, id: i64) -> sqlx::Result<Vec<i64>> {
-    sqlx::query_scalar("SELECT root_document_id FROM search_index_members WHERE index_id = $1 ORDER BY 1")
-        .bind(id)
-        .fetch_all(conn)
-        .await
-}
-
-/// False where the root was a member already.
-pub async fn add_member(conn: &mut PgConnection, id: i64, root: i64) -> sqlx::Result<bool> {
-    let done = sqlx::query(
-        "INSERT INTO search_index_members (index_id, root_document_id) VALUES ($1, $2) ON CONFLICT DO NOTHING",
-    )
-    .bind(id)
-    .bind(root)
-    .execute(conn)
-    .await?;
-    Ok(done.rows_affected() == 1)
-}
-
-/// False where the root was no member.
-pub async fn remove_member(conn: &mut PgConnection, id: i64, root: i64) -> sqlx::Result<bool> {
-    let done = sqlx::query("DELETE FROM search_index_members WHERE index_id = $1 AND root_document_id = $2")
-        .bind(id)
-        .bind(root)
-        .execute(conn)
-        .await?;
-    Ok(done.rows_affected() == 1)
-}
-
 /// `(index, document)` for each BM25 index that covers each of `documents`, whatever their state.
 pub async fn covering(conn: &mut PgConnection, documents: &[i64]) -> sqlx::Result<Vec<(i64, i64)>> {
     sqlx::query_as(
@@ -221,57 +108,6 @@ pub async fn covering(conn: &mut PgConnection, documents: &[i64]) -> sqlx::Resul
          ORDER BY 1, 2",
     )
     .bind(documents)
-    .fetch_all(conn)
-    .await
-}
-
-/// Settled documents that the index covers and does not hold, after the id `after`, at most `limit`.
-pub async fn unindexed(
-    conn: &mut PgConnection,
-    id: i64,
-    excluded_usetypes: &[String],
-    after: i64,
-    limit: i64,
-) -> sqlx::Result<Vec<i64>> {
-    sqlx::query_scalar(
-        "SELECT d.id FROM documents d
-         WHERE d.id > $3 AND d.settled = 'settled' AND d.usetype <> ALL($2)
-           AND NOT EXISTS (SELECT FROM search_index_entries e WHERE e.document_id = d.id AND e.index_id = $1)
-           AND (NOT EXISTS (SELECT FROM search_index_members m WHERE m.index_id = $1)
-                OR EXISTS (SELECT FROM search_index_members m
-                           WHERE m.index_id = $1 AND (m.root_document_id = d.id OR m.root_document_id = ANY(d.path))))
-         ORDER BY d.id LIMIT $4",
-    )
-    .bind(id)
-    .bind(excluded_usetypes)
-    .bind(after)
-    .bind(limit)
-    .fetch_all(conn)
-    .await
-}
-
-/// Documents that the index holds and should not: gone, not settled, excluded, or under no member; as [`unindexed`].
-pub async fn stray(
-    conn: &mut PgConnection,
-    id: i64,
-    excluded_usetypes: &[String],
-    after: i64,
-    limit: i64,
-) -> sqlx::Result<Vec<i64>> {
-    sqlx::query_scalar(
-        "SELECT e.document_id FROM search_index_entries e LEFT JOIN documents d ON d.id = e.document_id
-         WHERE e.index_id = $1 AND e.document_id > $3
-           AND (d.id IS NULL OR d.settled <> 'settled' OR d.usetype = ANY($2)
-                OR (EXISTS (SELECT FROM search_index_members m WHERE m.index_id = $1)
-                    AND NOT EXISTS (SELECT FROM search_index_members m
-                                    WHERE m.index_id = $1
-                                      AND (m.root_document_id = d.id OR m.root_document_id = ANY(d.path)))))
-         ORDER BY e.document_id LIMIT $4",
-    )
-    .bind(id)
-    .bind(excluded_usetypes)
-    .bind(after)
-    .bind(limit)
     .fetch_all(conn)
     .await
 }

@@ -74,7 +74,6 @@ fn braces(ids: &[i64]) -> String {
 #[derive(Debug, sqlx::FromRow)]
 pub struct TextRow {
     pub id: i64,
-    pub parent_id: Option<i64>,
     pub title: String,
     pub content: String,
     pub usetype: String,
@@ -83,12 +82,10 @@ pub struct TextRow {
 
 /// The texts of these nodes, in the order of their ids.
 pub async fn texts(conn: &mut PgConnection, ids: &[i64]) -> sqlx::Result<Vec<TextRow>> {
-    sqlx::query_as(
-        "SELECT id, parent_id, title, content, usetype, settled FROM documents WHERE id = ANY($1) ORDER BY id",
-    )
-    .bind(ids)
-    .fetch_all(conn)
-    .await
+    sqlx::query_as("SELECT id, title, content, usetype, settled FROM documents WHERE id = ANY($1) ORDER BY id")
+        .bind(ids)
+        .fetch_all(conn)
+        .await
 }
 
 /// The leaves made by one run of a task whose ids lie between two, both included. A record with chunks of its own is no leaf.

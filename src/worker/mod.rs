@@ -2,7 +2,7 @@
 pub mod heart;
 pub mod queue;
 mod starts;
-pub mod unserved;
+pub(crate) mod unserved;
 pub mod wakeup;
 
 use crate::{

@@ -39,11 +39,7 @@ struct Document {
 }
 
 impl Prepared {
-    pub fn index(&self) -> i64 {
-        self.index
-    }
-
-    pub fn document_ids(&self) -> Vec<i64> {
+    fn document_ids(&self) -> Vec<i64> {
         self.documents.iter().map(|document| document.id).collect()
     }
 }

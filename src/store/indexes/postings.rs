@@ -38,10 +38,9 @@ pub struct Part {
     pub docs: Option<Vec<i32>>,
 }
 
-/// Values of [`Part::kind`].
+/// Values of [`Part::kind`]; any other row holds tombstones.
 pub const SEALED: i16 = 0;
 pub const TAIL: i16 = 1;
-pub const TOMBSTONES: i16 = 2;
 
 /// Where a sealed row stands.
 #[derive(Clone, Copy, Debug, sqlx::FromRow)]
@@ -360,14 +359,5 @@ pub async fn delete_tombstones(conn: &mut PgConnection, index: i64, terms: &[i32
     .bind(firsts)
     .execute(conn)
     .await?;
-    Ok(())
-}
-
-/// Deletes all that the index holds, its terms excepted.
-pub async fn delete_all(conn: &mut PgConnection, index: i64) -> sqlx::Result<()> {
-    sqlx::query("DELETE FROM search_index_entries WHERE index_id = $1").bind(index).execute(&mut *conn).await?;
-    sqlx::query("DELETE FROM search_index_deltas WHERE index_id = $1").bind(index).execute(&mut *conn).await?;
-    sqlx::query("DELETE FROM search_term_postings WHERE index_id = $1").bind(index).execute(&mut *conn).await?;
-    sqlx::query("DELETE FROM search_term_tombstones WHERE index_id = $1").bind(index).execute(conn).await?;
     Ok(())
 }

@@ -119,16 +119,3 @@ pub async fn set_sealed(conn: &mut PgConnection, index: i64, generation: i64, se
     .await?;
     Ok(())
 }
-
-pub async fn forget_frequencies(conn: &mut PgConnection, index: i64) -> sqlx::Result<()> {
-    sqlx::query("UPDATE search_term_stats SET df = 0, generation = 0, avgdl_built = 0 WHERE index_id = $1 AND df <> 0")
-        .bind(index)
-        .execute(conn)
-        .await?;
-    Ok(())
-}
-
-pub async fn delete_all(conn: &mut PgConnection, index: i64) -> sqlx::Result<()> {
-    sqlx::query("DELETE FROM search_term_stats WHERE index_id = $1").bind(index).execute(conn).await?;
-    Ok(())
-}
