@@ -50,7 +50,7 @@ impl Keys {
             Access::Public if holds(&self.owner) => Ok(Caller::Owner),
             Access::Public => Ok(Caller::Nobody),
             Access::Metrics if self.metrics_are_public => Ok(Caller::Nobody),
-            Access::Token | Access::Owner | Access::Metrics if holds(&self.owner) => Ok(Caller::Owner),
+            Access::Read | Access::Write | Access::Owner | Access::Metrics if holds(&self.owner) => Ok(Caller::Owner),
             Access::RunnerKey => match &self.runner {
                 None => Err(Failure::new(Code::NotConfigured, "this service is not a runner, because it has no key")
                     .with("setting", "SVC_RUNNER_KEY")),
@@ -82,16 +82,16 @@ mod tests {
         let keys = Keys::new("owner", Some("runner"), false);
         let opens = |access, value: &str| keys.authenticate(access, &headers(value)).is_ok();
         assert!(
-            opens(Access::Token, "Bearer owner")
-                && opens(Access::Token, "bearer  owner")
+            opens(Access::Read, "Bearer owner")
+                && opens(Access::Read, "bearer  owner")
                 && opens(Access::Metrics, "Bearer owner")
         );
         assert!(opens(Access::RunnerKey, "Bearer runner") && opens(Access::Public, "nonsense"));
         for wrong in ["Bearer", "Bearer ", "Bearer owner2", "Bearer runner", "Basic owner", "owner", ""] {
-            assert!(!opens(Access::Token, wrong), "{wrong:?} opened");
+            assert!(!opens(Access::Read, wrong), "{wrong:?} opened");
         }
         assert!(!opens(Access::RunnerKey, "Bearer owner") && !opens(Access::Metrics, "Bearer runner"));
-        assert!(keys.authenticate(Access::Token, &HeaderMap::new()).is_err());
+        assert!(keys.authenticate(Access::Read, &HeaderMap::new()).is_err());
         let closed = Keys::new("owner", None, true);
         for value in ["Bearer ", "Bearer owner", ""] {
             let refused = closed.authenticate(Access::RunnerKey, &headers(value)).expect_err("closed");

@@ -20,8 +20,10 @@ pub struct OperationInfo {
 /// Who may call an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// The owner token or a principal's.
-    Token,
+    /// Whoever may read the documents that the call names: 404 where the caller may not.
+    Read,
+    /// Whoever may write them: 403 where the caller may only read them.
+    Write,
     /// The owner token alone.
     Owner,
     /// Whoever holds `SVC_RUNNER_KEY`.

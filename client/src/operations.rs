@@ -1,26 +1,26 @@
 //! The operations of the service, one row each. Everything else is derived from this table.
 use crate::{body::*, operation::*, reply::*, wire::*};
 
-/// Hands the table to a macro: `operation_table!(mount_all)`.
+/// Hands the table to a macro: `operation_table!(mount_all)`. A row without an `access` asks for the right to read.
 #[macro_export]
 macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Stores one file and queues its ingestion; returns before that work is done.
-    POST   "/ingest/file"                 upload_file(query: UploadQuery, body: FileUpload) -> Accepted<UploadResponse>;
+    POST   "/ingest/file"                 upload_file(query: UploadQuery, body: FileUpload) -> Accepted<UploadResponse>, access Write;
     /// Counts what is still to be done under an ingested file.
     GET    "/ingest/file/{id}/frontier"   read_frontier(path: DocumentPath) -> Json<FrontierResponse>;
     /// Ends a file's ingestion: what waits fails as cancelled at once, what runs is stopped within 2 seconds.
-    POST   "/ingest/file/{id}/cancel"     cancel_ingest(path: DocumentPath) -> Accepted<CancelResponse>;
+    POST   "/ingest/file/{id}/cancel"     cancel_ingest(path: DocumentPath) -> Accepted<CancelResponse>, access Write;
     /// Changes the priority of a file's ingestion, for the tasks that wait and for all that follow.
-    PUT    "/ingest/file/{id}/priority"   change_priority(path: DocumentPath, body: Json<PriorityChange>) -> Json<PriorityResponse>;
+    PUT    "/ingest/file/{id}/priority"   change_priority(path: DocumentPath, body: Json<PriorityChange>) -> Json<PriorityResponse>, access Write;
 
     /// Creates a document; with `wait` it answers once the document can be found.
-    POST   "/documents"                   create_document(query: WaitQuery, body: Json<NewDocument>) -> Created<DocumentResponse>;
+    POST   "/documents"                   create_document(query: WaitQuery, body: Json<NewDocument>) -> Created<DocumentResponse>, access Write;
     /// Lists the documents without a parent, page by page.
     GET    "/documents/roots"             list_roots(query: PageQuery) -> Json<DocumentPage>;
     /// Reads one document; its vector only on request.
     GET    "/documents/{id}"              read_document(path: DocumentPath, query: EmbedQuery) -> Json<DocumentResponse>;
     /// Deletes a document, all under it, and their stored bytes.
-    DELETE "/documents/{id}"              delete_document(path: DocumentPath) -> NoContent;
+    DELETE "/documents/{id}"              delete_document(path: DocumentPath) -> NoContent, access Write;
     /// Lists a document's children in their order, page by page.
     GET    "/documents/{id}/children"     list_children(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>;
     /// Lists all under a document, parents before children, page by page.
@@ -33,9 +33,9 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     GET    "/documents/{id}/cells"        read_cells(path: DocumentPath, query: CellsQuery) -> Json<CellsResponse>;
 
     /// Embeds a document's text now and stores its vector, and with it the vectors of its most important tokens.
-    POST   "/documents/{id}/embed"        embed_document(path: DocumentPath, query: EmbedOptions, body: OptionalJson<EmbedOptions>) -> Json<EmbedResponse>, needs Model;
+    POST   "/documents/{id}/embed"        embed_document(path: DocumentPath, query: EmbedOptions, body: OptionalJson<EmbedOptions>) -> Json<EmbedResponse>, access Write, needs Model;
     /// Stores the vectors of the most important tokens of a document's text, for search by late interaction.
-    POST   "/documents/{id}/tokens"       embed_tokens(path: DocumentPath) -> Json<TokensResponse>, needs Model;
+    POST   "/documents/{id}/tokens"       embed_tokens(path: DocumentPath) -> Json<TokensResponse>, access Write, needs Model;
 
     /// Searches by the cosine similarity of document vectors.
     POST   "/search/vector"               search_vector(body: Json<VectorSearch>) -> Json<SearchResponse>, needs Model;
@@ -103,7 +103,7 @@ macro_rules! value {
 }
 macro_rules! access {
     () => {
-        Access::Token
+        Access::Read
     };
     ($access:ident) => {
         Access::$access

@@ -109,7 +109,7 @@ fn complete(document: &mut Value, row: &Mounted) {
         Access::Public => json!([]),
         Access::Metrics => json!([{}, {"bearer": []}]),
         Access::RunnerKey => json!([{"runner": []}]),
-        Access::Token | Access::Owner => json!([{"bearer": []}]),
+        Access::Read | Access::Write | Access::Owner => json!([{"bearer": []}]),
     };
     let family = info.path.split('/').nth(1).unwrap_or_default();
     entry["tags"] = json!([family.trim_end_matches(".json")]);
@@ -129,7 +129,11 @@ fn description(info: &OperationInfo) -> String {
         Access::Public => "Anyone may call it.",
         Access::Metrics => "Anyone may call it where SVC_PUBLIC_METRICS says so, else the owner.",
         Access::RunnerKey => "It wants the key of the runner; a service without one answers 501.",
-        Access::Token | Access::Owner => "It wants a bearer token.",
+        Access::Read => "It wants a bearer token that may read the documents it names.",
+        Access::Write => {
+            "It wants a bearer token that may write the documents it names; one that may only read them gets 403."
+        }
+        Access::Owner => "It wants the owner's bearer token.",
     };
     let need = match info.needs {
         None => "",
@@ -148,6 +152,9 @@ fn refusals(info: &OperationInfo, entry: &Value) -> BTreeSet<u16> {
     let (reads, searches) = (info.method == http::Method::GET, info.path.starts_with("/search"));
     if info.access != Access::Public {
         statuses.extend([401, 429, 503]);
+    }
+    if info.access == Access::Write {
+        statuses.insert(403);
     }
     if info.name == "read_readiness" {
         statuses.insert(503);
