@@ -9,7 +9,6 @@ use std::{
 /// writes tell its state.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// The disk of one process.
 pub struct Disk {
     folder: PathBuf,
     least_free: u64,

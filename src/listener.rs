@@ -160,7 +160,6 @@ impl Told {
     }
 }
 
-/// The open connections.
 #[derive(Default)]
 struct Open {
     connections: Mutex<HashMap<u64, Arc<Activity>>>,

@@ -35,7 +35,6 @@ impl Lane {
     }
 }
 
-/// A set of lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lanes(u8);
 

@@ -88,13 +88,11 @@ pub struct TreeNode {
     pub children: Vec<TreeNode>,
 }
 
-/// A running task.
 #[derive(Clone, Debug, Serialize)]
 pub struct TaskRun {
     /// 1 for the first attempt.
     pub attempt: i32,
     pub lane: Lane,
-    /// The region it has reserved.
     pub region: Region,
     pub phase: Phase,
 }

@@ -160,7 +160,6 @@ struct Place {
     claimed: u64,
     size: u64,
     offset: u64,
-    /// The end of the directory.
     end: u64,
 }
 

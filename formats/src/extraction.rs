@@ -16,7 +16,6 @@ pub struct Extraction {
     pub text: String,
     /// Empty if the format has no pages.
     pub pages: Vec<Page>,
-    /// What the pages are.
     #[serde(default)]
     pub page_kind: PageKind,
     /// In order of appearance.

@@ -27,7 +27,6 @@ impl Copies {
         (&self.pool, self.places.acquire().await.ok())
     }
 
-    /// Closes the connections.
     pub async fn close(&self) {
         self.pool.close().await;
     }

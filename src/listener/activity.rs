@@ -16,7 +16,6 @@ const FLUSH: Duration = Duration::from_secs(1);
 enum Phase {
     /// No byte of a next request has arrived.
     Idle,
-    /// A header has begun.
     Header,
     /// A request is being served; this lasts until the end of its answer.
     Request,

@@ -32,7 +32,6 @@ pub struct Head {
 /// The next thing in a form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A part begins.
     Part(Head),
     /// Bytes of the part that began last; never empty.
     Data(Bytes),

@@ -21,7 +21,6 @@ pub async fn create(conn: &mut PgConnection) -> sqlx::Result<Writer> {
 }
 
 impl Writer {
-    /// Appends bytes.
     pub async fn write(&self, conn: &mut PgConnection, bytes: &[u8]) -> sqlx::Result<()> {
         sqlx::query("SELECT lowrite($1, $2)").bind(self.handle).bind(bytes).execute(conn).await.map(|_| ())
     }

@@ -130,7 +130,6 @@ pub struct Kept {
     _permit: OwnedSemaphorePermit,
 }
 
-/// A connection of the pool.
 #[derive(Debug)]
 pub struct Pooled {
     conn: PoolConnection<Postgres>,

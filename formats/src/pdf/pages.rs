@@ -29,7 +29,6 @@ const SCANNED_COVERAGE: f64 = 0.5;
 /// Fonts are cached for this many pages and then read anew, because a file may have its own fonts for each page.
 const CACHED_PAGES: usize = 64;
 
-/// What a page shows.
 pub(super) struct PageText {
     pub laid: Laid,
     /// The number of characters that are not white space, including unknown ones.

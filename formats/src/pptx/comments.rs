@@ -37,7 +37,6 @@ struct Comment {
     is_reply: bool,
     /// Its index in the list. Its replies end before it does.
     index: usize,
-    /// The depth of its element.
     depth: u32,
 }
 

@@ -27,7 +27,6 @@ pub struct Cells {
     pub merged: Option<Vec<Range>>,
 }
 
-/// A row of the rectangle.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CellRow {
     pub row: u32,

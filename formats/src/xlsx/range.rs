@@ -76,7 +76,6 @@ impl Range {
         u64::from(self.height()) * u64::from(self.width())
     }
 
-    /// Whether it contains the cell.
     pub fn contains(self, cell: CellRef) -> bool {
         (self.first.row..=self.last.row).contains(&cell.row)
             && (self.first.column..=self.last.column).contains(&cell.column)

@@ -68,7 +68,6 @@ pub(super) enum Item<'a> {
         row: u32,
         hidden: bool,
     },
-    /// A filled cell.
     Cell(CellRef, &'a RawCell),
     HiddenColumns {
         first: u32,

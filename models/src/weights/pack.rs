@@ -34,7 +34,6 @@ const SETTLED: Duration = Duration::from_secs(1);
 /// The packs' folder stands beside the models' folders, whose names do not begin with a dot.
 const FOLDER: &str = ".packed";
 
-/// Where the packs are.
 pub(crate) struct Packs {
     folder: PathBuf,
     least_bytes: u64,
@@ -228,7 +227,6 @@ fn from_hex(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// A mapped pack.
 pub(super) struct Pack {
     path: PathBuf,
     map: Bytes,

@@ -40,7 +40,6 @@ impl<'a> Apply<'a> {
         Apply { grant, tools, claims, started_at: Utc::now(), permit }
     }
 
-    /// Begins the transaction.
     pub async fn begin(self) -> Result<Transaction<'a>, TaskFailure> {
         let limit = self.tools.settings.worker_lease.max(LEAST_TIME);
         let conn = store::transaction::begin_bounded(&self.tools.kept, limit).await.classified()?;

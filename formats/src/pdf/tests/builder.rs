@@ -17,13 +17,11 @@ impl Pdf {
         Self { objects: BTreeMap::from([(3, font)]), catalog: String::new(), trailer: String::new(), pages: 0 }
     }
 
-    /// Adds entries to the catalog.
     pub(super) fn catalog(mut self, entries: &str) -> Self {
         self.catalog.push_str(entries);
         self
     }
 
-    /// Adds entries to the trailer.
     pub(super) fn trailer(mut self, entries: &str) -> Self {
         self.trailer.push_str(entries);
         self

@@ -125,7 +125,6 @@ impl Section {
     }
 }
 
-/// Parses the sections of a code.
 pub(super) fn sections(code: &str) -> Vec<Section> {
     split(code).into_iter().map(section).collect()
 }
