@@ -1,6 +1,6 @@
 //! A document store organised as a tree: ingestion, retrieval and a knowledge graph in one unit.
 //!
-//! ARCHITECTURE.md at the top of the repository is the way in.
+//! ARCHITECTURE.md at the top of the repository is the place to start.
 pub mod access;
 mod admission;
 pub mod app;

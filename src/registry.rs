@@ -1,4 +1,4 @@
-//! Mounts the operation table: one route and one OpenAPI entry a row, and calls in process besides.
+//! Mounts the operation table: one route and one OpenAPI entry per row, and calls within the process.
 use crate::{access::Caller, service::Service};
 use axum::{
     Router,
@@ -34,7 +34,7 @@ pub use encode::Encode;
 use strict::Strict;
 pub use surface::refusal;
 
-/// The behaviour of an operation; one impl a row, under `src/handlers`.
+/// The behaviour of an operation; one impl per row, under `src/handlers`.
 #[diagnostic::on_unimplemented(
     message = "operation `{O}` has no handler",
     label = "add `impl Handle<{O}> for Service` under src/handlers"
@@ -47,7 +47,7 @@ type Served = BoxFuture<'static, Result<Response, Failure>>;
 type Serve = fn(Arc<Service>, Caller, Request) -> Served;
 type Schemas = Vec<(String, openapi::RefOr<openapi::Schema>)>;
 
-/// A row with its types erased, so that routing is compiled once, not once a row.
+/// A row with its types erased, so that routing is compiled once and not once per row.
 struct Mounted {
     info: OperationInfo,
     serve: Serve,
@@ -107,7 +107,7 @@ macro_rules! mount_all { ($(
 } }
 operation_table!(mount_all);
 
-/// Pages that are no operations; all else that is mounted is a row of the table.
+/// Pages that are not operations; everything else that is mounted is a row of the table.
 pub const PAGES: &[&str] = &["/docs", "/"];
 
 /// Every route of the service.
@@ -172,7 +172,7 @@ async fn answer(service: Arc<Service>, info: OperationInfo, serve: Serve, reques
     };
     lifetime::carry_out(&tasks, &operation, span, work).await.unwrap_or_else(|| {
         let (path, id) = cut_off;
-        problem(Failure::new(Code::Unavailable, "the service is ending").with("retry_after", 2), &path, &id)
+        problem(Failure::new(Code::Unavailable, "the service is stopping").with("retry_after", 2), &path, &id)
     })
 }
 
@@ -187,7 +187,7 @@ fn check_version(request: &Request) -> Result<(), Failure> {
     match request.headers().get(VERSION_HEADER).map(HeaderValue::to_str) {
         Some(Ok(theirs)) if theirs != VERSION => Err(Failure::new(
             Code::VersionMismatch,
-            format!("this client speaks version {theirs}, the service version {VERSION}"),
+            format!("this client has version {theirs}, but the service has version {VERSION}"),
         )
         .with("client_version", theirs)
         .with("service_version", VERSION)
@@ -226,7 +226,7 @@ async fn path<P: Params>(parts: &mut http::request::Parts) -> Result<P, Failure>
     match Path::<P>::from_request_parts(parts, &()).await {
         Ok(Path(path)) => path.check().map(|()| path),
         Err(PathRejection::FailedToDeserializePathParams(error)) => Err(match error.kind() {
-            // Each parameter of a path that is no text is an id.
+            // Each parameter of a path that is not text is an id.
             ErrorKind::ParseErrorAtKey { key, value, .. } => {
                 Failure::field(key, format!("takes a whole number, got `{value}`"))
             }

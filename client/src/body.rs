@@ -1,4 +1,4 @@
-//! What a call may carry beside its path and query.
+//! What a call may carry besides its path and query.
 use crate::{
     Failure,
     constraint::Constraint,
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, future::BoxFuture, stream::BoxStream};
 use serde::{Deserialize, Serialize};
 
-/// A request body, as the remote client sends it.
+/// A request body as the remote client sends it.
 pub trait Body: Send + 'static {
     /// What fields of the body take beyond their types.
     fn constraints() -> Vec<(&'static str, Constraint)> {
@@ -97,12 +97,12 @@ impl<T: Wire> Body for OptionalJson<T> {
     }
 }
 
-/// One file and its ingest options, `multipart/form-data`; the bytes are streamed, never held whole.
+/// One file and its ingest options, as `multipart/form-data`. The bytes are streamed and never held whole.
 pub struct FileUpload {
     pub filename: Option<String>,
     /// The media type that the client claims.
     pub declared_mime: Option<String>,
-    /// Bytes in all, where known beforehand.
+    /// The total number of bytes, if known beforehand.
     pub length: Option<u64>,
     pub bytes: BoxStream<'static, std::io::Result<Bytes>>,
     /// Known once the bytes have been read, since a form may carry them last.
@@ -113,7 +113,7 @@ pub struct FileUpload {
 pub type UploadOptions = BoxFuture<'static, Result<Option<serde_json::Value>, Failure>>;
 
 impl FileUpload {
-    /// A file of this machine, streamed from disk.
+    /// A file on this machine, streamed from disk.
     pub async fn from_path(path: &std::path::Path, options: Option<serde_json::Value>) -> std::io::Result<FileUpload> {
         let file = tokio::fs::File::open(path).await?;
         let length = file.metadata().await?.len();

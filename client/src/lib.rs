@@ -1,7 +1,7 @@
-//! Wire contracts of svc and the clients that speak them.
+//! The wire contract of svc, and the clients that speak it.
 //!
-//! [`operations`] is the one table of the service: REST route, OpenAPI entry, in-process method and
-//! remote method are all derived from its rows.
+//! [`operations`] is the table of the service: REST route, OpenAPI entry, in-process method and remote method are all
+//! derived from its rows.
 mod body;
 pub mod constraint;
 mod failure;

@@ -6,10 +6,10 @@ use serde::{Serialize, de::DeserializeOwned};
 /// The facts of a row, without its types.
 #[derive(Clone, Debug)]
 pub struct OperationInfo {
-    /// snake_case; marker type, handler, client method, operationId and metric label alike.
+    /// The name in snake_case, which marker type, handler, client method, operationId and metric label share.
     pub name: &'static str,
     pub method: Method,
-    /// With `{placeholders}` for the path parameters.
+    /// Has `{placeholders}` for the path parameters.
     pub path: &'static str,
     pub access: Access,
     /// A part of the service without which the operation answers 501 or 503.
@@ -26,15 +26,15 @@ pub enum Access {
     Write,
     /// The owner token alone.
     Owner,
-    /// Whoever holds `SVC_RUNNER_KEY`.
+    /// Anyone with `SVC_RUNNER_KEY`.
     RunnerKey,
     /// Anyone.
     Public,
-    /// Anyone where `SVC_PUBLIC_METRICS` says so, else the owner.
+    /// Anyone if `SVC_PUBLIC_METRICS` says so, else the owner.
     Metrics,
 }
 
-/// A part of the service that an operation cannot do without.
+/// A part of the service that an operation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// The embedding model, here or at a runner.
@@ -62,7 +62,7 @@ pub struct Call<O: Operation> {
 /// What a caller gets.
 pub type Outcome<O> = Result<<<O as Operation>::Reply as Reply>::Value, Failure>;
 
-/// Carries a call to the service: over HTTP, or straight into the process.
+/// Carries a call to the service: over HTTP, or directly within the process.
 pub trait Transport<O: Operation> {
     fn send(&self, call: Call<O>) -> impl Future<Output = Outcome<O>> + Send;
 }
@@ -73,7 +73,7 @@ mod described {
 }
 #[cfg(not(feature = "openapi"))]
 mod described {
-    /// Without the `openapi` feature nothing is described, so anything will do.
+    /// Without the `openapi` feature nothing is described, so every type qualifies.
     pub trait IntoParams {}
     impl<T> IntoParams for T {}
     pub trait ToSchema {}
@@ -87,7 +87,7 @@ pub trait Params: Serialize + DeserializeOwned + IntoParams + Send + Sync + 'sta
     fn constraints() -> Vec<(&'static str, Constraint)> {
         Vec::new()
     }
-    /// Names the first field that breaks a constraint that its type cannot express.
+    /// Names the first field that breaks a constraint which its type cannot express.
     fn check(&self) -> Result<(), Failure> {
         Ok(())
     }
@@ -95,11 +95,11 @@ pub trait Params: Serialize + DeserializeOwned + IntoParams + Send + Sync + 'sta
 
 /// A JSON value of the contract.
 pub trait Wire: Serialize + DeserializeOwned + ToSchema + Send + Sync + 'static {
-    /// What fields take beyond their types, by their names on the wire; `outer.inner` for one of an object within.
+    /// What fields take beyond their types, by their names on the wire; `outer.inner` for a field of a nested object.
     fn constraints() -> Vec<(&'static str, Constraint)> {
         Vec::new()
     }
-    /// Names the first field that breaks a constraint that its type cannot express.
+    /// Names the first field that breaks a constraint which its type cannot express.
     fn check(&self) -> Result<(), Failure> {
         Ok(())
     }

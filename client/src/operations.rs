@@ -23,11 +23,11 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     DELETE "/documents/{id}"              delete_document(path: DocumentPath) -> NoContent, access Write;
     /// Lists a document's children in their order, page by page.
     GET    "/documents/{id}/children"     list_children(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>;
-    /// Lists all under a document, parents before children, page by page.
+    /// Lists everything under a document, parents before children, page by page.
     GET    "/documents/{id}/subtree"      list_subtree(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>;
     /// Lists a document's typed links, in both directions.
     GET    "/documents/{id}/links"        list_links(path: DocumentPath, query: PageQuery) -> Json<LinkPage>;
-    /// Reads all that the pipeline recorded about a document.
+    /// Reads everything that the pipeline recorded about a document.
     GET    "/documents/{id}/evidence"     read_evidence(path: DocumentPath) -> Json<EvidenceResponse>;
     /// Reads a rectangle of a stored workbook: values, formulas and a rendered grid.
     GET    "/documents/{id}/cells"        read_cells(path: DocumentPath, query: CellsQuery) -> Json<CellsResponse>;
@@ -63,17 +63,17 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     GET    "/admin/tasks/{id}"            read_task(path: TaskPath) -> Json<TaskResponse>, access Owner;
     /// Queues a task again that failed for good, and with it those that failed because of it.
     POST   "/admin/tasks/{id}/retry"      retry_task(path: TaskPath) -> Json<TaskResponse>, access Owner;
-    /// Ends one task: it fails as cancelled, at once where it waits, within 2 seconds where it runs.
+    /// Ends one task: a waiting one fails as cancelled at once, a running one is stopped within 2 seconds.
     POST   "/admin/tasks/{id}/cancel"     cancel_task(path: TaskPath) -> Json<TaskResponse>, access Owner;
-    /// Lists the task types with what waits of each.
+    /// Lists the task types and how many tasks of each wait.
     GET    "/admin/task-types"            list_task_types() -> Json<TaskTypeList>, access Owner;
-    /// Keeps tasks of one type from being claimed; those that run go on.
+    /// Keeps tasks of one type from being claimed; running ones go on.
     POST   "/admin/task-types/{task_type}/pause"   pause_task_type(path: TaskTypePath) -> Json<TaskTypeState>, access Owner;
     /// Lets tasks of one type be claimed again.
     POST   "/admin/task-types/{task_type}/resume"  resume_task_type(path: TaskTypePath) -> Json<TaskTypeState>, access Owner;
-    /// Lists the workers with their actors at the last beat.
+    /// Lists the workers with their actors at the last heartbeat.
     GET    "/admin/workers"               list_workers() -> Json<WorkerList>, access Owner;
-    /// Lists the regions that are held, page by page.
+    /// Lists the held regions, page by page.
     GET    "/admin/reservations"          list_reservations(query: PageQuery) -> Json<ReservationPage>, access Owner;
 
     /// Says that the process is alive.
@@ -86,7 +86,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     GET    "/openapi.json"                read_openapi() -> Json<OpenApiDocument>, access Public;
 } } }
 
-/// Picks the named part out of an argument list, `Nothing` where it is absent.
+/// Picks the named part out of an argument list, or `Nothing` if it is absent.
 macro_rules! part {
     (path  [path: $x:ty $(, $($rest:tt)*)?]) => { $x };
     (query [query: $x:ty $(, $($rest:tt)*)?]) => { $x };

@@ -6,7 +6,7 @@ use crate::{
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// A service somewhere else.
+/// A service at a remote address.
 #[derive(Clone)]
 pub struct Remote {
     base: String,
@@ -15,20 +15,20 @@ pub struct Remote {
     answer_limit: usize,
 }
 
-/// Bytes of an answer that are taken where nothing else is said.
+/// The most bytes of an answer, unless another limit is set.
 const ANSWER_LIMIT: usize = 1 << 30;
 
-/// What may stand in a path segment unescaped.
+/// Characters that a path segment may contain unescaped.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 impl Remote {
-    /// A client for the service at `base`, for example `http://127.0.0.1:8000`.
+    /// Makes a client for the service at `base`, for example `http://127.0.0.1:8000`.
     pub fn new(base: &str, token: &str, http: reqwest::Client) -> Remote {
         let (base, token) = (base.trim_end_matches('/').to_owned(), token.to_owned());
         Remote { base, token, http, answer_limit: ANSWER_LIMIT }
     }
 
-    /// The same client, which takes no answer of more bytes than these.
+    /// The same client, but it accepts no answer of more bytes.
     #[must_use]
     pub fn with_answer_limit(self, bytes: usize) -> Remote {
         Remote { answer_limit: bytes, ..self }
@@ -117,7 +117,7 @@ fn refusal(status: u16, retry_after: Option<u64>, bytes: &[u8]) -> Failure {
     failure
 }
 
-/// Puts the path parameters into their placeholders, each percent-encoded.
+/// Fills the path parameters into their placeholders, percent-encoded.
 fn fill(template: &str, parameters: &serde_json::Value) -> String {
     let mut url = String::with_capacity(template.len() + 16);
     let mut rest = template;

@@ -53,13 +53,13 @@ macro_rules! json_reply {
 
 /// 201 with the new resource and its Location.
 pub struct Created<T>(pub T);
-/// 202: stored, and worked on from here.
+/// 202: the request is stored, and work on it continues.
 pub struct Accepted<T>(pub T);
 json_reply!(Json, 200, "Success");
 json_reply!(Created, 201, "Created");
 json_reply!(Accepted, 202, "Accepted");
 
-/// Where a new resource is read.
+/// Where a new resource can be read.
 pub trait Located {
     /// An absolute path of this service.
     fn location(&self) -> String;

@@ -109,7 +109,7 @@ async fn wait_for(service: &Service, id: i64, task: i64) -> Result<(), Failure> 
         }
     };
     tokio::time::timeout(WAIT, done).await.unwrap_or_else(|_| {
-        Err(Failure::new(Code::Unavailable, "the document is stored; it is not yet embedded and indexed")
+        Err(Failure::new(Code::Unavailable, "the document is stored, but it is not yet embedded and indexed")
             .with("document_id", id)
             .with("task_id", task)
             .with("remedy", "read the document until it can be found; do not create it again"))
@@ -164,20 +164,21 @@ impl Handle<ops::delete_document> for Service {
     }
 }
 
-/// What is left to do once many files are deleted. It is no one's answer, since the delete took effect; the sweep does what is left.
+/// Does what is left once many files are deleted. An error is only logged, because the delete took effect; the sweep
+/// does the rest.
 async fn after_many(service: &Service) {
     let done = async {
         while store::blobs::unlink_orphans(&service.pool).await? > 0 {}
         settle::take_left(&service.pool, &service.settings.task_badges).await
     };
     if let Err(error) = done.await {
-        tracing::warn!(error = %error, "deleting the bytes of deleted files is left to the sweep");
+        tracing::warn!(error = %error, "could not delete the bytes of all deleted files; the sweep will delete the rest");
     }
 }
 
-/// Why a subtree could not be taken out of the tree.
+/// Why a subtree could not be deleted.
 fn taken_out(error: sqlx::Error) -> Failure {
-    // Something was put deep under the node since this delete began.
+    // Since this delete began, something was put deep under the node.
     match store::away::sql_state(&error).as_ref() {
         "23503" => Failure::new(Code::Unavailable, "something was put under this document while it was being deleted")
             .with("remedy", "try again")
@@ -186,7 +187,7 @@ fn taken_out(error: sqlx::Error) -> Failure {
     }
 }
 
-/// A page of rows by id, and the cursor of the next.
+/// A page of rows by id, and the cursor of the next page.
 pub(super) fn page_by_id<T>(mut rows: Vec<T>, limit: u32, id: impl Fn(&T) -> i64) -> (Vec<T>, Option<String>) {
     let more = rows.len() > limit as usize;
     rows.truncate(limit as usize);
@@ -195,7 +196,8 @@ pub(super) fn page_by_id<T>(mut rows: Vec<T>, limit: u32, id: impl Fn(&T) -> i64
 }
 
 pub(super) fn id_cursor(cursor: Option<&str>) -> Result<i64, Failure> {
-    cursor.map_or(Ok(0), |text| text.parse().map_err(|_| Failure::field("cursor", "takes a next_cursor of this list")))
+    cursor
+        .map_or(Ok(0), |text| text.parse().map_err(|_| Failure::field("cursor", "takes a next_cursor from this list")))
 }
 
 impl Handle<ops::list_links> for Service {

@@ -72,7 +72,7 @@ impl Handle<ops::change_priority> for Service {
         ingested_file(&mut tx, caller, id).await?;
         store::ingest_nodes::set_priority(&mut tx, id, priority).await.or_fail()?;
         tx.commit().await.or_fail()?;
-        // Apart, since whoever ends a task locks its row before those of the tree.
+        // This is a separate transaction, because the end of a task locks the task's row before those of the tree.
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let tasks_changed = store::admin::follow_priority(&mut tx, id).await.or_fail()?;
         tx.commit().await.or_fail()?;
@@ -80,14 +80,14 @@ impl Handle<ops::change_priority> for Service {
     }
 }
 
-/// 404 where the caller sees no such document, 409 where it is no file that was ingested.
+/// 404 if the caller can see no such document, 409 if it is not an ingested file.
 pub(super) async fn ingested_file(conn: &mut PgConnection, caller: &Caller, id: i64) -> Result<(), Failure> {
     let row = store::documents::read(conn, &caller.scope(), id, false).await.or_fail()?;
     row.ok_or_else(|| Failure::no_document(id))?;
     match store::ingest_nodes::root_of(conn, id).await.or_fail()? {
         Some((root, _)) if root == id => Ok(()),
         Some((root, _)) => {
-            let detail = format!("document {id} is part of the file {root}: name that one");
+            let detail = format!("document {id} is a part of the file {root}: use that id");
             Err(Failure::new(Code::Conflict, detail).with("file_id", root))
         }
         None => Err(Failure::new(Code::Conflict, format!("document {id} is not an ingested file"))),

@@ -1,4 +1,4 @@
-//! What each operation does, one file a family: authorize, do, answer.
+//! What each operation does, one file per family: authorize, act, answer.
 pub mod admin;
 pub mod documents;
 pub mod ingest;

@@ -21,11 +21,11 @@ use tokio_util::task::TaskTracker;
 /// What tasks work with.
 #[derive(Clone)]
 pub struct Tools {
-    /// With the connections of tasks.
+    /// Uses the connections of tasks.
     core: Core,
     /// For claims, starts and the ends of tasks.
     pub kept: KeptConnections,
-    /// The settling that tasks left behind them: a worker that drains must not end before it.
+    /// The settling that tasks left behind; a draining worker must wait for it before it ends.
     pub settling: TaskTracker,
 }
 

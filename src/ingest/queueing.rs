@@ -1,4 +1,4 @@
-//! The one way in which a task comes into the queue.
+//! The only way in which a task gets into the queue.
 use crate::store::tasks::{self, NewTask};
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -10,13 +10,14 @@ use svc_actors::{Lane, WriteMode};
 pub struct Queueing<'a> {
     /// The document whose supervisor runs them: the file, or a document that was created by itself.
     pub root_id: i64,
-    /// The pool that runs a task type, by the settings.
+    /// The badge of each task type, from the settings.
     pub badges: &'a BTreeMap<String, String>,
-    /// Of a document that was created by itself; a file's own stands with its node and holds for all its tasks.
+    /// The priority of a document that was created by itself. A file's priority is stored with its node and applies to
+    /// all its tasks.
     pub priority: i32,
 }
 
-/// What is to be done at a node.
+/// What must be done at a node.
 pub struct Work<'a> {
     pub task_type: &'a str,
     pub lane: Lane,
@@ -27,7 +28,7 @@ pub struct Work<'a> {
 }
 
 impl<'a> Queueing<'a> {
-    /// Tasks of an ingested file.
+    /// For tasks of an ingested file.
     pub fn of_file(root_id: i64, badges: &'a BTreeMap<String, String>) -> Queueing<'a> {
         Queueing { root_id, badges, priority: 0 }
     }

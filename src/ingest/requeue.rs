@@ -1,4 +1,4 @@
-//! A task that failed for good is queued again, and what failed with it waits again.
+//! Queues a task again that failed for good, and makes what failed with it wait again.
 use crate::{
     error::OrFail,
     ingest::{cancel, tasks::EMBED},
@@ -7,11 +7,11 @@ use crate::{
 use sqlx::PgConnection;
 use svc_client::Failure;
 
-/// Queues a task of a node again, with those that failed because of it; false where it did not fail for good.
+/// Queues a task of a node again, with those that failed because of it; returns false if it did not fail for good.
 pub async fn requeue(conn: &mut PgConnection, task_id: i64, document_id: i64, root_id: i64) -> Result<bool, Failure> {
-    // The settler must not look at the tree while its counts are made anew.
+    // The settler must not look at the tree while its counts are recomputed.
     store::locks::files_around(conn, root_id).await.or_fail()?;
-    // Nodes that a cancel has still to mark would fail under the task's hands.
+    // Nodes that a cancel has yet to mark would fail while the task works on them.
     cancel::fail_rest_here(conn, root_id).await.or_fail()?;
     store::locks::nodes(conn, root_id).await.or_fail()?;
     let Some(moved) = store::admin::put_back(conn, task_id).await.or_fail()? else { return Ok(false) };
@@ -28,7 +28,7 @@ pub async fn requeue(conn: &mut PgConnection, task_id: i64, document_id: i64, ro
     Ok(true)
 }
 
-/// The nodes that a task which failed took with it.
+/// The nodes that failed with a task.
 async fn nodes_of(conn: &mut PgConnection, task: &Moved) -> Result<Vec<i64>, Failure> {
     let params = &task.params.0;
     if task.task_type == EMBED

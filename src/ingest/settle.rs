@@ -1,7 +1,6 @@
-//! The settling walk: containers learn that what is under them is done, roll it up, and are done themselves.
+//! The settling walk. When everything under a container is done, the container is rolled up and settles too.
 //!
-//! Tasks append events; this is the only place that takes them and that moves containers. Each edge of
-//! the tree is walked once.
+//! Tasks append events; only this module takes them and moves containers. Each edge of the tree is walked once.
 use crate::{
     ingest::{
         cancel,
@@ -22,11 +21,11 @@ use svc_client::wire::Settled;
 /// The name of the evidence at a settled file of which a part failed: how many nodes, and why.
 pub const FAILED_PARTS: &str = "failed_parts";
 
-/// The lanes of what a settling queues.
+/// The lanes of the tasks that settling queues.
 pub const QUEUES: Lanes = Lanes::of(Lane::Model);
 
-/// Takes all settle events of a root, unless somebody else is at it: they will see ours too, or the sweep will.
-/// True where tasks were queued.
+/// Takes all settle events of a root, unless somebody else is doing so: they will see ours too, or the sweep will.
+/// Returns true if tasks were queued.
 pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, file_root: i64) -> sqlx::Result<bool> {
     let mut queued = false;
     loop {
@@ -35,7 +34,7 @@ pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, file_root:
             return Ok(queued);
         }
         let Some(touched) = store::ingest_nodes::apply_events(&mut tx, file_root).await? else {
-            // Somebody may have committed an event and gone away over our lock since we looked.
+            // Since we looked, somebody may have committed an event and left because we held the lock.
             tx.rollback().await?;
             let mut conn = pool.acquire().await?;
             if store::ingest_nodes::has_events(&mut conn, file_root).await? {
@@ -60,15 +59,15 @@ pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, file_root:
     }
 }
 
-/// The same for whoever has nobody to tell of an error: the events stand, and the sweep takes what is left.
+/// Does the same for callers that cannot report an error: the events stay, and the sweep takes what is left.
 pub async fn settle_or_leave(pool: &PgPool, badges: &BTreeMap<String, String>, file_root: i64) -> bool {
     settle(pool, badges, file_root).await.unwrap_or_else(|error| {
-        tracing::warn!(document.id = file_root, error = %error, "settling is left to the sweep");
+        tracing::warn!(document.id = file_root, error = %error, "settling failed; the sweep will do it");
         false
     })
 }
 
-/// A container is rolled up once, where something settled under it.
+/// A container is rolled up once, if something settled under it.
 async fn needs_rollup(conn: &mut PgConnection, node: &Touched) -> sqlx::Result<bool> {
     Ok(node.rollup == "none" && store::ingest_nodes::has_settled_child(conn, node.document_id).await?)
 }
@@ -91,7 +90,7 @@ async fn finish_nodes(conn: &mut PgConnection, file_root: i64, nodes: &[Touched]
     }
     let ids: Vec<i64> = nodes.iter().map(|node| node.document_id).collect();
     for node in nodes.iter().filter(|node| node.rollup == "none") {
-        // Nothing settled under it: the rollup ran, so to say, and produced nothing.
+        // Nothing settled under it, so the rollup counts as done without a result.
         store::evidence::record(conn, node.document_id, "effective_content", &Value::Null).await?;
         if node.failed_children > 0 {
             store::evidence::record(
@@ -120,7 +119,7 @@ async fn finish_nodes(conn: &mut PgConnection, file_root: i64, nodes: &[Touched]
         store::ingest_nodes::fold_frontier(conn, file_root).await?;
         let failed = store::ingest_nodes::frontier(conn, file_root).await?.map_or(0, |frontier| frontier.failed);
         if failed > 0 {
-            // Else a file of which nothing could be read would look like any other that settled.
+            // Without this, a file of which nothing could be read would look like any other settled file.
             let reasons: Map<String, Value> = store::evidence::reasons_of_failures(conn, file_root)
                 .await?
                 .into_iter()
@@ -133,7 +132,7 @@ async fn finish_nodes(conn: &mut PgConnection, file_root: i64, nodes: &[Touched]
     Ok(())
 }
 
-/// Chunks left flight together: tells their parents and the frontier.
+/// Records that chunks settled or failed together, and notifies their parents and the frontier.
 pub async fn leaves_done(
     conn: &mut PgConnection,
     file_root: i64,
@@ -157,7 +156,8 @@ pub async fn leaves_done(
     store::ingest_nodes::count(conn, file_root, change).await
 }
 
-/// A task will not run again: its node fails, or the chunks that it was to embed do, and who waits for them learns it.
+/// Records that a task will not run again: its node fails, or the chunks that it should have embedded do, and their
+/// parents are notified.
 pub async fn task_failed(
     conn: &mut PgConnection,
     task_type: &str,
@@ -189,7 +189,7 @@ pub async fn task_failed(
     Ok(Some(file_root))
 }
 
-/// Locks what [`task_failed`] changes. Whoever is going to fail a task for good does so before it locks the task.
+/// Locks what [`task_failed`] changes. Call this before locking a task in order to fail it for good.
 pub async fn lock_for_failure(
     conn: &mut PgConnection,
     task_type: &str,
@@ -207,16 +207,16 @@ pub async fn lock_for_failure(
     store::locks::node(conn, document_id).await
 }
 
-/// Takes events that were left over. True where tasks were queued.
+/// Takes events that were left over. Returns true if tasks were queued.
 pub async fn take_left(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx::Result<bool> {
     let roots = store::ingest_nodes::roots_with_events(&mut *pool.acquire().await?).await?;
     let mut queued = false;
     for root in roots {
-        // One root that cannot be settled must not keep the others waiting.
+        // A root that cannot be settled must not keep the others waiting.
         match settle(pool, badges, root).await {
             Ok(more) => queued |= more,
             Err(error) => {
-                tracing::error!(document.id = root, error = %error, "this root could not be settled: recounting, which is a repair of a bug");
+                tracing::error!(document.id = root, error = %error, "this root could not be settled; recounting its nodes, which repairs the effect of a defect");
                 recount(pool, root).await?;
             }
         }
@@ -233,24 +233,24 @@ async fn recount(pool: &PgPool, root: i64) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// Does what was left over: nodes of cancelled files that nobody marked, events that nobody took.
+/// Does what was left over: marks the remaining nodes of cancelled files, and takes the remaining events.
 pub async fn sweep(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx::Result<bool> {
     let cancelled = store::cancelled::roots(&mut *pool.acquire().await?).await?;
     for root in cancelled {
         if let Err(error) = cancel::fail_rest(pool, root, root).await {
-            tracing::error!(document.id = root, error = %error, "the nodes of a cancelled file are marked with the next sweep");
+            tracing::error!(document.id = root, error = %error, "could not mark the nodes of a cancelled file; the next sweep tries again");
         }
     }
     take_left(pool, badges).await
 }
 
-/// Repairs roots that would wait for ever; the next sweep settles them. It looks at every root in flight.
+/// Repairs roots that would wait for ever; the next sweep settles them. This looks at every root in flight.
 pub async fn repair(pool: &PgPool) -> sqlx::Result<()> {
     let stalled = store::ingest_nodes::stalled_roots(&mut *pool.acquire().await?).await?;
     for root in stalled {
         tracing::error!(
             document.id = root,
-            "nodes in flight with nothing left to do: recounting, which is a repair of a bug"
+            "nodes are in flight with nothing left to do; recounting them, which repairs the effect of a defect"
         );
         recount(pool, root).await?;
     }

@@ -1,4 +1,4 @@
-//! Files on disk that have no name: gone with the process, however it ends.
+//! Files on disk without a name, which vanish with the process, however it ends.
 use crate::store;
 use sha2::{Digest, Sha256};
 use sqlx::{PgConnection, postgres::types::Oid};
@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-/// Bytes that came in, with what was learned on the way.
+/// Received bytes, with what was learned on the way.
 pub struct Spooled {
     pub file: File,
     pub byte_size: u64,
@@ -24,7 +24,7 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// An empty one in `folder`, which is made where it is missing.
+    /// Makes an empty spool in `folder`, which is made if it is missing.
     pub fn new(folder: &Path) -> io::Result<Spool> {
         Ok(Spool { file: nameless(folder)?, hasher: Sha256::new(), byte_size: 0 })
     }
@@ -36,12 +36,12 @@ impl Spool {
         self.file.write_all(piece)
     }
 
-    /// Bytes so far.
+    /// The number of bytes so far.
     pub fn byte_size(&self) -> u64 {
         self.byte_size
     }
 
-    /// Closes it and rewinds the file.
+    /// Finishes the spool and rewinds the file.
     pub fn finish(mut self) -> io::Result<Spooled> {
         self.file.seek(SeekFrom::Start(0))?;
         Ok(Spooled {
@@ -52,7 +52,7 @@ impl Spool {
     }
 }
 
-/// An empty file without a name in `folder`, which is made where it is missing.
+/// Makes an empty file without a name in `folder`, which is made if it is missing.
 pub fn nameless(folder: &Path) -> io::Result<File> {
     std::fs::create_dir_all(folder)?;
     tempfile::tempfile_in(folder)

@@ -1,26 +1,26 @@
-//! From a text to the nodes under its file: sections in pre-order, each before its chunks. Pure.
+//! Plans the nodes under a file from its text: sections in pre-order, each before its chunks.
 use serde_json::{Value, json};
 use svc_formats::{Chunk, ChunkOptions, Extraction, PageKind, Section, TokenCounter, chunk, sections};
 
-/// A node to be made. Ids are given out in the order of the list, which is the order of the file.
+/// A node to be made. Ids are assigned in the order of the list, which is the order of the file.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Index of the section above; None right under the file.
+    /// The index of the section above; `None` directly under the file.
     pub parent: Option<usize>,
     pub kind: Kind,
     pub title: String,
-    /// Of a chunk, as it was cut.
+    /// For a chunk, how it was cut.
     pub chunk: Option<Chunk>,
     /// Byte range of the text.
     pub start: usize,
     pub end: usize,
     pub position: i32,
     pub depth: usize,
-    /// By the chunks; of a section: of everything under it.
+    /// The tokens of the chunk, or for a section of everything under it.
     pub tokens: i64,
-    /// Direct children.
+    /// The number of direct children.
     pub children: i32,
-    /// Chunks under it, itself included where it is one.
+    /// The number of chunks under it, including itself if it is one.
     pub leaves: usize,
 }
 
@@ -41,7 +41,7 @@ impl Kind {
     }
 }
 
-/// Plans the tree under a file. `declared`: by the file's own headings or pages; else chunks alone.
+/// Plans the tree under a file: by the file's own headings or pages if `declared`, and otherwise only chunks.
 pub fn build(
     extraction: &Extraction,
     file_title: &str,
@@ -54,7 +54,7 @@ pub fn build(
     let own_end = sections.first().map_or(text.len(), |first| first.start);
     let mut builder = Builder { text, options, tokens, nodes: Vec::new(), positions: vec![0] };
     builder.chunks(None, file_title, 0, own_end, 0);
-    // Where each section's node stands in the list.
+    // Where each section's node is in the list.
     let mut placed = Vec::with_capacity(sections.len());
     for section in &sections {
         let parent = section.parent.and_then(|index| placed.get(index).copied());
@@ -71,7 +71,7 @@ struct Builder<'a> {
     options: &'a ChunkOptions,
     tokens: &'a dyn TokenCounter,
     nodes: Vec<Node>,
-    /// Next position under the file (first) and under each node.
+    /// The next position under the file (first), and under each node.
     positions: Vec<i32>,
 }
 
@@ -137,7 +137,7 @@ impl Builder<'_> {
     }
 }
 
-/// A text as a title: trimmed, and at most 255 characters.
+/// A text as a title: trimmed, with at most 255 characters.
 pub fn title(title: &str) -> String {
     title.trim().chars().take(255).collect()
 }
@@ -145,16 +145,16 @@ pub fn title(title: &str) -> String {
 /// Chunks that are embedded together: the container whose region covers them, and the first and last of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Index of the container; None: the file.
+    /// The index of the container; `None`: the file.
     pub under: Option<usize>,
     pub first: usize,
     pub last: usize,
 }
 
-/// Most chunks of one batch.
+/// The most chunks of one batch.
 pub const BATCH: usize = 256;
-/// Most tokens of one batch, where it has more than one chunk: a model that takes but 50 a second is through with them within the
-/// time of a task.
+/// The most tokens of a batch with more than one chunk. Even a model that does only 50 tokens per second finishes it
+/// within the time of a task.
 pub const BATCH_TOKENS: i64 = 32_768;
 /// A subtree with fewer chunks shares a batch with its neighbours.
 const SMALL: usize = 32;
@@ -216,10 +216,10 @@ fn container(nodes: &[Node], chunk: usize) -> Option<usize> {
     None
 }
 
-/// Counts characters up to byte offsets of one text, in little time whatever the offset.
+/// Counts characters up to byte offsets of one text, quickly for any offset.
 pub struct CharacterIndex<'a> {
     text: &'a str,
-    /// Characters before each `STEP` bytes.
+    /// The number of characters before each `STEP` bytes.
     before: Vec<usize>,
 }
 
@@ -238,7 +238,7 @@ impl<'a> CharacterIndex<'a> {
         CharacterIndex { text, before }
     }
 
-    /// Characters before a byte offset.
+    /// The number of characters before a byte offset.
     pub fn at(&self, offset: usize) -> usize {
         let step = (offset / STEP).min(self.before.len() - 1);
         let rest = &self.text.as_bytes()[(step * STEP).min(offset)..offset.min(self.text.len())];
@@ -250,7 +250,7 @@ fn starts_character(byte: u8) -> bool {
     byte & 0b1100_0000 != 0b1000_0000
 }
 
-/// Where a node came from: characters of the extracted text, and pages or slides where the format has them.
+/// Where a node came from: characters of the extracted text, and pages or slides if the format has them.
 pub fn anchor(node: &Node, extraction: &Extraction, characters: &CharacterIndex<'_>) -> Value {
     let mut anchor = json!({"characters": [characters.at(node.start), characters.at(node.end)]});
     let first = extraction.page_at(node.start);

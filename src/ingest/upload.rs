@@ -1,4 +1,5 @@
-//! A file comes in: spooled and hashed, recognised, then stored with its node and its first task in one short transaction.
+//! Receives a file: spools, hashes and recognises it, then stores it with its node and its first task in one short
+//! transaction.
 use crate::{
     access::Caller,
     admission::Admission,
@@ -31,17 +32,17 @@ use svc_client::{
 };
 use svc_formats::Detection;
 
-/// A name longer than this is cut; nobody reads it, and a title is indexed.
+/// A longer name is cut: nobody reads it, and titles are indexed.
 const TITLE_CHARACTERS: usize = 255;
 
-/// What limits how many files are read and stored at a time.
+/// Limits how many files are read and stored at a time.
 #[derive(Clone, Copy)]
 pub struct Intake<'a> {
     pub admission: &'a Admission,
     pub copies: &'a Copies,
 }
 
-/// Stores an upload, or finds the node that holds its bytes already.
+/// Stores an upload, or finds the node that already holds its bytes.
 pub async fn upload(
     core: &Core,
     intake: Intake<'_>,
@@ -75,7 +76,7 @@ pub async fn upload(
     let mut tx = store::transaction::begin(copies).await.or_fail()?;
     store::blobs::lock_hash(&mut tx, &arrival.content_hash).await.or_fail()?;
     let found = store::blobs::find(&mut tx, &scope, &arrival.content_hash, query.private).await.or_fail()?;
-    // The bytes before any lock on the tree: copying them takes long.
+    // The bytes come before any lock on the tree, because copying them takes long.
     let lob = match &found {
         Some(_) => None,
         None => Some(spool::to_large_object(&mut tx, spooled.file).await.or_fail()?),
@@ -108,7 +109,7 @@ struct Arrival {
     byte_size: u64,
 }
 
-/// A file's name as a title: without folders, control characters and excess; never empty.
+/// A file's name as a title: without folders and control characters, not too long, and never empty.
 fn title(filename: Option<&str>) -> String {
     let name = filename.unwrap_or_default();
     let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
@@ -177,7 +178,7 @@ async fn existing(
         if parent.id == found.id || parent.path.contains(&found.id) {
             return Err(Failure::field(
                 "parent_id",
-                format!("document {} lies under the file that holds these bytes", parent.id),
+                format!("document {} is under the file that holds these bytes", parent.id),
             ));
         }
         store::links::insert(conn, parent.id, found.id, "contains").await.or_fail()?;
@@ -261,7 +262,7 @@ async fn store_new(
     })
 }
 
-/// Starts counting and queues the probe.
+/// Starts the counts and queues the probe.
 async fn begin(core: &Core, conn: &mut PgConnection, id: i64, path: &[i64], priority: i32) -> sqlx::Result<()> {
     let node = IngestNode { document_id: id, parent_id: None, open_tasks: 1, open_children: 0, tokens: 0 };
     store::ingest_nodes::insert(conn, id, &[node]).await?;

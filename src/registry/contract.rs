@@ -6,13 +6,13 @@ use std::{collections::BTreeSet, sync::OnceLock};
 use svc_client::{Access, Code, Failure, Need, OperationInfo, VERSION, constraint::Constraint};
 use utoipa::openapi::{self, HttpMethod, Paths};
 
-/// A family of operations by the first segment of its paths.
+/// A family of operations, by the first segment of its paths.
 const FAMILIES: &[(&str, &str)] = &[
     ("ingest", "Files on their way in."),
     ("documents", "The nodes of the tree."),
     ("search", "Finding documents."),
     ("runner", "Vectors for texts, for workers and services that load no model."),
-    ("admin", "The queue and the fleet, for whoever runs the service."),
+    ("admin", "The queue and the fleet, for the operator of the service."),
     ("health", "Whether the process is alive."),
     ("ready", "Whether the service can do its work."),
     ("metrics", "Measurements in Prometheus' text form."),
@@ -73,7 +73,7 @@ fn complete(document: &mut Value, row: &Mounted) {
     }
     for parameter in entry.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
         bound(parameter);
-        // A parameter is there or not: there is no null in an address.
+        // A parameter is either present or absent: an address has no null.
         if let Some(schema) = parameter.get_mut("schema") {
             without_null(schema);
         }
@@ -127,7 +127,7 @@ fn entry_pointer(info: &OperationInfo) -> String {
 fn description(info: &OperationInfo) -> String {
     let access = match info.access {
         Access::Public => "Anyone may call it.",
-        Access::Metrics => "Anyone may call it where SVC_PUBLIC_METRICS says so, else the owner.",
+        Access::Metrics => "Anyone may call it if SVC_PUBLIC_METRICS says so, else only the owner.",
         Access::RunnerKey => "It wants the key of the runner; a service without one answers 501.",
         Access::Read => "It wants a bearer token that may read the documents it names.",
         Access::Write => {
@@ -138,7 +138,7 @@ fn description(info: &OperationInfo) -> String {
     let need = match info.needs {
         None => "",
         Some(Need::Model) => " A service without an embedding model answers 501.",
-        Some(Need::OwnModel) => " A service that embeds at a runner itself answers 501.",
+        Some(Need::OwnModel) => " A service that uses a runner itself answers 501.",
     };
     format!("{} {access}{need}", info.summary)
 }
@@ -197,8 +197,8 @@ fn headers() -> Value {
     let text = |about: &str| json!({"description": about, "schema": {"type": "string"}});
     json!({
         "X-Request-Id": text("Identifies the request in the service's log."),
-        "X-Svc-Version": text("The version of the contract; a client of another one is refused with 426."),
-        "Location": text("Where the new resource is read."),
+        "X-Svc-Version": text("The version of the contract; a client of another version is refused with 426."),
+        "Location": text("Where the new resource can be read."),
         "WWW-Authenticate": text("`Bearer`."),
         "Retry-After": {"description": "Seconds after which another try may succeed.", "schema": {"type": "integer", "minimum": 0}},
     })
@@ -231,7 +231,7 @@ fn parameter<'a>(entry: &'a mut Value, name: &str) -> Option<&'a mut Value> {
     parameters.iter_mut().find(|parameter| parameter["name"] == name)?.get_mut("schema")
 }
 
-/// The named schema that a schema refers to, also where it may be null.
+/// The named schema that a schema refers to, even if that may be null.
 fn target<'a>(document: &'a mut Value, schema: &Value) -> Option<&'a mut Value> {
     let choices = schema.get("oneOf").or_else(|| schema.get("anyOf")).and_then(Value::as_array);
     let reference = |schema: &Value| schema.get("$ref").and_then(Value::as_str).map(str::to_owned);
@@ -239,7 +239,7 @@ fn target<'a>(document: &'a mut Value, schema: &Value) -> Option<&'a mut Value> 
     document.pointer_mut(reference.strip_prefix('#')?)
 }
 
-/// The schema of a field of a body, `outer.inner` for one of an object within.
+/// The schema of a field of a body; `outer.inner` for a field of a nested object.
 fn property<'a>(document: &'a mut Value, body: &Value, name: &str) -> Option<&'a mut Value> {
     let (outer, inner) = name.split_once('.').map_or((name, None), |(outer, inner)| (outer, Some(inner)));
     let Some(inner) = inner else {
@@ -263,7 +263,7 @@ fn merge(schema: &mut Value, keywords: Map<String, Value>) {
     }
 }
 
-/// Says the bounds that the width of a number sets, where none is narrower.
+/// Adds the bounds that the width of a number sets, unless there are narrower ones.
 fn bound(schema: &mut Value) {
     match schema {
         Value::Object(members) => {

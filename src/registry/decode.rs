@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use std::time::Duration;
 use svc_client::{Body, Code, Failure, FileUpload, Json, Nothing, OptionalJson, Wire};
 
-/// The error of a body of which the client sent too little for too long; the listener raises it.
+/// The client sent too little of a body for too long; the listener raises this error.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the body stalled: less than {least} bytes of it arrived in {within:?}")]
 pub struct BodyStalled {
@@ -43,7 +43,7 @@ impl Decode for Nothing {
             return Ok(Nothing {});
         }
         let whereto = format!("{} {}", request.method(), request.uri().path());
-        // A body of unknown length may be empty all the same.
+        // A body of unknown length may still be empty.
         whole(request, 0).await.map(|_| Nothing {}).map_err(|failure| match failure.code {
             Code::TooLarge => Failure::new(Code::UnsupportedMediaType, format!("{whereto} takes no body"))
                 .with("remedy", "send the request without a body"),
@@ -87,7 +87,7 @@ impl<T: Wire> Decode for OptionalJson<T> {
     }
 
     async fn decode(service: &Service, request: Request) -> Result<Self, Failure> {
-        // A client may name a type and send nothing.
+        // A client may name a media type and send nothing.
         if is_empty(request.body())
             || (media_type(request.headers()).is_empty() && announced(request.headers()).is_none())
         {
@@ -101,12 +101,12 @@ impl<T: Wire> Decode for OptionalJson<T> {
     }
 }
 
-/// Whether a body is known to hold nothing.
+/// Whether a body is known to be empty.
 fn is_empty(body: &RequestBody) -> bool {
     body.is_end_stream() || body.size_hint().exact() == Some(0)
 }
 
-/// Reads a JSON text strictly; `what` names it where it is no JSON.
+/// Reads a JSON text strictly; `what` names it if it is not JSON.
 pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T, Failure> {
     let no_json =
         |error: &serde_json::Error| Failure::new(Code::MalformedRequest, format!("{what} is not JSON: {error}"));
@@ -124,7 +124,7 @@ pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result
     Ok(value)
 }
 
-/// 422 naming the field; what concerns no field is said of the whole.
+/// Returns 422 naming the field, or the whole if no field is concerned.
 pub(super) fn misfit(whole: &str, field: &str, reason: &str) -> Failure {
     match field {
         "." => Failure::new(Code::InvalidField, format!("{whole}: {reason}")),
@@ -154,12 +154,12 @@ fn media_type(headers: &HeaderMap) -> &str {
     headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// The length that the client says the body has.
+/// The length that the client announces for the body.
 fn announced(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// A whole body, of at most `limit` bytes.
+/// A whole body of at most `limit` bytes.
 async fn whole(request: Request, limit: u64) -> Result<BytesMut, Failure> {
     let announced = announced(request.headers()).unwrap_or_default().min(limit);
     let mut bytes = BytesMut::with_capacity(usize::try_from(announced).unwrap_or_default());
@@ -180,7 +180,7 @@ fn body_too_large(limit: u64) -> Failure {
         .with("setting", "SVC_MAX_BODY_BYTES")
 }
 
-/// Why a body does not come to its end.
+/// Why a body did not arrive completely.
 pub(super) fn broken(error: &axum::Error) -> Failure {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {

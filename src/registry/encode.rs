@@ -1,4 +1,4 @@
-//! Replies, to HTTP.
+//! Sends replies over HTTP.
 use axum::{
     Json as JsonResponse,
     response::{IntoResponse, Response},

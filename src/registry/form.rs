@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 /// The longest `options` part.
 const OPTIONS_BYTES: usize = 64 * 1024;
-/// What a form may hold beside its file.
+/// How much a form may hold besides its file.
 const BESIDE_BYTES: u64 = 2 * OPTIONS_BYTES as u64;
 
 /// A form that is being read.
@@ -73,7 +73,7 @@ pub(super) async fn upload(content_type: &str, body: Body, limit: u64) -> Result
 }
 
 impl Form {
-    /// The next step that is one: reads frames as they are needed.
+    /// The next actual step; reads frames as they are needed.
     async fn step(&mut self) -> Result<Step, Failure> {
         loop {
             match self.parts.next().map_err(malformed)? {
@@ -124,7 +124,7 @@ impl Form {
         })
     }
 
-    /// The next bytes of the part that is being read; none at its end.
+    /// The next bytes of the part that is being read; `None` at its end.
     async fn piece(&mut self) -> Result<Option<Bytes>, Failure> {
         match self.step().await? {
             Step::Data(bytes) => Ok(Some(bytes)),
@@ -138,7 +138,7 @@ impl Form {
         while let Some(frame) = self.frames.next().await {
             behind += frame.map_err(|error| broken(&error))?.len();
             if behind > HEAD_BYTES {
-                return Err(malformed(FormError::Damaged("much stands behind its last boundary")));
+                return Err(malformed(FormError::Damaged("too much follows its last boundary")));
             }
         }
         Ok(self.options)

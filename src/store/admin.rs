@@ -1,4 +1,4 @@
-//! What whoever runs the service sees: tasks with what they wait for, the fleet, held regions, pauses.
+//! What the operator of the service sees: tasks with what they wait for, the fleet, held regions, pauses.
 mod changes;
 
 pub use changes::*;
@@ -84,7 +84,7 @@ pub async fn task(conn: &mut PgConnection, id: i64) -> sqlx::Result<Option<TaskR
     Ok(row.map(TaskResponse::from))
 }
 
-/// Tasks after `after`, by id, as the query filters them.
+/// The tasks after `after`, by id, that pass the query's filters.
 pub async fn tasks(
     conn: &mut PgConnection,
     query: &TaskQuery,
@@ -119,8 +119,8 @@ struct AlikeRow {
     blocked_by: Option<String>,
 }
 
-/// The unfinished tasks under a root by task type, the age of the oldest in seconds, and what they wait for. Tasks that are
-/// alike are counted first, since there may be a hundred thousand.
+/// The unfinished tasks under a root by task type, the age of the oldest in seconds, and what they wait for. Equal
+/// tasks are counted first, because there may be a hundred thousand.
 pub async fn frontier(
     conn: &mut PgConnection,
     root_id: i64,
@@ -162,7 +162,7 @@ pub async fn frontier(
     Ok((stages.into_values().collect(), oldest, blocked))
 }
 
-/// Unfinished tasks that are not running, by the reason; of the first [`COUNTED`](super::queue::COUNTED).
+/// Unfinished tasks that are not running, by the reason; only the first [`COUNTED`](super::queue::COUNTED) are counted.
 pub async fn blocked(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, i64)>> {
     sqlx::query_as(
         "SELECT blocked_by, count(*) FROM (SELECT blocked_by FROM task_blockage LIMIT $1) b WHERE blocked_by IS NOT NULL GROUP BY 1 ORDER BY 1",
@@ -182,7 +182,7 @@ struct TaskTypeRow {
     has_handler: bool,
 }
 
-/// The task types that are in the queue, known to a living worker, or paused; one alone where it is named.
+/// The task types that are in the queue, known to a living worker, or paused; or only the named one.
 pub async fn task_types(conn: &mut PgConnection, only: Option<&str>) -> sqlx::Result<Vec<TaskTypeState>> {
     let rows: Vec<TaskTypeRow> = sqlx::query_as(
         "WITH queued AS (
@@ -229,7 +229,7 @@ struct WorkerRow {
     snapshot: Json<Value>,
 }
 
-/// Every worker that is still remembered.
+/// Every worker that is still on record.
 pub async fn workers(conn: &mut PgConnection) -> sqlx::Result<Vec<WorkerResponse>> {
     let rows: Vec<WorkerRow> = sqlx::query_as(
         "SELECT w.worker_id, w.boot_nonce, w.version, w.badges, w.strict, w.task_types, w.started_at, w.beat_at,
@@ -271,7 +271,7 @@ struct ReservationRow {
     tasks_waiting: i64,
 }
 
-/// Held regions after `after`, by task.
+/// The held regions after `after`, by task.
 pub async fn reservations(conn: &mut PgConnection, after: i64, limit: u32) -> sqlx::Result<Vec<ReservationResponse>> {
     let rows: Vec<ReservationRow> = sqlx::query_as(
         "SELECT r.task_id, t.task_type, t.scope_document_id, t.root_id, r.write_mode, r.worker, r.since,
@@ -297,12 +297,12 @@ pub async fn reservations(conn: &mut PgConnection, after: i64, limit: u32) -> sq
         .collect())
 }
 
-/// What is wrong with the queue, for people; empty where nothing is.
+/// Something that is wrong with the queue, for people.
 #[derive(Debug, serde::Serialize, sqlx::FromRow)]
 pub struct Finding {
     /// `unserved`, `no_handler`, `lapsed`, `stuck`, `starved`, `stalled`, `paused` or `disk`.
     pub kind: String,
-    /// The badge, task type or task that it is about.
+    /// The badge, task type or task in question.
     pub about: String,
     pub tasks: i64,
     /// How long the oldest has waited.
@@ -310,12 +310,12 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Nothing more can be stored, and why.
+    /// The finding that nothing more can be stored, and why.
     pub fn disk(reason: String) -> Finding {
         Finding { kind: "disk".to_owned(), about: reason, tasks: 0, seconds: 0.0 }
     }
 
-    /// What an operator does about it.
+    /// What an operator can do about it.
     pub fn remedy(&self) -> &'static str {
         match self.kind.as_str() {
             "unserved" => "start a worker with this badge: svc-worker --badge",
@@ -323,18 +323,18 @@ impl Finding {
             "lapsed" => "the worker fell silent; a living one takes the tasks back within its reap interval",
             "stuck" => "look at the task in the way: GET /admin/tasks/{id}",
             "starved" => {
-                "start more workers, or raise the priority: svc priority ID N, or PUT /ingest/file/{id}/priority; younger uploads overtake these"
+                "start more workers, or raise the priority: svc priority ID N, or PUT /ingest/file/{id}/priority; younger uploads are overtaking these"
             }
-            "stalled" => "workers beat and take nothing: look at their logs, and start them anew",
+            "stalled" => "workers send heartbeats but take nothing: look at their logs, and restart them",
             "disk" => "free space: until then uploads are refused and tasks wait",
             _ => "resume the task type: POST /admin/task-types/{task_type}/resume",
         }
     }
 }
 
-/// Looks for what keeps tasks from running: badges and task types that no living worker serves, leases that lapsed and were
-/// not reaped, tasks parked for long on a region or an intent, ready tasks that younger ones overtake or that nobody takes though a
-/// worker could, and paused types that wait.
+/// Finds what keeps tasks from running: badges and task types that no living worker serves, expired leases that were
+/// not reaped, tasks parked for long on a region or an intent, ready tasks that younger ones overtake or that nobody
+/// takes although a worker could, and paused types with waiting tasks.
 pub async fn findings(conn: &mut PgConnection, patience: std::time::Duration) -> sqlx::Result<Vec<Finding>> {
     let mut findings: Vec<Finding> = super::queue::unserved_badges(conn)
         .await?

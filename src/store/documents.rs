@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use sqlx::{Arguments, PgConnection, postgres::PgArguments, types::Json};
 use svc_client::wire::{DocumentResponse, Settled};
 
-/// The columns of a [`DocumentRow`], from `documents d`; $5 says whether the vector is wanted.
+/// The columns of a [`DocumentRow`], from `documents d`; $5 says whether to include the vector.
 macro_rules! columns {
     ($content:literal, $structured_content:literal) => {
         concat!(
@@ -20,7 +20,8 @@ macro_rules! columns {
     };
 }
 
-/// The columns of a [`Listed`], from `documents d`. No text is unpacked to be measured; what is packed counts as 16 times its size.
+/// The columns of a [`Listed`], from `documents d`. No text is unpacked in order to measure it; packed text counts as
+/// 16 times its size.
 macro_rules! listed {
     () => {
         "d.id, d.position, octet_length(d.content)::bigint AS content_bytes, \
@@ -35,11 +36,11 @@ pub struct Listed {
     pub id: i64,
     pub position: Option<i32>,
     pub content_bytes: i64,
-    /// About.
+    /// An estimate.
     pub structured_bytes: i64,
 }
 
-/// What is read of documents beside their plain columns.
+/// What to read of documents besides their plain columns.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub embed: bool,
@@ -47,7 +48,7 @@ pub struct Shape {
     pub structured_content: bool,
 }
 
-/// Whether `documents d` is readable and under $5, where that is given.
+/// Whether `documents d` is readable, and under $5 if that is given.
 macro_rules! in_scope {
     () => {
         concat!(readable!(), " AND ($5::bigint IS NULL OR d.path @> ARRAY[$5] OR d.id = $5)")
@@ -107,10 +108,10 @@ pub fn settled(text: &str) -> Settled {
     }
 }
 
-/// A document about to be stored.
+/// A document to be stored.
 pub struct NewRow<'a> {
     pub parent_id: Option<i64>,
-    /// Ancestors' ids, root first.
+    /// The ids of its ancestors, root first.
     pub path: &'a [i64],
     pub title: &'a str,
     pub content: &'a str,
@@ -165,7 +166,7 @@ pub async fn read(
     .await
 }
 
-/// Reads those of `ids` that the scope covers, in no order.
+/// Reads those of `ids` that the scope covers, in any order.
 pub async fn read_many(
     conn: &mut PgConnection,
     scope: &Scope,
@@ -198,7 +199,7 @@ pub async fn read_many(
     Ok(rows)
 }
 
-/// The sizes of those of `ids` that the scope covers, in no order.
+/// The sizes of those of `ids` that the scope covers, in any order.
 pub async fn sizes(conn: &mut PgConnection, scope: &Scope, ids: &[i64]) -> sqlx::Result<Vec<Listed>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, ids.to_vec());
@@ -206,7 +207,7 @@ pub async fn sizes(conn: &mut PgConnection, scope: &Scope, ids: &[i64]) -> sqlx:
     sqlx::query_as_with(query, arguments).fetch_all(conn).await
 }
 
-/// Usetype, title and the beginning of the text of those of `ids` that the scope covers, in no order.
+/// The usetype, the title and the beginning of the text for those of `ids` that the scope covers, in any order.
 pub async fn beginnings(
     conn: &mut PgConnection,
     scope: &Scope,
@@ -235,7 +236,7 @@ pub async fn is_readable(conn: &mut PgConnection, scope: &Scope, id: i64) -> sql
     sqlx::query_scalar_with(query, arguments).fetch_one(conn).await
 }
 
-/// Where a node stands in the tree; its row stays until the transaction ends.
+/// The place of a node in the tree; its row stays until the transaction ends.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Place {
     pub id: i64,
@@ -243,7 +244,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The path of what lies directly under this node.
+    /// The path of what is directly under this node.
     pub fn children_path(&self) -> Vec<i64> {
         let mut path = self.path.clone();
         path.push(self.id);
@@ -251,7 +252,7 @@ impl Place {
     }
 }
 
-/// Finds the node under which something is to be put and keeps it from being deleted meanwhile.
+/// Finds the node under which something is to be put, and keeps it from being deleted meanwhile.
 pub async fn lock_parent(conn: &mut PgConnection, scope: &Scope, id: i64) -> sqlx::Result<Option<Place>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, id);
@@ -263,7 +264,7 @@ pub async fn lock_parent(conn: &mut PgConnection, scope: &Scope, id: i64) -> sql
     .await
 }
 
-/// Takes hold of a node that is about to be deleted.
+/// Locks a node that will be deleted.
 pub async fn lock_for_delete(conn: &mut PgConnection, scope: &Scope, id: i64) -> sqlx::Result<Option<Place>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, id);
@@ -293,7 +294,7 @@ pub async fn roots(conn: &mut PgConnection, scope: &Scope, after: i64, limit: u3
 /// A place in a list of siblings: explicit positions first, then age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SiblingCursor {
-    /// `i32::MAX + 1` for one without a position.
+    /// `i32::MAX + 1` for a sibling without a position.
     pub position: i64,
     pub id: i64,
 }
@@ -328,7 +329,7 @@ pub async fn children(
     .await
 }
 
-/// All under a node after `after`, by id, which puts parents before their children as ingestion makes them.
+/// Everything under a node after `after`, by id; as ingestion makes parents first, they come before their children.
 pub async fn subtree(
     conn: &mut PgConnection,
     scope: &Scope,
@@ -354,8 +355,8 @@ pub async fn subtree(
     .await
 }
 
-/// How many nodes of the readable scope a search cannot show, in flight and failed, each part of a count up to 10,000. A document
-/// that was written over REST is settled at once, and found once its own task has embedded it.
+/// How many nodes of the readable scope a search cannot show, in flight and failed, each counted up to 10,000. A
+/// document that was written over REST is settled at once, but is only found once its own task has embedded it.
 pub async fn unsettled(conn: &mut PgConnection, scope: &Scope, under: Option<i64>) -> sqlx::Result<(i64, i64)> {
     let mut arguments = scope.arguments();
     add(&mut arguments, under);
@@ -385,8 +386,8 @@ pub async fn unsettled(conn: &mut PgConnection, scope: &Scope, under: Option<i64
     Ok(((in_flight + waiting).min(10_000), (failed + unembedded).min(10_000)))
 }
 
-/// Takes a document and all under it out of the tree, with every row that hangs on them; returns their ids.
-/// The index postings are the caller's to remove.
+/// Removes a document and everything under it, with every row that depends on them; returns their ids. The caller must
+/// remove the index postings.
 pub async fn delete_subtree(conn: &mut PgConnection, root: i64) -> sqlx::Result<Vec<i64>> {
     sqlx::query_scalar("WITH gone AS (DELETE FROM documents WHERE id = $1 OR path @> ARRAY[$1::bigint] RETURNING id) SELECT id FROM gone")
         .bind(root)

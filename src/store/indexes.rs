@@ -1,4 +1,5 @@
-//! Search indexes, the subtrees they cover, and which documents they hold; the postings are in [`postings`] and [`terms`].
+//! Search indexes, the subtrees they cover, and the documents they hold; the postings are in [`postings`] and
+//! [`terms`].
 
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -9,7 +10,7 @@ mod copy;
 pub mod postings;
 pub mod terms;
 
-/// Why an index is not made, changed or read.
+/// Why an index cannot be made, changed or read.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
     #[error("no search index has the id {0}; list the indexes for those that exist")]
@@ -27,7 +28,7 @@ pub struct SearchIndex {
     pub config: Json<Config>,
 }
 
-/// An index as one snapshot sees it: N, its tokens, and what its bounds are good for.
+/// An index as one snapshot sees it: N, its tokens, and which weights its bounds are valid for.
 #[derive(Clone, Copy, Debug)]
 pub struct Totals {
     pub config: Config,
@@ -38,7 +39,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Tokens a document; 0 for an empty index.
+    /// Tokens per document; 0 for an empty index.
     pub fn average_length(&self) -> f64 {
         if self.docs > 0 { self.tokens.max(0) as f64 / self.docs as f64 } else { 0.0 }
     }
@@ -142,7 +143,8 @@ pub async fn fold_totals(conn: &mut PgConnection, id: i64) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// Says that every sealed list has the bounds of the present weights, unless these changed after `rescored_at` was read.
+/// Records that every sealed list has bounds for the present weights, unless these changed after `rescored_at` was
+/// read.
 pub async fn all_rescored(conn: &mut PgConnection, id: i64, rescored_at: i64) -> sqlx::Result<()> {
     sqlx::query("UPDATE search_indexes SET rescored_at = 0 WHERE id = $1 AND rescored_at = $2")
         .bind(id)
@@ -162,7 +164,7 @@ pub async fn set_generation(conn: &mut PgConnection, id: i64, generation: i64) -
     Ok(())
 }
 
-/// Holds the index in being until the transaction ends; false where there is none.
+/// Keeps the index from being deleted until the transaction ends; returns false if there is none.
 pub async fn hold(conn: &mut PgConnection, id: i64) -> sqlx::Result<bool> {
     let found = sqlx::query("SELECT FROM search_indexes WHERE id = $1 FOR KEY SHARE").bind(id).execute(conn).await?;
     Ok(found.rows_affected() == 1)

@@ -1,7 +1,7 @@
-//! All SQL, one file a table group; plain functions on a connection.
+//! All SQL, one file per group of tables, as plain functions on a connection.
 //!
-//! Whoever calls begins and ends the transaction, by [`transaction`] alone. Every read that a caller's request leads to takes
-//! the [`scope::Scope`] of what that caller may read.
+//! The caller begins and ends the transaction, only through [`transaction`]. Every read that answers a caller's request
+//! takes the [`scope::Scope`] of what that caller may read.
 pub mod admin;
 pub(crate) mod away;
 pub(crate) mod blobs;

@@ -8,12 +8,12 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use svc_client::wire::Settled;
 
-/// A node about to be made.
+/// A node to be made.
 pub struct NewNode {
     /// One of [`reserve_ids`].
     pub id: i64,
     pub parent_id: i64,
-    /// Ancestors' ids, root first.
+    /// The ids of its ancestors, root first.
     pub path: Vec<i64>,
     pub title: String,
     pub content: String,
@@ -25,7 +25,7 @@ pub struct NewNode {
     pub anchor: Value,
 }
 
-/// Reserves `count` ids, rising, for nodes whose rows refer to each other.
+/// Reserves `count` ids, ascending, for nodes whose rows refer to each other.
 pub async fn reserve_ids(conn: &mut PgConnection, count: usize) -> sqlx::Result<Vec<i64>> {
     sqlx::query_scalar("SELECT nextval(pg_get_serial_sequence('documents', 'id')) FROM generate_series(1, $1)")
         .bind(i64::try_from(count).unwrap_or(i64::MAX))
@@ -33,7 +33,7 @@ pub async fn reserve_ids(conn: &mut PgConnection, count: usize) -> sqlx::Result<
         .await
 }
 
-/// Stores nodes in flight, with the rule that made them and their anchors; parents come before their children.
+/// Stores nodes in flight, with the rule that made them and their anchors. Parents must come before their children.
 pub async fn insert(conn: &mut PgConnection, rule: &str, nodes: &[NewNode]) -> sqlx::Result<()> {
     let ids: Vec<i64> = nodes.iter().map(|node| node.id).collect();
     let contents: Vec<String> = nodes.iter().map(|node| storable(&node.content).into_owned()).collect();
@@ -70,7 +70,7 @@ fn braces(ids: &[i64]) -> String {
     format!("{{{}}}", ids.join(","))
 }
 
-/// A node whose text is to be embedded.
+/// A node whose text must be embedded.
 #[derive(Debug, sqlx::FromRow)]
 pub struct TextRow {
     pub id: i64,
@@ -102,7 +102,7 @@ pub async fn leaves_between(conn: &mut PgConnection, under: i64, first: i64, las
     .await
 }
 
-/// Gives nodes their vectors, leaving their state as it is.
+/// Gives nodes their vectors and does not change their state.
 pub async fn set_vectors(conn: &mut PgConnection, ids: &[i64], vectors: &[Vector], model: &str) -> sqlx::Result<()> {
     sqlx::query("UPDATE documents d SET embed = v.embed, embed_model = $3 FROM unnest($1::bigint[], $2::vector[]) AS v(id, embed) WHERE d.id = v.id")
         .bind(ids)
@@ -124,8 +124,8 @@ pub async fn leave_flight(conn: &mut PgConnection, ids: &[i64], to: Settled) -> 
     .await
 }
 
-/// The settled leaves that tasks made under a container, in the order of the file; ids are given out in that
-/// order. What lies in files of their own under it is theirs.
+/// The texts of the settled leaves that tasks made under a container, in the order of the file, which is that of their
+/// ids. Leaves of other files under the container do not count.
 pub async fn settled_leaf_texts(conn: &mut PgConnection, under: i64) -> sqlx::Result<Vec<String>> {
     sqlx::query_scalar(
         "SELECT d.content FROM documents d

@@ -5,7 +5,7 @@ use sqlx::PgConnection;
 use svc_actors::WriteMode;
 use svc_client::{Code, Failure};
 
-/// Who holds a region that overlaps.
+/// The holder of an overlapping region.
 #[derive(Debug, sqlx::FromRow)]
 pub struct Holder {
     pub task_id: i64,
@@ -38,13 +38,14 @@ impl IntoFailure for EditError {
 
 /// Keeps claims away from a node's region until the transaction ends; fails if a task holds an overlapping one.
 ///
-/// It locks the rows of what waits there, which claims pass over. A reservation of its own would have every claim of the
-/// fleet wait for this transaction: whether it conflicts is open until then.
+/// It locks the rows of tasks that wait there, which claims then skip. With a reservation of its own, every claim of
+/// the fleet would wait for this transaction, because whether the reservations conflict is unknown until it ends.
 pub async fn hold_for_edit(conn: &mut PgConnection, path: &[i64], id: i64, mode: WriteMode) -> Result<(), EditError> {
     if let Some(holder) = holder(conn, path, id, mode).await? {
         return Err(EditError::Held(holder));
     }
-    // A row that is being claimed is waited for, and is held then. By their ids, as whoever ends a task comes to its dependents.
+    // This waits for a row that is being claimed, which is then held. Rows are locked by id, in the order in which the
+    // end of a task locks its dependents.
     sqlx::query(
         "WITH around(id, above) AS (
              SELECT unnest($1::bigint[]), true UNION ALL SELECT $2, false

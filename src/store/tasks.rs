@@ -10,18 +10,18 @@ use std::{cmp::Reverse, time::Duration};
 use svc_actors::{Claimed, ErrorClass, Grant, Lane, Region, TaskFailure, WriteMode};
 use uuid::Uuid;
 
-/// The one advisory lock under which regions are given out.
+/// The only advisory lock under which regions are granted.
 const CLAIM_LOCK: i64 = 0x7376_6301;
 
-/// What a statement is told that waited for a lock longer than its `lock_timeout`.
+/// The error of a statement that waited for a lock longer than its `lock_timeout`.
 const LOCK_NOT_AVAILABLE: &str = "55P03";
 
-/// A task about to be queued.
+/// A task to be queued.
 pub struct NewTask<'a> {
     pub task_type: &'a str,
     pub lane: Lane,
     pub document_id: i64,
-    /// Ancestors' ids of the document, root first.
+    /// The ids of the document's ancestors, root first.
     pub path: &'a [i64],
     pub root_id: i64,
     pub write_mode: WriteMode,
@@ -29,7 +29,8 @@ pub struct NewTask<'a> {
     pub dependencies: &'a [i64],
     pub params: &'a Value,
     pub badge: Option<&'a str>,
-    /// Of the creation, -100 to 100; where the root is an uploaded file, the priority of that file holds instead.
+    /// The priority of the creation, -100 to 100. If the root is an uploaded file, that file's priority is used
+    /// instead.
     pub priority: i32,
 }
 
@@ -50,8 +51,9 @@ pub fn fingerprint(params: &Value) -> String {
     hex::encode(&Sha256::digest(params.to_string())[..8])
 }
 
-/// Queues a task and returns its id. Its priority is made of its upload's and its stage, by the function `task_priority` alone.
-/// The lock on the file's row lets a change of the file's priority wait for the tasks that are being queued by the old one.
+/// Queues a task and returns its id. Only the function `task_priority` computes its priority, from the upload's and the
+/// stage. The lock on the file's row makes a change of the file's priority wait for tasks that are being queued with
+/// the old one.
 pub async fn enqueue(conn: &mut PgConnection, task: &NewTask<'_>) -> sqlx::Result<i64> {
     let depth = i32::try_from(task.path.len()).unwrap_or(i32::MAX);
     sqlx::query_scalar(
@@ -83,11 +85,11 @@ pub async fn enqueue(conn: &mut PgConnection, task: &NewTask<'_>) -> sqlx::Resul
 #[derive(Clone, Debug)]
 pub struct Claimer {
     pub worker_id: String,
-    /// None: every task.
+    /// `None`: every task.
     pub badges: Option<Vec<String>>,
-    /// Leaves tasks without a badge alone.
+    /// Whether to leave tasks without a badge to others.
     pub strict: bool,
-    /// For how long a claim lasts without a beat.
+    /// How long a claim lasts without a heartbeat.
     pub lease: Duration,
 }
 
@@ -109,7 +111,7 @@ struct ClaimedRow {
     created_at: DateTime<Utc>,
 }
 
-/// Claims up to as many tasks of each lane as are wanted, in one statement under the claim lock.
+/// Claims up to the wanted number of tasks of each lane, in one statement under the claim lock.
 pub async fn claim(
     connection: impl PgExecutor<'_>,
     claimer: &Claimer,
@@ -129,7 +131,8 @@ pub async fn claim(
     .fetch_all(connection)
     .await;
     let claimed = match claimed {
-        // Somebody holds what the claim came to, and nobody waits for that with the lock in hand: the next claim looks again.
+        // Somebody holds a row that the claim reached. Nobody may wait for that while holding the claim lock, so the
+        // next claim looks again.
         Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(LOCK_NOT_AVAILABLE) => Vec::new(),
         claimed => claimed?,
     };
@@ -137,7 +140,7 @@ pub async fn claim(
     for row in claimed {
         match row.try_get::<Option<i64>, _>("id")? {
             Some(_) => rows.push(ClaimedRow::from_row(&row)?),
-            // The row of NULLs that says so.
+            // The row of NULLs says so.
             None => more = true,
         }
     }
@@ -183,7 +186,7 @@ pub async fn start(
         .await
 }
 
-/// A duration that the server takes: an interval has microseconds, and refuses finer ones.
+/// A duration that the server accepts: an interval has microseconds, and nothing finer.
 pub(super) fn interval(duration: Duration) -> Duration {
     Duration::from_micros(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
 }
@@ -198,8 +201,8 @@ pub struct AttemptRow<'a> {
     pub detail: &'a Map<String, Value>,
 }
 
-/// The fenced end of an apply, last of all in its transaction: false says that the token is stale or a cancel was asked
-/// for, and that the caller must roll back everything.
+/// The fenced end of an apply, as the last statement of its transaction. False means that the token is stale or a
+/// cancel was requested, and that the caller must roll back everything.
 pub async fn finish(conn: &mut PgConnection, attempt: &AttemptRow<'_>) -> sqlx::Result<bool> {
     let grant = attempt.grant;
     sqlx::query_scalar("SELECT finish_task($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)")
@@ -217,7 +220,7 @@ pub async fn finish(conn: &mut PgConnection, attempt: &AttemptRow<'_>) -> sqlx::
         .await
 }
 
-/// What the end of a task is told where the token is stale or a cancel was asked for.
+/// The error at the end of a task if the token is stale or a cancel was requested.
 const STALE: &str = "SV001";
 
 /// The end of a task, committed.
@@ -233,8 +236,8 @@ impl Ended {
     }
 }
 
-/// The same as [`finish`] and the commit of the transaction, in one message: a client that stops at any moment never keeps
-/// others waiting for a region that it has all but released. None: nothing is committed.
+/// Does the same as [`finish`] and commits the transaction, in one message, so that a client which stops at any moment
+/// never keeps others waiting for a region that it has almost released. `None`: nothing is committed.
 pub async fn finish_and_commit(tx: Transaction, attempt: &AttemptRow<'_>) -> sqlx::Result<Option<Ended>> {
     match tx.commit_after(&end_of(attempt)).await {
         Ok(rows) => Ended::read(&rows).map(Some),
@@ -242,8 +245,9 @@ pub async fn finish_and_commit(tx: Transaction, attempt: &AttemptRow<'_>) -> sql
     }
 }
 
-/// The same, and the next claim too, for a worker with that much room: it sees what the end led to, and is in the order of every
-/// claim. The second value is None where nothing was asked, since another claim is under way, or no answer came.
+/// Does the same and claims the next tasks too, for a worker with that much room. This claim sees what the end led to,
+/// and is in the order of all claims. The second value is `None` if nothing was asked, because another claim is under
+/// way, or if no answer came.
 pub async fn finish_and_claim(
     tx: Transaction,
     attempt: &AttemptRow<'_>,
@@ -282,7 +286,7 @@ fn stale<T>(error: sqlx::Error) -> sqlx::Result<Option<T>> {
     }
 }
 
-/// The last statement of a task. Several statements are one message only where none of them has parameters.
+/// The last statement of a task. It has no parameters, because only such statements can share a message.
 fn end_of(attempt: &AttemptRow<'_>) -> String {
     let grant = attempt.grant;
     let detail = Value::Object(attempt.detail.clone());
@@ -301,13 +305,13 @@ fn end_of(attempt: &AttemptRow<'_>) -> String {
     )
 }
 
-/// A text as a literal that reads as that text whatever it holds, by the rules of libpq's PQescapeLiteral. It ends no message
-/// early either: NUL is left out.
+/// A text as a literal that reads as that text whatever it holds, by the rules of libpq's PQescapeLiteral. It cannot
+/// end a message early either, because NUL is left out.
 fn literal(text: &str) -> String {
     format!("E'{}'", storable(text).replace('\\', r"\\").replace('\'', "''"))
 }
 
-/// Whether a cancel was asked for of a task that this token still holds.
+/// Whether a cancel was requested of a task that this token still holds.
 pub async fn is_cancelled(conn: &mut PgConnection, grant: &Grant) -> sqlx::Result<bool> {
     sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM task_queue WHERE id = $1 AND claim_token = $2 AND cancel_requested_at IS NOT NULL)")
         .bind(grant.task_id)
@@ -334,16 +338,16 @@ pub async fn is_last(conn: &mut PgConnection, grant: &Grant, failure: &TaskFailu
 /// What a failure led to.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Failed {
-    /// The token is stale: nothing was written.
+    /// The token is stale, so nothing was written.
     NotOurs,
-    /// Tried again later.
+    /// The task will be tried again later.
     Retry,
-    /// Not tried again.
+    /// The task will not be tried again.
     Final,
 }
 
-/// Writes a failure with the token check. `delay` is what a retry would wait. Before the last one the rows of the task's nodes are
-/// locked, see [`is_last`].
+/// Writes a failure, with the token check. `delay` is how long a retry would wait. Before the last failure the caller
+/// locks the rows of the task's nodes, see [`is_last`].
 pub async fn fail(
     conn: &mut PgConnection,
     grant: &Grant,
@@ -393,7 +397,7 @@ pub async fn fail(
     Ok(if is_final { Failed::Final } else { Failed::Retry })
 }
 
-/// The tasks of the node that waited for one that will not run again will not run either.
+/// Fails the tasks of the node that waited for one that will not run again.
 pub async fn fail_dependents(conn: &mut PgConnection, task_id: i64, document_id: i64) -> sqlx::Result<()> {
     sqlx::query(
         "WITH RECURSIVE lost(id) AS (
@@ -413,7 +417,7 @@ pub async fn fail_dependents(conn: &mut PgConnection, task_id: i64, document_id:
     .map(|_| ())
 }
 
-/// How a task ended: None while it still owes work, else whether it completed. One that is gone has ended.
+/// How a task ended: `None` while it still owes work, else whether it completed. A task that is gone has ended.
 pub async fn ended(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<Option<bool>> {
     let row: Option<(bool, String)> =
         sqlx::query_as("SELECT final, status FROM task_queue WHERE id = $1").bind(task_id).fetch_optional(conn).await?;

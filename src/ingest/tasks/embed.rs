@@ -17,8 +17,7 @@ use svc_actors::{Lane, Outcome, TaskFailure, WriteMode};
 use svc_client::wire::Settled;
 use svc_models::ModelError;
 
-const NO_DIRECTION: &str =
-    "the model gave no number for this text; embed it with another model; until then only its words are searchable";
+const NO_DIRECTION: &str = "the model returned no numbers for this text; embed it with another model; until then only its words are searchable";
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
@@ -87,7 +86,7 @@ fn searchable(row: &TextRow) -> String {
     search::text(&row.usetype, &row.title, &row.content)
 }
 
-/// Postings for every index that covers the nodes; their terms are interned outside the transaction.
+/// The postings for every index that covers the nodes. Their terms are interned outside the transaction.
 async fn prepare_postings(tools: &Tools, rows: &[TextRow], ids: &[i64]) -> Result<Vec<bm25::Prepared>, TaskFailure> {
     let covering = {
         let mut conn = tools.pool.acquire().await.classified()?;
@@ -124,11 +123,11 @@ async fn embed(model: &Model, rows: &[TextRow]) -> Result<Embedded, TaskFailure>
         (fitting, refused) = part_by_length(model, fitting, limit).await?;
         embedded = model.embed_documents(texts(&fitting)).await;
     }
-    // A runner names those of one call; each turn leaves at least one out.
+    // A runner only names the texts of one call. Each turn leaves out at least one.
     while let Err(EmbedError::Model(ModelError::NoDirection { texts: poison })) = &embedded {
         let is_poison = |index: &usize| poison.contains(index);
         let count = (0..fitting.len()).filter(is_poison).count();
-        // Where no text has a vector, it is the model that is broken, and the texts are to be tried again.
+        // If no text has a vector, the model is broken, and the texts must be tried again.
         if count == 0 || (count == fitting.len() && count > 1) {
             break;
         }
@@ -151,7 +150,7 @@ async fn embed(model: &Model, rows: &[TextRow]) -> Result<Embedded, TaskFailure>
 /// A node and what is said of it, or its text.
 type Parted = (Vec<(i64, String)>, Vec<(i64, serde_json::Value)>);
 
-/// Sets aside the texts that the model's window does not hold, each counted once.
+/// Separates the texts that exceed the model's window; each text is counted once.
 async fn part_by_length(model: &Model, texts: Vec<(i64, String)>, limit: usize) -> Result<Parted, TaskFailure> {
     let model = model.clone();
     let parted = tokio::task::spawn_blocking(move || {

@@ -1,4 +1,4 @@
-//! The task handlers: each prepares without a transaction, then applies in one that its claim token fences.
+//! The task handlers. Each prepares without a transaction, and then applies in one that its claim token fences.
 mod apply;
 mod embed;
 mod extract;
@@ -41,7 +41,7 @@ pub const SUMMARIZE: &str = "summarize";
 pub struct TaskType {
     pub name: &'static str,
     pub lane: Lane,
-    /// Lanes of the tasks that it queues, or lets begin by its end.
+    /// The lanes of the tasks that it queues, or that may begin after it.
     leads_to: Lanes,
 }
 
@@ -65,7 +65,7 @@ pub const TASK_TYPES: &[TaskType] = &[
     task_type(SUMMARIZE, Lane::Model, Lanes::NONE),
 ];
 
-/// Lanes that may have more to do once a task of this type has ended.
+/// The lanes that may have more to do once a task of this type has ended.
 fn leads_to(task_type: &str) -> Lanes {
     TASK_TYPES.iter().find(|known| known.name == task_type).map_or(Lanes::ALL, |known| known.leads_to)
 }
@@ -77,7 +77,7 @@ pub struct TaskHandler {
 }
 
 impl TaskHandler {
-    /// `claims`: for whom the ends of tasks claim what comes next.
+    /// Makes a handler; `claims` says for whom the ends of tasks claim the next ones.
     pub fn new(tools: Tools, claims: Claims) -> TaskHandler {
         TaskHandler { tools, claims }
     }
@@ -94,13 +94,16 @@ async fn dispatch(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailur
         EXTRACT_SHEET => records::run(tools, apply).await,
         EMBED => embed::run(tools, apply).await,
         SUMMARIZE => rollup::run(tools, apply).await,
-        // A newer worker may know it: this one must not fail it for good.
-        other => Err(TaskFailure::away("no_handler", format!("no handler is registered for `{other}`"))),
+        // A newer worker may know this type, so this worker must not fail the task for good.
+        other => Err(TaskFailure::away(
+            "no_handler",
+            format!("this worker has no handler for `{other}`; a newer one may have"),
+        )),
     }
 }
 
-/// A task at work; let go of, it is stopped. A transaction cut off between two statements takes its connection with it, which
-/// ends it; one cut off in its commit is done or is not, and its claim token says which.
+/// A running task. Dropping it aborts the task. A transaction that is cut off between two statements closes its
+/// connection, which ends it. One that is cut off in its commit is either done or not, and its claim token says which.
 struct Running(JoinHandle<Result<Outcome, TaskFailure>>);
 
 impl Drop for Running {
@@ -137,16 +140,16 @@ impl Handler for TaskHandler {
     }
 }
 
-/// Between two tries of a task that waits for somebody to set something right: the runner takes no calls from here, or the
-/// schema is another one.
+/// The time between two tries of a task that waits until somebody corrects something: the runner refuses our calls, or
+/// the schema does not fit.
 const REFUSED: Duration = Duration::from_secs(30);
 
-/// A reader of another build, or a bug of ours.
+/// The reader is of another build, or we have a defect.
 fn another_answer() -> TaskFailure {
-    TaskFailure::retryable("crashed", "the reader answered another question")
+    TaskFailure::retryable("crashed", "the reader sent an answer of another kind")
 }
 
-/// Classifies an inner error where `?` stands.
+/// Classifies an inner error at a `?`.
 trait Classify {
     fn classify(self) -> TaskFailure;
 }
@@ -160,15 +163,15 @@ impl Classify for sqlx::Error {
             return TaskFailure::retryable("database_away", self.to_string());
         }
         match sql_state(&self).get(..2) {
-            // Serialization failures, deadlocks, a statement out of time and an error of the server's files pass.
+            // Serialization failures, deadlocks, statement timeouts and errors of the server's files are temporary.
             Some("40" | "55" | "57" | "58") => TaskFailure::retryable("database", self.to_string()),
-            // A table or a column that this program knows is not there: nothing is wrong with the task.
+            // A table or a column that this program knows does not exist, which is not the task's fault.
             Some("42") => {
-                tracing::error!(error = %self, "the schema does not fit this program: update this worker, or run `svc migrate`");
+                tracing::error!(error = %self, "the schema does not fit this program; update this worker, or run `svc migrate`");
                 let failure = TaskFailure::away("schema_mismatch", self.to_string());
                 TaskFailure { retry_after: Some(REFUSED), ..failure }
             }
-            // What breaks a constraint will break it again.
+            // What breaks a constraint now will break it again.
             Some(_) => TaskFailure::permanent("database", self.to_string()),
             None => TaskFailure::retryable("database", self.to_string()),
         }
@@ -210,7 +213,7 @@ impl Classify for EmbedError {
                 let failure = TaskFailure::away("runner_away", said);
                 TaskFailure { retry_after, ..failure }
             }
-            // Somebody has to set it right, and then the work is still to be done.
+            // Somebody has to correct it; after that, the work must still be done.
             EmbedError::Refused(_) => {
                 TaskFailure { retry_after: Some(REFUSED), ..TaskFailure::away("runner_refuses", said) }
             }
@@ -248,7 +251,7 @@ impl Classify for serde_json::Error {
     }
 }
 
-/// `?` on inner errors in tasks.
+/// Makes `?` work on inner errors in tasks.
 trait OrTaskFailure<T> {
     fn classified(self) -> Result<T, TaskFailure>;
 }
@@ -278,7 +281,7 @@ mod tests {
         assert_eq!(away(std::io::Error::from(std::io::ErrorKind::StorageFull).classify()), (false, retryable));
         let lost = ModelError::DeviceLost { message: String::new(), retry_after: Duration::ZERO };
         assert_eq!(away(lost.classify()), (false, retryable));
-        // It may have come of the task itself.
+        // The task itself may have caused it.
         assert_eq!(away(io(std::io::ErrorKind::UnexpectedEof)), (true, retryable));
         assert_eq!(away(sqlx::Error::WorkerCrashed.classify()), (true, retryable));
         assert_eq!(away(EmbedError::Broken(String::new()).classify()), (true, retryable));

@@ -1,4 +1,4 @@
-//! probe: what the bytes are and hold, and which tasks follow from it.
+//! probe: what the bytes are and hold, and which tasks follow.
 use super::{Apply, OrTaskFailure, another_answer, apply::Transaction};
 use crate::{
     ingest::{
@@ -34,7 +34,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         if handed_in(tools, grant.document_id).await?.is_some() {
             return Err(TaskFailure::retryable(
                 "password_came",
-                "the file's password came while it was read without one",
+                "the file's password arrived while it was being read without one",
             ));
         }
         return Err(refusal.with_evidence("matched.patterns", matched).with_evidence("plan", shown));
@@ -63,7 +63,7 @@ struct Measured {
     patterns: Patterns,
     /// What a zip archive lists.
     archive: Option<Archive>,
-    /// With the password of the upload, which is gone.
+    /// The file was opened with the password of the upload, which is gone.
     unlocked: bool,
 }
 
@@ -86,20 +86,20 @@ async fn measure(tools: &Tools, id: i64) -> Result<Measured, TaskFailure> {
     }
 }
 
-/// What an upload with the file's password left; another one may do so at any time.
+/// What an upload with the file's password left; another upload may bring one at any time.
 async fn handed_in(tools: &Tools, id: i64) -> Result<Option<Unlocked>, TaskFailure> {
     let mut conn = tools.pool.acquire().await.classified()?;
     let left = store::evidence::read_one(&mut conn, id, unlock::EVIDENCE).await.classified()?;
     left.map(serde_json::from_value).transpose().classified()
 }
 
-/// Why a closed file is not read, in its reader's own words; None where it is read after all.
+/// Why a closed file is not read, in its reader's own words; `None` if it is read after all.
 async fn refusal(tools: &Tools, id: i64, format: Format) -> Result<Option<TaskFailure>, TaskFailure> {
     let request = Request::new(Step::Extract(format), limits(&tools.settings));
     let refused = tools.reader.read(input(tools, id).await?, &request).await.classified();
     match refused {
         Ok(_) => Ok(None),
-        // A reader that could not work says nothing of the file.
+        // A reader that could not work says nothing about the file.
         Err(failure) if failure.class != ErrorClass::Permanent => Err(failure),
         Err(failure) => Ok(Some(failure)),
     }
@@ -117,7 +117,7 @@ fn no_text(format: Format, plan: &[Decision]) -> &'static str {
     }
 }
 
-/// Queues what is due, each task after those of its rule.
+/// Queues the due tasks, each after those that its rule names.
 async fn enqueue(
     tools: &Tools,
     tx: &mut Transaction<'_>,

@@ -24,7 +24,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     };
     let evidence = profile::evidence(&profile).classified()?;
     let text = match profile.used_range {
-        // Nothing is there to be found; the evidence says so.
+        // There is nothing to find, and the evidence says so.
         None => None,
         Some(_) => Some(fitting_text(tools, &workbook, profile.clone()).await?),
     };
@@ -41,13 +41,13 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     tx.complete(detail).await
 }
 
-/// `'My Sheet'!A1:C9`: the used range, with the sheet's name.
+/// The used range with the sheet's name, for example `'My Sheet'!A1:C9`.
 fn cells(profile: &SheetProfile) -> Value {
     let name = profile.sheet.name.clone();
     profile.used_range.map_or(Value::Null, |range| Reference { sheet: Some(name), range }.to_string().into())
 }
 
-/// The profile's text, and its tokens: as much of it as one chunk and the model's window hold.
+/// The profile's text and its tokens: as much of it as fits one chunk and the model's window.
 async fn fitting_text(tools: &Tools, workbook: &str, profile: SheetProfile) -> Result<(String, i64), TaskFailure> {
     let model = model(tools).await?;
     let (workbook, most) = (workbook.to_owned(), tools.settings.chunk_max_chars);
@@ -56,7 +56,7 @@ async fn fitting_text(tools: &Tools, workbook: &str, profile: SheetProfile) -> R
         loop {
             let text = profile::text(&workbook, &profile, room);
             let tokens = model.count_tokens(&text)?;
-            // The smallest is the sheet's name and its range, which every window holds.
+            // The smallest text is the sheet's name and its range, which fits every window.
             if tokens <= model.document_window() || room < 100 {
                 return Ok::<_, EmbedError>((text, i64::try_from(tokens).unwrap_or(i64::MAX)));
             }
@@ -83,7 +83,7 @@ async fn insert(
         title: tree::title(&format!("Profile of {}", profile.sheet.name)),
         content: content.clone(),
         usetype: "profile",
-        // Records come after it, from 1.
+        // Records follow, from 1.
         position: 0,
         structured_content: json!({}),
         anchor: anchor.clone(),

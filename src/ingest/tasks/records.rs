@@ -1,6 +1,7 @@
-//! extract:sheet: a record node for each row of a sheet whose first row names its columns; else none, and the reason.
+//! extract:sheet: a record node for each row of a sheet whose first row names its columns; otherwise none, and the
+//! reason.
 //!
-//! A sheet may have a million rows: they wait in a spool file, and never all of them in memory.
+//! A sheet may have a million rows, so they wait in a spool file and are never all in memory.
 use super::{
     Apply, OrTaskFailure, another_answer,
     apply::Transaction,
@@ -54,7 +55,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     tx.complete(detail).await
 }
 
-/// The records of a sheet on disk, a line of JSON each.
+/// The records of a sheet on disk, one line of JSON each.
 struct Spooled {
     head: RecordsHead,
     file: BufReader<File>,
@@ -91,7 +92,7 @@ fn chunk_options(tools: &Tools, grant: &Grant) -> ChunkOptions {
     }
 }
 
-/// Makes nodes of rows and writes them away.
+/// Makes nodes of rows and writes them to the spool.
 struct Writer {
     model: Model,
     options: ChunkOptions,
@@ -116,7 +117,7 @@ impl Writer {
 
     fn write(&mut self, head: &RecordsHead, row: &Record) -> io::Result<()> {
         let model = &self.model;
-        // A tokenizer that fails on a sentence is a bug of its; the length is a safe upper bound.
+        // A tokenizer that fails on a sentence has a defect; then the length in bytes is a safe upper bound.
         let tokens = |text: &str| model.count_content_tokens(text).unwrap_or(text.len());
         let special = model.count_tokens("").unwrap_or(0);
         let window = model.document_window().saturating_sub(special).max(1);
@@ -129,7 +130,7 @@ impl Writer {
     fn finish(self) -> io::Result<Spooled> {
         let mut file = self.out.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.seek(SeekFrom::Start(0))?;
-        let head = self.head.ok_or_else(|| io::Error::other("the reader said nothing of the sheet"))?;
+        let head = self.head.ok_or_else(|| io::Error::other("the reader sent no head for the sheet"))?;
         Ok(Spooled { head, file: BufReader::with_capacity(1 << 18, file), records: self.records })
     }
 }
@@ -139,7 +140,7 @@ fn next(file: &mut BufReader<File>) -> io::Result<Vec<NewRecord>> {
     let mut records = Vec::new();
     let mut line = Vec::new();
     let mut bytes = 0;
-    // A row may hold megabytes: a batch is bounded by both.
+    // A row may hold megabytes, so a batch is limited in rows and bytes.
     while records.len() < ROWS && bytes < 8 << 20 {
         line.clear();
         bytes += file.read_until(b'\n', &mut line)?;
@@ -176,7 +177,7 @@ async fn insert(
         let count = records.iter().map(|record| 1 + record.pieces.len()).sum();
         let ids = store::nodes::reserve_ids(tx.conn(), count).await.classified()?;
         let rows = rows(grant, head, &records, &ids, sum.records);
-        // Not in one statement where a row is megabytes: PostgreSQL's messages end at a gigabyte.
+        // If rows have megabytes, one statement would not do, because PostgreSQL's messages are limited to a gigabyte.
         store::nodes::insert(tx.conn(), &grant.task_type, &rows.nodes).await.classified()?;
         store::ingest_nodes::insert(tx.conn(), grant.root_id, &rows.containers).await.classified()?;
         for (first, last) in leaves.add(&rows.leaves) {
@@ -252,13 +253,14 @@ impl Leaves {
 #[derive(Default)]
 struct Rows {
     nodes: Vec<NewNode>,
-    /// Records in pieces: they wait for their chunks.
+    /// Records in pieces, which wait for their chunks.
     containers: Vec<IngestNode>,
     /// Ids of what is to be embedded, each with its tokens.
     leaves: Vec<(i64, i64)>,
 }
 
-/// The rows of the documents table, each record before its pieces; `before`: records stored already.
+/// Makes the rows for the documents table, each record before its pieces; `before` is the number of records stored
+/// already.
 fn rows(grant: &Grant, head: &RecordsHead, records: &[NewRecord], ids: &[i64], before: usize) -> Rows {
     let mut rows = Rows::default();
     let mut ids = ids.iter().copied();
@@ -286,7 +288,7 @@ fn rows(grant: &Grant, head: &RecordsHead, records: &[NewRecord], ids: &[i64], b
             title: title.clone(),
             content: record.prose.clone(),
             usetype: "record",
-            // The profile is 0.
+            // Position 0 is the profile's.
             position: i32::try_from(before + index + 1).unwrap_or(i32::MAX),
             structured_content: json!({"record": record.values}),
             anchor: anchor.clone(),
@@ -311,7 +313,7 @@ fn rows(grant: &Grant, head: &RecordsHead, records: &[NewRecord], ids: &[i64], b
     rows
 }
 
-/// `Sheet!A2:C2`: the row's cells within the used range.
+/// The row's cells within the used range, for example `Sheet!A2:C2`.
 fn anchor(sheet: &str, head: &RecordsHead, record: &NewRecord) -> Value {
     let row = |range: Range| {
         let cell = |column| CellRef::new(record.row, column);

@@ -21,7 +21,7 @@ use svc_formats::{
     xlsx::{Sheet, SheetKind, Workbook},
 };
 
-/// Sheets of one workbook. A workbook of thousands is made, not kept by hand, and each sheet is read twice.
+/// The most sheets of one workbook. No person keeps a workbook of thousands by hand, and each sheet is read twice.
 const SHEETS: usize = 2000;
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
@@ -87,7 +87,7 @@ async fn workbook(tools: &Tools, document_id: i64) -> Result<Workbook, TaskFailu
     Ok(workbook)
 }
 
-/// Which sheet of its workbook a node is; its cells join in once they are known.
+/// Which sheet of its workbook a node is; its cells are added once they are known.
 fn anchor(sheet: &Sheet) -> Value {
     json!({"sheet": sheet.name, "index": sheet.index})
 }
@@ -104,7 +104,7 @@ async fn count(tx: &mut Transaction<'_>, file: i64, root_id: i64, ids: &[i64]) -
         .classified()
 }
 
-/// Profile first: where a sheet cannot be measured, its records are not tried.
+/// The profile comes first: if a sheet cannot be measured, its records are not tried.
 async fn enqueue(tools: &Tools, tx: &mut Transaction<'_>, sheet: &Sheet, id: i64) -> Result<(), TaskFailure> {
     let grant = tx.grant();
     let (node, options) = ((id, grant.region.path.as_slice()), &grant.payload);
@@ -118,7 +118,7 @@ async fn enqueue(tools: &Tools, tx: &mut Transaction<'_>, sheet: &Sheet, id: i64
     queueing.add(tx.conn(), node, records).await.classified().map(|_| ())
 }
 
-/// Which sheet of its workbook a task is about.
+/// Which sheet of its workbook a task is for.
 pub(super) fn sheet_index(grant: &Grant) -> Result<u32, TaskFailure> {
     let index = grant.payload["sheet"].as_u64().and_then(|index| u32::try_from(index).ok());
     index.ok_or_else(|| TaskFailure::permanent("stored_value", "the task does not say which sheet it is about"))

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use svc_actors::{Outcome, TaskFailure};
 use svc_formats::{ChunkOptions, Extraction};
 
-/// Rows of one insert.
+/// The rows of one insert.
 pub(super) const ROWS: usize = 2000;
 
 pub async fn run(tools: &Tools, apply: Apply<'_>, declared: bool) -> Result<Outcome, TaskFailure> {
@@ -74,13 +74,13 @@ async fn build(
         max_chars: tools.settings.chunk_max_chars,
         ..ChunkOptions::default()
     };
-    // Goes with this future: nobody wants the tree of a task that was stopped, and counting is what takes long in it.
+    // This is dropped with the future: nobody wants the tree of a stopped task, and counting takes most of the time.
     let wanted = Arc::new(());
     let watch = Arc::downgrade(&wanted);
     tokio::task::spawn_blocking(move || {
         let count = |text: &str| match watch.strong_count() {
             0 => text.len(),
-            // A tokenizer that fails on a sentence is a bug of its; the length is a safe upper bound.
+            // A tokenizer that fails on a sentence has a defect; then the length in bytes is a safe upper bound.
             _ => model.count_content_tokens(text).unwrap_or(text.len()),
         };
         let nodes = tree::build(&extraction, &title, declared, &options, &count);
@@ -90,16 +90,16 @@ async fn build(
     .classified()
 }
 
-/// The model that this worker embeds and counts with.
+/// The model with which this worker embeds and counts.
 pub(super) async fn model(tools: &Tools) -> Result<Model, TaskFailure> {
     let none = || TaskFailure::retryable("no_model", "this worker has no embedding model: set SVC_EMBEDDING_MODEL");
     tools.embedder.as_ref().ok_or_else(none)?.model().await.classified()
 }
 
-/// Nodes with the ids that they were given.
+/// Nodes with their ids.
 struct Made<'a> {
     file: i64,
-    /// Ancestors' ids and the file's own.
+    /// The ids of the file's ancestors, and its own.
     file_path: &'a [i64],
     root_id: i64,
     nodes: &'a [Node],
@@ -188,7 +188,7 @@ async fn insert_counters(tx: &mut Transaction<'_>, made: &Made<'_>, batches: &[B
     let top = || made.nodes.iter().filter(|node| node.parent.is_none());
     let (children, tokens) = (i32::try_from(top().count()).unwrap_or(i32::MAX), top().map(|node| node.tokens).sum());
     store::ingest_nodes::grow(tx.conn(), made.file, file_tasks, children, tokens).await.classified()?;
-    // A section without anything under it has nothing to wait for.
+    // An empty section has nothing to wait for.
     let bare: Vec<(i64, i32, i32)> =
         sections().filter(|(_, node)| node.children == 0).map(|(index, _)| (made.ids[index], 0, 0)).collect();
     store::ingest_nodes::children_done(tx.conn(), made.root_id, &bare).await.classified()?;

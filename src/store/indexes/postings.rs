@@ -1,4 +1,4 @@
-//! Entries, postings rows and tombstones.
+//! Entries, rows of postings and tombstones.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ pub struct PostingsRow {
     pub data: Vec<u8>,
 }
 
-/// A row of `search_index_entries`; `terms` and `tfs` belong together.
+/// A row of `search_index_entries`; `terms` and `tfs` correspond.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub docno: i32,
@@ -28,7 +28,7 @@ pub struct Entry {
     pub tfs: Vec<i16>,
 }
 
-/// What a query reads of a term in one go.
+/// What a query reads of a term in one statement.
 #[derive(Debug, sqlx::FromRow)]
 pub struct Part {
     pub kind: i16,
@@ -42,7 +42,7 @@ pub struct Part {
 pub const SEALED: i16 = 0;
 pub const TAIL: i16 = 1;
 
-/// Where a sealed row stands.
+/// The place of a sealed row.
 #[derive(Clone, Copy, Debug, sqlx::FromRow)]
 pub struct Head {
     pub term_id: i32,
@@ -63,7 +63,7 @@ pub async fn lock_compaction(conn: &mut PgConnection, index: i64) -> sqlx::Resul
     Ok(())
 }
 
-/// As [`lock_compaction`], but false at once where another holds it.
+/// Does the same as [`lock_compaction`], but returns false at once if another compaction holds the lock.
 pub async fn try_lock_compaction(conn: &mut PgConnection, index: i64) -> sqlx::Result<bool> {
     sqlx::query_scalar("SELECT pg_try_advisory_xact_lock(hashtextextended('search_index_compaction:' || $1::text, 0))")
         .bind(index)
@@ -83,8 +83,8 @@ pub async fn next_docnos(conn: &mut PgConnection, count: usize) -> sqlx::Result<
     Ok(docnos)
 }
 
-/// Rows that go by COPY rather than as parameters. Over TCP a COPY pays one delayed acknowledgement, some 40 ms, since its
-/// end is a packet of its own; from here on it is worth that.
+/// From this number on, rows go by COPY rather than as parameters. Over TCP a COPY costs one delayed acknowledgement,
+/// about 40 ms, because its end is a separate packet; from here on it is worth that.
 const COPIED: usize = 8_192;
 
 pub async fn insert_entries(conn: &mut PgConnection, index: i64, entries: &[Entry]) -> sqlx::Result<()> {
@@ -187,11 +187,11 @@ pub async fn insert_delta(conn: &mut PgConnection, index: i64, docs: i32, tokens
     Ok(())
 }
 
-/// Takes documents out of every index (`index` none) or of one: their entries become tombstones of their terms, and the
-/// totals shrink, all in one statement. Answers with how many entries there were.
+/// Takes documents out of one index, or of every index if `index` is `None`: their entries become tombstones of their
+/// terms, and the totals shrink, all in one statement. Returns how many entries there were.
 pub async fn bury(conn: &mut PgConnection, index: Option<i64>, documents: &[i64]) -> sqlx::Result<i64> {
     sqlx::query_scalar(
-        // Locked in one order, so that two that take the same documents out wait and do not deadlock.
+        // They are locked in one order, so that two callers that remove the same documents wait and do not deadlock.
         "WITH found AS (
              SELECT index_id, docno FROM search_index_entries
              WHERE document_id = ANY($1) AND ($2::bigint IS NULL OR index_id = $2)
@@ -219,7 +219,7 @@ pub async fn bury(conn: &mut PgConnection, index: Option<i64>, documents: &[i64]
     .await
 }
 
-/// Tails and tombstones of `terms`, and the sealed rows of those in `uncached`.
+/// The tails and tombstones of `terms`, and the sealed rows of those in `uncached`.
 pub async fn parts(conn: &mut PgConnection, index: i64, terms: &[i32], uncached: &[i32]) -> sqlx::Result<Vec<Part>> {
     sqlx::query_as(
         "SELECT 1::smallint AS kind, term_id, first_doc, data, NULL::int[] AS docs FROM search_term_postings
@@ -238,7 +238,7 @@ pub async fn parts(conn: &mut PgConnection, index: i64, terms: &[i32], uncached:
     .await
 }
 
-/// `(docno, document)` of the documents numbered `docnos`.
+/// `(docno, document)` for the documents with the numbers `docnos`.
 pub async fn documents(conn: &mut PgConnection, index: i64, docnos: &[i32]) -> sqlx::Result<Vec<(i32, i64)>> {
     sqlx::query_as("SELECT docno, document_id FROM search_index_entries WHERE index_id = $1 AND docno = ANY($2)")
         .bind(index)
@@ -260,7 +260,7 @@ pub async fn docnos(conn: &mut PgConnection, index: i64, documents: &[i64]) -> s
 
 /// Terms above `after` with tails or tombstones, ascending, at most `limit`.
 pub async fn pending_terms(conn: &mut PgConnection, index: i64, after: i32, limit: i64) -> sqlx::Result<Vec<i32>> {
-    // A loop of index look-ups: DISTINCT would read every tail of the terms that have thousands.
+    // This is a loop of index look-ups, because DISTINCT would read every tail of the terms that have thousands.
     sqlx::query_scalar(
         "WITH RECURSIVE next AS (
              SELECT least((SELECT min(term_id) FROM search_term_postings WHERE index_id = $1 AND term_id > $2 AND NOT sealed),
@@ -281,7 +281,7 @@ pub async fn pending_terms(conn: &mut PgConnection, index: i64, after: i32, limi
     .await
 }
 
-/// Where the tail rows of `terms` stand, by term and first document, at most `limit`.
+/// The places of the tail rows of `terms`, by term and first document, at most `limit`.
 pub async fn tail_heads(conn: &mut PgConnection, index: i64, terms: &[i32], limit: i64) -> sqlx::Result<Vec<Head>> {
     sqlx::query_as(
         "SELECT term_id, first_doc, last_doc, n FROM search_term_postings
@@ -294,7 +294,7 @@ pub async fn tail_heads(conn: &mut PgConnection, index: i64, terms: &[i32], limi
     .await
 }
 
-/// Tombstones of `terms` by term and first document, at most `limit`.
+/// The tombstones of `terms` by term and first document, at most `limit`.
 pub async fn tombstones(
     conn: &mut PgConnection,
     index: i64,
@@ -312,7 +312,7 @@ pub async fn tombstones(
     .await
 }
 
-/// Where the sealed rows of `terms` stand, by term and first document.
+/// The places of the sealed rows of `terms`, by term and first document.
 pub async fn heads(conn: &mut PgConnection, index: i64, terms: &[i32]) -> sqlx::Result<Vec<Head>> {
     sqlx::query_as(
         "SELECT term_id, first_doc, last_doc, n FROM search_term_postings
@@ -324,7 +324,7 @@ pub async fn heads(conn: &mut PgConnection, index: i64, terms: &[i32]) -> sqlx::
     .await
 }
 
-/// Deletes the rows `(term, first document)`, all sealed or all tails, and answers with their bytes, by term and first
+/// Deletes the rows `(term, first document)`, all sealed or all tails, and returns their bytes, by term and first
 /// document.
 pub async fn take_rows(
     conn: &mut PgConnection,

@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 pub struct TermStats {
     pub term: String,
     pub term_id: i32,
-    /// Sealed postings.
+    /// The number of sealed postings.
     pub df: i32,
     pub generation: i64,
     /// Drawn anew whenever the term's postings are sealed.
@@ -14,7 +14,7 @@ pub struct TermStats {
     pub avgdl_built: f32,
 }
 
-/// Changes of one term by compaction.
+/// What a compaction changed for one term.
 #[derive(Clone, Copy, Debug)]
 pub struct Sealed {
     pub term_id: i32,
@@ -22,7 +22,7 @@ pub struct Sealed {
     pub avgdl_built: f32,
 }
 
-/// The terms of `terms` that the index knows, sorted.
+/// Those of `terms` that the index knows, sorted.
 pub async fn stats(conn: &mut PgConnection, index: i64, terms: &[&str]) -> sqlx::Result<Vec<TermStats>> {
     sqlx::query_as(
         "SELECT term, term_id, df, generation, seal, avgdl_built FROM search_term_stats
@@ -34,7 +34,7 @@ pub async fn stats(conn: &mut PgConnection, index: i64, terms: &[&str]) -> sqlx:
     .await
 }
 
-/// As [`stats`], by id and sorted by id.
+/// Does the same as [`stats`] by id, sorted by id.
 pub async fn stats_by_id(conn: &mut PgConnection, index: i64, ids: &[i32]) -> sqlx::Result<Vec<TermStats>> {
     sqlx::query_as(
         "SELECT term, term_id, df, generation, seal, avgdl_built FROM search_term_stats
@@ -46,7 +46,7 @@ pub async fn stats_by_id(conn: &mut PgConnection, index: i64, ids: &[i32]) -> sq
     .await
 }
 
-/// Terms above `after` whose sealed postings are of the generation `until` or an earlier one, ascending, at most `limit`.
+/// Terms above `after` whose sealed postings have the generation `until` or an earlier one, ascending, at most `limit`.
 pub async fn sealed_until(
     conn: &mut PgConnection,
     index: i64,
@@ -74,7 +74,7 @@ pub async fn ids(conn: &mut PgConnection, index: i64, terms: &[&str]) -> sqlx::R
         .await
 }
 
-/// Whether each of these terms has this id still.
+/// Whether each of these terms still has this id.
 pub async fn agree(conn: &mut PgConnection, index: i64, terms: &[&str], ids: &[i32]) -> sqlx::Result<bool> {
     sqlx::query_scalar(
         "SELECT count(*) = cardinality($2::text[]) FROM unnest($2::text[], $3::int[]) AS u (term, term_id)
@@ -87,8 +87,9 @@ pub async fn agree(conn: &mut PgConnection, index: i64, terms: &[&str], ids: &[i
     .await
 }
 
-/// Inserts those of `terms`, sorted, that are new, and answers with their ids; the others' ids are read by [`ids`] after.
-/// One statement that holds no lock past its own end where the connection is in no transaction.
+/// Inserts those of `terms`, which must be sorted, that are new, and returns their ids; read the others' ids with
+/// [`ids`] afterwards. This is one statement, which holds no lock beyond its own end if the connection is in no
+/// transaction.
 pub async fn insert(conn: &mut PgConnection, index: i64, terms: &[&str]) -> sqlx::Result<Vec<(String, i32)>> {
     sqlx::query_as(
         "INSERT INTO search_term_stats (index_id, term) SELECT $1, t FROM unnest($2::text[]) AS t ORDER BY t COLLATE \"C\"
