@@ -45,7 +45,7 @@ pub use grant::{ErrorClass, Grant, Lane, Lanes, Outcome, SharedLanes, TaskFailur
 pub use hold::{Ending, Permit};
 pub use port::{Beat, BeatAnswer, BeatFactory, Claimed, Handler, PortError, Queue};
 pub use progress::{DocumentFacts, LastFailure, Progress, TaskCounts};
-pub use region::{Region, WriteMode};
+pub use region::{LeafRange, Region, WriteMode, path_key};
 pub use settings::{Permits, WorkerError, WorkerSettings};
 pub use tokio_util::sync::CancellationToken as CancelToken;
 pub use tree::{Phase, TaskRun, TreeNode, TreeSnapshot};

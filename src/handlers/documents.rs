@@ -83,8 +83,14 @@ async fn create(
         store::blobs::protect(conn, id).await.or_fail()?;
     }
     let queueing = Queueing { root_id: id, badges: &service.settings.task_badges, priority: new.priority };
-    let work =
-        Work { task_type: EMBED, lane: Lane::Model, write_mode: WriteMode::Itself, params: &json!({}), after: &[] };
+    let work = Work {
+        task_type: EMBED,
+        lane: Lane::Model,
+        write_mode: WriteMode::Itself,
+        leaves: None,
+        params: &json!({}),
+        after: &[],
+    };
     let task = queueing.add(conn, (id, &path), work).await.or_fail()?;
     Ok((id, task))
 }

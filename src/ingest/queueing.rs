@@ -3,7 +3,7 @@ use crate::store::tasks::{self, NewTask};
 use serde_json::Value;
 use sqlx::PgConnection;
 use std::collections::BTreeMap;
-use svc_actors::{Lane, WriteMode};
+use svc_actors::{Lane, LeafRange, WriteMode};
 
 /// What the tasks of one tree have in common.
 #[derive(Clone, Copy)]
@@ -22,6 +22,8 @@ pub struct Work<'a> {
     pub task_type: &'a str,
     pub lane: Lane,
     pub write_mode: WriteMode,
+    /// Where the task writes some leaves under the node and nothing else: only they are reserved.
+    pub leaves: Option<&'a LeafRange>,
     pub params: &'a Value,
     /// Tasks of the same node that must be completed first.
     pub after: &'a [i64],
@@ -47,6 +49,7 @@ impl<'a> Queueing<'a> {
             path: ancestors,
             root_id: self.root_id,
             write_mode: work.write_mode,
+            leaves: work.leaves,
             dependencies: work.after,
             params: work.params,
             badge: self.badges.get(work.task_type).map(String::as_str),

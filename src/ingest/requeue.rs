@@ -1,7 +1,10 @@
 //! Queues a task again that failed for good, and makes what failed with it wait again.
 use crate::{
     error::OrFail,
-    ingest::{cancel, tasks::EMBED},
+    ingest::{
+        cancel,
+        tasks::{EMBED, leaves_of},
+    },
     store::{self, admin::Moved, ingest_nodes::Frontier},
 };
 use sqlx::PgConnection;
@@ -32,9 +35,9 @@ pub async fn requeue(conn: &mut PgConnection, task_id: i64, document_id: i64, ro
 async fn nodes_of(conn: &mut PgConnection, task: &Moved) -> Result<Vec<i64>, Failure> {
     let params = &task.params.0;
     if task.task_type == EMBED
-        && let (Some(first), Some(last)) = (params["first"].as_i64(), params["last"].as_i64())
+        && let Some(runs) = leaves_of(params)
     {
-        let rows = store::nodes::leaves_between(conn, task.scope_document_id, first, last).await.or_fail()?;
+        let rows = store::nodes::leaves(conn, task.scope_document_id, &runs).await.or_fail()?;
         let failed = rows.into_iter().filter(|row| row.settled == "failed").map(|row| row.id);
         return Ok(failed.chain([task.scope_document_id]).collect());
     }

@@ -5,7 +5,7 @@ use crate::{
     ingest::{
         cancel,
         queueing::{Queueing, Work},
-        tasks::{EMBED, SUMMARIZE},
+        tasks::{EMBED, SUMMARIZE, leaves_of},
     },
     store::{
         self,
@@ -78,8 +78,14 @@ async fn queue_summarize(
     file_root: i64,
     node: &Touched,
 ) -> sqlx::Result<()> {
-    let work =
-        Work { task_type: SUMMARIZE, lane: Lane::Model, write_mode: WriteMode::Itself, params: &json!({}), after: &[] };
+    let work = Work {
+        task_type: SUMMARIZE,
+        lane: Lane::Model,
+        write_mode: WriteMode::Itself,
+        leaves: None,
+        params: &json!({}),
+        after: &[],
+    };
     Queueing::of_file(file_root, badges).add(conn, (node.document_id, &node.path), work).await?;
     store::ingest_nodes::queue_rollup(conn, node.document_id).await
 }
@@ -168,9 +174,9 @@ pub async fn task_failed(
         return Ok(None);
     };
     if task_type == EMBED
-        && let (Some(first), Some(last)) = (params["first"].as_i64(), params["last"].as_i64())
+        && let Some(runs) = leaves_of(params)
     {
-        let rows = store::nodes::leaves_between(conn, document_id, first, last).await?;
+        let rows = store::nodes::leaves(conn, document_id, &runs).await?;
         let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
         let moved = store::nodes::leave_flight(conn, &ids, Settled::Failed).await?;
         leaves_done(conn, file_root, &moved, Settled::Failed).await?;
@@ -196,9 +202,9 @@ pub async fn lock_for_failure(
     document_id: i64,
     params: &Value,
 ) -> sqlx::Result<()> {
-    let ids = match (params["first"].as_i64(), params["last"].as_i64()) {
-        (Some(first), Some(last)) if task_type == EMBED => {
-            let rows = store::nodes::leaves_between(conn, document_id, first, last).await?;
+    let ids = match leaves_of(params) {
+        Some(runs) if task_type == EMBED => {
+            let rows = store::nodes::leaves(conn, document_id, &runs).await?;
             rows.into_iter().map(|row| row.id).collect()
         }
         _ => vec![document_id],

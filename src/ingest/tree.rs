@@ -142,13 +142,16 @@ pub fn title(title: &str) -> String {
     title.trim().chars().take(255).collect()
 }
 
-/// Chunks that are embedded together: the container whose region covers them, and the first and last of them.
+/// Chunks that are embedded together, under a container of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// The index of the container; `None`: the file.
     pub under: Option<usize>,
+    /// The first and the last chunk in the order of their paths. No chunk of another batch lies between them.
     pub first: usize,
     pub last: usize,
+    /// The same chunks as stretches of the list, which hold no other chunk: the first and the last of each.
+    pub runs: Vec<(usize, usize)>,
 }
 
 /// The most chunks of one batch.
@@ -159,49 +162,52 @@ pub const BATCH_TOKENS: i64 = 32_768;
 /// A subtree with fewer chunks shares a batch with its neighbours.
 const SMALL: usize = 32;
 
-/// Cuts the chunks into batches so that large subtrees can be worked on side by side and small ones share a pass.
-pub fn batches(nodes: &[Node]) -> Vec<Batch> {
+/// Cuts the chunks into batches so that large subtrees can be worked on side by side and small ones share a pass. The ids are those of
+/// the nodes. The batches are cut in the order of the paths, in which regions are ranges: paths sort as text, `1/10/` before `1/9/`.
+pub fn batches(nodes: &[Node], ids: &[i64]) -> Vec<Batch> {
+    let mut chunks: Vec<usize> = (0..nodes.len()).filter(|index| nodes[*index].kind == Kind::Chunk).collect();
+    let tokens: i64 = chunks.iter().map(|index| nodes[*index].tokens).sum();
+    let is_one = chunks.len() <= BATCH && tokens <= BATCH_TOKENS;
+    let mut before = vec![0; nodes.len()];
+    for (count, index) in chunks.iter().enumerate() {
+        before[*index] = count;
+    }
+    let keys = keys(nodes, ids);
+    chunks.sort_unstable_by(|one, other| keys[*one].cmp(&keys[*other]));
     let mut batches = Vec::new();
-    let total = nodes.iter().filter(|node| node.kind == Kind::Chunk).count();
-    let tokens: i64 = nodes.iter().filter(|node| node.kind == Kind::Chunk).map(|node| node.tokens).sum();
-    if total <= BATCH && tokens <= BATCH_TOKENS {
-        let chunks = || nodes.iter().enumerate().filter(|(_, node)| node.kind == Kind::Chunk).map(|(index, _)| index);
-        batches.extend(chunks().next().zip(chunks().next_back()).map(|(first, last)| Batch {
-            under: None,
-            first,
-            last,
-        }));
-        return batches;
+    // The container of the open batch, its chunks and their tokens. The chunks of a large section come in a row and close it.
+    let mut open: (Option<usize>, Vec<usize>, i64) = (None, Vec::new(), 0);
+    for index in chunks {
+        let under = if is_one { None } else { container(nodes, index) };
+        let (container, members, tokens) = &open;
+        if *container != under || members.len() == BATCH || tokens + nodes[index].tokens > BATCH_TOKENS {
+            batches.extend(batch(open, &before));
+            open = (under, Vec::new(), 0);
+        }
+        open.1.push(index);
+        open.2 += nodes[index].tokens;
     }
-    // The batch that is open in each container; a container's list of chunks is never cut by a sibling's batch,
-    // since a large sibling closes it.
-    let mut open: Option<(Batch, usize, i64)> = None;
-    let close = |open: &mut Option<(Batch, usize, i64)>, batches: &mut Vec<Batch>| {
-        batches.extend(open.take().map(|(batch, ..)| batch))
-    };
-    for (index, node) in nodes.iter().enumerate() {
-        if node.kind == Kind::Section {
-            if node.leaves >= SMALL {
-                close(&mut open, &mut batches);
-            }
-            continue;
-        }
-        let under = container(nodes, index);
-        let fits = open.as_ref().is_some_and(|(batch, count, tokens)| {
-            batch.under == under && *count < BATCH && tokens + node.tokens <= BATCH_TOKENS
-        });
-        if !fits {
-            close(&mut open, &mut batches);
-            open = Some((Batch { under, first: index, last: index }, 0, 0));
-        }
-        if let Some((batch, count, tokens)) = &mut open {
-            batch.last = index;
-            *count += 1;
-            *tokens += node.tokens;
-        }
-    }
-    close(&mut open, &mut batches);
+    batches.extend(batch(open, &before));
     batches
+}
+
+/// A batch of chunks that are given in the order of their paths. `before`: how many chunks of the list come before each.
+fn batch((under, mut members, _): (Option<usize>, Vec<usize>, i64), before: &[usize]) -> Option<Batch> {
+    let (first, last) = (*members.first()?, *members.last()?);
+    members.sort_unstable();
+    let runs = members.chunk_by(|one, next| before[*one] + 1 == before[*next]);
+    let runs = runs.filter_map(|run| Some((*run.first()?, *run.last()?))).collect();
+    Some(Batch { under, first, last, runs })
+}
+
+/// The key of each node below the file: `5/9/`.
+fn keys(nodes: &[Node], ids: &[i64]) -> Vec<String> {
+    let mut keys: Vec<String> = Vec::with_capacity(nodes.len());
+    for (node, id) in nodes.iter().zip(ids) {
+        let above = node.parent.map_or("", |parent| &keys[parent]);
+        keys.push(format!("{above}{id}/"));
+    }
+    keys
 }
 
 /// The lowest node above a chunk that is large enough for a batch of its own.
@@ -287,6 +293,13 @@ mod tests {
         build(extraction, "file.txt", true, &ChunkOptions { max_tokens: 20, ..ChunkOptions::default() }, &count)
     }
 
+    fn ids(nodes: &[Node], first: i64) -> Vec<i64> {
+        (first..).take(nodes.len()).collect()
+    }
+    fn members(batch: &Batch) -> impl Iterator<Item = usize> {
+        batch.runs.iter().flat_map(|(first, last)| *first..=*last)
+    }
+
     #[test]
     fn a_tree_reads_like_its_file() {
         let extraction = extraction(&[1, 2, 2, 1], 3);
@@ -324,10 +337,10 @@ mod tests {
         extraction.text = "word ".repeat(80_000);
         let options = ChunkOptions { max_tokens: 8_192, ..ChunkOptions::default() };
         let nodes = build(&extraction, "file.txt", true, &options, &count);
-        let batches = batches(&nodes);
+        let batches = batches(&nodes, &ids(&nodes, 1));
         assert!(nodes.len() < BATCH && batches.len() > 1, "{} chunks in {} batches", nodes.len(), batches.len());
         for batch in batches {
-            let tokens: i64 = nodes[batch.first..=batch.last].iter().map(|node| node.tokens).sum();
+            let tokens: i64 = members(&batch).map(|index| nodes[index].tokens).sum();
             assert!(tokens <= BATCH_TOKENS, "{batch:?}: {tokens} tokens");
         }
     }
@@ -341,24 +354,29 @@ mod tests {
         }
 
         #[test]
-        fn batches_hold_every_chunk_once_and_their_regions_cover_them(levels in prop::collection::vec(1u8..5, 0..60), words in 0usize..120) {
+        fn batches_hold_every_chunk_once_and_their_regions_cover_them_alone(
+            levels in prop::collection::vec(1u8..5, 0..60), words in 0usize..120, first_id in 1i64..1200,
+        ) {
             let extraction = extraction(&levels, words);
             let nodes = nodes(&extraction);
-            let batches = batches(&nodes);
+            let ids = ids(&nodes, first_id);
+            let keys = keys(&nodes, &ids);
+            let batches = batches(&nodes, &ids);
             let mut seen = vec![0; nodes.len()];
-            for batch in &batches {
-                let mut size = 0;
-                for index in batch.first..=batch.last {
-                    if nodes[index].kind == Kind::Chunk {
-                        seen[index] += 1;
-                        size += 1;
-                        let mut above = nodes[index].parent;
-                        while above != batch.under { prop_assert!(above.is_some(), "chunk {} outside {:?}", index, batch); above = nodes[above.unwrap()].parent; }
-                    }
+            for (number, batch) in batches.iter().enumerate() {
+                let chunks: Vec<usize> = members(batch).filter(|index| nodes[*index].kind == Kind::Chunk).collect();
+                for index in &chunks {
+                    seen[*index] += 1;
+                    let mut above = nodes[*index].parent;
+                    while above != batch.under { prop_assert!(above.is_some(), "chunk {} outside {:?}", index, batch); above = nodes[above.unwrap()].parent; }
                 }
-                prop_assert!(size <= BATCH);
-                let tokens: i64 = nodes[batch.first..=batch.last].iter().filter(|node| node.kind == Kind::Chunk).map(|node| node.tokens).sum();
-                prop_assert!(size == 1 || tokens <= BATCH_TOKENS, "{} tokens in {} chunks", tokens, size);
+                prop_assert!(chunks.len() <= BATCH);
+                let tokens: i64 = chunks.iter().map(|index| nodes[*index].tokens).sum();
+                prop_assert!(chunks.len() == 1 || tokens <= BATCH_TOKENS, "{} tokens in {} chunks", tokens, chunks.len());
+                for (other, chunk) in batches.iter().enumerate().flat_map(|(other, batch)| members(batch).map(move |chunk| (other, chunk))) {
+                    let is_inside = keys[batch.first] <= keys[chunk] && keys[chunk] <= keys[batch.last];
+                    prop_assert!(nodes[chunk].kind != Kind::Chunk || is_inside == (other == number), "{} of {:?} in {:?}", keys[chunk], batches[other], batch);
+                }
             }
             for (index, node) in nodes.iter().enumerate() {
                 prop_assert_eq!(seen[index], usize::from(node.kind == Kind::Chunk), "node {}", index);

@@ -270,8 +270,14 @@ async fn begin(core: &Core, conn: &mut PgConnection, id: i64, path: &[i64], prio
         store::ingest_nodes::set_priority(conn, id, priority).await?;
     }
     store::ingest_nodes::count(conn, id, Frontier { total: 1, in_flight: 1, ..Frontier::default() }).await?;
-    let work =
-        Work { task_type: PROBE, lane: Lane::Cpu, write_mode: WriteMode::Itself, params: &json!({}), after: &[] };
+    let work = Work {
+        task_type: PROBE,
+        lane: Lane::Cpu,
+        write_mode: WriteMode::Itself,
+        leaves: None,
+        params: &json!({}),
+        after: &[],
+    };
     Queueing::of_file(id, &core.settings.task_badges).add(conn, (id, path), work).await.map(|_| ())
 }
 

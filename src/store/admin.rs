@@ -3,12 +3,13 @@ mod changes;
 
 pub use changes::*;
 
+use super::tasks;
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::{PgConnection, types::Json};
 use std::collections::BTreeMap;
 use svc_client::wire::{
-    Blockage, FrontierStage, ReservationResponse, TaskQuery, TaskResponse, TaskTypeState, WorkerResponse,
+    Blockage, FrontierStage, LeafRange, ReservationResponse, TaskQuery, TaskResponse, TaskTypeState, WorkerResponse,
 };
 use uuid::Uuid;
 
@@ -266,6 +267,8 @@ struct ReservationRow {
     scope_document_id: i64,
     root_id: i64,
     write_mode: String,
+    first_leaf: Option<String>,
+    last_leaf: Option<String>,
     worker: String,
     since: DateTime<Utc>,
     tasks_waiting: i64,
@@ -274,7 +277,7 @@ struct ReservationRow {
 /// The held regions after `after`, by task.
 pub async fn reservations(conn: &mut PgConnection, after: i64, limit: u32) -> sqlx::Result<Vec<ReservationResponse>> {
     let rows: Vec<ReservationRow> = sqlx::query_as(
-        "SELECT r.task_id, t.task_type, t.scope_document_id, t.root_id, r.write_mode, r.worker, r.since,
+        "SELECT r.task_id, t.task_type, t.scope_document_id, t.root_id, r.write_mode, t.first_leaf, t.last_leaf, r.worker, r.since,
                 (SELECT count(*) FROM task_queue p WHERE p.parked_on = r.task_id) AS tasks_waiting
            FROM task_reservation r JOIN task_queue t ON t.id = r.task_id WHERE r.task_id > $1 ORDER BY r.task_id LIMIT $2",
     )
@@ -290,6 +293,10 @@ pub async fn reservations(conn: &mut PgConnection, after: i64, limit: u32) -> sq
             document_id: row.scope_document_id,
             root_id: row.root_id,
             write_mode: row.write_mode,
+            leaves: row
+                .first_leaf
+                .zip(row.last_leaf)
+                .and_then(|(first, last)| Some(LeafRange { first: tasks::path(&first)?, last: tasks::path(&last)? })),
             worker: row.worker,
             since: row.since,
             tasks_waiting: row.tasks_waiting,

@@ -88,16 +88,18 @@ pub async fn texts(conn: &mut PgConnection, ids: &[i64]) -> sqlx::Result<Vec<Tex
         .await
 }
 
-/// The leaves made by one run of a task whose ids lie between two, both included. A record with chunks of its own is no leaf.
-pub async fn leaves_between(conn: &mut PgConnection, under: i64, first: i64, last: i64) -> sqlx::Result<Vec<TextRow>> {
+/// Leaves under a node that tasks made, by stretches of their ids, each with its first and its last. A record with chunks of its own is no leaf.
+pub async fn leaves(conn: &mut PgConnection, under: i64, runs: &[(i64, i64)]) -> sqlx::Result<Vec<TextRow>> {
+    let (firsts, lasts): (Vec<i64>, Vec<i64>) = runs.iter().copied().unzip();
     sqlx::query_as(
-        "SELECT id, parent_id, title, content, usetype, settled FROM documents d
-          WHERE id BETWEEN $2 AND $3 AND path @> ARRAY[$1::bigint] AND usetype IN ('chunk', 'record', 'profile')
+        "SELECT id, parent_id, title, content, usetype, settled
+           FROM unnest($2::bigint[], $3::bigint[]) AS run(first, last) JOIN documents d ON d.id BETWEEN run.first AND run.last
+          WHERE path @> ARRAY[$1::bigint] AND usetype IN ('chunk', 'record', 'profile')
             AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id) ORDER BY id",
     )
     .bind(under)
-    .bind(first)
-    .bind(last)
+    .bind(firsts)
+    .bind(lasts)
     .fetch_all(conn)
     .await
 }

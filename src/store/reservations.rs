@@ -1,8 +1,7 @@
 //! Edits that come over REST rather than from the queue, and the regions that tasks hold.
-use super::tasks::path_key;
 use crate::error::IntoFailure;
 use sqlx::PgConnection;
-use svc_actors::WriteMode;
+use svc_actors::{WriteMode, path_key};
 use svc_client::{Code, Failure};
 
 /// The holder of an overlapping region.
@@ -68,7 +67,7 @@ async fn holder(conn: &mut PgConnection, path: &[i64], id: i64, mode: WriteMode)
         "SELECT r.task_id, t.task_type, r.worker FROM task_reservation r JOIN task_queue t ON t.id = r.task_id
           WHERE r.prange && region_paths($1, $3, NULL, NULL) AND r.drange && region_depths($2, $3, NULL) LIMIT 1",
     )
-    .bind(path_key(path, id))
+    .bind(path_key(&[path, &[id]].concat()))
     .bind(i32::try_from(path.len()).unwrap_or(i32::MAX))
     .bind(mode.as_str())
     .fetch_optional(conn)

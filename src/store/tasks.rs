@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::{FromRow, PgConnection, PgExecutor, Row, postgres::PgRow, types::Json};
 use std::{cmp::Reverse, time::Duration};
-use svc_actors::{Claimed, ErrorClass, Grant, Lane, Region, TaskFailure, WriteMode};
+use svc_actors::{Claimed, ErrorClass, Grant, Lane, LeafRange, Region, TaskFailure, WriteMode, path_key};
 use uuid::Uuid;
 
 /// The only advisory lock under which regions are granted.
@@ -25,6 +25,8 @@ pub struct NewTask<'a> {
     pub path: &'a [i64],
     pub root_id: i64,
     pub write_mode: WriteMode,
+    /// Where the task writes some leaves under the document and nothing else: only they are reserved.
+    pub leaves: Option<&'a LeafRange>,
     /// Tasks of the same node that must be completed first.
     pub dependencies: &'a [i64],
     pub params: &'a Value,
@@ -32,17 +34,6 @@ pub struct NewTask<'a> {
     /// The priority of the creation, -100 to 100. If the root is an uploaded file, that file's priority is used
     /// instead.
     pub priority: i32,
-}
-
-/// The key of a node in the region index: `1/5/9/`.
-pub fn path_key(path: &[i64], id: i64) -> String {
-    use std::fmt::Write;
-    let mut key = String::with_capacity((path.len() + 1) * 8);
-    for ancestor in path.iter().chain([&id]) {
-        let written = write!(key, "{ancestor}/");
-        debug_assert!(written.is_ok(), "writing to a String cannot fail");
-    }
-    key
 }
 
 /// Identifies what a task was asked to do.
@@ -58,8 +49,8 @@ pub async fn enqueue(conn: &mut PgConnection, task: &NewTask<'_>) -> sqlx::Resul
     let depth = i32::try_from(task.path.len()).unwrap_or(i32::MAX);
     sqlx::query_scalar(
         "INSERT INTO task_queue (task_type, lane, scope_document_id, node_path, node_depth, root_id, write_mode, dependencies,
-                                 params, param_fingerprint, service_badge, priority, unmet_deps, ready)
-         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+                                 params, param_fingerprint, service_badge, first_leaf, last_leaf, priority, unmet_deps, ready)
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $14, $15,
                 task_priority(coalesce((SELECT n.priority FROM ingest_node n WHERE n.document_id = $6 FOR KEY SHARE), $12), $13), unmet, unmet = 0
            FROM (SELECT count(*)::int AS unmet FROM task_queue WHERE id = ANY($8) AND status <> 'completed') AS deps
          RETURNING id",
@@ -67,7 +58,7 @@ pub async fn enqueue(conn: &mut PgConnection, task: &NewTask<'_>) -> sqlx::Resul
     .bind(task.task_type)
     .bind(task.lane.as_str())
     .bind(task.document_id)
-    .bind(path_key(task.path, task.document_id))
+    .bind(path_key(&[task.path, &[task.document_id]].concat()))
     .bind(depth)
     .bind(task.root_id)
     .bind(task.write_mode.as_str())
@@ -77,6 +68,8 @@ pub async fn enqueue(conn: &mut PgConnection, task: &NewTask<'_>) -> sqlx::Resul
     .bind(task.badge)
     .bind(task.priority)
     .bind(svc_actors::stage::stage(task.task_type))
+    .bind(task.leaves.map(|leaves| path_key(&leaves.first)))
+    .bind(task.leaves.map(|leaves| path_key(&leaves.last)))
     .fetch_one(conn)
     .await
 }
@@ -103,6 +96,8 @@ struct ClaimedRow {
     params: Json<Value>,
     lane: String,
     node_path: String,
+    first_leaf: Option<String>,
+    last_leaf: Option<String>,
     retry_count: i32,
     lapses: i32,
     lease_losses: i32,
@@ -118,7 +113,7 @@ pub async fn claim(
     want: &[(Lane, usize)],
 ) -> sqlx::Result<Claimed> {
     let claimed: sqlx::Result<Vec<PgRow>> = sqlx::query(
-        "SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, retry_count, lapses, lease_losses, claim_token, priority, created_at
+        "SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, first_leaf, last_leaf, retry_count, lapses, lease_losses, claim_token, priority, created_at
            FROM claim_batch($1, $2, $3, $4, $5, $6, 8, interval '60 seconds', $7)",
     )
     .bind(CLAIM_LOCK)
@@ -154,7 +149,10 @@ fn grants(mut rows: Vec<ClaimedRow>) -> Vec<Grant> {
 }
 
 fn grant(row: ClaimedRow) -> Option<Grant> {
-    let path = row.node_path.split_terminator('/').map(|id| id.parse().ok()).collect::<Option<Vec<i64>>>()?;
+    let leaves = match row.first_leaf.zip(row.last_leaf) {
+        Some((first, last)) => Some(LeafRange { first: path(&first)?, last: path(&last)? }),
+        None => None,
+    };
     Some(Grant {
         task_id: row.id,
         token: row.claim_token?,
@@ -162,12 +160,17 @@ fn grant(row: ClaimedRow) -> Option<Grant> {
         lane: Lane::ALL.into_iter().find(|lane| lane.as_str() == row.lane)?,
         document_id: row.scope_document_id,
         root_id: row.root_id,
-        region: Region { path, mode: row.write_mode.parse::<WriteMode>().ok()? },
+        region: Region { path: path(&row.node_path)?, mode: row.write_mode.parse::<WriteMode>().ok()?, leaves },
         attempt: row.retry_count + row.lapses + 1,
         runs_alone: row.lease_losses > 0,
         task_type: row.task_type,
         payload: row.params.0,
     })
+}
+
+/// The ids in a [`path_key`].
+pub(super) fn path(key: &str) -> Option<Vec<i64>> {
+    key.split_terminator('/').map(|id| id.parse().ok()).collect()
 }
 
 /// `claimed` to `running`, of as many tasks as there are; returns the tokens that are still ours, of those that run already
@@ -261,7 +264,7 @@ pub async fn finish_and_claim(
     let wants = list(&mut want.iter().map(|(_, count)| i32::try_from(*count).unwrap_or(i32::MAX).to_string()));
     let claim = format!(
         "SELECT pg_try_advisory_xact_lock({CLAIM_LOCK});
-         SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, retry_count, lapses, lease_losses, claim_token, priority, created_at
+         SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, first_leaf, last_leaf, retry_count, lapses, lease_losses, claim_token, priority, created_at
            FROM claim_at_end({CLAIM_LOCK}, {}, {badges}::text[], {}, {lanes}::text[], {wants}::integer[], interval '{} ms')",
         literal(&claimer.worker_id),
         claimer.strict,

@@ -18,6 +18,7 @@ mod fleet;
 mod hangups;
 mod hostile;
 mod ingest;
+mod leaves;
 mod listener;
 mod locks;
 mod losses;

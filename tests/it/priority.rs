@@ -136,6 +136,7 @@ async fn a_task_that_is_queued_during_a_change_of_priority_has_the_new_one() {
         path: &[],
         root_id: file,
         write_mode: svc_actors::WriteMode::Itself,
+        leaves: None,
         dependencies: &[],
         params: &serde_json::json!({}),
         badge: None,

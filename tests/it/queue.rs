@@ -56,6 +56,7 @@ pub(crate) async fn task(
         path: &node.1,
         root_id: *node.1.first().unwrap_or(&node.0),
         write_mode: mode,
+        leaves: None,
         dependencies: &[],
         params: &json!({}),
         badge,
@@ -390,6 +391,7 @@ async fn retries_wait_and_end_at_the_cap_and_dependents_fail_with_their_task() {
         path: &root.1,
         root_id: root.0,
         write_mode: WriteMode::Itself,
+        leaves: None,
         dependencies: &[id],
         params: &json!({}),
         badge: None,
@@ -434,19 +436,24 @@ const NAIVE: &str =
      ORDER BY t.priority DESC, t.created_at, t.id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id";
 
 /// Pairs of held tasks that overlap.
-const OVERLAPS: &str = "SELECT count(*) FROM task_queue a JOIN task_queue b ON a.id < b.id AND a.status IN ('claimed','running') AND b.status IN ('claimed','running')
-   AND (a.node_path = b.node_path OR (a.write_mode = 'subtree' AND starts_with(b.node_path, a.node_path)) OR (b.write_mode = 'subtree' AND starts_with(a.node_path, b.node_path)))";
+const OVERLAPS: &str = "SELECT count(*) FROM task_queue a JOIN task_queue b ON a.id < b.id AND a.root_id = b.root_id AND a.status IN ('claimed','running') AND b.status IN ('claimed','running')
+   AND CASE WHEN a.first_leaf IS NOT NULL AND b.first_leaf IS NOT NULL THEN a.first_leaf <= b.last_leaf AND b.first_leaf <= a.last_leaf
+            WHEN a.first_leaf IS NOT NULL AND b.write_mode = 'self' THEN b.node_path BETWEEN a.first_leaf AND a.last_leaf
+            WHEN b.first_leaf IS NOT NULL AND a.write_mode = 'self' THEN a.node_path BETWEEN b.first_leaf AND b.last_leaf
+            ELSE a.node_path = b.node_path OR a.write_mode = 'subtree' OR b.write_mode = 'subtree' END";
 
-/// 200 trees with 8 subtree tasks and 8 small ones each: claiming two of one tree at once is wrong.
+/// 200 trees, each with 8 tasks of the whole tree, 8 of one node, and 4 of six leaves, of which neighbours share two. Claiming two of
+/// one tree that overlap is wrong.
 async fn hot_set(app: &TestApp) {
     for _ in 0..200 {
         node(app, None).await;
     }
     sqlx::query(
-        "INSERT INTO task_queue (task_type, lane, scope_document_id, node_path, node_depth, root_id, write_mode, priority)
-         SELECT 'test', 'io', d.id, CASE WHEN n % 2 = 0 THEN d.id || '/' ELSE d.id || '/' || (1000000 + n) || '/' END, n % 2, d.id,
-                CASE WHEN n % 2 = 0 THEN 'subtree' ELSE 'self' END, 0
-           FROM documents d CROSS JOIN generate_series(0, 15) n ORDER BY n, d.id",
+        "INSERT INTO task_queue (task_type, lane, scope_document_id, node_path, node_depth, root_id, write_mode, priority, first_leaf, last_leaf)
+         SELECT 'test', 'io', d.id, CASE WHEN n.small THEN d.id || '/' || (1000000 + n.n) || '/' ELSE d.id || '/' END, n.small::integer, d.id,
+                CASE WHEN n.small THEN 'self' ELSE 'subtree' END, 0,
+                CASE WHEN n.n >= 16 THEN d.id || '/' || (1000000 + (n.n - 16) * 4) || '/' END, CASE WHEN n.n >= 16 THEN d.id || '/' || (1000005 + (n.n - 16) * 4) || '/' END
+           FROM documents d CROSS JOIN (SELECT n, n < 16 AND n % 2 = 1 AS small FROM generate_series(0, 19) n) n ORDER BY n.n % 4, n.n, d.id",
     )
     .execute(&app.pool)
     .await
@@ -485,7 +492,7 @@ async fn eight_claimers_on_a_hot_set_never_overlap_and_the_naive_way_does() {
             let mut random = SmallRng::seed_from_u64(worker);
             let claimer = claimer(&format!("w{worker}"));
             let mut held: Vec<Grant> = Vec::new();
-            while done.load(Ordering::SeqCst) < 3200 {
+            while done.load(Ordering::SeqCst) < 4000 {
                 held.extend(
                     tasks::claim(&pool, &claimer, &[(Lane::Io, random.random_range(1..=10))]).await.unwrap().grants,
                 );
@@ -503,7 +510,7 @@ async fn eight_claimers_on_a_hot_set_never_overlap_and_the_naive_way_does() {
     for worker in futures_util::future::join_all(workers).await {
         worker.unwrap();
     }
-    assert_eq!((seen.load(Ordering::SeqCst), done.load(Ordering::SeqCst)), (0, 3200));
+    assert_eq!((seen.load(Ordering::SeqCst), done.load(Ordering::SeqCst)), (0, 4000));
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

@@ -60,7 +60,7 @@ pub struct FakeQueue {
 }
 
 pub fn region(path: &[i64], mode: WriteMode) -> Region {
-    Region { path: path.to_vec(), mode }
+    Region { path: path.to_vec(), mode, leaves: None }
 }
 
 impl FakeQueue {

@@ -325,6 +325,18 @@ pub struct ActorRegion {
     pub path: Vec<i64>,
     /// The extent from the node: `self`, `children` or `subtree`.
     pub mode: String,
+    /// Only these leaves under the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaves: Option<LeafRange>,
+}
+
+/// The leaves from one to another, both included, in the order of their paths as text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct LeafRange {
+    /// Ids from the tree's root down to the leaf.
+    pub first: Vec<i64>,
+    pub last: Vec<i64>,
 }
 
 /// Every worker with a heartbeat within the last day.
@@ -345,6 +357,9 @@ pub struct ReservationResponse {
     pub root_id: i64,
     #[cfg_attr(feature = "openapi", schema(value_type = WriteMode))]
     pub write_mode: String,
+    /// Where only some leaves under the document are reserved: those.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaves: Option<LeafRange>,
     pub worker: String,
     pub since: DateTime<Utc>,
     /// The number of tasks that wait for this region.

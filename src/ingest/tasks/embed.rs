@@ -11,9 +11,9 @@ use crate::{
     store::{self, nodes::TextRow},
 };
 use pgvector::Vector;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
-use svc_actors::{Lane, Outcome, TaskFailure, WriteMode};
+use svc_actors::{Lane, LeafRange, Outcome, TaskFailure, WriteMode};
 use svc_client::wire::Settled;
 use svc_models::ModelError;
 
@@ -22,11 +22,11 @@ const NO_DIRECTION: &str = "the model returned no numbers for this text; embed i
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
     let model = model(tools).await?;
-    let batch = grant.payload["first"].as_i64().zip(grant.payload["last"].as_i64());
+    let batch = leaves_of(&grant.payload);
     let rows = {
         let mut conn = tools.pool.acquire().await.classified()?;
-        match batch {
-            Some((first, last)) => store::nodes::leaves_between(&mut conn, grant.document_id, first, last).await,
+        match &batch {
+            Some(runs) => store::nodes::leaves(&mut conn, grant.document_id, runs).await,
             None => store::nodes::texts(&mut conn, &[grant.document_id]).await,
         }
         .classified()?
@@ -66,20 +66,39 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     tx.complete(detail).await
 }
 
-/// Queues the embedding of the leaves whose ids lie between two, both included, under the last node of a path.
+/// Leaves that one task embeds.
+pub(super) struct Leaves {
+    /// Ids down to the node under which they lie, its own last.
+    pub under: Vec<i64>,
+    pub range: LeafRange,
+    /// Their ids, in stretches that hold no other leaf: the first and the last of each.
+    pub runs: Vec<(i64, i64)>,
+}
+
+/// Queues the embedding of some leaves, which reserves nothing but them.
 pub(super) async fn enqueue(
     tools: &Tools,
     conn: &mut PgConnection,
     root_id: i64,
-    path: &[i64],
-    (first, last): (i64, i64),
+    leaves: Leaves,
 ) -> Result<(), TaskFailure> {
-    let Some((document_id, ancestors)) = path.split_last() else { return Ok(()) };
-    let params = json!({"first": first, "last": last});
-    let work =
-        Work { task_type: EMBED, lane: Lane::Model, write_mode: WriteMode::Subtree, params: &params, after: &[] };
+    let Some((document_id, ancestors)) = leaves.under.split_last() else { return Ok(()) };
+    let params = json!({"leaves": leaves.runs});
+    let work = Work {
+        task_type: EMBED,
+        lane: Lane::Model,
+        write_mode: WriteMode::Subtree,
+        leaves: Some(&leaves.range),
+        params: &params,
+        after: &[],
+    };
     let queueing = Queueing::of_file(root_id, &tools.settings.task_badges);
     queueing.add(conn, (*document_id, ancestors), work).await.classified().map(|_| ())
+}
+
+/// The leaves that a task embeds, by its parameters; None of a task that embeds its own document.
+pub fn leaves_of(params: &Value) -> Option<Vec<(i64, i64)>> {
+    serde_json::from_value(params.get("leaves")?.clone()).ok()
 }
 
 fn searchable(row: &TextRow) -> String {
@@ -111,7 +130,7 @@ struct Embedded {
     ids: Vec<i64>,
     vectors: Vec<Vector>,
     /// Nodes without a vector, since nothing is ever cut, and what would help.
-    refused: Vec<(i64, serde_json::Value)>,
+    refused: Vec<(i64, Value)>,
 }
 
 async fn embed(model: &Model, rows: &[TextRow]) -> Result<Embedded, TaskFailure> {
@@ -148,7 +167,7 @@ async fn embed(model: &Model, rows: &[TextRow]) -> Result<Embedded, TaskFailure>
 }
 
 /// A node and what is said of it, or its text.
-type Parted = (Vec<(i64, String)>, Vec<(i64, serde_json::Value)>);
+type Parted = (Vec<(i64, String)>, Vec<(i64, Value)>);
 
 /// Separates the texts that exceed the model's window; each text is counted once.
 async fn part_by_length(model: &Model, texts: Vec<(i64, String)>, limit: usize) -> Result<Parted, TaskFailure> {

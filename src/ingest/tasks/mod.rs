@@ -20,6 +20,7 @@ use crate::{
 use apply::Apply;
 pub use apply::Claims;
 use async_trait::async_trait;
+pub use embed::leaves_of;
 pub(super) use extract::split as split_extraction;
 use std::time::{Duration, Instant};
 use svc_actors::{CancelToken, ErrorClass, Grant, Handler, Lane, Lanes, Outcome, Permit, TaskFailure};

@@ -137,8 +137,14 @@ async fn enqueue(
             task if task.starts_with("structure:") => json!({"structure": options["structure"]}),
             _ => json!({}),
         };
-        let work =
-            Work { task_type: rule.task, lane: rule.lane, write_mode: rule.write_mode, params: &params, after: &after };
+        let work = Work {
+            task_type: rule.task,
+            lane: rule.lane,
+            write_mode: rule.write_mode,
+            leaves: None,
+            params: &params,
+            after: &after,
+        };
         queued.push((rule.task, queueing.add(tx.conn(), (id, ancestors), work).await.classified()?));
     }
     let count = i32::try_from(queued.len()).unwrap_or(i32::MAX);

@@ -1,5 +1,11 @@
 //! profile:sheet: what range a sheet uses and what its columns hold, as evidence and as a node to be found by.
-use super::{Apply, OrTaskFailure, another_answer, apply::Transaction, embed, sheets, structure::model};
+use super::{
+    Apply, OrTaskFailure, another_answer,
+    apply::Transaction,
+    embed::{self, Leaves},
+    sheets,
+    structure::model,
+};
 use crate::{
     embedding::EmbedError,
     ingest::{Tools, options::Profile, profile, tree},
@@ -7,7 +13,7 @@ use crate::{
     store::{self, ingest_nodes::Frontier, nodes::NewNode},
 };
 use serde_json::{Map, Value, json};
-use svc_actors::{Outcome, TaskFailure};
+use svc_actors::{LeafRange, Outcome, TaskFailure};
 use svc_formats::{
     isolated::{Answer, Request, Step},
     xlsx::{Reference, SheetProfile},
@@ -95,7 +101,10 @@ async fn insert(
         .await
         .classified()?;
     for id in ids {
-        embed::enqueue(tools, tx.conn(), grant.root_id, &grant.region.path, (id, id)).await?;
+        let leaf: Vec<i64> = grant.region.path.iter().copied().chain([id]).collect();
+        let range = LeafRange { first: leaf.clone(), last: leaf };
+        let leaves = Leaves { under: grant.region.path.clone(), range, runs: vec![(id, id)] };
+        embed::enqueue(tools, tx.conn(), grant.root_id, leaves).await?;
     }
     Ok(())
 }

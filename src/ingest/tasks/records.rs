@@ -29,7 +29,7 @@ use std::{
     fs::File,
     io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write},
 };
-use svc_actors::{Grant, Outcome, TaskFailure};
+use svc_actors::{Grant, LeafRange, Outcome, TaskFailure, path_key};
 use svc_formats::{
     ChunkOptions,
     isolated::{Answer, Request, Step},
@@ -180,13 +180,13 @@ async fn insert(
         // If rows have megabytes, one statement would not do, because PostgreSQL's messages are limited to a gigabyte.
         store::nodes::insert(tx.conn(), &grant.task_type, &rows.nodes).await.classified()?;
         store::ingest_nodes::insert(tx.conn(), grant.root_id, &rows.containers).await.classified()?;
-        for (first, last) in leaves.add(&rows.leaves) {
-            embed::enqueue(tools, tx.conn(), grant.root_id, &grant.region.path, (first, last)).await?;
+        for batch in leaves.add(rows.leaves) {
+            embed::enqueue(tools, tx.conn(), grant.root_id, batch.under(&grant.region.path)).await?;
         }
         sum.add(&records, rows.nodes.len());
     }
-    if let Some((first, last)) = leaves.rest() {
-        embed::enqueue(tools, tx.conn(), grant.root_id, &grant.region.path, (first, last)).await?;
+    if let Some(batch) = leaves.rest() {
+        embed::enqueue(tools, tx.conn(), grant.root_id, batch.under(&grant.region.path)).await?;
     }
     let (tasks, children) = (leaves.batches, i32::try_from(sum.records).unwrap_or(i32::MAX));
     store::ingest_nodes::grow(tx.conn(), grant.document_id, tasks, children, sum.tokens).await.classified()?;
@@ -213,40 +213,76 @@ impl Sum {
     }
 }
 
-/// A batch that is being filled.
-struct Open {
-    first: i64,
-    last: i64,
+/// A leaf on its way into a batch: its ids from below the sheet down to its own, and its tokens.
+type Leaf = (Vec<i64>, i64);
+
+/// Leaves that one task embeds.
+#[derive(Debug)]
+struct Batch {
+    /// The first and the last of them by the key of its path.
+    first: Vec<i64>,
+    last: Vec<i64>,
+    /// The first and the last id.
+    ids: (i64, i64),
     leaves: usize,
     tokens: i64,
+}
+
+impl Batch {
+    fn of(leaf: &[i64], id: i64) -> Batch {
+        Batch { first: leaf.to_vec(), last: leaf.to_vec(), ids: (id, id), leaves: 0, tokens: 0 }
+    }
+
+    /// Keys of records sort as numbers only where their ids have as many digits. Ranges of keys that overlap would have their tasks
+    /// wait for each other.
+    fn takes(&self, (leaf, tokens): &Leaf) -> bool {
+        let digits = |leaf: &[i64]| leaf.first().and_then(|id| id.checked_ilog10());
+        self.leaves < BATCH && self.tokens + tokens <= BATCH_TOKENS && digits(leaf) == digits(&self.first)
+    }
+
+    fn add(&mut self, (leaf, tokens): Leaf, id: i64) {
+        self.ids.1 = id;
+        self.leaves += 1;
+        self.tokens += tokens;
+        if path_key(&leaf) < path_key(&self.first) {
+            self.first = leaf;
+        } else if path_key(&leaf) > path_key(&self.last) {
+            self.last = leaf;
+        }
+    }
+
+    fn under(self, sheet: &[i64]) -> embed::Leaves {
+        let (first, last) = ([sheet, &self.first].concat(), [sheet, &self.last].concat());
+        embed::Leaves { under: sheet.to_vec(), range: LeafRange { first, last }, runs: vec![self.ids] }
+    }
 }
 
 /// Leaves on their way into batches, by their rising ids.
 #[derive(Default)]
 struct Leaves {
-    open: Option<Open>,
+    open: Option<Batch>,
     batches: i32,
 }
 
 impl Leaves {
-    /// The batches that are full with these: ids, each with its tokens.
-    fn add(&mut self, leaves: &[(i64, i64)]) -> Vec<(i64, i64)> {
+    /// The batches that are full with these.
+    fn add(&mut self, leaves: Vec<Leaf>) -> Vec<Batch> {
         let mut full = Vec::new();
-        for (id, tokens) in leaves {
-            if self.open.as_ref().is_some_and(|open| open.leaves == BATCH || open.tokens + tokens > BATCH_TOKENS) {
+        for leaf in leaves {
+            let Some(id) = leaf.0.last().copied() else { continue };
+            if self.open.as_ref().is_some_and(|open| !open.takes(&leaf)) {
                 full.extend(self.rest());
             }
-            let open = self.open.get_or_insert(Open { first: *id, last: *id, leaves: 0, tokens: 0 });
-            *open = Open { last: *id, leaves: open.leaves + 1, tokens: open.tokens + tokens, ..*open };
+            self.open.get_or_insert_with(|| Batch::of(&leaf.0, id)).add(leaf, id);
         }
         full
     }
 
     /// The batch that is open still.
-    fn rest(&mut self) -> Option<(i64, i64)> {
+    fn rest(&mut self) -> Option<Batch> {
         let open = self.open.take()?;
         self.batches += 1;
-        Some((open.first, open.last))
+        Some(open)
     }
 }
 
@@ -255,8 +291,8 @@ struct Rows {
     nodes: Vec<NewNode>,
     /// Records in pieces, which wait for their chunks.
     containers: Vec<IngestNode>,
-    /// Ids of what is to be embedded, each with its tokens.
-    leaves: Vec<(i64, i64)>,
+    /// What is to be embedded.
+    leaves: Vec<Leaf>,
 }
 
 /// Makes the rows for the documents table, each record before its pieces; `before` is the number of records stored
@@ -271,7 +307,7 @@ fn rows(grant: &Grant, head: &RecordsHead, records: &[NewRecord], ids: &[i64], b
         let title = tree::title(&format!("{sheet} row {}", record.row));
         let path = &grant.region.path;
         if record.pieces.is_empty() {
-            rows.leaves.push((id, record.tokens));
+            rows.leaves.push((vec![id], record.tokens));
         } else {
             rows.containers.push(IngestNode {
                 document_id: id,
@@ -296,7 +332,7 @@ fn rows(grant: &Grant, head: &RecordsHead, records: &[NewRecord], ids: &[i64], b
         let below: Vec<i64> = path.iter().copied().chain([id]).collect();
         for ((start, end, tokens), position) in record.pieces.iter().zip(0..) {
             let Some(piece) = ids.next() else { break };
-            rows.leaves.push((piece, *tokens));
+            rows.leaves.push((vec![id, piece], *tokens));
             rows.nodes.push(NewNode {
                 id: piece,
                 parent_id: id,
@@ -332,24 +368,42 @@ fn anchor(sheet: &str, head: &RecordsHead, record: &NewRecord) -> Value {
 mod tests {
     use super::*;
 
+    fn batches(leaves: Vec<Leaf>, piece: usize) -> Vec<Batch> {
+        let mut filling = Leaves::default();
+        let mut batches: Vec<Batch> = leaves.chunks(piece).flat_map(|piece| filling.add(piece.to_vec())).collect();
+        batches.extend(filling.rest());
+        assert_eq!(batches.len(), filling.batches as usize);
+        batches
+    }
+
     #[test]
     fn batches_hold_every_leaf_once() {
         for count in [0, 1, BATCH - 1, BATCH, BATCH + 1, 3 * BATCH] {
-            let ids: Vec<(i64, i64)> = (0..count as i64).map(|n| (n * 2 + 10, 100)).collect();
-            let mut leaves = Leaves::default();
-            let mut batches = Vec::new();
-            for piece in ids.chunks(100) {
-                batches.extend(leaves.add(piece));
-            }
-            batches.extend(leaves.rest());
-            let held = |(first, last): &(i64, i64)| ids.iter().filter(|(id, _)| (first..=last).contains(&id)).count();
+            let leaves: Vec<Leaf> = (0..count as i64).map(|n| (vec![n * 2 + 1000], 100)).collect();
+            let held = |batch: &Batch| {
+                leaves.iter().filter(|(leaf, _)| (batch.ids.0..=batch.ids.1).contains(&leaf[0])).count()
+            };
+            let batches = batches(leaves.clone(), 100);
             assert_eq!(batches.iter().map(held).sum::<usize>(), count);
             assert!(batches.iter().all(|batch| held(batch) <= BATCH), "{batches:?}");
-            assert_eq!((batches.len(), leaves.batches as usize), (count.div_ceil(BATCH), batches.len()));
+            assert_eq!(batches.len(), count.div_ceil(BATCH));
         }
-        let mut leaves = Leaves::default();
-        let long = [(1, BATCH_TOKENS / 2), (2, BATCH_TOKENS / 2), (3, 1), (4, 2 * BATCH_TOKENS), (5, 1)];
-        let full = leaves.add(&long);
-        assert_eq!((full, leaves.rest()), (vec![(1, 2), (3, 3), (4, 4)], Some((5, 5))), "tokens are counted too");
+        let tokens = [BATCH_TOKENS / 2, BATCH_TOKENS / 2, 1, 2 * BATCH_TOKENS, 1];
+        let long = (1..).zip(tokens).map(|(id, tokens)| (vec![id], tokens)).collect();
+        let cut: Vec<_> = batches(long, 5).iter().map(|batch| batch.ids).collect();
+        assert_eq!(cut, [(1, 2), (3, 3), (4, 4), (5, 5)], "tokens are counted too");
+    }
+
+    #[test]
+    fn a_batch_is_a_range_of_keys_though_ids_gain_a_digit() {
+        // Records 97, 98 in pieces 99 to 101, and 102.
+        let leaves = [vec![97], vec![98, 99], vec![98, 100], vec![98, 101], vec![102], vec![103]];
+        let cut: Vec<_> = batches(leaves.map(|leaf| (leaf, 1)).to_vec(), 9)
+            .into_iter()
+            .map(|batch| batch.under(&[7]))
+            .map(|leaves| (leaves.runs, path_key(&leaves.range.first), path_key(&leaves.range.last)))
+            .collect();
+        let of = |run, first: &str, last: &str| (vec![run], first.to_owned(), last.to_owned());
+        assert_eq!(cut, [of((97, 101), "7/97/", "7/98/99/"), of((102, 103), "7/102/", "7/103/")]);
     }
 }

@@ -109,7 +109,14 @@ async fn enqueue(tools: &Tools, tx: &mut Transaction<'_>, sheet: &Sheet, id: i64
     let grant = tx.grant();
     let (node, options) = ((id, grant.region.path.as_slice()), &grant.payload);
     let queueing = Queueing::of_file(grant.root_id, &tools.settings.task_badges);
-    let work = |task_type, write_mode, params, after| Work { task_type, lane: Lane::Cpu, write_mode, params, after };
+    let work = |task_type, write_mode, params, after| Work {
+        task_type,
+        lane: Lane::Cpu,
+        write_mode,
+        leaves: None,
+        params,
+        after,
+    };
     let params = json!({"sheet": sheet.index, "profile": options["profile"]});
     let profile = work(PROFILE_SHEET, WriteMode::Children, &params, &[]);
     let after = [queueing.add(tx.conn(), node, profile).await.classified()?];

@@ -1,5 +1,10 @@
 //! structure:declared and structure:inferred: the nodes under a file, in flight, and the tasks that embed them.
-use super::{Apply, OrTaskFailure, apply::Transaction, embed, extract};
+use super::{
+    Apply, OrTaskFailure,
+    apply::Transaction,
+    embed::{self, Leaves},
+    extract,
+};
 use crate::{
     embedding::Model,
     ingest::{
@@ -15,7 +20,7 @@ use crate::{
 };
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
-use svc_actors::{Outcome, TaskFailure};
+use svc_actors::{LeafRange, Outcome, TaskFailure};
 use svc_formats::{ChunkOptions, Extraction};
 
 /// The rows of one insert.
@@ -27,7 +32,6 @@ pub async fn run(tools: &Tools, apply: Apply<'_>, declared: bool) -> Result<Outc
     let options: Structure = serde_json::from_value(grant.payload["structure"].clone()).unwrap_or_default();
     let (extraction, title) = load(tools, id).await?;
     let (extraction, nodes) = build(tools, extraction, title, declared, options).await?;
-    let batches = tree::batches(&nodes);
     let rule = grant.task_type.clone();
     let sections = nodes.iter().filter(|node| node.kind == Kind::Section).count();
     let shape =
@@ -35,12 +39,12 @@ pub async fn run(tools: &Tools, apply: Apply<'_>, declared: bool) -> Result<Outc
 
     let mut tx = apply.begin().await?;
     let ids = store::nodes::reserve_ids(tx.conn(), nodes.len()).await.classified()?;
+    let batches = tree::batches(&nodes, &ids);
     let made = Made { file: id, file_path: &grant.region.path, root_id: grant.root_id, nodes: &nodes, ids: &ids };
     insert_nodes(&mut tx, &made, &extraction, &rule).await?;
     insert_counters(&mut tx, &made, &batches).await?;
     for batch in &batches {
-        let bounds = (made.ids[batch.first], made.ids[batch.last]);
-        embed::enqueue(tools, tx.conn(), grant.root_id, &made.container(batch.under), bounds).await?;
+        embed::enqueue(tools, tx.conn(), grant.root_id, made.leaves(batch)).await?;
     }
     store::evidence::record(tx.conn(), id, "structure", &shape).await.classified()?;
     let detail = match shape {
@@ -111,11 +115,19 @@ impl Made<'_> {
         self.nodes[index].parent.map_or(self.file, |parent| self.ids[parent])
     }
 
-    /// The ids down to a container, its own last.
-    fn container(&self, index: Option<usize>) -> Vec<i64> {
+    /// The ids down to a node, its own last; None: the file.
+    fn ids_down_to(&self, index: Option<usize>) -> Vec<i64> {
         match index {
             Some(index) => self.path(index).into_iter().chain([self.ids[index]]).collect(),
             None => self.file_path.to_vec(),
+        }
+    }
+
+    fn leaves(&self, batch: &Batch) -> Leaves {
+        Leaves {
+            under: self.ids_down_to(batch.under),
+            range: LeafRange { first: self.ids_down_to(Some(batch.first)), last: self.ids_down_to(Some(batch.last)) },
+            runs: batch.runs.iter().map(|(first, last)| (self.ids[*first], self.ids[*last])).collect(),
         }
     }
 
