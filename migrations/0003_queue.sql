@@ -1,9 +1,10 @@
--- The queue of ingestion, its bookkeeping, and the fleet of workers. PostgreSQL decides: a row of task_reservation is the grant.
+-- The queue of ingestion, its bookkeeping, and the fleet of workers. The database alone grants a region: a row of
+-- task_reservation is the grant.
 
 CREATE TYPE pathrange AS RANGE (subtype = text, collation = "C");
 
--- A domain is checked where a value is assigned. A CHECK of the table would be read and planned anew by every statement that
--- writes a row.
+-- These are domains because a domain is checked when a value is assigned. A CHECK of the table would be read and planned
+-- by every statement that writes a row.
 CREATE DOMAIN task_status AS text CHECK (VALUE IN ('pending', 'claimed', 'running', 'batched', 'completed', 'failed'));
 CREATE DOMAIN task_write_mode AS text CHECK (VALUE IN ('self', 'children', 'subtree'));
 CREATE DOMAIN task_error_type AS text CHECK (VALUE IN ('retryable', 'permanent', 'timeout', 'dependency'));
@@ -65,7 +66,8 @@ CREATE INDEX task_queue_ready_badge ON task_queue (lane, coalesce(service_badge,
 CREATE INDEX task_queue_parked ON task_queue (parked_on, priority DESC, created_at, id) WHERE parked_on IS NOT NULL;
 CREATE INDEX task_queue_open ON task_queue (root_id) WHERE NOT final;
 CREATE INDEX task_queue_scope ON task_queue (scope_document_id);
--- Neither status nor heartbeat_at is in any index, so a start and a beat change no index and the new row version stays in its page.
+-- Neither status nor heartbeat_at is in any index, so a start or a beat changes no index and the new
+-- version of the row stays in its page.
 CREATE INDEX task_queue_retry ON task_queue (retry_after) WHERE retry_after IS NOT NULL AND NOT ready AND NOT final AND parked_on IS NULL AND claim_token IS NULL;
 CREATE INDEX task_queue_failed ON task_queue (id) WHERE final AND error_type IS NOT NULL;
 CREATE INDEX task_queue_held ON task_queue (claim_token) WHERE claim_token IS NOT NULL;
@@ -116,7 +118,8 @@ CREATE TABLE paused_task_type (
 CREATE TABLE task_release (task_id bigint NOT NULL)
     WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
 
--- Each lost lease that counts, with the start of the worker that had it: once that worker beats again, the loss counts no more.
+-- Each lost lease that counts against a task, with the start of the worker that held it. Once that worker beats again,
+-- the loss no longer counts.
 CREATE TABLE task_loss (
     task_id    bigint NOT NULL REFERENCES task_queue (id) ON DELETE CASCADE,
     boot_nonce uuid NOT NULL,
@@ -180,7 +183,7 @@ CREATE TABLE settle_event (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX settle_event_root ON settle_event (file_root, id);
 
--- Changes to the counts of nodes under a root, which are summed by whoever reads them.
+-- Changes to the counts of nodes under a root. A reader adds them up.
 CREATE TABLE frontier_delta (
     root_id   bigint NOT NULL,
     total     bigint NOT NULL,

@@ -1,7 +1,7 @@
 //! A model of claim, lease and fence, explored in every interleaving within its bounds: two workers, three tasks with
 //! overlapping regions, expiring leases, zombies that commit late, and a server whose crash loses commits that did not
 //! wait for the disk. Controls show that the model would notice a wrong protocol.
-#![expect(clippy::unwrap_used, reason = "a test may end where it stands")]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
 use std::collections::BTreeSet;

@@ -53,7 +53,7 @@ codes! {
     /// A field has a value that its constraint forbids; the detail names both.
     InvalidField = "invalid_field", 422, "A field breaks a constraint", ["field", "limit", "ref", "sheets"];
     /// The document is neither a readable xlsx workbook nor a part of one.
-    NotAWorkbook = "not_a_workbook", 422, "The document lies in no workbook", ["reason"];
+    NotAWorkbook = "not_a_workbook", 422, "The document is not in a workbook", ["reason"];
     /// The password given with the upload does not open the file.
     WrongPassword = "wrong_password", 422, "The password does not open the file", ["field"];
     /// The text has more tokens than the model's window; svc never truncates a text.

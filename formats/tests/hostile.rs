@@ -3,7 +3,7 @@
 //! The test is its own child: started with `--serve`, it is the service's hidden subcommand except for what it does
 //! once it is confined. As root the test runs a second time as a plain user, whose child has no other user to become.
 
-#![expect(clippy::unwrap_used, reason = "a test may end where it stands")]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod child;
 

@@ -2,7 +2,7 @@
 //!
 //! The test is its own child: started with `--serve` and a deed, it is the service's hidden subcommand.
 
-#![expect(clippy::unwrap_used, reason = "a test may end where it stands")]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod child;
 

@@ -2,7 +2,7 @@
 //! be consistent. A failure names the file and its damage, and is kept in `mutations.regressions`, which is tried first
 //! from then on.
 
-#![expect(clippy::unwrap_used, reason = "a test may end where it stands")]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::{
     fmt, fs,

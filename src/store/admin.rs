@@ -304,7 +304,7 @@ pub async fn reservations(conn: &mut PgConnection, after: i64, limit: u32) -> sq
         .collect())
 }
 
-/// Something that is wrong with the queue, for people.
+/// Something that is wrong with the queue, for an operator to read.
 #[derive(Debug, serde::Serialize, sqlx::FromRow)]
 pub struct Finding {
     /// `unserved`, `no_handler`, `lapsed`, `stuck`, `starved`, `stalled`, `paused` or `disk`.

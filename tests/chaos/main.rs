@@ -2,7 +2,7 @@
 //!
 //! Run it with `make chaos SECONDS=600 SEED=7`; `make test` includes a minute of it. It prints the seed: the same seed
 //! hurts the same things in the same order.
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may end where it stands")]
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may panic")]
 
 mod faults;
 #[path = "../it/support/mod.rs"]

@@ -108,8 +108,8 @@ fn architecture_is_short_and_names_every_room() {
     }
 }
 
-/// The rooms of `src/`, from the ground up, each with the rooms that it imports. A room imports none that stands below it in
-/// this list, so that no two rooms import each other, whatever the way round.
+/// The rooms of `src/`, from the ground up, each with the rooms that it imports. A room imports only rooms above it in
+/// this list, so the imports form no circle.
 const FLOORS: &[(&str, &[&str])] = &[
     ("admission", &[]),
     ("disk", &[]),

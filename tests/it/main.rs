@@ -1,5 +1,5 @@
 //! The integration tests: the whole service against a real PostgreSQL.
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may end where it stands")]
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may panic")]
 
 mod support;
 

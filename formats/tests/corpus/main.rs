@@ -1,7 +1,7 @@
 //! Compares real and hostile files with what agreeing reference readers say of them. The corpus is beside the
 //! repository and may be absent; the samples that the project ships are always read.
 
-#![expect(clippy::unwrap_used, reason = "a test may end where it stands")]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod docx;
 mod pdf;

@@ -1,6 +1,6 @@
--- Why a task is not running: the nearest cause, or NULL if it runs as it should. It takes words and not a row, so that tasks which
--- are alike are counted first and their reason is asked once. A type that nobody can run is reported before the time until which
--- the task was put off, which is set again and again.
+-- Why a task is not running: the nearest cause, or NULL if it runs as it should. It takes columns and not a row, so that
+-- a query can group tasks that are alike and ask once for the group. A type that no worker can run is reported before the
+-- time of the next try, because such a task is put off again and again.
 CREATE OR REPLACE FUNCTION blocked_by(status text, is_lapsed boolean, has_unmet boolean, backs_off boolean, is_paused boolean, is_parked boolean,
     task_type text, badge text, workers bigint, takes_all boolean, takes_unbadged boolean, badges text[], task_types text[])
 RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
