@@ -9,6 +9,7 @@ use crate::{
     error::OrFail,
     reader::Reader,
     settings::Settings,
+    spool::SpoolCache,
 };
 use sqlx::PgPool;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub struct Core {
     pub cross_encoder: Arc<CrossEncoder>,
     pub postings: Arc<Cache>,
     pub reader: Reader,
+    pub spool: Arc<SpoolCache>,
     /// Learns of every write that was refused because the disk is full.
     pub disk: Arc<Disk>,
     /// Learns when tasks were queued; this process's worker listens to it.

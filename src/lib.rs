@@ -21,6 +21,7 @@ pub mod search;
 mod secrets;
 pub mod service;
 pub mod settings;
+pub mod spool;
 pub mod store;
 mod telemetry;
 pub mod worker;

@@ -3,8 +3,7 @@ use crate::settings::Settings;
 use std::{
     collections::VecDeque,
     fs::File,
-    io::{self, Write as _},
-    net::Shutdown,
+    io,
     os::{fd::OwnedFd, unix::net},
     path::PathBuf,
     process::Stdio,
@@ -12,7 +11,7 @@ use std::{
 };
 use svc_formats::{
     FormatError, Limits,
-    isolated::{Answer, Confinement, Decoder, Exit, Request, Step, Usage, answer, serve},
+    isolated::{Answer, Confinement, Decoder, Exit, Input, Request, Step, Usage, answer, serve},
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
@@ -108,7 +107,7 @@ impl Reader {
     ///
     /// # Errors
     /// The same as for [`Reading::next`].
-    pub async fn read(&self, input: File, request: &Request) -> Result<(Answer, Usage), FormatError> {
+    pub async fn read(&self, input: impl Into<Input>, request: &Request) -> Result<(Answer, Usage), FormatError> {
         let mut reading = self.stream(input, request)?;
         let mut answers = VecDeque::new();
         while let Some(answer) = reading.next().await? {
@@ -127,13 +126,13 @@ impl Reader {
     ///
     /// # Errors
     /// The child cannot be started.
-    pub fn stream(&self, input: File, request: &Request) -> Result<Reading, FormatError> {
+    pub fn stream(&self, input: impl Into<Input>, request: &Request) -> Result<Reading, FormatError> {
+        let Input { file, shared_strings } = input.into();
         let channel = || {
-            let (mut ours, theirs) = net::UnixStream::pair()?;
+            let (ours, theirs) = net::UnixStream::pair()?;
             ours.set_nonblocking(true)?;
             // A request is far smaller than a socket's buffer, so this never waits.
-            ours.write_all(&request.to_message(self.confinement))?;
-            ours.shutdown(Shutdown::Write)?;
+            request.send(&ours, self.confinement, shared_strings.as_ref())?;
             Ok::<_, io::Error>((UnixStream::from_std(ours)?, OwnedFd::from(theirs)))
         };
         let (channel, theirs) =
@@ -143,7 +142,7 @@ impl Reader {
             .env_clear()
             // The allocator's reserve of a gigabyte would count as memory that the file took.
             .env("MIMALLOC_ARENA_RESERVE", "0")
-            .stdin(Stdio::from(input))
+            .stdin(Stdio::from(file))
             .stdout(Stdio::from(theirs))
             .stderr(Stdio::piped())
             .kill_on_drop(true)

@@ -9,6 +9,7 @@ use crate::{
     reader::Reader,
     sampler::Sampler,
     settings::Settings,
+    spool::SpoolCache,
     store::database,
 };
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -94,6 +95,7 @@ impl Service {
                 cross_encoder: Arc::new(CrossEncoder::new(&settings)),
                 postings: Arc::new(Cache::new(POSTINGS_CACHE_BYTES)),
                 disk: Arc::new(Disk::new(&settings.data_dir, settings.disk_least_free)),
+                spool: SpoolCache::new(&settings.data_dir, settings.spool_max),
                 wake: Wake::default(),
                 settings,
                 embedder,

@@ -14,6 +14,8 @@ pub const TASKS_ENDED: &str = "svc_tasks_ended_total";
 pub const HANDLER_SECONDS: &str = "svc_task_handler_seconds";
 pub const CLAIM_SECONDS: &str = "svc_claim_seconds";
 pub const CLAIMED: &str = "svc_tasks_claimed_total";
+pub const SPOOL_COPIES: &str = "svc_spool_copies_total";
+pub const SPOOL_BYTES: &str = "svc_spool_bytes";
 const TASKS: &str = "svc_tasks";
 const QUEUE_DEPTH: &str = "svc_queue_depth";
 const OLDEST_SECONDS: &str = "svc_queue_oldest_seconds";
@@ -52,6 +54,8 @@ fn describe() {
     metrics::describe_histogram!(HANDLER_SECONDS, "Time in a task's handler, by type");
     metrics::describe_histogram!(CLAIM_SECONDS, "Time of a claim");
     metrics::describe_counter!(CLAIMED, "Tasks claimed by this process");
+    metrics::describe_counter!(SPOOL_COPIES, "Files copied out of the database to be read");
+    metrics::describe_gauge!(SPOOL_BYTES, "Bytes of stored files that this process keeps on its disk");
     metrics::describe_gauge!(SAMPLE_AGE, "Age of the gauges that were read from the database");
     metrics::describe_gauge!(TASKS, "Tasks in the queue, by type and status; counted up to 10,000");
     metrics::describe_gauge!(QUEUE_DEPTH, "Tasks that still owe work; counted up to 10,000 of a type");

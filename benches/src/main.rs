@@ -17,7 +17,12 @@ mod rude;
 mod sandbox;
 mod scale;
 mod service_process;
+mod spool;
 mod uploads;
+#[path = "../../tests/it/support/workbook.rs"]
+#[expect(dead_code, reason = "the tests use the rest")]
+#[expect(clippy::unwrap_used, reason = "a package in memory takes every part")]
+mod workbook;
 
 use figure::{BoxError, Figure};
 use std::process::ExitCode;
@@ -52,6 +57,7 @@ const BENCHES: &[(&str, &str)] = &[
         "hostile",
         "an ordinary client alone and then beside clients that hang up, flood and send hostile requests; SIZE: seconds, default 60",
     ),
+    ("spool", "a workbook of many sheets, with and without stored files on the disk; SIZE: sheets, default 100"),
     ("scale", "memory, ingestion and searches as the store grows; SIZE: nodes, default 100000"),
 ];
 
@@ -131,6 +137,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         "encoder/importance" => encoder::importance(size.unwrap_or(75), &mut out).await?,
         "formats" => formats::run(size.unwrap_or(100_000), &mut out)?,
         "hostile" => hostile::run(size.unwrap_or(60), &mut out).await?,
+        "spool" => spool::run(size.unwrap_or(100), &mut out).await?,
         "scale" => scale::run(size.unwrap_or(100_000), &mut out).await?,
         other => return Err(format!("`{other}` has no code").into()),
     }

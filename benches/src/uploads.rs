@@ -34,7 +34,8 @@ pub async fn ingest(client: &Client<Remote>, files: impl Iterator<Item = (String
     Ok(nodes)
 }
 
-async fn settled(client: &Client<Remote>, id: i64) -> Result<usize, BoxError> {
+/// Waits until a document and all under it is settled; returns how many nodes that are.
+pub async fn settled(client: &Client<Remote>, id: i64) -> Result<usize, BoxError> {
     loop {
         let frontier = client.read_frontier(DocumentPath { id }).await?;
         if frontier.nodes_in_flight == 0 && frontier.tasks_unfinished == 0 {

@@ -46,6 +46,10 @@ pub struct Request {
     pub password: Option<Secret>,
 }
 
+/// What a reading reads: a seekable file whose position is the reading's own, and a workbook's shared strings where an earlier
+/// reading wrote them.
+pub type Input = xlsx::Source<File>;
+
 /// One reading of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -56,6 +60,8 @@ pub enum Step {
     Extract(Format),
     /// List a workbook's sheets.
     Workbook,
+    /// Read a workbook's shared strings: a stream of [`Answer::SharedStrings`].
+    SharedStrings,
     /// Measure a sheet, given by its position among the tabs.
     ProfileSheet { sheet: u32, sketch_columns: bool },
     /// Read a sheet's rows as records: a stream of [`Answer::Records`].
@@ -96,6 +102,7 @@ pub enum Answer {
     },
     Extracted(Extraction),
     Workbook(Workbook),
+    SharedStrings(Vec<String>),
     SheetProfile(SheetProfile),
     Records(RecordsPart),
     Cells(Cells),
@@ -117,7 +124,7 @@ pub type Emit<'a> = dyn FnMut(Answer) -> Result<(), FormatError> + 'a;
 const STACK_BYTES: usize = 64 << 20;
 
 /// What the child does with the file once it is confined: [`answer`], except in tests of the walls themselves.
-pub type Work = fn(&Request, File, &mut Emit<'_>) -> Result<(), FormatError>;
+pub type Work = fn(&Request, Input, &mut Emit<'_>) -> Result<(), FormatError>;
 
 /// Runs the child: takes the request from standard output, confines this process, has `work` done on standard input,
 /// which must be seekable, and writes the answers to standard output. The process must do nothing else.
@@ -126,8 +133,9 @@ pub fn serve(work: Work) -> ExitCode {
     // This is a File, because reading from a socket type takes a call that the confined child does not have.
     let stdout = io::stdout().as_fd().try_clone_to_owned().map(File::from);
     let stdin = io::stdin().as_fd().try_clone_to_owned().map(File::from);
-    let (Ok(mut channel), Ok(input)) = (stdout, stdin) else { return ExitCode::from(2) };
-    let Ok((request, confinement)) = Request::receive(&mut channel) else { return ExitCode::from(2) };
+    let (Ok(channel), Ok(input)) = (stdout, stdin) else { return ExitCode::from(2) };
+    let Ok((request, confinement, shared_strings)) = Request::receive(&channel) else { return ExitCode::from(2) };
+    let input = Input { file: input, shared_strings };
     // This is opened before opening is forbidden. What `getrusage` says of memory would start at the parent's own.
     let status = File::open("/proc/self/status");
     let mut out = frames::Encoder::new(channel, &request);
@@ -180,10 +188,12 @@ fn usage(status: Option<File>) -> Usage {
 ///
 /// # Errors
 /// What the reader met, or what `emit` returned.
-pub fn answer(request: &Request, input: File, emit: &mut Emit<'_>) -> Result<(), FormatError> {
+pub fn answer(request: &Request, input: Input, emit: &mut Emit<'_>) -> Result<(), FormatError> {
     let limits = &request.limits;
     let access = Access { limits, password: request.password.as_ref() };
-    let mut input = BufReader::new(input);
+    let Input { file, shared_strings } = input;
+    let mut input = BufReader::new(file);
+    let workbook = |file| xlsx::Source { file, shared_strings };
     match &request.step {
         Step::Probe => {
             let detection = detect(&mut input)?;
@@ -198,11 +208,14 @@ pub fn answer(request: &Request, input: File, emit: &mut Emit<'_>) -> Result<(),
         }
         Step::Extract(format) => emit(Answer::Extracted(extract(*format, input, access)?)),
         Step::Workbook => emit(Answer::Workbook(xlsx::workbook(input, limits)?)),
+        Step::SharedStrings => xlsx::shared_strings(input, limits, &mut |texts| emit(Answer::SharedStrings(texts))),
         Step::ProfileSheet { sheet, sketch_columns } => {
-            emit(Answer::SheetProfile(xlsx::profile_sheet(input, *sheet, *sketch_columns, limits)?))
+            emit(Answer::SheetProfile(xlsx::profile_sheet(workbook(input), *sheet, *sketch_columns, limits)?))
         }
-        Step::Records { sheet } => xlsx::records(input, *sheet, limits, &mut |part| emit(Answer::Records(part))),
-        Step::Cells { sheet, range } => emit(Answer::Cells(xlsx::cells(input, *sheet, *range, limits)?)),
+        Step::Records { sheet } => {
+            xlsx::records(workbook(input), *sheet, limits, &mut |part| emit(Answer::Records(part)))
+        }
+        Step::Cells { sheet, range } => emit(Answer::Cells(xlsx::cells(workbook(input), *sheet, *range, limits)?)),
     }
 }
 

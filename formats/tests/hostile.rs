@@ -36,7 +36,7 @@ use nix::{
 };
 use svc_formats::{
     FormatError, Limits,
-    isolated::{Confinement, Policy, Request, Step, serve},
+    isolated::{Confinement, Input, Policy, Request, Step, serve},
 };
 
 type Attempt = fn(&Prey) -> Result<(), Box<dyn Error>>;
@@ -147,9 +147,9 @@ fn main() -> ExitCode {
 }
 
 /// Waits until the parent has looked at it, then tries everything.
-fn hostile(_: &Request, mut input: File, _: &mut svc_formats::isolated::Emit<'_>) -> Result<(), FormatError> {
+fn hostile(_: &Request, mut input: Input, _: &mut svc_formats::isolated::Emit<'_>) -> Result<(), FormatError> {
     eprintln!("confined");
-    input.read_exact(&mut [0])?;
+    input.file.read_exact(&mut [0])?;
     attempt_all();
     Ok(())
 }
@@ -166,8 +166,8 @@ fn attempt_all() {
 }
 
 /// Writes to the file that it was given to read.
-fn scribble(_: &Request, mut input: File, _: &mut svc_formats::isolated::Emit<'_>) -> Result<(), FormatError> {
-    Ok(input.write_all(b"scribbled")?)
+fn scribble(_: &Request, mut input: Input, _: &mut svc_formats::isolated::Emit<'_>) -> Result<(), FormatError> {
+    Ok(input.file.write_all(b"scribbled")?)
 }
 
 fn a_hostile_program_gets_nowhere() {

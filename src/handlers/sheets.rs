@@ -4,7 +4,7 @@ mod grid;
 use crate::{
     access::Caller,
     error::OrFail,
-    ingest::{records::json, spool},
+    ingest::records::json,
     reader::limits,
     registry::Handle,
     service::Service,
@@ -176,10 +176,8 @@ fn check_area(range: Range) -> Result<(), Failure> {
 
 async fn read(service: &Service, file: &BlobRow, sheet: u32, range: Range) -> Result<Cells, Failure> {
     let _permit = service.admission.reader().await?;
-    let input = {
-        let mut conn = service.pool.acquire().await.or_fail()?;
-        spool::from_large_object(&mut conn, file.lob, &service.settings.data_dir.join("spool")).await.or_fail()?
-    };
+    let file = service.spool.open(&service.pool, file).await.or_fail()?;
+    let input = file.as_workbook().or_fail()?;
     let mut limits = limits(&service.settings);
     limits.wall_time = limits.wall_time.min(WALL_TIME);
     limits.cpu_time = limits.cpu_time.min(WALL_TIME);

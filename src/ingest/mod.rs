@@ -8,7 +8,6 @@ pub(crate) mod records;
 pub(crate) mod requeue;
 pub(crate) mod rules;
 pub mod settle;
-pub(crate) mod spool;
 pub(crate) mod tasks;
 pub(crate) mod tree;
 pub(crate) mod unlock;

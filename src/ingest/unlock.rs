@@ -9,14 +9,11 @@ use crate::{
         tasks::{PROBE, split_extraction},
     },
     reader::limits,
-    store,
+    spool, store,
 };
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
-use std::{
-    fs::File,
-    io::{Seek, SeekFrom},
-};
+use std::fs::File;
 use svc_client::{Code, Failure};
 use svc_formats::{
     Extraction, Format, FormatError, Pattern, Patterns, Secret,
@@ -64,10 +61,7 @@ pub async fn unlock(
 }
 
 async fn read(core: &Core, file: &File, request: &Request) -> Result<Answer, FormatError> {
-    // A clone shares its position in the file.
-    let mut input = file.try_clone()?;
-    input.seek(SeekFrom::Start(0))?;
-    core.reader.read(input, request).await.map(|(answer, _)| answer)
+    core.reader.read(spool::reopen(file)?, request).await.map(|(answer, _)| answer)
 }
 
 fn refused(error: FormatError) -> Result<Option<Opened>, Failure> {

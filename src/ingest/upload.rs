@@ -9,10 +9,10 @@ use crate::{
         copies::Copies,
         options::{Options, Requested, stored_with_others},
         queueing::{Queueing, Work},
-        spool::{self, Spool, Spooled},
         tasks::PROBE,
         unlock::{self, Opened},
     },
+    spool::{self, Spool, Spooled},
     store::{
         self,
         blobs::BlobRow,
@@ -24,7 +24,6 @@ use crate::{
 use futures_util::StreamExt;
 use serde_json::{Map, json};
 use sqlx::{PgConnection, postgres::types::Oid};
-use std::io::{Seek, SeekFrom};
 use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::{
     Code, Failure, FileUpload,
@@ -79,7 +78,7 @@ pub async fn upload(
     // The bytes come before any lock on the tree, because copying them takes long.
     let lob = match &found {
         Some(_) => None,
-        None => Some(spool::to_large_object(&mut tx, spooled.file).await.or_fail()?),
+        None => Some(spool::to_large_object(&mut tx, &spooled.file).await.or_fail()?),
     };
     let parent = match query.parent_id {
         Some(id) => {
@@ -94,6 +93,7 @@ pub async fn upload(
         (None, None) => return Err(Failure::new(Code::Internal, "the upload was neither found nor stored")),
     };
     tx.commit().await.or_fail()?;
+    core.spool.keep(response.document_id, spooled);
     core.wake.notify(Lanes::of(Lane::Cpu));
     Ok(response)
 }
@@ -123,7 +123,7 @@ async fn receive(
     mut bytes: futures_util::stream::BoxStream<'static, std::io::Result<bytes::Bytes>>,
 ) -> Result<Spooled, Failure> {
     let limit = core.settings.max_upload_bytes;
-    let mut spool = Spool::new(&core.settings.data_dir.join("spool")).or_fail()?;
+    let mut spool = Spool::new(core.spool.folder()).or_fail()?;
     while let Some(piece) = bytes.next().await {
         let piece = piece.map_err(broke_off)?;
         if spool.byte_size() + piece.len() as u64 > limit {
@@ -142,10 +142,9 @@ fn broke_off(error: std::io::Error) -> Failure {
     said.unwrap_or_else(|| Failure::new(Code::MalformedRequest, format!("the upload broke off: {error}")))
 }
 
-async fn recognise(mut spooled: Spooled) -> Result<(Spooled, Detection), Failure> {
+async fn recognise(spooled: Spooled) -> Result<(Spooled, Detection), Failure> {
     blocking(move || {
         let detection = svc_formats::detect(&mut std::io::BufReader::new(&spooled.file))?;
-        spooled.file.seek(SeekFrom::Start(0))?;
         Ok((spooled, detection))
     })
     .await

@@ -124,9 +124,13 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("embedding", &["error", "settings"]),
     ("sampler", &["embedding", "store"]),
     ("telemetry", &["sampler"]),
-    ("core", &["disk", "embedding", "error", "reader", "settings"]),
+    ("spool", &["error", "reader", "store", "telemetry"]),
+    ("core", &["disk", "embedding", "error", "reader", "settings", "spool"]),
     ("search", &["access", "core", "error", "settings", "store"]),
-    ("ingest", &["access", "admission", "core", "embedding", "error", "reader", "search", "store", "telemetry"]),
+    (
+        "ingest",
+        &["access", "admission", "core", "embedding", "error", "reader", "search", "spool", "store", "telemetry"],
+    ),
     ("worker", &["core", "ingest", "search", "settings", "store", "telemetry"]),
     (
         "service",
@@ -140,6 +144,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "reader",
             "sampler",
             "settings",
+            "spool",
             "store",
             "telemetry",
         ],

@@ -37,6 +37,7 @@ mod search;
 mod secrets;
 mod sheets;
 mod sizes;
+mod spool;
 mod surface;
 mod transactions;
 mod upkeep;

@@ -149,7 +149,7 @@ fn cells(file: &Path, limits: &Limits) -> Result<u64, FormatError> {
 }
 
 fn ask(step: Step, file: &Path, limits: &Limits, emit: &mut Emit<'_>) -> Result<(), FormatError> {
-    answer(&Request::new(step, limits.clone()), File::open(file)?, emit)
+    answer(&Request::new(step, limits.clone()), File::open(file)?.into(), emit)
 }
 
 fn peak_bytes() -> Result<u64, BoxError> {

@@ -111,12 +111,13 @@ pub(super) fn cells<R: Read + Seek>(
         .filter(|cell| cell.raw.stored == Stored::Shared)
         .filter_map(|cell| cell.raw.text.trim().parse().ok())
         .collect();
-    let strings = match opened.shared_strings.clone() {
-        Some(name) if !wanted.is_empty() => {
+    let strings = match (opened.written_strings(limits)?, opened.shared_strings.clone()) {
+        (Some(strings), _) => strings,
+        (None, Some(name)) if !wanted.is_empty() => {
             let part = opened.part(&name)?;
             SharedStrings::read_some(part, &wanted, limits)?
         }
-        _ => SharedStrings::default(),
+        (None, _) => SharedStrings::default(),
     };
     let interpreter = opened.interpreter_of(strings, limits)?;
     let mut bytes = 0;

@@ -22,7 +22,10 @@ mod worksheet;
 #[cfg(test)]
 mod tests;
 
-use std::io::{Read, Seek};
+use std::{
+    fs::File,
+    io::{self, Read, Seek, Write},
+};
 
 pub use cells::{Cell, CellRow, Cells};
 pub use moment::DateEpoch;
@@ -37,6 +40,27 @@ use workbook::Opened;
 
 use crate::{Format, FormatError, Limits, Pattern, Patterns, package::Package};
 
+/// A workbook, with what an earlier reading wrote of it.
+#[derive(Debug)]
+pub struct Source<R> {
+    /// The workbook itself.
+    pub file: R,
+    /// Its shared strings as [`write_shared_strings`] wrote them; without them they are parsed again.
+    pub shared_strings: Option<File>,
+}
+
+impl<R> From<R> for Source<R> {
+    fn from(file: R) -> Self {
+        Self { file, shared_strings: None }
+    }
+}
+
+impl<R: Read + Seek> Source<R> {
+    fn open(self, limits: &Limits) -> Result<Opened<R>, FormatError> {
+        Ok(Opened::open(self.file, limits)?.with_strings(self.shared_strings))
+    }
+}
+
 /// Lists the sheets without opening one.
 ///
 /// # Errors
@@ -45,17 +69,43 @@ pub fn workbook<R: Read + Seek>(source: R, limits: &Limits) -> Result<Workbook, 
     Opened::open(source, limits).map(|opened| opened.workbook)
 }
 
+/// Hands out all shared strings, in batches, for [`write_shared_strings`].
+///
+/// # Errors
+/// What the reader or `emit` met.
+pub fn shared_strings<R: Read + Seek>(
+    source: R,
+    limits: &Limits,
+    emit: &mut dyn FnMut(Vec<String>) -> Result<(), FormatError>,
+) -> Result<(), FormatError> {
+    let mut opened = Opened::open(source, limits)?;
+    let Some(name) = opened.shared_strings.clone() else { return Ok(()) };
+    match opened.package.part(&name)? {
+        Some(part) => shared_strings::batches(part, limits, emit),
+        None => Ok(()),
+    }
+}
+
+/// Appends shared strings to the table of a [`Source`], so that the sheets of a workbook do not
+/// each parse the same XML.
+///
+/// # Errors
+/// What the writer met.
+pub fn write_shared_strings(out: &mut impl Write, texts: &[String]) -> io::Result<()> {
+    shared_strings::write(out, texts)
+}
+
 /// Measures a sheet in one pass; `sketch_columns` adds what values its columns have.
 ///
 /// # Errors
 /// What the reader met; a sheet that the workbook does not have is [`FormatError::Unsupported`].
 pub fn profile_sheet<R: Read + Seek>(
-    source: R,
+    source: Source<R>,
     sheet: u32,
     sketch_columns: bool,
     limits: &Limits,
 ) -> Result<SheetProfile, FormatError> {
-    profile::profile(Opened::open(source, limits)?, sheet, sketch_columns, limits)
+    profile::profile(source.open(limits)?, sheet, sketch_columns, limits)
 }
 
 /// Emits a sheet's records as they are read, in bounded memory.
@@ -63,20 +113,25 @@ pub fn profile_sheet<R: Read + Seek>(
 /// # Errors
 /// What the reader or `emit` met.
 pub fn records<R: Read + Seek>(
-    source: R,
+    source: Source<R>,
     sheet: u32,
     limits: &Limits,
     emit: &mut dyn FnMut(RecordsPart) -> Result<(), FormatError>,
 ) -> Result<(), FormatError> {
-    records::records(Opened::open(source, limits)?, sheet, limits, emit)
+    records::records(source.open(limits)?, sheet, limits, emit)
 }
 
 /// Reads a rectangle of a sheet, and no further than its last row. The caller must bound its area.
 ///
 /// # Errors
 /// What the reader met.
-pub fn cells<R: Read + Seek>(source: R, sheet: u32, range: Range, limits: &Limits) -> Result<Cells, FormatError> {
-    cells::cells(Opened::open(source, limits)?, sheet, range, limits)
+pub fn cells<R: Read + Seek>(
+    source: Source<R>,
+    sheet: u32,
+    range: Range,
+    limits: &Limits,
+) -> Result<Cells, FormatError> {
+    cells::cells(source.open(limits)?, sheet, range, limits)
 }
 
 /// Reads only the list of sheets and the package's own lists, however large the rest is.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    io::Read,
+    io::{self, BufReader, Read, Write},
 };
 
 use super::markup::{Mark, Markup};
@@ -46,6 +46,26 @@ impl SharedStrings {
         Ok(strings)
     }
 
+    /// Keeps all texts of a table that [`write`] wrote.
+    pub(super) fn read_written(table: impl Read, limits: &Limits) -> Result<Self, FormatError> {
+        let mut table = BufReader::with_capacity(1 << 18, table);
+        let mut strings = Self::default();
+        let (mut length, mut text) = ([0; size_of::<u32>()], Vec::new());
+        loop {
+            match table.read_exact(&mut length) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(strings),
+                Err(error) => return Err(error.into()),
+            }
+            text.clear();
+            let length = u64::from(u32::from_le_bytes(length));
+            let read = table.by_ref().take(length).read_to_end(&mut text)?;
+            let text = str::from_utf8(&text).ok().filter(|_| read as u64 == length);
+            let text = text.ok_or_else(|| FormatError::Io { reason: "the table of texts broke off".to_owned() })?;
+            strings.keep(text, limits)?;
+        }
+    }
+
     fn keep(&mut self, text: &str, limits: &Limits) -> Result<(), FormatError> {
         self.text.push_str(text);
         check_text(self.text.len(), limits)?;
@@ -69,6 +89,39 @@ impl SharedStrings {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
         self.text.get(start..end)
     }
+}
+
+/// Texts that are handed out together.
+const BATCH_TEXTS: usize = 4096;
+/// Bytes of text that are handed out together, unless one text has more.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// Hands out all texts, in batches.
+pub(super) fn batches<S: Read>(
+    part: S,
+    limits: &Limits,
+    emit: &mut dyn FnMut(Vec<String>) -> Result<(), FormatError>,
+) -> Result<(), FormatError> {
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    each(part, limits, |_, text| {
+        if batch.len() == BATCH_TEXTS || (bytes > 0 && bytes + text.len() > BATCH_BYTES) {
+            bytes = 0;
+            emit(std::mem::take(&mut batch))?;
+        }
+        bytes += text.len();
+        batch.push(text.to_owned());
+        Ok(true)
+    })?;
+    if batch.is_empty() { Ok(()) } else { emit(batch) }
+}
+
+/// Appends texts to a table that later readings of the same workbook take instead of its own, which is XML: the length of each
+/// text as four bytes, the low one first, then the text.
+pub(super) fn write(out: &mut impl Write, texts: &[String]) -> io::Result<()> {
+    texts.iter().try_for_each(|text| {
+        out.write_all(&u32::try_from(text.len()).map_err(io::Error::other)?.to_le_bytes())?;
+        out.write_all(text.as_bytes())
+    })
 }
 
 /// Passes each text and its index to `see` until that returns that it has enough.
@@ -197,6 +250,37 @@ mod tests {
         let some = some.unwrap();
         let found: Vec<_> = [0, 1, 3, 9].map(|index| some.get(index)).into();
         assert_eq!(found, [None, Some("rich text"), Some("a & b"), None]);
+    }
+
+    #[test]
+    fn a_written_table_reads_as_the_first_one() {
+        let long = "y".repeat(BATCH_BYTES);
+        let xml = format!(
+            "<sst><si><t>a</t></si><si/><si><t>{long}</t></si>{}</sst>",
+            "<si><t>é</t></si>".repeat(BATCH_TEXTS)
+        );
+        let (mut written, mut sizes) = (Vec::new(), Vec::new());
+        let limits = Limits::default();
+        batches(xml.as_bytes(), &limits, &mut |texts| {
+            sizes.push(texts.len());
+            Ok(write(&mut written, &texts)?)
+        })
+        .unwrap();
+        assert_eq!(sizes, [2, 1, BATCH_TEXTS]);
+        let (first, again) =
+            (table(&xml, &limits).unwrap(), SharedStrings::read_written(&written[..], &limits).unwrap());
+        assert_eq!((&first.text, &first.ends), (&again.text, &again.ends));
+        assert!(SharedStrings::read_written(&written[..written.len() - 1], &limits).is_err(), "half a text");
+        assert!(SharedStrings::read_written(&[1, 0, 0, 0, 0xFF][..], &limits).is_err(), "no text");
+        assert!(SharedStrings::read_written(&[0xFF; 8][..], &limits).is_err(), "a length over what follows");
+        let small = Limits { text_bytes: 10, ..limits };
+        let error = SharedStrings::read_written(&written[..], &small).err();
+        assert_eq!(
+            error.and_then(|error| error.limit()),
+            Some(Limit::TextBytes),
+            "a written table is bounded as the first"
+        );
+        assert!(SharedStrings::read_written(&[][..], &small).unwrap().get(0).is_none());
     }
 
     #[test]

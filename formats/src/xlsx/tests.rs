@@ -81,16 +81,16 @@ impl<'a> Book<'a> {
     }
 
     fn cells(&self, range: &str) -> Cells {
-        cells(self.bytes(), 0, range.parse().unwrap(), &Limits::default()).unwrap()
+        cells(self.bytes().into(), 0, range.parse().unwrap(), &Limits::default()).unwrap()
     }
 
     fn profile(&self) -> SheetProfile {
-        profile_sheet(self.bytes(), 0, true, &Limits::default()).unwrap()
+        profile_sheet(self.bytes().into(), 0, true, &Limits::default()).unwrap()
     }
 
     fn records(&self) -> (RecordsHead, Vec<Record>) {
         let (mut head, mut all, mut end) = (None, Vec::new(), None);
-        records(self.bytes(), 0, &Limits::default(), &mut |part| {
+        records(self.bytes().into(), 0, &Limits::default(), &mut |part| {
             match part {
                 RecordsPart::Head(given) => head = Some(given),
                 RecordsPart::Batch(batch) => all.extend(batch),

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    fs::File,
     io::{Read, Seek},
 };
 
@@ -90,6 +91,8 @@ pub(super) struct Opened<R> {
     /// One part per sheet, in their order; `None` if the workbook names none, or one that does not exist.
     sheet_parts: Vec<Option<String>>,
     pub shared_strings: Option<String>,
+    /// The shared strings as an earlier reading wrote them.
+    written_strings: Option<File>,
     pub styles: Option<String>,
     pub persons: Vec<String>,
 }
@@ -124,6 +127,7 @@ impl<R: Read + Seek> Opened<R> {
         Ok(Self {
             sheet_parts,
             shared_strings: first("sharedStrings"),
+            written_strings: None,
             styles: first("styles"),
             persons: relations
                 .iter()
@@ -133,6 +137,16 @@ impl<R: Read + Seek> Opened<R> {
             workbook: Workbook { sheets, date_epoch: declared.date_epoch, defined_names: declared.names },
             package,
         })
+    }
+
+    /// Takes the shared strings from a table that an earlier reading wrote, where there is one.
+    pub(super) fn with_strings(self, written: Option<File>) -> Self {
+        Self { written_strings: written, ..self }
+    }
+
+    /// Reads the shared strings that an earlier reading wrote.
+    pub(super) fn written_strings(&mut self, limits: &Limits) -> Result<Option<SharedStrings>, FormatError> {
+        self.written_strings.take().map(|table| SharedStrings::read_written(table, limits)).transpose()
     }
 
     /// A sheet and the name of its part.
@@ -155,6 +169,9 @@ impl<R: Read + Seek> Opened<R> {
 
     /// Reads styles and all shared strings.
     pub(super) fn interpreter(&mut self, limits: &Limits) -> Result<Interpreter, FormatError> {
+        if let Some(strings) = self.written_strings(limits)? {
+            return self.interpreter_of(strings, limits);
+        }
         let strings = match self.shared_strings.clone() {
             Some(name) => self.package.part(&name)?.map(|part| SharedStrings::read(part, limits)).transpose()?,
             None => None,

@@ -3,8 +3,7 @@
 #![allow(dead_code, reason = "each of the two tests looks at its own part of an outcome")]
 
 use std::{
-    io::{Read, Write},
-    net::Shutdown,
+    io::Read,
     os::{fd::OwnedFd, unix::net::UnixStream},
     process::{Child, Command, Stdio},
     thread,
@@ -33,7 +32,7 @@ pub struct Started {
 
 /// Starts a child; `arguments` say which of the test's deeds it does.
 pub fn start(arguments: &[&str], request: &Request, confinement: Confinement, input: impl Into<OwnedFd>) -> Started {
-    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let (ours, theirs) = UnixStream::pair().unwrap();
     // Not by its path, which a user other than root may be unable to reach.
     let child = Command::new("/proc/self/exe")
         .args(arguments)
@@ -42,8 +41,7 @@ pub fn start(arguments: &[&str], request: &Request, confinement: Confinement, in
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    ours.write_all(&request.to_message(confinement)).unwrap();
-    ours.shutdown(Shutdown::Write).unwrap();
+    request.send(&ours, confinement, None).unwrap();
     Started { child, channel: ours, decoder: Decoder::new(request) }
 }
 

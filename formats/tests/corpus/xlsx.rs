@@ -13,12 +13,12 @@ impl Entry {
     }
 
     fn profile(&self, sheet: u32) -> SheetProfile {
-        xlsx::profile_sheet(self.open(), sheet, true, &Limits::default())
+        xlsx::profile_sheet(self.open().into(), sheet, true, &Limits::default())
             .unwrap_or_else(|error| panic!("{}: sheet {sheet}: {error}", self.name))
     }
 
     fn cells(&self, sheet: u32, range: Range) -> Cells {
-        xlsx::cells(self.open(), sheet, range, &Limits::default())
+        xlsx::cells(self.open().into(), sheet, range, &Limits::default())
             .unwrap_or_else(|error| panic!("{}: sheet {sheet}: {error}", self.name))
     }
 }
@@ -138,7 +138,7 @@ fn two_cells_in_the_corners_cost_no_rectangle() {
     assert_eq!(profile.used_range.unwrap().area(), 17_179_869_184);
     assert_eq!(entry.cells(0, profile.used_range.unwrap()).rows.len(), 2);
     let mut parts = 0;
-    xlsx::records(entry.open(), 0, &Limits::default(), &mut |part| {
+    xlsx::records(entry.open().into(), 0, &Limits::default(), &mut |part| {
         parts += 1;
         let no_records = matches!(&part, xlsx::RecordsPart::Head(head) if !head.header.is_header)
             || matches!(part, xlsx::RecordsPart::End { records: 0 });
@@ -165,9 +165,9 @@ fn a_damaged_workbook_is_refused_for_good() {
             let _ = probe(Format::Xlsx, source(), &Limits::default()).map_err(permanent);
             let Ok(workbook) = xlsx::workbook(source(), &Limits::default()).map_err(permanent) else { continue };
             for sheet in workbook.sheets {
-                let _ = xlsx::profile_sheet(source(), sheet.index, true, &Limits::default()).map_err(permanent);
+                let _ = xlsx::profile_sheet(source().into(), sheet.index, true, &Limits::default()).map_err(permanent);
                 let all = "A1:XFD1048576".parse().unwrap();
-                let _ = xlsx::cells(source(), sheet.index, all, &Limits::default()).map_err(permanent);
+                let _ = xlsx::cells(source().into(), sheet.index, all, &Limits::default()).map_err(permanent);
             }
         }
     }

@@ -14,6 +14,7 @@ use crate::{
     error::disk_is_full,
     ingest::Tools,
     search::bm25,
+    spool::SpoolError,
     store::away::{self, Away, connection_was_lost, sql_state},
     telemetry,
 };
@@ -175,6 +176,16 @@ impl Classify for sqlx::Error {
             // What breaks a constraint now will break it again.
             Some(_) => TaskFailure::permanent("database", self.to_string()),
             None => TaskFailure::retryable("database", self.to_string()),
+        }
+    }
+}
+
+impl Classify for SpoolError {
+    fn classify(self) -> TaskFailure {
+        match self {
+            SpoolError::Database(error) => error.classify(),
+            SpoolError::File { source, .. } => source.classify(),
+            damaged @ SpoolError::Damaged { .. } => TaskFailure::permanent("damaged_bytes", damaged.to_string()),
         }
     }
 }

@@ -5,14 +5,14 @@ use crate::{
         Tools,
         queueing::{Queueing, Work},
         rules::{self, Decision, Verdict},
-        spool,
         unlock::{self, Unlocked},
     },
     reader::limits,
+    spool::StoredFile,
     store,
 };
 use serde_json::{Map, Value, json};
-use std::fs::File;
+use std::{fs::File, sync::Arc};
 use svc_actors::{ErrorClass, Outcome, TaskFailure};
 use svc_formats::{
     Archive, Format, FormatError, Pattern, Patterns,
@@ -153,10 +153,17 @@ async fn enqueue(
 }
 
 /// A file node's bytes, in a file that only this process sees.
-pub(super) async fn input(tools: &Tools, document_id: i64) -> Result<File, TaskFailure> {
-    let mut conn = tools.pool.acquire().await.classified()?;
-    let blob = store::blobs::of_document(&mut conn, document_id).await.classified()?;
+pub(super) async fn stored_file(tools: &Tools, document_id: i64) -> Result<Arc<StoredFile>, TaskFailure> {
+    let blob = {
+        let mut conn = tools.pool.acquire().await.classified()?;
+        store::blobs::of_document(&mut conn, document_id).await.classified()?
+    };
     let blob =
         blob.ok_or_else(|| TaskFailure::permanent("no_bytes", format!("document {document_id} has no stored bytes")))?;
-    spool::from_large_object(&mut conn, blob.lob, &tools.settings.data_dir.join("spool")).await.classified()
+    tools.spool.open(&tools.pool, &blob).await.classified()
+}
+
+/// The same, opened to be read once.
+pub(super) async fn input(tools: &Tools, document_id: i64) -> Result<File, TaskFailure> {
+    stored_file(tools, document_id).await?.open().classified()
 }

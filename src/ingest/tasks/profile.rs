@@ -24,7 +24,12 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let sheet = sheets::sheet_index(grant)?;
     let Profile { sketch_columns } = serde_json::from_value(grant.payload["profile"].clone()).unwrap_or_default();
     let request = Request::new(Step::ProfileSheet { sheet, sketch_columns }, limits(&tools.settings));
-    let (input, workbook) = sheets::workbook_of_sheet(tools, grant).await?;
+    let workbook = {
+        let mut conn = tools.pool.acquire().await.classified()?;
+        let rows = store::nodes::texts(&mut conn, &[grant.root_id]).await.classified()?;
+        rows.into_iter().next().map(|row| row.title).unwrap_or_default()
+    };
+    let input = sheets::workbook_of_sheet(tools, grant).await?;
     let Answer::SheetProfile(profile) = tools.reader.read(input, &request).await.classified()?.0 else {
         return Err(another_answer());
     };

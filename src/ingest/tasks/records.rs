@@ -14,10 +14,10 @@ use crate::{
         Tools,
         options::Structure,
         records::{Fit, NewRecord, record},
-        spool,
         tree::{self, BATCH, BATCH_TOKENS},
     },
     reader::limits,
+    spool,
     store::{
         self,
         ingest_nodes::{Frontier, IngestNode},
@@ -64,12 +64,11 @@ struct Spooled {
 
 async fn read(tools: &Tools, grant: &Grant) -> Result<Spooled, TaskFailure> {
     let request = Request::new(Step::Records { sheet: sheets::sheet_index(grant)? }, limits(&tools.settings));
-    let (input, _) = sheets::workbook_of_sheet(tools, grant).await?;
-    let folder = tools.settings.data_dir.join("spool");
+    let input = sheets::workbook_of_sheet(tools, grant).await?;
     let mut writer = Writer {
         model: model(tools).await?,
         options: chunk_options(tools, grant),
-        out: BufWriter::with_capacity(1 << 18, spool::nameless(&folder).classified()?),
+        out: BufWriter::with_capacity(1 << 18, spool::nameless(tools.spool.folder()).classified()?),
         head: None,
         records: 0,
     };

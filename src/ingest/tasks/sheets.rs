@@ -1,5 +1,9 @@
 //! structure:sheets: one node for each worksheet of a workbook, and the tasks that read it.
-use super::{Apply, EXTRACT_SHEET, OrTaskFailure, PROFILE_SHEET, another_answer, apply::Transaction, probe::input};
+use super::{
+    Apply, EXTRACT_SHEET, OrTaskFailure, PROFILE_SHEET, another_answer,
+    apply::Transaction,
+    probe::{input, stored_file},
+};
 use crate::{
     ingest::{
         Tools,
@@ -14,10 +18,9 @@ use crate::{
     },
 };
 use serde_json::{Map, Value, json};
-use std::fs::File;
 use svc_actors::{Grant, Lane, Outcome, TaskFailure, WriteMode};
 use svc_formats::{
-    isolated::{Answer, Request, Step},
+    isolated::{Answer, Input, Request, Step},
     xlsx::{Sheet, SheetKind, Workbook},
 };
 
@@ -131,10 +134,8 @@ pub(super) fn sheet_index(grant: &Grant) -> Result<u32, TaskFailure> {
     index.ok_or_else(|| TaskFailure::permanent("stored_value", "the task does not say which sheet it is about"))
 }
 
-/// The bytes and the title of the workbook that a sheet's task belongs to.
-pub(super) async fn workbook_of_sheet(tools: &Tools, grant: &Grant) -> Result<(File, String), TaskFailure> {
-    let file = input(tools, grant.root_id).await?;
-    let mut conn = tools.pool.acquire().await.classified()?;
-    let rows = store::nodes::texts(&mut conn, &[grant.root_id]).await.classified()?;
-    Ok((file, rows.into_iter().next().map(|row| row.title).unwrap_or_default()))
+/// The workbook that a sheet's task belongs to.
+pub(super) async fn workbook_of_sheet(tools: &Tools, grant: &Grant) -> Result<Input, TaskFailure> {
+    let file = stored_file(tools, grant.root_id).await?;
+    tools.spool.workbook(&file, &tools.reader, &limits(&tools.settings)).await.classified()
 }

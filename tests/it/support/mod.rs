@@ -32,7 +32,7 @@ use svc_client::{
     },
 };
 use svc_models::Engine;
-pub use workbook::workbook;
+pub use workbook::{workbook, workbook_of_sheets};
 
 pub const TOKEN: &str = "test-owner-token";
 /// This only ends a test that hangs; no test waits this long if the code is right.

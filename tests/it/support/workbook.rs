@@ -8,7 +8,6 @@ const PACKAGE: &str = "http://schemas.openxmlformats.org/package/2006";
 
 /// A workbook of one sheet, `Sheet1`, with texts as its cells.
 pub fn workbook<T: AsRef<str>>(rows: &[Vec<T>]) -> Vec<u8> {
-    let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;");
     let mut data = String::new();
     for row in rows {
         data.push_str("<row>");
@@ -17,30 +16,56 @@ pub fn workbook<T: AsRef<str>>(rows: &[Vec<T>]) -> Vec<u8> {
         }
         data.push_str("</row>");
     }
+    package(&[data], &[])
+}
+
+/// A workbook of sheets `Sheet1` and on, each with the same rows of texts from one table that all of them share; before the
+/// first row, each column has a name. `texts` may hold more than the rows use.
+pub fn workbook_of_sheets(sheets: usize, rows: usize, texts: &[String]) -> Vec<u8> {
+    let mut data = String::from("<row><c t=\"s\"><v>0</v></c><c t=\"s\"><v>1</v></c></row>");
+    for row in 1..=rows {
+        let text = |column: usize| (2 * row + column) % texts.len();
+        data += &format!("<row><c t=\"s\"><v>{}</v></c><c t=\"s\"><v>{}</v></c></row>", text(0), text(1));
+    }
+    package(&vec![data; sheets], texts)
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
+}
+
+fn package(sheets: &[String], texts: &[String]) -> Vec<u8> {
     let kind = "application/vnd.openxmlformats-officedocument.spreadsheetml";
-    let relation = |what: &str, target: &str| {
-        format!(
-            "<Relationships xmlns=\"{PACKAGE}/relationships\"><Relationship Id=\"rId1\" Type=\"{OFFICE}/{what}\" Target=\"{target}\"/></Relationships>"
-        )
+    let relation = |id: &str, what: &str, target: &str| {
+        format!("<Relationship Id=\"{id}\" Type=\"{OFFICE}/{what}\" Target=\"{target}\"/>")
     };
-    let members = [
-        (
-            "[Content_Types].xml",
-            format!(
-                "<Types xmlns=\"{PACKAGE}/content-types\"><Override PartName=\"/xl/workbook.xml\" ContentType=\"{kind}.sheet.main+xml\"/>\
-                 <Override PartName=\"/xl/worksheets/sheet1.xml\" ContentType=\"{kind}.worksheet+xml\"/></Types>"
-            ),
-        ),
-        ("_rels/.rels", relation("officeDocument", "xl/workbook.xml")),
-        (
-            "xl/workbook.xml",
-            format!(
-                "<workbook xmlns=\"{MAIN}\" xmlns:r=\"{OFFICE}\"><sheets><sheet name=\"Sheet1\" sheetId=\"1\" r:id=\"rId1\"/></sheets></workbook>"
-            ),
-        ),
-        ("xl/_rels/workbook.xml.rels", relation("worksheet", "worksheets/sheet1.xml")),
-        ("xl/worksheets/sheet1.xml", format!("<worksheet xmlns=\"{MAIN}\"><sheetData>{data}</sheetData></worksheet>")),
-    ];
+    let relations = |all: String| format!("<Relationships xmlns=\"{PACKAGE}/relationships\">{all}</Relationships>");
+    let part =
+        |name: &str, what: &str| format!("<Override PartName=\"/xl/{name}.xml\" ContentType=\"{kind}.{what}+xml\"/>");
+    let (mut types, mut tabs, mut links) = (part("workbook", "sheet.main"), String::new(), String::new());
+    for number in 1..=sheets.len() {
+        let (name, id) = (format!("worksheets/sheet{number}"), format!("rId{number}"));
+        types += &part(&name, "worksheet");
+        tabs += &format!("<sheet name=\"Sheet{number}\" sheetId=\"{number}\" r:id=\"{id}\"/>");
+        links += &relation(&id, "worksheet", &format!("{name}.xml"));
+    }
+    let mut members =
+        vec![("_rels/.rels".to_owned(), relations(relation("rId1", "officeDocument", "xl/workbook.xml")))];
+    if !texts.is_empty() {
+        types += &part("sharedStrings", "sharedStrings");
+        links += &relation("texts", "sharedStrings", "sharedStrings.xml");
+        let all: String = texts.iter().map(|text| format!("<si><t>{}</t></si>", escape(text))).collect();
+        members.push(("xl/sharedStrings.xml".to_owned(), format!("<sst xmlns=\"{MAIN}\">{all}</sst>")));
+    }
+    members.push(("xl/_rels/workbook.xml.rels".to_owned(), relations(links)));
+    let workbook = format!("<workbook xmlns=\"{MAIN}\" xmlns:r=\"{OFFICE}\"><sheets>{tabs}</sheets></workbook>");
+    members.push(("xl/workbook.xml".to_owned(), workbook));
+    members
+        .push(("[Content_Types].xml".to_owned(), format!("<Types xmlns=\"{PACKAGE}/content-types\">{types}</Types>")));
+    for (number, data) in (1..).zip(sheets) {
+        let sheet = format!("<worksheet xmlns=\"{MAIN}\"><sheetData>{data}</sheetData></worksheet>");
+        members.push((format!("xl/worksheets/sheet{number}.xml"), sheet));
+    }
     let mut package = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, text) in members {
         package.start_file(name, SimpleFileOptions::default()).unwrap();

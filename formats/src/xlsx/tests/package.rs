@@ -7,8 +7,8 @@ use crate::Limit;
 fn what_is_over_a_limit_is_refused_by_name() {
     let refused = |rows: &str, limits: Limits| {
         let bytes = Book::new(rows).bytes();
-        let profiled = profile_sheet(bytes.clone(), 0, true, &limits).unwrap_err();
-        assert_eq!(cells(bytes, 0, "A1:XFD1048576".parse().unwrap(), &limits).unwrap_err(), profiled);
+        let profiled = profile_sheet(bytes.clone().into(), 0, true, &limits).unwrap_err();
+        assert_eq!(cells(bytes.into(), 0, "A1:XFD1048576".parse().unwrap(), &limits).unwrap_err(), profiled);
         profiled
     };
     let cell = "<c><v>1</v></c>";

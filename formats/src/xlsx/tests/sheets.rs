@@ -42,7 +42,7 @@ fn many_records_come_in_bounded_batches() {
         rows += &format!("<row r=\"{row}\"><c r=\"A{row}\"><v>{row}</v></c></row>");
     }
     let mut batches = Vec::new();
-    records(Book::new(&rows).bytes(), 0, &Limits::default(), &mut |part| {
+    records(Book::new(&rows).bytes().into(), 0, &Limits::default(), &mut |part| {
         if let RecordsPart::Batch(batch) = part {
             batches.push(batch.len());
         }
@@ -51,7 +51,7 @@ fn many_records_come_in_bounded_batches() {
     .unwrap();
     assert!(batches.len() > 3 && batches.iter().all(|size| (1..=500).contains(size)), "{batches:?}");
     assert_eq!(batches.iter().sum::<usize>(), 2999);
-    let stopped = records(Book::new(&rows).bytes(), 0, &Limits::default(), &mut |part| match part {
+    let stopped = records(Book::new(&rows).bytes().into(), 0, &Limits::default(), &mut |part| match part {
         RecordsPart::Head(_) => Ok(()),
         _ => Err(FormatError::UnknownFormat),
     });
@@ -82,7 +82,7 @@ fn columns_are_profiled() {
     assert_eq!(sketch.max, Some(Value::Date("2020-06-20T00:00:00".into())));
     assert_eq!((qty.filled, qty.fill_ratio, qty.formulas, qty.types.number), (5, 0.5, 5, 5));
     assert_eq!(qty.sketch.as_ref().unwrap().examples, ["2", "4", "6", "8", "10"]);
-    let plain = profile_sheet(book.bytes(), 0, false, &Limits::default()).unwrap();
+    let plain = profile_sheet(book.bytes().into(), 0, false, &Limits::default()).unwrap();
     assert!(plain.columns.iter().all(|column| column.sketch.is_none()));
 }
 
@@ -158,11 +158,11 @@ fn sheets_have_kinds_and_states() {
     );
     assert_eq!(book.defined_names[0].refers_to, "Data!$A$1");
     assert_eq!(book.sheet("data & MORE").map(|sheet| sheet.index), Some(0));
-    let read = cells(bytes.clone(), 0, "A1".parse().unwrap(), &limits).unwrap();
+    let read = cells(bytes.clone().into(), 0, "A1".parse().unwrap(), &limits).unwrap();
     assert_eq!(listed(&read), ["A1=7"]);
-    assert_eq!(profile_sheet(bytes.clone(), 1, true, &limits).unwrap().used_range, None);
-    let missing = profile_sheet(bytes.clone(), 2, true, &limits).unwrap_err();
+    assert_eq!(profile_sheet(bytes.clone().into(), 1, true, &limits).unwrap().used_range, None);
+    let missing = profile_sheet(bytes.clone().into(), 2, true, &limits).unwrap_err();
     assert!(missing.is_permanent() && missing.to_string().contains("`Gone`"), "{missing}");
-    let none = profile_sheet(bytes, 3, true, &limits).unwrap_err();
+    let none = profile_sheet(bytes.into(), 3, true, &limits).unwrap_err();
     assert!(none.to_string().contains("none with the index 3"), "{none}");
 }

@@ -4,9 +4,14 @@ use sha2::{Digest, Sha256};
 use sqlx::{PgConnection, postgres::types::Oid};
 use std::{
     fs::File,
-    io::{self, Read, Seek, SeekFrom, Write},
+    io::{self, Read, Write},
+    os::fd::AsRawFd,
     path::Path,
 };
+
+pub use cache::{SpoolCache, SpoolError, StoredFile};
+
+mod cache;
 
 /// Received bytes, with what was learned on the way.
 pub struct Spooled {
@@ -41,11 +46,10 @@ impl Spool {
         self.byte_size
     }
 
-    /// Finishes the spool and rewinds the file.
-    pub fn finish(mut self) -> io::Result<Spooled> {
-        self.file.seek(SeekFrom::Start(0))?;
+    /// Ends the writing. The file that comes of it can only be read, also by the processes that get it.
+    pub fn finish(self) -> io::Result<Spooled> {
         Ok(Spooled {
-            file: self.file,
+            file: reopen(&self.file)?,
             byte_size: self.byte_size,
             content_hash: format!("sha256:{}", hex::encode(self.hasher.finalize())),
         })
@@ -58,9 +62,14 @@ pub fn nameless(folder: &Path) -> io::Result<File> {
     tempfile::tempfile_in(folder)
 }
 
+/// The same file for reading only, with a position of its own, which begins at 0. A clone of the descriptor would share both.
+pub fn reopen(file: &File) -> io::Result<File> {
+    File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
 /// Copies a spooled file into a large object of the transaction.
-pub async fn to_large_object(conn: &mut PgConnection, mut file: File) -> sqlx::Result<Oid> {
-    file.seek(SeekFrom::Start(0)).map_err(sqlx::Error::Io)?;
+pub async fn to_large_object(conn: &mut PgConnection, file: &File) -> sqlx::Result<Oid> {
+    let mut file = reopen(file).map_err(sqlx::Error::Io)?;
     let object = store::blobs::create(conn).await?;
     loop {
         let (back, piece) = tokio::task::spawn_blocking(move || {
@@ -83,13 +92,13 @@ pub async fn to_large_object(conn: &mut PgConnection, mut file: File) -> sqlx::R
 }
 
 /// Copies a large object into a file without a name.
-pub async fn from_large_object(conn: &mut PgConnection, oid: Oid, folder: &Path) -> sqlx::Result<File> {
+async fn from_large_object(conn: &mut PgConnection, oid: Oid, folder: &Path) -> sqlx::Result<Spooled> {
     let mut spool = Spool::new(folder).map_err(sqlx::Error::Io)?;
     let mut offset = 0;
     loop {
         let piece = store::blobs::read_at(conn, oid, offset, store::blobs::PIECE as i32).await?;
         if piece.is_empty() {
-            return spool.finish().map(|spooled| spooled.file).map_err(sqlx::Error::Io);
+            return spool.finish().map_err(sqlx::Error::Io);
         }
         offset += piece.len() as i64;
         spool = tokio::task::spawn_blocking(move || spool.write(&piece).map(|()| spool))

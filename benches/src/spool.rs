@@ -1,0 +1,49 @@
+//! A workbook of many sheets from its upload to settled, beside a service that keeps no stored files on its disk.
+use crate::{
+    figure::{BoxError, Figure, Peer},
+    sandbox::{Sandbox, TOKEN, interruptible},
+    uploads,
+    workbook::workbook_of_sheets,
+};
+use std::{sync::Arc, time::Instant};
+use svc::{app::App, ingest::reader::Reader};
+use svc_client::{FileUpload, wire::UploadQuery};
+
+/// Texts in the table that all sheets share.
+const TEXTS: u64 = 100_000;
+/// Few, since the encoder's time is the same on both sides.
+const ROWS: usize = 2;
+
+pub async fn run(sheets: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    let names = ["Place".to_owned(), "Bird".to_owned()].into_iter();
+    let texts = (0..TEXTS).map(|n| format!("{n} {:x}", n.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+    let workbook = workbook_of_sheets(sheets, ROWS, &names.chain(texts).collect::<Vec<_>>());
+    eprintln!("bench: a workbook of {} bytes", workbook.len());
+    let value = seconds(&workbook, Some("0")).await?;
+    let ours = seconds(&workbook, None).await?;
+    let peer = Peer { name: "SVC_SPOOL_MAX_BYTES=0", version: svc_client::VERSION.into(), value };
+    out(Figure::beside("spool/workbook", sheets, "s", ours, peer));
+    Ok(())
+}
+
+async fn seconds(workbook: &[u8], spool_max_bytes: Option<&str>) -> Result<f64, BoxError> {
+    let sandbox = Sandbox::new()?;
+    let mut settings = sandbox.settings()?;
+    if let Some(bytes) = spool_max_bytes {
+        settings.spool_max = bytes.parse()?;
+    }
+    let app = App::start(Arc::new(settings), TOKEN, Reader::of_this_program()?).await?;
+    let measured = interruptible(async {
+        let client = uploads::client(&format!("http://{}", app.address))?;
+        // Connections, statements and the model's threads get warm on a file that is not counted.
+        uploads::ingest(&client, std::iter::once(("warm.md".to_owned(), "Warm.".to_owned()))).await?;
+        let start = Instant::now();
+        let upload = FileUpload::from_bytes("sheets.xlsx", workbook.to_vec(), None);
+        let stored = client.upload_file(UploadQuery::default(), upload).await?;
+        uploads::settled(&client, stored.document_id).await?;
+        Ok(start.elapsed().as_secs_f64())
+    })
+    .await;
+    app.stop(std::future::pending()).await;
+    measured
+}

@@ -1,0 +1,99 @@
+//! Stored bytes leave the database once a process, however many tasks read them, and arrive as they were stored.
+use crate::support::{TestApp, Wish, workbook_of_sheets};
+use futures_util::future::join_all;
+use sqlx::PgPool;
+use svc::{
+    spool::{SpoolCache, SpoolError},
+    store,
+};
+use svc_client::wire::Settled;
+
+/// A workbook whose shared strings are worth a reading of their own.
+fn workbook() -> Vec<u8> {
+    let names = ["Place".to_owned(), "Bird".to_owned()];
+    let texts = (0..4_000u64).map(|n| format!("{:x}", n.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+    workbook_of_sheets(8, 3, &names.into_iter().chain(texts).collect::<Vec<_>>())
+}
+
+/// Takes the bytes of a document out of the database.
+async fn lose_bytes(pool: &PgPool, id: i64) {
+    sqlx::query("SELECT lo_unlink(lob) FROM document_blobs WHERE document_id = $1")
+        .bind(id)
+        .execute(pool)
+        .await
+        .unwrap();
+}
+
+/// Puts an object back, so that a deletion of its document finds it.
+async fn put_back(pool: &PgPool, id: i64) {
+    sqlx::query("SELECT lo_create(lob) FROM document_blobs WHERE document_id = $1")
+        .bind(id)
+        .execute(pool)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn the_tasks_of_an_upload_read_what_came_in_and_parse_shared_strings_once() {
+    let mut app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let stored = app.upload_bytes("birds.xlsx", workbook()).await.unwrap();
+    let id = stored.document_id;
+    lose_bytes(&app.pool, id).await;
+    app.start_worker().await;
+    let frontier = app.settled(id).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0), "no task needed the database's bytes");
+    let nodes = app.subtree(id).await;
+    let records = nodes.iter().filter(|node| node.usetype == "record");
+    let mut contents: Vec<&str> = records.map(|record| record.content.as_str()).collect();
+    contents.sort_unstable();
+    contents.dedup();
+    assert_eq!((nodes.iter().filter(|node| node.usetype == "sheet").count(), contents.len()), (8, 3), "{contents:?}");
+    assert!(contents.iter().all(|text| text.contains("Place") && text.contains("Bird")), "{contents:?}");
+    put_back(&app.pool, id).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn callers_that_come_at_once_wait_for_one_copy_and_later_ones_need_none() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let bytes = workbook();
+    let id = app.upload_bytes("birds.xlsx", bytes.clone()).await.unwrap().document_id;
+    let blob = store::blobs::of_document(&mut app.pool.acquire().await.unwrap(), id).await.unwrap().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let cache = SpoolCache::new(folder.path(), 1 << 20);
+    let files = join_all((0..8).map(|_| cache.open(&app.pool, &blob))).await;
+    let files: Vec<_> = files.into_iter().map(Result::unwrap).collect();
+    assert!(files.iter().all(|file| std::sync::Arc::ptr_eq(file, &files[0])), "eight callers, one copy");
+    lose_bytes(&app.pool, id).await;
+    let again = cache.open(&app.pool, &blob).await.unwrap();
+    let mut read = Vec::new();
+    std::io::copy(&mut again.open().unwrap(), &mut read).unwrap();
+    assert!(read == bytes);
+    put_back(&app.pool, id).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn bytes_that_are_not_those_that_were_stored_are_named_and_read_by_nobody() {
+    let mut app =
+        TestApp::with(Wish { no_worker: true, settings: &[("SVC_SPOOL_MAX_BYTES", "0")], ..Wish::default() }).await;
+    let id = app.upload_bytes("notes.txt", "what was stored").await.unwrap().document_id;
+    sqlx::query("SELECT lo_put(lob, 5, 'XXX') FROM document_blobs WHERE document_id = $1")
+        .bind(id)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let blob = store::blobs::of_document(&mut app.pool.acquire().await.unwrap(), id).await.unwrap().unwrap();
+    let damaged = app.service.spool.open(&app.pool, &blob).await.err();
+    assert!(matches!(damaged, Some(SpoolError::Damaged { document_id, .. }) if document_id == id), "{damaged:?}");
+    app.start_worker().await;
+    let frontier = app.settled(id).await;
+    assert_eq!(frontier.settled, Settled::Failed);
+    let said: String = sqlx::query_scalar("SELECT string_agg(message, ' ') FROM task_attempts WHERE document_id = $1")
+        .bind(id)
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+    assert!(said.contains("damaged") && said.contains("upload the file again"), "{said}");
+    app.end().await;
+}
