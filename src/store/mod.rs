@@ -4,7 +4,7 @@
 //! takes the [`scope::Scope`] of what that caller may read.
 pub mod admin;
 pub(crate) mod away;
-pub(crate) mod blobs;
+pub mod blobs;
 pub(crate) mod cancelled;
 pub mod database;
 pub mod documents;
