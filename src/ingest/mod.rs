@@ -1,4 +1,5 @@
-//! Bytes to a settled tree: upload, plan, tasks, settling. A stage sees the value of the stage before, never its actor.
+//! From bytes to a settled tree: upload, plan, tasks, settling. A stage sees the value of the stage before it, never
+//! its actor.
 pub(crate) mod cancel;
 pub(crate) mod copies;
 pub(crate) mod options;

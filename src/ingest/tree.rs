@@ -162,8 +162,7 @@ pub const BATCH_TOKENS: i64 = 32_768;
 /// A subtree with fewer chunks shares a batch with its neighbours.
 const SMALL: usize = 32;
 
-/// Cuts the chunks into batches so that large subtrees can be worked on side by side and small ones share a pass. The ids are those of
-/// the nodes. The batches are cut in the order of the paths, in which regions are ranges: paths sort as text, `1/10/` before `1/9/`.
+/// Cuts the chunks into batches, so that large subtrees can be worked on in parallel and small ones share a pass.
 pub fn batches(nodes: &[Node], ids: &[i64]) -> Vec<Batch> {
     let mut chunks: Vec<usize> = (0..nodes.len()).filter(|index| nodes[*index].kind == Kind::Chunk).collect();
     let tokens: i64 = chunks.iter().map(|index| nodes[*index].tokens).sum();
@@ -210,7 +209,7 @@ fn keys(nodes: &[Node], ids: &[i64]) -> Vec<String> {
     keys
 }
 
-/// The lowest node above a chunk that is large enough for a batch of its own.
+/// The lowest node above a chunk that is large enough for its own batch.
 fn container(nodes: &[Node], chunk: usize) -> Option<usize> {
     let mut at = nodes[chunk].parent;
     while let Some(section) = at {

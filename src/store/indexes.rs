@@ -61,9 +61,9 @@ pub async fn list(conn: &mut PgConnection, after: i64, limit: i64) -> sqlx::Resu
     .await
 }
 
-/// Changes k1, b and the analyzer. A change of k1 or b holds at once, with the sealed bounds put out of use until
-/// compaction has rewritten them; a change of the analyzer asks for an empty index, see [`clear`]. Waits for a compaction
-/// that is under way.
+/// Changes k1, b and the analyzer. A change of k1 or b takes effect at once; the sealed bounds are not used until
+/// compaction has rewritten them. A change of the analyzer needs an empty index, see [`clear`]. This waits for a
+/// compaction under way.
 pub async fn configure(conn: &mut PgConnection, id: i64, config: &Config) -> Result<(), IndexError> {
     config.validate()?;
     postings::lock_compaction(&mut *conn, id).await?;
@@ -113,7 +113,7 @@ pub async fn covering(conn: &mut PgConnection, documents: &[i64]) -> sqlx::Resul
     .await
 }
 
-/// The totals of an index, folded ones and deltas together, exact in the statement's snapshot.
+/// The totals of an index, folded ones plus deltas, exact in the statement's snapshot.
 pub async fn totals(conn: &mut PgConnection, id: i64) -> Result<Totals, IndexError> {
     let row: Option<(Json<Config>, i64, i64, i64, i64)> = sqlx::query_as(
         "SELECT i.config, i.generation, i.rescored_at, i.docs + d.docs, i.tokens + d.tokens FROM search_indexes i,

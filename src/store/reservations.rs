@@ -1,4 +1,4 @@
-//! Edits that come over REST rather than from the queue, and the regions that tasks hold.
+//! Edits that come over REST and not from the queue, and the regions that tasks hold.
 use crate::error::IntoFailure;
 use sqlx::PgConnection;
 use svc_actors::{WriteMode, path_key};

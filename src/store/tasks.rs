@@ -173,8 +173,8 @@ pub(super) fn path(key: &str) -> Option<Vec<i64>> {
     key.split_terminator('/').map(|id| id.parse().ok()).collect()
 }
 
-/// `claimed` to `running`, of as many tasks as there are; returns the tokens that are still ours, of those that run already
-/// too. Not inside another transaction: its commit does not wait for the disk.
+/// Changes `claimed` to `running` for all these tasks; returns the tokens that are still ours, including those of tasks
+/// that were running already. Do not call it inside another transaction, because its commit does not wait for the disk.
 pub async fn start(
     conn: &mut PgConnection,
     tasks: &[i64],

@@ -66,16 +66,16 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     tx.complete(detail).await
 }
 
-/// Leaves that one task embeds.
+/// The leaves that one task embeds.
 pub(super) struct Leaves {
-    /// Ids down to the node under which they lie, its own last.
+    /// The ids from the root to the node that contains the leaves, whose own id is last.
     pub under: Vec<i64>,
     pub range: LeafRange,
-    /// Their ids, in stretches that hold no other leaf: the first and the last of each.
+    /// The leaves' ids as ranges that contain no other leaf: the first and the last id of each.
     pub runs: Vec<(i64, i64)>,
 }
 
-/// Queues the embedding of some leaves, which reserves nothing but them.
+/// Queues the embedding of some leaves; the task reserves only these.
 pub(super) async fn enqueue(
     tools: &Tools,
     conn: &mut PgConnection,
@@ -96,7 +96,7 @@ pub(super) async fn enqueue(
     queueing.add(conn, (*document_id, ancestors), work).await.classified().map(|_| ())
 }
 
-/// The leaves that a task embeds, by its parameters; None of a task that embeds its own document.
+/// The leaves that a task's parameters name; `None` if the task embeds its own document.
 pub fn leaves_of(params: &Value) -> Option<Vec<(i64, i64)>> {
     serde_json::from_value(params.get("leaves")?.clone()).ok()
 }
@@ -129,7 +129,7 @@ async fn prepare_postings(tools: &Tools, rows: &[TextRow], ids: &[i64]) -> Resul
 struct Embedded {
     ids: Vec<i64>,
     vectors: Vec<Vector>,
-    /// Nodes without a vector, since nothing is ever cut, and what would help.
+    /// Nodes without a vector, because no text is ever cut, and what would help.
     refused: Vec<(i64, Value)>,
 }
 
@@ -166,7 +166,7 @@ async fn embed(model: &Model, rows: &[TextRow]) -> Result<Embedded, TaskFailure>
     Ok(Embedded { ids: fitting.into_iter().map(|(id, _)| id).collect(), vectors, refused })
 }
 
-/// A node and what is said of it, or its text.
+/// A node with a statement about it, or with its text.
 type Parted = (Vec<(i64, String)>, Vec<(i64, Value)>);
 
 /// Separates the texts that exceed the model's window; each text is counted once.

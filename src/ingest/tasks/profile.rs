@@ -1,4 +1,4 @@
-//! profile:sheet: what range a sheet uses and what its columns hold, as evidence and as a node to be found by.
+//! profile:sheet: the range that a sheet uses and what its columns hold, as evidence and as a node to be found.
 use super::{
     Apply, OrTaskFailure, another_answer,
     apply::Transaction,

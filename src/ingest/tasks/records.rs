@@ -212,13 +212,13 @@ impl Sum {
     }
 }
 
-/// A leaf on its way into a batch: its ids from below the sheet down to its own, and its tokens.
+/// A leaf that waits for a batch: its ids from below the sheet down to its own, and its tokens.
 type Leaf = (Vec<i64>, i64);
 
-/// Leaves that one task embeds.
+/// The leaves that one task embeds.
 #[derive(Debug)]
 struct Batch {
-    /// The first and the last of them by the key of its path.
+    /// The keys of the paths of the first and the last leaf.
     first: Vec<i64>,
     last: Vec<i64>,
     /// The first and the last id.
@@ -232,8 +232,8 @@ impl Batch {
         Batch { first: leaf.to_vec(), last: leaf.to_vec(), ids: (id, id), leaves: 0, tokens: 0 }
     }
 
-    /// Keys of records sort as numbers only where their ids have as many digits. Ranges of keys that overlap would have their tasks
-    /// wait for each other.
+    /// Keys of records sort as numbers only if their ids have the same number of digits. Tasks with overlapping ranges
+    /// of keys would wait for each other.
     fn takes(&self, (leaf, tokens): &Leaf) -> bool {
         let digits = |leaf: &[i64]| leaf.first().and_then(|id| id.checked_ilog10());
         self.leaves < BATCH && self.tokens + tokens <= BATCH_TOKENS && digits(leaf) == digits(&self.first)
@@ -256,7 +256,7 @@ impl Batch {
     }
 }
 
-/// Leaves on their way into batches, by their rising ids.
+/// Collects leaves into batches, by ascending ids.
 #[derive(Default)]
 struct Leaves {
     open: Option<Batch>,
@@ -264,7 +264,7 @@ struct Leaves {
 }
 
 impl Leaves {
-    /// The batches that are full with these.
+    /// Adds leaves; returns the batches that became full.
     fn add(&mut self, leaves: Vec<Leaf>) -> Vec<Batch> {
         let mut full = Vec::new();
         for leaf in leaves {
@@ -277,7 +277,7 @@ impl Leaves {
         full
     }
 
-    /// The batch that is open still.
+    /// The batch that is still open.
     fn rest(&mut self) -> Option<Batch> {
         let open = self.open.take()?;
         self.batches += 1;
@@ -288,9 +288,9 @@ impl Leaves {
 #[derive(Default)]
 struct Rows {
     nodes: Vec<NewNode>,
-    /// Records in pieces, which wait for their chunks.
+    /// Records that are split into pieces and wait for their chunks.
     containers: Vec<IngestNode>,
-    /// What is to be embedded.
+    /// The leaves to embed.
     leaves: Vec<Leaf>,
 }
 

@@ -131,7 +131,7 @@ impl Made<'_> {
         }
     }
 
-    /// Ancestors' ids of a node, root first.
+    /// The ids of a node's ancestors, root first.
     fn path(&self, index: usize) -> Vec<i64> {
         let mut path = Vec::new();
         let mut above = self.nodes[index].parent;
