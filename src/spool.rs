@@ -46,7 +46,7 @@ impl Spool {
         self.byte_size
     }
 
-    /// Ends the writing. The file that comes of it can only be read, also by the processes that get it.
+    /// Ends the writing. The resulting file can only be read, also by processes that inherit it.
     pub fn finish(self) -> io::Result<Spooled> {
         Ok(Spooled {
             file: reopen(&self.file)?,
@@ -62,7 +62,8 @@ pub fn nameless(folder: &Path) -> io::Result<File> {
     tempfile::tempfile_in(folder)
 }
 
-/// The same file for reading only, with a position of its own, which begins at 0. A clone of the descriptor would share both.
+/// Opens the same file for reading only, with a position of its own that starts at 0. A clone of the descriptor would
+/// share the position and the right to write.
 pub fn reopen(file: &File) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }

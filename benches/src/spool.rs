@@ -1,4 +1,5 @@
-//! A workbook of many sheets from its upload to settled, beside a service that keeps no stored files on its disk.
+//! Measures a workbook of many sheets from its upload until it is settled, in a service that keeps no stored files on
+//! its disk and in one that does.
 use crate::{
     figure::{BoxError, Figure, Peer},
     sandbox::{Sandbox, TOKEN, interruptible},
@@ -9,9 +10,9 @@ use std::{sync::Arc, time::Instant};
 use svc::{app::App, ingest::reader::Reader};
 use svc_client::{FileUpload, wire::UploadQuery};
 
-/// Texts in the table that all sheets share.
+/// The number of texts in the table that all sheets share.
 const TEXTS: u64 = 100_000;
-/// Few, since the encoder's time is the same on both sides.
+/// There are few rows, because both sides spend the same time on the encoder.
 const ROWS: usize = 2;
 
 pub async fn run(sheets: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
@@ -35,7 +36,7 @@ async fn seconds(workbook: &[u8], spool_max_bytes: Option<&str>) -> Result<f64, 
     let app = App::start(Arc::new(settings), TOKEN, Reader::of_this_program()?).await?;
     let measured = interruptible(async {
         let client = uploads::client(&format!("http://{}", app.address))?;
-        // Connections, statements and the model's threads get warm on a file that is not counted.
+        // A file that is not counted warms up connections, statements and the model's threads.
         uploads::ingest(&client, std::iter::once(("warm.md".to_owned(), "Warm.".to_owned()))).await?;
         let start = Instant::now();
         let upload = FileUpload::from_bytes("sheets.xlsx", workbook.to_vec(), None);

@@ -34,7 +34,7 @@ pub async fn ingest(client: &Client<Remote>, files: impl Iterator<Item = (String
     Ok(nodes)
 }
 
-/// Waits until a document and all under it is settled; returns how many nodes that are.
+/// Waits until a document and everything under it is settled; returns the number of nodes.
 pub async fn settled(client: &Client<Remote>, id: i64) -> Result<usize, BoxError> {
     loop {
         let frontier = client.read_frontier(DocumentPath { id }).await?;

@@ -46,8 +46,8 @@ pub struct Request {
     pub password: Option<Secret>,
 }
 
-/// What a reading reads: a seekable file whose position is the reading's own, and a workbook's shared strings where an earlier
-/// reading wrote them.
+/// The input of a reading: a seekable file whose position is the reading's own, and a workbook's shared strings if an
+/// earlier reading wrote them.
 pub type Input = xlsx::Source<File>;
 
 /// One reading of the file.

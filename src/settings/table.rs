@@ -89,7 +89,8 @@ settings! {
         SVC_DATA_DIR data_dir: PathBuf = "", kind::folder();
         /// Free space on the data folder's disk below which /ready and the doctor report a full disk.
         SVC_DISK_LEAST_FREE_BYTES disk_least_free: u64 = "256 MiB", kind::bytes(0..=1024 * GIB);
-        /// Stored files that a process keeps in its data folder for their tasks, beside those in use; 0: none.
+        /// Most bytes of stored files that a process keeps in its data folder for later tasks, besides the files in
+        /// use; 0: none.
         SVC_SPOOL_MAX_BYTES spool_max: u64 = "2 GiB", kind::bytes(0..=1024 * GIB);
         /// Folder for what can be fetched again: models and the PostgreSQL server; blank: ~/.cache/svc.
         SVC_CACHE_DIR cache_dir: PathBuf = "", kind::folder();

@@ -28,10 +28,11 @@ use tokio::{sync::OnceCell, time::Instant};
 
 /// How long a file is kept after its last use.
 pub const IDLE: Duration = Duration::from_secs(600);
-/// A smaller workbook's shared strings are parsed again for each sheet, which takes less than a process of its own.
+/// The size from which a workbook's shared strings are stored. Those of a smaller one are parsed again for each sheet,
+/// which takes less time than a process of its own.
 const SMALL_WORKBOOK: u64 = 64 << 10;
 
-/// Why a stored file cannot be read.
+/// Says why a stored file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
     #[error(transparent)]
@@ -59,7 +60,7 @@ impl IntoFailure for SpoolError {
     }
 }
 
-/// The files of one process. Those that nobody uses are dropped by age, and for others that need their room.
+/// The files of one process. Files that nobody uses are dropped by age, or when other files need their room.
 pub struct SpoolCache {
     folder: PathBuf,
     max_bytes: u64,
@@ -67,7 +68,7 @@ pub struct SpoolCache {
 }
 
 struct Kept {
-    /// By the hash of their bytes.
+    /// The files, by the hash of their bytes.
     slots: LruCache<String, Slot>,
     bytes: u64,
 }
@@ -78,19 +79,19 @@ struct Slot {
     used: Instant,
 }
 
-/// A stored file on this disk, for as long as it is held.
+/// A stored file on this disk; it stays there while this value is held.
 pub struct StoredFile {
     document_id: i64,
     content_hash: String,
     byte_size: u64,
     file: File,
-    /// Whether the tasks that come later will find it here.
+    /// Whether later tasks will find the file here.
     is_kept: bool,
     shared_strings: OnceCell<Option<File>>,
 }
 
 impl SpoolCache {
-    /// An empty cache in the service's data folder, of at most `max_bytes` beside the files that are in use.
+    /// An empty cache in the service's data folder. It keeps at most `max_bytes` besides the files in use.
     pub fn new(data_folder: &Path, max_bytes: u64) -> Arc<SpoolCache> {
         let kept = Mutex::new(Kept { slots: LruCache::unbounded(), bytes: 0 });
         let cache = Arc::new(SpoolCache { folder: data_folder.join("spool"), max_bytes, kept });
@@ -113,13 +114,13 @@ impl SpoolCache {
         &self.folder
     }
 
-    /// Keeps an upload's file for its tasks.
+    /// Keeps the file of an upload for its tasks.
     pub fn keep(&self, document_id: i64, spooled: Spooled) {
         let Spooled { file, byte_size, content_hash } = spooled;
         let Some(slot) = self.slot(&content_hash, byte_size) else { return };
         let file =
             StoredFile { document_id, content_hash, byte_size, file, is_kept: true, shared_strings: OnceCell::new() };
-        // Another upload of the same bytes may have come first, which is as well.
+        // If another upload of the same bytes came first, its file is as good.
         let _ = slot.set(Arc::new(file));
     }
 
@@ -145,7 +146,7 @@ impl SpoolCache {
             from_large_object(&mut conn, blob.lob, &self.folder).await
         };
         if matches!(&spooled, Err(sqlx::Error::Io(error)) if crate::error::disk_is_full(error)) {
-            // The files that nobody uses make room for the next attempt.
+            // Dropping the files that nobody uses makes room for the next attempt.
             self.kept().make_room(0);
         }
         let Spooled { file, byte_size, content_hash } = spooled?;
@@ -178,7 +179,7 @@ impl SpoolCache {
                     self.grow(&file.content_hash, bytes);
                     Some(strings)
                 }
-                // Each sheet then meets what is wrong by itself, and says so as the reading of its document.
+                // Each sheet then meets the error itself and reports it as the error of reading its document.
                 Err(error) => {
                     tracing::debug!(document.id = file.document_id, %error, "the shared strings were not written");
                     None
@@ -210,7 +211,7 @@ impl SpoolCache {
         Ok((reopen(&strings)?, bytes))
     }
 
-    /// The place of these bytes; `None` where they are more than the cache may hold.
+    /// The entry for these bytes; `None` if they are more than the cache may hold.
     fn slot(&self, content_hash: &str, bytes: u64) -> Option<Arc<OnceCell<Arc<StoredFile>>>> {
         let mut kept = self.kept();
         if let Some(slot) = kept.slots.get_mut(content_hash) {
@@ -224,7 +225,7 @@ impl SpoolCache {
         Some(file)
     }
 
-    /// Counts bytes that a kept file has come to have beside it; others make room for them.
+    /// Counts bytes that were added to a kept file; other files make room for them.
     fn grow(&self, content_hash: &str, bytes: u64) {
         let mut kept = self.kept();
         let Some(slot) = kept.slots.get_mut(content_hash) else { return };
@@ -239,7 +240,7 @@ impl SpoolCache {
 }
 
 impl Kept {
-    /// Drops what was used longest ago until at most `bytes` are left.
+    /// Drops the least recently used files until at most `bytes` are left.
     fn make_room(&mut self, bytes: u64) {
         while self.bytes > bytes
             && let Some((_, slot)) = self.slots.pop_lru()
@@ -256,7 +257,7 @@ impl Kept {
         }
     }
 
-    /// Gives a place back whose copy failed, unless another caller has filled it.
+    /// Removes an entry whose copy failed, unless another caller has filled it.
     fn forget(&mut self, content_hash: &str, file: &Arc<OnceCell<Arc<StoredFile>>>) {
         let is_it = |slot: &Slot| Arc::ptr_eq(&slot.file, file) && !file.initialized();
         if self.slots.peek(content_hash).is_some_and(is_it)

@@ -1,4 +1,4 @@
-//! Stored bytes leave the database once a process, however many tasks read them, and arrive as they were stored.
+//! Stored bytes leave the database once per process, however many tasks read them, and arrive as they were stored.
 use crate::support::{TestApp, Wish, workbook_of_sheets};
 use futures_util::future::join_all;
 use sqlx::PgPool;
@@ -8,7 +8,7 @@ use svc::{
 };
 use svc_client::wire::Settled;
 
-/// A workbook whose shared strings are worth a reading of their own.
+/// A workbook whose shared strings are large enough to be read once and stored.
 fn workbook() -> Vec<u8> {
     let names = ["Place".to_owned(), "Bird".to_owned()];
     let texts = (0..4_000u64).map(|n| format!("{:x}", n.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
@@ -24,7 +24,7 @@ async fn lose_bytes(pool: &PgPool, id: i64) {
         .unwrap();
 }
 
-/// Puts an object back, so that a deletion of its document finds it.
+/// Puts a large object back, so that the deletion of its document finds it.
 async fn put_back(pool: &PgPool, id: i64) {
     sqlx::query("SELECT lo_create(lob) FROM document_blobs WHERE document_id = $1")
         .bind(id)

@@ -19,7 +19,7 @@ use crate::Secret;
 
 /// Far above any request; the password is its only part without a fixed size.
 const MOST_BYTES: usize = 1 << 20;
-/// Every request but one with a huge password comes in one piece.
+/// Every request fits in one piece, except one with a huge password.
 const PIECE_BYTES: usize = 16 << 10;
 
 #[derive(Serialize, Deserialize)]

@@ -40,12 +40,12 @@ use workbook::Opened;
 
 use crate::{Format, FormatError, Limits, Pattern, Patterns, package::Package};
 
-/// A workbook, with what an earlier reading wrote of it.
+/// A workbook, with what an earlier reading of it wrote.
 #[derive(Debug)]
 pub struct Source<R> {
     /// The workbook itself.
     pub file: R,
-    /// Its shared strings as [`write_shared_strings`] wrote them; without them they are parsed again.
+    /// Its shared strings as [`write_shared_strings`] wrote them; without this they are parsed again.
     pub shared_strings: Option<File>,
 }
 

@@ -91,9 +91,9 @@ impl SharedStrings {
     }
 }
 
-/// Texts that are handed out together.
+/// The number of texts in a batch.
 const BATCH_TEXTS: usize = 4096;
-/// Bytes of text that are handed out together, unless one text has more.
+/// The bytes of text in a batch, unless one text is longer.
 const BATCH_BYTES: usize = 256 << 10;
 
 /// Hands out all texts, in batches.
@@ -115,8 +115,8 @@ pub(super) fn batches<S: Read>(
     if batch.is_empty() { Ok(()) } else { emit(batch) }
 }
 
-/// Appends texts to a table that later readings of the same workbook take instead of its own, which is XML: the length of each
-/// text as four bytes, the low one first, then the text.
+/// Appends texts to a table that later readings of the same workbook use instead of its XML. The table has the length
+/// of each text as four little-endian bytes, then the text.
 pub(super) fn write(out: &mut impl Write, texts: &[String]) -> io::Result<()> {
     texts.iter().try_for_each(|text| {
         out.write_all(&u32::try_from(text.len()).map_err(io::Error::other)?.to_le_bytes())?;

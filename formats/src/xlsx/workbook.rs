@@ -139,7 +139,7 @@ impl<R: Read + Seek> Opened<R> {
         })
     }
 
-    /// Takes the shared strings from a table that an earlier reading wrote, where there is one.
+    /// Takes the shared strings from a table that an earlier reading wrote, if there is one.
     pub(super) fn with_strings(self, written: Option<File>) -> Self {
         Self { written_strings: written, ..self }
     }

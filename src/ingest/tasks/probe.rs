@@ -163,7 +163,7 @@ pub(super) async fn stored_file(tools: &Tools, document_id: i64) -> Result<Arc<S
     tools.spool.open(&tools.pool, &blob).await.classified()
 }
 
-/// The same, opened to be read once.
+/// The stored file, opened to be read once.
 pub(super) async fn input(tools: &Tools, document_id: i64) -> Result<File, TaskFailure> {
     stored_file(tools, document_id).await?.open().classified()
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 use sqlx::postgres::{PgPoolOptions, types::Oid};
 use std::io::{Read, Write};
 
-/// A database that is not there: what is kept needs none.
+/// A database that does not exist: files in the cache need none.
 fn no_database() -> PgPool {
     PgPoolOptions::new()
         .acquire_timeout(Duration::from_millis(10))

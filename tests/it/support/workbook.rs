@@ -19,8 +19,8 @@ pub fn workbook<T: AsRef<str>>(rows: &[Vec<T>]) -> Vec<u8> {
     package(&[data], &[])
 }
 
-/// A workbook of sheets `Sheet1` and on, each with the same rows of texts from one table that all of them share; before the
-/// first row, each column has a name. `texts` may hold more than the rows use.
+/// A workbook with sheets `Sheet1`, `Sheet2` and so on. All sheets have the same rows of texts from one shared table,
+/// and a name for each column before the first row. `texts` may hold more texts than the rows use.
 pub fn workbook_of_sheets(sheets: usize, rows: usize, texts: &[String]) -> Vec<u8> {
     let mut data = String::from("<row><c t=\"s\"><v>0</v></c><c t=\"s\"><v>1</v></c></row>");
     for row in 1..=rows {
