@@ -6,7 +6,7 @@ use super::{
 use crate::{
     access::Caller,
     error::OrFail,
-    ingest::{cancel, requeue::requeue, settle, tasks::TASK_TYPES},
+    ingest::{cancel, requeue::requeue, settle, tasks::types::is_built_in},
     registry::Handle,
     service::Service,
     store,
@@ -144,7 +144,7 @@ impl Handle<ops::pause_task_type> for Service {
         let name = call.path.task_type;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let known = task_type(&mut tx, &name).await?;
-        let ours = TASK_TYPES.iter().any(|known| known.name == name);
+        let ours = is_built_in(&name);
         if !ours && !known.has_handler && !known.paused && known.pending + known.held + known.waiting_for_retry == 0 {
             let detail = format!("there is no task type `{name}` in the queue, and no living worker knows it");
             return Err(Failure::new(Code::NotFound, detail));

@@ -6,7 +6,7 @@ use crate::{
     ingest::{
         queueing::{Queueing, Work},
         settle,
-        tasks::EMBED,
+        tasks::types::EMBED,
     },
     registry::Handle,
     search::bm25,
@@ -17,7 +17,6 @@ use crate::{
         ingest_nodes::Frontier,
     },
 };
-use serde_json::json;
 use sqlx::PgConnection;
 use std::time::Duration;
 use svc_actors::{Lane, Lanes, WriteMode};
@@ -83,14 +82,7 @@ async fn create(
         store::blobs::protect(conn, id).await.or_fail()?;
     }
     let queueing = Queueing { root_id: id, badges: &service.settings.task_badges, priority: new.priority };
-    let work = Work {
-        task_type: EMBED,
-        lane: Lane::Model,
-        write_mode: WriteMode::Itself,
-        leaves: None,
-        params: &json!({}),
-        after: &[],
-    };
+    let work = Work::of(&EMBED).write_mode(WriteMode::Itself);
     let task = queueing.add(conn, (id, &path), work).await.or_fail()?;
     Ok((id, task))
 }

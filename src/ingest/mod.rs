@@ -2,6 +2,7 @@
 //! its actor.
 pub(crate) mod cancel;
 pub(crate) mod copies;
+pub mod extension;
 pub(crate) mod options;
 pub(crate) mod profile;
 pub(crate) mod queueing;
@@ -15,7 +16,10 @@ pub(crate) mod unlock;
 pub(crate) mod upload;
 
 use crate::{core::Core, store::kept::KeptConnections};
-use std::ops::Deref;
+use extension::{DuplicateTaskType, TaskHandler};
+use std::{ops::Deref, sync::Arc};
+use svc_actors::Lane;
+use tasks::types::TaskTypes;
 use tokio_util::task::TaskTracker;
 
 /// What tasks work with.
@@ -27,11 +31,28 @@ pub struct Tools {
     pub kept: KeptConnections,
     /// The settling that tasks left behind; a draining worker must wait for it before it ends.
     pub settling: TaskTracker,
+    pub(crate) types: TaskTypes,
 }
 
 impl Tools {
     pub fn new(core: Core) -> Tools {
-        Tools { kept: KeptConnections::new(core.pool.clone()), settling: TaskTracker::new(), core }
+        Tools {
+            kept: KeptConnections::new(core.pool.clone()),
+            settling: TaskTracker::new(),
+            types: TaskTypes::default(),
+            core,
+        }
+    }
+
+    /// Has `handler` run the tasks of this type, before a worker starts with these tools. A type that the order of an
+    /// ingestion does not name has the stage of a probe.
+    pub fn register(
+        &mut self,
+        name: &'static str,
+        lane: Lane,
+        handler: Arc<dyn TaskHandler>,
+    ) -> Result<(), DuplicateTaskType> {
+        self.types.register(name, lane, handler)
     }
 }
 

@@ -1,9 +1,12 @@
 //! The only way in which a task gets into the queue.
-use crate::store::tasks::{self, NewTask};
-use serde_json::Value;
+use crate::{
+    ingest::tasks::types::TaskType,
+    store::tasks::{self, NewTask},
+};
+use serde_json::{Value, json};
 use sqlx::PgConnection;
 use std::collections::BTreeMap;
-use svc_actors::{Lane, LeafRange, WriteMode};
+use svc_actors::{LeafRange, WriteMode};
 
 /// What the tasks of one tree have in common.
 #[derive(Clone, Copy)]
@@ -17,16 +20,41 @@ pub struct Queueing<'a> {
     pub priority: i32,
 }
 
-/// What must be done at a node.
+/// What must be done at a node: by the table of task types but for what is set here.
 pub struct Work<'a> {
-    pub task_type: &'a str,
-    pub lane: Lane,
-    pub write_mode: WriteMode,
-    /// Where the task writes some leaves under the node and nothing else: only they are reserved.
-    pub leaves: Option<&'a LeafRange>,
-    pub params: &'a Value,
+    task_type: &'a TaskType,
+    write_mode: WriteMode,
+    leaves: Option<&'a LeafRange>,
+    params: Value,
+    after: &'a [i64],
+}
+
+impl<'a> Work<'a> {
+    pub fn of(task_type: &'a TaskType) -> Work<'a> {
+        Work { task_type, write_mode: task_type.write_mode, leaves: None, params: json!({}), after: &[] }
+    }
+
+    #[must_use]
+    pub fn params(self, params: Value) -> Work<'a> {
+        Work { params, ..self }
+    }
+
+    /// The task writes these leaves under the node and nothing else, so only they are reserved.
+    #[must_use]
+    pub fn leaves(self, leaves: &'a LeafRange) -> Work<'a> {
+        Work { leaves: Some(leaves), ..self }
+    }
+
+    #[must_use]
+    pub fn write_mode(self, write_mode: WriteMode) -> Work<'a> {
+        Work { write_mode, ..self }
+    }
+
     /// Tasks of the same node that must be completed first.
-    pub after: &'a [i64],
+    #[must_use]
+    pub fn after(self, after: &'a [i64]) -> Work<'a> {
+        Work { after, ..self }
+    }
 }
 
 impl<'a> Queueing<'a> {
@@ -43,16 +71,16 @@ impl<'a> Queueing<'a> {
         work: Work<'_>,
     ) -> sqlx::Result<i64> {
         let task = NewTask {
-            task_type: work.task_type,
-            lane: work.lane,
+            task_type: work.task_type.name,
+            lane: work.task_type.lane,
             document_id,
             path: ancestors,
             root_id: self.root_id,
             write_mode: work.write_mode,
             leaves: work.leaves,
             dependencies: work.after,
-            params: work.params,
-            badge: self.badges.get(work.task_type).map(String::as_str),
+            params: &work.params,
+            badge: self.badges.get(work.task_type.name).map(String::as_str),
             priority: self.priority,
         };
         tasks::enqueue(conn, &task).await

@@ -1,10 +1,7 @@
 //! Queues a task again that failed for good, and makes what failed with it wait again.
 use crate::{
     error::OrFail,
-    ingest::{
-        cancel,
-        tasks::{EMBED, leaves_of},
-    },
+    ingest::{cancel, tasks::types::leaves_of_failure},
     store::{self, admin::Moved, ingest_nodes::Frontier},
 };
 use sqlx::PgConnection;
@@ -33,10 +30,7 @@ pub async fn requeue(conn: &mut PgConnection, task_id: i64, document_id: i64, ro
 
 /// The nodes that failed with a task.
 async fn nodes_of(conn: &mut PgConnection, task: &Moved) -> Result<Vec<i64>, Failure> {
-    let params = &task.params.0;
-    if task.task_type == EMBED
-        && let Some(runs) = leaves_of(params)
-    {
+    if let Some(runs) = leaves_of_failure(&task.task_type, &task.params.0) {
         let rows = store::nodes::leaves(conn, task.scope_document_id, &runs).await.or_fail()?;
         let failed = rows.into_iter().filter(|row| row.settled == "failed").map(|row| row.id);
         return Ok(failed.chain([task.scope_document_id]).collect());

@@ -1,19 +1,18 @@
 //! The rule table: which tasks a file gets, by its format and measured patterns.
+use crate::ingest::tasks::types::{
+    EXTRACT_IMAGES, EXTRACT_TABLES, EXTRACT_TEXT, OCR, STRUCTURE_DECLARED, STRUCTURE_INFERRED, STRUCTURE_SHEETS,
+    TaskType,
+};
 use serde::Serialize;
-use svc_actors::{Lane, WriteMode};
 use svc_formats::{Format, Pattern, Patterns};
 
 /// One row: a task, and when it is due.
 pub struct Rule {
-    pub task: &'static str,
+    pub task: &'static TaskType,
     requires: &'static [Pattern],
     forbids: &'static [Pattern],
     /// Tasks of the same node that come first, if they are queued at all.
-    pub after: &'static [&'static str],
-    pub write_mode: WriteMode,
-    pub lane: Lane,
-    /// Without a handler a due task is deferred instead of queued.
-    has_handler: bool,
+    pub after: &'static [&'static TaskType],
     /// Whether the plans of explain and analyze show this row; the tasks of a workbook's sheets are queued but not
     /// shown.
     planned: bool,
@@ -23,77 +22,44 @@ pub struct Rule {
 const DECLARED: Pattern = Pattern::HasHeadings;
 
 /// The tasks of the downward pass, in order.
-pub const RULES: &[Rule] = &[
+pub static RULES: &[Rule] = &[
     Rule {
-        task: "extract:text",
+        task: &EXTRACT_TEXT,
         requires: &[Pattern::HasTextLayer],
         forbids: &[Pattern::HasMarkup],
         after: &[],
-        write_mode: WriteMode::Itself,
-        lane: Lane::Cpu,
-        has_handler: true,
         planned: true,
     },
     Rule {
-        task: "extract:tables",
+        task: &EXTRACT_TABLES,
         requires: &[Pattern::HasTextLayer],
         forbids: &[],
-        after: &["extract:text"],
-        write_mode: WriteMode::Children,
-        lane: Lane::Cpu,
-        has_handler: false,
+        after: &[&EXTRACT_TEXT],
         planned: true,
     },
     Rule {
-        task: "extract:images",
+        task: &EXTRACT_IMAGES,
         requires: &[Pattern::HasImages],
         forbids: &[],
-        after: &["extract:text"],
-        write_mode: WriteMode::Children,
-        lane: Lane::Cpu,
-        has_handler: false,
+        after: &[&EXTRACT_TEXT],
         planned: true,
     },
+    Rule { task: &OCR, requires: &[Pattern::IsScanned], forbids: &[], after: &[], planned: true },
     Rule {
-        task: "ocr",
-        requires: &[Pattern::IsScanned],
-        forbids: &[],
-        after: &[],
-        write_mode: WriteMode::Itself,
-        lane: Lane::Cpu,
-        has_handler: false,
-        planned: true,
-    },
-    Rule {
-        task: "structure:declared",
+        task: &STRUCTURE_DECLARED,
         requires: &[Pattern::HasTextLayer, DECLARED],
         forbids: &[],
-        after: &["extract:text"],
-        write_mode: WriteMode::Subtree,
-        lane: Lane::Cpu,
-        has_handler: true,
+        after: &[&EXTRACT_TEXT],
         planned: true,
     },
     Rule {
-        task: "structure:inferred",
+        task: &STRUCTURE_INFERRED,
         requires: &[Pattern::HasTextLayer],
         forbids: &[DECLARED],
-        after: &["extract:text"],
-        write_mode: WriteMode::Subtree,
-        lane: Lane::Cpu,
-        has_handler: true,
+        after: &[&EXTRACT_TEXT],
         planned: true,
     },
-    Rule {
-        task: "structure:sheets",
-        requires: &[Pattern::HasSheets],
-        forbids: &[],
-        after: &[],
-        write_mode: WriteMode::Children,
-        lane: Lane::Cpu,
-        has_handler: true,
-        planned: false,
-    },
+    Rule { task: &STRUCTURE_SHEETS, requires: &[Pattern::HasSheets], forbids: &[], after: &[], planned: false },
 ];
 
 /// The outcome for a task, decided by known patterns.
@@ -136,10 +102,10 @@ impl Rule {
             }
             (Some(pattern), _) => (Verdict::NotApplicable, Some(format!("{pattern} is false"))),
             (None, Some(pattern)) => (Verdict::NotApplicable, Some(format!("{pattern} is true"))),
-            (None, None) if self.has_handler => (Verdict::Enqueued, None),
+            (None, None) if self.task.has_handler() => (Verdict::Enqueued, None),
             (None, None) => (Verdict::Deferred, Some("no handler is registered".to_owned())),
         };
-        Decision { task: self.task, outcome, reason }
+        Decision { task: self.task.name, outcome, reason }
     }
 }
 
@@ -159,7 +125,7 @@ mod tests {
 
     fn enqueued(format: Format, patterns: &[Pattern]) -> Vec<&'static str> {
         let patterns = patterns.iter().fold(Patterns::default(), |all, p| all.with(*p, true));
-        due(format, &patterns).map(|rule| rule.task).collect()
+        due(format, &patterns).map(|rule| rule.task.name).collect()
     }
 
     #[test]

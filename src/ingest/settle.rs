@@ -5,7 +5,7 @@ use crate::{
     ingest::{
         cancel,
         queueing::{Queueing, Work},
-        tasks::{EMBED, SUMMARIZE, leaves_of},
+        tasks::types::{SUMMARIZE, leaves_of_failure},
     },
     store::{
         self,
@@ -15,7 +15,7 @@ use crate::{
 use serde_json::{Map, Value, json};
 use sqlx::{PgConnection, PgPool};
 use std::collections::{BTreeMap, BTreeSet};
-use svc_actors::{Lane, Lanes, WriteMode};
+use svc_actors::{Lane, Lanes};
 use svc_client::wire::Settled;
 
 /// The name of the evidence at a settled file of which a part failed: how many nodes, and why.
@@ -78,15 +78,7 @@ async fn queue_summarize(
     file_root: i64,
     node: &Touched,
 ) -> sqlx::Result<()> {
-    let work = Work {
-        task_type: SUMMARIZE,
-        lane: Lane::Model,
-        write_mode: WriteMode::Itself,
-        leaves: None,
-        params: &json!({}),
-        after: &[],
-    };
-    Queueing::of_file(file_root, badges).add(conn, (node.document_id, &node.path), work).await?;
+    Queueing::of_file(file_root, badges).add(conn, (node.document_id, &node.path), Work::of(&SUMMARIZE)).await?;
     store::ingest_nodes::queue_rollup(conn, node.document_id).await
 }
 
@@ -173,9 +165,7 @@ pub async fn task_failed(
     let Some((file_root, parent)) = store::ingest_nodes::root_of(conn, document_id).await? else {
         return Ok(None);
     };
-    if task_type == EMBED
-        && let Some(runs) = leaves_of(params)
-    {
+    if let Some(runs) = leaves_of_failure(task_type, params) {
         let rows = store::nodes::leaves(conn, document_id, &runs).await?;
         let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
         let moved = store::nodes::leave_flight(conn, &ids, Settled::Failed).await?;
@@ -202,12 +192,12 @@ pub async fn lock_for_failure(
     document_id: i64,
     params: &Value,
 ) -> sqlx::Result<()> {
-    let ids = match leaves_of(params) {
-        Some(runs) if task_type == EMBED => {
+    let ids = match leaves_of_failure(task_type, params) {
+        Some(runs) => {
             let rows = store::nodes::leaves(conn, document_id, &runs).await?;
             rows.into_iter().map(|row| row.id).collect()
         }
-        _ => vec![document_id],
+        None => vec![document_id],
     };
     store::locks::documents(conn, &ids).await?;
     store::locks::node(conn, document_id).await

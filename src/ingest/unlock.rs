@@ -6,7 +6,7 @@ use crate::{
     error::OrFail,
     ingest::{
         requeue::requeue,
-        tasks::{PROBE, split_extraction},
+        tasks::{split_extraction, types::PROBE},
     },
     reader::limits,
     spool, store,
@@ -85,7 +85,9 @@ impl Opened {
     pub async fn hand_in(&self, conn: &mut PgConnection, id: i64) -> Result<bool, Failure> {
         // What a task does next is unknown while it changes.
         store::locks::files_around(conn, id).await.or_fail()?;
-        let Some((probe, status)) = store::admin::newest(conn, id, PROBE).await.or_fail()? else { return Ok(false) };
+        let Some((probe, status)) = store::admin::newest(conn, id, PROBE.name).await.or_fail()? else {
+            return Ok(false);
+        };
         if status == "completed" {
             return Ok(false);
         }

@@ -9,7 +9,7 @@ use crate::{
         copies::Copies,
         options::{Options, Requested, stored_with_others},
         queueing::{Queueing, Work},
-        tasks::PROBE,
+        tasks::types::PROBE,
         unlock::{self, Opened},
     },
     spool::{self, Spool, Spooled},
@@ -269,15 +269,7 @@ async fn begin(core: &Core, conn: &mut PgConnection, id: i64, path: &[i64], prio
         store::ingest_nodes::set_priority(conn, id, priority).await?;
     }
     store::ingest_nodes::count(conn, id, Frontier { total: 1, in_flight: 1, ..Frontier::default() }).await?;
-    let work = Work {
-        task_type: PROBE,
-        lane: Lane::Cpu,
-        write_mode: WriteMode::Itself,
-        leaves: None,
-        params: &json!({}),
-        after: &[],
-    };
-    Queueing::of_file(id, &core.settings.task_badges).add(conn, (id, path), work).await.map(|_| ())
+    Queueing::of_file(id, &core.settings.task_badges).add(conn, (id, path), Work::of(&PROBE)).await.map(|_| ())
 }
 
 #[cfg(test)]

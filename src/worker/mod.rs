@@ -8,7 +8,7 @@ pub mod wakeup;
 use crate::{
     ingest::{
         Tools,
-        tasks::{Claims, TASK_TYPES, TaskHandler},
+        tasks::{Claims, TaskHandler},
     },
     settings::Settings,
     store::{self, tasks::Claimer, workers::WorkerRow},
@@ -70,7 +70,7 @@ impl RunningWorker {
         let options = store::database::guarded(options, role.lease);
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         // Readers are separate processes, and the model has its own threads and wants its next batch ready.
-        let permits = |lane, most| if TASK_TYPES.iter().any(|known| known.lane == lane) { most } else { 0 };
+        let permits = |lane, most| if tools.types.use_lane(lane) { most } else { 0 };
         let permits = Permits {
             cpu: permits(Lane::Cpu, cores),
             model: permits(Lane::Model, 2),
@@ -90,7 +90,7 @@ impl RunningWorker {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             badges: role.badges.clone(),
             strict: role.strict_badges,
-            task_types: TASK_TYPES.iter().map(|known| known.name.to_owned()).collect(),
+            task_types: tools.types.names().map(str::to_owned).collect(),
             lease: role.lease,
         };
         let claimer = Claimer {

@@ -1,7 +1,7 @@
 //! The queue's port on PostgreSQL.
 use super::{starts::Starts, unserved};
 use crate::{
-    ingest::{Tools, settle, tasks::PROBE},
+    ingest::{Tools, settle, tasks::types::PROBE},
     search::bm25,
     store::{
         self,
@@ -146,7 +146,7 @@ impl PgQueue {
         for _ in 0..PURGE_CHUNKS {
             let mut tx = store::transaction::begin(&self.pool).await?;
             let purged =
-                store::upkeep::purge(&mut tx, retention, self.purged_up_to.load(Ordering::Relaxed), PROBE).await?;
+                store::upkeep::purge(&mut tx, retention, self.purged_up_to.load(Ordering::Relaxed), PROBE.name).await?;
             tx.commit().await?;
             rows += purged.rows;
             self.purged_up_to.store(purged.next.unwrap_or(0), Ordering::Relaxed);

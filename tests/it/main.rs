@@ -13,6 +13,7 @@ mod contract;
 mod crash;
 mod documents;
 mod embedded;
+mod extension;
 mod faults;
 mod fleet;
 mod hangups;

@@ -1,5 +1,5 @@
 //! The second half of every task: one short transaction whose last statement is fenced by the claim token.
-use super::OrTaskFailure;
+use super::{OrTaskFailure, types::leads_to};
 use crate::{
     ingest::{Tools, settle},
     store::{
@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::PgConnection;
 use std::time::Duration;
-use svc_actors::{Grant, Lanes, Outcome, Permit, TaskFailure};
+use svc_actors::{CancelToken, Grant, Lanes, Outcome, Permit, TaskFailure};
 
 /// The least time that a statement of a task may take, however short the lease is.
 const LEAST_TIME: Duration = Duration::from_secs(30);
@@ -24,6 +24,8 @@ pub struct Apply<'a> {
     claims: &'a Claims,
     started_at: DateTime<Utc>,
     permit: Permit,
+    /// Fires when the task is stopped; work on another thread must then end soon.
+    pub cancel: CancelToken,
 }
 
 /// How the end of a task claims the next one.
@@ -36,8 +38,14 @@ pub struct Claims {
 
 impl<'a> Apply<'a> {
     /// Starts the clock of the attempt.
-    pub fn new(tools: &'a Tools, grant: &'a Grant, claims: &'a Claims, permit: Permit) -> Apply<'a> {
-        Apply { grant, tools, claims, started_at: Utc::now(), permit }
+    pub fn new(
+        tools: &'a Tools,
+        grant: &'a Grant,
+        claims: &'a Claims,
+        permit: Permit,
+        cancel: CancelToken,
+    ) -> Apply<'a> {
+        Apply { grant, tools, claims, started_at: Utc::now(), permit, cancel }
     }
 
     pub async fn begin(self) -> Result<Transaction<'a>, TaskFailure> {
@@ -65,14 +73,25 @@ impl<'a> Transaction<'a> {
     }
 
     /// Completes the task and commits. If the token is stale or the task was cancelled, nothing is written.
-    pub async fn complete(mut self, detail: Map<String, Value>) -> Result<Outcome, TaskFailure> {
-        let Apply { grant, tools, claims, started_at, permit } = self.apply;
+    pub async fn complete(self, detail: Map<String, Value>) -> Result<Outcome, TaskFailure> {
+        self.end(Outcome::Completed, detail).await
+    }
+
+    /// Commits as [`complete`](Self::complete) does, for work that was never attempted.
+    pub async fn skip(self, reason: String, mut detail: Map<String, Value>) -> Result<Outcome, TaskFailure> {
+        detail.insert("reason".to_owned(), reason.as_str().into());
+        self.end(Outcome::Skipped { reason }, detail).await
+    }
+
+    async fn end(mut self, outcome: Outcome, detail: Map<String, Value>) -> Result<Outcome, TaskFailure> {
+        let Apply { grant, tools, claims, started_at, permit, .. } = self.apply;
         store::ingest_nodes::task_over(&mut self.conn, grant.document_id).await.classified()?;
         // This is not done at the beginning, because the writes before it may be long and cost memory, time and a
         // connection.
         let ending = permit.end();
         let worker = &claims.claimer.worker_id;
-        let attempt = AttemptRow { grant, worker, started_at, outcome: "completed", detail: &detail };
+        let word = if matches!(outcome, Outcome::Skipped { .. }) { "skipped" } else { "completed" };
+        let attempt = AttemptRow { grant, worker, started_at, outcome: word, detail: &detail };
         let ended = match ending.want() {
             [] => {
                 store::tasks::finish_and_commit(self.conn, &attempt).await.map(|ended| ended.map(|ended| (ended, None)))
@@ -91,7 +110,7 @@ impl<'a> Transaction<'a> {
             metrics::counter!(telemetry::CLAIMED).increment(next.len() as u64);
             ending.granted(next);
         }
-        tools.wake.notify(if ended.is_waited_for { Lanes::ALL } else { super::leads_to(&grant.task_type) });
+        tools.wake.notify(if ended.is_waited_for { Lanes::ALL } else { leads_to(&grant.task_type) });
         // Settling runs apart from this task, whose region and permit are free now. Whatever goes wrong, the events
         // stay and the sweep takes them.
         let (tools, root) = (tools.clone(), grant.root_id);
@@ -100,6 +119,6 @@ impl<'a> Transaction<'a> {
                 tools.wake.notify(settle::QUEUES);
             }
         });
-        Ok(Outcome::Completed)
+        Ok(outcome)
     }
 }

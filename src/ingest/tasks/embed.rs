@@ -1,5 +1,5 @@
 //! embed: vectors and postings for a batch of chunks, or for one document that was written over REST.
-use super::{Apply, EMBED, OrTaskFailure, structure::model};
+use super::{Apply, OrTaskFailure, structure::model, types::EMBED};
 use crate::{
     embedding::{EmbedError, Model},
     ingest::{
@@ -13,7 +13,7 @@ use crate::{
 use pgvector::Vector;
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
-use svc_actors::{Lane, LeafRange, Outcome, TaskFailure, WriteMode};
+use svc_actors::{LeafRange, Outcome, TaskFailure};
 use svc_client::wire::Settled;
 use svc_models::ModelError;
 
@@ -83,15 +83,7 @@ pub(super) async fn enqueue(
     leaves: Leaves,
 ) -> Result<(), TaskFailure> {
     let Some((document_id, ancestors)) = leaves.under.split_last() else { return Ok(()) };
-    let params = json!({"leaves": leaves.runs});
-    let work = Work {
-        task_type: EMBED,
-        lane: Lane::Model,
-        write_mode: WriteMode::Subtree,
-        leaves: Some(&leaves.range),
-        params: &params,
-        after: &[],
-    };
+    let work = Work::of(&EMBED).params(json!({"leaves": leaves.runs})).leaves(&leaves.range);
     let queueing = Queueing::of_file(root_id, &tools.settings.task_badges);
     queueing.add(conn, (*document_id, ancestors), work).await.classified().map(|_| ())
 }

@@ -8,6 +8,7 @@ mod records;
 mod rollup;
 mod sheets;
 mod structure;
+pub(crate) mod types;
 
 use crate::{
     embedding::EmbedError,
@@ -18,59 +19,20 @@ use crate::{
     store::away::{self, Away, connection_was_lost, sql_state},
     telemetry,
 };
-use apply::Apply;
+pub(super) use apply::Apply;
 pub use apply::Claims;
 use async_trait::async_trait;
-pub use embed::leaves_of;
 pub(super) use extract::split as split_extraction;
+use futures_util::future::BoxFuture;
 use std::time::{Duration, Instant};
-use svc_actors::{CancelToken, ErrorClass, Grant, Handler, Lane, Lanes, Outcome, Permit, TaskFailure};
+use svc_actors::{CancelToken, ErrorClass, Grant, Handler, Outcome, Permit, TaskFailure};
 use svc_formats::FormatError;
 use svc_models::ModelError;
 use tokio::task::JoinHandle;
+use tracing::Instrument;
 
-pub const PROBE: &str = "probe";
-pub const EXTRACT_TEXT: &str = "extract:text";
-pub const STRUCTURE_DECLARED: &str = "structure:declared";
-pub const STRUCTURE_INFERRED: &str = "structure:inferred";
-pub const STRUCTURE_SHEETS: &str = "structure:sheets";
-pub const PROFILE_SHEET: &str = "profile:sheet";
-pub const EXTRACT_SHEET: &str = "extract:sheet";
-pub const EMBED: &str = "embed";
-pub const SUMMARIZE: &str = "summarize";
-
-/// A task type that has a handler here.
-pub struct TaskType {
-    pub name: &'static str,
-    pub lane: Lane,
-    /// The lanes of the tasks that it queues, or that may begin after it.
-    leads_to: Lanes,
-}
-
-const fn task_type(name: &'static str, lane: Lane, leads_to: Lanes) -> TaskType {
-    TaskType { name, lane, leads_to }
-}
-
-const TO_CPU: Lanes = Lanes::of(Lane::Cpu);
-const TO_MODEL: Lanes = Lanes::of(Lane::Model);
-
-/// Every task type that has a handler here.
-pub const TASK_TYPES: &[TaskType] = &[
-    task_type(PROBE, Lane::Cpu, TO_CPU),
-    task_type(EXTRACT_TEXT, Lane::Cpu, TO_CPU),
-    task_type(STRUCTURE_DECLARED, Lane::Cpu, TO_MODEL),
-    task_type(STRUCTURE_INFERRED, Lane::Cpu, TO_MODEL),
-    task_type(STRUCTURE_SHEETS, Lane::Cpu, TO_CPU),
-    task_type(PROFILE_SHEET, Lane::Cpu, TO_CPU.with(TO_MODEL)),
-    task_type(EXTRACT_SHEET, Lane::Cpu, TO_MODEL),
-    task_type(EMBED, Lane::Model, Lanes::NONE),
-    task_type(SUMMARIZE, Lane::Model, Lanes::NONE),
-];
-
-/// The lanes that may have more to do once a task of this type has ended.
-fn leads_to(task_type: &str) -> Lanes {
-    TASK_TYPES.iter().find(|known| known.name == task_type).map_or(Lanes::ALL, |known| known.leads_to)
-}
+/// Runs a task of one type.
+type Run = for<'a> fn(&'a Tools, Apply<'a>) -> BoxFuture<'a, Result<Outcome, TaskFailure>>;
 
 /// Runs the tasks of this process.
 pub struct TaskHandler {
@@ -86,20 +48,13 @@ impl TaskHandler {
 }
 
 async fn dispatch(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
-    match apply.grant.task_type.as_str() {
-        PROBE => probe::run(tools, apply).await,
-        EXTRACT_TEXT => extract::run(tools, apply).await,
-        STRUCTURE_DECLARED => structure::run(tools, apply, true).await,
-        STRUCTURE_INFERRED => structure::run(tools, apply, false).await,
-        STRUCTURE_SHEETS => sheets::run(tools, apply).await,
-        PROFILE_SHEET => profile::run(tools, apply).await,
-        EXTRACT_SHEET => records::run(tools, apply).await,
-        EMBED => embed::run(tools, apply).await,
-        SUMMARIZE => rollup::run(tools, apply).await,
+    let name = &apply.grant.task_type;
+    match tools.types.run(tools, apply).await {
+        Some(outcome) => outcome,
         // A newer worker may know this type, so this worker must not fail the task for good.
-        other => Err(TaskFailure::away(
+        None => Err(TaskFailure::away(
             "no_handler",
-            format!("this worker has no handler for `{other}`; a newer one may have"),
+            format!("this worker has no handler for `{name}`; a newer one may have"),
         )),
     }
 }
@@ -116,11 +71,18 @@ impl Drop for Running {
 
 #[async_trait]
 impl Handler for TaskHandler {
-    async fn run(&self, grant: &Grant, _: CancelToken, permit: Permit) -> Result<Outcome, TaskFailure> {
+    async fn run(&self, grant: &Grant, cancel: CancelToken, permit: Permit) -> Result<Outcome, TaskFailure> {
         let started = Instant::now();
         let (tools, owned, claims) = (self.tools.clone(), grant.clone(), self.claims.clone());
-        let work = tokio::spawn(async move { dispatch(&tools, Apply::new(&tools, &owned, &claims, permit)).await });
-        let mut running = Running(work);
+        let span = tracing::info_span!(
+            "task",
+            "task.id" = grant.task_id,
+            "task.type" = grant.task_type,
+            "document.id" = grant.document_id,
+            "root.id" = grant.root_id
+        );
+        let work = async move { dispatch(&tools, Apply::new(&tools, &owned, &claims, permit, cancel)).await };
+        let mut running = Running(tokio::spawn(work.instrument(span)));
         let outcome = match (&mut running.0).await {
             Ok(outcome) => outcome,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),

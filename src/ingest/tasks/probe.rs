@@ -1,5 +1,5 @@
 //! probe: what the bytes are and hold, and which tasks follow.
-use super::{Apply, OrTaskFailure, another_answer, apply::Transaction};
+use super::{Apply, OrTaskFailure, another_answer, apply::Transaction, types::OCR};
 use crate::{
     ingest::{
         Tools,
@@ -107,7 +107,7 @@ async fn refusal(tools: &Tools, id: i64, format: Format) -> Result<Option<TaskFa
 
 /// Why a file ends without any text, so that it never looks like a success.
 fn no_text(format: Format, plan: &[Decision]) -> &'static str {
-    let ocr = plan.iter().any(|decision| decision.task == "ocr" && decision.outcome == Verdict::Deferred);
+    let ocr = plan.iter().any(|decision| decision.task == OCR.name && decision.outcome == Verdict::Deferred);
     match format {
         _ if ocr => "needs_ocr",
         Format::Pdf => "no_text_layer",
@@ -131,21 +131,10 @@ async fn enqueue(
     let queueing = Queueing::of_file(grant.root_id, &tools.settings.task_badges);
     let mut queued: Vec<(&str, i64)> = Vec::new();
     for rule in rules::due(format, patterns) {
-        let after: Vec<i64> = queued.iter().filter(|(task, _)| rule.after.contains(task)).map(|(_, id)| *id).collect();
-        let params = match rule.task {
-            super::STRUCTURE_SHEETS => json!({"structure": options["structure"], "profile": options["profile"]}),
-            task if task.starts_with("structure:") => json!({"structure": options["structure"]}),
-            _ => json!({}),
-        };
-        let work = Work {
-            task_type: rule.task,
-            lane: rule.lane,
-            write_mode: rule.write_mode,
-            leaves: None,
-            params: &params,
-            after: &after,
-        };
-        queued.push((rule.task, queueing.add(tx.conn(), (id, ancestors), work).await.classified()?));
+        let comes_after = |(task, _): &&(&str, i64)| rule.after.iter().any(|before| before.name == *task);
+        let after: Vec<i64> = queued.iter().filter(comes_after).map(|(_, id)| *id).collect();
+        let work = Work::of(rule.task).params(Value::Object(rule.task.params(&options))).after(&after);
+        queued.push((rule.task.name, queueing.add(tx.conn(), (id, ancestors), work).await.classified()?));
     }
     let count = i32::try_from(queued.len()).unwrap_or(i32::MAX);
     store::ingest_nodes::grow(tx.conn(), id, count, 0, 0).await.classified()?;

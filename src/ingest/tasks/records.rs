@@ -29,7 +29,7 @@ use std::{
     fs::File,
     io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write},
 };
-use svc_actors::{Grant, LeafRange, Outcome, TaskFailure, path_key};
+use svc_actors::{CancelToken, Grant, LeafRange, Outcome, TaskFailure, path_key};
 use svc_formats::{
     ChunkOptions,
     isolated::{Answer, Request, Step},
@@ -38,7 +38,7 @@ use svc_formats::{
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
-    let Spooled { head, file, records } = read(tools, grant).await?;
+    let Spooled { head, file, records } = read(tools, &apply).await?;
     let mut evidence = json!({"records": records, "header": head.header});
     if !head.header.is_header {
         evidence["reason"] = head.header.reason.as_str().into();
@@ -62,11 +62,13 @@ struct Spooled {
     records: u64,
 }
 
-async fn read(tools: &Tools, grant: &Grant) -> Result<Spooled, TaskFailure> {
+async fn read(tools: &Tools, apply: &Apply<'_>) -> Result<Spooled, TaskFailure> {
+    let grant = apply.grant;
     let request = Request::new(Step::Records { sheet: sheets::sheet_index(grant)? }, limits(&tools.settings));
     let input = sheets::workbook_of_sheet(tools, grant).await?;
     let mut writer = Writer {
         model: model(tools).await?,
+        cancel: apply.cancel.clone(),
         options: chunk_options(tools, grant),
         out: BufWriter::with_capacity(1 << 18, spool::nameless(tools.spool.folder()).classified()?),
         head: None,
@@ -94,6 +96,7 @@ fn chunk_options(tools: &Tools, grant: &Grant) -> ChunkOptions {
 /// Makes nodes of rows and writes them to the spool.
 struct Writer {
     model: Model,
+    cancel: CancelToken,
     options: ChunkOptions,
     out: BufWriter<File>,
     head: Option<RecordsHead>,
@@ -106,7 +109,12 @@ impl Writer {
             RecordsPart::Head(head) => self.head = Some(head),
             RecordsPart::Batch(rows) => {
                 let head = self.head.take().ok_or_else(|| io::Error::other("records came before their header"))?;
-                rows.iter().try_for_each(|row| self.write(&head, row))?;
+                for row in &rows {
+                    if self.cancel.is_cancelled() {
+                        return Err(io::Error::other("the task was stopped"));
+                    }
+                    self.write(&head, row)?;
+                }
                 self.head = Some(head);
             }
             RecordsPart::End { .. } => {}

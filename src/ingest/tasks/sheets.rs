@@ -1,8 +1,9 @@
 //! structure:sheets: one node for each worksheet of a workbook, and the tasks that read it.
 use super::{
-    Apply, EXTRACT_SHEET, OrTaskFailure, PROFILE_SHEET, another_answer,
+    Apply, OrTaskFailure, another_answer,
     apply::Transaction,
     probe::{input, stored_file},
+    types::{EXTRACT_SHEET, PROFILE_SHEET, TaskType},
 };
 use crate::{
     ingest::{
@@ -18,7 +19,7 @@ use crate::{
     },
 };
 use serde_json::{Map, Value, json};
-use svc_actors::{Grant, Lane, Outcome, TaskFailure, WriteMode};
+use svc_actors::{Grant, Outcome, TaskFailure};
 use svc_formats::{
     isolated::{Answer, Input, Request, Step},
     xlsx::{Sheet, SheetKind, Workbook},
@@ -110,21 +111,16 @@ async fn count(tx: &mut Transaction<'_>, file: i64, root_id: i64, ids: &[i64]) -
 /// The profile comes first: if a sheet cannot be measured, its records are not tried.
 async fn enqueue(tools: &Tools, tx: &mut Transaction<'_>, sheet: &Sheet, id: i64) -> Result<(), TaskFailure> {
     let grant = tx.grant();
-    let (node, options) = ((id, grant.region.path.as_slice()), &grant.payload);
+    let node = (id, grant.region.path.as_slice());
     let queueing = Queueing::of_file(grant.root_id, &tools.settings.task_badges);
-    let work = |task_type, write_mode, params, after| Work {
-        task_type,
-        lane: Lane::Cpu,
-        write_mode,
-        leaves: None,
-        params,
-        after,
+    let params = |task_type: &TaskType| {
+        let mut params = task_type.params(&grant.payload);
+        params.insert("sheet".to_owned(), sheet.index.into());
+        Value::Object(params)
     };
-    let params = json!({"sheet": sheet.index, "profile": options["profile"]});
-    let profile = work(PROFILE_SHEET, WriteMode::Children, &params, &[]);
+    let profile = Work::of(&PROFILE_SHEET).params(params(&PROFILE_SHEET));
     let after = [queueing.add(tx.conn(), node, profile).await.classified()?];
-    let params = json!({"sheet": sheet.index, "structure": options["structure"]});
-    let records = work(EXTRACT_SHEET, WriteMode::Subtree, &params, &after);
+    let records = Work::of(&EXTRACT_SHEET).params(params(&EXTRACT_SHEET)).after(&after);
     queueing.add(tx.conn(), node, records).await.classified().map(|_| ())
 }
 

@@ -19,8 +19,7 @@ use crate::{
     },
 };
 use serde_json::{Map, Value, json};
-use std::sync::Arc;
-use svc_actors::{LeafRange, Outcome, TaskFailure};
+use svc_actors::{CancelToken, LeafRange, Outcome, TaskFailure};
 use svc_formats::{ChunkOptions, Extraction};
 
 /// The rows of one insert.
@@ -31,7 +30,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>, declared: bool) -> Result<Outc
     let id = grant.document_id;
     let options: Structure = serde_json::from_value(grant.payload["structure"].clone()).unwrap_or_default();
     let (extraction, title) = load(tools, id).await?;
-    let (extraction, nodes) = build(tools, extraction, title, declared, options).await?;
+    let (extraction, nodes) = build(tools, extraction, title, declared, options, apply.cancel.clone()).await?;
     let rule = grant.task_type.clone();
     let sections = nodes.iter().filter(|node| node.kind == Kind::Section).count();
     let shape =
@@ -70,6 +69,7 @@ async fn build(
     title: String,
     declared: bool,
     options: Structure,
+    cancel: CancelToken,
 ) -> Result<(Extraction, Vec<Node>), TaskFailure> {
     let model = model(tools).await?;
     let options = ChunkOptions {
@@ -78,14 +78,12 @@ async fn build(
         max_chars: tools.settings.chunk_max_chars,
         ..ChunkOptions::default()
     };
-    // This is dropped with the future: nobody wants the tree of a stopped task, and counting takes most of the time.
-    let wanted = Arc::new(());
-    let watch = Arc::downgrade(&wanted);
     tokio::task::spawn_blocking(move || {
-        let count = |text: &str| match watch.strong_count() {
-            0 => text.len(),
+        let count = |text: &str| match cancel.is_cancelled() {
+            // Nobody wants the tree of a task that was stopped, and counting takes most of the time.
+            true => text.len(),
             // A tokenizer that fails on a sentence has a defect; then the length in bytes is a safe upper bound.
-            _ => model.count_content_tokens(text).unwrap_or(text.len()),
+            false => model.count_content_tokens(text).unwrap_or(text.len()),
         };
         let nodes = tree::build(&extraction, &title, declared, &options, &count);
         (extraction, nodes)
