@@ -96,7 +96,7 @@ pub fn path_key(path: &[i64]) -> String {
     key
 }
 
-/// The first key behind a node and everything under it: `0` comes right after `/`.
+/// The first key after a node and everything under it: `0` comes right after `/`.
 fn after(mut key: String) -> String {
     key.pop();
     key.push('0');
@@ -187,7 +187,7 @@ mod tests {
             .collect()
     }
 
-    /// Of a mode, or of some of the leaves under the node where it has any.
+    /// A region of a mode, or of some leaves under the node if it has any.
     fn region(paths: &[Vec<i64>], node: &[i64], mode: usize, ends: &[prop::sample::Index; 2]) -> Region {
         let is_leaf = |path: &&Vec<i64>| !paths.iter().any(|other| other.len() > path.len() && other.starts_with(path));
         let mut leaves: Vec<&Vec<i64>> =

@@ -20,7 +20,7 @@ macro_rules! codes { ($(
         pub fn title(self) -> &'static str { match self { $( Code::$name => $title, )* } }
         /// When the code is sent, in a sentence or two.
         pub fn meaning(self) -> &'static str { match self { $( Code::$name => concat!($($doc),*).trim_ascii(), )* } }
-        /// The members that a problem of this code may carry beside the standard ones; docs/errors.md explains each.
+        /// The members that a problem of this code may carry besides the standard ones; docs/errors.md explains each.
         pub fn members(self) -> &'static [&'static str] { match self { $( Code::$name => &[$($($member),*)?], )* } }
     }
 } }

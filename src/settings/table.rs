@@ -297,7 +297,7 @@ settings! {
         /// Time after which a reader process is killed, in seconds.
         SVC_PARSER_WALL_TIME parser_wall_time: Duration = "600.0", kind::seconds(1.0..=DAY);
         /// What to do if the kernel cannot confine a reader process (seccomp): require stops the start; best_effort
-        /// reads files behind the walls that there are, and logs the missing ones at the start.
+        /// reads files behind the walls that are available, and logs the missing ones at the start.
         SVC_PARSER_SANDBOX parser_sandbox: Policy = "require", kind::choice(&[("require", Policy::Require), ("best_effort", Policy::BestEffort)]);
         /// User and group that a reader process becomes if the service runs as root; neither should own anything.
         SVC_PARSER_UID parser_uid: usize = "65533", kind::integer(1..=4_294_967_294);

@@ -1,6 +1,6 @@
 //! Stored files on this process's disk, so that the tasks of a file do not each copy it out of the database.
 //!
-//! A file is known by the hash of its bytes, so whoever may read a document may use its entry. The files have no names: they
+//! A file is known by the hash of its bytes, so anyone who may read a document may use its entry. The files have no names: they
 //! are gone with the process, and a deleted document's bytes leave the disk [`IDLE`] after their last use at the latest.
 use super::{Spooled, from_large_object, nameless, reopen};
 use crate::{
@@ -32,7 +32,7 @@ pub const IDLE: Duration = Duration::from_secs(600);
 /// which takes less time than a process of its own.
 const SMALL_WORKBOOK: u64 = 64 << 10;
 
-/// Says why a stored file cannot be read.
+/// The reason why a stored file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
     #[error(transparent)]

@@ -88,7 +88,8 @@ pub async fn texts(conn: &mut PgConnection, ids: &[i64]) -> sqlx::Result<Vec<Tex
         .await
 }
 
-/// Leaves under a node that tasks made, by stretches of their ids, each with its first and its last. A record with chunks of its own is no leaf.
+/// The leaves that tasks made under a node, by ranges of ids, each with its first and last id. A record with chunks of
+/// its own is not a leaf.
 pub async fn leaves(conn: &mut PgConnection, under: i64, runs: &[(i64, i64)]) -> sqlx::Result<Vec<TextRow>> {
     let (firsts, lasts): (Vec<i64>, Vec<i64>) = runs.iter().copied().unzip();
     sqlx::query_as(

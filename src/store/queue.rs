@@ -9,7 +9,8 @@ pub async fn announce(pool: &PgPool, channel: &str) -> sqlx::Result<()> {
     sqlx::query("SELECT pg_notify($1, '')").bind(channel).execute(pool).await.map(|_| ())
 }
 
-/// Tells them which of these lanes have ready tasks, with `sender` as the sender; tells nobody if there are none.
+/// Tells other processes which of these lanes have ready tasks, with `sender` as the sender; sends nothing if there are
+/// none.
 pub async fn announce_work(pool: &PgPool, channel: &str, lanes: Lanes, sender: Uuid) -> sqlx::Result<()> {
     sqlx::query(
         "SELECT pg_notify($1, $3 || ' ' || found.lanes) FROM (

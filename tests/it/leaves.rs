@@ -17,7 +17,7 @@ use svc::{
 use svc_actors::{Grant, Lane, LeafRange, Region, WorkerEnd, WriteMode, path_key};
 use svc_client::wire::{PageQuery, Settled, TaskTypePath};
 
-/// Lets a worker of its own do all that can be done.
+/// Starts a worker that ends when no task is left to run, and waits for its end.
 async fn drain(app: &TestApp) {
     let role = Role { drain: true, ..Role::of(&app.service.settings) };
     let mut worker = RunningWorker::start(role, app.service.tools(), app.options.clone()).await.unwrap();
@@ -104,7 +104,7 @@ fn region(random: &mut SmallRng, paths: &[Vec<i64>]) -> Region {
     Region { path, mode: WriteMode::Subtree, leaves: Some(leaves) }
 }
 
-/// [`Region::overlaps`] is held to sets of nodes by a test beside it.
+/// A test beside [`Region::overlaps`] compares it with sets of nodes.
 #[tokio::test]
 async fn the_servers_regions_overlap_exactly_where_their_nodes_do() {
     let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;

@@ -106,7 +106,7 @@ pub struct Queue {
 pub struct Turn {
     pub tasks: usize,
     pub seconds: f64,
-    /// What each worker reported besides.
+    /// What else each worker reported.
     pub said: Vec<String>,
 }
 

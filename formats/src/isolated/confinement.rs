@@ -23,7 +23,7 @@ pub enum Policy {
     /// The file is not read.
     #[default]
     Require,
-    /// The file is read behind the walls that there are.
+    /// The file is read behind the walls that are available.
     BestEffort,
 }
 

@@ -1,4 +1,4 @@
-//! What is on a page beside its own content: form fields, and what was typed or stamped on it.
+//! What is on a page besides its own content: form fields, and what was typed or stamped on it.
 
 use hayro_interpret::{Context, interpret};
 use hayro_syntax::{

@@ -158,7 +158,7 @@ struct Batch<'a> {
 
 impl Batch<'_> {
     fn add(&mut self, row: u32, hidden: bool, cell: RecordCell) -> Result<(), FormatError> {
-        // The memory of a cell beside its text.
+        // The memory of a cell besides its text.
         self.bytes += 64 + cell.shown().len();
         match self.records.last_mut().filter(|record| record.row == row) {
             Some(record) => record.cells.push(cell),

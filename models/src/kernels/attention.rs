@@ -29,7 +29,7 @@ const QUERY_ROWS: usize = 96;
 /// The same under a window. There are fewer, because otherwise most of the computed scores would be outside the window.
 const QUERY_ROWS_IN_WINDOW: usize = 48;
 /// How many keys are handled at once. The scores of one such block stay in the processor's second cache, and the memory
-/// of attention beside its input and output does not grow with the square of the sequence.
+/// of attention besides its input and output does not grow with the square of the sequence.
 const KEY_COLUMNS: usize = 512;
 /// The score of an unseen key. It is finite, because a block in which a query sees nothing must not become 0 / 0. What
 /// that block leaves is scaled to nothing by the block in which the query sees itself.
