@@ -22,15 +22,29 @@ pub struct Admission {
     bodies: Arc<Semaphore>,
     /// Slots for the readers of files that requests start; tasks have their own permits.
     pub readers: Arc<Semaphore>,
+    downloads: Arc<Semaphore>,
+    event_streams: Arc<Semaphore>,
+}
+
+/// How many places a process has.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    pub uploads: usize,
+    pub downloads: usize,
+    pub event_streams: usize,
+    /// Bytes of the largest body that is held in memory.
+    pub largest_body: u64,
 }
 
 impl Admission {
-    pub fn new(uploads: usize, largest_body: u64) -> Admission {
-        let bodies = usize::try_from(BODIES_BYTES.max(largest_body + KIB) / KIB).unwrap_or(usize::MAX);
+    pub fn new(places: Places) -> Admission {
+        let bodies = usize::try_from(BODIES_BYTES.max(places.largest_body + KIB) / KIB).unwrap_or(usize::MAX);
         Admission {
-            uploads: Arc::new(Semaphore::new(uploads)),
+            uploads: Arc::new(Semaphore::new(places.uploads)),
             bodies: Arc::new(Semaphore::new(bodies.min(Semaphore::MAX_PERMITS))),
             readers: Arc::new(Semaphore::new(std::thread::available_parallelism().map_or(2, std::num::NonZero::get))),
+            downloads: Arc::new(Semaphore::new(places.downloads)),
+            event_streams: Arc::new(Semaphore::new(places.event_streams)),
         }
     }
 
@@ -41,6 +55,25 @@ impl Admission {
                 .with("setting", "SVC_UPLOADS_AT_ONCE")
         };
         wait(&self.uploads, 1, refusal).await
+    }
+
+    /// Waits for permission to send the bytes of a file, for as long as the client takes.
+    pub async fn download(&self) -> Result<Place, Failure> {
+        let refusal = || {
+            Failure::new(Code::TooManyRequests, "as many files are being sent as may be at a time")
+                .with("setting", "SVC_DOWNLOADS_AT_ONCE")
+        };
+        wait(&self.downloads, 1, refusal).await
+    }
+
+    /// Takes a place for a stream of events; refused at once, since none may end for hours.
+    pub fn event_stream(&self) -> Result<Place, Failure> {
+        self.event_streams.clone().try_acquire_owned().map_err(|_| {
+            Failure::new(Code::TooManyRequests, "as many streams of events are open as may be at a time")
+                .with("setting", "SVC_EVENT_STREAMS")
+                .with("remedy", "ask for the present state without `Accept: text/event-stream`, or try again later")
+                .with("retry_after", PATIENCE.as_secs())
+        })
     }
 
     /// Waits for a slot to hold a body of up to `bytes` bytes in memory.
@@ -72,9 +105,11 @@ async fn wait(places: &Arc<Semaphore>, count: u32, refusal: impl FnOnce() -> Fai
 mod tests {
     use super::*;
 
+    const PLACES: Places = Places { uploads: 2, downloads: 1, event_streams: 1, largest_body: 16 << 20 };
+
     #[tokio::test(start_paused = true)]
     async fn who_finds_no_place_in_time_is_told_when_to_come_again() {
-        let admission = Admission::new(2, 16 << 20);
+        let admission = Admission::new(Places { largest_body: 16 << 20, ..PLACES });
         let held = (admission.upload().await.expect("a place"), admission.upload().await.expect("a place"));
         let refused = admission.upload().await.expect_err("full");
         assert_eq!((refused.status, &refused.members["retry_after"]), (429, &5.into()));
@@ -84,7 +119,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn large_bodies_wait_for_each_other_and_small_ones_for_nobody() {
-        let admission = Admission::new(1, 300 << 20);
+        let admission = Admission::new(Places { largest_body: 300 << 20, ..PLACES });
         let largest = admission.body(300 << 20).await.expect("the largest body fits");
         assert!(admission.body(16 << 20).await.is_err());
         assert!(admission.body(SMALL_BODY).await.is_ok());

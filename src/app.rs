@@ -292,6 +292,7 @@ impl App {
             () = tokio::time::sleep(self.service.settings.shutdown_delay) => {}
             () = &mut hurry => hurried = true,
         }
+        self.service.ending.cancel();
         // It does not matter if nobody is listening any more.
         let _ = self.stop_server.send(true);
         let drained = tokio::time::Instant::now() + if hurried { Duration::ZERO } else { DRAIN };

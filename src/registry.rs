@@ -11,8 +11,8 @@ use futures_util::{FutureExt, future::BoxFuture};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Instant};
 use svc_client::{
-    Call, Code, Failure, Operation, OperationInfo, Outcome, Params, Reply, Transport, VERSION, VERSION_HEADER,
-    constraint::Constraint, operation_table, ops,
+    Call, Code, Described, Failure, Meta, Operation, OperationInfo, Outcome, Params, Reply, Transport, VERSION,
+    VERSION_HEADER, constraint::Constraint, operation_table, ops,
 };
 use utoipa::openapi::{
     self,
@@ -25,6 +25,7 @@ mod encode;
 mod form;
 mod lifetime;
 mod multipart;
+mod streamed;
 mod strict;
 mod surface;
 pub use contract::contract;
@@ -39,9 +40,15 @@ pub use surface::refusal;
     message = "operation `{O}` has no handler",
     label = "add `impl Handle<{O}> for Service` under src/handlers"
 )]
-pub trait Handle<O: Operation> {
-    fn handle(&self, caller: &Caller, call: Call<O>) -> impl Future<Output = Outcome<O>> + Send;
+pub trait Handle<O: Operation>
+where
+    O::Body: Decode,
+{
+    fn handle(&self, caller: &Caller, call: Call<O, Received<O>>) -> impl Future<Output = Outcome<O>> + Send;
 }
+
+/// The body of an operation as its handler gets it.
+pub type Received<O> = <<O as Operation>::Body as Decode>::Received;
 
 type Served = BoxFuture<'static, Result<Response, Failure>>;
 type Serve = fn(Arc<Service>, Caller, Request) -> Served;
@@ -49,16 +56,56 @@ type Schemas = Vec<(String, openapi::RefOr<openapi::Schema>)>;
 
 /// A row with its types erased, so that routing is compiled once and not once per row.
 struct Mounted {
-    info: OperationInfo,
-    serve: Serve,
+    form: Form,
+    /// The other form that the row answers in where the caller prefers its media type.
+    other: Option<Form>,
     describe: fn(&mut Schemas) -> OperationBuilder,
     constraints: Constraints,
+}
+
+/// One form that a row may answer in.
+#[derive(Clone)]
+struct Form {
+    info: OperationInfo,
+    serve: Serve,
+    media_type: &'static str,
+    heeds: fn() -> Vec<&'static str>,
+    describe: fn(&mut Schemas) -> Vec<Described>,
 }
 
 /// What fields take beyond their types, by their names.
 struct Constraints {
     parameters: fn() -> Vec<(&'static str, Constraint)>,
     body: fn() -> Vec<(&'static str, Constraint)>,
+}
+
+impl Form {
+    fn of<O: Operation>() -> Form
+    where
+        Service: Handle<O>,
+        O::Body: Decode,
+        O::Reply: Encode,
+    {
+        Form {
+            info: O::INFO,
+            serve: |service, caller, request| {
+                Box::pin(async move {
+                    service.provide(O::INFO.needs)?;
+                    let (mut parts, body) = request.into_parts();
+                    let path: O::Path = path(&mut parts).await?;
+                    let query: O::Query = query(&parts)?;
+                    let meta = meta(&parts);
+                    let _place = O::Body::admit(&service, &parts.headers).await?;
+                    let body = O::Body::decode(&service, Request::from_parts(parts, body)).await?;
+                    let answer = service.handle(&caller, Call { meta, path, query, body });
+                    lifetime::in_time(&O::INFO, service.settings.request_timeout, answer).await.map(O::Reply::encode)
+                })
+            },
+            media_type: O::Reply::accept(),
+            heeds: O::Reply::heeds,
+            describe: O::Reply::describe,
+        }
+    }
 }
 
 impl Mounted {
@@ -69,27 +116,13 @@ impl Mounted {
         O::Reply: Encode,
     {
         Mounted {
-            info: O::INFO,
-            serve: |service, caller, request| {
-                Box::pin(async move {
-                    service.provide(O::INFO.needs)?;
-                    let (mut parts, body) = request.into_parts();
-                    let path: O::Path = path(&mut parts).await?;
-                    let query: O::Query = query(&parts)?;
-                    let _place = O::Body::admit(&service, &parts.headers).await?;
-                    let body = O::Body::decode(&service, Request::from_parts(parts, body)).await?;
-                    let answer = service.handle(&caller, Call::<O> { path, query, body });
-                    lifetime::in_time(&O::INFO, service.settings.request_timeout, answer).await.map(O::Reply::encode)
-                })
-            },
+            form: Form::of::<O>(),
+            other: None,
             describe: |schemas| {
                 let path = <O::Path as utoipa::IntoParams>::into_params(|| Some(ParameterIn::Path));
                 let query = <O::Query as utoipa::IntoParams>::into_params(|| Some(ParameterIn::Query));
                 let body = <O::Body as svc_client::Body>::describe(schemas);
-                OperationBuilder::new()
-                    .parameters(Some(path.into_iter().chain(query)))
-                    .request_body(body)
-                    .response(O::Reply::STATUS.to_string(), O::Reply::describe(schemas))
+                OperationBuilder::new().parameters(Some(path.into_iter().chain(query))).request_body(body)
             },
             constraints: Constraints {
                 parameters: || O::Path::constraints().into_iter().chain(O::Query::constraints()).collect(),
@@ -97,13 +130,21 @@ impl Mounted {
             },
         }
     }
+
+    fn or(self, other: Form) -> Mounted {
+        Mounted { other: Some(other), ..self }
+    }
+
+    fn forms(&self) -> impl Iterator<Item = &Form> {
+        std::iter::once(&self.form).chain(&self.other)
+    }
 }
 
 macro_rules! mount_all { ($(
-    #[doc = $doc:literal] $method:ident $path:literal $name:ident( $($arg:ident: $T:ty),* ) -> $reply:ty
-        $(, access $access:ident)? $(, needs $need:ident)?;
+    $(#[doc = $doc:literal])+ $method:ident $path:literal $name:ident $args:tt -> $reply:ty
+        $(, or $other:ident -> $other_reply:ty)? $(, access $access:ident)? $(, needs $need:ident)? $(, fails $codes:tt)?;
 )*) => {
-    fn registry() -> Vec<Mounted> { vec![$( Mounted::of::<ops::$name>() ),*] }
+    fn registry() -> Vec<Mounted> { vec![$( Mounted::of::<ops::$name>()$( .or(Form::of::<ops::$other>()) )? ),*] }
 } }
 operation_table!(mount_all);
 
@@ -114,10 +155,16 @@ pub const PAGES: &[&str] = &["/docs", "/"];
 pub fn router(service: Arc<Service>) -> Router {
     service.sampler.start();
     let mut router = Router::new();
-    for Mounted { info, serve, .. } in registry() {
+    for Mounted { form, other, .. } in registry() {
         let service = service.clone();
-        let method = MethodFilter::try_from(info.method.clone()).unwrap_or(MethodFilter::GET);
-        router = router.route(info.path, on(method, move |request: Request| answer(service, info, serve, request)));
+        let method = MethodFilter::try_from(form.info.method.clone()).unwrap_or(MethodFilter::GET);
+        let path = form.info.path;
+        let serve = move |request: Request| {
+            let preferred =
+                other.filter(|other| Meta::read(request.headers()).prefers(other.media_type, form.media_type));
+            answer(service, preferred.unwrap_or(form), request)
+        };
+        router = router.route(path, on(method, serve));
     }
     router
         .merge(utoipa_swagger_ui::SwaggerUi::new(PAGES[0]).config(utoipa_swagger_ui::Config::from("/openapi.json")))
@@ -131,13 +178,21 @@ pub fn router(service: Arc<Service>) -> Router {
 fn cors(origins: &[String]) -> tower_http::cors::CorsLayer {
     use tower_http::cors::{AllowOrigin, CorsLayer};
     let origins: Vec<HeaderValue> = origins.iter().filter_map(|origin| origin.parse().ok()).collect();
-    let headers = [header::AUTHORIZATION, header::CONTENT_TYPE, HeaderName::from_static(VERSION_HEADER)];
+    let own = [header::AUTHORIZATION, header::CONTENT_TYPE, HeaderName::from_static(VERSION_HEADER)];
+    let headers: Vec<HeaderName> = own.into_iter().chain(Meta::headers().into_iter().map(|meta| meta.name)).collect();
+    let shown =
+        [header::ETAG, header::CONTENT_RANGE, header::CONTENT_DISPOSITION, header::LOCATION, header::RETRY_AFTER];
     let methods = [http::Method::GET, http::Method::POST, http::Method::PATCH, http::Method::PUT, http::Method::DELETE];
-    CorsLayer::new().allow_origin(AllowOrigin::list(origins)).allow_headers(headers).allow_methods(methods)
+    CorsLayer::new()
+        .allow_origin(AllowOrigin::list(origins))
+        .allow_headers(headers)
+        .allow_methods(methods)
+        .expose_headers(shown)
 }
 
 /// Authenticates, serves, survives a panic, and logs: the one way through which every operation is answered.
-async fn answer(service: Arc<Service>, info: OperationInfo, serve: Serve, request: Request) -> Response {
+async fn answer(service: Arc<Service>, form: Form, request: Request) -> Response {
+    let Form { info, serve, .. } = form;
     let started = Instant::now();
     let id = request_id(request.headers());
     let path = request.uri().path().to_owned();
@@ -168,7 +223,7 @@ async fn answer(service: Arc<Service>, info: OperationInfo, serve: Serve, reques
             .increment(1);
         metrics::histogram!(crate::telemetry::REQUEST_SECONDS, "operation" => info.name).record(elapsed.as_secs_f64());
         surface::log(&info, &path, status, elapsed);
-        response
+        streamed::watch(response, info.name, started)
     };
     lifetime::carry_out(&tasks, &operation, span, work).await.unwrap_or_else(|| {
         let (path, id) = cut_off;
@@ -216,8 +271,14 @@ fn problem(mut failure: Failure, path: &str, request_id: &str) -> Response {
     if failure.code == Code::Unauthenticated {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
-    if let Some(seconds) = failure.members.get("retry_after").and_then(serde_json::Value::as_u64) {
+    let number = |member: &str| failure.members.get(member).and_then(serde_json::Value::as_u64);
+    if let Some(seconds) = number("retry_after") {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if let Some(size) = number("size").filter(|_| failure.code == Code::RangeNotSatisfiable)
+        && let Ok(range) = HeaderValue::try_from(format!("bytes */{size}"))
+    {
+        response.headers_mut().insert(header::CONTENT_RANGE, range);
     }
     response
 }
@@ -246,6 +307,12 @@ fn query<Q: Params>(parts: &http::request::Parts) -> Result<Q, Failure> {
     }
 }
 
+/// The metadata of a request. Only `GET` knows ranges.
+fn meta(parts: &http::request::Parts) -> Meta {
+    let meta = Meta::read(&parts.headers);
+    if parts.method == http::Method::GET { meta } else { Meta { range: None, ..meta } }
+}
+
 /// The client that never leaves the process.
 #[derive(Clone)]
 pub struct InProcess {
@@ -262,8 +329,9 @@ where
         self.service.provide(O::INFO.needs)?;
         call.path.check()?;
         call.query.check()?;
-        call.body.check()?;
-        self.service.handle(&self.caller, call).await
+        let Call { meta, path, query, body } = call;
+        let body = body.receive(&self.service).await?;
+        self.service.handle(&self.caller, Call { meta, path, query, body }).await
     }
 }
 

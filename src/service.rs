@@ -1,7 +1,7 @@
 //! The service: what every operation works with.
 use crate::{
     access::Keys,
-    admission::Admission,
+    admission::{Admission, Places},
     core::{Core, Wake, no_model},
     disk::Disk,
     embedding::{CrossEncoder, Embedder},
@@ -23,7 +23,7 @@ use svc_client::{Code, Failure, Need};
 use svc_models::Engine;
 use svc_ranking::Cache;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// How many bytes of sealed postings a process keeps in memory.
 const POSTINGS_CACHE_BYTES: usize = 256 << 20;
@@ -33,6 +33,9 @@ const SEARCHING_PATIENCE: Duration = Duration::from_secs(1);
 /// How many calls of one kind a runner serves at a time: enough to keep its model busy, and few enough for callers to
 /// wait.
 const RUNNER_CALLS: usize = 16;
+
+/// Looks at the state of the queue, for streams of events, at a time.
+const WATCHERS: usize = 2;
 
 /// One running service; cheap to share.
 pub struct Service {
@@ -56,6 +59,10 @@ pub struct Service {
     pub started: Instant,
     /// The process was asked to stop and takes nothing more.
     pub stopping: AtomicBool,
+    /// Cancelled when the listener stops: streams of events, which would go on for hours, end.
+    pub ending: CancellationToken,
+    /// Places of those who look at the state of the queue for a stream of events.
+    pub watching: Arc<Semaphore>,
 }
 
 /// A service is its core, with the keys and limits for its callers.
@@ -83,13 +90,20 @@ impl Service {
             requests: TaskTracker::new(),
             searching: Semaphore::new(settings.searches_at_once),
             keys: Keys::new(owner_token, runner.as_deref(), settings.metrics_are_public()),
-            admission: Admission::new(settings.uploads_at_once, settings.max_body_bytes),
+            admission: Admission::new(Places {
+                uploads: settings.uploads_at_once,
+                downloads: settings.downloads_at_once,
+                event_streams: settings.event_streams,
+                largest_body: settings.max_body_bytes,
+            }),
             copies: Copies::new(&pool),
             metrics: crate::telemetry::recorder(),
             runner_documents: Semaphore::new(RUNNER_CALLS),
             runner_queries: Semaphore::new(RUNNER_CALLS),
             started: Instant::now(),
             stopping: AtomicBool::new(false),
+            ending: CancellationToken::new(),
+            watching: Arc::new(Semaphore::new(WATCHERS)),
             core: Core {
                 pool: database::pool_of_requests(&pool, connections, settings.statement_timeout),
                 cross_encoder: Arc::new(CrossEncoder::new(&settings)),

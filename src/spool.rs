@@ -21,6 +21,15 @@ pub struct Spooled {
     pub content_hash: String,
 }
 
+/// An upload as it came in: a file with what was said of it.
+pub struct SpooledUpload {
+    pub filename: Option<String>,
+    /// The media type that the client claims.
+    pub declared_mime: Option<String>,
+    pub file: Spooled,
+    pub options: Option<serde_json::Value>,
+}
+
 /// A spool that is being filled; hashing and writing happen on a blocking thread, a piece at a time.
 pub struct Spool {
     file: File,

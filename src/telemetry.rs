@@ -10,6 +10,7 @@ use std::{
 
 pub const REQUESTS: &str = "svc_requests_total";
 pub const REQUEST_SECONDS: &str = "svc_request_seconds";
+pub const STREAMS: &str = "svc_streams";
 pub const TASKS_ENDED: &str = "svc_tasks_ended_total";
 pub const HANDLER_SECONDS: &str = "svc_task_handler_seconds";
 pub const CLAIM_SECONDS: &str = "svc_claim_seconds";
@@ -50,6 +51,7 @@ pub fn recorder() -> PrometheusHandle {
 fn describe() {
     metrics::describe_counter!(REQUESTS, "Requests answered, by operation and status");
     metrics::describe_histogram!(REQUEST_SECONDS, "Time to answer a request, by operation");
+    metrics::describe_gauge!(STREAMS, "Answers that are being streamed, by operation");
     metrics::describe_counter!(TASKS_ENDED, "Tasks ended by this process, by type and outcome");
     metrics::describe_histogram!(HANDLER_SECONDS, "Time in a task's handler, by type");
     metrics::describe_histogram!(CLAIM_SECONDS, "Time of a claim");

@@ -5,7 +5,7 @@ use crate::{
     operation::{Params, Wire},
 };
 use bytes::Bytes;
-use futures_util::{StreamExt, future::BoxFuture, stream::BoxStream};
+use futures_util::{StreamExt, stream::BoxStream};
 use serde::{Deserialize, Serialize};
 
 /// A request body as the remote client sends it.
@@ -105,12 +105,9 @@ pub struct FileUpload {
     /// The total number of bytes, if known beforehand.
     pub length: Option<u64>,
     pub bytes: BoxStream<'static, std::io::Result<Bytes>>,
-    /// Known once the bytes have been read, since a form may carry them last.
-    pub options: UploadOptions,
+    /// Ingest options by group.
+    pub options: Option<serde_json::Value>,
 }
-
-/// The `options` part of an upload; resolves after the bytes.
-pub type UploadOptions = BoxFuture<'static, Result<Option<serde_json::Value>, Failure>>;
 
 impl FileUpload {
     /// A file on this machine, streamed from disk.
@@ -122,7 +119,7 @@ impl FileUpload {
             declared_mime: None,
             length: Some(length),
             bytes: tokio_util::io::ReaderStream::with_capacity(file, 256 * 1024).boxed(),
-            options: Box::pin(std::future::ready(Ok(options))),
+            options,
         })
     }
 
@@ -134,7 +131,7 @@ impl FileUpload {
             declared_mime: None,
             length: Some(bytes.len() as u64),
             bytes: futures_util::stream::once(std::future::ready(Ok(bytes))).boxed(),
-            options: Box::pin(std::future::ready(Ok(options))),
+            options,
         }
     }
 }
@@ -153,7 +150,7 @@ impl Body for FileUpload {
             part = part.mime_str(&mime).map_err(|e| Failure::field("declared_mime", e))?;
         }
         let mut form = reqwest::multipart::Form::new();
-        if let Some(options) = self.options.await? {
+        if let Some(options) = self.options {
             form = form.text("options", options.to_string());
         }
         Ok(request.multipart(form.part("file", part)))

@@ -4,19 +4,30 @@
 //! derived from its rows.
 mod body;
 pub mod constraint;
+mod events;
 mod failure;
+mod incoming;
+mod meta;
 mod operation;
 mod operations;
 mod remote;
 mod reply;
 pub mod wire;
 
-pub use body::{Body, FileUpload, Json, Nothing, OptionalJson, UploadOptions};
+pub use body::{Body, FileUpload, Json, Nothing, OptionalJson};
+pub use events::{Event, EventStream, Events, PROBLEM};
 pub use failure::{Code, Failure};
+pub use incoming::Incoming;
+pub use meta::{Given, Meta, MetaHeader};
 pub use operation::{Access, Call, Need, Operation, OperationInfo, Outcome, Params, Transport, Wire};
 pub use operations::{Client, OPERATIONS, ops};
 pub use remote::Remote;
-pub use reply::{Accepted, Created, Located, NoContent, Reply, Text};
+#[cfg(feature = "openapi")]
+pub use reply::Described;
+pub use reply::{
+    Accepted, Conditional, Created, Download, FileBytes, Located, MediaType, NoContent, Pieces, Prometheus, Reply,
+    Text, TextStream, Turtle, Validated,
+};
 
 /// The version of the contract, sent both ways as `X-Svc-Version`; a server refuses any other.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

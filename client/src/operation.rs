@@ -1,5 +1,5 @@
 //! What one operation is: a row of the table, as a type.
-use crate::{Failure, body::Body, constraint::Constraint, reply::Reply};
+use crate::{Code, Failure, body::Body, constraint::Constraint, meta::Meta, reply::Reply};
 use http::Method;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -14,7 +14,22 @@ pub struct OperationInfo {
     pub access: Access,
     /// A part of the service without which the operation answers 501 or 503.
     pub needs: Option<Need>,
-    pub summary: &'static str,
+    /// Codes that the handler refuses with, beside those that follow from what the operation takes.
+    pub fails: &'static [Code],
+    /// The lines of documentation; the first is the summary.
+    pub docs: &'static [&'static str],
+}
+
+impl OperationInfo {
+    /// The operation in one line.
+    pub fn summary(&self) -> &'static str {
+        self.docs.first().map_or("", |line| line.trim())
+    }
+
+    /// All of the documentation, as CommonMark.
+    pub fn description(&self) -> String {
+        self.docs.iter().map(|line| line.trim()).collect::<Vec<_>>().join("\n")
+    }
 }
 
 /// Who may call an operation.
@@ -52,11 +67,12 @@ pub trait Operation: Send + Sync + 'static {
     type Reply: Reply;
 }
 
-/// What a caller hands over.
-pub struct Call<O: Operation> {
+/// What a caller hands over. `B` is the body as the caller sends it, or as the service has received it.
+pub struct Call<O: Operation, B = <O as Operation>::Body> {
+    pub meta: Meta,
     pub path: O::Path,
     pub query: O::Query,
-    pub body: O::Body,
+    pub body: B,
 }
 
 /// What a caller gets.

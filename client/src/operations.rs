@@ -1,13 +1,17 @@
 //! The operations of the service, one row each. Everything else is derived from this table.
-use crate::{body::*, operation::*, reply::*, wire::*};
+use crate::{Code, Events, Meta, body::*, meta::Given, operation::*, reply::*, wire::*};
 
 /// Hands the table to a macro: `operation_table!(mount_all)`. A row without an `access` asks for the right to read.
 #[macro_export]
 macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Stores one file and queues its ingestion; returns before that work is done.
-    POST   "/ingest/file"                 upload_file(query: UploadQuery, body: FileUpload) -> Accepted<UploadResponse>, access Write;
+    POST   "/ingest/file"                 upload_file(query: UploadQuery, body: FileUpload) -> Accepted<UploadResponse>, access Write, fails [UnknownOption, StoredWithOtherOptions, WrongPassword];
     /// Counts what is still to be done under an ingested file.
-    GET    "/ingest/file/{id}/frontier"   read_frontier(path: DocumentPath) -> Json<FrontierResponse>;
+    ///
+    /// A caller that prefers `text/event-stream` gets an event `frontier` with the same JSON at once and after each change,
+    /// then one event `end` when nothing is left to do, and the stream ends. An event `problem` carries a `Failure` and ends it
+    /// too. `Last-Event-ID` keeps what the caller has seen from being sent again.
+    GET    "/ingest/file/{id}/frontier"   read_frontier(path: DocumentPath) -> Json<FrontierResponse>, or follow_frontier -> Events<FrontierResponse>;
     /// Ends a file's ingestion: what waits fails as cancelled at once, what runs is stopped within 2 seconds.
     POST   "/ingest/file/{id}/cancel"     cancel_ingest(path: DocumentPath) -> Accepted<CancelResponse>, access Write;
     /// Changes the priority of a file's ingestion, for the tasks that wait and for all that follow.
@@ -18,7 +22,11 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Lists the documents without a parent, page by page.
     GET    "/documents/roots"             list_roots(query: PageQuery) -> Json<DocumentPage>;
     /// Reads one document; its vector only on request.
-    GET    "/documents/{id}"              read_document(path: DocumentPath, query: EmbedQuery) -> Json<DocumentResponse>;
+    GET    "/documents/{id}"              read_document(path: DocumentPath, query: EmbedQuery) -> Conditional<Json<DocumentResponse>>;
+    /// Reads the stored bytes of a file, or one range of them.
+    ///
+    /// A download that broke off goes on with the missing range in `Range` and the `ETag` of its first part in `If-Range`.
+    GET    "/documents/{id}/bytes"        read_bytes(path: DocumentPath) -> Conditional<FileBytes>, fails [RangeNotSatisfiable];
     /// Deletes a document, all under it, and their stored bytes.
     DELETE "/documents/{id}"              delete_document(path: DocumentPath) -> NoContent, access Write;
     /// Lists a document's children in their order, page by page.
@@ -30,32 +38,32 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Reads everything that the pipeline recorded about a document.
     GET    "/documents/{id}/evidence"     read_evidence(path: DocumentPath) -> Json<EvidenceResponse>;
     /// Reads a rectangle of a stored workbook: values, formulas and a rendered grid.
-    GET    "/documents/{id}/cells"        read_cells(path: DocumentPath, query: CellsQuery) -> Json<CellsResponse>;
+    GET    "/documents/{id}/cells"        read_cells(path: DocumentPath, query: CellsQuery) -> Json<CellsResponse>, fails [Conflict, TooLarge, NotAWorkbook];
 
     /// Embeds a document's text now and stores its vector, and with it the vectors of its most important tokens.
-    POST   "/documents/{id}/embed"        embed_document(path: DocumentPath, query: EmbedOptions, body: OptionalJson<EmbedOptions>) -> Json<EmbedResponse>, access Write, needs Model;
+    POST   "/documents/{id}/embed"        embed_document(path: DocumentPath, query: EmbedOptions, body: OptionalJson<EmbedOptions>) -> Json<EmbedResponse>, access Write, needs Model, fails [TextTooLong];
     /// Stores the vectors of the most important tokens of a document's text, for search by late interaction.
-    POST   "/documents/{id}/tokens"       embed_tokens(path: DocumentPath) -> Json<TokensResponse>, access Write, needs Model;
+    POST   "/documents/{id}/tokens"       embed_tokens(path: DocumentPath) -> Json<TokensResponse>, access Write, needs Model, fails [TextTooLong];
 
     /// Searches by the cosine similarity of document vectors.
-    POST   "/search/vector"               search_vector(body: Json<VectorSearch>) -> Json<SearchResponse>, needs Model;
+    POST   "/search/vector"               search_vector(body: Json<VectorSearch>) -> Json<SearchResponse>, needs Model, fails [NotConfigured, TextTooLong];
     /// Searches by PostgreSQL full text.
-    POST   "/search/fulltext"             search_fulltext(body: Json<FulltextSearch>) -> Json<SearchResponse>;
+    POST   "/search/fulltext"             search_fulltext(body: Json<FulltextSearch>) -> Json<SearchResponse>, fails [NotConfigured, TextTooLong];
     /// Searches by BM25 over an index.
-    POST   "/search/bm25"                 search_bm25(body: Json<Bm25Search>) -> Json<SearchResponse>;
+    POST   "/search/bm25"                 search_bm25(body: Json<Bm25Search>) -> Json<SearchResponse>, fails [NotConfigured, TextTooLong];
     /// Searches by late interaction of stored token vectors.
-    POST   "/search/maxsim"               search_maxsim(body: Json<MaxsimSearch>) -> Json<SearchResponse>, needs Model;
+    POST   "/search/maxsim"               search_maxsim(body: Json<MaxsimSearch>) -> Json<SearchResponse>, needs Model, fails [NotConfigured, TextTooLong];
     /// Searches by rank fusion of vector and BM25.
-    POST   "/search/hybrid"               search_hybrid(body: Json<HybridSearch>) -> Json<SearchResponse>, needs Model;
+    POST   "/search/hybrid"               search_hybrid(body: Json<HybridSearch>) -> Json<SearchResponse>, needs Model, fails [NotConfigured, TextTooLong];
     /// Searches with the defaults, for a browser's address line.
-    GET    "/search/"                     search(query: SearchQuery) -> Json<SearchResponse>, needs Model;
+    GET    "/search/"                     search(query: SearchQuery) -> Json<SearchResponse>, needs Model, fails [NotConfigured, TextTooLong];
 
     /// Describes the model of this runner.
-    GET    "/runner/model"                runner_model(query: RunnerModelQuery) -> Json<RunnerModel>, access RunnerKey, needs OwnModel;
+    GET    "/runner/model"                runner_model(query: RunnerModelQuery) -> Json<RunnerModel>, access RunnerKey, needs OwnModel, fails [Conflict];
     /// Embeds texts for a worker or service that loads no model.
-    POST   "/runner/embed"                runner_embed(body: Json<RunnerTexts>) -> Json<RunnerVectors>, access RunnerKey, needs OwnModel;
+    POST   "/runner/embed"                runner_embed(body: Json<RunnerTexts>) -> Json<RunnerVectors>, access RunnerKey, needs OwnModel, fails [Conflict, TextTooLong];
     /// Embeds texts token by token for a worker or service that loads no model.
-    POST   "/runner/tokens"               runner_tokens(body: Json<RunnerTokenTexts>) -> Json<RunnerTokenVectors>, access RunnerKey, needs OwnModel;
+    POST   "/runner/tokens"               runner_tokens(body: Json<RunnerTokenTexts>) -> Json<RunnerTokenVectors>, access RunnerKey, needs OwnModel, fails [Conflict, TextTooLong];
 
     /// Lists tasks, oldest first, page by page; without a status those that still owe work.
     GET    "/admin/tasks"                 list_tasks(query: TaskQuery) -> Json<TaskPage>, access Owner;
@@ -81,7 +89,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Says whether the service can do its work, and what is missing.
     GET    "/ready"                       read_readiness() -> Json<ReadinessResponse>, access Public;
     /// Reads the metrics in Prometheus' text form.
-    GET    "/metrics"                     read_metrics() -> Text, access Metrics;
+    GET    "/metrics"                     read_metrics() -> Text<Prometheus>, access Metrics;
     /// Reads this contract.
     GET    "/openapi.json"                read_openapi() -> Json<OpenApiDocument>, access Public;
 } } }
@@ -119,23 +127,27 @@ macro_rules! needs {
 }
 
 macro_rules! define_operations { ($(
-    #[doc = $doc:literal] $method:ident $path:literal $name:ident( $($arg:ident: $T:ty),* ) -> $reply:ty
-        $(, access $access:ident)? $(, needs $need:ident)?;
+    $(#[doc = $doc:literal])+ $method:ident $path:literal $name:ident $args:tt -> $reply:ty
+        $(, or $other:ident -> $other_reply:ty)? $(, access $access:ident)? $(, needs $need:ident)? $(, fails [$($code:ident),+])?;
 )*) => {
-    /// One marker type per operation, named as its row is.
+    /// One marker type per operation, named as its row is, and one for the other form that a row may answer in.
     #[expect(non_camel_case_types, reason = "one snake_case name is marker, handler, method, operationId and label")]
-    pub mod ops { $( #[doc = $doc] pub enum $name {} )* }
+    pub mod ops { $(
+        $(#[doc = $doc])+ pub enum $name {}
+        $( #[doc = concat!("[`", stringify!($name), "`] in its other form.")] pub enum $other {} )?
+    )* }
 
-    $( impl Operation for ops::$name {
-        const INFO: OperationInfo = OperationInfo {
-            name: stringify!($name), method: http::Method::$method, path: $path,
-            access: access!($($access)?), needs: needs!($($need)?), summary: $doc.trim_ascii(),
-        };
-        type Path = part!(path [$($arg: $T),*]);
-        type Query = part!(query [$($arg: $T),*]);
-        type Body = part!(body [$($arg: $T),*]);
-        type Reply = $reply;
-    } )*
+    $(
+        define_operation!($name $args $reply, OperationInfo {
+            name: stringify!($name), method: http::Method::$method, path: $path, access: access!($($access)?),
+            needs: needs!($($need)?), fails: &[$($(Code::$code),+)?], docs: &[$($doc),+],
+        });
+        $( define_operation!($other $args $other_reply, {
+            let mut info = <ops::$name as Operation>::INFO;
+            info.name = stringify!($other);
+            info
+        }); )?
+    )*
 
     /// Every operation of the service.
     pub const OPERATIONS: &[OperationInfo] = &[$( <ops::$name as Operation>::INFO ),*];
@@ -143,11 +155,37 @@ macro_rules! define_operations { ($(
     /// The same methods over any transport.
     #[derive(Clone)]
     pub struct Client<T>(pub T);
-    impl<T> Client<T> { $(
-        #[doc = $doc]
-        pub async fn $name(&self $(, $arg: $T)*) -> Outcome<ops::$name> where T: Transport<ops::$name> {
-            self.0.send(Call { path: value!(path [$($arg: $arg),*]), query: value!(query [$($arg: $arg),*]), body: value!(body [$($arg: $arg),*]) }).await
+    impl<T> Client<T> {
+        /// The same client, whose calls all carry this metadata.
+        pub fn given(&self, meta: Meta) -> Client<Given<'_, T>> {
+            Client(Given { inner: &self.0, meta })
         }
+    $(
+        client_method!($name $args $($doc)+);
+        $( client_method!($other $args concat!("[`", stringify!($name), "`](Self::", stringify!($name), ") in its other form.")); )?
     )* }
+} }
+
+macro_rules! define_operation { ($name:ident ( $($arg:ident: $T:ty),* ) $reply:ty, $info:expr) => {
+    impl Operation for ops::$name {
+        const INFO: OperationInfo = $info;
+        type Path = part!(path [$($arg: $T),*]);
+        type Query = part!(query [$($arg: $T),*]);
+        type Body = part!(body [$($arg: $T),*]);
+        type Reply = $reply;
+    }
+} }
+
+macro_rules! client_method { ($name:ident ( $($arg:ident: $T:ty),* ) $($doc:expr)+) => {
+    $(#[doc = $doc])+
+    pub async fn $name(&self $(, $arg: $T)*) -> Outcome<ops::$name> where T: Transport<ops::$name> {
+        let call = Call {
+            meta: Meta::default(),
+            path: value!(path [$($arg: $arg),*]),
+            query: value!(query [$($arg: $arg),*]),
+            body: value!(body [$($arg: $arg),*]),
+        };
+        self.0.send(call).await
+    }
 } }
 operation_table!(define_operations);

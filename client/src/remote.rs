@@ -1,9 +1,11 @@
 //! The client over HTTP.
 use crate::{
     Body, Code, Failure, VERSION, VERSION_HEADER,
+    incoming::{Incoming, lost},
     operation::{Call, Operation, Outcome, Transport},
     reply::Reply,
 };
+use http::header;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// A service at a remote address.
@@ -43,62 +45,25 @@ impl Remote {
 impl<O: Operation> Transport<O> for Remote {
     async fn send(&self, call: Call<O>) -> Outcome<O> {
         let path = serde_json::to_value(&call.path).map_err(Failure::unreachable)?;
-        let request = self
+        let mut request = self
             .http
             .request(O::INFO.method, format!("{}{}", self.base, fill(O::INFO.path, &path)))
             .header(VERSION_HEADER, VERSION)
             .bearer_auth(&self.token)
             .query(&call.query);
-        let request = call.body.attach(request).await?;
-        let (status, retry_after, bytes) = exchange(&self.base, request, self.answer_limit).await?;
-        if status == O::Reply::STATUS { O::Reply::decode(&bytes) } else { Err(refusal(status, retry_after, &bytes)) }
-    }
-}
-
-/// Sends a request; gives the status, the seconds of a `Retry-After` and the body.
-async fn exchange(
-    base: &str,
-    request: reqwest::RequestBuilder,
-    limit: usize,
-) -> Result<(u16, Option<u64>, Vec<u8>), Failure> {
-    let lost = |error: reqwest::Error| {
-        // Whether the request may have been read: what was never sent can be sent again without a thought.
-        Failure::unreachable(why_lost(base, &error)).with("sent", !error.is_connect())
-    };
-    let mut response = request.send().await.map_err(lost)?;
-    let status = response.status().as_u16();
-    let retry_after =
-        response.headers().get(http::header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-    let mut bytes = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(lost)? {
-        if bytes.len() + piece.len() > limit {
-            return Err(
-                Failure::unreachable(format!("the answer from {base} is over {limit} bytes")).with("sent", true)
-            );
+        if call.meta.accept.is_none() {
+            request = request.header(header::ACCEPT, O::Reply::accept());
         }
-        bytes.extend_from_slice(&piece);
-    }
-    Ok((status, retry_after, bytes))
-}
-
-/// Why there is no answer, in words that say which end to look at.
-fn why_lost(base: &str, error: &reqwest::Error) -> String {
-    let mut causes: Vec<&(dyn std::error::Error + 'static)> = Vec::new();
-    let mut next = std::error::Error::source(error);
-    while let Some(cause) = next {
-        causes.push(cause);
-        next = cause.source();
-    }
-    let io = causes.iter().find_map(|cause| cause.downcast_ref::<std::io::Error>()).map(std::io::Error::kind);
-    let said = |what: &str| causes.iter().any(|cause| cause.to_string().contains(what));
-    match io {
-        Some(std::io::ErrorKind::ConnectionRefused) => format!("nobody listens at {base} (connection refused)"),
-        _ if said("dns error") => format!("the host of {base} is not known"),
-        _ if error.is_timeout() => format!("no answer from {base} in time"),
-        _ => {
-            let cause = causes.last().map(|cause| format!(": {cause}")).unwrap_or_default();
-            format!("no answer from {base}{cause}; is an svc service there?")
+        for (name, value) in call.meta.pairs() {
+            request = request.header(name, value);
         }
+        let response = call.body.attach(request).await?.send().await.map_err(|error| lost(&self.base, &error))?;
+        let answer = Incoming::new(response, &self.base, self.answer_limit);
+        if O::Reply::is_success(answer.status) {
+            return O::Reply::receive(answer).await;
+        }
+        let retry_after = answer.header(header::RETRY_AFTER).and_then(|value| value.parse().ok());
+        Err(refusal(answer.status, retry_after, &answer.bytes().await?))
     }
 }
 

@@ -62,7 +62,7 @@ pub async fn ls(client: &Client<Remote>, output: Output, arguments: LsArguments)
 }
 
 pub async fn get(client: &Client<Remote>, output: Output, arguments: IdArguments) -> Result<ExitCode, CliError> {
-    let document = client.read_document(DocumentPath { id: arguments.id }, Default::default()).await?;
+    let document = client.read_document(DocumentPath { id: arguments.id }, Default::default()).await?.value()?;
     match output {
         Output::Json => Output::line(&document)?,
         Output::Table => {

@@ -1,6 +1,7 @@
 //! `svc ingest`: uploads files, follows the frontier, and says at the end what failed and why.
 use super::{
     CliError, SOME_FAILED,
+    follow::follow,
     output::{Output, one_line, say},
 };
 use clap::Args;
@@ -13,6 +14,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::atomic::{AtomicI64, Ordering},
     time::{Duration, Instant},
 };
 use svc_client::{
@@ -22,9 +24,8 @@ use svc_client::{
 
 /// How many uploads run at once.
 const UPLOADS: usize = 4;
-/// How many files' frontiers are requested in one round.
+/// Files that are followed at once.
 const WATCHED: usize = 32;
-const ROUND: Duration = Duration::from_millis(200);
 
 /// The exit code that a shell reports for a program ended by SIGINT.
 const INTERRUPTED: u8 = 130;
@@ -96,7 +97,7 @@ pub async fn ingest(client: &Client<Remote>, output: Output, arguments: IngestAr
     let mut reports: Vec<Report> = uploads.inspect(|_| bar.inc(1)).try_collect().await?;
     if !arguments.no_wait {
         let interrupted = tokio::select! {
-            followed = follow(client, &mut reports, &bar) => followed.map(|()| false)?,
+            followed = follow_all(client, &mut reports, &bar) => followed.map(|()| false)?,
             _ = tokio::signal::ctrl_c() => true,
         };
         if interrupted {
@@ -193,56 +194,32 @@ async fn upload(
     }
 }
 
-/// Asks for the frontiers until every file is done.
-async fn follow(client: &Client<Remote>, reports: &mut [Report], bar: &ProgressBar) -> Result<(), CliError> {
-    bar.set_style(
-        ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} files, {elapsed}")
-            .unwrap_or_else(|_| ProgressStyle::default_bar()),
-    );
+/// Follows every file that was stored until it is done.
+async fn follow_all(client: &Client<Remote>, reports: &mut [Report], bar: &ProgressBar) -> Result<(), CliError> {
+    let open: Vec<(usize, i64)> =
+        reports.iter().enumerate().filter_map(|(index, report)| Some((index, report.document_id?))).collect();
     bar.set_position(0);
-    let mut open: VecDeque<usize> = (0..reports.len()).filter(|index| reports[*index].document_id.is_some()).collect();
     bar.set_length(open.len() as u64);
-    let (mut done_nodes, mut away) = (0, 0);
-    while !open.is_empty() {
-        let mut moving = 0;
-        for _ in 0..open.len().min(WATCHED) {
-            let Some(index) = open.pop_front() else { break };
-            let Some(id) = reports[index].document_id else { continue };
-            let frontier = match client.read_frontier(DocumentPath { id }).await {
-                Ok(frontier) => frontier,
-                // The service may be away for a while; it loses nothing that it holds.
-                Err(failure) if matches!(failure.code, Code::Unavailable | Code::Unreachable) && away < 300 => {
-                    away += 1;
-                    open.push_front(index);
-                    break;
-                }
-                Err(failure) if failure.code == Code::NotFound => {
-                    reports[index].state = "deleted".to_owned();
-                    bar.inc(1);
-                    continue;
-                }
-                Err(failure) => return Err(failure.into()),
-            };
-            away = 0;
-            if is_done(&frontier) {
-                done_nodes += frontier.nodes_total;
-                take(&mut reports[index], frontier);
-                bar.inc(1);
-            } else {
-                moving += frontier.nodes_settled;
-                open.push_back(index);
-            }
+    // Nodes that are settled, of each file.
+    let settled: Vec<AtomicI64> = reports.iter().map(|_| AtomicI64::new(0)).collect();
+    let seen = |index: usize, frontier: &FrontierResponse| {
+        settled[index].store(frontier.nodes_settled, Ordering::Relaxed);
+        let nodes: i64 = settled.iter().map(|nodes| nodes.load(Ordering::Relaxed)).sum();
+        bar.set_message(format!("ingesting, {nodes} nodes settled"));
+    };
+    let seen = &seen;
+    let follows = open.into_iter().map(|(index, id)| async move {
+        Ok::<_, Failure>((index, follow(client, id, |frontier| seen(index, frontier)).await?))
+    });
+    let mut done = stream::iter(follows).buffer_unordered(WATCHED);
+    while let Some((index, frontier)) = done.try_next().await? {
+        match frontier {
+            Some(frontier) => take(&mut reports[index], frontier),
+            None => reports[index].state = "deleted".to_owned(),
         }
-        bar.set_message(format!("ingesting, {} nodes settled", done_nodes + moving));
-        if !open.is_empty() {
-            tokio::time::sleep(ROUND).await;
-        }
+        bar.inc(1);
     }
     Ok(())
-}
-
-fn is_done(frontier: &FrontierResponse) -> bool {
-    frontier.nodes_in_flight == 0 && frontier.tasks_unfinished == 0
 }
 
 fn take(report: &mut Report, frontier: FrontierResponse) {

@@ -1,10 +1,12 @@
 //! The command line `svc`. It serves, and it talks to a running service through the remote client; `models` and `embed`
 //! work without one.
+mod bytes;
 mod cancel;
 mod cells;
 mod config;
 mod documents;
 mod embed;
+mod follow;
 mod ingest;
 mod models;
 mod output;
@@ -70,6 +72,8 @@ enum Command {
     Ls(documents::LsArguments),
     /// Shows one document with its text.
     Get(documents::IdArguments),
+    /// Writes the stored bytes of a file to a file or to a pipe.
+    Bytes(bytes::BytesArguments),
     /// Deletes a document, everything under it, and their stored bytes.
     Rm(documents::IdArguments),
     /// Reads cells of a stored workbook.
@@ -175,6 +179,7 @@ async fn run(arguments: Arguments, mut environment: BTreeMap<String, String>) ->
         Command::Tree(arguments) => tree::tree(&client(&settings)?, output, arguments).await,
         Command::Ls(arguments) => documents::ls(&client(&settings)?, output, arguments).await,
         Command::Get(arguments) => documents::get(&client(&settings)?, output, arguments).await,
+        Command::Bytes(arguments) => bytes::bytes(&client(&settings)?, output, arguments).await,
         Command::Rm(arguments) => documents::rm(&client(&settings)?, output, arguments).await,
         Command::Cells(arguments) => cells::cells(&client(&settings)?, output, arguments).await,
         Command::Status => status::status(&client(&settings)?, output).await,

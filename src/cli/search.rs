@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 use std::process::ExitCode;
 use svc_client::{
-    Client, Json, Remote,
+    Client, Json, Remote, Validated,
     wire::{
         Bm25Search, DocumentPath, FulltextSearch, HybridSearch, MaxsimSearch, RerankMethod, SearchResponse,
         SearchResult, VectorSearch,
@@ -109,10 +109,13 @@ async fn whence(client: &Client<Remote>, result: &SearchResult) -> String {
     let document = &result.document;
     let title = one_line(&document.title, 60);
     let mut place = match document.path.first() {
-        Some(root) => match client.read_document(DocumentPath { id: *root }, Default::default()).await {
-            Ok(file) if file.title != document.title => format!("{} › {title}", one_line(&file.title, 60)),
-            _ => title,
-        },
+        Some(root) => {
+            match client.read_document(DocumentPath { id: *root }, Default::default()).await.and_then(Validated::value)
+            {
+                Ok(file) if file.title != document.title => format!("{} › {title}", one_line(&file.title, 60)),
+                _ => title,
+            }
+        }
         None => title,
     };
     if let Ok(evidence) = client.read_evidence(DocumentPath { id: document.id }).await

@@ -21,7 +21,7 @@ pub struct TreeArguments {
 
 pub async fn tree(client: &Client<Remote>, output: Output, arguments: TreeArguments) -> Result<ExitCode, CliError> {
     let path = DocumentPath { id: arguments.id };
-    let top = client.read_document(path, Default::default()).await?;
+    let top = client.read_document(path, Default::default()).await?.value()?;
     let mut nodes = vec![top];
     let mut cursor = None;
     let more = loop {

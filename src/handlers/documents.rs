@@ -17,11 +17,12 @@ use crate::{
         ingest_nodes::Frontier,
     },
 };
+use sha2::{Digest as _, Sha256};
 use sqlx::PgConnection;
 use std::time::Duration;
 use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::{
-    Call, Code, Failure, ops,
+    Call, Code, Failure, Validated, ops,
     wire::{DocumentResponse, EvidenceResponse, LinkPage, NewDocument, Settled},
 };
 
@@ -121,9 +122,35 @@ async fn read(service: &Service, caller: &Caller, id: i64, include_embed: bool) 
 }
 
 impl Handle<ops::read_document> for Service {
-    async fn handle(&self, caller: &Caller, call: Call<ops::read_document>) -> Result<DocumentResponse, Failure> {
-        read(self, caller, call.path.id, call.query.include_embed).await
+    async fn handle(
+        &self,
+        caller: &Caller,
+        call: Call<ops::read_document>,
+    ) -> Result<Validated<DocumentResponse>, Failure> {
+        let value = read(self, caller, call.path.id, call.query.include_embed).await?;
+        let etag = etag_of(&value)?;
+        Ok(match call.meta.knows(&etag) {
+            true => Validated::NotModified { etag },
+            false => Validated::Modified { etag, value },
+        })
     }
+}
+
+/// A strong validator of an answer: it changes with anything that the answer shows.
+fn etag_of(answer: &impl serde::Serialize) -> Result<String, Failure> {
+    struct Digest(Sha256);
+    impl std::io::Write for Digest {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.update(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut digest = Digest(Sha256::new());
+    serde_json::to_writer(&mut digest, answer).map_err(|error| Failure::new(Code::Internal, error))?;
+    Ok(format!("\"{}\"", hex::encode(&digest.0.finalize()[..16])))
 }
 
 impl Handle<ops::delete_document> for Service {

@@ -1,6 +1,8 @@
 //! What each operation does, one file per family: authorize, act, answer.
 pub mod admin;
+pub mod bytes;
 pub mod documents;
+pub mod frontier;
 pub mod ingest;
 pub mod lists;
 pub mod runner;

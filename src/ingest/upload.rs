@@ -12,7 +12,7 @@ use crate::{
         tasks::types::PROBE,
         unlock::{self, Opened},
     },
-    spool::{self, Spool, Spooled},
+    spool::{self, Spooled, SpooledUpload},
     store::{
         self,
         blobs::BlobRow,
@@ -21,12 +21,11 @@ use crate::{
         scope::Scope,
     },
 };
-use futures_util::StreamExt;
 use serde_json::{Map, json};
 use sqlx::{PgConnection, postgres::types::Oid};
 use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::{
-    Code, Failure, FileUpload,
+    Code, Failure,
     wire::{Settled, UploadQuery, UploadResponse},
 };
 use svc_formats::Detection;
@@ -47,13 +46,12 @@ pub async fn upload(
     intake: Intake<'_>,
     caller: &Caller,
     query: UploadQuery,
-    upload: FileUpload,
+    upload: SpooledUpload,
 ) -> Result<UploadResponse, Failure> {
-    let FileUpload { filename, declared_mime, bytes, options, .. } = upload;
+    let SpooledUpload { filename, declared_mime, file, options } = upload;
     let title = title(filename.as_deref());
-    let spooled = receive(core, bytes).await?;
-    let Requested { options, password } = Requested::read(options.await?)?;
-    let (spooled, detection) = recognise(spooled).await?;
+    let Requested { options, password } = Requested::read(options)?;
+    let (spooled, detection) = recognise(file).await?;
     let opened = match (password, detection.format) {
         (Some(password), Some(format)) => {
             unlock::unlock(core, intake.admission, &spooled.file, format, password).await?
@@ -118,40 +116,14 @@ fn title(filename: Option<&str>) -> String {
     if name.is_empty() { "untitled".to_owned() } else { name.to_owned() }
 }
 
-async fn receive(
-    core: &Core,
-    mut bytes: futures_util::stream::BoxStream<'static, std::io::Result<bytes::Bytes>>,
-) -> Result<Spooled, Failure> {
-    let limit = core.settings.max_upload_bytes;
-    let mut spool = Spool::new(core.spool.folder()).or_fail()?;
-    while let Some(piece) = bytes.next().await {
-        let piece = piece.map_err(broke_off)?;
-        if spool.byte_size() + piece.len() as u64 > limit {
-            return Err(Failure::new(Code::TooLarge, format!("the file is over {limit} bytes"))
-                .with("limit", limit)
-                .with("setting", "SVC_MAX_UPLOAD_BYTES"));
-        }
-        spool = blocking(move || spool.write(&piece).map(|()| spool)).await?;
-    }
-    blocking(move || spool.finish()).await
-}
-
-/// What the reader of the form says, where it is its word.
-fn broke_off(error: std::io::Error) -> Failure {
-    let said = error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>()).cloned();
-    said.unwrap_or_else(|| Failure::new(Code::MalformedRequest, format!("the upload broke off: {error}")))
-}
-
 async fn recognise(spooled: Spooled) -> Result<(Spooled, Detection), Failure> {
-    blocking(move || {
+    let work = move || {
         let detection = svc_formats::detect(&mut std::io::BufReader::new(&spooled.file))?;
         Ok((spooled, detection))
-    })
-    .await
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> Result<T, Failure> {
-    tokio::task::spawn_blocking(work).await.map_err(|e| Failure::new(Code::Internal, e))?.or_fail()
+    };
+    let done: std::io::Result<_> =
+        tokio::task::spawn_blocking(work).await.map_err(|e| Failure::new(Code::Internal, e))?;
+    done.or_fail()
 }
 
 async fn existing(

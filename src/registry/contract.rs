@@ -1,9 +1,12 @@
 //! The contract as it is served: the rows of the table as one OpenAPI document.
-use super::{Mounted, Schemas, registry};
+use super::{Mounted, Schemas, lifetime, registry};
 use crate::ingest::options;
 use serde_json::{Map, Value, json};
-use std::{collections::BTreeSet, sync::OnceLock};
-use svc_client::{Access, Code, Failure, Need, OperationInfo, VERSION, constraint::Constraint};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::OnceLock,
+};
+use svc_client::{Access, Code, Described, Failure, Meta, Need, OperationInfo, VERSION, constraint::Constraint};
 use utoipa::openapi::{self, HttpMethod, Paths};
 
 /// A family of operations, by the first segment of its paths.
@@ -29,9 +32,12 @@ fn build(rows: &[Mounted]) -> Value {
     let mut paths = Paths::new();
     let mut schemas: Schemas = vec![("Failure".to_owned(), <Failure as utoipa::PartialSchema>::schema())];
     <Failure as utoipa::ToSchema>::schemas(&mut schemas);
-    for Mounted { info, describe, .. } in rows {
-        let entry = describe(&mut schemas).operation_id(Some(info.name)).summary(Some(info.summary));
+    let mut answers = Vec::new();
+    for row in rows {
+        let info = &row.form.info;
+        let entry = (row.describe)(&mut schemas).operation_id(Some(info.name)).summary(Some(info.summary()));
         paths.add_path_operation(info.path, vec![http_method(&info.method)], entry.build());
+        answers.push(row.forms().flat_map(|form| (form.describe)(&mut schemas)).collect::<Vec<_>>());
     }
     let mut components = openapi::ComponentsBuilder::new();
     for (name, schema) in schemas {
@@ -51,20 +57,15 @@ fn build(rows: &[Mounted]) -> Value {
         "runner": {"type": "http", "scheme": "bearer", "description": "The key of the runner: SVC_RUNNER_KEY of the service."},
     });
     document["components"]["headers"] = headers();
-    document["components"]["responses"] = problems();
-    for row in rows {
-        complete(&mut document, row);
-    }
-    let text = document["paths"].to_string();
-    if let Some(problems) = document["components"]["responses"].as_object_mut() {
-        problems.retain(|name, _| text.contains(&format!("/{name}\"")));
+    for (row, answers) in rows.iter().zip(answers) {
+        complete(&mut document, row, answers);
     }
     document
 }
 
 /// Writes what stands in the row of an operation, and not in its types, into its entry.
-fn complete(document: &mut Value, row: &Mounted) {
-    let info = &row.info;
+fn complete(document: &mut Value, row: &Mounted, answers: Vec<Described>) {
+    let info = &row.form.info;
     let Some(mut entry) = document.pointer_mut(&entry_pointer(info)).map(Value::take) else { return };
     for (name, constraint) in (row.constraints.parameters)() {
         if let Some(schema) = parameter(&mut entry, name) {
@@ -92,17 +93,42 @@ fn complete(document: &mut Value, row: &Mounted) {
             bound(schema);
         }
     }
-    let responses = entry["responses"].as_object_mut().map(std::mem::take).unwrap_or_default();
-    let mut answered = Map::new();
-    for (status, mut response) in responses {
-        response["headers"] = common_headers();
-        if status == "201" {
-            response["headers"]["Location"] = json!({"$ref": "#/components/headers/Location"});
+    let heeded: BTreeSet<&str> = row.forms().flat_map(|form| (form.heeds)()).collect();
+    let known = Meta::headers();
+    for header in known.iter().filter(|header| heeded.contains(header.name.as_str())) {
+        let parameter = json!({
+            "name": title_case(header.name.as_str()), "in": "header", "description": header.about, "required": false,
+            "schema": {"type": "string"},
+        });
+        match entry["parameters"].as_array_mut() {
+            Some(parameters) => parameters.push(parameter),
+            None => entry["parameters"] = json!([parameter]),
         }
-        answered.insert(status, response);
     }
-    for status in refusals(info, &entry) {
-        answered.insert(status.to_string(), json!({"$ref": format!("#/components/responses/Problem{status}")}));
+    let mut answered = Map::new();
+    for Described { status, response, headers } in answers {
+        let mut response = serde_json::to_value(response).unwrap_or_default();
+        response["headers"] = common_headers();
+        for header in headers {
+            response["headers"][header] = json!({"$ref": format!("#/components/headers/{header}")});
+        }
+        // Two forms of one status differ in their media types.
+        let place = answered.entry(status.to_string()).or_insert(Value::Null);
+        match (place.get_mut("content").and_then(Value::as_object_mut), response.get("content")) {
+            (Some(content), Some(Value::Object(more))) => content.extend(more.clone()),
+            _ => *place = response,
+        }
+    }
+    let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
+    for code in refusals(info, &entry) {
+        by_status.entry(code.status()).or_default().push(code);
+    }
+    for (status, codes) in by_status {
+        let name = problem_name(&codes);
+        answered.insert(status.to_string(), json!({"$ref": format!("#/components/responses/{name}")}));
+        let schema = format!("{name}Problem");
+        document["components"]["responses"][&name] = problem_response(status, &codes, &schema);
+        document["components"]["schemas"][&schema] = problem_schema(&codes);
     }
     entry["responses"] = Value::Object(answered);
     entry["security"] = match info.access {
@@ -140,50 +166,46 @@ fn description(info: &OperationInfo) -> String {
         Some(Need::Model) => " A service without an embedding model answers 501.",
         Some(Need::OwnModel) => " A service that uses a runner itself answers 501.",
     };
-    format!("{} {access}{need}", info.summary)
+    format!("{} {access}{need}", info.description())
 }
 
-/// Every status of a refusal that an operation can answer with, by what it takes.
-fn refusals(info: &OperationInfo, entry: &Value) -> BTreeSet<u16> {
+/// Every code that an operation can refuse with: those that follow from what it takes, and those that its row names. In the order
+/// of the table of codes.
+fn refusals(info: &OperationInfo, entry: &Value) -> Vec<Code> {
     // Every operation refuses a body or a parameter that it does not take.
-    let mut statuses = BTreeSet::from([415, 422, 426, 500]);
+    let mut codes =
+        vec![Code::UnsupportedMediaType, Code::InvalidField, Code::VersionMismatch, Code::Internal, Code::Unavailable];
+    codes.extend(info.fails);
     let parameters = entry["parameters"].as_array().map(Vec::as_slice).unwrap_or_default();
     let takes = |name: &str| parameters.iter().any(|parameter| parameter["name"] == name);
     let (reads, searches) = (info.method == http::Method::GET, info.path.starts_with("/search"));
     if info.access != Access::Public {
-        statuses.extend([401, 429, 503]);
+        codes.extend([Code::Unauthenticated, Code::TooManyRequests]);
     }
     if info.access == Access::Write {
-        statuses.insert(403);
+        codes.push(Code::Forbidden);
     }
-    if info.name == "read_readiness" {
-        statuses.insert(503);
+    if lifetime::only_reads(info) && info.access != Access::RunnerKey {
+        codes.push(Code::TimedOut);
     }
     if info.path.contains('{') || takes("parent_id") || searches {
-        statuses.insert(404);
+        codes.push(Code::NotFound);
     }
     if !reads && !searches && info.access != Access::RunnerKey {
-        statuses.insert(409);
+        codes.push(Code::Conflict);
     }
     if entry.get("requestBody").is_some() {
         // The body may name a parent, an index or the like.
-        statuses.extend([400, 404, 408, 413]);
+        codes.extend([Code::MalformedRequest, Code::NotFound, Code::RequestTimeout, Code::TooLarge]);
     }
-    // Cells are read from the stored bytes, which may be damaged.
-    if takes("ref") {
-        statuses.extend([409, 413]);
+    if info.needs.is_some() || info.access == Access::RunnerKey {
+        codes.push(Code::NotConfigured);
     }
-    if info.needs.is_some() || searches {
-        statuses.insert(501);
+    // A full disk refuses whatever stores something, and no statement of such an operation may take for ever.
+    if !reads {
+        codes.extend([Code::StorageFull, Code::TimedOut]);
     }
-    if info.needs == Some(Need::OwnModel) {
-        statuses.insert(409);
-    }
-    // A full disk refuses whatever stores something.
-    if !reads && Code::ALL.iter().any(|code| code.status() == 507) {
-        statuses.insert(507);
-    }
-    statuses
+    Code::ALL.iter().copied().filter(|code| codes.contains(code)).collect()
 }
 
 fn common_headers() -> Value {
@@ -200,30 +222,57 @@ fn headers() -> Value {
         "X-Svc-Version": text("The version of the contract; a client of another version is refused with 426."),
         "Location": text("Where the new resource can be read."),
         "WWW-Authenticate": text("`Bearer`."),
+        "ETag": text("Names this version of the answer; it changes with anything that the answer shows."),
+        "Cache-Control": text("The answer is the caller's alone, and to be asked for again before it is used again."),
+        "Accept-Ranges": text("`bytes`: a range of them can be asked for."),
+        "Content-Disposition": text("`attachment`, with the file's name."),
+        "Content-Range": text("The range that is sent and the size of the whole; of a refusal, the size alone."),
+        "Content-Length": {"description": "Bytes of the body.", "schema": {"type": "integer", "minimum": 0}},
         "Retry-After": {"description": "Seconds after which another try may succeed.", "schema": {"type": "integer", "minimum": 0}},
     })
 }
 
-/// One response a status that any code is sent with.
-fn problems() -> Value {
-    let statuses: BTreeSet<u16> = Code::ALL.iter().map(|code| code.status()).filter(|status| *status != 0).collect();
-    let problem = |status: u16| {
-        let codes: Vec<String> = Code::ALL
-            .iter()
-            .filter(|code| code.status() == status)
-            .map(|code| format!("`{}`: {}", code.as_str(), code.title()))
-            .collect();
-        let mut headers = common_headers();
-        if matches!(status, 409 | 429 | 503) {
-            headers["Retry-After"] = json!({"$ref": "#/components/headers/Retry-After"});
-        }
-        if status == 401 {
-            headers["WWW-Authenticate"] = json!({"$ref": "#/components/headers/WWW-Authenticate"});
-        }
-        let content = json!({"application/problem+json": {"schema": {"$ref": "#/components/schemas/Failure"}}});
-        json!({"description": format!("{}.", codes.join("; ")), "headers": headers, "content": content})
-    };
-    statuses.into_iter().map(|status| (format!("Problem{status}"), problem(status))).collect::<Map<_, _>>().into()
+/// The name of the answer that refuses with one of these codes: `NotFound`, `InvalidFieldOrTextTooLong`.
+fn problem_name(codes: &[Code]) -> String {
+    let names: Vec<String> = codes.iter().map(|code| format!("{code:?}")).collect();
+    names.join("Or")
+}
+
+/// A refusal with one of some codes that share a status.
+fn problem_response(status: u16, codes: &[Code], schema: &str) -> Value {
+    let told: Vec<String> = codes.iter().map(|code| format!("`{}`: {}", code.as_str(), code.title())).collect();
+    let mut headers = common_headers();
+    let mut with = |name: &str| headers[name] = json!({"$ref": format!("#/components/headers/{name}")});
+    match status {
+        401 => with("WWW-Authenticate"),
+        409 | 429 | 503 => with("Retry-After"),
+        416 => with("Content-Range"),
+        _ => {}
+    }
+    let content = json!({"application/problem+json": {"schema": {"$ref": format!("#/components/schemas/{schema}")}}});
+    json!({"description": format!("{}.", told.join("; ")), "headers": headers, "content": content})
+}
+
+/// A failure whose code is one of these.
+fn problem_schema(codes: &[Code]) -> Value {
+    let words: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
+    let told: Vec<String> = codes.iter().map(|code| format!("{}.", code.title())).collect();
+    json!({
+        "description": told.join(" "),
+        "allOf": [
+            {"$ref": "#/components/schemas/Failure"},
+            {"type": "object", "properties": {"code": {"type": "string", "enum": words}}},
+        ],
+    })
+}
+
+/// A header's name as people write it.
+fn title_case(name: &str) -> String {
+    let words = name.split('-').map(|word| {
+        let (first, rest) = word.split_at(word.len().min(1));
+        if word == "id" { "ID".to_owned() } else { first.to_ascii_uppercase() + rest }
+    });
+    words.collect::<Vec<_>>().join("-")
 }
 
 fn parameter<'a>(entry: &'a mut Value, name: &str) -> Option<&'a mut Value> {

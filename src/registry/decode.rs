@@ -1,6 +1,9 @@
 //! Request bodies, from HTTP.
-use super::{form, strict::Strict};
-use crate::{admission::Place, service::Service};
+use super::{
+    form::{self, SpoolLimits},
+    strict::Strict,
+};
+use crate::{admission::Place, service::Service, spool::SpooledUpload};
 use axum::{
     body::{Body as RequestBody, HttpBody},
     extract::Request,
@@ -23,21 +26,25 @@ pub struct BodyStalled {
     pub within: Duration,
 }
 
-/// Reads a body off a request.
+/// Takes a body in, from a request or from a caller in this process.
 pub trait Decode: Body + Sized {
+    /// The body as a handler gets it.
+    type Received: Send;
+
     /// Takes a place for the request before its body is read, where the body needs one; 429 where none comes free. The caller
     /// keeps the place until the request is answered.
     fn admit(_: &Service, _: &HeaderMap) -> impl Future<Output = Result<Option<Place>, Failure>> + Send {
         std::future::ready(Ok(None))
     }
-    fn decode(service: &Service, request: Request) -> impl Future<Output = Result<Self, Failure>> + Send;
-    /// The constraints that types cannot express; also for calls in process, which are never decoded.
-    fn check(&self) -> Result<(), Failure> {
-        Ok(())
-    }
+    /// Reads the body off a request.
+    fn decode(service: &Service, request: Request) -> impl Future<Output = Result<Self::Received, Failure>> + Send;
+    /// Takes the body of a call in process, which is never decoded; checks the constraints that types cannot express.
+    fn receive(self, service: &Service) -> impl Future<Output = Result<Self::Received, Failure>> + Send;
 }
 
 impl Decode for Nothing {
+    type Received = Nothing;
+
     async fn decode(_: &Service, request: Request) -> Result<Self, Failure> {
         if is_empty(request.body()) {
             return Ok(Nothing {});
@@ -50,9 +57,15 @@ impl Decode for Nothing {
             _ => failure,
         })
     }
+
+    async fn receive(self, _: &Service) -> Result<Self, Failure> {
+        Ok(self)
+    }
 }
 
 impl<T: Wire> Decode for Json<T> {
+    type Received = Self;
+
     async fn admit(service: &Service, headers: &HeaderMap) -> Result<Option<Place>, Failure> {
         let limit = service.settings.max_body_bytes;
         let announced = announced(headers).unwrap_or(limit);
@@ -73,12 +86,14 @@ impl<T: Wire> Decode for Json<T> {
         value.check().map(|()| Json(value))
     }
 
-    fn check(&self) -> Result<(), Failure> {
-        self.0.check()
+    async fn receive(self, _: &Service) -> Result<Self, Failure> {
+        self.0.check().map(|()| self)
     }
 }
 
 impl<T: Wire> Decode for OptionalJson<T> {
+    type Received = Self;
+
     async fn admit(service: &Service, headers: &HeaderMap) -> Result<Option<Place>, Failure> {
         match announced(headers) {
             Some(0) => Ok(None),
@@ -96,8 +111,8 @@ impl<T: Wire> Decode for OptionalJson<T> {
         Json::decode(service, request).await.map(|Json(value)| OptionalJson(Some(value)))
     }
 
-    fn check(&self) -> Result<(), Failure> {
-        self.0.as_ref().map_or(Ok(()), T::check)
+    async fn receive(self, _: &Service) -> Result<Self, Failure> {
+        self.0.as_ref().map_or(Ok(()), T::check).map(|()| self)
     }
 }
 
@@ -133,12 +148,14 @@ pub(super) fn misfit(whole: &str, field: &str, reason: &str) -> Failure {
 }
 
 impl Decode for FileUpload {
+    type Received = SpooledUpload;
+
     async fn admit(service: &Service, headers: &HeaderMap) -> Result<Option<Place>, Failure> {
         form::check_length(announced(headers), service.settings.max_upload_bytes)?;
         service.admission.upload().await.map(Some)
     }
 
-    async fn decode(service: &Service, request: Request) -> Result<Self, Failure> {
+    async fn decode(service: &Service, request: Request) -> Result<SpooledUpload, Failure> {
         let media_type = media_type(request.headers()).to_owned();
         if !media_type.to_ascii_lowercase().starts_with("multipart/form-data") {
             return Err(Failure::new(
@@ -146,7 +163,11 @@ impl Decode for FileUpload {
                 "the body must be `multipart/form-data` with a part `file`",
             ));
         }
-        form::upload(&media_type, request.into_body(), service.settings.max_upload_bytes).await
+        form::upload(&media_type, request.into_body(), SpoolLimits::of(service)).await
+    }
+
+    async fn receive(self, service: &Service) -> Result<SpooledUpload, Failure> {
+        form::spool(self, SpoolLimits::of(service)).await
     }
 }
 

@@ -1,10 +1,25 @@
 //! Sends replies over HTTP.
 use axum::{
     Json as JsonResponse,
+    body::Body,
     response::{IntoResponse, Response},
 };
-use http::{HeaderValue, StatusCode, header};
-use svc_client::{Accepted, Created, Json, Located, NoContent, Reply, Text, Wire};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use std::time::Duration;
+use svc_client::{
+    Accepted, Conditional, Created, Event, Events, Failure, FileBytes, Json, Located, MediaType, NoContent, PROBLEM,
+    Reply, Text, TextStream, Validated, Wire,
+};
+
+/// A stream of events says at least this often that it is still there, for proxies and for clients that wait.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How long a browser waits before it asks again for a stream that has ended.
+const RETRY: &str = "retry: 2000\n\n";
+/// What may stand unescaped in a parameter value of RFC 8187.
+const ATTR_CHAR: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Makes a response of a value.
 pub trait Encode: Reply {
@@ -36,8 +51,119 @@ impl Encode for NoContent {
         StatusCode::NO_CONTENT.into_response()
     }
 }
-impl Encode for Text {
+impl<M: MediaType> Encode for Text<M> {
     fn encode(value: String) -> Response {
-        ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], value).into_response()
+        ([(header::CONTENT_TYPE, M::NAME)], value).into_response()
+    }
+}
+impl<M: MediaType> Encode for TextStream<M> {
+    fn encode(pieces: Self::Value) -> Response {
+        ([(header::CONTENT_TYPE, M::NAME)], Body::from_stream(pieces)).into_response()
+    }
+}
+
+impl<R: Encode> Encode for Conditional<R> {
+    fn encode(value: Self::Value) -> Response {
+        let (mut response, etag) = match value {
+            Validated::NotModified { etag } => (StatusCode::NOT_MODIFIED.into_response(), etag),
+            Validated::Modified { etag, value } => (R::encode(value), etag),
+        };
+        set(response.headers_mut(), header::ETAG, &etag);
+        // Kept by the caller alone, and asked for again each time.
+        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+        response
+    }
+}
+
+impl Encode for FileBytes {
+    fn encode(file: Self::Value) -> Response {
+        let status = if file.part.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
+        let sent = file.part.clone().unwrap_or(0..file.size);
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(sent.end.saturating_sub(sent.start)));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+        set(&mut headers, header::CONTENT_TYPE, &file.media_type);
+        headers.insert(header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
+        if let Some(name) = &file.file_name {
+            set(&mut headers, header::CONTENT_DISPOSITION, &attachment(name));
+        }
+        if file.part.is_some() {
+            let last = sent.end.saturating_sub(1);
+            set(&mut headers, header::CONTENT_RANGE, &format!("bytes {}-{last}/{}", sent.start, file.size));
+        }
+        (status, headers, Body::from_stream(file.bytes)).into_response()
+    }
+}
+
+fn set(headers: &mut HeaderMap, name: header::HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}
+
+/// A `Content-Disposition` that has a browser save the file under its name, whatever the name holds.
+fn attachment(name: &str) -> String {
+    let hidden = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    };
+    let name: String =
+        name.chars().filter(|c| !hidden(*c)).map(|c| if matches!(c, '/' | '\\') { '_' } else { c }).collect();
+    let plain: String = name
+        .chars()
+        .map(|c| if (c.is_ascii_graphic() || c == ' ') && !matches!(c, '"' | '%' | ';') { c } else { '_' })
+        .collect();
+    format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{}", utf8_percent_encode(&name, ATTR_CHAR))
+}
+
+impl<T: Wire> Encode for Events<T> {
+    fn encode(events: Self::Value) -> Response {
+        let first = stream::iter([Ok(Bytes::from_static(RETRY.as_bytes()))]);
+        let events = stream::unfold(Some(events), async |state| {
+            let mut events = state?;
+            Some(match tokio::time::timeout(KEEP_ALIVE, events.next()).await {
+                Err(_) => (Ok::<_, std::convert::Infallible>(Bytes::from_static(b": keep-alive\n\n")), Some(events)),
+                Ok(Some(Ok(event))) => (Ok(written(&event)), Some(events)),
+                Ok(Some(Err(failure))) => (Ok(problem(failure)), None),
+                Ok(None) => return None,
+            })
+        });
+        let headers = [
+            (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+            (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+            // Proxies that gather answers before they pass them on are asked not to.
+            (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+        ];
+        (headers, Body::from_stream(first.chain(events))).into_response()
+    }
+}
+
+fn problem(failure: Failure) -> Bytes {
+    written(&Event { id: None, name: PROBLEM.into(), data: failure })
+}
+
+/// An event as it goes over the wire. JSON holds no bare end of a line, so its data is one line.
+fn written<T: serde::Serialize>(event: &Event<T>) -> Bytes {
+    let id = event.id.as_deref().map(|id| format!("id: {id}\n")).unwrap_or_default();
+    let data = serde_json::to_string(&event.data).unwrap_or_default();
+    Bytes::from(format!("{id}event: {}\ndata: {data}\n\n", event.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::attachment;
+
+    #[test]
+    fn a_name_of_a_file_cannot_leave_its_quotes_or_look_like_another() {
+        for (name, header) in [
+            ("plan.pdf", r#"attachment; filename="plan.pdf"; filename*=UTF-8''plan.pdf"#),
+            ("naïve; x.txt", r#"attachment; filename="na_ve_ x.txt"; filename*=UTF-8''na%C3%AFve%3B%20x.txt"#),
+            ("a\"b\r\nX: y", r#"attachment; filename="a_bX: y"; filename*=UTF-8''a%22bX%3A%20y"#),
+            ("../x\\y%2e", r#"attachment; filename=".._x_y_2e"; filename*=UTF-8''.._x_y%252e"#),
+            ("invoice\u{202e}fdp.exe", r#"attachment; filename="invoicefdp.exe"; filename*=UTF-8''invoicefdp.exe"#),
+        ] {
+            assert_eq!(attachment(name), header);
+        }
     }
 }

@@ -1,26 +1,52 @@
-//! An upload, from a `multipart/form-data` body: at most a part `file` and a part `options`, in either order.
+//! An upload, from a `multipart/form-data` body: at most a part `file` and a part `options`, in either order. The file is spooled
+//! to the disk as it comes, so a handler has all of the form before it begins.
 use super::{
     decode::{broken, from_json},
     multipart::{FormError, HEAD_BYTES, Head, Parts, Step},
 };
+use crate::{
+    error::OrFail,
+    service::Service,
+    spool::{Spool, SpooledUpload},
+};
 use axum::body::{Body, BodyDataStream};
 use bytes::Bytes;
-use futures_util::{StreamExt, stream};
+use futures_util::StreamExt;
 use serde_json::Value;
-use std::io;
+use std::{io, path::PathBuf};
 use svc_client::{Code, Failure, FileUpload};
-use tokio::sync::oneshot;
 
 /// The longest `options` part.
 const OPTIONS_BYTES: usize = 64 * 1024;
 /// How much a form may hold besides its file.
 const BESIDE_BYTES: u64 = 2 * OPTIONS_BYTES as u64;
 
-/// A form that is being read.
-struct Form {
-    parts: Parts,
-    frames: BodyDataStream,
-    options: Option<Value>,
+/// Where files are spooled, and how large one may be.
+pub(super) struct SpoolLimits {
+    folder: PathBuf,
+    bytes: u64,
+}
+
+impl SpoolLimits {
+    pub(super) fn of(service: &Service) -> SpoolLimits {
+        SpoolLimits { folder: service.spool.folder().to_owned(), bytes: service.settings.max_upload_bytes }
+    }
+
+    fn empty_spool(&self) -> Result<Spool, Failure> {
+        Spool::new(&self.folder).or_fail()
+    }
+
+    /// Appends a piece; 413 once the file is too large.
+    async fn append(&self, mut spool: Spool, piece: Bytes) -> Result<Spool, Failure> {
+        if spool.byte_size() + piece.len() as u64 > self.bytes {
+            return Err(too_large(self.bytes));
+        }
+        blocking(move || spool.write(&piece).map(|()| spool)).await
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, Failure> {
+    tokio::task::spawn_blocking(work).await.map_err(|e| Failure::new(Code::Internal, e))?.or_fail()
 }
 
 /// Refuses a form that announces more bytes than a file may have.
@@ -31,45 +57,64 @@ pub(super) fn check_length(announced: Option<u64>, limit: u64) -> Result<(), Fai
     }
 }
 
-/// Reads up to the bytes of the file, which the upload then streams at its handler's pace.
-pub(super) async fn upload(content_type: &str, body: Body, limit: u64) -> Result<FileUpload, Failure> {
+/// Reads a form to its end.
+pub(super) async fn upload(content_type: &str, body: Body, limits: SpoolLimits) -> Result<SpooledUpload, Failure> {
     let parts = Parts::new(content_type).map_err(malformed)?;
-    let mut form = Form { parts, frames: body.into_data_stream(), options: None };
-    let head = form.next_file().await?.ok_or_else(|| Failure::field("file", "the form has no part `file`"))?;
-    if head.file_name.as_ref().is_some_and(|name| name.contains('\0')) {
-        return Err(Failure::field("file", "the file's name must not contain the character U+0000 (NUL)"));
-    }
-    let (hand_on, rest) = oneshot::channel::<Form>();
-    let pieces = stream::try_unfold((form, hand_on, 0), move |(mut form, hand_on, read)| async move {
-        match form.piece().await.map_err(io::Error::other)? {
-            Some(piece) => {
-                let read = read + piece.len() as u64;
-                match read > limit {
-                    true => Err(io::Error::other(too_large(limit))),
-                    false => Ok(Some((piece, (form, hand_on, read)))),
+    let mut form = Form { parts, frames: body.into_data_stream() };
+    let (mut file, mut options) = (None, None);
+    while let Some(head) = form.part().await? {
+        match head.name.as_deref() {
+            Some("file") if file.is_some() => {
+                return Err(Failure::field("file", "the form has two parts `file`; upload one file a call"));
+            }
+            Some("file") => {
+                check_name(head.file_name.as_deref())?;
+                let mut spool = limits.empty_spool()?;
+                while let Some(piece) = form.piece().await? {
+                    spool = limits.append(spool, piece).await?;
                 }
+                file = Some((head, blocking(move || spool.finish()).await?));
             }
-            None => {
-                // Whoever dropped the options does not need the rest.
-                drop(hand_on.send(form));
-                Ok(None)
+            Some("options") if options.is_some() => {
+                return Err(Failure::field("options", "the form has two parts `options`"));
+            }
+            Some("options") => options = Some(form.options().await?),
+            name => {
+                return Err(Failure::field(name.unwrap_or("?"), "the form takes the parts `file` and `options`"));
             }
         }
-    });
-    let options = async move {
-        let mut form = rest.await.map_err(|_| malformed(FormError::Ended))?;
-        match form.next_file().await? {
-            Some(_) => Err(Failure::field("file", "the form has two parts `file`; upload one file a call")),
-            None => form.end().await,
+    }
+    form.end().await?;
+    let (head, file) = file.ok_or_else(|| Failure::field("file", "the form has no part `file`"))?;
+    Ok(SpooledUpload { filename: head.file_name, declared_mime: head.content_type, file, options })
+}
+
+/// Spools a file that a caller in this process hands over.
+pub(super) async fn spool(upload: FileUpload, limits: SpoolLimits) -> Result<SpooledUpload, Failure> {
+    let FileUpload { filename, declared_mime, mut bytes, options, .. } = upload;
+    check_name(filename.as_deref())?;
+    let mut spool = limits.empty_spool()?;
+    while let Some(piece) = bytes.next().await {
+        let piece =
+            piece.map_err(|error| Failure::new(Code::MalformedRequest, format!("the upload broke off: {error}")))?;
+        spool = limits.append(spool, piece).await?;
+    }
+    Ok(SpooledUpload { filename, declared_mime, file: blocking(move || spool.finish()).await?, options })
+}
+
+fn check_name(name: Option<&str>) -> Result<(), Failure> {
+    match name {
+        Some(name) if name.contains('\0') => {
+            Err(Failure::field("file", "the file's name must not contain the character U+0000 (NUL)"))
         }
-    };
-    Ok(FileUpload {
-        filename: head.file_name,
-        declared_mime: head.content_type,
-        length: None,
-        bytes: pieces.boxed(),
-        options: Box::pin(options),
-    })
+        _ => Ok(()),
+    }
+}
+
+/// A form that is being read.
+struct Form {
+    parts: Parts,
+    frames: BodyDataStream,
 }
 
 impl Form {
@@ -86,30 +131,18 @@ impl Form {
         }
     }
 
-    /// The next part `file`, where there is one; reads `options` on the way and refuses every other part.
-    async fn next_file(&mut self) -> Result<Option<Head>, Failure> {
+    /// The head of the next part; none behind the last one.
+    async fn part(&mut self) -> Result<Option<Head>, Failure> {
         loop {
             match self.step().await? {
-                Step::Part(head) => match head.name.as_deref() {
-                    Some("file") => return Ok(Some(head)),
-                    Some("options") if self.options.is_some() => {
-                        return Err(Failure::field("options", "the form has two parts `options`"));
-                    }
-                    Some("options") => self.options = Some(self.read_options().await?),
-                    name => {
-                        return Err(Failure::field(
-                            name.unwrap_or("?"),
-                            "the form takes the parts `file` and `options`",
-                        ));
-                    }
-                },
+                Step::Part(head) => return Ok(Some(head)),
                 Step::EndOfForm => return Ok(None),
                 _ => {}
             }
         }
     }
 
-    async fn read_options(&mut self) -> Result<Value, Failure> {
+    async fn options(&mut self) -> Result<Value, Failure> {
         let mut text = Vec::new();
         while let Some(piece) = self.piece().await? {
             text.extend_from_slice(&piece);
@@ -132,8 +165,8 @@ impl Form {
         }
     }
 
-    /// Reads what little may stand behind the form, so that the connection can be used again, and gives the options.
-    async fn end(mut self) -> Result<Option<Value>, Failure> {
+    /// Reads what little may stand behind the form, so that the connection can be used again.
+    async fn end(mut self) -> Result<(), Failure> {
         let mut behind = 0;
         while let Some(frame) = self.frames.next().await {
             behind += frame.map_err(|error| broken(&error))?.len();
@@ -141,7 +174,7 @@ impl Form {
                 return Err(malformed(FormError::Damaged("too much follows its last boundary")));
             }
         }
-        Ok(self.options)
+        Ok(())
     }
 }
 

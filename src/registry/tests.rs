@@ -73,10 +73,12 @@ async fn every_operation_is_one_route_one_entry_and_two_methods() {
         );
     }
     macro_rules! both_clients { ($(
-        #[doc = $doc:literal] $method:ident $path:literal $name:ident $args:tt -> $reply:ty $(, access $access:ident)? $(, needs $need:ident)?;
+        $(#[doc = $doc:literal])+ $method:ident $path:literal $name:ident $args:tt -> $reply:ty
+            $(, or $other:ident -> $other_reply:ty)? $(, access $access:ident)? $(, needs $need:ident)? $(, fails $codes:tt)?;
     )*) => { $(
         let _ = Client::<Remote>::$name;
         let _ = Client::<InProcess>::$name;
+        $( let _ = (Client::<Remote>::$other, Client::<InProcess>::$other); )?
     )* } }
     operation_table!(both_clients);
 }
@@ -107,6 +109,11 @@ fn the_operations_are_these() {
     let list: String =
         OPERATIONS.iter().map(|o| format!("{:<6} {:<30} {:<18} {:?}\n", o.method, o.path, o.name, o.access)).collect();
     insta::assert_snapshot!(list);
+}
+
+#[test]
+fn the_contract_is_this() {
+    insta::assert_json_snapshot!(contract());
 }
 
 #[tokio::test]
@@ -158,8 +165,8 @@ async fn a_panic_is_a_500_with_a_request_id_and_nothing_more() {
     fn explode(_: Arc<Service>, _: Caller, _: Request) -> Served {
         Box::pin(async { panic!("the secret reason") })
     }
-    let info = <ops::read_health as Operation>::INFO;
-    let response = answer(service(), info, explode, Request::new(HttpBody::empty())).await;
+    let form = Form { serve: explode, ..Form::of::<ops::read_health>() };
+    let response = answer(service(), form, Request::new(HttpBody::empty())).await;
     assert_eq!(response.status(), 500);
     let bytes = axum::body::to_bytes(response.into_body(), 1 << 20).await.expect("a body");
     let text = String::from_utf8_lossy(&bytes);

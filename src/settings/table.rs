@@ -135,6 +135,10 @@ settings! {
         /// Number of files that are received and stored at a time; further ones wait briefly and are then refused with
         /// 429.
         SVC_UPLOADS_AT_ONCE uploads_at_once: usize = "16", kind::integer(1..=1000);
+        /// Number of downloads of stored bytes at a time; further ones wait briefly and are then refused with 429.
+        SVC_DOWNLOADS_AT_ONCE downloads_at_once: usize = "64", kind::integer(1..=10_000);
+        /// Most streams of events that a process keeps open; further ones are refused with 429.
+        SVC_EVENT_STREAMS event_streams: usize = "500", kind::integer(1..=100_000);
         /// Most connections of clients, and never more than the limit of open files allows; the one that was idle
         /// longest makes room.
         SVC_MAX_CONNECTIONS max_connections: usize = "4096", kind::integer(16..=1_000_000);

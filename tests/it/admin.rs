@@ -335,7 +335,7 @@ async fn one_task_can_be_cancelled_and_takes_its_dependents_along() {
     let probe = app.client.list_tasks(of_root(id)).await.unwrap().tasks.pop().unwrap();
     let task = app.client.cancel_task(TaskPath { id: probe.id }).await.unwrap();
     assert_eq!((task.status.as_str(), task.finished), ("failed", true));
-    let document = app.client.read_document(DocumentPath { id }, Default::default()).await.unwrap();
+    let document = app.client.read_document(DocumentPath { id }, Default::default()).await.unwrap().value().unwrap();
     assert_eq!(document.settled, Settled::Failed);
     assert_eq!(app.client.cancel_task(TaskPath { id: probe.id }).await.unwrap_err().status, 409);
     let outside = node(&app, None).await.0;

@@ -149,12 +149,16 @@ const FLOORS: &[(&str, &[&str])] = &[
             "telemetry",
         ],
     ),
-    ("registry", &["access", "admission", "ingest", "reader", "service", "settings", "store", "telemetry"]),
+    (
+        "registry",
+        &["access", "admission", "error", "ingest", "reader", "service", "settings", "spool", "store", "telemetry"],
+    ),
     ("listener", &["registry", "settings"]),
     (
         "handlers",
         &[
             "access",
+            "admission",
             "embedding",
             "error",
             "ingest",
@@ -163,6 +167,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "sampler",
             "search",
             "service",
+            "spool",
             "store",
             "telemetry",
             "worker",

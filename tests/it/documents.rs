@@ -15,8 +15,13 @@ async fn a_document_is_read_back_as_it_was_written() {
     }))
     .unwrap();
     let created = app.client.create_document(WaitQuery { wait: true }, Json(new)).await.unwrap();
-    let read =
-        app.client.read_document(DocumentPath { id: created.id }, EmbedQuery { include_embed: true }).await.unwrap();
+    let read = app
+        .client
+        .read_document(DocumentPath { id: created.id }, EmbedQuery { include_embed: true })
+        .await
+        .unwrap()
+        .value()
+        .unwrap();
     assert_eq!(
         (read.title.as_str(), read.content.as_str(), read.usetype.as_str()),
         ("Überschrift", "Zwei\nZeilen 🎈", "raw")
@@ -27,7 +32,13 @@ async fn a_document_is_read_back_as_it_was_written() {
     let embed = read.embed.unwrap();
     let norm: f32 = embed.iter().map(|x| x * x).sum();
     assert!(embed.len() == 768 && (norm - 1.0).abs() < 1e-4, "{} {norm}", embed.len());
-    let plain = app.client.read_document(DocumentPath { id: created.id }, EmbedQuery::default()).await.unwrap();
+    let plain = app
+        .client
+        .read_document(DocumentPath { id: created.id }, EmbedQuery::default())
+        .await
+        .unwrap()
+        .value()
+        .unwrap();
     assert!(plain.embed.is_none());
     app.end().await;
 }
@@ -37,8 +48,8 @@ async fn both_clients_answer_alike() {
     let app = TestApp::start().await;
     let id = app.create("One", "The same over both ways.", None).await.id;
     let path = DocumentPath { id };
-    let remote = app.client.read_document(path, EmbedQuery { include_embed: true }).await.unwrap();
-    let local = app.in_process.read_document(path, EmbedQuery { include_embed: true }).await.unwrap();
+    let remote = app.client.read_document(path, EmbedQuery { include_embed: true }).await.unwrap().value().unwrap();
+    let local = app.in_process.read_document(path, EmbedQuery { include_embed: true }).await.unwrap().value().unwrap();
     assert_eq!(serde_json::to_value(remote).unwrap(), serde_json::to_value(local).unwrap());
     let missing = DocumentPath { id: 999_999 };
     let (remote, local) = (

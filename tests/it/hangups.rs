@@ -63,7 +63,13 @@ async fn clients_that_hang_up_disturb_nobody() {
         let new = document("Bread", &format!("Yeast eats the sugar in dough {rounds}."));
         let created = app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap();
         assert_eq!(
-            app.client.read_document(DocumentPath { id: created.id }, Default::default()).await.unwrap().id,
+            app.client
+                .read_document(DocumentPath { id: created.id }, Default::default())
+                .await
+                .unwrap()
+                .value()
+                .unwrap()
+                .id,
             created.id
         );
         app.client.read_frontier(DocumentPath { id: first.id }).await.unwrap();

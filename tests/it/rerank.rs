@@ -180,6 +180,8 @@ async fn tokens_are_stored_as_the_settings_say() {
                 .read_document(DocumentPath { id }, svc_client::wire::EmbedQuery { include_embed: true })
                 .await
                 .unwrap()
+                .value()
+                .unwrap()
                 .embed
                 .unwrap()
         }

@@ -136,8 +136,13 @@ async fn pass_on(url: &str, request: Request) -> Response {
 async fn vectors(app: &TestApp, id: i64) -> BTreeMap<String, Vec<f32>> {
     let mut vectors = BTreeMap::new();
     for node in app.subtree(id).await {
-        let read =
-            app.client.read_document(DocumentPath { id: node.id }, EmbedQuery { include_embed: true }).await.unwrap();
+        let read = app
+            .client
+            .read_document(DocumentPath { id: node.id }, EmbedQuery { include_embed: true })
+            .await
+            .unwrap()
+            .value()
+            .unwrap();
         let name = format!("{} {:?} {} {}", read.path.len(), read.position, read.title, read.content);
         vectors.extend(read.embed.map(|embed| (name, embed)));
     }

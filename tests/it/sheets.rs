@@ -240,8 +240,13 @@ async fn a_long_row_keeps_its_record_and_is_embedded_in_pieces() {
         records[0].content.split_whitespace().count()
     );
     for node in records.iter().chain(&pieces) {
-        let read =
-            app.client.read_document(DocumentPath { id: node.id }, EmbedQuery { include_embed: true }).await.unwrap();
+        let read = app
+            .client
+            .read_document(DocumentPath { id: node.id }, EmbedQuery { include_embed: true })
+            .await
+            .unwrap()
+            .value()
+            .unwrap();
         assert!(read.embed.is_some() && read.settled == Settled::Settled, "{} {}", node.usetype, node.title);
         assert!(evidence(&app, node.id).await.get("embed").is_none(), "nothing was over the window");
     }
@@ -276,7 +281,13 @@ async fn thousands_of_records_are_made_once_each_and_rolled_up() {
     assert_eq!(of_sheet["extract.sheet"]["records"], 2500);
     assert!(of_file["rollup"]["not_concatenated"]["tokens"].as_i64().unwrap() > 10_000, "{of_file}");
     for id in [sheet.id, id] {
-        let read = app.client.read_document(DocumentPath { id }, EmbedQuery { include_embed: true }).await.unwrap();
+        let read = app
+            .client
+            .read_document(DocumentPath { id }, EmbedQuery { include_embed: true })
+            .await
+            .unwrap()
+            .value()
+            .unwrap();
         assert!(read.embed.is_some(), "a container gets an embedding from its children");
     }
     invariants::check_drained(&app.pool).await;

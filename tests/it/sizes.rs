@@ -56,7 +56,7 @@ async fn json_of_callers_is_refused_by_the_name_of_field_and_limit() {
     let within = json!({"list": vec![0; 50_000], "text": "x".repeat(1 << 19)});
     let new = NewDocument { structured_content: within.as_object().unwrap().clone(), ..document("within", "") };
     let id = create(&app, new).await;
-    let read = app.client.read_document(DocumentPath { id }, Default::default()).await.unwrap();
+    let read = app.client.read_document(DocumentPath { id }, Default::default()).await.unwrap().value().unwrap();
     assert_eq!(Value::Object(read.structured_content), within);
     app.end().await;
 }

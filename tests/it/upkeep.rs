@@ -259,7 +259,7 @@ async fn a_task_that_is_cut_off_while_it_applies_leaves_no_connection_behind() {
     let stored: i64 = sqlx::query_scalar("SELECT count(*) FROM extractions").fetch_one(&app.pool).await.unwrap();
     assert_eq!(stored, 0);
     assert_eq!(
-        app.client.read_document(DocumentPath { id }, Default::default()).await.unwrap().settled,
+        app.client.read_document(DocumentPath { id }, Default::default()).await.unwrap().value().unwrap().settled,
         Settled::Failed
     );
     invariants::check_drained(&app.pool).await;

@@ -1,16 +1,16 @@
 //! Checks every answer of a test's service against the contract that it serves: the status, the headers, the media type
 //! and the body.
 use axum::{
-    body::{Body, Bytes},
+    body::{Body, Bytes, HttpBody},
     extract::{Request, State},
     http::{StatusCode, response::Parts},
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex},
+    sync::{Arc, LazyLock, Mutex},
 };
 use svc::registry::contract;
 use svc_client::Failure;
@@ -27,15 +27,26 @@ impl Breaches {
     }
 }
 
+/// A problem of any code, as it answers what comes to no operation.
+static ANY_PROBLEM: LazyLock<Value> = LazyLock::new(
+    || json!({"content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Failure"}}}}),
+);
+
 /// Passes an answer on if it keeps the contract; any other becomes a status that no client accepts.
 pub async fn hold(State(breaches): State<Arc<Breaches>>, request: Request, next: Next) -> Response {
     let (method, path) = (request.method().as_str().to_ascii_lowercase(), request.uri().path().to_owned());
     let (parts, body) = next.run(request).await.into_parts();
-    let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
     let mut broken = Vec::new();
-    judge(&method, &path, &parts, &bytes, &mut broken);
+    // What streams is passed on as it comes, and of it only the head is judged.
+    let (bytes, body) = if body.size_hint().exact().is_some() {
+        let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+        (Some(bytes.clone()), Body::from(bytes))
+    } else {
+        (None, body)
+    };
+    judge(&method, &path, &parts, bytes.as_ref(), &mut broken);
     if broken.is_empty() {
-        return Response::from_parts(parts, Body::from(bytes));
+        return Response::from_parts(parts, body);
     }
     let text = format!("{method} {path} {}: {}", parts.status, broken.join("; "));
     eprintln!("{text}");
@@ -43,13 +54,12 @@ pub async fn hold(State(breaches): State<Arc<Breaches>>, request: Request, next:
     (StatusCode::from_u16(599).unwrap(), text).into_response()
 }
 
-fn judge(method: &str, path: &str, parts: &Parts, bytes: &Bytes, broken: &mut Vec<String>) {
+fn judge(method: &str, path: &str, parts: &Parts, bytes: Option<&Bytes>, broken: &mut Vec<String>) {
     let status = parts.status.as_u16();
     let Some(entry) = entry(method, path) else {
         // It is a page, or nothing; the contract only covers the errors.
         if status >= 400 {
-            // Every problem has the same body.
-            body(&contract()["components"]["responses"]["Problem404"], parts, bytes, broken);
+            body(&ANY_PROBLEM, parts, bytes, broken);
         }
         return;
     };
@@ -65,14 +75,14 @@ fn judge(method: &str, path: &str, parts: &Parts, bytes: &Bytes, broken: &mut Ve
     body(response, parts, bytes, broken);
 }
 
-fn body(response: &'static Value, parts: &Parts, bytes: &Bytes, broken: &mut Vec<String>) {
+fn body(response: &'static Value, parts: &Parts, bytes: Option<&Bytes>, broken: &mut Vec<String>) {
     let media_type = parts.headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = media_type.split(';').next().unwrap_or_default();
-    match response.get("content").map(|content| content.get(media_type)) {
-        None if bytes.is_empty() => {}
-        None => broken.push("a body where none is documented".to_owned()),
-        Some(None) => broken.push(format!("`{media_type}` is not documented")),
-        Some(Some(content)) if media_type.ends_with("json") => match serde_json::from_slice(bytes) {
+    match (response.get("content").map(|content| content.get(media_type).or(content.get("*/*"))), bytes) {
+        (None, Some(bytes)) if bytes.is_empty() => {}
+        (None, _) => broken.push("a body where none is documented".to_owned()),
+        (Some(None), _) => broken.push(format!("`{media_type}` is not documented")),
+        (Some(Some(content)), Some(bytes)) if media_type.ends_with("json") => match serde_json::from_slice(bytes) {
             Ok(value) => {
                 validate(&content["schema"], &value, "", broken);
                 if media_type == "application/problem+json" {
@@ -81,7 +91,7 @@ fn body(response: &'static Value, parts: &Parts, bytes: &Bytes, broken: &mut Vec
             }
             Err(error) => broken.push(format!("the body is no JSON: {error}")),
         },
-        Some(Some(_)) => {}
+        (Some(Some(_)), _) => {}
     }
 }
 

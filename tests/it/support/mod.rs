@@ -145,6 +145,7 @@ impl TestApp {
 
     /// Asks the listener to stop, as a signal does.
     pub fn stop_listening(&self) {
+        self.service.ending.cancel();
         self.stop_server.send(true).unwrap();
     }
 

@@ -1,0 +1,171 @@
+//! Answers that come as server-sent events, as the HTML standard defines `text/event-stream`.
+#[cfg(feature = "openapi")]
+use crate::reply::Described;
+use crate::{Failure, Incoming, operation::Wire, reply::Reply};
+use bytes::{Bytes, BytesMut};
+use futures_util::{StreamExt, stream, stream::BoxStream};
+use std::{borrow::Cow, marker::PhantomData};
+
+/// The name of the event that carries a [`Failure`]; the stream ends with it.
+pub const PROBLEM: &str = "problem";
+/// The longest event that is taken.
+const EVENT_BYTES: usize = 16 << 20;
+
+/// One event of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event<T> {
+    /// What a caller names in `Last-Event-ID` to go on behind this event.
+    pub id: Option<String>,
+    pub name: Cow<'static, str>,
+    pub data: T,
+}
+
+/// Events as they happen. A failure is the last item.
+pub type EventStream<T> = BoxStream<'static, Result<Event<T>, Failure>>;
+
+/// 200 with `text/event-stream`; the data of each event is JSON.
+pub struct Events<T>(PhantomData<T>);
+
+impl<T: Wire> Reply for Events<T> {
+    type Value = EventStream<T>;
+    fn is_success(status: u16) -> bool {
+        status == 200
+    }
+    fn accept() -> &'static str {
+        "text/event-stream"
+    }
+    fn heeds() -> Vec<&'static str> {
+        vec!["last-event-id"]
+    }
+    async fn receive(answer: Incoming) -> Result<EventStream<T>, Failure> {
+        Ok(read(answer.pieces()))
+    }
+    #[cfg(feature = "openapi")]
+    fn describe(_: &mut crate::reply::Schemas) -> Vec<Described> {
+        let text = utoipa::openapi::ObjectBuilder::new().schema_type(utoipa::openapi::Type::String);
+        vec![Described::new(200, "Success", &[("text/event-stream", text.into())])]
+    }
+}
+
+/// Reads events off the pieces of a body.
+fn read<T: Wire>(pieces: BoxStream<'static, Result<Bytes, Failure>>) -> EventStream<T> {
+    stream::try_unfold(Some((pieces, Parser::default())), async |state| {
+        let Some((mut pieces, mut parser)) = state else { return Ok(None) };
+        loop {
+            if let Some(raw) = parser.next()? {
+                let failed = raw.name.as_deref() == Some(PROBLEM);
+                let misread = |error| Failure::unreachable(format!("an event is not of this version's form: {error}"));
+                if failed {
+                    return Err(serde_json::from_str(&raw.data).unwrap_or_else(misread));
+                }
+                let data = serde_json::from_str(&raw.data).map_err(misread)?;
+                let name = raw.name.map_or(Cow::Borrowed("message"), Cow::Owned);
+                return Ok(Some((Event { id: raw.id, name, data }, Some((pieces, parser)))));
+            }
+            match pieces.next().await {
+                Some(piece) => parser.feed(&piece?)?,
+                None => return Ok(None),
+            }
+        }
+    })
+    .boxed()
+}
+
+/// An event before its data is read.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Raw {
+    id: Option<String>,
+    name: Option<String>,
+    data: String,
+}
+
+/// Takes pieces of a body and gives events; comments and `retry` are passed over.
+#[derive(Default)]
+struct Parser {
+    buffer: BytesMut,
+    /// Bytes of the buffer that hold no end of a line.
+    searched: usize,
+    event: Raw,
+    has_data: bool,
+    last_id: Option<String>,
+}
+
+impl Parser {
+    fn feed(&mut self, piece: &[u8]) -> Result<(), Failure> {
+        if self.buffer.len() + self.event.data.len() + piece.len() > EVENT_BYTES {
+            return Err(Failure::unreachable(format!("an event is over {EVENT_BYTES} bytes")));
+        }
+        self.buffer.extend_from_slice(piece);
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<Option<Raw>, Failure> {
+        while let Some(length) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {
+            let line = self.buffer.split_to(self.searched + length + 1);
+            self.searched = 0;
+            let line = std::str::from_utf8(&line).map_err(|_| Failure::unreachable("an event is not UTF-8"))?;
+            let line = line.trim_end_matches(['\r', '\n']);
+            if line.is_empty() {
+                let event = std::mem::take(&mut self.event);
+                if std::mem::take(&mut self.has_data) {
+                    return Ok(Some(Raw { id: self.last_id.clone(), ..event }));
+                }
+                continue;
+            }
+            let (field, value) = line.split_once(':').unwrap_or((line, ""));
+            let value = value.strip_prefix(' ').unwrap_or(value);
+            match field {
+                "event" => self.event.name = Some(value.to_owned()),
+                "id" => self.last_id = Some(value.to_owned()),
+                "data" => {
+                    if std::mem::replace(&mut self.has_data, true) {
+                        self.event.data.push('\n');
+                    }
+                    self.event.data.push_str(value);
+                }
+                _ => {}
+            }
+        }
+        self.searched = self.buffer.len();
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_the_same_however_their_bytes_are_cut() {
+        let text = "retry: 2000\n\n: keep-alive\n\nid: 7\nevent: frontier\ndata: {\"a\":\ndata: 1}\n\r\nid\ndata\n\ndata: é\n\nevent: unfinished\ndata: 1\n";
+        let event = |id: &str, name: Option<&str>, data: &str| Raw {
+            id: Some(id.to_owned()),
+            name: name.map(str::to_owned),
+            data: data.to_owned(),
+        };
+        let expected = [event("7", Some("frontier"), "{\"a\":\n1}"), event("", None, ""), event("", None, "é")];
+        for size in 1..text.len() {
+            let mut parser = Parser::default();
+            let mut events = Vec::new();
+            for piece in text.as_bytes().chunks(size) {
+                parser.feed(piece).expect("small");
+                while let Some(event) = parser.next().expect("an event") {
+                    events.push(event);
+                }
+            }
+            assert_eq!(events, expected, "pieces of {size} bytes");
+        }
+    }
+
+    #[test]
+    fn an_event_without_an_end_is_given_up() {
+        let mut parser = Parser::default();
+        let piece = [b'x'; 1 << 16];
+        let refused = (0..=EVENT_BYTES / piece.len()).find_map(|_| {
+            let refused = parser.feed(&piece).err();
+            parser.next().expect("no line yet");
+            refused
+        });
+        assert!(refused.expect("a limit").detail.contains("over"));
+    }
+}

@@ -1,0 +1,74 @@
+//! An answer on its way in.
+use crate::Failure;
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream::BoxStream};
+use http::{HeaderMap, HeaderName};
+
+/// A successful answer whose header has come and whose body has not been read yet.
+pub struct Incoming {
+    pub status: u16,
+    pub headers: HeaderMap,
+    response: reqwest::Response,
+    base: String,
+    limit: usize,
+}
+
+impl Incoming {
+    pub(crate) fn new(mut response: reqwest::Response, base: &str, limit: usize) -> Incoming {
+        let (status, headers) = (response.status().as_u16(), std::mem::take(response.headers_mut()));
+        Incoming { status, headers, response, base: base.to_owned(), limit }
+    }
+
+    /// A header's value as text.
+    pub fn header(&self, name: HeaderName) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The body piece by piece, however long it is.
+    pub fn pieces(self) -> BoxStream<'static, Result<Bytes, Failure>> {
+        let base = self.base;
+        self.response.bytes_stream().map_err(move |error| lost(&base, &error)).boxed()
+    }
+
+    /// The whole body; fails if it is longer than the client takes.
+    pub async fn bytes(self) -> Result<Vec<u8>, Failure> {
+        let Incoming { mut response, base, limit, .. } = self;
+        let mut bytes = Vec::new();
+        while let Some(piece) = response.chunk().await.map_err(|error| lost(&base, &error))? {
+            if bytes.len() + piece.len() > limit {
+                return Err(
+                    Failure::unreachable(format!("the answer from {base} is over {limit} bytes")).with("sent", true)
+                );
+            }
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(bytes)
+    }
+}
+
+/// The failure of a call that got no answer, or only a part of one.
+pub(crate) fn lost(base: &str, error: &reqwest::Error) -> Failure {
+    // Whether the request may have been read: what was never sent can be sent again without a thought.
+    Failure::unreachable(why_lost(base, error)).with("sent", !error.is_connect())
+}
+
+/// Why there is no answer, in words that say which end to look at.
+fn why_lost(base: &str, error: &reqwest::Error) -> String {
+    let mut causes: Vec<&(dyn std::error::Error + 'static)> = Vec::new();
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        causes.push(cause);
+        next = cause.source();
+    }
+    let io = causes.iter().find_map(|cause| cause.downcast_ref::<std::io::Error>()).map(std::io::Error::kind);
+    let said = |what: &str| causes.iter().any(|cause| cause.to_string().contains(what));
+    match io {
+        Some(std::io::ErrorKind::ConnectionRefused) => format!("nobody listens at {base} (connection refused)"),
+        _ if said("dns error") => format!("the host of {base} is not known"),
+        _ if error.is_timeout() => format!("no answer from {base} in time"),
+        _ => {
+            let cause = causes.last().map(|cause| format!(": {cause}")).unwrap_or_default();
+            format!("no answer from {base}{cause}; is an svc service there?")
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What a call says beside its path, query and body: the request headers that operations heed.
+use crate::operation::{Call, Operation, Outcome, Transport};
+use http::{HeaderMap, HeaderName, header};
+
+/// A request header that operations heed.
+#[derive(Clone, Debug)]
+pub struct MetaHeader {
+    pub name: HeaderName,
+    /// What it does, for the contract.
+    pub about: &'static str,
+}
+
+macro_rules! meta { ($( $field:ident: $name:expr, $about:literal; )*) => {
+    /// The metadata of a call; an operation ignores what its reply does not heed.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct Meta { $( #[doc = $about] pub $field: Option<String>, )* }
+
+    impl Meta {
+        /// Every header that an operation may heed.
+        pub fn headers() -> Vec<MetaHeader> {
+            vec![$( MetaHeader { name: $name, about: $about } ),*]
+        }
+
+        /// Reads the metadata of a request; a value that is not visible ASCII counts as absent.
+        pub fn read(headers: &HeaderMap) -> Meta {
+            Meta { $( $field: joined(headers, &$name), )* }
+        }
+
+        /// The headers that are set, as they are sent.
+        pub(crate) fn pairs(&self) -> Vec<(HeaderName, &str)> {
+            let pairs = [$( ($name, self.$field.as_deref()) ),*];
+            pairs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+        }
+    }
+} }
+
+meta! {
+    accept: header::ACCEPT, "The media types that the caller takes.";
+    if_none_match: header::IF_NONE_MATCH, "Entity tags of what the caller has, or `*`; if one is current, the answer is 304 without a body.";
+    range: header::RANGE, "The part of the bytes that is wanted, for example `bytes=0-1023` or `bytes=-500`; several ranges at once are answered with the whole.";
+    if_range: header::IF_RANGE, "An entity tag; if it is not current, `Range` is ignored and the answer is the whole.";
+    last_event_id: HeaderName::from_static("last-event-id"), "The id of the last event that the caller received; what it knows is not sent again.";
+    idempotency_key: HeaderName::from_static("idempotency-key"), "Names the call, so that a repeated one takes effect once.";
+}
+
+/// All values of a header as one list, as RFC 9110 joins them.
+fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let values: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+    (!values.is_empty()).then(|| values.join(", "))
+}
+
+impl Meta {
+    /// Whether the caller has what the entity tag names, by RFC 9110's weak comparison.
+    pub fn knows(&self, etag: &str) -> bool {
+        self.if_none_match
+            .as_deref()
+            .is_some_and(|list| list.trim() == "*" || tags(list).any(|tag| tag == opaque(etag)))
+    }
+
+    /// Whether a range of what the entity tag names may be sent, by RFC 9110's strong comparison.
+    pub fn may_send_range(&self, etag: &str) -> bool {
+        self.if_range.as_deref().is_none_or(|tag| tag.trim() == etag && !etag.starts_with("W/"))
+    }
+
+    /// Whether `media_type` is wanted rather than `default`: the caller names it, and prefers it.
+    pub fn prefers(&self, media_type: &str, default: &str) -> bool {
+        let Some(accept) = self.accept.as_deref() else { return false };
+        let quality = |wanted: &str| {
+            let any_subtype = format!("{}/*", wanted.split('/').next().unwrap_or_default());
+            // The most specific range decides.
+            [wanted, any_subtype.as_str(), "*/*"].into_iter().find_map(|name| quality_of(accept, name)).unwrap_or(0.0)
+        };
+        quality_of(accept, media_type).is_some_and(|wanted| wanted > 0.0 && wanted >= quality(default))
+    }
+}
+
+/// The quality that an `Accept` header gives to exactly this media range.
+fn quality_of(accept: &str, range: &str) -> Option<f32> {
+    accept.split(',').find_map(|entry| {
+        let mut parts = entry.split(';').map(str::trim);
+        parts.next().filter(|name| name.eq_ignore_ascii_case(range))?;
+        let quality = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+        Some(quality.map_or(1.0, |quality| quality.parse().unwrap_or(0.0)))
+    })
+}
+
+/// The opaque part of an entity tag.
+fn opaque(tag: &str) -> &str {
+    tag.strip_prefix("W/").unwrap_or(tag)
+}
+
+/// The entity tags of a list, without their marks of weakness. A comma may stand within a tag.
+fn tags(list: &str) -> impl Iterator<Item = &str> {
+    let mut rest = list;
+    std::iter::from_fn(move || {
+        let from = rest.find('"')?;
+        let length = rest[from + 1..].find('"')? + 2;
+        let tag = &rest[from..from + length];
+        rest = &rest[from + length..];
+        Some(tag)
+    })
+}
+
+/// A transport whose calls all carry the same metadata; see [`Client::given`](crate::Client::given).
+#[derive(Clone)]
+pub struct Given<'a, T> {
+    pub(crate) inner: &'a T,
+    pub(crate) meta: Meta,
+}
+
+impl<O: Operation, T: Transport<O> + Sync> Transport<O> for Given<'_, T> {
+    fn send(&self, call: Call<O>) -> impl Future<Output = Outcome<O>> + Send {
+        self.inner.send(Call { meta: self.meta.clone(), ..call })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn knows(list: &str, etag: &str) -> bool {
+        Meta { if_none_match: Some(list.to_owned()), ..Meta::default() }.knows(etag)
+    }
+
+    #[test]
+    fn a_list_of_entity_tags_is_compared_weakly() {
+        for known in [r#""a""#, r#"W/"a""#, r#""x", "a""#, r#""x,y","a""#, "*", " * ", r#""a", "#] {
+            assert!(knows(known, r#""a""#), "{known}");
+        }
+        for other in [r#""b""#, "a", "", r#""a"#, r#""x*""#, r#""A""#, r#""b,a""#] {
+            assert!(!knows(other, r#""a""#), "{other}");
+        }
+        assert!(!Meta::default().knows(r#""a""#));
+        let headers = [(header::IF_NONE_MATCH, r#""x""#), (header::IF_NONE_MATCH, r#""a""#)];
+        let headers: HeaderMap = headers.into_iter().fold(HeaderMap::new(), |mut headers, (name, value)| {
+            headers.append(name, value.parse().expect("a value"));
+            headers
+        });
+        assert!(Meta::read(&headers).knows(r#""a""#), "several lines are one list");
+    }
+
+    #[test]
+    fn if_range_is_compared_strongly() {
+        let may =
+            |tag: &str, etag: &str| Meta { if_range: Some(tag.to_owned()), ..Meta::default() }.may_send_range(etag);
+        assert!(may(r#""a""#, r#""a""#) && Meta::default().may_send_range(r#""a""#));
+        for other in [r#"W/"a""#, r#""b""#, "Sat, 29 Oct 1994 19:43:31 GMT", "*", ""] {
+            assert!(!may(other, r#""a""#), "{other}");
+        }
+        assert!(!may(r#"W/"a""#, r#"W/"a""#), "a weak tag names no bytes");
+    }
+
+    #[test]
+    fn another_media_type_must_be_named_and_preferred() {
+        let prefers = |accept: &str| {
+            Meta { accept: Some(accept.to_owned()), ..Meta::default() }.prefers("text/event-stream", "application/json")
+        };
+        for events in [
+            "text/event-stream",
+            "TEXT/event-stream; charset=utf-8",
+            "application/json;q=0.5, text/event-stream",
+            "text/event-stream, */*;q=0.1",
+        ] {
+            assert!(prefers(events), "{events}");
+        }
+        for json in [
+            "",
+            "*/*",
+            "text/*",
+            "application/json",
+            "application/json, text/event-stream;q=0.9",
+            "text/event-stream;q=0",
+        ] {
+            assert!(!prefers(json), "{json}");
+        }
+        assert!(!Meta::default().prefers("text/event-stream", "application/json"));
+    }
+}

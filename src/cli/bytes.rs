@@ -1,0 +1,109 @@
+//! `svc bytes`: writes the stored bytes of a file.
+use super::{
+    CliError,
+    output::{Output, one_line, say},
+};
+use clap::Args;
+use futures_util::StreamExt;
+use serde_json::json;
+use std::{
+    fs::File,
+    io::{IsTerminal, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+use svc_client::{Client, Code, Failure, Meta, Remote, Validated, wire::DocumentPath};
+
+/// How often a download that breaks off goes on without having brought a byte.
+const TRIES: u32 = 5;
+
+#[derive(Args)]
+pub struct BytesArguments {
+    /// The file's id.
+    id: i64,
+    /// Where the bytes are written; left out: to standard output.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+pub async fn bytes(client: &Client<Remote>, output: Output, arguments: BytesArguments) -> Result<ExitCode, CliError> {
+    let Some(path) = &arguments.output else {
+        if std::io::stdout().is_terminal() {
+            return Err(CliError::Other("bytes are not for a terminal: name a file with -o, or use a pipe".to_owned()));
+        }
+        download(client, arguments.id, &mut std::io::stdout().lock()).await?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    // Until all of it is here, the file has another name.
+    let part = PathBuf::from(format!("{}.part", path.display()));
+    let done = fetch(client, arguments.id, &part).await.and_then(|done| {
+        std::fs::rename(&part, path).map_err(|error| unwritable(path, &error))?;
+        Ok(done)
+    });
+    if done.is_err() {
+        // The error is told; what is left of the file is of no use.
+        let _ = std::fs::remove_file(&part);
+    }
+    let (media_type, size) = done?;
+    match output {
+        Output::Json => {
+            Output::line(&json!({"document_id": arguments.id, "file": path, "media_type": media_type, "bytes": size}))?
+        }
+        Output::Table => say!("{}: {size} bytes, {media_type}", one_line(&path.display().to_string(), 200)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> CliError {
+    CliError::Other(format!("{}: {error}", path.display()))
+}
+
+async fn fetch(client: &Client<Remote>, id: i64, path: &Path) -> Result<(String, u64), CliError> {
+    let mut file = File::create(path).map_err(|error| unwritable(path, &error))?;
+    let done = download(client, id, &mut file).await?;
+    file.sync_all().map_err(|error| unwritable(path, &error))?;
+    Ok(done)
+}
+
+/// Writes all of a file's bytes; a download that breaks off goes on where it was. Answers the media type and the size.
+async fn download(client: &Client<Remote>, id: i64, out: &mut impl Write) -> Result<(String, u64), CliError> {
+    let (mut written, mut tag, mut tries) = (0_u64, None::<String>, 0);
+    loop {
+        let range = tag.as_ref().map(|_| format!("bytes={written}-"));
+        let meta = Meta { range, if_range: tag.clone(), ..Meta::default() };
+        let broke_off = match client.given(meta).read_bytes(DocumentPath { id }).await {
+            Ok(answer) => {
+                let etag = answer.etag().to_owned();
+                let Validated::Modified { value: mut file, .. } = answer else {
+                    return Err(CliError::Other("the service sent no bytes".to_owned()));
+                };
+                if written > 0 && file.part.as_ref().is_none_or(|part| part.start != written) {
+                    return Err(CliError::Other("the file changed while it was downloaded: try again".to_owned()));
+                }
+                tag = Some(etag);
+                loop {
+                    match file.bytes.next().await {
+                        Some(Ok(piece)) => {
+                            out.write_all(&piece)?;
+                            written += piece.len() as u64;
+                            tries = 0;
+                        }
+                        Some(Err(failure)) => break failure,
+                        None if written < file.size => break Failure::new(Code::Unreachable, "the download broke off"),
+                        None => {
+                            out.flush()?;
+                            return Ok((file.media_type, file.size));
+                        }
+                    }
+                }
+            }
+            Err(failure) => failure,
+        };
+        let may_go_on = matches!(broke_off.code, Code::Unreachable | Code::Unavailable | Code::TooManyRequests);
+        if !may_go_on || tag.is_none() || tries == TRIES {
+            return Err(broke_off.into());
+        }
+        tries += 1;
+        tokio::time::sleep(std::time::Duration::from_millis(200) * tries).await;
+    }
+}

@@ -1,0 +1,160 @@
+//! The stored bytes of files.
+use crate::{access::Caller, admission, error::OrFail, registry::Handle, service::Service, store};
+use futures_util::{StreamExt, stream};
+use sqlx::{PgPool, postgres::types::Oid};
+use std::{ops::Range, time::Duration};
+use svc_client::{Call, Code, Download, Failure, Pieces, Validated, ops};
+
+/// How often in a row the database may be away before a download breaks off, with a pause between two tries.
+const AWAY: u32 = 15;
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl Handle<ops::read_bytes> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::read_bytes>) -> Result<Validated<Download>, Failure> {
+        let id = call.path.id;
+        let (row, blob) = {
+            let mut conn = self.pool.acquire().await.or_fail()?;
+            let row = store::documents::read(&mut conn, &caller.scope(), id, false).await.or_fail()?;
+            let row = row.ok_or_else(|| Failure::no_document(id))?;
+            (row, store::blobs::of_document(&mut conn, id).await.or_fail()?)
+        };
+        let blob = blob.ok_or_else(|| {
+            Failure::new(Code::NotFound, format!("document {id} is not a file: it has no stored bytes"))
+                .with("remedy", "read its text, or ask for the file that it lies in")
+        })?;
+        let etag = format!("\"{}\"", blob.content_hash);
+        if call.meta.knows(&etag) {
+            return Ok(Validated::NotModified { etag });
+        }
+        let size = u64::try_from(blob.byte_size).unwrap_or_default();
+        let range = call.meta.range.as_deref().filter(|_| call.meta.may_send_range(&etag));
+        let part = match wanted(range, size) {
+            Wanted::Whole => None,
+            Wanted::Part(part) => Some(part),
+            Wanted::Beyond => {
+                return Err(Failure::new(Code::RangeNotSatisfiable, format!("the file has {size} bytes"))
+                    .with("size", size)
+                    .with("remedy", "ask for a range within the file"));
+            }
+        };
+        let place = self.admission.download().await?;
+        let sent = part.clone().unwrap_or(0..size);
+        let value = Download {
+            media_type: blob.mime_type.unwrap_or_else(|| "application/octet-stream".to_owned()),
+            file_name: Some(row.title),
+            size,
+            part,
+            bytes: pieces(self.pool.clone(), blob.lob, sent, place),
+        };
+        Ok(Validated::Modified { etag, value })
+    }
+}
+
+/// What a `Range` asks for of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Wanted {
+    Whole,
+    Part(Range<u64>),
+    /// Nothing of the file lies in the range.
+    Beyond,
+}
+
+/// Reads a `Range`, as RFC 9110 has it. What cannot be read, is of another unit or names several ranges is answered with the whole.
+fn wanted(range: Option<&str>, size: u64) -> Wanted {
+    let spec =
+        range.and_then(|range| range.trim().split_once('=')).filter(|(unit, _)| unit.eq_ignore_ascii_case("bytes"));
+    let Some((first, last)) = spec.and_then(|(_, spec)| spec.trim().split_once('-')).filter(|_| size > 0) else {
+        return Wanted::Whole;
+    };
+    match (number(first), number(last)) {
+        (Some(first), Some(last)) if first > last => Wanted::Whole,
+        (Some(first), _) if first >= size && (last.is_empty() || number(last).is_some()) => Wanted::Beyond,
+        (Some(first), Some(last)) => Wanted::Part(first..last.saturating_add(1).min(size)),
+        (Some(first), None) if last.is_empty() => Wanted::Part(first..size),
+        (None, Some(0)) if first.is_empty() => Wanted::Beyond,
+        (None, Some(suffix)) if first.is_empty() => Wanted::Part(size.saturating_sub(suffix)..size),
+        _ => Wanted::Whole,
+    }
+}
+
+/// Digits as a number; one that is too large for any file is as good as the largest.
+fn number(digits: &str) -> Option<u64> {
+    let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    all_digits.then(|| digits.parse().unwrap_or(u64::MAX))
+}
+
+/// The bytes of a range, read a piece at a time as the client takes them. No connection is held between two pieces.
+fn pieces(pool: PgPool, oid: Oid, range: Range<u64>, place: admission::Place) -> Pieces {
+    stream::try_unfold((pool, range, place), move |(pool, left, place)| async move {
+        if left.is_empty() {
+            return Ok(None);
+        }
+        let piece = piece(&pool, oid, &left).await?;
+        let next = left.start + piece.len() as u64;
+        Ok(Some((bytes::Bytes::from(piece), (pool, next..left.end, place))))
+    })
+    .boxed()
+}
+
+async fn piece(pool: &PgPool, oid: Oid, left: &Range<u64>) -> Result<Vec<u8>, Failure> {
+    let length = (left.end - left.start).min(store::blobs::PIECE as u64);
+    let (offset, length) = (i64::try_from(left.start).unwrap_or(i64::MAX), i32::try_from(length).unwrap_or(i32::MAX));
+    for away in 0.. {
+        let read = async {
+            let mut conn = pool.acquire().await?;
+            store::blobs::read_at(&mut conn, oid, offset, length).await
+        };
+        match read.await.or_fail() {
+            Ok(piece) if piece.is_empty() => break,
+            Err(failure) if failure.code == Code::Unavailable && away < AWAY => tokio::time::sleep(PAUSE).await,
+            read => return read,
+        }
+    }
+    Err(Failure::new(Code::Internal, "the stored bytes end before their size says"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_read_as_the_standard_says() {
+        let read = |text: &str| wanted(Some(text), 1000);
+        for (text, part) in [
+            ("bytes=0-0", 0..1),
+            ("bytes=0-999", 0..1000),
+            ("bytes=0-", 0..1000),
+            ("Bytes=10-19", 10..20),
+            ("bytes= 990-5000", 990..1000),
+            ("bytes=990-99999999999999999999999", 990..1000),
+            ("bytes=-1", 999..1000),
+            ("bytes=-5000", 0..1000),
+        ] {
+            assert_eq!(read(text), Wanted::Part(part), "{text}");
+        }
+        for text in ["bytes=1000-", "bytes=1000-1001", "bytes=-0", "bytes=99999999999999999999999-"] {
+            assert_eq!(read(text), Wanted::Beyond, "{text}");
+        }
+        for text in [
+            "bytes=5-4",
+            "bytes=0-1,5-6",
+            "bytes=0-1, -1",
+            "lines=0-1",
+            "bytes",
+            "bytes=",
+            "bytes=-",
+            "bytes=a-b",
+            "bytes=1-b",
+            "bytes=1000-b",
+            "bytes=+1-2",
+            "bytes=--1",
+            "",
+        ] {
+            assert_eq!(read(text), Wanted::Whole, "{text}");
+        }
+        assert_eq!(wanted(None, 1000), Wanted::Whole);
+        for text in ["bytes=0-0", "bytes=-1", "bytes=5-"] {
+            assert_eq!(wanted(Some(text), 0), Wanted::Whole, "an empty file has no ranges: {text}");
+        }
+    }
+}

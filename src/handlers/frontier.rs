@@ -1,0 +1,161 @@
+//! How far an ingestion is: once, or as a stream of events until nothing is left to do.
+use crate::{
+    access::Caller, admission, error::OrFail, ingest::settle::FAILED_PARTS, registry::Handle, service::Service, store,
+};
+use futures_util::{StreamExt, stream};
+use serde_json::Map;
+use sha2::{Digest, Sha256};
+use sqlx::PgPool;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use svc_client::{Call, Code, Event, EventStream, Failure, ops, wire::FrontierResponse};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+/// The time between two looks: the first after a change, and the longest while nothing changes.
+const SOONEST: Duration = Duration::from_millis(200);
+const LATEST: Duration = Duration::from_secs(1);
+/// A look that takes long is followed by a pause of so many times its duration.
+const PAUSES: u32 = 10;
+/// How often in a row the database may be away before a stream ends for it.
+const AWAY: u32 = 30;
+
+impl Handle<ops::read_frontier> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::read_frontier>) -> Result<FrontierResponse, Failure> {
+        look(&self.pool, caller, call.path.id).await
+    }
+}
+
+impl Handle<ops::follow_frontier> for Service {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        call: Call<ops::follow_frontier>,
+    ) -> Result<EventStream<FrontierResponse>, Failure> {
+        let place = self.admission.event_stream()?;
+        let (id, caller) = (call.path.id, caller.clone());
+        // What is refused is refused as any other call is.
+        let first = look(&self.pool, &caller, id).await?;
+        let watch = Watch {
+            pool: self.pool.clone(),
+            caller,
+            id,
+            seen: Some(first),
+            told: call.meta.last_event_id,
+            pause: SOONEST,
+            looking: self.watching.clone(),
+            ending: self.ending.clone(),
+            _place: place,
+        };
+        Ok(stream::unfold(Some(watch), async |watch| watch?.next().await).boxed())
+    }
+}
+
+/// A stream of one file's frontiers. Each look is made with the caller's rights, and no connection is held between two.
+struct Watch {
+    pool: PgPool,
+    caller: Caller,
+    id: i64,
+    /// What was seen and not yet told.
+    seen: Option<FrontierResponse>,
+    /// The id of what the caller knows.
+    told: Option<String>,
+    pause: Duration,
+    looking: Arc<Semaphore>,
+    ending: CancellationToken,
+    _place: admission::Place,
+}
+
+type Told = Result<Event<FrontierResponse>, Failure>;
+
+impl Watch {
+    /// The next event, and what follows it; none once the service ends.
+    async fn next(mut self) -> Option<(Told, Option<Watch>)> {
+        loop {
+            let frontier = match self.seen.take() {
+                Some(first) => first,
+                None => match self.look().await? {
+                    Ok(frontier) => frontier,
+                    Err(failure) => return Some((Err(failure), None)),
+                },
+            };
+            let id = identity(&frontier);
+            if frontier.nodes_in_flight == 0 && frontier.tasks_unfinished == 0 {
+                return Some((Ok(Event { id: Some(id), name: "end".into(), data: frontier }), None));
+            }
+            if self.told.as_deref() != Some(&id) {
+                self.told = Some(id.clone());
+                self.pause = SOONEST;
+                return Some((Ok(Event { id: Some(id), name: "frontier".into(), data: frontier }), Some(self)));
+            }
+            self.pause = self.pause.mul_f32(1.5).min(LATEST);
+        }
+    }
+
+    /// Looks again after a pause; none once the service ends.
+    async fn look(&mut self) -> Option<Result<FrontierResponse, Failure>> {
+        for away in 0.. {
+            tokio::select! {
+                () = tokio::time::sleep(self.pause) => {}
+                () = self.ending.cancelled() => return None,
+            }
+            // Nobody closes the semaphore.
+            let _turn = self.looking.acquire().await.ok()?;
+            let begun = Instant::now();
+            let seen = look(&self.pool, &self.caller, self.id).await;
+            self.pause = self.pause.max(begun.elapsed() * PAUSES);
+            match seen {
+                Err(failure) if failure.code == Code::Unavailable && away < AWAY => self.pause = LATEST,
+                seen => return Some(seen),
+            }
+        }
+        None
+    }
+}
+
+/// Names what a frontier tells; the age of the oldest task, which grows by itself, is not told for its own sake.
+fn identity(frontier: &FrontierResponse) -> String {
+    let lasting = FrontierResponse { oldest_seconds: None, ..frontier.clone() };
+    let text = serde_json::to_vec(&lasting).unwrap_or_default();
+    hex::encode(&Sha256::digest(text)[..8])
+}
+
+async fn look(pool: &PgPool, caller: &Caller, id: i64) -> Result<FrontierResponse, Failure> {
+    // One moment for all counts: else a file could look done between two statements.
+    let mut tx = store::transaction::begin_snapshot(pool).await.or_fail()?;
+    let row = store::documents::read(&mut tx, &caller.scope(), id, false).await.or_fail()?;
+    let settled = store::documents::settled(&row.ok_or_else(|| Failure::no_document(id))?.settled);
+    let counts = match store::ingest_nodes::frontier(&mut tx, id).await.or_fail()? {
+        Some(counts) => counts,
+        None => store::ingest_nodes::count_by_path(&mut tx, id).await.or_fail()?,
+    };
+    let priority = match store::ingest_nodes::root_of(&mut tx, id).await.or_fail()? {
+        Some((root, _)) => store::ingest_nodes::priority(&mut tx, root).await.or_fail()?,
+        None => None,
+    };
+    let empty = store::evidence::read_one(&mut tx, id, "extract.empty").await.or_fail()?;
+    let mut warnings: Vec<String> =
+        empty.iter().filter_map(|value| value.as_str()).map(|reason| format!("extract.empty: {reason}")).collect();
+    let failed = store::evidence::read_one(&mut tx, id, FAILED_PARTS).await.or_fail()?;
+    warnings.extend(failed.map(|failed| {
+        let reasons: Vec<_> = failed["tasks_by_reason"].as_object().into_iter().flat_map(Map::keys).cloned().collect();
+        format!("{FAILED_PARTS}: {} ({})", failed["nodes"], reasons.join(", "))
+    }));
+    let (stages, oldest_seconds, blocked_by) = store::admin::frontier(&mut tx, id).await.or_fail()?;
+    Ok(FrontierResponse {
+        document_id: id,
+        settled,
+        priority,
+        nodes_total: counts.total,
+        nodes_settled: counts.settled,
+        nodes_in_flight: counts.in_flight,
+        nodes_failed: counts.failed,
+        tasks_unfinished: stages.iter().map(|stage| stage.pending + stage.held + stage.waiting_for_retry).sum(),
+        stages,
+        oldest_seconds,
+        blocked_by,
+        warnings,
+    })
+}
