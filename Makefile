@@ -27,6 +27,7 @@ run: setup ## Runs the service on its usual data folder, until Ctrl-C.
 
 test: setup ## Runs every test, with a PostgreSQL of their own.
 	cargo test --workspace
+	@config/openapi.sh
 	@[ -d ../shared/corpus ] || echo "left out: the corpus of real files and the Cranfield collection (no ../shared beside the repository); the samples in tests/samples stood in"
 
 chaos: setup ## Hurts workers, database and network at random: make chaos SECONDS=600 SEED=7.
@@ -35,9 +36,13 @@ chaos: setup ## Hurts workers, database and network at random: make chaos SECOND
 test-devices: ## Checks that models on ndarray and wgpu (a software Vulkan will do) give the same outputs; compiles for long.
 	@config/devices.sh
 
-lint: ## Checks the format and the lints.
+# No crate of the workspace has a default feature, so the check without them compiles nothing anew, and keeps it so.
+lint: ## Checks format, lints, the code's documentation and the dependencies' licences.
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo check --workspace --all-targets --no-default-features
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	@config/deny.sh
 	cargo fmt --all --check --manifest-path benches/Cargo.toml
 	cargo clippy --manifest-path benches/Cargo.toml --all-targets -- -D warnings
 	cargo fmt --all --check --manifest-path fuzz/Cargo.toml

@@ -68,7 +68,7 @@ port=$(port)
 url=http://127.0.0.1:$port
 token=openapi-check
 env -i PATH="$PATH" HOME="$HOME" SVC_CACHE_DIR="$cache" SVC_CONFIG=/dev/null SVC_DATA_DIR="$work/data" \
-  SVC_LISTEN="127.0.0.1:$port" SVC_CONSOLE_LISTEN="127.0.0.1:$(port)" SVC_API_TOKEN=$token SVC_HUB_OFFLINE=true \
+  SVC_LISTEN="127.0.0.1:$port" SVC_API_TOKEN=$token SVC_HUB_OFFLINE=true \
   "$svc" serve >"$work/service.log" 2>&1 &
 service=$!
 
