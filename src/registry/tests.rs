@@ -111,11 +111,6 @@ fn the_operations_are_these() {
     insta::assert_snapshot!(list);
 }
 
-#[test]
-fn the_contract_is_this() {
-    insta::assert_json_snapshot!(contract());
-}
-
 #[tokio::test]
 async fn no_plain_text_error_leaves_the_service() {
     let router = router(service());

@@ -30,6 +30,7 @@ const MEMBERS: &[(&str, &str)] = &[
     ("service_version", "the version of the service"),
     ("setting", "the setting that decides"),
     ("sheets", "the names of the sheets that exist"),
+    ("size", "the size of the file, in bytes"),
     ("stored_options", "the options that the stored file was ingested with"),
     ("task_id", "the task in question"),
     ("task_status", "the status of the task"),
