@@ -90,8 +90,15 @@ async fn a_registered_handler_writes_in_the_workers_session_and_its_log_names_th
     }
     let worker = RunningWorker::start(Role::of(&app.service.settings), tools, app.options.clone()).await.unwrap();
     let node = node(&app, None).await;
-    let title =
-        async || app.client.read_document(DocumentPath { id: node.0 }, EmbedQuery::default()).await.unwrap().title;
+    let title = async || {
+        app.client
+            .read_document(DocumentPath { id: node.0 }, EmbedQuery::default())
+            .await
+            .unwrap()
+            .value()
+            .unwrap()
+            .title
+    };
 
     let renamed = queue(&app, &node, json!({"title": "another"})).await;
     assert_eq!(attempt(&app, renamed).await, ("completed".to_owned(), json!({"characters": 7})));
