@@ -3,12 +3,21 @@ use super::{
     CliError,
     output::{Output, say},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use std::process::ExitCode;
 use svc_client::{
     Client, Code, Remote,
     wire::{PageQuery, ReadinessCheck},
 };
+
+/// The service reads its numbers every few seconds; older ones are told with their age.
+const RECENT_SECONDS: f64 = 5.0;
+
+/// What is said of numbers that are not recent.
+fn old(age: f64) -> Option<String> {
+    (age > RECENT_SECONDS)
+        .then(|| format!("the state of the database, the queue and the workers was read {age:.0} s ago"))
+}
 
 pub async fn status(client: &Client<Remote>, output: Output) -> Result<ExitCode, CliError> {
     let health = client.read_health().await?;
@@ -19,17 +28,19 @@ pub async fn status(client: &Client<Remote>, output: Output) -> Result<ExitCode,
     {
         return Err(failure.into());
     }
-    let (ready, checks, queue, workers) = match client.read_readiness().await {
-        Ok(ready) => (true, ready.checks, ready.queue, ready.workers),
+    let (ready, checks, queue, workers, age) = match client.read_readiness().await {
+        Ok(ready) => (true, ready.checks, ready.queue, ready.workers, ready.sampled_seconds_ago),
         Err(failure) => {
+            let age = failure.members.get("sampled_seconds_ago").and_then(Value::as_f64);
             let checks = failure.members.get("checks").cloned().unwrap_or_default();
             let checks: Vec<ReadinessCheck> = serde_json::from_value(checks).map_err(|_| failure)?;
-            (false, checks, None, Vec::new())
+            (false, checks, None, Vec::new(), age)
         }
     };
     match output {
         Output::Json => Output::line(
-            &json!({"health": health, "ready": ready, "checks": checks, "queue": queue, "workers": workers}),
+            &json!({"health": health, "ready": ready, "checks": checks, "queue": queue, "workers": workers,
+                "sampled_seconds_ago": age}),
         )?,
         Output::Table => {
             say!(
@@ -44,6 +55,9 @@ pub async fn status(client: &Client<Remote>, output: Output) -> Result<ExitCode,
                 .map(|c| vec![c.name.clone(), if c.ok { "ok" } else { "MISSING" }.to_owned(), c.detail.clone()])
                 .collect();
             Output::table(&["check", "state", "detail"], &rows)?;
+            if let Some(age) = age.and_then(old) {
+                say!("{age}");
+            }
             if let Some(queue) = queue {
                 let oldest =
                     queue.oldest_seconds.map_or("none waits".to_owned(), |age| format!("the oldest waits {age:.0} s"));
@@ -67,4 +81,15 @@ pub async fn status(client: &Client<Remote>, output: Output) -> Result<ExitCode,
         }
     }
     Ok(if ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_are_not_recent_have_their_age() {
+        assert_eq!(old(1.9), None);
+        assert!(old(61.2).is_some_and(|said| said.contains("61 s ago")));
+    }
 }

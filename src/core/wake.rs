@@ -11,6 +11,8 @@ pub struct Wake(Arc<Word>);
 #[derive(Debug)]
 struct Word {
     lanes: SharedLanes,
+    /// Lanes of which only other processes have to learn.
+    elsewhere: SharedLanes,
     told: Notify,
     /// Identifies what this process sent, so that it ignores its own notifications.
     sender: Uuid,
@@ -18,7 +20,12 @@ struct Word {
 
 impl Default for Wake {
     fn default() -> Wake {
-        Wake(Arc::new(Word { lanes: SharedLanes::default(), told: Notify::new(), sender: Uuid::new_v4() }))
+        Wake(Arc::new(Word {
+            lanes: SharedLanes::default(),
+            elsewhere: SharedLanes::default(),
+            told: Notify::new(),
+            sender: Uuid::new_v4(),
+        }))
     }
 }
 
@@ -31,6 +38,14 @@ impl Wake {
         }
     }
 
+    /// The same for other processes only: the worker of this one has just claimed what it can run.
+    pub fn notify_elsewhere(&self, lanes: Lanes) {
+        if !lanes.is_empty() {
+            self.0.elsewhere.add(lanes);
+            self.0.told.notify_one();
+        }
+    }
+
     /// Waits until there is news that nobody has waited for yet.
     pub(crate) async fn told(&self) {
         self.0.told.notified().await;
@@ -39,6 +54,11 @@ impl Wake {
     /// Takes the lanes that were announced since the last call.
     pub(crate) fn take(&self) -> Lanes {
         self.0.lanes.take()
+    }
+
+    /// Takes the lanes that were announced for other processes only.
+    pub(crate) fn take_elsewhere(&self) -> Lanes {
+        self.0.elsewhere.take()
     }
 
     pub(crate) fn sender(&self) -> Uuid {

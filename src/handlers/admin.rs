@@ -129,8 +129,10 @@ impl Handle<ops::cancel_ingest> for Service {
 
 impl Handle<ops::list_task_types> for Service {
     async fn handle(&self, _: &Caller, _: Call<ops::list_task_types>) -> Result<TaskTypeList, Failure> {
-        let mut conn = self.pool.acquire().await.or_fail()?;
-        Ok(TaskTypeList { task_types: store::admin::task_types(&mut conn, None).await.or_fail()? })
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        let task_types = store::admin::task_types(&mut tx, None).await.or_fail()?;
+        tx.commit().await.or_fail()?;
+        Ok(TaskTypeList { task_types })
     }
 }
 

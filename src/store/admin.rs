@@ -3,7 +3,7 @@ mod changes;
 
 pub use changes::*;
 
-use super::tasks;
+use super::{queue, tasks};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::{PgConnection, types::Json};
@@ -163,12 +163,12 @@ pub async fn frontier(
     Ok((stages.into_values().collect(), oldest, blocked))
 }
 
-/// Unfinished tasks that are not running, by the reason; only the first [`COUNTED`](super::queue::COUNTED) are counted.
+/// Unfinished tasks that are not running, by the reason; only the first [`COUNTED`](queue::COUNTED) are counted.
 pub async fn blocked(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, i64)>> {
     sqlx::query_as(
         "SELECT blocked_by, count(*) FROM (SELECT blocked_by FROM task_blockage LIMIT $1) b WHERE blocked_by IS NOT NULL GROUP BY 1 ORDER BY 1",
     )
-    .bind(super::queue::COUNTED)
+    .bind(queue::COUNTED)
     .fetch_all(conn)
     .await
 }
@@ -177,41 +177,41 @@ pub async fn blocked(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, i64)>
 struct TaskTypeRow {
     task_type: String,
     paused_since: Option<DateTime<Utc>>,
-    pending: i64,
-    held: i64,
-    waiting_for_retry: i64,
     has_handler: bool,
 }
 
-/// The task types that are in the queue, known to a living worker, or paused; or only the named one.
+/// The task types that are in the queue, known to a living worker, or paused; or only the named one. At most
+/// [`queue::COUNTED`] tasks of a type are counted that nobody holds. In a transaction the plan of the count keeps to its indexes.
 pub async fn task_types(conn: &mut PgConnection, only: Option<&str>) -> sqlx::Result<Vec<TaskTypeState>> {
+    sqlx::query("SELECT set_config('enable_seqscan', 'off', true)").execute(&mut *conn).await?;
+    let counts = queue::unfinished(conn).await?;
+    sqlx::query("SELECT set_config('enable_seqscan', 'on', true)").execute(&mut *conn).await?;
+    let queued: Vec<&str> = counts.iter().map(|count| count.task_type.as_str()).collect();
     let rows: Vec<TaskTypeRow> = sqlx::query_as(
-        "WITH queued AS (
-             SELECT task_type, count(*) FILTER (WHERE status = 'pending') AS pending,
-                    count(*) FILTER (WHERE status IN ('claimed', 'running', 'batched')) AS held, count(*) FILTER (WHERE status = 'failed') AS waiting
-               FROM task_queue WHERE NOT final AND ($1::text IS NULL OR task_type = $1) GROUP BY 1),
-         known AS (SELECT DISTINCT unnest(task_types) AS task_type FROM workers WHERE beat_at > now() - lease),
-         named AS (SELECT task_type FROM queued UNION SELECT task_type FROM known UNION SELECT task_type FROM paused_task_type UNION SELECT $1 WHERE $1 IS NOT NULL)
-         SELECT n.task_type, p.since AS paused_since, coalesce(q.pending, 0) AS pending, coalesce(q.held, 0) AS held, coalesce(q.waiting, 0) AS waiting_for_retry,
-                k.task_type IS NOT NULL AS has_handler
-           FROM named n LEFT JOIN queued q USING (task_type) LEFT JOIN known k USING (task_type) LEFT JOIN paused_task_type p USING (task_type)
+        "WITH known AS (SELECT DISTINCT unnest(task_types) AS task_type FROM workers WHERE beat_at > now() - lease),
+         named AS (SELECT unnest($2::text[]) AS task_type UNION SELECT task_type FROM known UNION SELECT task_type FROM paused_task_type UNION SELECT $1 WHERE $1 IS NOT NULL)
+         SELECT n.task_type, p.since AS paused_since, k.task_type IS NOT NULL AS has_handler
+           FROM named n LEFT JOIN known k USING (task_type) LEFT JOIN paused_task_type p USING (task_type)
           WHERE $1 IS NULL OR n.task_type = $1 ORDER BY 1",
     )
     .bind(only)
+    .bind(queued)
     .fetch_all(conn)
     .await?;
-    Ok(rows
-        .into_iter()
-        .map(|row| TaskTypeState {
-            task_type: row.task_type,
-            paused: row.paused_since.is_some(),
-            paused_since: row.paused_since,
-            pending: row.pending,
-            held: row.held,
-            waiting_for_retry: row.waiting_for_retry,
-            has_handler: row.has_handler,
-        })
-        .collect())
+    let sum = |task_type: &str, statuses: &[&str]| {
+        let of_type = counts.iter().filter(|count| count.task_type == task_type);
+        of_type.filter(|count| statuses.contains(&count.status.as_str())).map(|count| count.tasks).sum()
+    };
+    let states = rows.into_iter().map(|row| TaskTypeState {
+        pending: sum(&row.task_type, &["pending"]),
+        held: sum(&row.task_type, &["claimed", "running", "batched"]),
+        waiting_for_retry: sum(&row.task_type, &["failed"]),
+        task_type: row.task_type,
+        paused: row.paused_since.is_some(),
+        paused_since: row.paused_since,
+        has_handler: row.has_handler,
+    });
+    Ok(states.collect())
 }
 
 #[derive(sqlx::FromRow)]
@@ -307,7 +307,7 @@ pub async fn reservations(conn: &mut PgConnection, after: i64, limit: u32) -> sq
 /// Something that is wrong with the queue, for an operator to read.
 #[derive(Debug, serde::Serialize, sqlx::FromRow)]
 pub struct Finding {
-    /// `unserved`, `no_handler`, `lapsed`, `stuck`, `starved`, `stalled`, `paused` or `disk`.
+    /// `unserved`, `no_handler`, `lapsed`, `stuck`, `starved`, `stalled`, `paused`, `unequal_leases` or `disk`.
     pub kind: String,
     /// The badge, task type or task in question.
     pub about: String,
@@ -333,6 +333,7 @@ impl Finding {
                 "start more workers, or raise the priority: svc priority ID N, or PUT /ingest/file/{id}/priority; younger uploads are overtaking these"
             }
             "stalled" => "workers send heartbeats but take nothing: look at their logs, and restart them",
+            "unequal_leases" => "set SVC_WORKER_LEASE_SECONDS and SVC_WORKER_HEARTBEAT_SECONDS alike for all workers",
             "disk" => "free space: until then uploads are refused and tasks wait",
             _ => "resume the task type: POST /admin/task-types/{task_type}/resume",
         }
@@ -343,12 +344,12 @@ impl Finding {
 /// not reaped, tasks parked for long on a region or an intent, ready tasks that younger ones overtake or that nobody
 /// takes although a worker could, and paused types with waiting tasks.
 pub async fn findings(conn: &mut PgConnection, patience: std::time::Duration) -> sqlx::Result<Vec<Finding>> {
-    let mut findings: Vec<Finding> = super::queue::unserved_badges(conn)
+    let mut findings: Vec<Finding> = queue::unserved_badges(conn)
         .await?
         .into_iter()
         .map(|(badge, tasks, seconds)| Finding { kind: "unserved".to_owned(), about: badge, tasks, seconds })
         .collect();
-    findings.extend(super::queue::unserved_types(conn).await?.into_iter().map(|(task_type, tasks, seconds)| Finding {
+    findings.extend(queue::unserved_types(conn).await?.into_iter().map(|(task_type, tasks, seconds)| Finding {
         kind: "no_handler".to_owned(),
         about: task_type,
         tasks,
@@ -378,6 +379,10 @@ pub async fn findings(conn: &mut PgConnection, patience: std::time::Duration) ->
             AND NOT EXISTS (SELECT 1 FROM task_queue WHERE claim_token IS NOT NULL)
             AND NOT EXISTS (SELECT 1 FROM (SELECT ended_at FROM task_attempts ORDER BY id DESC LIMIT 1000) a WHERE a.ended_at > clock_timestamp() - $1)
           GROUP BY 2
+         UNION ALL
+         SELECT 'unequal_leases', 'from ' || extract(epoch FROM min(lease))::float8 || ' s of ' || (array_agg(worker_id ORDER BY lease, worker_id))[1]
+                || ' to ' || extract(epoch FROM max(lease))::float8 || ' s of ' || (array_agg(worker_id ORDER BY lease DESC, worker_id))[1], 0, 0
+           FROM workers WHERE beat_at > now() - lease HAVING min(lease) < max(lease)
          UNION ALL
          SELECT 'paused', p.task_type, count(t.id), extract(epoch FROM clock_timestamp() - p.since)::float8
            FROM paused_task_type p JOIN task_queue t ON t.parked_on = -p.id GROUP BY p.task_type, p.since

@@ -10,12 +10,13 @@ pub async fn announce(pool: &PgPool, channel: &str) -> sqlx::Result<()> {
 }
 
 /// Tells other processes which of these lanes have ready tasks, with `sender` as the sender; sends nothing if there are
-/// none.
+/// none. A task that was queued just now is left out: the process that queued it is about to take it, and announces it later
+/// if it does not.
 pub async fn announce_work(pool: &PgPool, channel: &str, lanes: Lanes, sender: Uuid) -> sqlx::Result<()> {
     sqlx::query(
         "SELECT pg_notify($1, $3 || ' ' || found.lanes) FROM (
              SELECT string_agg(wanted.lane, ' ') AS lanes FROM unnest($2::text[]) AS wanted(lane)
-              WHERE EXISTS (SELECT 1 FROM task_queue t WHERE t.ready AND t.lane = wanted.lane)) found
+              WHERE EXISTS (SELECT 1 FROM task_queue t WHERE t.ready AND t.lane = wanted.lane AND t.created_at < clock_timestamp() - interval '25 ms')) found
           WHERE found.lanes IS NOT NULL",
     )
     .bind(channel)

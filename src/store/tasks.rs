@@ -131,21 +131,21 @@ pub async fn claim(
         Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(LOCK_NOT_AVAILABLE) => Vec::new(),
         claimed => claimed?,
     };
+    read_claimed(&claimed)
+}
+
+/// Reads the rows of a claim, in the order of the claim.
+fn read_claimed(claimed: &[PgRow]) -> sqlx::Result<Claimed> {
     let (mut rows, mut more) = (Vec::with_capacity(claimed.len()), false);
     for row in claimed {
         match row.try_get::<Option<i64>, _>("id")? {
-            Some(_) => rows.push(ClaimedRow::from_row(&row)?),
+            Some(_) => rows.push(ClaimedRow::from_row(row)?),
             // The row of NULLs says so.
             None => more = true,
         }
     }
-    Ok(Claimed { grants: grants(rows), more })
-}
-
-/// In the order of the claim.
-fn grants(mut rows: Vec<ClaimedRow>) -> Vec<Grant> {
     rows.sort_unstable_by_key(|row| (Reverse(row.priority), row.created_at, row.id));
-    rows.into_iter().filter_map(grant).collect()
+    Ok(Claimed { grants: rows.into_iter().filter_map(grant).collect(), more })
 }
 
 fn grant(row: ClaimedRow) -> Option<Grant> {
@@ -256,7 +256,7 @@ pub async fn finish_and_claim(
     attempt: &AttemptRow<'_>,
     claimer: &Claimer,
     want: &[(Lane, usize)],
-) -> sqlx::Result<Option<(Ended, Option<Vec<Grant>>)>> {
+) -> sqlx::Result<Option<(Ended, Option<Claimed>)>> {
     let list = |texts: &mut dyn Iterator<Item = String>| format!("ARRAY[{}]", texts.collect::<Vec<_>>().join(","));
     let badges = claimer.badges.as_ref();
     let badges = badges.map_or("NULL".to_owned(), |badges| list(&mut badges.iter().map(|badge| literal(badge))));
@@ -275,8 +275,9 @@ pub async fn finish_and_claim(
             let ended = Ended::read(&rows)?;
             let Some([locked, claimed, ..]) = claimed.as_deref() else { return Ok(Some((ended, None))) };
             let asked = locked.first().is_some_and(|row| row.try_get(0).unwrap_or(false));
-            let claimed = claimed.iter().map(ClaimedRow::from_row).collect::<sqlx::Result<Vec<_>>>()?;
-            Ok(Some((ended, (asked || !claimed.is_empty()).then(|| grants(claimed)))))
+            let is_answer = asked || !claimed.is_empty();
+            let claimed = read_claimed(claimed)?;
+            Ok(Some((ended, is_answer.then_some(claimed))))
         }
         Err(error) => stale(error),
     }

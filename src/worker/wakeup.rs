@@ -44,13 +44,13 @@ pub fn tell(pool: PgPool, wake: Wake, waker: Option<Waker>) -> JoinHandle<()> {
             tokio::select! {
                 () = wake.told() => {
                     let lanes = wake.take();
-                    if let Some(waker) = &waker {
+                    if let Some(waker) = waker.as_ref().filter(|_| !lanes.is_empty()) {
                         waker.wake(lanes);
                     }
                     if untold.is_empty() {
                         due = Instant::now() + DEBOUNCE;
                     }
-                    untold = untold.with(lanes);
+                    untold = untold.with(lanes).with(wake.take_elsewhere());
                 }
                 () = tokio::time::sleep_until(due), if !untold.is_empty() => {
                     // Work that this process's own worker has taken meanwhile is not announced. The notification is

@@ -19,7 +19,8 @@ async fn end(app: &TestApp, grant: &Grant, claimer: &Claimer) -> Option<(Ended, 
     let detail = Map::new();
     let attempt = AttemptRow { grant, worker: "w", started_at: Utc::now(), outcome: "completed", detail: &detail };
     let tx = transaction::begin(&app.pool).await.unwrap();
-    tasks::finish_and_claim(tx, &attempt, claimer, &[(Lane::Io, 1)]).await.unwrap()
+    let ended = tasks::finish_and_claim(tx, &attempt, claimer, &[(Lane::Io, 1)]).await.unwrap();
+    ended.map(|(ended, claimed)| (ended, claimed.map(|claimed| claimed.grants)))
 }
 
 /// The tasks that the end of a task claimed; fails if it was not asked for any.

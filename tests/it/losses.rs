@@ -10,7 +10,7 @@ use sqlx::Connection;
 use std::{collections::BTreeMap, time::Duration};
 use svc::{
     store::{
-        leases,
+        admin, leases,
         tasks::{self, Claimer},
         workers::{self, WorkerRow},
     },
@@ -197,5 +197,39 @@ async fn a_worker_that_is_stopped_past_its_lease_and_goes_on_costs_its_tasks_not
     assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
     drop(victim);
     invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn workers_with_unequal_leases_are_told_of() {
+    let app = app().await;
+    let findings = async || {
+        let mut conn = app.pool.acquire().await.unwrap();
+        let found = admin::findings(&mut conn, Duration::from_secs(600)).await.unwrap();
+        found.into_iter().filter(|finding| finding.kind == "unequal_leases").collect::<Vec<_>>()
+    };
+    let join = async |worker_id: &str, seconds: f64| {
+        sqlx::query("INSERT INTO workers (worker_id, boot_nonce, version, badges, task_types, lease) VALUES ($1, gen_random_uuid(), 'test', '{}', '{}', make_interval(secs => $2))")
+            .bind(worker_id)
+            .bind(seconds)
+            .execute(&app.pool)
+            .await
+            .unwrap();
+    };
+    beat(&app, Uuid::new_v4()).await;
+    sqlx::query("UPDATE workers SET lease = interval '90 seconds', beat_at = now()").execute(&app.pool).await.unwrap();
+    join("same", 90.0).await;
+    assert!(findings().await.is_empty());
+    join("hasty", 5.0).await;
+    let found = findings().await;
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].about.contains("5 s of hasty") && found[0].about.contains("90 s of"), "{found:?}");
+    assert!(found[0].remedy().contains("SVC_WORKER_LEASE_SECONDS"));
+    // One that is gone holds nothing.
+    sqlx::query("UPDATE workers SET beat_at = now() - interval '1 hour' WHERE worker_id = 'hasty'")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    assert!(findings().await.is_empty());
     app.end().await;
 }

@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::PgConnection;
 use std::time::Duration;
-use svc_actors::{CancelToken, Grant, Lanes, Outcome, Permit, TaskFailure};
+use svc_actors::{CancelToken, Claimed, Grant, Lanes, Outcome, Permit, TaskFailure};
 
 /// The least time that a statement of a task may take, however short the lease is.
 const LEAST_TIME: Duration = Duration::from_secs(30);
@@ -105,12 +105,17 @@ impl<'a> Transaction<'a> {
                 false => Ok(Outcome::LostLease),
             };
         };
-        if let Some(mut next) = next {
-            next.iter_mut().for_each(|grant| grant.deadline = Some(claims.deadline));
-            metrics::counter!(telemetry::CLAIMED).increment(next.len() as u64);
-            ending.granted(next);
+        let leads_to = if ended.is_waited_for { Lanes::ALL } else { leads_to(&grant.task_type) };
+        match next {
+            Some(Claimed { grants: mut next, more }) => {
+                next.iter_mut().for_each(|grant| grant.deadline = Some(claims.deadline));
+                metrics::counter!(telemetry::CLAIMED).increment(next.len() as u64);
+                ending.granted(next);
+                // The claim saw what this task led to, so there is nothing left for an idle slot of this process.
+                if more { tools.wake.notify(Lanes::ALL) } else { tools.wake.notify_elsewhere(leads_to) }
+            }
+            None => tools.wake.notify(leads_to),
         }
-        tools.wake.notify(if ended.is_waited_for { Lanes::ALL } else { leads_to(&grant.task_type) });
         // Settling runs apart from this task, whose region and permit are free now. Whatever goes wrong, the events
         // stay and the sweep takes them.
         let (tools, root) = (tools.clone(), grant.root_id);
