@@ -111,7 +111,7 @@ pub struct Grant {
     /// How long the handler may run; `None`: as long as its lease is renewed.
     pub deadline: Option<Duration>,
     /// The task's parameters.
-    pub payload: Value,
+    pub params: Value,
 }
 
 /// How a handler ended without failing.

@@ -179,7 +179,7 @@ impl Ledger {
     }
 
     /// Records that what was owed is written, or can no longer be written.
-    pub fn settled(&self, token: Uuid, finished: bool) {
+    pub fn written(&self, token: Uuid, finished: bool) {
         let mut book = self.book();
         let holding = book.held.remove(&token);
         if holding.is_some() && finished {

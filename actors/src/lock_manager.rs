@@ -32,7 +32,7 @@ pub(crate) enum LockMessage {
         reply: RpcReplyPort<Result<Holds, PortError>>,
     },
     /// Write what is owed to the queue.
-    Settle,
+    WriteBack,
     Reap,
     Sweep,
 }
@@ -60,7 +60,7 @@ impl Actor for LockManager {
 
     async fn post_start(&self, me: ActorRef<LockMessage>, state: &mut LockState) -> Result<(), ActorProcessingErr> {
         // This writes what tasks left behind while there was no lock manager.
-        settle(&state.shared);
+        write_back(&state.shared);
         // Both run at once: after a crash of the whole fleet, nobody else frees what it held.
         me.cast(LockMessage::Reap)?;
         me.cast(LockMessage::Sweep)?;
@@ -85,13 +85,13 @@ impl Actor for LockManager {
                 // If nobody waits for the holds any more, they are dropped, which gives them back.
                 let _ = reply.send(answer);
             }
-            LockMessage::Settle => {
+            LockMessage::WriteBack => {
                 state.seat.load.handled();
-                settle(&state.shared);
+                write_back(&state.shared);
             }
             LockMessage::Reap => {
                 // This repeats what is owed, in case the message about it was lost with an actor.
-                settle(&state.shared);
+                write_back(&state.shared);
                 upkeep(&mut state.reaping, reap(state.shared.clone()));
             }
             LockMessage::Sweep => upkeep(&mut state.sweeping, sweep(state.shared.clone())),
@@ -127,7 +127,7 @@ async fn claim(shared: &Arc<Shared>, want: &[(Lane, usize)]) -> Result<Holds, Po
 }
 
 /// Starts writing what is owed. Each piece is written separately, so that one that hangs delays no other.
-pub(crate) fn settle(shared: &Arc<Shared>) {
+pub(crate) fn write_back(shared: &Arc<Shared>) {
     let mut back = Vec::new();
     for (grant, owed) in shared.ledger.take_owed() {
         match owed {
@@ -154,7 +154,7 @@ struct Settling {
 impl Drop for Settling {
     fn drop(&mut self) {
         for token in &self.tokens {
-            self.shared.ledger.settled(*token, self.finished);
+            self.shared.ledger.written(*token, self.finished);
         }
         // Work that was given back waits for the next poll; an immediate wake-up might claim it again and again.
         if self.finished {

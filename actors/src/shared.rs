@@ -107,7 +107,7 @@ impl Shared {
     /// Announces that something is owed to the queue. A lock manager that is being restarted looks at once anyway.
     pub fn poke_locks(&self) {
         if let Some(locks) = self.locks.get() {
-            let _ = locks.cast(LockMessage::Settle);
+            let _ = locks.cast(LockMessage::WriteBack);
         }
     }
 

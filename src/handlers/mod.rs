@@ -9,4 +9,4 @@ pub mod runner;
 pub mod search;
 pub mod sheets;
 pub mod system;
-pub mod tokens;
+pub mod token_vectors;

@@ -38,9 +38,9 @@ pub trait TaskHandler: Send + Sync {
 }
 
 pub(crate) async fn run_registered(handler: &dyn TaskHandler, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
-    let Grant { task_id, document_id, root_id, payload, .. } = apply.grant;
+    let Grant { task_id, document_id, root_id, params, .. } = apply.grant;
     let cancel = apply.cancel.clone();
-    let task = Task { id: *task_id, document_id: *document_id, root_id: *root_id, params: payload, cancel: &cancel };
+    let task = Task { id: *task_id, document_id: *document_id, root_id: *root_id, params, cancel: &cancel };
     let mut tx = apply.begin().await?;
     let outcome = handler.run(&task, tx.conn()).await?;
     match outcome {

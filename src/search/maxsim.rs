@@ -3,7 +3,7 @@ use crate::{
     core::Core,
     error::OrFail,
     settings::Settings,
-    store::{self, tokens::TokenRows},
+    store::{self, token_vectors::TokenRows},
 };
 use half::f16;
 use pgvector::HalfVector;
@@ -20,7 +20,7 @@ pub async fn scores(core: &Core, query: &str, ids: &[i64]) -> Result<HashMap<i64
     let model = core.model().await?;
     let query = model.query_token_vectors(query.to_owned()).await.or_fail()?;
     let mut conn = core.pool.acquire().await.or_fail()?;
-    let packs = store::tokens::packs(&mut conn, ids, model.identity()).await.or_fail()?;
+    let packs = store::token_vectors::packs(&mut conn, ids, model.identity()).await.or_fail()?;
     drop(conn);
     // A pack of 512 tokens against a long query takes a hundred million products, so this does not run on the runtime's
     // threads.

@@ -25,7 +25,7 @@ pub(crate) mod search;
 pub(crate) mod sheets;
 pub mod tasks;
 pub(crate) mod text;
-pub(crate) mod tokens;
+pub(crate) mod token_vectors;
 pub mod transaction;
 pub mod upkeep;
 pub mod workers;

@@ -164,7 +164,7 @@ fn grant(row: ClaimedRow) -> Option<Grant> {
         attempt: row.retry_count + row.lapses + 1,
         runs_alone: row.lease_losses > 0,
         task_type: row.task_type,
-        payload: row.params.0,
+        params: row.params.0,
     })
 }
 
@@ -217,7 +217,7 @@ pub async fn finish(conn: &mut PgConnection, attempt: &AttemptRow<'_>) -> sqlx::
         .bind(attempt.outcome)
         .bind(attempt.worker)
         .bind(attempt.started_at)
-        .bind(fingerprint(&grant.payload))
+        .bind(fingerprint(&grant.params))
         .bind(storable_json(&Value::Object(attempt.detail.clone())).as_ref())
         .fetch_one(conn)
         .await
@@ -304,7 +304,7 @@ fn end_of(attempt: &AttemptRow<'_>) -> String {
         literal(attempt.outcome),
         literal(attempt.worker),
         attempt.started_at.to_rfc3339(),
-        literal(&fingerprint(&grant.payload)),
+        literal(&fingerprint(&grant.params)),
         literal(&storable_json(&detail).to_string()),
     )
 }
@@ -387,7 +387,7 @@ pub async fn fail(
     .bind(&failure.code)
     .bind(storable(&failure.message).as_ref())
     .bind(worker)
-    .bind(fingerprint(&grant.payload))
+    .bind(fingerprint(&grant.params))
     .bind(storable_json(&Value::Object(failure.detail.clone())).as_ref())
     .execute(&mut *conn)
     .await?;

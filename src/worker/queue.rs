@@ -85,12 +85,12 @@ impl PgQueue {
             return Ok((if ours { Failed::Retry } else { Failed::NotOurs }, None));
         }
         if store::tasks::is_last(&mut tx, grant, failure).await? {
-            settle::lock_for_failure(&mut tx, &grant.task_type, grant.document_id, &grant.payload).await?;
+            settle::lock_for_failure(&mut tx, &grant.task_type, grant.document_id, &grant.params).await?;
         }
         let delay = delay(grant.attempt).max(failure.retry_after.unwrap_or_default());
         let failed = store::tasks::fail(&mut tx, grant, failure, &self.claimer.worker_id, delay).await?;
         let root = match failed {
-            Failed::Final => settle::task_failed(&mut tx, &grant.task_type, grant.document_id, &grant.payload).await?,
+            Failed::Final => settle::task_failed(&mut tx, &grant.task_type, grant.document_id, &grant.params).await?,
             _ => None,
         };
         tx.commit().await?;

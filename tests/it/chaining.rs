@@ -62,7 +62,7 @@ async fn the_end_of_a_task_claims_in_the_order_of_every_claim() {
     let again = task(&app, &child, WriteMode::Itself, 1, None).await;
     let two = next(&app, &one, &w).await.remove(0);
     assert_eq!((two.task_id, two.root_id, two.attempt, two.lane), (again, one.root_id, 1, one.lane));
-    assert_eq!((&two.region, &two.payload, two.document_id), (&one.region, &one.payload, one.document_id));
+    assert_eq!((&two.region, &two.params, two.document_id), (&one.region, &one.params, one.document_id));
     let by: String = sqlx::query_scalar("SELECT claimed_by FROM task_queue WHERE id = $1")
         .bind(again)
         .fetch_one(&app.pool)

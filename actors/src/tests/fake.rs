@@ -139,7 +139,7 @@ impl FakeQueue {
                 attempt: task.attempt,
                 runs_alone: task.runs_alone,
                 deadline: task.deadline,
-                payload: serde_json::Value::Null,
+                params: serde_json::Value::Null,
             });
             if task.runs_alone {
                 break;

@@ -22,7 +22,7 @@ const NO_DIRECTION: &str = "the model returned no numbers for this text; embed i
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
     let model = model(tools).await?;
-    let batch = leaves_of(&grant.payload);
+    let batch = leaves_of(&grant.params);
     let rows = {
         let mut conn = tools.pool.acquire().await.classified()?;
         match &batch {

@@ -84,7 +84,7 @@ async fn read(tools: &Tools, apply: &Apply<'_>) -> Result<Spooled, TaskFailure> 
 }
 
 fn chunk_options(tools: &Tools, grant: &Grant) -> ChunkOptions {
-    let options: Structure = serde_json::from_value(grant.payload["structure"].clone()).unwrap_or_default();
+    let options: Structure = serde_json::from_value(grant.params["structure"].clone()).unwrap_or_default();
     ChunkOptions {
         max_tokens: options.max_tokens,
         min_chunk_length: options.min_chunk_length,

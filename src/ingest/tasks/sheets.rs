@@ -114,7 +114,7 @@ async fn enqueue(tools: &Tools, tx: &mut Transaction<'_>, sheet: &Sheet, id: i64
     let node = (id, grant.region.path.as_slice());
     let queueing = Queueing::of_file(grant.root_id, &tools.settings.task_badges);
     let params = |task_type: &TaskType| {
-        let mut params = task_type.params(&grant.payload);
+        let mut params = task_type.params(&grant.params);
         params.insert("sheet".to_owned(), sheet.index.into());
         Value::Object(params)
     };
@@ -126,7 +126,7 @@ async fn enqueue(tools: &Tools, tx: &mut Transaction<'_>, sheet: &Sheet, id: i64
 
 /// Which sheet of its workbook a task is for.
 pub(super) fn sheet_index(grant: &Grant) -> Result<u32, TaskFailure> {
-    let index = grant.payload["sheet"].as_u64().and_then(|index| u32::try_from(index).ok());
+    let index = grant.params["sheet"].as_u64().and_then(|index| u32::try_from(index).ok());
     index.ok_or_else(|| TaskFailure::permanent("stored_value", "the task does not say which sheet it is about"))
 }
 

@@ -28,7 +28,7 @@ pub(super) const ROWS: usize = 2000;
 pub async fn run(tools: &Tools, apply: Apply<'_>, declared: bool) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
     let id = grant.document_id;
-    let options: Structure = serde_json::from_value(grant.payload["structure"].clone()).unwrap_or_default();
+    let options: Structure = serde_json::from_value(grant.params["structure"].clone()).unwrap_or_default();
     let (extraction, title) = load(tools, id).await?;
     let (extraction, nodes) = build(tools, extraction, title, declared, options, apply.cancel.clone()).await?;
     let rule = grant.task_type.clone();

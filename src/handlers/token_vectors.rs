@@ -6,7 +6,7 @@ use crate::{
     registry::Handle,
     search::{self, maxsim},
     service::Service,
-    store::{self, tokens::TokenRows},
+    store::{self, token_vectors::TokenRows},
 };
 use pgvector::Vector;
 use svc_actors::WriteMode;
@@ -100,7 +100,7 @@ async fn write(
         store::nodes::set_vectors(&mut tx, &[id], &[vector], model).await.or_fail()?;
     }
     if let Some(tokens) = tokens {
-        store::tokens::replace(&mut tx, tokens).await.or_fail()?;
+        store::token_vectors::replace(&mut tx, tokens).await.or_fail()?;
     }
     tx.commit().await.or_fail()
 }
