@@ -1,4 +1,4 @@
-//! Files on their way in.
+//! Uploads of files, and the ingestion that follows.
 use crate::{
     access::Caller,
     error::OrFail,

@@ -6,24 +6,24 @@ use serde_json::{Map, Value};
 use sqlx::PgConnection;
 use svc_actors::{CancelToken, Grant, Outcome, TaskFailure};
 
-/// What a handler is told of its task.
+/// The task as its handler sees it.
 pub struct Task<'a> {
     pub id: i64,
     pub document_id: i64,
-    /// The file, or the document that was created by itself.
+    /// The file, or the document that was created on its own.
     pub root_id: i64,
     pub params: &'a Value,
     /// Fires when the task is stopped, for work that the handler moved to another thread.
     pub cancel: &'a CancelToken,
 }
 
-/// What became of a task; a handler that fails returns an error instead.
+/// The outcome of a task; a handler that fails returns an error instead.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TaskOutcome {
     Completed(Map<String, Value>),
     /// The work was never attempted.
     Skipped {
-        /// Becomes `reason` of the detail.
+        /// The `reason` in the task's detail.
         reason: String,
         detail: Map<String, Value>,
     },
@@ -32,8 +32,8 @@ pub enum TaskOutcome {
 /// Runs the tasks of one type.
 #[async_trait]
 pub trait TaskHandler: Send + Sync {
-    /// Writes what the task writes, in the worker's session, which is one transaction of this task. The worker commits
-    /// it if this returns an outcome and the task is still ours, and rolls it back otherwise.
+    /// Does the task's writes in the worker's session, which is one transaction of this task. The worker commits it if
+    /// this returns an outcome and the task is still ours, and rolls it back otherwise.
     async fn run(&self, task: &Task<'_>, session: &mut PgConnection) -> Result<TaskOutcome, TaskFailure>;
 }
 

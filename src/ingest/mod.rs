@@ -44,8 +44,8 @@ impl Tools {
         }
     }
 
-    /// Has `handler` run the tasks of this type, before a worker starts with these tools. A type that the order of an
-    /// ingestion does not name has the stage of a probe.
+    /// Registers `handler` for the tasks of this type. Call it before a worker starts with these tools. A type without
+    /// a place in the order of an ingestion has the stage of a probe.
     pub fn register(
         &mut self,
         name: &'static str,

@@ -20,7 +20,7 @@ pub struct Queueing<'a> {
     pub priority: i32,
 }
 
-/// What must be done at a node: by the table of task types but for what is set here.
+/// A task to queue at a node. The table of task types gives everything that is not set here.
 pub struct Work<'a> {
     task_type: &'a TaskType,
     write_mode: WriteMode,
@@ -39,7 +39,7 @@ impl<'a> Work<'a> {
         Work { params, ..self }
     }
 
-    /// The task writes these leaves under the node and nothing else, so only they are reserved.
+    /// The task writes only these leaves under the node, so only they are reserved.
     #[must_use]
     pub fn leaves(self, leaves: &'a LeafRange) -> Work<'a> {
         Work { leaves: Some(leaves), ..self }

@@ -21,7 +21,7 @@ use svc_client::wire::{DocumentPath, EmbedQuery};
 
 const RENAME: &str = "test:rename";
 
-/// Gives its document the title of the parameters.
+/// Gives the task's document the title from the parameters.
 struct Rename;
 
 #[async_trait]
@@ -79,7 +79,7 @@ async fn attempt(app: &TestApp, task: i64) -> (String, Value) {
 async fn a_registered_handler_writes_in_the_workers_session_and_its_log_names_the_task() {
     let log = Arc::new(tempfile::tempfile().unwrap());
     let subscriber = tracing_subscriber::fmt().json().with_writer(log.clone()).finish();
-    // All of the test's runtime is on this thread.
+    // The whole runtime of the test is on this thread.
     let _guard = tracing::subscriber::set_default(subscriber);
     let app = app().await;
     let mut tools = app.service.tools();

@@ -1,4 +1,4 @@
-//! Files on their way in.
+//! Uploads of files, and the ingestion that follows.
 use crate::support::{TestApp, Wish, broken_stream, invariants, repository, sample};
 use serde_json::{Value, json};
 use svc_client::{

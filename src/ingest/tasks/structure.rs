@@ -80,7 +80,7 @@ async fn build(
     };
     tokio::task::spawn_blocking(move || {
         let count = |text: &str| match cancel.is_cancelled() {
-            // Nobody wants the tree of a task that was stopped, and counting takes most of the time.
+            // The tree of a stopped task is not needed, and counting takes most of the time.
             true => text.len(),
             // A tokenizer that fails on a sentence has a defect; then the length in bytes is a safe upper bound.
             false => model.count_content_tokens(text).unwrap_or(text.len()),

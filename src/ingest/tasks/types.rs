@@ -1,5 +1,5 @@
-//! The table of task types. Dispatch, rules, queueing, requeueing and what a worker announces derive from it; the order
-//! of an ingestion stands in `actors/src/stage.rs`.
+//! The table of task types. Dispatch, rules, queueing, requeueing and the types that a worker announces derive from it.
+//! The order of an ingestion is in `actors/src/stage.rs`.
 use super::{Apply, Run, embed, extract, probe, profile, records, rollup, sheets, structure};
 use crate::ingest::extension::{TaskHandler, run_registered};
 use serde_json::{Map, Value};
@@ -15,14 +15,14 @@ pub struct TaskType {
     pub write_mode: WriteMode,
     /// The groups of the file's options that its parameters carry.
     pub options: &'static [&'static str],
-    /// `None`: nothing here can do it, so it is deferred where it is due.
+    /// `None` if this crate has no handler; a due task of this type is then deferred.
     run: Option<Run>,
     pub final_failure: FinalFailure,
-    /// The lanes of the tasks that it queues, or lets begin by its end.
+    /// The lanes of the tasks that it queues, or that can start when it ends.
     leads_to: Lanes,
 }
 
-/// What fails together with a task that does not run again.
+/// The nodes that fail together with a task that does not run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinalFailure {
     /// The task's node.
@@ -156,7 +156,7 @@ pub fn is_built_in(name: &str) -> bool {
     find(name).is_some_and(TaskType::has_handler)
 }
 
-/// Lanes that may have more to do once a task of this type has ended.
+/// The lanes that may have more work once a task of this type has ended.
 pub(super) fn leads_to(name: &str) -> Lanes {
     find(name).map_or(Lanes::ALL, |known| known.leads_to)
 }
@@ -179,7 +179,7 @@ impl TaskType {
     }
 }
 
-/// The task types that a worker runs: those of the table that have a handler, and those registered besides.
+/// The task types that a worker runs: those of the table with a handler, and those that were registered.
 #[derive(Clone, Default)]
 pub struct TaskTypes {
     registered: Vec<Registered>,
@@ -192,13 +192,13 @@ struct Registered {
     handler: Arc<dyn TaskHandler>,
 }
 
-/// A name is taken.
+/// The name already has a handler.
 #[derive(Debug, thiserror::Error)]
 #[error("the task type `{0}` already has a handler; register this one under another name")]
 pub struct DuplicateTaskType(pub &'static str);
 
 impl TaskTypes {
-    /// Adds a task type whose handler stands in another crate. A type of the table that has no handler may get one.
+    /// Adds a task type whose handler is in another crate. A type of the table without a handler may get one this way.
     pub(crate) fn register(
         &mut self,
         name: &'static str,
@@ -223,7 +223,7 @@ impl TaskTypes {
             || self.registered.iter().any(|known| known.lane == lane)
     }
 
-    /// Runs a task; `None` if nothing here can.
+    /// Runs a task; `None` if no handler here runs its type.
     pub(super) async fn run(
         &self,
         tools: &crate::ingest::Tools,
