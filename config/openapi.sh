@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Holds the contract to public tools: Redocly's recommended rules, and clients that two public generators build from it and that
-# then work against a running service. Called by `make test`, after the build. The tools come from npm and PyPI, pinned in
-# config/openapi/, into the cache folder; where they cannot be had, one line says what was left out (SVC_TEST_STRICT=1: a failure).
+# Checks the contract with public tools: Redocly's recommended rules, and clients that two public generators build from
+# it, which must work against a running service. `make test` calls it after the build. The tools come from npm and PyPI
+# into the cache folder, pinned in config/openapi/. If they are not available, one line says what was left out (with
+# SVC_TEST_STRICT=1 this is a failure).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -10,7 +11,7 @@ svc=${CARGO_TARGET_DIR:-$cache/target}/debug/svc
 [ -x "$svc" ] || { echo "openapi: $svc is missing: run make test" >&2; exit 1; }
 
 leave_out() {
-  echo "left out: the contract held against a linter and two generators of clients ($*)"
+  echo "left out: checking the contract with a linter and two generators of clients ($*)"
   [ "${SVC_TEST_STRICT:-}" != 1 ] || exit 1
   exit 0
 }

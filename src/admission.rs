@@ -26,13 +26,13 @@ pub struct Admission {
     event_streams: Arc<Semaphore>,
 }
 
-/// How many places a process has.
+/// The number of slots of one process.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
     pub uploads: usize,
     pub downloads: usize,
     pub event_streams: usize,
-    /// Bytes of the largest body that is held in memory.
+    /// The largest body that is held in memory, in bytes.
     pub largest_body: u64,
 }
 
@@ -51,27 +51,28 @@ impl Admission {
     /// Waits for a slot to receive a file and store it.
     pub async fn upload(&self) -> Result<Place, Failure> {
         let refusal = || {
-            Failure::new(Code::TooManyRequests, "the service is already storing as many files as it may at a time")
+            Failure::new(Code::TooManyRequests, "the service is already storing as many files as it may at once")
                 .with("setting", "SVC_UPLOADS_AT_ONCE")
         };
         wait(&self.uploads, 1, refusal).await
     }
 
-    /// Waits for permission to send the bytes of a file, for as long as the client takes.
+    /// Waits for a slot to send the bytes of a file. The download keeps the slot until it ends.
     pub async fn download(&self) -> Result<Place, Failure> {
         let refusal = || {
-            Failure::new(Code::TooManyRequests, "as many files are being sent as may be at a time")
+            Failure::new(Code::TooManyRequests, "the service is already sending as many files as it may at once")
                 .with("setting", "SVC_DOWNLOADS_AT_ONCE")
         };
         wait(&self.downloads, 1, refusal).await
     }
 
-    /// Takes a place for a stream of events; refused at once, since none may end for hours.
+    /// Takes a slot for a stream of events. A request that finds none is refused at once, because streams may last for
+    /// hours.
     pub fn event_stream(&self) -> Result<Place, Failure> {
         self.event_streams.clone().try_acquire_owned().map_err(|_| {
-            Failure::new(Code::TooManyRequests, "as many streams of events are open as may be at a time")
+            Failure::new(Code::TooManyRequests, "the service already has as many streams of events open as it may")
                 .with("setting", "SVC_EVENT_STREAMS")
-                .with("remedy", "ask for the present state without `Accept: text/event-stream`, or try again later")
+                .with("remedy", "ask for the current state without `Accept: text/event-stream`, or try again later")
                 .with("retry_after", PATIENCE.as_secs())
         })
     }

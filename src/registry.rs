@@ -1,4 +1,4 @@
-//! Mounts the operation table: one route and one OpenAPI entry per row, and calls within the process.
+//! Mounts the operation table: one route and one OpenAPI entry per row, and the calls in process.
 use crate::{access::Caller, service::Service};
 use axum::{
     Router,
@@ -47,7 +47,7 @@ where
     fn handle(&self, caller: &Caller, call: Call<O, Received<O>>) -> impl Future<Output = Outcome<O>> + Send;
 }
 
-/// The body of an operation as its handler gets it.
+/// The body of an operation as its handler receives it.
 pub type Received<O> = <<O as Operation>::Body as Decode>::Received;
 
 type Served = BoxFuture<'static, Result<Response, Failure>>;
@@ -57,7 +57,7 @@ type Schemas = Vec<(String, openapi::RefOr<openapi::Schema>)>;
 /// A row with its types erased, so that routing is compiled once and not once per row.
 struct Mounted {
     form: Form,
-    /// The other form that the row answers in where the caller prefers its media type.
+    /// The second form of the row, which answers a caller that prefers its media type.
     other: Option<Form>,
     describe: fn(&mut Schemas) -> OperationBuilder,
     constraints: Constraints,
@@ -73,7 +73,7 @@ struct Form {
     describe: fn(&mut Schemas) -> Vec<Described>,
 }
 
-/// What fields take beyond their types, by their names.
+/// Constraints on fields beyond their types, by their names.
 struct Constraints {
     parameters: fn() -> Vec<(&'static str, Constraint)>,
     body: fn() -> Vec<(&'static str, Constraint)>,
@@ -190,7 +190,7 @@ fn cors(origins: &[String]) -> tower_http::cors::CorsLayer {
         .expose_headers(shown)
 }
 
-/// Authenticates, serves, survives a panic, and logs: the one way through which every operation is answered.
+/// Authenticates, serves, survives a panic, and logs; every operation is answered through this function.
 async fn answer(service: Arc<Service>, form: Form, request: Request) -> Response {
     let Form { info, serve, .. } = form;
     let started = Instant::now();
@@ -307,7 +307,7 @@ fn query<Q: Params>(parts: &http::request::Parts) -> Result<Q, Failure> {
     }
 }
 
-/// The metadata of a request. Only `GET` knows ranges.
+/// Reads the metadata of a request. Ranges apply only to `GET`.
 fn meta(parts: &http::request::Parts) -> Meta {
     let meta = Meta::read(&parts.headers);
     if parts.method == http::Method::GET { meta } else { Meta { range: None, ..meta } }

@@ -27,14 +27,14 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// How many bytes of sealed postings a process keeps in memory.
 const POSTINGS_CACHE_BYTES: usize = 256 << 20;
-/// How long a search waits for its turn.
+/// How long a search waits for a slot.
 const SEARCHING_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How many calls of one kind a runner serves at a time: enough to keep its model busy, and few enough for callers to
 /// wait.
 const RUNNER_CALLS: usize = 16;
 
-/// Looks at the state of the queue, for streams of events, at a time.
+/// How many streams of events may read the state of the queue at once.
 const WATCHERS: usize = 2;
 
 /// One running service; cheap to share.
@@ -59,9 +59,9 @@ pub struct Service {
     pub started: Instant,
     /// The process was asked to stop and takes nothing more.
     pub stopping: AtomicBool,
-    /// Cancelled when the listener stops: streams of events, which would go on for hours, end.
+    /// Cancelled when the listener stops, to end the streams of events, which would last for hours.
     pub ending: CancellationToken,
-    /// Places of those who look at the state of the queue for a stream of events.
+    /// Slots for reading the state of the queue on behalf of a stream of events.
     pub watching: Arc<Semaphore>,
 }
 

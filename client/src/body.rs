@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// A request body as the remote client sends it.
 pub trait Body: Send + 'static {
-    /// What fields of the body take beyond their types.
+    /// Constraints on the body's fields beyond their types.
     fn constraints() -> Vec<(&'static str, Constraint)> {
         Vec::new()
     }
@@ -105,7 +105,7 @@ pub struct FileUpload {
     /// The total number of bytes, if known beforehand.
     pub length: Option<u64>,
     pub bytes: BoxStream<'static, std::io::Result<Bytes>>,
-    /// Ingest options by group.
+    /// The ingest options, by group.
     pub options: Option<serde_json::Value>,
 }
 

@@ -8,19 +8,19 @@ use std::{borrow::Cow, marker::PhantomData};
 
 /// The name of the event that carries a [`Failure`]; the stream ends with it.
 pub const PROBLEM: &str = "problem";
-/// The longest event that is taken.
+/// The largest event that is accepted, in bytes.
 const EVENT_BYTES: usize = 16 << 20;
 
 /// One event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event<T> {
-    /// What a caller names in `Last-Event-ID` to go on behind this event.
+    /// The id that a caller sends in `Last-Event-ID` to continue after this event.
     pub id: Option<String>,
     pub name: Cow<'static, str>,
     pub data: T,
 }
 
-/// Events as they happen. A failure is the last item.
+/// Events as they happen. A failure is always the last item.
 pub type EventStream<T> = BoxStream<'static, Result<Event<T>, Failure>>;
 
 /// 200 with `text/event-stream`; the data of each event is JSON.
@@ -47,14 +47,15 @@ impl<T: Wire> Reply for Events<T> {
     }
 }
 
-/// Reads events off the pieces of a body.
+/// Reads events from the pieces of a body.
 fn read<T: Wire>(pieces: BoxStream<'static, Result<Bytes, Failure>>) -> EventStream<T> {
     stream::try_unfold(Some((pieces, Parser::default())), async |state| {
         let Some((mut pieces, mut parser)) = state else { return Ok(None) };
         loop {
             if let Some(raw) = parser.next()? {
                 let failed = raw.name.as_deref() == Some(PROBLEM);
-                let misread = |error| Failure::unreachable(format!("an event is not of this version's form: {error}"));
+                let misread =
+                    |error| Failure::unreachable(format!("an event does not have the form of this version: {error}"));
                 if failed {
                     return Err(serde_json::from_str(&raw.data).unwrap_or_else(misread));
                 }
@@ -71,7 +72,7 @@ fn read<T: Wire>(pieces: BoxStream<'static, Result<Bytes, Failure>>) -> EventStr
     .boxed()
 }
 
-/// An event before its data is read.
+/// An event whose data has not been parsed yet.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Raw {
     id: Option<String>,
@@ -79,11 +80,11 @@ struct Raw {
     data: String,
 }
 
-/// Takes pieces of a body and gives events; comments and `retry` are passed over.
+/// Turns pieces of a body into events. It skips comments and `retry`.
 #[derive(Default)]
 struct Parser {
     buffer: BytesMut,
-    /// Bytes of the buffer that hold no end of a line.
+    /// The first bytes of the buffer, which contain no end of a line.
     searched: usize,
     event: Raw,
     has_data: bool,
@@ -93,7 +94,7 @@ struct Parser {
 impl Parser {
     fn feed(&mut self, piece: &[u8]) -> Result<(), Failure> {
         if self.buffer.len() + self.event.data.len() + piece.len() > EVENT_BYTES {
-            return Err(Failure::unreachable(format!("an event is over {EVENT_BYTES} bytes")));
+            return Err(Failure::unreachable(format!("an event is larger than {EVENT_BYTES} bytes")));
         }
         self.buffer.extend_from_slice(piece);
         Ok(())

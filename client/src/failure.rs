@@ -50,8 +50,8 @@ codes! {
     TooLarge = "too_large", 413, "The request is too large", ["limit", "setting", "cells", "ref"];
     /// The body's media type is not one that the operation takes.
     UnsupportedMediaType = "unsupported_media_type", 415, "The media type is not accepted here";
-    /// The requested range of bytes lies outside of the file.
-    RangeNotSatisfiable = "range_not_satisfiable", 416, "The range lies outside of the file", ["size"];
+    /// The requested range of bytes is outside the file.
+    RangeNotSatisfiable = "range_not_satisfiable", 416, "The range is outside the file", ["size"];
     /// A field has a value that its constraint forbids; the detail names both.
     InvalidField = "invalid_field", 422, "A field breaks a constraint", ["field", "limit", "ref", "sheets"];
     /// The document is neither a readable xlsx workbook nor a part of one.

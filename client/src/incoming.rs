@@ -1,10 +1,10 @@
-//! An answer on its way in.
+//! An answer that is being received.
 use crate::Failure;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream::BoxStream};
 use http::{HeaderMap, HeaderName};
 
-/// A successful answer whose header has come and whose body has not been read yet.
+/// A successful answer whose header has arrived and whose body has not been read yet.
 pub struct Incoming {
     pub status: u16,
     pub headers: HeaderMap,
@@ -24,21 +24,20 @@ impl Incoming {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// The body piece by piece, however long it is.
+    /// The body piece by piece, without a limit on its length.
     pub fn pieces(self) -> BoxStream<'static, Result<Bytes, Failure>> {
         let base = self.base;
         self.response.bytes_stream().map_err(move |error| lost(&base, &error)).boxed()
     }
 
-    /// The whole body; fails if it is longer than the client takes.
+    /// Reads the whole body; fails if it is longer than the client accepts.
     pub async fn bytes(self) -> Result<Vec<u8>, Failure> {
         let Incoming { mut response, base, limit, .. } = self;
         let mut bytes = Vec::new();
         while let Some(piece) = response.chunk().await.map_err(|error| lost(&base, &error))? {
             if bytes.len() + piece.len() > limit {
-                return Err(
-                    Failure::unreachable(format!("the answer from {base} is over {limit} bytes")).with("sent", true)
-                );
+                return Err(Failure::unreachable(format!("the answer from {base} is larger than {limit} bytes"))
+                    .with("sent", true));
             }
             bytes.extend_from_slice(&piece);
         }
@@ -46,13 +45,13 @@ impl Incoming {
     }
 }
 
-/// The failure of a call that got no answer, or only a part of one.
+/// The failure of a call that got no answer, or only part of one.
 pub(crate) fn lost(base: &str, error: &reqwest::Error) -> Failure {
-    // Whether the request may have been read: what was never sent can be sent again without a thought.
+    // This says whether the service may have read the request: one that was never sent can safely be sent again.
     Failure::unreachable(why_lost(base, error)).with("sent", !error.is_connect())
 }
 
-/// Why there is no answer, in words that say which end to look at.
+/// Says why there is no answer, and which end to look at.
 fn why_lost(base: &str, error: &reqwest::Error) -> String {
     let mut causes: Vec<&(dyn std::error::Error + 'static)> = Vec::new();
     let mut next = std::error::Error::source(error);
@@ -63,7 +62,7 @@ fn why_lost(base: &str, error: &reqwest::Error) -> String {
     let io = causes.iter().find_map(|cause| cause.downcast_ref::<std::io::Error>()).map(std::io::Error::kind);
     let said = |what: &str| causes.iter().any(|cause| cause.to_string().contains(what));
     match io {
-        Some(std::io::ErrorKind::ConnectionRefused) => format!("nobody listens at {base} (connection refused)"),
+        Some(std::io::ErrorKind::ConnectionRefused) => format!("nothing listens at {base} (connection refused)"),
         _ if said("dns error") => format!("the host of {base} is not known"),
         _ if error.is_timeout() => format!("no answer from {base} in time"),
         _ => {

@@ -1,22 +1,22 @@
-//! What a call says beside its path, query and body: the request headers that operations heed.
+//! The request headers that operations use: what a call says besides its path, query and body.
 use crate::operation::{Call, Operation, Outcome, Transport};
 use http::{HeaderMap, HeaderName, header};
 
-/// A request header that operations heed.
+/// A request header that operations use.
 #[derive(Clone, Debug)]
 pub struct MetaHeader {
     pub name: HeaderName,
-    /// What it does, for the contract.
+    /// The description that the contract gives.
     pub about: &'static str,
 }
 
 macro_rules! meta { ($( $field:ident: $name:expr, $about:literal; )*) => {
-    /// The metadata of a call; an operation ignores what its reply does not heed.
+    /// The metadata of a call. An operation ignores the headers that its reply does not use.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Meta { $( #[doc = $about] pub $field: Option<String>, )* }
 
     impl Meta {
-        /// Every header that an operation may heed.
+        /// Every header that an operation may use.
         pub fn headers() -> Vec<MetaHeader> {
             vec![$( MetaHeader { name: $name, about: $about } ),*]
         }
@@ -35,12 +35,12 @@ macro_rules! meta { ($( $field:ident: $name:expr, $about:literal; )*) => {
 } }
 
 meta! {
-    accept: header::ACCEPT, "The media types that the caller takes.";
-    if_none_match: header::IF_NONE_MATCH, "Entity tags of what the caller has, or `*`; if one is current, the answer is 304 without a body.";
-    range: header::RANGE, "The part of the bytes that is wanted, for example `bytes=0-1023` or `bytes=-500`; several ranges at once are answered with the whole.";
-    if_range: header::IF_RANGE, "An entity tag; if it is not current, `Range` is ignored and the answer is the whole.";
-    last_event_id: HeaderName::from_static("last-event-id"), "The id of the last event that the caller received; what it knows is not sent again.";
-    idempotency_key: HeaderName::from_static("idempotency-key"), "Names the call, so that a repeated one takes effect once.";
+    accept: header::ACCEPT, "The media types that the caller accepts.";
+    if_none_match: header::IF_NONE_MATCH, "Entity tags of the versions that the caller has, or `*`; if one of them is current, the answer is 304 without a body.";
+    range: header::RANGE, "The range of bytes to send, for example `bytes=0-1023` or `bytes=-500`; a request for several ranges is answered with the whole file.";
+    if_range: header::IF_RANGE, "An entity tag; if it is not current, `Range` is ignored and the answer is the whole file.";
+    last_event_id: HeaderName::from_static("last-event-id"), "The id of the last event that the caller received; earlier events are not sent again.";
+    idempotency_key: HeaderName::from_static("idempotency-key"), "Identifies the call, so that a repeated call takes effect only once.";
 }
 
 /// All values of a header as one list, as RFC 9110 joins them.
@@ -50,19 +50,19 @@ fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
 }
 
 impl Meta {
-    /// Whether the caller has what the entity tag names, by RFC 9110's weak comparison.
+    /// Whether the caller has the version that the entity tag names, by RFC 9110's weak comparison.
     pub fn knows(&self, etag: &str) -> bool {
         self.if_none_match
             .as_deref()
             .is_some_and(|list| list.trim() == "*" || tags(list).any(|tag| tag == opaque(etag)))
     }
 
-    /// Whether a range of what the entity tag names may be sent, by RFC 9110's strong comparison.
+    /// Whether the answer may be a range of the version that the entity tag names, by RFC 9110's strong comparison.
     pub fn may_send_range(&self, etag: &str) -> bool {
         self.if_range.as_deref().is_none_or(|tag| tag.trim() == etag && !etag.starts_with("W/"))
     }
 
-    /// Whether `media_type` is wanted rather than `default`: the caller names it, and prefers it.
+    /// Whether the caller names `media_type` and prefers it to `default`.
     pub fn prefers(&self, media_type: &str, default: &str) -> bool {
         let Some(accept) = self.accept.as_deref() else { return false };
         let quality = |wanted: &str| {
@@ -89,7 +89,7 @@ fn opaque(tag: &str) -> &str {
     tag.strip_prefix("W/").unwrap_or(tag)
 }
 
-/// The entity tags of a list, without their marks of weakness. A comma may stand within a tag.
+/// The entity tags of a list, without the prefix of weak ones. A tag may contain a comma.
 fn tags(list: &str) -> impl Iterator<Item = &str> {
     let mut rest = list;
     std::iter::from_fn(move || {
@@ -101,7 +101,7 @@ fn tags(list: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A transport whose calls all carry the same metadata; see [`Client::given`](crate::Client::given).
+/// A transport that sends the same metadata with every call; see [`Client::given`](crate::Client::given).
 #[derive(Clone)]
 pub struct Given<'a, T> {
     pub(crate) inner: &'a T,
@@ -136,7 +136,7 @@ mod tests {
             headers.append(name, value.parse().expect("a value"));
             headers
         });
-        assert!(Meta::read(&headers).knows(r#""a""#), "several lines are one list");
+        assert!(Meta::read(&headers).knows(r#""a""#), "several header lines form one list");
     }
 
     #[test]
@@ -147,7 +147,7 @@ mod tests {
         for other in [r#"W/"a""#, r#""b""#, "Sat, 29 Oct 1994 19:43:31 GMT", "*", ""] {
             assert!(!may(other, r#""a""#), "{other}");
         }
-        assert!(!may(r#"W/"a""#, r#"W/"a""#), "a weak tag names no bytes");
+        assert!(!may(r#"W/"a""#, r#"W/"a""#), "a weak tag does not identify bytes");
     }
 
     #[test]

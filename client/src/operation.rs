@@ -1,4 +1,4 @@
-//! What one operation is: a row of the table, as a type.
+//! One operation: a row of the table, as a type.
 use crate::{Code, Failure, body::Body, constraint::Constraint, meta::Meta, reply::Reply};
 use http::Method;
 use serde::{Serialize, de::DeserializeOwned};
@@ -12,9 +12,9 @@ pub struct OperationInfo {
     /// Has `{placeholders}` for the path parameters.
     pub path: &'static str,
     pub access: Access,
-    /// A part of the service without which the operation answers 501 or 503.
+    /// A part of the service that the operation needs: without it the answer is 501 or 503.
     pub needs: Option<Need>,
-    /// Codes that the handler refuses with, beside those that follow from what the operation takes.
+    /// The codes that the handler refuses with, besides those that follow from the operation's parameters and body.
     pub fails: &'static [Code],
     /// The lines of documentation; the first is the summary.
     pub docs: &'static [&'static str],
@@ -35,11 +35,11 @@ impl OperationInfo {
 /// Who may call an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Whoever may read the documents that the call names: 404 where the caller may not.
+    /// Anyone who may read the documents that the call names; others get 404.
     Read,
-    /// Whoever may write them: 403 where the caller may only read them.
+    /// Anyone who may write the documents that the call names; a caller who may only read them gets 403.
     Write,
-    /// The owner token alone.
+    /// Only the owner token.
     Owner,
     /// Anyone with `SVC_RUNNER_KEY`.
     RunnerKey,
@@ -54,7 +54,7 @@ pub enum Access {
 pub enum Need {
     /// The embedding model, here or at a runner.
     Model,
-    /// The embedding model, in this very process.
+    /// The embedding model, in this process.
     OwnModel,
 }
 
@@ -67,7 +67,7 @@ pub trait Operation: Send + Sync + 'static {
     type Reply: Reply;
 }
 
-/// What a caller hands over. `B` is the body as the caller sends it, or as the service has received it.
+/// What a caller sends. `B` is the type of the body: as the caller sends it, or as the service has received it.
 pub struct Call<O: Operation, B = <O as Operation>::Body> {
     pub meta: Meta,
     pub path: O::Path,
@@ -78,7 +78,7 @@ pub struct Call<O: Operation, B = <O as Operation>::Body> {
 /// What a caller gets.
 pub type Outcome<O> = Result<<<O as Operation>::Reply as Reply>::Value, Failure>;
 
-/// Carries a call to the service: over HTTP, or directly within the process.
+/// Carries a call to the service, over HTTP or in process.
 pub trait Transport<O: Operation> {
     fn send(&self, call: Call<O>) -> impl Future<Output = Outcome<O>> + Send;
 }
@@ -99,7 +99,7 @@ pub(crate) use described::{IntoParams, ToSchema};
 
 /// Path or query parameters.
 pub trait Params: Serialize + DeserializeOwned + IntoParams + Send + Sync + 'static {
-    /// What fields take beyond their types, by their names on the wire.
+    /// Constraints on fields beyond their types, by the names on the wire.
     fn constraints() -> Vec<(&'static str, Constraint)> {
         Vec::new()
     }
@@ -111,7 +111,8 @@ pub trait Params: Serialize + DeserializeOwned + IntoParams + Send + Sync + 'sta
 
 /// A JSON value of the contract.
 pub trait Wire: Serialize + DeserializeOwned + ToSchema + Send + Sync + 'static {
-    /// What fields take beyond their types, by their names on the wire; `outer.inner` for a field of a nested object.
+    /// Constraints on fields beyond their types, by the names on the wire; `outer.inner` names a field of a nested
+    /// object.
     fn constraints() -> Vec<(&'static str, Constraint)> {
         Vec::new()
     }

@@ -1,16 +1,16 @@
 //! The operations of the service, one row each. Everything else is derived from this table.
 use crate::{Code, Events, Meta, body::*, meta::Given, operation::*, reply::*, wire::*};
 
-/// Hands the table to a macro: `operation_table!(mount_all)`. A row without an `access` asks for the right to read.
+/// Passes the table to a macro: `operation_table!(mount_all)`. A row without an `access` needs the right to read.
 #[macro_export]
 macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Stores one file and queues its ingestion; returns before that work is done.
     POST   "/ingest/file"                 upload_file(query: UploadQuery, body: FileUpload) -> Accepted<UploadResponse>, access Write, fails [UnknownOption, StoredWithOtherOptions, WrongPassword];
-    /// Counts what is still to be done under an ingested file.
+    /// Counts the work that is left under an ingested file.
     ///
-    /// A caller that prefers `text/event-stream` gets an event `frontier` with the same JSON at once and after each change,
-    /// then one event `end` when nothing is left to do, and the stream ends. An event `problem` carries a `Failure` and ends it
-    /// too. `Last-Event-ID` keeps what the caller has seen from being sent again.
+    /// A caller that prefers `text/event-stream` gets an event `frontier` with the same JSON at once and after each change;
+    /// the event `end` closes the stream when no work is left. The event `problem` carries a `Failure` and closes the stream
+    /// too. With `Last-Event-ID` the caller is not sent again what it has seen.
     GET    "/ingest/file/{id}/frontier"   read_frontier(path: DocumentPath) -> Json<FrontierResponse>, or follow_frontier -> Events<FrontierResponse>;
     /// Ends a file's ingestion: what waits fails as cancelled at once, what runs is stopped within 2 seconds.
     POST   "/ingest/file/{id}/cancel"     cancel_ingest(path: DocumentPath) -> Accepted<CancelResponse>, access Write;
@@ -25,7 +25,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     GET    "/documents/{id}"              read_document(path: DocumentPath, query: EmbedQuery) -> Conditional<Json<DocumentResponse>>;
     /// Reads the stored bytes of a file, or one range of them.
     ///
-    /// A download that broke off goes on with the missing range in `Range` and the `ETag` of its first part in `If-Range`.
+    /// To continue a download that broke off, send the missing range in `Range` and the `ETag` of the first part in `If-Range`.
     GET    "/documents/{id}/bytes"        read_bytes(path: DocumentPath) -> Conditional<FileBytes>, fails [RangeNotSatisfiable];
     /// Deletes a document, all under it, and their stored bytes.
     DELETE "/documents/{id}"              delete_document(path: DocumentPath) -> NoContent, access Write;
@@ -94,7 +94,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     GET    "/openapi.json"                read_openapi() -> Json<OpenApiDocument>, access Public;
 } } }
 
-/// Picks the named part out of an argument list, or `Nothing` if it is absent.
+/// Picks the named part from an argument list, or `Nothing` if it is absent.
 macro_rules! part {
     (path  [path: $x:ty $(, $($rest:tt)*)?]) => { $x };
     (query [query: $x:ty $(, $($rest:tt)*)?]) => { $x };
@@ -130,11 +130,11 @@ macro_rules! define_operations { ($(
     $(#[doc = $doc:literal])+ $method:ident $path:literal $name:ident $args:tt -> $reply:ty
         $(, or $other:ident -> $other_reply:ty)? $(, access $access:ident)? $(, needs $need:ident)? $(, fails [$($code:ident),+])?;
 )*) => {
-    /// One marker type per operation, named as its row is, and one for the other form that a row may answer in.
+    /// One marker type per operation with the name of its row, and one for the second form that a row may answer in.
     #[expect(non_camel_case_types, reason = "one snake_case name is marker, handler, method, operationId and label")]
     pub mod ops { $(
         $(#[doc = $doc])+ pub enum $name {}
-        $( #[doc = concat!("[`", stringify!($name), "`] in its other form.")] pub enum $other {} )?
+        $( #[doc = concat!("[`", stringify!($name), "`] in its second form.")] pub enum $other {} )?
     )* }
 
     $(
@@ -152,17 +152,17 @@ macro_rules! define_operations { ($(
     /// Every operation of the service.
     pub const OPERATIONS: &[OperationInfo] = &[$( <ops::$name as Operation>::INFO ),*];
 
-    /// The same methods over any transport.
+    /// A client with one method per operation, over any transport.
     #[derive(Clone)]
     pub struct Client<T>(pub T);
     impl<T> Client<T> {
-        /// The same client, whose calls all carry this metadata.
+        /// Returns a client that sends this metadata with every call.
         pub fn given(&self, meta: Meta) -> Client<Given<'_, T>> {
             Client(Given { inner: &self.0, meta })
         }
     $(
         client_method!($name $args $($doc)+);
-        $( client_method!($other $args concat!("[`", stringify!($name), "`](Self::", stringify!($name), ") in its other form.")); )?
+        $( client_method!($other $args concat!("[`", stringify!($name), "`](Self::", stringify!($name), ") in its second form.")); )?
     )* }
 } }
 

@@ -8,17 +8,17 @@ use std::{marker::PhantomData, ops::Range};
 /// The form of a successful answer.
 pub trait Reply: Send + 'static {
     type Value: Send;
-    /// Whether the status is one of success.
+    /// Whether the status means success.
     fn is_success(status: u16) -> bool;
-    /// What a client of ours asks for in `Accept`.
+    /// What this client sends in `Accept`.
     fn accept() -> &'static str;
-    /// The names of the request headers that the reply heeds.
+    /// The names of the request headers that the reply uses.
     fn heeds() -> Vec<&'static str> {
         Vec::new()
     }
-    /// Reads a successful answer; one that streams is returned before its body has come.
+    /// Reads a successful answer. A streamed one is returned before its body has arrived.
     fn receive(answer: Incoming) -> impl Future<Output = Result<Self::Value, Failure>> + Send;
-    /// Describes the answer for each status of success, and names the schemas that it refers to.
+    /// Describes the answer for each successful status and names the schemas that it refers to.
     #[cfg(feature = "openapi")]
     fn describe(schemas: &mut Schemas) -> Vec<Described>;
 }
@@ -31,13 +31,13 @@ pub(crate) type Schemas = Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::S
 pub struct Described {
     pub status: u16,
     pub response: utoipa::openapi::Response,
-    /// The names of the headers that come with it, beside those of every answer.
+    /// The names of its headers, besides those of every answer.
     pub headers: Vec<&'static str>,
 }
 
 #[cfg(feature = "openapi")]
 impl Described {
-    /// An answer that comes in one of these media types, or without a body.
+    /// An answer in one of these media types, or without a body.
     pub fn new(
         status: u16,
         description: &str,
@@ -51,7 +51,7 @@ impl Described {
         Described { status, response: response.build(), headers: Vec::new() }
     }
 
-    /// Adds headers that come with the answer.
+    /// Adds headers to the answer.
     #[must_use]
     pub fn with(mut self, headers: &[&'static str]) -> Described {
         self.headers.extend(headers);
@@ -59,7 +59,7 @@ impl Described {
     }
 }
 
-/// A reference to the named schema of `T`, which is put among `schemas` with all that it uses.
+/// A reference to the named schema of `T`, which is added to `schemas` with everything that it uses.
 #[cfg(feature = "openapi")]
 pub(crate) fn reference<T: utoipa::ToSchema>(schemas: &mut Schemas) -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
     schemas.push((T::name().into_owned(), T::schema()));
@@ -79,7 +79,7 @@ macro_rules! json_reply {
             }
             async fn receive(answer: Incoming) -> Result<T, Failure> {
                 serde_json::from_slice(&answer.bytes().await?)
-                    .map_err(|e| Failure::unreachable(format!("the answer is not of this version's form: {e}")))
+                    .map_err(|e| Failure::unreachable(format!("the answer does not have the form of this version: {e}")))
             }
             #[cfg(feature = "openapi")]
             fn describe(schemas: &mut Schemas) -> Vec<Described> {
@@ -119,13 +119,13 @@ impl Reply for NoContent {
     }
     #[cfg(feature = "openapi")]
     fn describe(_: &mut Schemas) -> Vec<Described> {
-        vec![Described::new(204, "Done; nothing to say", &[])]
+        vec![Described::new(204, "Done", &[])]
     }
 }
 
 /// A media type of text.
 pub trait MediaType: Send + 'static {
-    /// As it stands in `Content-Type`, parameters included.
+    /// The value of `Content-Type`, with its parameters.
     const NAME: &'static str;
 }
 
@@ -134,7 +134,7 @@ pub struct Prometheus;
 impl MediaType for Prometheus {
     const NAME: &'static str = "text/plain; version=0.0.4; charset=utf-8";
 }
-/// RDF in its form for people.
+/// RDF as Turtle, its readable form.
 pub struct Turtle;
 impl MediaType for Turtle {
     const NAME: &'static str = "text/turtle; charset=utf-8";
@@ -151,7 +151,7 @@ fn text_response(media_type: &'static str) -> Vec<Described> {
     vec![Described::new(200, "Success", &[(essence(media_type), text.into())])]
 }
 
-/// 200 with a text that is made whole before it is sent.
+/// 200 with a text that is complete before it is sent.
 pub struct Text<M>(PhantomData<M>);
 impl<M: MediaType> Reply for Text<M> {
     type Value = String;
@@ -171,10 +171,10 @@ impl<M: MediaType> Reply for Text<M> {
     }
 }
 
-/// Bytes of a body, as they come. A failure is the last item.
+/// Bytes of a body, as they arrive. A failure is always the last item.
 pub type Pieces = BoxStream<'static, Result<Bytes, Failure>>;
 
-/// 200 with a text that is sent while it is made, however long it is.
+/// 200 with a text of any length that is sent while it is produced.
 pub struct TextStream<M>(PhantomData<M>);
 impl<M: MediaType> Reply for TextStream<M> {
     type Value = Pieces;
@@ -200,7 +200,7 @@ pub struct Download {
     pub file_name: Option<String>,
     /// Bytes of the whole file.
     pub size: u64,
-    /// The range that is sent; none if the whole file is.
+    /// The range that is sent; `None` if it is the whole file.
     pub part: Option<Range<u64>>,
     pub bytes: Pieces,
 }
@@ -225,7 +225,7 @@ impl Reply for FileBytes {
         vec!["range", "if-range"]
     }
     async fn receive(answer: Incoming) -> Result<Download, Failure> {
-        let misread = |name: &str| Failure::unreachable(format!("the answer has no `{name}` that can be read"));
+        let misread = |name: &str| Failure::unreachable(format!("the answer has no readable `{name}`"));
         let media_type = answer.header(header::CONTENT_TYPE).unwrap_or("application/octet-stream").to_owned();
         let file_name = answer.header(header::CONTENT_DISPOSITION).and_then(file_name);
         let (part, size) = match answer.status {
@@ -248,17 +248,17 @@ impl Reply for FileBytes {
             let format = SchemaFormat::KnownFormat(KnownFormat::Binary);
             ObjectBuilder::new().schema_type(Type::String).format(Some(format)).into()
         };
-        // The media type is the file's own; generators of clients know the first.
+        // The media type is that of the file; generators of clients know `application/octet-stream`.
         let content = [("application/octet-stream", bytes()), ("*/*", bytes())];
         let headers = ["Accept-Ranges", "Content-Disposition", "Content-Length"];
         vec![
             Described::new(200, "The whole file", &content).with(&headers),
-            Described::new(206, "The range that was asked for", &content).with(&headers).with(&["Content-Range"]),
+            Described::new(206, "The requested range", &content).with(&headers).with(&["Content-Range"]),
         ]
     }
 }
 
-/// `bytes 0-9/100` as a range and the whole's size.
+/// Reads `bytes 0-9/100` as a range and the size of the whole.
 fn content_range(text: &str) -> Option<(Range<u64>, u64)> {
     let (range, size) = text.strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;
@@ -271,24 +271,24 @@ fn file_name(disposition: &str) -> Option<String> {
     percent_encoding::percent_decode_str(encoded).decode_utf8().ok().map(std::borrow::Cow::into_owned)
 }
 
-/// What a caller who may have a version of it already is told.
+/// The answer to a caller who may already have a version of it.
 #[derive(Clone, Debug)]
 pub enum Validated<V> {
-    /// The caller has the version that is current.
+    /// The caller has the current version.
     NotModified { etag: String },
     Modified {
-        /// Names the version, as RFC 9110 writes entity tags; empty if the service gave none.
+        /// The version, as an entity tag of RFC 9110; empty if the service gave none.
         etag: String,
         value: V,
     },
 }
 
 impl<V> Validated<V> {
-    /// The value, where the caller named no version that it has.
+    /// The value. Fails if the caller named a version and that version is current.
     pub fn value(self) -> Result<V, Failure> {
         match self {
             Validated::Modified { value, .. } => Ok(value),
-            Validated::NotModified { .. } => Err(Failure::unreachable("the answer is 304, and its body is not here")),
+            Validated::NotModified { .. } => Err(Failure::unreachable("the answer is 304, so it has no body")),
         }
     }
 
@@ -300,7 +300,7 @@ impl<V> Validated<V> {
     }
 }
 
-/// The same answer with an `ETag`, and 304 for a caller whose `If-None-Match` names it.
+/// The same answer with an `ETag`, and 304 for a caller whose `If-None-Match` names the current version.
 pub struct Conditional<R>(PhantomData<R>);
 impl<R: Reply> Reply for Conditional<R> {
     type Value = Validated<R::Value>;

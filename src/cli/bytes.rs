@@ -14,14 +14,14 @@ use std::{
 };
 use svc_client::{Client, Code, Failure, Meta, Remote, Validated, wire::DocumentPath};
 
-/// How often a download that breaks off goes on without having brought a byte.
+/// How many times in a row a download may break off without having received a byte.
 const TRIES: u32 = 5;
 
 #[derive(Args)]
 pub struct BytesArguments {
     /// The file's id.
     id: i64,
-    /// Where the bytes are written; left out: to standard output.
+    /// Where the bytes are written; standard output if it is left out.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -29,19 +29,21 @@ pub struct BytesArguments {
 pub async fn bytes(client: &Client<Remote>, output: Output, arguments: BytesArguments) -> Result<ExitCode, CliError> {
     let Some(path) = &arguments.output else {
         if std::io::stdout().is_terminal() {
-            return Err(CliError::Other("bytes are not for a terminal: name a file with -o, or use a pipe".to_owned()));
+            return Err(CliError::Other(
+                "bytes are not written to a terminal: name a file with -o, or use a pipe".to_owned(),
+            ));
         }
         download(client, arguments.id, &mut std::io::stdout().lock()).await?;
         return Ok(ExitCode::SUCCESS);
     };
-    // Until all of it is here, the file has another name.
+    // The file has another name until it is complete.
     let part = PathBuf::from(format!("{}.part", path.display()));
     let done = fetch(client, arguments.id, &part).await.and_then(|done| {
         std::fs::rename(&part, path).map_err(|error| unwritable(path, &error))?;
         Ok(done)
     });
     if done.is_err() {
-        // The error is told; what is left of the file is of no use.
+        // The error is reported; the incomplete file is of no use.
         let _ = std::fs::remove_file(&part);
     }
     let (media_type, size) = done?;
@@ -65,7 +67,8 @@ async fn fetch(client: &Client<Remote>, id: i64, path: &Path) -> Result<(String,
     Ok(done)
 }
 
-/// Writes all of a file's bytes; a download that breaks off goes on where it was. Answers the media type and the size.
+/// Writes all bytes of a file. A download that breaks off continues where it stopped. Returns the media type and the
+/// size.
 async fn download(client: &Client<Remote>, id: i64, out: &mut impl Write) -> Result<(String, u64), CliError> {
     let (mut written, mut tag, mut tries) = (0_u64, None::<String>, 0);
     loop {

@@ -1,4 +1,5 @@
-//! One file's ingestion, followed to its end: by the service's stream of events, and by asking now and then while there is none.
+//! Follows the ingestion of one file to its end: by the service's stream of events or, while there is none, by asking
+//! at intervals.
 use futures_util::StreamExt;
 use std::time::Duration;
 use svc_client::{
@@ -6,15 +7,17 @@ use svc_client::{
     wire::{DocumentPath, FrontierResponse},
 };
 
-/// A stream that brings nothing for so long may have been held up on the way; the service is then asked without it.
+/// How long a stream may be silent. A proxy may have held it up, so the service is then asked directly.
 const QUIET: Duration = Duration::from_secs(30);
-/// The time between two questions, and how many are asked before the stream is tried again.
+/// The time between two requests, and how many are sent before the stream is tried again.
 const ROUND: Duration = Duration::from_millis(200);
 const ROUNDS: u32 = 10;
-/// Questions in a row that may stay without an answer while the service is away; what it holds is not lost.
+/// How many requests in a row may go unanswered while the service is away. The service has stored its state, so nothing
+/// is lost.
 const AWAY: u32 = 300;
 
-/// The last frontier of a file, once nothing is left to do; none if somebody deleted it meanwhile. `seen` is told of each.
+/// Returns the last frontier of a file when no work is left, or `None` if somebody has deleted the file. `seen` is
+/// called with each frontier.
 pub async fn follow(
     client: &Client<Remote>,
     id: i64,
@@ -46,12 +49,12 @@ pub async fn follow(
     }
 }
 
-/// Whether the same call may well succeed later.
+/// Whether the same call may succeed later.
 fn may_pass(failure: &Failure) -> bool {
     matches!(failure.code, Code::Unavailable | Code::Unreachable | Code::TooManyRequests | Code::TimedOut)
 }
 
-/// The last frontier of a stream; none if it ended, or went quiet, before that.
+/// The last frontier of a stream; `None` if the stream ended or went quiet before that.
 async fn streamed(
     client: &Client<Remote>,
     id: i64,

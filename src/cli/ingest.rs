@@ -24,7 +24,7 @@ use svc_client::{
 
 /// How many uploads run at once.
 const UPLOADS: usize = 4;
-/// Files that are followed at once.
+/// How many files are followed at once.
 const WATCHED: usize = 32;
 
 /// The exit code that a shell reports for a program ended by SIGINT.
@@ -200,7 +200,7 @@ async fn follow_all(client: &Client<Remote>, reports: &mut [Report], bar: &Progr
         reports.iter().enumerate().filter_map(|(index, report)| Some((index, report.document_id?))).collect();
     bar.set_position(0);
     bar.set_length(open.len() as u64);
-    // Nodes that are settled, of each file.
+    // The number of settled nodes of each file.
     let settled: Vec<AtomicI64> = reports.iter().map(|_| AtomicI64::new(0)).collect();
     let seen = |index: usize, frontier: &FrontierResponse| {
         settled[index].store(frontier.nodes_settled, Ordering::Relaxed);

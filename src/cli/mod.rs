@@ -72,7 +72,7 @@ enum Command {
     Ls(documents::LsArguments),
     /// Shows one document with its text.
     Get(documents::IdArguments),
-    /// Writes the stored bytes of a file to a file or to a pipe.
+    /// Writes the stored bytes of a document's file to a file or to a pipe.
     Bytes(bytes::BytesArguments),
     /// Deletes a document, everything under it, and their stored bytes.
     Rm(documents::IdArguments),

@@ -5,7 +5,8 @@ use sqlx::{PgPool, postgres::types::Oid};
 use std::{ops::Range, time::Duration};
 use svc_client::{Call, Code, Download, Failure, Pieces, Validated, ops};
 
-/// How often in a row the database may be away before a download breaks off, with a pause between two tries.
+/// How many times in a row the database may be unreachable before a download breaks off, and the pause between two
+/// tries.
 const AWAY: u32 = 15;
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -20,7 +21,7 @@ impl Handle<ops::read_bytes> for Service {
         };
         let blob = blob.ok_or_else(|| {
             Failure::new(Code::NotFound, format!("document {id} is not a file: it has no stored bytes"))
-                .with("remedy", "read its text, or ask for the file that it lies in")
+                .with("remedy", "read its text, or ask for the file that contains it")
         })?;
         let etag = format!("\"{}\"", blob.content_hash);
         if call.meta.knows(&etag) {
@@ -50,16 +51,17 @@ impl Handle<ops::read_bytes> for Service {
     }
 }
 
-/// What a `Range` asks for of a file.
+/// The part of a file that a `Range` asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Wanted {
     Whole,
     Part(Range<u64>),
-    /// Nothing of the file lies in the range.
+    /// The range contains no byte of the file.
     Beyond,
 }
 
-/// Reads a `Range`, as RFC 9110 has it. What cannot be read, is of another unit or names several ranges is answered with the whole.
+/// Reads a `Range` as RFC 9110 defines it. A range that cannot be read, has another unit or is one of several is
+/// answered with the whole file.
 fn wanted(range: Option<&str>, size: u64) -> Wanted {
     let spec =
         range.and_then(|range| range.trim().split_once('=')).filter(|(unit, _)| unit.eq_ignore_ascii_case("bytes"));
@@ -77,13 +79,13 @@ fn wanted(range: Option<&str>, size: u64) -> Wanted {
     }
 }
 
-/// Digits as a number; one that is too large for any file is as good as the largest.
+/// Reads digits as a number. A number that is too large for any file becomes the largest.
 fn number(digits: &str) -> Option<u64> {
     let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     all_digits.then(|| digits.parse().unwrap_or(u64::MAX))
 }
 
-/// The bytes of a range, read a piece at a time as the client takes them. No connection is held between two pieces.
+/// The bytes of a range, read one piece at a time as the client takes them. No connection is held between two pieces.
 fn pieces(pool: PgPool, oid: Oid, range: Range<u64>, place: admission::Place) -> Pieces {
     stream::try_unfold((pool, range, place), move |(pool, left, place)| async move {
         if left.is_empty() {
@@ -110,7 +112,7 @@ async fn piece(pool: &PgPool, oid: Oid, left: &Range<u64>) -> Result<Vec<u8>, Fa
             read => return read,
         }
     }
-    Err(Failure::new(Code::Internal, "the stored bytes end before their size says"))
+    Err(Failure::new(Code::Internal, "there are fewer stored bytes than the stored size says"))
 }
 
 #[cfg(test)]

@@ -136,7 +136,7 @@ impl Handle<ops::read_document> for Service {
     }
 }
 
-/// A strong validator of an answer: it changes with anything that the answer shows.
+/// A strong validator of an answer: it changes with everything that the answer shows.
 fn etag_of(answer: &impl serde::Serialize) -> Result<String, Failure> {
     struct Digest(Sha256);
     impl std::io::Write for Digest {

@@ -1,4 +1,4 @@
-//! How far an ingestion is: once, or as a stream of events until nothing is left to do.
+//! How far an ingestion has come: once, or as a stream of events until no work is left.
 use crate::{
     access::Caller, admission, error::OrFail, ingest::settle::FAILED_PARTS, registry::Handle, service::Service, store,
 };
@@ -14,12 +14,12 @@ use svc_client::{Call, Code, Event, EventStream, Failure, ops, wire::FrontierRes
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-/// The time between two looks: the first after a change, and the longest while nothing changes.
+/// The time between two looks at the queue: the first applies after a change, the second while nothing changes.
 const SOONEST: Duration = Duration::from_millis(200);
 const LATEST: Duration = Duration::from_secs(1);
-/// A look that takes long is followed by a pause of so many times its duration.
+/// The pause after a look is at least this many times its duration, so that slow looks are rarer.
 const PAUSES: u32 = 10;
-/// How often in a row the database may be away before a stream ends for it.
+/// How many times in a row the database may be unreachable before a stream ends.
 const AWAY: u32 = 30;
 
 impl Handle<ops::read_frontier> for Service {
@@ -36,7 +36,7 @@ impl Handle<ops::follow_frontier> for Service {
     ) -> Result<EventStream<FrontierResponse>, Failure> {
         let place = self.admission.event_stream()?;
         let (id, caller) = (call.path.id, caller.clone());
-        // What is refused is refused as any other call is.
+        // A call that is refused gets an ordinary answer and not a stream.
         let first = look(&self.pool, &caller, id).await?;
         let watch = Watch {
             pool: self.pool.clone(),
@@ -53,14 +53,14 @@ impl Handle<ops::follow_frontier> for Service {
     }
 }
 
-/// A stream of one file's frontiers. Each look is made with the caller's rights, and no connection is held between two.
+/// A stream of one file's frontiers. Each look uses the caller's rights. No connection is held between two looks.
 struct Watch {
     pool: PgPool,
     caller: Caller,
     id: i64,
-    /// What was seen and not yet told.
+    /// A frontier that was read and has not been sent yet.
     seen: Option<FrontierResponse>,
-    /// The id of what the caller knows.
+    /// The id of the last frontier that the caller knows.
     told: Option<String>,
     pause: Duration,
     looking: Arc<Semaphore>,
@@ -71,7 +71,7 @@ struct Watch {
 type Told = Result<Event<FrontierResponse>, Failure>;
 
 impl Watch {
-    /// The next event, and what follows it; none once the service ends.
+    /// The next event and the rest of the stream; `None` when the service ends.
     async fn next(mut self) -> Option<(Told, Option<Watch>)> {
         loop {
             let frontier = match self.seen.take() {
@@ -94,14 +94,14 @@ impl Watch {
         }
     }
 
-    /// Looks again after a pause; none once the service ends.
+    /// Looks again after a pause; `None` when the service ends.
     async fn look(&mut self) -> Option<Result<FrontierResponse, Failure>> {
         for away in 0.. {
             tokio::select! {
                 () = tokio::time::sleep(self.pause) => {}
                 () = self.ending.cancelled() => return None,
             }
-            // Nobody closes the semaphore.
+            // The semaphore is never closed.
             let _turn = self.looking.acquire().await.ok()?;
             let begun = Instant::now();
             let seen = look(&self.pool, &self.caller, self.id).await;
@@ -115,7 +115,7 @@ impl Watch {
     }
 }
 
-/// Names what a frontier tells; the age of the oldest task, which grows by itself, is not told for its own sake.
+/// Identifies the content of a frontier. The age of the oldest task is left out, because it changes all the time.
 fn identity(frontier: &FrontierResponse) -> String {
     let lasting = FrontierResponse { oldest_seconds: None, ..frontier.clone() };
     let text = serde_json::to_vec(&lasting).unwrap_or_default();
@@ -123,7 +123,7 @@ fn identity(frontier: &FrontierResponse) -> String {
 }
 
 async fn look(pool: &PgPool, caller: &Caller, id: i64) -> Result<FrontierResponse, Failure> {
-    // One moment for all counts: else a file could look done between two statements.
+    // All counts come from one moment, because a file could otherwise look done between two statements.
     let mut tx = store::transaction::begin_snapshot(pool).await.or_fail()?;
     let row = store::documents::read(&mut tx, &caller.scope(), id, false).await.or_fail()?;
     let settled = store::documents::settled(&row.ok_or_else(|| Failure::no_document(id))?.settled);

@@ -11,7 +11,7 @@ use utoipa::openapi::{self, HttpMethod, Paths};
 
 /// A family of operations, by the first segment of its paths.
 const FAMILIES: &[(&str, &str)] = &[
-    ("ingest", "Files on their way in."),
+    ("ingest", "Files that are being ingested."),
     ("documents", "The nodes of the tree."),
     ("search", "Finding documents."),
     ("runner", "Vectors for texts, for workers and services that load no model."),
@@ -63,7 +63,7 @@ fn build(rows: &[Mounted]) -> Value {
     document
 }
 
-/// Writes what stands in the row of an operation, and not in its types, into its entry.
+/// Adds to an operation's entry what its row says and its types do not.
 fn complete(document: &mut Value, row: &Mounted, answers: Vec<Described>) {
     let info = &row.form.info;
     let Some(mut entry) = document.pointer_mut(&entry_pointer(info)).map(Value::take) else { return };
@@ -112,7 +112,7 @@ fn complete(document: &mut Value, row: &Mounted, answers: Vec<Described>) {
         for header in headers {
             response["headers"][header] = json!({"$ref": format!("#/components/headers/{header}")});
         }
-        // Two forms of one status differ in their media types.
+        // The two forms of a row may share a status; their media types differ.
         let place = answered.entry(status.to_string()).or_insert(Value::Null);
         match (place.get_mut("content").and_then(Value::as_object_mut), response.get("content")) {
             (Some(content), Some(Value::Object(more))) => content.extend(more.clone()),
@@ -154,12 +154,12 @@ fn description(info: &OperationInfo) -> String {
     let access = match info.access {
         Access::Public => "Anyone may call it.",
         Access::Metrics => "Anyone may call it if SVC_PUBLIC_METRICS says so, else only the owner.",
-        Access::RunnerKey => "It wants the key of the runner; a service without one answers 501.",
-        Access::Read => "It wants a bearer token that may read the documents it names.",
+        Access::RunnerKey => "It needs the runner's key; a service without such a key answers 501.",
+        Access::Read => "It needs a bearer token that may read the documents named in the call.",
         Access::Write => {
-            "It wants a bearer token that may write the documents it names; one that may only read them gets 403."
+            "It needs a bearer token that may write the documents named in the call; a token that may only read them gets 403."
         }
-        Access::Owner => "It wants the owner's bearer token.",
+        Access::Owner => "It needs the owner's bearer token.",
     };
     let need = match info.needs {
         None => "",
@@ -169,10 +169,10 @@ fn description(info: &OperationInfo) -> String {
     format!("{} {access}{need}", info.description())
 }
 
-/// Every code that an operation can refuse with: those that follow from what it takes, and those that its row names. In the order
-/// of the table of codes.
+/// Every code that an operation can refuse with, in the order of the table of codes: the codes that follow from its
+/// parameters and body, and those that its row names.
 fn refusals(info: &OperationInfo, entry: &Value) -> Vec<Code> {
-    // Every operation refuses a body or a parameter that it does not take.
+    // Every operation refuses a body or a parameter that it does not expect.
     let mut codes =
         vec![Code::UnsupportedMediaType, Code::InvalidField, Code::VersionMismatch, Code::Internal, Code::Unavailable];
     codes.extend(info.fails);
@@ -201,7 +201,7 @@ fn refusals(info: &OperationInfo, entry: &Value) -> Vec<Code> {
     if info.needs.is_some() || info.access == Access::RunnerKey {
         codes.push(Code::NotConfigured);
     }
-    // A full disk refuses whatever stores something, and no statement of such an operation may take for ever.
+    // An operation that stores something is refused if the disk is full, and its statements have a time limit.
     if !reads {
         codes.extend([Code::StorageFull, Code::TimedOut]);
     }
@@ -222,23 +222,24 @@ fn headers() -> Value {
         "X-Svc-Version": text("The version of the contract; a client of another version is refused with 426."),
         "Location": text("Where the new resource can be read."),
         "WWW-Authenticate": text("`Bearer`."),
-        "ETag": text("Names this version of the answer; it changes with anything that the answer shows."),
-        "Cache-Control": text("The answer is the caller's alone, and to be asked for again before it is used again."),
-        "Accept-Ranges": text("`bytes`: a range of them can be asked for."),
+        "ETag": text("Identifies this version of the answer; it changes with everything that the answer shows."),
+        "Cache-Control": text("Only the caller may store the answer, and must ask again before using it again."),
+        "Accept-Ranges": text("`bytes`: a request may ask for a range of bytes."),
         "Content-Disposition": text("`attachment`, with the file's name."),
-        "Content-Range": text("The range that is sent and the size of the whole; of a refusal, the size alone."),
+        "Content-Range": text("The range that is sent and the size of the whole file; in a refusal, only the size."),
         "Content-Length": {"description": "Bytes of the body.", "schema": {"type": "integer", "minimum": 0}},
         "Retry-After": {"description": "Seconds after which another try may succeed.", "schema": {"type": "integer", "minimum": 0}},
     })
 }
 
-/// The name of the answer that refuses with one of these codes: `NotFound`, `InvalidFieldOrTextTooLong`.
+/// The name in the contract of a refusal with one of these codes, for example `NotFound` or
+/// `InvalidFieldOrTextTooLong`.
 fn problem_name(codes: &[Code]) -> String {
     let names: Vec<String> = codes.iter().map(|code| format!("{code:?}")).collect();
     names.join("Or")
 }
 
-/// A refusal with one of some codes that share a status.
+/// A refusal with one of several codes that share a status.
 fn problem_response(status: u16, codes: &[Code], schema: &str) -> Value {
     let told: Vec<String> = codes.iter().map(|code| format!("`{}`: {}", code.as_str(), code.title())).collect();
     let mut headers = common_headers();
@@ -253,7 +254,7 @@ fn problem_response(status: u16, codes: &[Code], schema: &str) -> Value {
     json!({"description": format!("{}.", told.join("; ")), "headers": headers, "content": content})
 }
 
-/// A failure whose code is one of these.
+/// The schema of a failure with one of these codes.
 fn problem_schema(codes: &[Code]) -> Value {
     let words: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
     let told: Vec<String> = codes.iter().map(|code| format!("{}.", code.title())).collect();
@@ -266,7 +267,7 @@ fn problem_schema(codes: &[Code]) -> Value {
     })
 }
 
-/// A header's name as people write it.
+/// A header's name in its usual spelling, for example `Retry-After`.
 fn title_case(name: &str) -> String {
     let words = name.split('-').map(|word| {
         let (first, rest) = word.split_at(word.len().min(1));

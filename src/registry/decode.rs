@@ -1,4 +1,4 @@
-//! Request bodies, from HTTP.
+//! Receives request bodies, from HTTP and from callers in process.
 use super::{
     form::{self, SpoolLimits},
     strict::Strict,
@@ -26,19 +26,20 @@ pub struct BodyStalled {
     pub within: Duration,
 }
 
-/// Takes a body in, from a request or from a caller in this process.
+/// Receives a body, from a request or from a caller in this process.
 pub trait Decode: Body + Sized {
-    /// The body as a handler gets it.
+    /// The body as a handler receives it.
     type Received: Send;
 
-    /// Takes a place for the request before its body is read, where the body needs one; 429 where none comes free. The caller
-    /// keeps the place until the request is answered.
+    /// Takes a slot for the request before its body is read, if the body needs one; 429 if none becomes free. The
+    /// caller keeps the slot until the request is answered.
     fn admit(_: &Service, _: &HeaderMap) -> impl Future<Output = Result<Option<Place>, Failure>> + Send {
         std::future::ready(Ok(None))
     }
-    /// Reads the body off a request.
+    /// Reads the body of a request.
     fn decode(service: &Service, request: Request) -> impl Future<Output = Result<Self::Received, Failure>> + Send;
-    /// Takes the body of a call in process, which is never decoded; checks the constraints that types cannot express.
+    /// Receives the body of a call in process. It is never decoded, so the constraints that types cannot express are
+    /// checked here.
     fn receive(self, service: &Service) -> impl Future<Output = Result<Self::Received, Failure>> + Send;
 }
 
@@ -121,7 +122,7 @@ fn is_empty(body: &RequestBody) -> bool {
     body.is_end_stream() || body.size_hint().exact() == Some(0)
 }
 
-/// Reads a JSON text strictly; `what` names it if it is not JSON.
+/// Reads a JSON text strictly. `what` names the text in the error.
 pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T, Failure> {
     let no_json =
         |error: &serde_json::Error| Failure::new(Code::MalformedRequest, format!("{what} is not JSON: {error}"));

@@ -14,11 +14,11 @@ use svc_client::{
     Reply, Text, TextStream, Validated, Wire,
 };
 
-/// A stream of events says at least this often that it is still there, for proxies and for clients that wait.
+/// A stream of events sends a sign of life at least this often, so that proxies and clients keep it open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// How long a browser waits before it asks again for a stream that has ended.
+/// How long a browser waits before it reopens a stream that has ended.
 const RETRY: &str = "retry: 2000\n\n";
-/// What may stand unescaped in a parameter value of RFC 8187.
+/// The characters that need no escape in a parameter value of RFC 8187.
 const ATTR_CHAR: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Makes a response of a value.
@@ -69,7 +69,7 @@ impl<R: Encode> Encode for Conditional<R> {
             Validated::Modified { etag, value } => (R::encode(value), etag),
         };
         set(response.headers_mut(), header::ETAG, &etag);
-        // Kept by the caller alone, and asked for again each time.
+        // Only the caller may store the answer, and must ask again before each use.
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
         response
     }
@@ -102,7 +102,7 @@ fn set(headers: &mut HeaderMap, name: header::HeaderName, value: &str) {
     }
 }
 
-/// A `Content-Disposition` that has a browser save the file under its name, whatever the name holds.
+/// A `Content-Disposition` that makes a browser save the file under its name, whatever the name contains.
 fn attachment(name: &str) -> String {
     let hidden = |c: char| {
         c.is_control()
@@ -132,7 +132,7 @@ impl<T: Wire> Encode for Events<T> {
         let headers = [
             (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
             (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-            // Proxies that gather answers before they pass them on are asked not to.
+            // This asks proxies not to collect the answer before they pass it on.
             (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
         ];
         (headers, Body::from_stream(first.chain(events))).into_response()
@@ -143,7 +143,7 @@ fn problem(failure: Failure) -> Bytes {
     written(&Event { id: None, name: PROBLEM.into(), data: failure })
 }
 
-/// An event as it goes over the wire. JSON holds no bare end of a line, so its data is one line.
+/// An event as it is sent. JSON contains no unescaped line break, so the data is one line.
 fn written<T: serde::Serialize>(event: &Event<T>) -> Bytes {
     let id = event.id.as_deref().map(|id| format!("id: {id}\n")).unwrap_or_default();
     let data = serde_json::to_string(&event.data).unwrap_or_default();

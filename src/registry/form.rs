@@ -1,5 +1,5 @@
-//! An upload, from a `multipart/form-data` body: at most a part `file` and a part `options`, in either order. The file is spooled
-//! to the disk as it comes, so a handler has all of the form before it begins.
+//! Receives an upload from a `multipart/form-data` body: at most one part `file` and one part `options`, in either
+//! order. The file is spooled to disk as it arrives, so a handler has the complete form before it starts.
 use super::{
     decode::{broken, from_json},
     multipart::{FormError, HEAD_BYTES, Head, Parts, Step},
@@ -21,7 +21,7 @@ const OPTIONS_BYTES: usize = 64 * 1024;
 /// How much a form may hold besides its file.
 const BESIDE_BYTES: u64 = 2 * OPTIONS_BYTES as u64;
 
-/// Where files are spooled, and how large one may be.
+/// The folder of spooled files, and how large one may be.
 pub(super) struct SpoolLimits {
     folder: PathBuf,
     bytes: u64,
@@ -65,7 +65,7 @@ pub(super) async fn upload(content_type: &str, body: Body, limits: SpoolLimits) 
     while let Some(head) = form.part().await? {
         match head.name.as_deref() {
             Some("file") if file.is_some() => {
-                return Err(Failure::field("file", "the form has two parts `file`; upload one file a call"));
+                return Err(Failure::field("file", "the form has two parts `file`; upload one file per call"));
             }
             Some("file") => {
                 check_name(head.file_name.as_deref())?;
@@ -89,7 +89,7 @@ pub(super) async fn upload(content_type: &str, body: Body, limits: SpoolLimits) 
     Ok(SpooledUpload { filename: head.file_name, declared_mime: head.content_type, file, options })
 }
 
-/// Spools a file that a caller in this process hands over.
+/// Spools a file from a caller in this process.
 pub(super) async fn spool(upload: FileUpload, limits: SpoolLimits) -> Result<SpooledUpload, Failure> {
     let FileUpload { filename, declared_mime, mut bytes, options, .. } = upload;
     check_name(filename.as_deref())?;
@@ -131,7 +131,7 @@ impl Form {
         }
     }
 
-    /// The head of the next part; none behind the last one.
+    /// The head of the next part; `None` after the last one.
     async fn part(&mut self) -> Result<Option<Head>, Failure> {
         loop {
             match self.step().await? {
@@ -165,7 +165,7 @@ impl Form {
         }
     }
 
-    /// Reads what little may stand behind the form, so that the connection can be used again.
+    /// Reads the little that may follow the form, so that the connection can be used again.
     async fn end(mut self) -> Result<(), Failure> {
         let mut behind = 0;
         while let Some(frame) = self.frames.next().await {

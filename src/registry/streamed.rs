@@ -1,4 +1,4 @@
-//! Answers whose bodies are made while they are sent: what the log and the metrics tell of them.
+//! Logs and measures answers whose bodies are produced while they are sent.
 use crate::telemetry;
 use axum::{
     body::{Body, Bytes, HttpBody},
@@ -13,7 +13,7 @@ use std::{
 };
 use tracing::Span;
 
-/// Has the end of a streamed body logged under its request; any other answer is passed on as it is.
+/// Makes the end of a streamed body appear in the log of its request; any other answer is passed on unchanged.
 pub(super) fn watch(response: Response, operation: &'static str, started: Instant) -> Response {
     if response.body().size_hint().exact().is_some() {
         return response;
@@ -24,13 +24,13 @@ pub(super) fn watch(response: Response, operation: &'static str, started: Instan
     response.map(|body| Body::new(Streamed { body, operation, started, span, length, bytes: 0, ended: false }))
 }
 
-/// A body that is streamed; dropped before its end, the client has gone or the service has ended.
+/// A streamed body. If it is dropped before its end, the client has gone or the service has ended.
 struct Streamed {
     body: Body,
     operation: &'static str,
     started: Instant,
     span: Span,
-    /// Of a body whose length is known; nobody asks for more once it is reached.
+    /// The length of the body, if it is known; nobody polls the body again after that many bytes.
     length: Option<u64>,
     bytes: u64,
     ended: bool,

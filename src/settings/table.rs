@@ -135,7 +135,7 @@ settings! {
         /// Number of files that are received and stored at a time; further ones wait briefly and are then refused with
         /// 429.
         SVC_UPLOADS_AT_ONCE uploads_at_once: usize = "16", kind::integer(1..=1000);
-        /// Number of downloads of stored bytes at a time; further ones wait briefly and are then refused with 429.
+        /// Most downloads of stored bytes at once; further ones wait briefly and are then refused with 429.
         SVC_DOWNLOADS_AT_ONCE downloads_at_once: usize = "64", kind::integer(1..=10_000);
         /// Most streams of events that a process keeps open; further ones are refused with 429.
         SVC_EVENT_STREAMS event_streams: usize = "500", kind::integer(1..=100_000);

@@ -17,7 +17,7 @@ async fn idle() -> TestApp {
     TestApp::with(Wish { no_worker: true, ..Wish::default() }).await
 }
 
-/// Bytes that no two places of are alike.
+/// Bytes that differ from place to place.
 fn noise(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
@@ -63,7 +63,7 @@ async fn a_file_comes_back_as_it_was_sent_to_be_saved_and_never_shown() {
 #[tokio::test]
 async fn ranges_are_answered_as_the_standard_says() {
     let app = idle().await;
-    // Several pieces, so that ranges begin and end within them.
+    // The file has several pieces, so that ranges begin and end within them.
     let bytes = noise(700_001);
     let id = app.upload_bytes("noise.bin", bytes.clone()).await.unwrap().document_id;
     let size = bytes.len();
@@ -86,7 +86,7 @@ async fn ranges_are_answered_as_the_standard_says() {
         assert_eq!((answer.status().as_u16(), header(&answer, "content-range")), (416, "bytes */700001"), "{range}");
         assert_eq!(answer.json::<serde_json::Value>().await.unwrap()["code"], "range_not_satisfiable");
     }
-    // Several ranges, other units and nonsense get the whole.
+    // Several ranges, other units and nonsense are answered with the whole file.
     for range in ["bytes=0-1,5-6", "lines=0-1", "bytes=7-3", "bytes=x-"] {
         let answer = get(&app, id, &[("range", range)]).await;
         assert_eq!((answer.status().as_u16(), header(&answer, "content-range")), (200, ""), "{range}");
@@ -135,7 +135,7 @@ async fn what_has_no_bytes_or_may_not_be_read_is_404() {
     app.end().await;
 }
 
-/// Begins a download and reads no more than its head.
+/// Starts a download and reads only its head.
 async fn begin(app: &TestApp, id: i64) -> TcpStream {
     let mut stream = TcpStream::connect(app.base.trim_start_matches("http://")).await.unwrap();
     let request = format!("GET /documents/{id}/bytes HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {TOKEN}\r\n\r\n");
@@ -150,14 +150,14 @@ async fn begin(app: &TestApp, id: i64) -> TcpStream {
 async fn downloads_hold_no_connection_to_the_database_and_free_everything_when_their_clients_go() {
     let settings = [("SVC_DOWNLOADS_AT_ONCE", "4"), ("SVC_DATABASE_POOL_SIZE", "2")];
     let app = TestApp::with(Wish { no_worker: true, settings: &settings, ..Wish::default() }).await;
-    // More than the buffers of a socket hold.
+    // The file is larger than the buffers of a socket.
     let bytes = noise(24 << 20);
     let id = app.upload_bytes("noise.bin", bytes.clone()).await.unwrap().document_id;
     let mut slow = Vec::new();
     for _ in 0..4 {
         slow.push(begin(&app, id).await);
     }
-    // Four clients stand still, on two connections that everybody else uses meanwhile.
+    // Four clients stop reading, and everybody else needs the pool's two connections meanwhile.
     until("the pool to be free", async || {
         (app.service.pool.num_idle() as u32 == app.service.pool.size()).then_some(())
     })

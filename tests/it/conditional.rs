@@ -1,4 +1,4 @@
-//! Answers to callers who have a version already.
+//! Answers to callers who already have a version.
 use crate::support::{TestApp, document};
 use serde_json::json;
 use svc_client::{
@@ -33,7 +33,7 @@ async fn a_caller_who_has_the_current_version_gets_304_and_no_body() {
     assert_eq!(raw.headers()["cache-control"], "private, no-cache");
     assert!(raw.bytes().await.unwrap().is_empty());
 
-    // In process alike.
+    // A call in process gets the same answer.
     let meta = Meta { if_none_match: Some(etag.clone()), ..Meta::default() };
     let local = app.in_process.given(meta).read_document(DocumentPath { id }, EmbedQuery::default()).await.unwrap();
     assert!(matches!(local, Validated::NotModified { .. }));
@@ -67,7 +67,7 @@ async fn the_entity_tag_changes_with_whatever_the_answer_shows() {
         assert!(matches!(having(&app, id, &seen.concat()).await, Validated::Modified { .. }));
         seen.push(now);
     }
-    // A state that only this test can bring about.
+    // Only this test can bring about this state.
     app.client.delete_document(DocumentPath { id }).await.unwrap();
     app.end().await;
 }

@@ -36,7 +36,7 @@ async fn a_frontier_is_followed_to_its_end() {
         }
         assert!(before.iter().all(|event| event.name == "frontier" && event.id.is_some()));
     }
-    // A file that is done has nothing but its end, and so has one whose end was told before.
+    // The stream of a finished file has only its end, and so has a stream whose end was sent before.
     let again = all(app.client.follow_frontier(DocumentPath { id }).await.unwrap()).await;
     assert_eq!(again.iter().map(|event| event.name.as_ref()).collect::<Vec<_>>(), ["end"]);
     assert_eq!(again[0].id, remote.last().unwrap().id);
@@ -56,7 +56,7 @@ async fn what_a_caller_has_seen_is_not_told_again() {
     drop(events);
     let meta = Meta { last_event_id: first.id.clone(), ..Meta::default() };
     let mut events = app.client.given(meta).follow_frontier(DocumentPath { id }).await.unwrap();
-    // The next thing to tell is the deletion, and not what was told before.
+    // The next event is the deletion and not the one that was sent before.
     app.client.delete_document(DocumentPath { id }).await.unwrap();
     let failure = events.next().await.unwrap().unwrap_err();
     assert_eq!(failure.code, Code::NotFound);
@@ -102,7 +102,7 @@ async fn streams_are_bounded_and_end_with_their_clients_and_with_the_service() {
     let refused = follow().await.err().expect("two are all that may be open");
     assert_eq!((refused.code, refused.members["setting"].as_str()), (Code::TooManyRequests, Some("SVC_EVENT_STREAMS")));
     app.client.read_frontier(DocumentPath { id }).await.unwrap();
-    // Nobody holds a connection between two looks.
+    // No connection is held between two looks.
     until("the pool to be free", async || {
         (app.service.pool.num_idle() as u32 == app.service.pool.size()).then_some(())
     })
@@ -120,7 +120,7 @@ async fn streams_are_bounded_and_end_with_their_clients_and_with_the_service() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_command_line_goes_on_without_a_stream() {
-    // No stream of events to be had: the file is followed all the same.
+    // No stream of events is available; the file is followed all the same.
     let app = TestApp::with(Wish { settings: &[("SVC_EVENT_STREAMS", "1")], ..Wish::default() }).await;
     let waiting = app.service.admission.event_stream().unwrap();
     let path = sample("handbook.md").display().to_string();

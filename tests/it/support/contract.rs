@@ -20,14 +20,14 @@ use svc_client::Failure;
 pub struct Breaches(Mutex<Vec<String>>);
 
 impl Breaches {
-    /// Panics if there was any.
+    /// Panics if there was a breach.
     pub fn check(&self) {
         let breaches = self.0.lock().unwrap();
         assert!(breaches.is_empty(), "answers that break the contract:\n{}", breaches.join("\n"));
     }
 }
 
-/// A problem of any code, as it answers what comes to no operation.
+/// A problem of any code: the answer to a request that reaches no operation.
 static ANY_PROBLEM: LazyLock<Value> = LazyLock::new(
     || json!({"content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Failure"}}}}),
 );
@@ -37,7 +37,7 @@ pub async fn hold(State(breaches): State<Arc<Breaches>>, request: Request, next:
     let (method, path) = (request.method().as_str().to_ascii_lowercase(), request.uri().path().to_owned());
     let (parts, body) = next.run(request).await.into_parts();
     let mut broken = Vec::new();
-    // What streams is passed on as it comes, and of it only the head is judged.
+    // A streamed answer is passed on as it arrives, and only its head is checked.
     let (bytes, body) = if body.size_hint().exact().is_some() {
         let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
         (Some(bytes.clone()), Body::from(bytes))
