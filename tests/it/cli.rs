@@ -99,7 +99,7 @@ async fn what_goes_wrong_is_said_in_one_line_with_its_remedy() {
         .unwrap();
     assert!(
         text(&wrong.stderr)
-            .contains("nobody listens at http://127.0.0.1:9 (connection refused): start `svc serve`, or set SVC_URL"),
+            .contains("nothing listens at http://127.0.0.1:9 (connection refused): start `svc serve`, or set SVC_URL"),
         "{}",
         text(&wrong.stderr)
     );

@@ -426,7 +426,7 @@ async fn what_can_never_work_stops_the_start_and_says_why() {
         (200, wide, &["1024", "768", "SVC_EMBEDDING_MODEL"][..]),
         (401, String::new(), &["SVC_RUNNER_KEY"]),
         (404, "<html>".to_owned(), &["SVC_RUNNER_URL"]),
-        (200, "<html>".to_owned(), &["answer is not of this version's form"]),
+        (200, "<html>".to_owned(), &["answer does not have the form of this version"]),
         (200, bare.to_string(), &["tokenizer.json"]),
     ] {
         let script = Script::before(&runner.base, move |_, _| Some((status, body.clone()))).await;
