@@ -21,7 +21,7 @@ pub struct Spooled {
     pub content_hash: String,
 }
 
-/// An upload as it came in: a file with what was said of it.
+/// An upload as it was received: a file and what the client said about it.
 pub struct SpooledUpload {
     pub filename: Option<String>,
     /// The media type that the client claims.

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use svc_actors::{Lane, Lanes};
 use svc_client::wire::Settled;
 
-/// The name of the evidence at a settled file of which a part failed: how many nodes, and why.
+/// The name of the evidence at a settled file with failed parts: how many nodes, and why.
 pub const FAILED_PARTS: &str = "failed_parts";
 
 /// The lanes of the tasks that settling queues.
@@ -117,7 +117,7 @@ async fn finish_nodes(conn: &mut PgConnection, file_root: i64, nodes: &[Touched]
         store::ingest_nodes::fold_frontier(conn, file_root).await?;
         let failed = store::ingest_nodes::frontier(conn, file_root).await?.map_or(0, |frontier| frontier.failed);
         if failed > 0 {
-            // Without this, a file of which nothing could be read would look like any other settled file.
+            // Without this, a file without any readable text would look like any other settled file.
             let reasons: Map<String, Value> = store::evidence::reasons_of_failures(conn, file_root)
                 .await?
                 .into_iter()

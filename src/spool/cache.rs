@@ -292,7 +292,7 @@ impl StoredFile {
         reopen(&self.file).map_err(|error| self.failed(error))
     }
 
-    /// The file, and its shared strings where they have been written.
+    /// The file, and its shared strings if they have been written.
     ///
     /// # Errors
     /// The process has no descriptor left.
