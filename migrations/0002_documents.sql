@@ -15,15 +15,8 @@ CREATE TABLE documents (
     created_at         timestamptz NOT NULL DEFAULT now(),
     updated_at         timestamptz NOT NULL DEFAULT now(),
     content_hash       text NOT NULL,
-    settled            text NOT NULL DEFAULT 'settled' CHECK (settled IN ('in_flight', 'settled', 'failed')),
-    embed              vector(768),
-    -- A query meets only the vectors of its own model.
-    embed_model        text,
-    -- A tsvector may take a megabyte at most; the cap keeps the longest text below that.
-    words              tsvector NOT NULL GENERATED ALWAYS AS (to_tsvector('english', left(title || E'\n' || content, 200000))) STORED
+    settled            text NOT NULL DEFAULT 'settled' CHECK (settled IN ('in_flight', 'settled', 'failed'))
 ) WITH (fillfactor = 85);
--- An exact scan over PLAIN vectors takes a little over half the time of one over toasted vectors.
-ALTER TABLE documents ALTER COLUMN embed SET STORAGE PLAIN;
 
 CREATE INDEX documents_siblings ON documents (parent_id, position, id);
 CREATE INDEX documents_roots ON documents (id) WHERE parent_id IS NULL;
@@ -31,9 +24,6 @@ CREATE INDEX documents_path ON documents USING gin (path);
 CREATE INDEX documents_file_hash ON documents (content_hash) WHERE usetype = 'file';
 -- The id is a key too, because parts of what is in flight are walked in that order, each from where the one before ended.
 CREATE INDEX documents_unsettled ON documents (settled, id) WHERE settled <> 'settled';
-CREATE INDEX documents_words ON documents USING gin (words) WHERE settled = 'settled';
-CREATE INDEX documents_embed ON documents USING hnsw ((embed::halfvec(768)) halfvec_cosine_ops)
-    WITH (m = 16, ef_construction = 64) WHERE settled = 'settled';
 
 -- The uploaded file of a node. Its bytes are a large object, which the function release_blob deletes with the row.
 CREATE TABLE document_blobs (

@@ -1,4 +1,12 @@
--- BM25 indexes: postings in blocks, scored in the service.
+-- What a search by words reads: PostgreSQL's full text, and BM25 indexes, whose postings are in blocks and scored in the service.
+
+-- The words of a document's title and text, written with the document. They are apart from documents, whose rows are rewritten by what
+-- changes no word: each rewrite would write the words and their entries in the index again.
+CREATE TABLE document_words (
+    document_id bigint PRIMARY KEY REFERENCES documents (id) ON DELETE CASCADE,
+    words       tsvector NOT NULL
+);
+CREATE INDEX document_words_words ON document_words USING gin (words);
 
 CREATE TABLE search_indexes (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -545,6 +545,19 @@ ALTER TABLE document_links ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE document_vectors (
+    document_id bigint NOT NULL,
+    root_id bigint NOT NULL,
+    embed_model text NOT NULL,
+    embed halfvec NOT NULL
+);
+ALTER TABLE ONLY document_vectors ALTER COLUMN embed SET STORAGE PLAIN;
+
+CREATE TABLE document_words (
+    document_id bigint NOT NULL,
+    words tsvector NOT NULL
+);
+
 CREATE TABLE documents (
     id bigint NOT NULL,
     parent_id bigint,
@@ -559,15 +572,10 @@ CREATE TABLE documents (
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     content_hash text NOT NULL,
     settled text DEFAULT 'settled'::text NOT NULL,
-    embed vector(768),
-    embed_model text,
-    words tsvector GENERATED ALWAYS AS (to_tsvector('english'::regconfig, "left"(((title || '
-'::text) || content), 200000))) STORED NOT NULL,
     CONSTRAINT documents_settled_check CHECK ((settled = ANY (ARRAY['in_flight'::text, 'settled'::text, 'failed'::text]))),
     CONSTRAINT documents_structured_content_check CHECK ((jsonb_typeof(structured_content) = 'object'::text))
 )
 WITH (fillfactor='85');
-ALTER TABLE ONLY documents ALTER COLUMN embed SET STORAGE PLAIN;
 
 ALTER TABLE documents ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME documents_id_seq
@@ -937,6 +945,12 @@ ALTER TABLE ONLY document_links
 ALTER TABLE ONLY document_links
     ADD CONSTRAINT document_links_source_id_target_id_link_type_key UNIQUE (source_id, target_id, link_type);
 
+ALTER TABLE ONLY document_vectors
+    ADD CONSTRAINT document_vectors_pkey PRIMARY KEY (document_id) INCLUDE (embed_model);
+
+ALTER TABLE ONLY document_words
+    ADD CONSTRAINT document_words_pkey PRIMARY KEY (document_id);
+
 ALTER TABLE ONLY documents
     ADD CONSTRAINT documents_pkey PRIMARY KEY (id);
 
@@ -1023,7 +1037,7 @@ ALTER TABLE ONLY workers
 
 CREATE INDEX document_links_target ON document_links USING btree (target_id);
 
-CREATE INDEX documents_embed ON documents USING hnsw (((embed)::halfvec(768)) halfvec_cosine_ops) WITH (m='16', ef_construction='64') WHERE (settled = 'settled'::text);
+CREATE INDEX document_words_words ON document_words USING gin (words);
 
 CREATE INDEX documents_file_hash ON documents USING btree (content_hash) WHERE (usetype = 'file'::text);
 
@@ -1034,8 +1048,6 @@ CREATE INDEX documents_roots ON documents USING btree (id) WHERE (parent_id IS N
 CREATE INDEX documents_siblings ON documents USING btree (parent_id, "position", id);
 
 CREATE INDEX documents_unsettled ON documents USING btree (settled, id) WHERE (settled <> 'settled'::text);
-
-CREATE INDEX documents_words ON documents USING gin (words) WHERE (settled = 'settled'::text);
 
 CREATE INDEX frontier_delta_root ON frontier_delta USING btree (root_id);
 
@@ -1100,6 +1112,12 @@ ALTER TABLE ONLY document_links
 
 ALTER TABLE ONLY document_links
     ADD CONSTRAINT document_links_target_id_fkey FOREIGN KEY (target_id) REFERENCES documents(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY document_vectors
+    ADD CONSTRAINT document_vectors_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY document_words
+    ADD CONSTRAINT document_words_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY documents
     ADD CONSTRAINT documents_parent_id_fkey FOREIGN KEY (parent_id) REFERENCES documents(id);

@@ -6,9 +6,8 @@ use crate::{
     registry::Handle,
     search::{self, maxsim},
     service::Service,
-    store::{self, token_vectors::TokenRows},
+    store::{self, token_vectors::TokenRows, vectors::Stored},
 };
-use pgvector::Vector;
 use svc_actors::WriteMode;
 use svc_client::{
     Call, Code, Failure, ops,
@@ -37,8 +36,9 @@ impl Handle<ops::embed_document> for Service {
             }
             _ => failure,
         })?;
-        write(self, caller, id, vectors.pop().map(|vector| (Vector::from(vector), model.identity())), tokens.as_ref())
-            .await?;
+        let stored = |vector| Stored::new(model.identity(), model.native_width(), vector);
+        store::vectors::ensure_index(&self.pool, model.identity(), model.native_width()).await.or_fail()?;
+        write(self, caller, id, vectors.pop().map(stored), tokens.as_ref()).await?;
         let token_count = tokens.map_or(0, |rows| rows.places.len());
         Ok(EmbedResponse { document_id: id, embedded: true, with_tokens, token_count })
     }
@@ -89,15 +89,15 @@ async fn write(
     service: &Service,
     caller: &Caller,
     id: i64,
-    vector: Option<(Vector, &str)>,
+    vector: Option<Stored<'_>>,
     tokens: Option<&TokenRows<'_>>,
 ) -> Result<(), Failure> {
     let mut tx = store::transaction::begin(&service.pool).await.or_fail()?;
     let place = store::documents::lock_parent(&mut tx, &caller.scope(), id).await.or_fail()?;
     let place = place.ok_or_else(|| Failure::no_document(id))?;
     store::reservations::hold_for_edit(&mut tx, &place.path, id, WriteMode::Itself).await.or_fail()?;
-    if let Some((vector, model)) = vector {
-        store::nodes::set_vectors(&mut tx, &[id], &[vector], model).await.or_fail()?;
+    if let Some(Stored { model, vector }) = vector {
+        store::vectors::set(&mut tx, &[id], &[vector], model).await.or_fail()?;
     }
     if let Some(tokens) = tokens {
         store::token_vectors::replace(&mut tx, tokens).await.or_fail()?;

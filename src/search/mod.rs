@@ -11,10 +11,10 @@ use crate::{
     store::{
         self,
         search::{EXACT_LIMIT, Eligible},
+        vectors::Stored,
     },
 };
 use bm25::{Allowed, Verified, Verify};
-use pgvector::Vector;
 use sqlx::PgConnection;
 use std::{
     collections::{HashMap, HashSet},
@@ -231,17 +231,17 @@ async fn eligible(
 
 async fn vector_leg(core: &Core, eligible: &Eligible, query: &str, limit: u32) -> Result<Leg, Failure> {
     let model = core.model().await?;
-    let embedded = Vector::from(model.embed_query(query.to_owned()).await.or_fail()?);
-    let (model, limit) = (model.identity(), i64::from(limit));
+    let embedded = model.embed_query(query.to_owned()).await.or_fail()?;
+    let (query, limit) = (Stored::new(model.identity(), model.native_width(), embedded), i64::from(limit));
     let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
-    let count = store::search::count_embedded(&mut tx, eligible, model).await.or_fail()?;
+    let count = store::vectors::count(&mut tx, eligible, query.model).await.or_fail()?;
     let mut ranked = Vec::new();
     if count > EXACT_LIMIT {
-        ranked = store::search::vector_approximate(&mut tx, eligible, model, &embedded, limit).await.or_fail()?;
+        ranked = store::vectors::approximate(&mut tx, eligible, &query, limit).await.or_fail()?;
     }
     // Behind a filter the index may return too few: a search returns `limit` results whenever that many exist.
     if (ranked.len() as i64) < limit.min(count) {
-        ranked = store::search::vector_exact(&mut tx, eligible, model, &embedded, limit).await.or_fail()?;
+        ranked = store::vectors::exact(&mut tx, eligible, &query, limit).await.or_fail()?;
     }
     tx.commit().await.or_fail()?;
     Ok(Leg { ranked, total: Total { count: count.unsigned_abs(), exact: count <= EXACT_LIMIT } })

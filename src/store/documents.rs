@@ -1,7 +1,10 @@
 //! Documents: the nodes of the tree.
-use super::scope::{Scope, readable};
+use super::{
+    scope::{Scope, readable},
+    vectors,
+};
 use chrono::{DateTime, Utc};
-use pgvector::Vector;
+use pgvector::HalfVector;
 use serde_json::{Map, Value};
 use sqlx::{Arguments, PgConnection, postgres::PgArguments, types::Json};
 use svc_client::wire::{DocumentResponse, Settled};
@@ -15,10 +18,18 @@ macro_rules! columns {
             " AS content, ",
             $structured_content,
             " AS structured_content, d.usetype, d.position, d.event_time, d.created_at, d.updated_at, d.content_hash, \
-             d.settled, CASE WHEN $5::boolean THEN d.embed END AS embed"
+             d.settled, CASE WHEN $5::boolean THEN (SELECT v.embed FROM document_vectors v WHERE v.document_id = d.id) END AS embed"
         )
     };
 }
+
+/// The words of a title and a content. A tsvector may take a megabyte at most; the cap keeps the longest text below that.
+macro_rules! words {
+    () => {
+        "to_tsvector('english', left(title || E'\\n' || content, 200000))"
+    };
+}
+pub(super) use words;
 
 /// The columns of a [`Listed`], from `documents d`. No text is unpacked in order to measure it; packed text counts as
 /// 16 times its size.
@@ -71,7 +82,8 @@ pub struct DocumentRow {
     pub updated_at: DateTime<Utc>,
     pub content_hash: String,
     pub settled: String,
-    pub embed: Option<Vector>,
+    /// At the width of its model.
+    pub embed: Option<HalfVector>,
     /// Columns that were not asked for.
     #[sqlx(skip)]
     pub omitted: Vec<&'static str>,
@@ -93,7 +105,7 @@ impl From<DocumentRow> for DocumentResponse {
             updated_at: row.updated_at,
             content_hash: row.content_hash,
             settled: settled(&row.settled),
-            embed: row.embed.map(|v| v.to_vec()),
+            embed: row.embed.map(|vector| vectors::shown(&vector)),
             omitted: row.omitted.into_iter().map(str::to_owned).collect(),
         }
     }
@@ -126,8 +138,12 @@ pub struct NewRow<'a> {
 /// Stores one document and returns its id.
 pub async fn insert(conn: &mut PgConnection, row: &NewRow<'_>) -> sqlx::Result<i64> {
     sqlx::query_scalar(
-        "INSERT INTO documents (parent_id, path, title, content, structured_content, usetype, position, event_time, content_hash, settled)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING id",
+        concat!(
+            "WITH made AS (
+                 INSERT INTO documents (parent_id, path, title, content, structured_content, usetype, position, event_time, content_hash, settled)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING id, title, content)
+             INSERT INTO document_words (document_id, words) SELECT id, ", words!(), " FROM made RETURNING document_id"
+        ),
     )
     .bind(row.parent_id)
     .bind(row.path)
@@ -375,7 +391,8 @@ pub async fn unsettled(conn: &mut PgConnection, scope: &Scope, under: Option<i64
             " LIMIT 10000) f),
                     (SELECT count(*) FROM (SELECT 1 FROM task_queue t JOIN documents d ON d.id = t.scope_document_id
                       WHERE t.task_type = 'embed' AND t.root_id = t.scope_document_id AND (NOT t.final OR t.error_type IS NOT NULL)
-                        AND t.final AND t.status = 'failed' AND d.settled = 'settled' AND d.embed IS NULL AND ",
+                        AND t.final AND t.status = 'failed' AND d.settled = 'settled'
+                        AND NOT EXISTS (SELECT 1 FROM document_vectors v WHERE v.document_id = d.id) AND ",
             in_scope!(),
             " LIMIT 10000) f)"
         ),

@@ -1,9 +1,8 @@
 //! The nodes that tasks make under a file: inserted in flight, embedded, moved out of flight, rolled up.
 use super::{
-    documents::content_hash,
+    documents::{content_hash, words},
     text::{storable, storable_json},
 };
-use pgvector::Vector;
 use serde_json::Value;
 use sqlx::PgConnection;
 use svc_client::wire::Settled;
@@ -38,11 +37,16 @@ pub async fn insert(conn: &mut PgConnection, rule: &str, nodes: &[NewNode]) -> s
     let ids: Vec<i64> = nodes.iter().map(|node| node.id).collect();
     let contents: Vec<String> = nodes.iter().map(|node| storable(&node.content).into_owned()).collect();
     sqlx::query(
-        "INSERT INTO documents (id, parent_id, path, title, content, usetype, position, content_hash, structured_content, settled)
-         OVERRIDING SYSTEM VALUE
-         SELECT id, parent_id, path::bigint[], title, content, usetype, position, content_hash, structured_content, 'in_flight'
-           FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::int[], $8::text[], $9::jsonb[])
-             AS n(id, parent_id, path, title, content, usetype, position, content_hash, structured_content)",
+        concat!(
+            "WITH made AS (
+                 INSERT INTO documents (id, parent_id, path, title, content, usetype, position, content_hash, structured_content, settled)
+                 OVERRIDING SYSTEM VALUE
+                 SELECT id, parent_id, path::bigint[], title, content, usetype, position, content_hash, structured_content, 'in_flight'
+                   FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::int[], $8::text[], $9::jsonb[])
+                     AS n(id, parent_id, path, title, content, usetype, position, content_hash, structured_content)
+                 RETURNING id, title, content)
+             INSERT INTO document_words (document_id, words) SELECT id, ", words!(), " FROM made"
+        ),
     )
     .bind(&ids)
     .bind(nodes.iter().map(|node| node.parent_id).collect::<Vec<_>>())
@@ -105,17 +109,6 @@ pub async fn leaves(conn: &mut PgConnection, under: i64, runs: &[(i64, i64)]) ->
     .await
 }
 
-/// Gives nodes their vectors and does not change their state.
-pub async fn set_vectors(conn: &mut PgConnection, ids: &[i64], vectors: &[Vector], model: &str) -> sqlx::Result<()> {
-    sqlx::query("UPDATE documents d SET embed = v.embed, embed_model = $3 FROM unnest($1::bigint[], $2::vector[]) AS v(id, embed) WHERE d.id = v.id")
-        .bind(ids)
-        .bind(vectors)
-        .bind(model)
-        .execute(conn)
-        .await
-        .map(|_| ())
-}
-
 /// Moves nodes out of flight; returns those that were in flight, with their parents.
 pub async fn leave_flight(conn: &mut PgConnection, ids: &[i64], to: Settled) -> sqlx::Result<Vec<(i64, Option<i64>)>> {
     sqlx::query_as(
@@ -140,18 +133,5 @@ pub async fn settled_leaf_texts(conn: &mut PgConnection, under: i64) -> sqlx::Re
     )
     .bind(under)
     .fetch_all(conn)
-    .await
-}
-
-/// How many settled children tasks made in a container, and the normalised mean of their vectors of one model.
-pub async fn children_mean(conn: &mut PgConnection, parent: i64, model: &str) -> sqlx::Result<(i64, Option<Vector>)> {
-    sqlx::query_as(
-        "SELECT count(*), CASE WHEN count(embed) FILTER (WHERE embed_model = $2) > 0 THEN l2_normalize(avg(embed) FILTER (WHERE embed_model = $2)) END
-           FROM documents d WHERE parent_id = $1 AND settled = 'settled'
-            AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> 'upload')",
-    )
-    .bind(parent)
-    .bind(model)
-    .fetch_one(conn)
     .await
 }

@@ -4,7 +4,6 @@ use super::{
     scope::{Scope, readable},
 };
 use chrono::{DateTime, Utc};
-use pgvector::Vector;
 use serde_json::Value;
 use sqlx::{PgConnection, postgres::PgArguments};
 
@@ -35,9 +34,10 @@ macro_rules! eligible {
         )
     };
 }
+pub(super) use eligible;
 
 impl Eligible {
-    fn arguments(&self) -> PgArguments {
+    pub(super) fn arguments(&self) -> PgArguments {
         let mut arguments = self.scope.arguments();
         add(&mut arguments, self.parent_id);
         add(&mut arguments, self.usetypes.clone());
@@ -57,23 +57,6 @@ pub async fn count(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result
     add(&mut arguments, EXACT_LIMIT + 1);
     sqlx::query_scalar_with(
         concat!("SELECT count(*) FROM (SELECT 1 FROM documents d WHERE ", eligible!(), " LIMIT $13) e"),
-        arguments,
-    )
-    .fetch_one(conn)
-    .await
-}
-
-/// How many eligible documents have a vector of this model, counted up to one above [`EXACT_LIMIT`].
-pub async fn count_embedded(conn: &mut PgConnection, eligible: &Eligible, model: &str) -> sqlx::Result<i64> {
-    let mut arguments = eligible.arguments();
-    add(&mut arguments, EXACT_LIMIT + 1);
-    add(&mut arguments, model.to_owned());
-    sqlx::query_scalar_with(
-        concat!(
-            "SELECT count(*) FROM (SELECT 1 FROM documents d WHERE ",
-            eligible!(),
-            " AND d.embed IS NOT NULL AND d.embed_model = $14 LIMIT $13) e"
-        ),
         arguments,
     )
     .fetch_one(conn)
@@ -105,63 +88,6 @@ pub async fn verify(conn: &mut PgConnection, eligible: &Eligible, ids: &[i64]) -
         .await
 }
 
-/// The nearest eligible documents of one model by cosine, all compared; equal ones are ordered by id.
-pub async fn vector_exact(
-    conn: &mut PgConnection,
-    eligible: &Eligible,
-    model: &str,
-    query: &Vector,
-    limit: i64,
-) -> sqlx::Result<Vec<(i64, f64)>> {
-    let mut arguments = eligible.arguments();
-    add(&mut arguments, model.to_owned());
-    add(&mut arguments, query.clone());
-    add(&mut arguments, limit);
-    // `+ 0` keeps the planner from using the HNSW index, whose answer is not exact.
-    sqlx::query_as_with(
-        concat!(
-            "SELECT d.id, 1 - (d.embed <=> (SELECT $14::vector(768))) FROM documents d WHERE ", eligible!(),
-            " AND d.embed IS NOT NULL AND d.embed_model = $13 ORDER BY (d.embed <=> (SELECT $14::vector(768))) + 0, d.id LIMIT $15"
-        ),
-        arguments,
-    )
-    .fetch_all(conn)
-    .await
-}
-
-/// Does the same with the HNSW index; may return fewer than exist.
-pub async fn vector_approximate(
-    conn: &mut PgConnection,
-    eligible: &Eligible,
-    model: &str,
-    query: &Vector,
-    limit: i64,
-) -> sqlx::Result<Vec<(i64, f64)>> {
-    for setting in [
-        "SET LOCAL hnsw.iterative_scan = relaxed_order",
-        "SET LOCAL hnsw.ef_search = 200",
-        "SET LOCAL hnsw.max_scan_tuples = 200000",
-        "SET LOCAL hnsw.scan_mem_multiplier = 4",
-    ] {
-        sqlx::query(setting).execute(&mut *conn).await?;
-    }
-    let mut arguments = eligible.arguments();
-    add(&mut arguments, model.to_owned());
-    add(&mut arguments, query.clone());
-    add(&mut arguments, limit);
-    add(&mut arguments, (limit * 4).max(40));
-    sqlx::query_as_with(
-        concat!(
-            "WITH near AS MATERIALIZED (SELECT d.id, d.embed FROM documents d WHERE ", eligible!(),
-            " AND d.embed_model = $13 ORDER BY d.embed::halfvec(768) <=> (SELECT $14::vector(768)::halfvec(768)) LIMIT $16)
-             SELECT id, 1 - (embed <=> (SELECT $14::vector(768))) AS score FROM near ORDER BY score DESC, id LIMIT $15"
-        ),
-        arguments,
-    )
-    .fetch_all(conn)
-    .await
-}
-
 /// Whether a web-style query has a word that must occur. One that only forbids words, or offers that as a choice,
 /// matches nearly everything, and no index helps with it.
 pub async fn asks(conn: &mut PgConnection, query: &str) -> sqlx::Result<bool> {
@@ -185,8 +111,9 @@ pub async fn fulltext(
     add(&mut arguments, limit);
     let rows: Vec<(i64, f64, i64)> = sqlx::query_as_with(
         concat!(
-            "SELECT d.id, ts_rank_cd(d.words, q)::float8 AS score, count(*) OVER () FROM documents d, websearch_to_tsquery('english', $13) q WHERE ", eligible!(),
-            " AND d.words @@ q ORDER BY score DESC, d.id LIMIT $14"
+            "SELECT d.id, ts_rank_cd(w.words, q)::float8 AS score, count(*) OVER ()
+               FROM websearch_to_tsquery('english', $13) q, document_words w JOIN documents d ON d.id = w.document_id WHERE ", eligible!(),
+            " AND w.words @@ q ORDER BY score DESC, d.id LIMIT $14"
         ),
         arguments,
     )

@@ -400,6 +400,11 @@ async fn the_doctor_names_what_is_wrong_and_ends_with_1() {
     task(&app, &child, WriteMode::Itself, 0, None).await;
     let lonely = run(doctor()).await;
     assert_eq!(lonely.status.code(), Some(1), "nobody works: {lonely:?}");
+    // What it asks the database, in this process too.
+    let mut conn = app.pool.acquire().await.unwrap();
+    svc::store::admin::findings(&mut conn, Duration::from_secs(60)).await.unwrap();
+    drop(conn);
+    svc::store::database::try_room(&app.pool).await.unwrap();
     pretend(&app, "w", &["cpu"], false).await;
     task(&app, &node(&app, None).await, WriteMode::Itself, 0, Some("gpu")).await;
     claim(&app, 1).await;

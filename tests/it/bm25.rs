@@ -650,3 +650,12 @@ async fn a_restored_database_is_searched_and_written_as_it_is_and_not_as_it_was(
     assert_eq!(ids(find(&pool, &cache, index, "again", 9, Allowed::All).await), BTreeSet::from([5]));
     assert_eq!(ids(find(&pool, &cache, index, "new words", 9, Allowed::All).await), BTreeSet::from([4]));
 }
+
+#[tokio::test]
+async fn tombstones_that_have_to_wait_are_kept() {
+    let pool = crate::support::server::new_pool().await;
+    let mut conn = pool.acquire().await.unwrap();
+    let waiting = vec![(1, 3, vec![3, 5]), (2, 4, vec![4])];
+    indexes::postings::insert_tombstones(&mut conn, 7, &waiting).await.unwrap();
+    assert_eq!(indexes::postings::tombstones(&mut conn, 7, &[1, 2], 9).await.unwrap(), waiting);
+}

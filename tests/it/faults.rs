@@ -71,10 +71,13 @@ async fn what_is_away_spends_no_attempt_of_a_sound_file() {
 /// Ends every other session of the database, so that the next ones see its present state.
 async fn end_sessions(app: &TestApp) {
     let mut conn = PgConnection::connect_with(&app.options).await.unwrap();
-    sqlx::query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
-        .execute(&mut conn)
-        .await
-        .unwrap();
+    sqlx::query(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+          WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()",
+    )
+    .execute(&mut conn)
+    .await
+    .unwrap();
     conn.close().await.unwrap();
 }
 

@@ -104,7 +104,7 @@ async fn a_container_says_how_it_got_its_embedding() {
     let evidence = evidence(&app, file).await;
     assert_eq!(evidence["effective_content"], Value::Null);
     assert!(evidence["rollup"]["not_concatenated"]["tokens"].as_u64().unwrap() > window, "{evidence}");
-    let has_vector: bool = sqlx::query_scalar("SELECT embed IS NOT NULL FROM documents WHERE id = $1")
+    let has_vector: bool = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM document_vectors WHERE document_id = $1)")
         .bind(file)
         .fetch_one(&app.pool)
         .await

@@ -46,3 +46,4 @@ mod surface;
 mod transactions;
 mod upkeep;
 mod uploads;
+mod whole_run;

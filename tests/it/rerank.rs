@@ -187,7 +187,7 @@ async fn tokens_are_stored_as_the_settings_say() {
         }
     };
     let before = vector(&app).await;
-    sqlx::query("UPDATE documents SET embed = NULL").execute(&app.pool).await.unwrap();
+    sqlx::query("DELETE FROM document_vectors").execute(&app.pool).await.unwrap();
     let answer =
         app.client.embed_document(DocumentPath { id }, EmbedOptions::default(), OptionalJson(None)).await.unwrap();
     assert!(answer.embedded && answer.with_tokens);

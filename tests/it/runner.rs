@@ -495,7 +495,7 @@ async fn a_worker_process_embeds_at_a_runner_process_and_no_key_is_ever_logged()
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(done.status.success(), "{said}");
     assert_eq!(app.settled(id).await.settled, Settled::Settled);
-    let count: i64 = sqlx::query_scalar("SELECT count(*) FROM documents WHERE embed IS NOT NULL AND embed_model = $1")
+    let count: i64 = sqlx::query_scalar("SELECT count(*) FROM document_vectors WHERE embed_model = $1")
         .bind(&support::engine().info().identity)
         .fetch_one(&app.pool)
         .await

@@ -1,11 +1,17 @@
 //! Finding documents.
 use crate::support::{TestApp, Wish, document, sample};
 use serde_json::json;
+use svc::store::{
+    scope::Scope,
+    search::Eligible,
+    transaction::begin_search,
+    vectors::{self, Stored},
+};
 use svc_client::{
     Code, Json,
     wire::{
-        Bm25Search, FulltextSearch, HybridSearch, HybridWeights, SearchQuery, SearchResponse, TotalIs, VectorSearch,
-        WaitQuery,
+        Bm25Search, DocumentPath, EmbedQuery, FulltextSearch, HybridSearch, HybridWeights, SearchQuery, SearchResponse,
+        TotalIs, VectorSearch, WaitQuery,
     },
 };
 
@@ -221,11 +227,52 @@ async fn excluded_usetypes_are_in_no_answer() {
     app.end().await;
 }
 
+/// A search takes this way above 10,000 documents.
+#[tokio::test]
+async fn the_index_of_a_model_finds_what_comparing_each_vector_finds() {
+    let app = TestApp::start().await;
+    let (id, _) = app.ingest(&sample("handbook.md")).await;
+    let (model, width): (String, i32) =
+        sqlx::query_as("SELECT embed_model, vector_dims(embed) FROM document_vectors WHERE document_id = $1")
+            .bind(id)
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+    let read = app.client.read_document(DocumentPath { id }, EmbedQuery { include_embed: true }).await.unwrap();
+    let shown = read.value().unwrap().embed.unwrap();
+    assert_eq!((shown.len(), width), (vectors::SHOWN_WIDTH, 384), "stored at the model's width, shown at 768");
+    let query = Stored::new(&model, width as usize, shown);
+    let everything = Eligible { scope: Scope::everything(), ..Eligible::default() };
+    let mut tx = begin_search(&app.pool).await.unwrap();
+    let near = vectors::approximate(&mut tx, &everything, &query, 10).await.unwrap();
+    let exact = vectors::exact(&mut tx, &everything, &query, 10).await.unwrap();
+    tx.commit().await.unwrap();
+    assert!(exact.len() > 5 && exact[0].0 == id && near == exact, "{near:?} {exact:?}");
+    let index: String = sqlx::query_scalar(
+        "SELECT indexdef FROM pg_indexes WHERE tablename = 'document_vectors' AND indexdef LIKE '%hnsw%'",
+    )
+    .fetch_one(&app.pool)
+    .await
+    .unwrap();
+    assert!(index.contains("halfvec(384)") && index.contains(&model), "{index}");
+    // A second model has an index of its own width, and a quote in its name is only a quote.
+    vectors::ensure_index(&app.pool, "an'other@1", 256).await.unwrap();
+    vectors::ensure_index(&app.pool, "an'other@1", 256).await.unwrap();
+    let indexes: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM pg_indexes WHERE tablename = 'document_vectors' AND indexdef LIKE '%hnsw%'",
+    )
+    .fetch_one(&app.pool)
+    .await
+    .unwrap();
+    assert_eq!(indexes, 2);
+    app.end().await;
+}
+
 #[tokio::test]
 async fn a_query_only_meets_vectors_of_its_own_model() {
     let app = TestApp::start().await;
     let id = app.create("Tides", FACTS[0].1, None).await.id;
-    sqlx::query("UPDATE documents SET embed_model = 'another' WHERE id = $1")
+    sqlx::query("UPDATE document_vectors SET embed_model = 'another' WHERE document_id = $1")
         .bind(id)
         .execute(&app.pool)
         .await
@@ -239,7 +286,7 @@ async fn a_text_over_the_window_is_never_cut_and_its_words_are_found() {
     let app = TestApp::start().await;
     let long: String = (0..300).map(|n| format!("word{n} and more words here ")).collect();
     let created = app.create("Long", &long, None).await;
-    let evidence = app.client.read_evidence(svc_client::wire::DocumentPath { id: created.id }).await.unwrap().evidence;
+    let evidence = app.client.read_evidence(DocumentPath { id: created.id }).await.unwrap().evidence;
     assert_eq!(evidence["embed"]["skipped"], "text_too_long");
     assert!(evidence["embed"]["token_count"].as_u64() > evidence["embed"]["limit"].as_u64());
     assert_eq!(titles(&app.client.search_bm25(Json(Bm25Search::new("word299"))).await.unwrap()), ["Long"]);

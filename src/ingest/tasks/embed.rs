@@ -8,9 +8,9 @@ use crate::{
         settle,
     },
     search::{self, bm25},
-    store::{self, nodes::TextRow},
+    store::{self, nodes::TextRow, vectors::Stored},
 };
-use pgvector::Vector;
+use pgvector::HalfVector;
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
 use svc_actors::{LeafRange, Outcome, TaskFailure};
@@ -34,12 +34,12 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
     let indexes = prepare_postings(tools, &rows, &ids).await?;
     let embedded = embed(&model, &rows).await?;
+    store::vectors::ensure_index(&tools.pool, model.identity(), model.native_width()).await.classified()?;
     let model = model.identity();
 
     let mut tx = apply.begin().await?;
     store::locks::documents(tx.conn(), &ids).await.classified()?;
-    let vectors: Vec<Vector> = embedded.vectors;
-    store::nodes::set_vectors(tx.conn(), &embedded.ids, &vectors, model).await.classified()?;
+    store::vectors::set(tx.conn(), &embedded.ids, &embedded.vectors, model).await.classified()?;
     for postings in &indexes {
         let replaced = bm25::replace(tx.conn(), postings).await;
         if matches!(replaced, Err(bm25::Error::StaleTerms(_))) {
@@ -120,7 +120,7 @@ async fn prepare_postings(tools: &Tools, rows: &[TextRow], ids: &[i64]) -> Resul
 
 struct Embedded {
     ids: Vec<i64>,
-    vectors: Vec<Vector>,
+    vectors: Vec<HalfVector>,
     /// Nodes without a vector, since nothing is ever cut, and what would help.
     refused: Vec<(i64, Value)>,
 }
@@ -154,7 +154,8 @@ async fn embed(model: &Model, rows: &[TextRow]) -> Result<Embedded, TaskFailure>
             false => model.embed_documents(texts(&fitting)).await,
         };
     }
-    let vectors = embedded.classified()?.into_iter().map(Vector::from).collect();
+    let stored = |vector| Stored::new(model.identity(), model.native_width(), vector).vector;
+    let vectors = embedded.classified()?.into_iter().map(stored).collect();
     Ok(Embedded { ids: fitting.into_iter().map(|(id, _)| id).collect(), vectors, refused })
 }
 

@@ -1,7 +1,11 @@
 //! summarize: gives a container a vector derived from what is under it.
 use super::{Apply, OrTaskFailure, structure::model};
-use crate::{embedding::Model, ingest::Tools, store};
-use pgvector::Vector;
+use crate::{
+    embedding::Model,
+    ingest::Tools,
+    store::{self, vectors::Stored},
+};
+use pgvector::HalfVector;
 use serde_json::{Map, Value, json};
 use svc_actors::{Outcome, TaskFailure};
 
@@ -17,7 +21,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
 
     let mut tx = apply.begin().await?;
     let model = model.identity();
-    let (children, mean) = store::nodes::children_mean(tx.conn(), id, model).await.classified()?;
+    let (children, mean) = store::vectors::children_mean(tx.conn(), id, model).await.classified()?;
     let mut rollup = json!({"failed_children": failed_children});
     let (effective, vector) = match concatenated {
         Some(text) => {
@@ -32,7 +36,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         }
     };
     if let Some(vector) = vector {
-        store::nodes::set_vectors(tx.conn(), &[id], &[vector], model).await.classified()?;
+        store::vectors::set(tx.conn(), &[id], &[vector], model).await.classified()?;
     }
     store::evidence::record(tx.conn(), id, "effective_content", &effective).await.classified()?;
     store::evidence::record(tx.conn(), id, "rollup", &rollup).await.classified()?;
@@ -46,7 +50,7 @@ struct Concatenated {
     tokens: usize,
     characters: usize,
     /// `None` if the text is that of a single chunk, whose vector is the mean already.
-    vector: Option<Vector>,
+    vector: Option<HalfVector>,
 }
 
 /// The joined and embedded text under a container; `None` if it is longer than the window after all.
@@ -62,7 +66,7 @@ async fn concatenate(tools: &Tools, model: &Model, id: i64) -> Result<Option<Con
     if tokens > model.document_window() {
         return Ok(None);
     }
-    let vector =
-        if single { None } else { model.embed_documents(vec![text]).await.classified()?.pop().map(Vector::from) };
+    let stored = |vector| Stored::new(model.identity(), model.native_width(), vector).vector;
+    let vector = if single { None } else { model.embed_documents(vec![text]).await.classified()?.pop().map(stored) };
     Ok(Some(Concatenated { tokens, characters, vector }))
 }

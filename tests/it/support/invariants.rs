@@ -105,6 +105,15 @@ const INVARIANTS: &[(&str, &str)] = &[
         "SELECT a.id::text FROM task_attempts a LEFT JOIN documents d ON d.id = a.document_id WHERE d.id IS NULL",
     ),
     (
+        "every node that ingestion made has its words",
+        "SELECT o.document_id::text FROM node_origins o LEFT JOIN document_words w USING (document_id) WHERE w.document_id IS NULL",
+    ),
+    (
+        "a vector is of a document and its root",
+        "SELECT v.document_id::text FROM document_vectors v LEFT JOIN documents d ON d.id = v.document_id
+          WHERE v.root_id IS DISTINCT FROM coalesce(d.path[1], d.id)",
+    ),
+    (
         "one node a hash in each zone",
         "SELECT d.content_hash FROM documents d LEFT JOIN access_roots a ON a.document_id = d.id WHERE d.usetype = 'file' AND a.document_id IS NULL GROUP BY 1 HAVING count(*) > 1",
     ),

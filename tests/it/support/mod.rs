@@ -5,6 +5,7 @@ pub mod invariants;
 pub mod proxy;
 pub mod rude;
 pub mod server;
+pub mod statements;
 mod workbook;
 
 use contract::Breaches;

@@ -27,6 +27,7 @@ fn server() -> &'static Server {
 
 /// It runs on its own thread and runtime, which outlive every test.
 fn start() -> Server {
+    super::statements::record();
     // It is not in the home folder: if we are root, PostgreSQL runs as another user, who may not enter that.
     let work_dir = std::env::temp_dir().join(format!("svc-it-{}", std::process::id()));
     let home = super::settings(&[]).postgres_home;

@@ -1,0 +1,190 @@
+//! The vectors of documents: written beside the document at the width of their model, and compared with a query's.
+use super::{
+    documents::add,
+    scope::readable,
+    search::{EXACT_LIMIT, Eligible, eligible},
+    transaction,
+};
+use pgvector::HalfVector;
+use sha2::{Digest, Sha256};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool};
+
+/// Numbers of a vector as the API shows it; a narrower one has zeros behind it.
+pub const SHOWN_WIDTH: usize = 768;
+
+/// Indexes of vectors are made under this advisory lock.
+const INDEX_LOCK: i64 = 0x7376_6303;
+
+/// A vector of one model, as it is stored and as queries are compared.
+#[derive(Clone, Debug)]
+pub struct Stored<'a> {
+    /// The model's name and hash.
+    pub model: &'a str,
+    pub vector: HalfVector,
+}
+
+impl<'a> Stored<'a> {
+    /// `vector` may have zeros behind the model's own width.
+    pub fn new(model: &'a str, native_width: usize, mut vector: Vec<f32>) -> Stored<'a> {
+        vector.truncate(native_width);
+        Stored { model, vector: HalfVector::from_f32_slice(&vector) }
+    }
+}
+
+/// As the API shows it: of unit length, which rounding to halves does not keep.
+pub fn shown(vector: &HalfVector) -> Vec<f32> {
+    let mut shown: Vec<f32> = vector.to_vec().into_iter().map(f32::from).collect();
+    let length = shown.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt() as f32;
+    if length > 0.0 {
+        shown.iter_mut().for_each(|x| *x /= length);
+    }
+    shown.resize(SHOWN_WIDTH.max(shown.len()), 0.0);
+    shown
+}
+
+/// Gives documents their vectors, which are of one model.
+pub async fn set(conn: &mut PgConnection, ids: &[i64], vectors: &[HalfVector], model: &str) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO document_vectors (document_id, root_id, embed_model, embed)
+         SELECT d.id, coalesce(d.path[1], d.id), $3, v.embed
+           FROM unnest($1::bigint[], $2::halfvec[]) AS v(id, embed) JOIN documents d ON d.id = v.id ORDER BY d.id
+         ON CONFLICT (document_id) DO UPDATE SET embed_model = excluded.embed_model, embed = excluded.embed",
+    )
+    .bind(ids)
+    .bind(vectors)
+    .bind(model)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Makes the HNSW index of a model, where it is missing: call it before the model's first vectors are written, when there is nothing to
+/// put into it. Where other writers keep the table for long, or make the index just now, the next call tries again; until there is one,
+/// a search compares every vector.
+pub async fn ensure_index(pool: &PgPool, model: &str, width: usize) -> sqlx::Result<()> {
+    let name = index_name(model, width);
+    let is_there: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL").bind(&name).fetch_one(pool).await?;
+    if is_there {
+        return Ok(());
+    }
+    let mut tx = transaction::begin(pool).await?;
+    let is_alone: bool =
+        sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)").bind(INDEX_LOCK).fetch_one(&mut *tx).await?;
+    if !is_alone {
+        return tx.rollback().await;
+    }
+    sqlx::raw_sql("SET LOCAL lock_timeout = '2s'").execute(&mut *tx).await?;
+    let quoted: String = sqlx::query_scalar("SELECT quote_literal($1)").bind(model).fetch_one(&mut *tx).await?;
+    let create = format!(
+        "CREATE INDEX IF NOT EXISTS {name} ON document_vectors USING hnsw ((embed::halfvec({width})) halfvec_cosine_ops)
+         WITH (m = 16, ef_construction = 64) WHERE embed_model = {quoted}"
+    );
+    match sqlx::raw_sql(AssertSqlSafe(create)).execute(&mut *tx).await {
+        Ok(_) => tx.commit().await,
+        Err(error) => {
+            tracing::warn!(%error, model, "the index of the model's vectors could not be made; the next task tries again");
+            tx.rollback().await
+        }
+    }
+}
+
+/// A name that no other model's index has.
+fn index_name(model: &str, width: usize) -> String {
+    format!("document_vectors_{width}_{}", hex::encode(&Sha256::digest(model)[..6]))
+}
+
+/// How many settled children tasks made in a container, and the normalised mean of their vectors of one model.
+pub async fn children_mean(
+    conn: &mut PgConnection,
+    parent: i64,
+    model: &str,
+) -> sqlx::Result<(i64, Option<HalfVector>)> {
+    sqlx::query_as(
+        "SELECT count(*), CASE WHEN count(v.embed) > 0 THEN l2_normalize(avg(v.embed::vector))::halfvec END
+           FROM documents d LEFT JOIN document_vectors v ON v.document_id = d.id AND v.embed_model = $2
+          WHERE d.parent_id = $1 AND d.settled = 'settled'
+            AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> 'upload')",
+    )
+    .bind(parent)
+    .bind(model)
+    .fetch_one(conn)
+    .await
+}
+
+/// How many eligible documents have a vector of this model, counted up to one above [`EXACT_LIMIT`].
+pub async fn count(conn: &mut PgConnection, eligible: &Eligible, model: &str) -> sqlx::Result<i64> {
+    let mut arguments = eligible.arguments();
+    add(&mut arguments, EXACT_LIMIT + 1);
+    add(&mut arguments, model.to_owned());
+    sqlx::query_scalar_with(
+        concat!(
+            "SELECT count(*) FROM (SELECT 1 FROM documents d JOIN document_vectors v ON v.document_id = d.id WHERE ",
+            eligible!(),
+            " AND v.embed_model = $14 LIMIT $13) e"
+        ),
+        arguments,
+    )
+    .fetch_one(conn)
+    .await
+}
+
+/// The nearest eligible documents, by cosine, each compared; ties by id. The eligible ids are found first: a join would read every
+/// vector.
+pub async fn exact(
+    conn: &mut PgConnection,
+    eligible: &Eligible,
+    query: &Stored<'_>,
+    limit: i64,
+) -> sqlx::Result<Vec<(i64, f64)>> {
+    let mut arguments = eligible.arguments();
+    add(&mut arguments, query.model.to_owned());
+    add(&mut arguments, query.vector.clone());
+    add(&mut arguments, limit);
+    // `+ 0` keeps the planner from the HNSW index, whose answer is not exact.
+    sqlx::query_as_with(
+        concat!(
+            "SELECT v.document_id, 1 - (v.embed <=> (SELECT $14::halfvec)) FROM document_vectors v
+              WHERE v.embed_model = $13 AND v.document_id = ANY(ARRAY(SELECT d.id FROM documents d WHERE ",
+            eligible!(),
+            ")) ORDER BY (v.embed <=> (SELECT $14::halfvec)) + 0, v.document_id LIMIT $15"
+        ),
+        arguments,
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// The same by way of the model's HNSW index; may return fewer than there are.
+pub async fn approximate(
+    conn: &mut PgConnection,
+    eligible: &Eligible,
+    query: &Stored<'_>,
+    limit: i64,
+) -> sqlx::Result<Vec<(i64, f64)>> {
+    for setting in [
+        "SET LOCAL hnsw.iterative_scan = relaxed_order",
+        "SET LOCAL hnsw.ef_search = 200",
+        "SET LOCAL hnsw.max_scan_tuples = 200000",
+        "SET LOCAL hnsw.scan_mem_multiplier = 4",
+    ] {
+        sqlx::query(setting).execute(&mut *conn).await?;
+    }
+    let mut arguments = eligible.arguments();
+    add(&mut arguments, query.model.to_owned());
+    add(&mut arguments, query.vector.clone());
+    add(&mut arguments, limit);
+    add(&mut arguments, (limit * 4).max(40));
+    // The index is of one width, which its expression names.
+    let width = query.vector.to_vec().len();
+    let statement = format!(
+        concat!(
+            "WITH near AS MATERIALIZED (
+                 SELECT v.document_id, v.embed FROM document_vectors v JOIN documents d ON d.id = v.document_id WHERE v.embed_model = $13 AND ",
+            eligible!(),
+            " ORDER BY v.embed::halfvec({width}) <=> (SELECT $14::halfvec({width})) LIMIT $16)
+             SELECT document_id, 1 - (embed <=> (SELECT $14::halfvec)) AS score FROM near ORDER BY score DESC, document_id LIMIT $15"
+        ),
+        width = width
+    );
+    sqlx::query_as_with(AssertSqlSafe(statement), arguments).fetch_all(conn).await
+}

@@ -1,0 +1,143 @@
+//! Which statements of `src/store/` ran in this process. A recorder hears of each statement that this process sends, and strikes it out of
+//! the texts of the source; a statement that is put together of several texts has run when all of its texts were seen.
+use std::{
+    collections::HashSet,
+    hash::{DefaultHasher, Hash, Hasher},
+    path::{Path, PathBuf},
+    sync::{Mutex, OnceLock},
+};
+use tracing::{Event, Metadata, Subscriber, field, span};
+
+/// What the words of SQL are known by: the project's messages have none of them. Nobody logs a COPY.
+const WORDS: &[&str] =
+    &["SELECT", "FROM", "WHERE", "UPDATE", "INSERT", "DELETE", "BEGIN", "SET", "LOCK", "CREATE", "ALTER", "DROP"];
+
+#[derive(Default)]
+struct Record {
+    /// Texts of the source that no statement has held yet, with their files.
+    unseen: Vec<(String, PathBuf)>,
+    /// Statements that were looked at.
+    seen: HashSet<u64>,
+}
+
+static RECORD: OnceLock<Mutex<Record>> = OnceLock::new();
+
+/// Hears of what sqlx logs, which is every statement.
+struct Recorder;
+
+/// Begins to record the statements of this process.
+pub fn record() {
+    let mut unseen = Vec::new();
+    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store"), &mut unseen);
+    assert!(unseen.len() > 100, "the source has more statements than {}", unseen.len());
+    RECORD.get_or_init(|| Mutex::new(Record { unseen, seen: HashSet::new() }));
+    tracing::subscriber::set_global_default(Recorder).expect("nobody else listens");
+}
+
+impl Subscriber for Recorder {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "sqlx::query"
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut Statement);
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// A short statement is in the summary whole, a longer one in a field of its own.
+struct Statement;
+
+impl field::Visit for Statement {
+    fn record_str(&mut self, field: &field::Field, value: &str) {
+        if matches!(field.name(), "summary" | "db.statement") {
+            strike_out(value);
+        }
+    }
+
+    fn record_debug(&mut self, _: &field::Field, _: &dyn std::fmt::Debug) {}
+}
+
+fn strike_out(statement: &str) {
+    let mut hasher = DefaultHasher::new();
+    statement.hash(&mut hasher);
+    let Some(record) = RECORD.get() else { return };
+    let mut record = record.lock().unwrap();
+    if record.unseen.is_empty() || !record.seen.insert(hasher.finish()) {
+        return;
+    }
+    let statement = plain(statement);
+    record.unseen.retain(|(text, _)| !statement.contains(text));
+}
+
+/// With one space wherever there is white space.
+fn plain(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn collect(folder: &Path, found: &mut Vec<(String, PathBuf)>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, found);
+        } else {
+            let source = std::fs::read_to_string(&path).unwrap();
+            let source = source.split("#[cfg(test)]").next().unwrap();
+            for text in literals(source) {
+                let is_sql = |text: &String| {
+                    text.split(|c: char| !c.is_ascii_alphabetic()).any(|word| WORDS.contains(&word))
+                        && !text.starts_with("COPY")
+                };
+                found.extend(fixed(&text).filter(is_sql).map(|text| (text, path.clone())));
+            }
+        }
+    }
+}
+
+/// The texts in quotes of a source, without those of comments and attributes.
+fn literals(source: &str) -> Vec<String> {
+    let (mut literals, mut rest) = (Vec::new(), source);
+    while let Some(at) = rest.find(['"', '/', '#', '\'']) {
+        let (before, from) = rest.split_at(at);
+        let is_raw = before.ends_with('r');
+        rest = if from.starts_with("//") {
+            from.find('\n').map_or("", |end| &from[end..])
+        } else if from.starts_with("#[error") {
+            from.find(")]").map_or("", |end| &from[end..])
+        } else if from.starts_with("'\"'") {
+            &from[3..]
+        } else if let Some(text) = from.strip_prefix('"') {
+            let mut escaped = false;
+            let end = text.find(|c| {
+                let ends = c == '"' && !escaped;
+                escaped = c == '\\' && !escaped && !is_raw;
+                ends
+            });
+            let end = end.expect("a text ends");
+            literals.push(text[..end].replace("\\\n", "").replace("\\\"", "\"").replace("\\\\", "\\"));
+            &text[end + 1..]
+        } else {
+            &from[1..]
+        };
+    }
+    literals
+}
+
+/// The parts of a text that no value is put into.
+fn fixed(text: &str) -> impl Iterator<Item = String> {
+    text.split('{').map(|part| plain(part.split_once('}').map_or(part, |(_, after)| after)))
+}
+
+/// The texts of the source that no statement has held yet, each with its file.
+pub fn unseen() -> Vec<String> {
+    let Some(record) = RECORD.get() else { return Vec::new() };
+    record.lock().unwrap().unseen.iter().map(|(text, path)| format!("{}: {text}", path.display())).collect()
+}

@@ -1,0 +1,17 @@
+//! What holds of a whole run of these tests.
+use crate::support::{PATIENCE, statements};
+use std::time::Instant;
+
+/// Begins last, by its name, and waits for the tests that still run.
+#[tokio::test]
+async fn every_statement_of_the_store_runs_in_some_test() {
+    if std::env::args().skip(1).any(|argument| !argument.starts_with('-')) {
+        return; // Only some of the tests run.
+    }
+    let begun = Instant::now();
+    while !statements::unseen().is_empty() && begun.elapsed() < PATIENCE {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    let unseen = statements::unseen();
+    assert!(unseen.is_empty(), "no test runs these: write one, or delete them\n{}", unseen.join("\n"));
+}
