@@ -10,10 +10,10 @@ use svc_client::{
     wire::{PageQuery, ReadinessCheck},
 };
 
-/// The service reads its numbers every few seconds; older ones are told with their age.
+/// The service reads its numbers every few seconds; older ones are shown with their age.
 const RECENT_SECONDS: f64 = 5.0;
 
-/// What is said of numbers that are not recent.
+/// The notice about numbers that are not recent.
 fn old(age: f64) -> Option<String> {
     (age > RECENT_SECONDS)
         .then(|| format!("the state of the database, the queue and the workers was read {age:.0} s ago"))

@@ -11,7 +11,7 @@ pub struct Wake(Arc<Word>);
 #[derive(Debug)]
 struct Word {
     lanes: SharedLanes,
-    /// Lanes of which only other processes have to learn.
+    /// Lanes that only other processes must hear about.
     elsewhere: SharedLanes,
     told: Notify,
     /// Identifies what this process sent, so that it ignores its own notifications.
@@ -38,7 +38,7 @@ impl Wake {
         }
     }
 
-    /// The same for other processes only: the worker of this one has just claimed what it can run.
+    /// Announces lanes to other processes only, because the worker of this one has just claimed what it can run.
     pub fn notify_elsewhere(&self, lanes: Lanes) {
         if !lanes.is_empty() {
             self.0.elsewhere.add(lanes);

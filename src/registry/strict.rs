@@ -71,7 +71,7 @@ impl<V> Asked<V> {
     }
 
     fn readable<E: Error>(&self, text: &str) -> Result<(), E> {
-        // A text may have megabytes, and this crate's own loops are slow where it is built without optimisation.
+        // A text may have megabytes, and a loop of this crate is slow without optimisation.
         if memchr::memchr(0, text.as_bytes()).is_some() {
             Err(E::custom("must not contain the character U+0000 (NUL)"))
         } else {

@@ -180,8 +180,8 @@ struct TaskTypeRow {
     has_handler: bool,
 }
 
-/// The task types that are in the queue, known to a living worker, or paused; or only the named one. At most
-/// [`queue::COUNTED`] tasks of a type are counted that nobody holds. In a transaction the plan of the count keeps to its indexes.
+/// The task types that are in the queue, known to a living worker, or paused; or only the named one. Of the tasks of a
+/// type that nobody holds, at most [`queue::COUNTED`] are counted. Inside a transaction, the count uses only indexes.
 pub async fn task_types(conn: &mut PgConnection, only: Option<&str>) -> sqlx::Result<Vec<TaskTypeState>> {
     sqlx::query("SELECT set_config('enable_seqscan', 'off', true)").execute(&mut *conn).await?;
     let counts = queue::unfinished(conn).await?;

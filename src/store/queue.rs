@@ -10,8 +10,8 @@ pub async fn announce(pool: &PgPool, channel: &str) -> sqlx::Result<()> {
 }
 
 /// Tells other processes which of these lanes have ready tasks, with `sender` as the sender; sends nothing if there are
-/// none. A task that was queued just now is left out: the process that queued it is about to take it, and announces it later
-/// if it does not.
+/// none. A task that was queued just now is left out: the process that queued it usually takes it at once, and
+/// announces it later if it does not.
 pub async fn announce_work(pool: &PgPool, channel: &str, lanes: Lanes, sender: Uuid) -> sqlx::Result<()> {
     sqlx::query(
         "SELECT pg_notify($1, $3 || ' ' || found.lanes) FROM (

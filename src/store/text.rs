@@ -12,7 +12,7 @@ pub fn storable_json(value: &Value) -> Cow<'_, Value> {
     if holds_nul(value) { Cow::Owned(cleaned(value)) } else { Cow::Borrowed(value) }
 }
 
-/// Whether a text holds a NUL. `memchr` is fast also where this crate is built without optimisation.
+/// Whether a text contains a NUL. `memchr` is fast even if this crate is built without optimisation.
 fn has_nul(text: &str) -> bool {
     memchr::memchr(0, text.as_bytes()).is_some()
 }

@@ -219,7 +219,8 @@ async fn a_worker_that_hardly_polls_is_woken_by_another_process() {
     let app = idle().await;
     let telling = wakeup::tell(app.pool.clone(), app.service.wake.clone(), None);
     let worker = Process(worker_command(&app, &["--poll-seconds", "3600", "--reap-seconds", "3600"]).spawn().unwrap());
-    // It looked into the queue when it began to listen, and does not look again. Once in a while it asks whether it still listens.
+    // The worker looked into the queue when it began to listen, and does not look again. It only asks now and then
+    // whether its connection still listens.
     until("the worker to listen and be quiet", async || {
         let quiet: bool = sqlx::query_scalar(
             "SELECT coalesce(bool_or(query LIKE 'LISTEN%' OR query = 'SELECT 1') AND max(state_change) FILTER (WHERE query LIKE '%claim_batch%') < now() - interval '1 second', false)

@@ -225,7 +225,7 @@ async fn workers_with_unequal_leases_are_told_of() {
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].about.contains("5 s of hasty") && found[0].about.contains("90 s of"), "{found:?}");
     assert!(found[0].remedy().contains("SVC_WORKER_LEASE_SECONDS"));
-    // One that is gone holds nothing.
+    // A worker that is gone holds nothing.
     sqlx::query("UPDATE workers SET beat_at = now() - interval '1 hour' WHERE worker_id = 'hasty'")
         .execute(&app.pool)
         .await

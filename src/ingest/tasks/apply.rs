@@ -111,7 +111,7 @@ impl<'a> Transaction<'a> {
                 next.iter_mut().for_each(|grant| grant.deadline = Some(claims.deadline));
                 metrics::counter!(telemetry::CLAIMED).increment(next.len() as u64);
                 ending.granted(next);
-                // The claim saw what this task led to, so there is nothing left for an idle slot of this process.
+                // The claim saw the tasks that this one led to, so nothing is left for an idle slot of this process.
                 if more { tools.wake.notify(Lanes::ALL) } else { tools.wake.notify_elsewhere(leads_to) }
             }
             None => tools.wake.notify(leads_to),
