@@ -1,7 +1,9 @@
--- What a search by words reads: PostgreSQL's full text, and BM25 indexes, whose postings are in blocks and scored in the service.
+-- The tables that a search by words reads: PostgreSQL's full text, and BM25 indexes, whose postings are stored in
+-- blocks and scored in the service.
 
--- The words of a document's title and text, written with the document. They are apart from documents, whose rows are rewritten by what
--- changes no word: each rewrite would write the words and their entries in the index again.
+-- The words of a document's title and text, written together with the document. They have a table of their own, because
+-- rows of documents are often rewritten without a change of words, and each rewrite would write the words and their
+-- index entries again.
 CREATE TABLE document_words (
     document_id bigint PRIMARY KEY REFERENCES documents (id) ON DELETE CASCADE,
     words       tsvector NOT NULL

@@ -1,16 +1,17 @@
 -- The vectors of documents, and those of their most important tokens, for late interaction.
 
--- Apart from documents, so that a row of the tree stays small: it is rewritten and scanned without the vector. Whether a vector can be
--- found is read from the row of its document.
+-- These vectors have a table of their own, so that a row of the tree stays small when it is rewritten or scanned.
+-- Whether a vector can be found is read from the row of its document.
 CREATE TABLE document_vectors (
     document_id bigint NOT NULL REFERENCES documents (id) ON DELETE CASCADE,
     -- The topmost node above the document, or the document itself.
     root_id     bigint NOT NULL,
-    -- A query meets only the vectors of its own model. Each model gets an HNSW index of its own width with its first vectors.
+    -- A query is compared only with the vectors of its own model. Each model gets an HNSW index of its own width with
+    -- its first vectors.
     embed_model text NOT NULL,
-    -- At the model's own width.
+    -- The vector has the width of its model.
     embed       halfvec NOT NULL,
-    -- With the model in it, counting the documents that have a vector of the model reads no row.
+    -- This index includes the model, so that counting the documents with a vector of the model reads no row.
     PRIMARY KEY (document_id) INCLUDE (embed_model)
 );
 -- An exact scan over PLAIN vectors takes a little over half the time of one over toasted vectors.

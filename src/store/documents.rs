@@ -82,7 +82,7 @@ pub struct DocumentRow {
     pub updated_at: DateTime<Utc>,
     pub content_hash: String,
     pub settled: String,
-    /// At the width of its model.
+    /// The vector, at the width of its model.
     pub embed: Option<HalfVector>,
     /// Columns that were not asked for.
     #[sqlx(skip)]
@@ -268,7 +268,7 @@ impl Place {
     }
 }
 
-/// Finds the node under which something is to be put, and keeps it from being deleted meanwhile.
+/// Finds the node that is to get a child, and keeps it from being deleted meanwhile.
 pub async fn lock_parent(conn: &mut PgConnection, scope: &Scope, id: i64) -> sqlx::Result<Option<Place>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, id);

@@ -1,4 +1,5 @@
-//! The vectors of documents: written beside the document at the width of their model, and compared with a query's.
+//! The vectors of documents. They are stored beside the document, at the width of their model, and compared with a
+//! query's vector.
 use super::{
     documents::add,
     scope::readable,
@@ -9,10 +10,10 @@ use pgvector::HalfVector;
 use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 
-/// Numbers of a vector as the API shows it; a narrower one has zeros behind it.
+/// The width of a vector in the API. A narrower vector is padded with zeros.
 pub const SHOWN_WIDTH: usize = 768;
 
-/// Indexes of vectors are made under this advisory lock.
+/// The advisory lock under which indexes of vectors are created.
 const INDEX_LOCK: i64 = 0x7376_6303;
 
 /// A vector of one model, as it is stored and as queries are compared.
@@ -24,14 +25,14 @@ pub struct Stored<'a> {
 }
 
 impl<'a> Stored<'a> {
-    /// `vector` may have zeros behind the model's own width.
+    /// `vector` may be padded with zeros beyond the model's own width.
     pub fn new(model: &'a str, native_width: usize, mut vector: Vec<f32>) -> Stored<'a> {
         vector.truncate(native_width);
         Stored { model, vector: HalfVector::from_f32_slice(&vector) }
     }
 }
 
-/// As the API shows it: of unit length, which rounding to halves does not keep.
+/// The vector as the API shows it: normalised again, because rounding to half precision changes its length.
 pub fn shown(vector: &HalfVector) -> Vec<f32> {
     let mut shown: Vec<f32> = vector.to_vec().into_iter().map(f32::from).collect();
     let length = shown.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt() as f32;
@@ -42,7 +43,7 @@ pub fn shown(vector: &HalfVector) -> Vec<f32> {
     shown
 }
 
-/// Gives documents their vectors, which are of one model.
+/// Stores the vectors of documents, which are all of one model.
 pub async fn set(conn: &mut PgConnection, ids: &[i64], vectors: &[HalfVector], model: &str) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO document_vectors (document_id, root_id, embed_model, embed)
@@ -58,9 +59,9 @@ pub async fn set(conn: &mut PgConnection, ids: &[i64], vectors: &[HalfVector], m
     .map(|_| ())
 }
 
-/// Makes the HNSW index of a model, where it is missing: call it before the model's first vectors are written, when there is nothing to
-/// put into it. Where other writers keep the table for long, or make the index just now, the next call tries again; until there is one,
-/// a search compares every vector.
+/// Creates the HNSW index of a model if it is missing. Call it before the model's first vectors are written, when the
+/// index is still empty. If other writers hold the table for long, or are creating the index at this moment, the next
+/// call tries again; until the index exists, a search compares every vector.
 pub async fn ensure_index(pool: &PgPool, model: &str, width: usize) -> sqlx::Result<()> {
     let name = index_name(model, width);
     let is_there: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL").bind(&name).fetch_one(pool).await?;
@@ -88,12 +89,13 @@ pub async fn ensure_index(pool: &PgPool, model: &str, width: usize) -> sqlx::Res
     }
 }
 
-/// A name that no other model's index has.
+/// The name of the model's index, which no other model's index has.
 fn index_name(model: &str, width: usize) -> String {
     format!("document_vectors_{width}_{}", hex::encode(&Sha256::digest(model)[..6]))
 }
 
-/// How many settled children tasks made in a container, and the normalised mean of their vectors of one model.
+/// The number of settled children that tasks made in a container, and the normalised mean of their vectors of one
+/// model.
 pub async fn children_mean(
     conn: &mut PgConnection,
     parent: i64,
@@ -111,7 +113,7 @@ pub async fn children_mean(
     .await
 }
 
-/// How many eligible documents have a vector of this model, counted up to one above [`EXACT_LIMIT`].
+/// The number of eligible documents with a vector of this model, counted up to one above [`EXACT_LIMIT`].
 pub async fn count(conn: &mut PgConnection, eligible: &Eligible, model: &str) -> sqlx::Result<i64> {
     let mut arguments = eligible.arguments();
     add(&mut arguments, EXACT_LIMIT + 1);
@@ -128,8 +130,8 @@ pub async fn count(conn: &mut PgConnection, eligible: &Eligible, model: &str) ->
     .await
 }
 
-/// The nearest eligible documents, by cosine, each compared; ties by id. The eligible ids are found first: a join would read every
-/// vector.
+/// The nearest eligible documents by cosine, found by comparing each one; ties are broken by id. The eligible ids are
+/// found first, because a join would read every vector.
 pub async fn exact(
     conn: &mut PgConnection,
     eligible: &Eligible,
@@ -154,7 +156,7 @@ pub async fn exact(
     .await
 }
 
-/// The same by way of the model's HNSW index; may return fewer than there are.
+/// The nearest eligible documents from the model's HNSW index; it may return fewer than there are.
 pub async fn approximate(
     conn: &mut PgConnection,
     eligible: &Eligible,
@@ -174,7 +176,7 @@ pub async fn approximate(
     add(&mut arguments, query.vector.clone());
     add(&mut arguments, limit);
     add(&mut arguments, (limit * 4).max(40));
-    // The index is of one width, which its expression names.
+    // The expression of the index names its width, so the query must name the same.
     let width = query.vector.to_vec().len();
     let statement = format!(
         concat!(

@@ -400,7 +400,7 @@ async fn the_doctor_names_what_is_wrong_and_ends_with_1() {
     task(&app, &child, WriteMode::Itself, 0, None).await;
     let lonely = run(doctor()).await;
     assert_eq!(lonely.status.code(), Some(1), "nobody works: {lonely:?}");
-    // What it asks the database, in this process too.
+    // This runs its statements in this process too.
     let mut conn = app.pool.acquire().await.unwrap();
     svc::store::admin::findings(&mut conn, Duration::from_secs(60)).await.unwrap();
     drop(conn);

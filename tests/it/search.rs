@@ -227,7 +227,7 @@ async fn excluded_usetypes_are_in_no_answer() {
     app.end().await;
 }
 
-/// A search takes this way above 10,000 documents.
+/// A search uses the index above 10,000 documents.
 #[tokio::test]
 async fn the_index_of_a_model_finds_what_comparing_each_vector_finds() {
     let app = TestApp::start().await;
@@ -255,7 +255,7 @@ async fn the_index_of_a_model_finds_what_comparing_each_vector_finds() {
     .await
     .unwrap();
     assert!(index.contains("halfvec(384)") && index.contains(&model), "{index}");
-    // A second model has an index of its own width, and a quote in its name is only a quote.
+    // A second model has an index of its own width, and a quote in its name is an ordinary character.
     vectors::ensure_index(&app.pool, "an'other@1", 256).await.unwrap();
     vectors::ensure_index(&app.pool, "an'other@1", 256).await.unwrap();
     let indexes: i64 = sqlx::query_scalar(

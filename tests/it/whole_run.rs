@@ -2,7 +2,7 @@
 use crate::support::{PATIENCE, statements};
 use std::time::Instant;
 
-/// Begins last, by its name, and waits for the tests that still run.
+/// Starts last because of its name, and waits for the tests that still run.
 #[tokio::test]
 async fn every_statement_of_the_store_runs_in_some_test() {
     if std::env::args().skip(1).any(|argument| !argument.starts_with('-')) {

@@ -121,7 +121,7 @@ async fn prepare_postings(tools: &Tools, rows: &[TextRow], ids: &[i64]) -> Resul
 struct Embedded {
     ids: Vec<i64>,
     vectors: Vec<HalfVector>,
-    /// Nodes without a vector, since nothing is ever cut, and what would help.
+    /// Nodes without a vector, because no text is ever cut, and what would help.
     refused: Vec<(i64, Value)>,
 }
 
