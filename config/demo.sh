@@ -54,10 +54,9 @@ sys.stdout.write(opener.open(request, timeout=30).read().decode())
 PYTHON
 }
 
-free_ports() {
+free_port() {
   python3 -c 'import socket
-sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-print(*(s.getsockname()[1] for s in sockets))'
+print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])'
 }
 
 if [ -d ../shared/corpus ]; then
@@ -76,9 +75,9 @@ else
   queries=("what to do when the radar gauge fails" "why were the parcels late" "lending a book at the library")
 fi
 
-read -r port console <<<"$(free_ports)"
+port=$(free_port)
 SVC_API_TOKEN=$(python3 -c 'import secrets; print(secrets.token_hex(32))')
-export SVC_API_TOKEN SVC_DATA_DIR=$work/data SVC_LISTEN=127.0.0.1:$port SVC_CONSOLE_LISTEN=127.0.0.1:$console
+export SVC_API_TOKEN SVC_DATA_DIR=$work/data SVC_LISTEN=127.0.0.1:$port
 export SVC_URL=http://127.0.0.1:$port SVC_DATABASE_URL='' SVC_INGEST_WORKER_ENABLED=true
 
 title "Starting the service with a database of its own"

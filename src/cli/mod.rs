@@ -26,7 +26,7 @@ use crate::{
     secrets,
     settings::{Settings, SettingsError},
 };
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use output::Output;
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
 use svc_client::{Client, Code, Failure, Remote};
@@ -88,6 +88,11 @@ enum Command {
     Config(config::ConfigArguments),
     /// Applies pending migrations to the database.
     Migrate(config::MigrateArguments),
+    /// Prints the completions of `svc` for a shell, for example `source <(svc completions bash)`.
+    Completions {
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
 }
 
 /// Why a command failed.
@@ -124,6 +129,13 @@ pub fn main() -> ExitCode {
         return code;
     }
     let arguments = Arguments::parse();
+    if let Command::Completions { shell } = arguments.command {
+        let mut text = Vec::new();
+        clap_complete::generate(shell, &mut Arguments::command(), "svc", &mut text);
+        // Whoever read has enough: that is no failure.
+        let _ = std::io::Write::write_all(&mut std::io::stdout(), &text);
+        return ExitCode::SUCCESS;
+    }
     let environment = match arguments.command {
         Command::Serve => match secrets::withdrawn_environment() {
             Ok(environment) => environment,
@@ -187,6 +199,8 @@ async fn run(arguments: Arguments, mut environment: BTreeMap<String, String>) ->
         Command::Embed(arguments) => embed::embed(&settings, output, arguments).await,
         Command::Config(arguments) => config::config(&settings, output, &arguments),
         Command::Migrate(arguments) => config::migrate(&settings, &arguments).await,
+        // Printed before any setting is read.
+        Command::Completions { .. } => Ok(ExitCode::SUCCESS),
     }
 }
 

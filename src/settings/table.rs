@@ -28,7 +28,8 @@ const LOG_LEVELS: &[(&str, LogLevel)] = &[
 
 macro_rules! settings {
     ($($section:literal {
-        $($(#[doc = $meaning:literal])+ $name:ident $field:ident: $type:ty = $default:literal, $kind:expr;)+
+        $($(#[doc = $meaning:literal])+ $name:ident $field:ident: $type:ty = $default:literal, $kind:expr
+            $(, waits_for $waits:literal)?;)+
     })+) => {
         /// Every setting, read and checked. Each field is the setting named `SVC_` and the field's name in capitals.
         #[derive(Debug, Clone)]
@@ -45,6 +46,7 @@ macro_rules! settings {
             /// Reads each setting from its source; all bad values are reported at once.
             pub(super) fn read(mut source: Source) -> Result<Self, SettingsError> {
                 $($(let $field = source.take(stringify!($name), $default, &$kind);)+)+
+                $($($(source.warn_if_set(stringify!($name), $waits);)?)+)+
                 let (origins, warnings) = source.finish()?;
                 // If there was no problem, every value exists; the fallback is the same error without a problem to
                 // report.
@@ -75,6 +77,7 @@ macro_rules! settings {
                         secret: kind.secret,
                         takes: kind.takes,
                         meaning: concat!($($meaning),+).trim(),
+                        waits_for: None$(.or(Some($waits)))?,
                     }
                 }),+),+]
             }
@@ -97,7 +100,7 @@ settings! {
         /// Address and port on which the API listens.
         SVC_LISTEN listen: SocketAddr = "127.0.0.1:8000", kind::listener();
         /// Address and port on which the operator console listens.
-        SVC_CONSOLE_LISTEN console_listen: SocketAddr = "127.0.0.1:8001", kind::listener();
+        SVC_CONSOLE_LISTEN console_listen: SocketAddr = "127.0.0.1:8001", kind::listener(), waits_for "the operator console";
         /// Address of the service that the command line calls; blank: this machine at the port of SVC_LISTEN.
         SVC_URL url: String = "", kind::web_address();
         /// Least severity that is logged.
@@ -162,9 +165,9 @@ settings! {
         /// have limits of their own.
         SVC_STATEMENT_TIMEOUT_SECONDS statement_timeout: Duration = "30.0", kind::seconds(0.01..=3600.0);
         /// Largest page or file that the server fetches for a wiki: entry.
-        SVC_FETCH_MAX_BYTES fetch_max_bytes: u64 = "64 MiB", kind::bytes(1..=16 * GIB);
+        SVC_FETCH_MAX_BYTES fetch_max_bytes: u64 = "64 MiB", kind::bytes(1..=16 * GIB), waits_for "fetching web pages";
         /// Longest time for such a fetch, including redirects.
-        SVC_FETCH_TIMEOUT_SECONDS fetch_timeout: Duration = "30.0", kind::seconds(0.1..=3600.0);
+        SVC_FETCH_TIMEOUT_SECONDS fetch_timeout: Duration = "30.0", kind::seconds(0.1..=3600.0), waits_for "fetching web pages";
     }
     "Embedding" {
         /// Model for document and token vectors: a name from config/models.toml, a hub id or a folder. The default is
@@ -227,32 +230,32 @@ settings! {
     }
     "Language model" {
         /// OpenAI-compatible endpoint, including its /v1; blank: SVC_FALLBACK_LLM_URL.
-        SVC_LLM_BASE_URL llm_base_url: String = "", kind::web_address();
+        SVC_LLM_BASE_URL llm_base_url: String = "", kind::web_address(), waits_for "language models";
         /// Model that the endpoint is asked for; blank: SVC_FALLBACK_LLM_MODEL.
-        SVC_LLM_MODEL llm_model: String = "", kind::text();
+        SVC_LLM_MODEL llm_model: String = "", kind::text(), waits_for "language models";
         /// Longest time for a call, in seconds; 0: SVC_FALLBACK_LLM_TIMEOUT.
-        SVC_LLM_TIMEOUT llm_timeout: Duration = "0.0", kind::seconds(0.0..=DAY);
+        SVC_LLM_TIMEOUT llm_timeout: Duration = "0.0", kind::seconds(0.0..=DAY), waits_for "language models";
         /// Bearer token for the endpoint, sent only if it is set.
-        SVC_LLM_API_KEY llm_api_key: Secret = "", kind::secret();
+        SVC_LLM_API_KEY llm_api_key: Secret = "", kind::secret(), waits_for "language models";
         /// Endpoint if SVC_LLM_BASE_URL is blank; if this is blank too, there is no language model.
-        SVC_FALLBACK_LLM_URL fallback_llm_url: String = "http://127.0.0.1:11434/v1", kind::web_address();
+        SVC_FALLBACK_LLM_URL fallback_llm_url: String = "http://127.0.0.1:11434/v1", kind::web_address(), waits_for "language models";
         /// Model if SVC_LLM_MODEL is blank.
-        SVC_FALLBACK_LLM_MODEL fallback_llm_model: String = "llama3.2", kind::text();
+        SVC_FALLBACK_LLM_MODEL fallback_llm_model: String = "llama3.2", kind::text(), waits_for "language models";
         /// Longest time for a call if SVC_LLM_TIMEOUT is 0.
-        SVC_FALLBACK_LLM_TIMEOUT fallback_llm_timeout: Duration = "180.0", kind::seconds(0.1..=DAY);
+        SVC_FALLBACK_LLM_TIMEOUT fallback_llm_timeout: Duration = "180.0", kind::seconds(0.1..=DAY), waits_for "language models";
         /// Whether to ask the model not to reason before a summary; set it to true for a reasoning model, which may
         /// otherwise return a fragment.
-        SVC_SUMMARIZATION_DISABLE_THINKING summarization_disable_thinking: Option<bool> = "", kind::optional(kind::flag());
+        SVC_SUMMARIZATION_DISABLE_THINKING summarization_disable_thinking: Option<bool> = "", kind::optional(kind::flag()), waits_for "language models";
         /// Most facts that are taken from one text.
-        SVC_EXTRACTION_MAX_FACTS extraction_max_facts: usize = "5", kind::integer(1..=1000);
+        SVC_EXTRACTION_MAX_FACTS extraction_max_facts: usize = "5", kind::integer(1..=1000), waits_for "the extraction of facts";
         /// Confidence below which facts are dropped.
-        SVC_EXTRACTION_CONFIDENCE_THRESHOLD extraction_confidence_threshold: f64 = "0.5", kind::number(0.0..=1.0);
+        SVC_EXTRACTION_CONFIDENCE_THRESHOLD extraction_confidence_threshold: f64 = "0.5", kind::number(0.0..=1.0), waits_for "the extraction of facts";
         /// Similarity from which on two names are one entity.
-        SVC_EXTRACTION_ENTITY_SIMILARITY_THRESHOLD extraction_entity_similarity_threshold: f64 = "0.8", kind::number(0.0..=1.0);
+        SVC_EXTRACTION_ENTITY_SIMILARITY_THRESHOLD extraction_entity_similarity_threshold: f64 = "0.8", kind::number(0.0..=1.0), waits_for "the extraction of facts";
         /// Temperature for the extraction of facts.
-        SVC_EXTRACTION_TEMPERATURE extraction_temperature: f64 = "0.1", kind::number(0.0..=2.0);
+        SVC_EXTRACTION_TEMPERATURE extraction_temperature: f64 = "0.1", kind::number(0.0..=2.0), waits_for "the extraction of facts";
         /// Most tokens of an extraction's answer.
-        SVC_EXTRACTION_MAX_TOKENS extraction_max_tokens: usize = "4096", kind::integer(16..=1_000_000);
+        SVC_EXTRACTION_MAX_TOKENS extraction_max_tokens: usize = "4096", kind::integer(16..=1_000_000), waits_for "the extraction of facts";
     }
     "Workers" {
         /// Whether the API process also runs a worker.
@@ -308,22 +311,22 @@ settings! {
     }
     "Bulk feed" {
         /// RabbitMQ, as amqp://user:password@host/vhost; blank: no feed.
-        SVC_AMQP_URL amqp_url: Secret = "", kind::secret_address(&["amqp", "amqps"]);
+        SVC_AMQP_URL amqp_url: Secret = "", kind::secret_address(&["amqp", "amqps"]), waits_for "the bulk feed";
         /// Folder under which a message may name files; blank: messages must contain the bytes.
-        SVC_BULK_ROOT bulk_root: PathBuf = "", kind::folder();
+        SVC_BULK_ROOT bulk_root: PathBuf = "", kind::folder(), waits_for "the bulk feed";
     }
     "Batch providers" {
         /// Folder of the mock provider; blank: batches in the data folder.
-        SVC_BATCH_STORE batch_store: PathBuf = "", kind::folder();
+        SVC_BATCH_STORE batch_store: PathBuf = "", kind::folder(), waits_for "batch providers";
         /// Age after which an unfinished batch counts as stalled.
-        SVC_BATCH_STALL_SECONDS batch_stall: Duration = "93600.0", kind::seconds(1.0..=30.0 * DAY);
+        SVC_BATCH_STALL_SECONDS batch_stall: Duration = "93600.0", kind::seconds(1.0..=30.0 * DAY), waits_for "batch providers";
         /// Base address of the OpenAI batch provider.
-        SVC_BATCH_OPENAI_URL batch_openai_url: String = "https://api.openai.com/v1", kind::web_address();
+        SVC_BATCH_OPENAI_URL batch_openai_url: String = "https://api.openai.com/v1", kind::web_address(), waits_for "batch providers";
         /// Key of the OpenAI batch provider.
-        SVC_BATCH_OPENAI_KEY batch_openai_key: Secret = "", kind::secret();
+        SVC_BATCH_OPENAI_KEY batch_openai_key: Secret = "", kind::secret(), waits_for "batch providers";
         /// Base address of the Anthropic batch provider.
-        SVC_BATCH_ANTHROPIC_URL batch_anthropic_url: String = "https://api.anthropic.com/v1", kind::web_address();
+        SVC_BATCH_ANTHROPIC_URL batch_anthropic_url: String = "https://api.anthropic.com/v1", kind::web_address(), waits_for "batch providers";
         /// Key of the Anthropic batch provider.
-        SVC_BATCH_ANTHROPIC_KEY batch_anthropic_key: Secret = "", kind::secret();
+        SVC_BATCH_ANTHROPIC_KEY batch_anthropic_key: Secret = "", kind::secret(), waits_for "batch providers";
     }
 }

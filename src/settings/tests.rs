@@ -219,3 +219,14 @@ fn the_shipped_file_lists_every_setting_at_its_default() {
         assert!(matches!(read.origin, Origin::File(_)), "{} is not in the file", read.name);
     }
 }
+
+#[test]
+fn a_setting_that_nothing_reads_yet_says_so_when_it_is_set() {
+    let set = [("SVC_EXTRACTION_MAX_FACTS", "7"), ("SVC_LLM_MODEL", ""), ("SVC_BM25_K1", "1.5")];
+    let settings = load(Some("llm_model = \"large\""), &set).unwrap();
+    let warnings = [
+        "SVC_LLM_MODEL has no effect yet: it waits for language models",
+        "SVC_EXTRACTION_MAX_FACTS has no effect yet: it waits for the extraction of facts",
+    ];
+    assert_eq!(settings.warnings(), warnings);
+}

@@ -247,3 +247,17 @@ async fn documents_are_listed_shown_and_deleted() {
     assert!(gone.status.code() == Some(1) && text(&gone.stderr).contains("there is no document"), "{gone:?}");
     app.end().await;
 }
+
+#[tokio::test]
+async fn a_shell_gets_completions_of_every_command() {
+    for (shell, mark) in [("bash", "complete -F"), ("zsh", "#compdef svc"), ("fish", "complete -c svc")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
+        command.args(["completions", shell]).env("SVC_CONFIG", "/nowhere/at/all");
+        let done = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        let text = text(&done.stdout);
+        assert!(done.status.success() && text.contains(mark), "{shell}: {text}");
+        for command in ["ingest", "bytes", "search", "completions"] {
+            assert!(text.contains(command), "{shell} does not know {command}");
+        }
+    }
+}
