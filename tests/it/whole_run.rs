@@ -1,4 +1,4 @@
-//! What holds of a whole run of these tests.
+//! A check of a whole run of these tests.
 use crate::support::{PATIENCE, statements};
 use std::time::Instant;
 

@@ -8,24 +8,24 @@ use std::{
 };
 use tracing::{Event, Metadata, Subscriber, field, span};
 
-/// What the words of SQL are known by: the project's messages have none of them. Nobody logs a COPY.
+/// Words that tell SQL from other texts: the messages of the project contain none of them. sqlx does not log a COPY.
 const WORDS: &[&str] =
     &["SELECT", "FROM", "WHERE", "UPDATE", "INSERT", "DELETE", "BEGIN", "SET", "LOCK", "CREATE", "ALTER", "DROP"];
 
 #[derive(Default)]
 struct Record {
-    /// Texts of the source that no statement has held yet, with their files.
+    /// The texts of the source that no statement has contained yet, with their files.
     unseen: Vec<(String, PathBuf)>,
-    /// Statements that were looked at.
+    /// The number of statements that were looked at.
     seen: HashSet<u64>,
 }
 
 static RECORD: OnceLock<Mutex<Record>> = OnceLock::new();
 
-/// Hears of what sqlx logs, which is every statement.
+/// Receives what sqlx logs, which is every statement.
 struct Recorder;
 
-/// Begins to record the statements of this process.
+/// Starts to record the statements of this process.
 pub fn record() {
     let mut unseen = Vec::new();
     collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store"), &mut unseen);
@@ -53,7 +53,7 @@ impl Subscriber for Recorder {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// A short statement is in the summary whole, a longer one in a field of its own.
+/// Reads the statement from a log event: a short one is in the summary, a longer one in a field of its own.
 struct Statement;
 
 impl field::Visit for Statement {
@@ -78,7 +78,7 @@ fn strike_out(statement: &str) {
     record.unseen.retain(|(text, _)| !statement.contains(text));
 }
 
-/// With one space wherever there is white space.
+/// Replaces each run of white space by one space.
 fn plain(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -102,7 +102,7 @@ fn collect(folder: &Path, found: &mut Vec<(String, PathBuf)>) {
     }
 }
 
-/// The texts in quotes of a source, without those of comments and attributes.
+/// The quoted texts of a source, except those in comments and attributes.
 fn literals(source: &str) -> Vec<String> {
     let (mut literals, mut rest) = (Vec::new(), source);
     while let Some(at) = rest.find(['"', '/', '#', '\'']) {
@@ -131,7 +131,7 @@ fn literals(source: &str) -> Vec<String> {
     literals
 }
 
-/// The parts of a text that no value is put into.
+/// The parts of a text between its placeholders.
 fn fixed(text: &str) -> impl Iterator<Item = String> {
     text.split('{').map(|part| plain(part.split_once('}').map_or(part, |(_, after)| after)))
 }
