@@ -1,5 +1,6 @@
-//! Which statements of `src/store/` ran in this process. A recorder hears of each statement that this process sends, and strikes it out of
-//! the texts of the source; a statement that is put together of several texts has run when all of its texts were seen.
+//! Knows which statements of `src/store/` ran in this process. A recorder sees each statement that this process sends
+//! and removes it from the texts of the source. A statement that is composed of several texts has run when all of its
+//! texts were seen.
 use std::{
     collections::HashSet,
     hash::{DefaultHasher, Hash, Hasher},
@@ -16,7 +17,7 @@ const WORDS: &[&str] =
 struct Record {
     /// The texts of the source that no statement has contained yet, with their files.
     unseen: Vec<(String, PathBuf)>,
-    /// The number of statements that were looked at.
+    /// Hashes of the statements that were looked at.
     seen: HashSet<u64>,
 }
 
@@ -136,7 +137,7 @@ fn fixed(text: &str) -> impl Iterator<Item = String> {
     text.split('{').map(|part| plain(part.split_once('}').map_or(part, |(_, after)| after)))
 }
 
-/// The texts of the source that no statement has held yet, each with its file.
+/// The texts of the source that no statement has contained yet, each with its file.
 pub fn unseen() -> Vec<String> {
     let Some(record) = RECORD.get() else { return Vec::new() };
     record.lock().unwrap().unseen.iter().map(|(text, path)| format!("{}: {text}", path.display())).collect()
