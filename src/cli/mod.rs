@@ -132,7 +132,7 @@ pub fn main() -> ExitCode {
     if let Command::Completions { shell } = arguments.command {
         let mut text = Vec::new();
         clap_complete::generate(shell, &mut Arguments::command(), "svc", &mut text);
-        // Whoever read has enough: that is no failure.
+        // The reader has closed the pipe because it has enough; that is not a failure.
         let _ = std::io::Write::write_all(&mut std::io::stdout(), &text);
         return ExitCode::SUCCESS;
     }
@@ -199,7 +199,7 @@ async fn run(arguments: Arguments, mut environment: BTreeMap<String, String>) ->
         Command::Embed(arguments) => embed::embed(&settings, output, arguments).await,
         Command::Config(arguments) => config::config(&settings, output, &arguments),
         Command::Migrate(arguments) => config::migrate(&settings, &arguments).await,
-        // Printed before any setting is read.
+        // This is printed before any setting is read.
         Command::Completions { .. } => Ok(ExitCode::SUCCESS),
     }
 }
