@@ -37,6 +37,12 @@ const BENCHES: &[(&str, &str)] = &[
     ("ingest", "uploads to settled, beside the bare encoder; SIZE: files, default 30"),
     ("queue/claim_finish", "claim and finish of short tasks; SIZE: pending tasks, default 10000 and then 1000000"),
     (
+        "queue/claims",
+        "claims by 1 to 64 connections at once, and beside tasks that hold up others; SIZE: pending tasks, 10000 where left out",
+    ),
+    ("queue/fleet", "claims for each task with 100 workers; always 1000 files and then 100"),
+    ("queue/backlog", "when half of many files are settled; SIZE: files, 500 where left out"),
+    (
         "cancel",
         "a large PDF and a large workbook, cancelled in the middle of each stage; SIZE: rows of the workbook, default 100000",
     ),
@@ -123,6 +129,11 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
             let sizes = size.map_or(vec![10_000, 1_000_000], |size| vec![size]);
             with_database(async |pool| queue::run(pool, &sizes, &mut out).await).await?;
         }
+        "queue/claims" => {
+            with_database(async |pool| queue::claims::run(pool, size.unwrap_or(10_000), &mut out).await).await?;
+        }
+        "queue/fleet" => with_database(async |pool| queue::fleet::run(pool, &mut out).await).await?,
+        "queue/backlog" => queue::backlog::run(size.unwrap_or(500), &mut out).await?,
         #[cfg(feature = "tantivy")]
         "bm25" => with_database(async |pool| bm25::run(pool, &mut out).await).await?,
         #[cfg(not(feature = "tantivy"))]

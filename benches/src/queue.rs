@@ -1,13 +1,17 @@
 //! The task queue: how many short tasks are claimed and finished per second, each finish a durable commit of its own;
 //! beside it procrastinate and graphile-worker on the same server. Also the frontier of a large file.
+pub mod backlog;
 pub mod claimer;
+pub mod claims;
+pub mod fleet;
 mod peers;
 
 use crate::figure::{BoxError, Figure, median};
 use claimer::Spent;
 use peers::{Peers, Queue};
 use sqlx::{Connection, PgConnection, PgPool};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use svc::store::tasks::Claimer;
 
 /// The tasks of one turn: so many that work done once per connection does not matter, and a multiple of every batch
 /// times every number of claimers.
@@ -128,6 +132,11 @@ async fn frontier(pool: &PgPool, nodes: usize, out: &mut dyn FnMut(Figure)) -> R
     Ok(())
 }
 
+/// A worker that takes every task.
+fn claimer_named(worker_id: &str) -> Claimer {
+    Claimer { worker_id: worker_id.to_owned(), badges: None, strict: false, lease: Duration::from_secs(90) }
+}
+
 /// Makes this many documents with a pending task each, so that each task has its own region and only the queue is
 /// measured. Whatever was there before is removed.
 async fn fill(pool: &PgPool, count: usize) -> Result<(), BoxError> {
@@ -138,8 +147,7 @@ async fn fill(pool: &PgPool, count: usize) -> Result<(), BoxError> {
         "SET session_replication_role = replica",
         "SET synchronous_commit = off",
         "DROP INDEX IF EXISTS documents_embed, documents_path, documents_words, documents_siblings",
-        "TRUNCATE documents CASCADE",
-        "TRUNCATE task_queue, task_reservation, task_intent, task_attempts",
+        "TRUNCATE documents, task_queue, task_attempts CASCADE",
     ] {
         sqlx::query(statement).execute(&mut conn).await?;
     }

@@ -7,7 +7,7 @@ use crate::{
     workbook::workbook_of_sheets,
 };
 use std::{sync::Arc, time::Instant};
-use svc::{app::App, ingest::reader::Reader};
+use svc::{app::App, reader::Reader};
 use svc_client::{FileUpload, wire::UploadQuery};
 
 /// The number of texts in the table that all sheets share.

@@ -1,5 +1,6 @@
 //! Wake-ups between processes. Polling guarantees progress, so a lost wake-up costs at most one poll interval.
-use crate::{core::Wake, store::queue};
+pub use crate::core::Wake;
+use crate::store::queue;
 use sqlx::{
     PgPool,
     postgres::{PgConnectOptions, PgListener, PgPoolOptions},

@@ -22,6 +22,9 @@ pub const EVEN: &str = "claim-after-commit";
 /// Asks while the last ones commit: in a worker, too, a task with only its commit left passes its permit on.
 pub const OVERLAPPED: &str = "claim-meanwhile";
 
+/// What a claimer has beside the two connections that it keeps: eight claimers stay well below the hundred that the server takes.
+const CONNECTIONS: u32 = 6;
+
 /// The seconds that a claimer waited.
 #[derive(Default)]
 pub struct Spent {
@@ -61,7 +64,7 @@ async fn work(arguments: &[OsString]) -> Result<(), BoxError> {
     let words: Vec<&str> = arguments.iter().filter_map(|word| word.to_str()).collect();
     let [mode, "work", url, tasks, batch] = words[..] else { return Err("a claimer takes four words".into()) };
     let (tasks, batch): (usize, usize) = (tasks.parse()?, batch.parse()?);
-    let pool = database::pool(database::options(url)?, 16, Duration::from_secs(90));
+    let pool = database::pool(database::options(url)?, CONNECTIONS, Duration::from_secs(90));
     let kept = KeptConnections::new(pool);
     // The peers do not connect within their measured time either.
     kept.run(async |conn| conn.ping().await).await?;
