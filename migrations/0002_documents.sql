@@ -15,11 +15,14 @@ CREATE TABLE documents (
     created_at         timestamptz NOT NULL DEFAULT now(),
     updated_at         timestamptz NOT NULL DEFAULT now(),
     content_hash       text NOT NULL,
-    settled            text NOT NULL DEFAULT 'settled' CHECK (settled IN ('in_flight', 'settled', 'failed'))
+    settled            text NOT NULL DEFAULT 'settled' CHECK (settled IN ('in_flight', 'settled', 'failed')),
+    -- The nearest access-control root at or above the document, 0 for none: a principal's rights are a short list of guards.
+    guard              bigint NOT NULL
 ) WITH (fillfactor = 85);
 
 CREATE INDEX documents_siblings ON documents (parent_id, position, id);
 CREATE INDEX documents_roots ON documents (id) WHERE parent_id IS NULL;
+CREATE INDEX documents_guard ON documents (guard);
 CREATE INDEX documents_path ON documents USING gin (path);
 CREATE INDEX documents_file_hash ON documents (content_hash) WHERE usetype = 'file';
 -- The id is a key too, because parts of what is in flight are walked in that order, each from where the one before ended.
@@ -54,12 +57,6 @@ CREATE TABLE document_links (
     UNIQUE (source_id, target_id, link_type)
 );
 CREATE INDEX document_links_target ON document_links (target_id);
-
--- The documents that are access-control roots. Only the owner and the root's grantees reach what is under one.
-CREATE TABLE access_roots (
-    document_id bigint PRIMARY KEY REFERENCES documents (id) ON DELETE CASCADE,
-    created_at  timestamptz NOT NULL DEFAULT now()
-);
 
 -- Where a node of a file came from, and which rule produced it: one row a node.
 CREATE TABLE node_origins (

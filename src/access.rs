@@ -1,7 +1,11 @@
 //! Who calls, and what they may read.
-use crate::store::scope::Scope;
+use crate::store::{
+    documents,
+    scope::{Readable, Writable},
+};
 use http::{HeaderMap, header::AUTHORIZATION};
 use sha2::{Digest, Sha256};
+use sqlx::PgConnection;
 use subtle::ConstantTimeEq;
 use svc_client::{Access, Code, Failure};
 
@@ -10,17 +14,79 @@ use svc_client::{Access, Code, Failure};
 pub enum Caller {
     /// Has the owner token, which passes every access check.
     Owner,
+    /// Holds a token of its own, and reaches what it was granted.
+    Principal {
+        /// The guards of what it may read.
+        read: Vec<i64>,
+        /// The guards of what it may change.
+        write: Vec<i64>,
+    },
     /// Has the runner key, or calls something public; reads no document.
     Nobody,
 }
 
 impl Caller {
-    /// What this caller may read.
-    pub fn scope(&self) -> Scope {
-        match self {
-            Caller::Owner => Scope::everything(),
-            Caller::Nobody => Scope::default(),
+    /// The caller that holds a principal's token, by the guards under its grants and whether it may write there.
+    pub fn principal(guards: &[(i64, bool)]) -> Caller {
+        Caller::Principal {
+            read: guards.iter().map(|(guard, _)| *guard).collect(),
+            write: guards.iter().filter(|(_, can_write)| *can_write).map(|(guard, _)| *guard).collect(),
         }
+    }
+
+    /// What this caller may read.
+    pub fn readable(&self) -> Readable {
+        match self {
+            Caller::Owner => Readable::everything(),
+            Caller::Principal { read, .. } => Readable::under(read),
+            Caller::Nobody => Readable::default(),
+        }
+    }
+
+    /// What this caller may change.
+    pub fn writable(&self) -> Writable {
+        match self {
+            Caller::Owner => Writable::everything(),
+            Caller::Principal { write, .. } => Writable::under(write),
+            Caller::Nobody => Writable::default(),
+        }
+    }
+
+    /// 403 if an operation of this access is the owner's alone, and the caller is a principal.
+    pub fn admit(&self, access: Access) -> Result<(), Failure> {
+        match (self, access) {
+            (Caller::Principal { .. }, Access::Owner) => {
+                Err(Failure::new(Code::Forbidden, "this operation is the owner's: call it with the owner's token"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// 403 if this caller may not put anything at the top of the tree, which is the owner's.
+    pub fn may_write_at_the_top(&self) -> Result<(), Failure> {
+        if self.writable().is_everything() {
+            return Ok(());
+        }
+        Err(Failure::new(Code::Forbidden, "only the owner puts documents at the top of the tree")
+            .with("remedy", "name a parent_id that you may write under"))
+    }
+
+    /// Why this caller may not change a document: 404 if it may not even read it, else 403.
+    pub async fn refusal(&self, conn: &mut PgConnection, id: i64) -> sqlx::Result<Failure> {
+        Ok(match documents::is_readable(conn, &self.readable(), id).await? {
+            true => Failure::new(Code::Forbidden, format!("you may read document {id}, and not change it"))
+                .with("document_id", id)
+                .with("remedy", "ask the owner for a grant that may write"),
+            false => Failure::no_document(id),
+        })
+    }
+
+    /// Refuses, as [`Caller::refusal`] says, a caller that may not change the document.
+    pub async fn writes(&self, conn: &mut PgConnection, id: i64) -> sqlx::Result<Result<(), Failure>> {
+        Ok(match documents::is_writable(conn, &self.writable(), id).await? {
+            true => Ok(()),
+            false => Err(self.refusal(conn, id).await?),
+        })
     }
 }
 

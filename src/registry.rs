@@ -326,6 +326,7 @@ where
     O::Body: Decode,
 {
     async fn send(&self, call: Call<O>) -> Outcome<O> {
+        self.caller.admit(O::INFO.access)?;
         self.service.provide(O::INFO.needs)?;
         call.path.check()?;
         call.query.check()?;

@@ -151,7 +151,7 @@ async fn fill(pool: &PgPool, count: usize) -> Result<(), BoxError> {
     ] {
         sqlx::query(statement).execute(&mut conn).await?;
     }
-    sqlx::query("INSERT INTO documents (title, content, usetype, content_hash) SELECT 'node', '', 'markdown', '' FROM generate_series(1, $1)")
+    sqlx::query("INSERT INTO documents (title, content, usetype, content_hash, guard) SELECT 'node', '', 'markdown', '', 0 FROM generate_series(1, $1)")
         .bind(i64::try_from(count)?)
         .execute(&mut conn)
         .await?;

@@ -15,7 +15,7 @@ impl Handle<ops::read_bytes> for Service {
         let id = call.path.id;
         let (row, blob) = {
             let mut conn = self.pool.acquire().await.or_fail()?;
-            let row = store::documents::read(&mut conn, &caller.scope(), id, false).await.or_fail()?;
+            let row = store::documents::read(&mut conn, &caller.readable(), id, false).await.or_fail()?;
             let row = row.ok_or_else(|| Failure::no_document(id))?;
             (row, store::blobs::of_document(&mut conn, id).await.or_fail()?)
         };

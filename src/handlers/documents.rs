@@ -33,7 +33,7 @@ const WAIT_STEP: Duration = Duration::from_millis(20);
 impl Handle<ops::create_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::create_document>) -> Result<DocumentResponse, Failure> {
         let new = call.body.0;
-        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
         let (id, task) = create(self, &mut tx, caller, &new).await?;
         tx.commit().await.or_fail()?;
         self.wake.notify(Lanes::of(Lane::Model));
@@ -51,13 +51,14 @@ async fn create(
     new: &NewDocument,
 ) -> Result<(i64, i64), Failure> {
     let parent = match new.parent_id {
-        Some(id) => Some(
-            store::documents::lock_parent(conn, &caller.scope(), id)
-                .await
-                .or_fail()?
-                .ok_or_else(|| Failure::no_document(id))?,
-        ),
-        None => None,
+        Some(id) => match store::documents::lock_parent(conn, &caller.writable(), id).await.or_fail()? {
+            Some(parent) => Some(parent),
+            None => return Err(caller.refusal(conn, id).await.or_fail()?),
+        },
+        None => {
+            caller.may_write_at_the_top()?;
+            None
+        }
     };
     let path = parent.as_ref().map(Place::children_path).unwrap_or_default();
     let row = NewRow {
@@ -80,7 +81,7 @@ async fn create(
             .or_fail()?;
     }
     if new.private {
-        store::blobs::protect(conn, id).await.or_fail()?;
+        store::access::protect_new(conn, id).await.or_fail()?;
     }
     let queueing = Queueing { root_id: id, badges: &service.settings.task_badges, priority: new.priority };
     let work = Work::of(&EMBED).write_mode(WriteMode::Itself);
@@ -117,7 +118,7 @@ async fn wait_for(service: &Service, id: i64, task: i64) -> Result<(), Failure> 
 
 async fn read(service: &Service, caller: &Caller, id: i64, include_embed: bool) -> Result<DocumentResponse, Failure> {
     let mut conn = service.pool.acquire().await.or_fail()?;
-    let row = store::documents::read(&mut conn, &caller.scope(), id, include_embed).await.or_fail()?;
+    let row = store::documents::read(&mut conn, &caller.readable(), id, include_embed).await.or_fail()?;
     row.map(DocumentResponse::from).ok_or_else(|| Failure::no_document(id))
 }
 
@@ -157,11 +158,13 @@ impl Handle<ops::delete_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::delete_document>) -> Result<(), Failure> {
         let id = call.path.id;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
-        let row = store::documents::read(&mut tx, &caller.scope(), id, false).await.or_fail()?;
+        let row = store::documents::read(&mut tx, &caller.readable(), id, false).await.or_fail()?;
         row.ok_or_else(|| Failure::no_document(id))?;
+        caller.writes(&mut tx, id).await.or_fail()??;
         let many_files = store::locks::files_around(&mut tx, id).await.or_fail()?;
-        let place = store::documents::lock_for_delete(&mut tx, &caller.scope(), id).await.or_fail()?;
-        let place = place.ok_or_else(|| Failure::no_document(id))?;
+        let Some(place) = store::documents::lock_for_delete(&mut tx, &caller.writable(), id).await.or_fail()? else {
+            return Err(caller.refusal(&mut tx, id).await.or_fail()?);
+        };
         store::reservations::hold_for_edit(&mut tx, &place.path, id, WriteMode::Subtree).await.or_fail()?;
         if many_files {
             store::blobs::unlink_later(&mut tx).await.or_fail()?;
@@ -230,7 +233,7 @@ impl Handle<ops::list_links> for Service {
         let (id, limit, after) = (call.path.id, call.query.rows(), id_cursor(call.query.cursor.as_deref())?);
         let mut conn = self.pool.acquire().await.or_fail()?;
         must_exist(&mut conn, caller, id).await?;
-        let rows = store::links::of_document(&mut conn, &caller.scope(), id, after, limit + 1).await.or_fail()?;
+        let rows = store::links::of_document(&mut conn, &caller.readable(), id, after, limit + 1).await.or_fail()?;
         let (links, next_cursor) = page_by_id(rows, limit, |link| link.id);
         Ok(LinkPage { links, next_cursor })
     }

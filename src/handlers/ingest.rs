@@ -39,10 +39,11 @@ impl Handle<ops::change_priority> for Service {
     }
 }
 
-/// 404 if the caller can see no such document, 409 if it is not an ingested file.
+/// 404 if the caller does not see the document, 403 if it may not change it, 409 if it is not an ingested file.
 pub(super) async fn ingested_file(conn: &mut PgConnection, caller: &Caller, id: i64) -> Result<(), Failure> {
-    let row = store::documents::read(conn, &caller.scope(), id, false).await.or_fail()?;
+    let row = store::documents::read(conn, &caller.readable(), id, false).await.or_fail()?;
     row.ok_or_else(|| Failure::no_document(id))?;
+    caller.writes(conn, id).await.or_fail()??;
     match store::ingest_nodes::root_of(conn, id).await.or_fail()? {
         Some((root, _)) if root == id => Ok(()),
         Some((root, _)) => {

@@ -26,7 +26,7 @@ impl Handle<ops::list_roots> for Service {
         let after = id_cursor(call.query.cursor.as_deref())?;
         let mut conn = self.pool.acquire().await.or_fail()?;
         let listed =
-            store::documents::roots(&mut conn, &caller.scope(), after, call.query.rows() + 1).await.or_fail()?;
+            store::documents::roots(&mut conn, &caller.readable(), after, call.query.rows() + 1).await.or_fail()?;
         page(self, &mut conn, caller, &call.query, listed, |last| last.id.to_string()).await
     }
 }
@@ -34,7 +34,7 @@ impl Handle<ops::list_roots> for Service {
 impl Handle<ops::list_subtree> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::list_subtree>) -> Result<DocumentPage, Failure> {
         let (id, after) = (call.path.id, id_cursor(call.query.cursor.as_deref())?);
-        let (scope, limit) = (caller.scope(), call.query.rows() + 1);
+        let (scope, limit) = (caller.readable(), call.query.rows() + 1);
         let mut conn = self.pool.acquire().await.or_fail()?;
         must_exist(&mut conn, caller, id).await?;
         let listed = store::documents::subtree(&mut conn, &scope, id, after, limit).await.or_fail()?;
@@ -45,7 +45,7 @@ impl Handle<ops::list_subtree> for Service {
 impl Handle<ops::list_children> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::list_children>) -> Result<DocumentPage, Failure> {
         let after = call.query.cursor.as_deref().map(sibling_cursor).transpose()?;
-        let (id, scope, limit) = (call.path.id, caller.scope(), call.query.rows() + 1);
+        let (id, scope, limit) = (call.path.id, caller.readable(), call.query.rows() + 1);
         let mut conn = self.pool.acquire().await.or_fail()?;
         must_exist(&mut conn, caller, id).await?;
         let listed = store::documents::children(&mut conn, &scope, id, after, limit).await.or_fail()?;
@@ -63,7 +63,7 @@ fn sibling_cursor(text: &str) -> Result<SiblingCursor, Failure> {
 
 /// 404 if the caller may read no such document.
 pub(super) async fn must_exist(conn: &mut PgConnection, caller: &Caller, id: i64) -> Result<(), Failure> {
-    let found = store::documents::sizes(conn, &caller.scope(), &[id]).await.or_fail()?;
+    let found = store::documents::sizes(conn, &caller.readable(), &[id]).await.or_fail()?;
     if found.is_empty() { Err(Failure::no_document(id)) } else { Ok(()) }
 }
 
@@ -88,7 +88,7 @@ async fn page(
     let next_cursor = listed.last().filter(|_| listed.len() < found).map(cursor);
     let ids: Vec<i64> = listed.iter().map(|row| row.id).collect();
     let shape = Shape { embed: query.include_embed, content: query.include_content, structured_content: true };
-    let rows = store::documents::read_many(conn, &caller.scope(), &ids, shape).await.or_fail()?;
+    let rows = store::documents::read_many(conn, &caller.readable(), &ids, shape).await.or_fail()?;
     let mut rows: HashMap<i64, DocumentResponse> = rows.into_iter().map(|row| (row.id, row.into())).collect();
     Ok(DocumentPage { documents: ids.iter().filter_map(|id| rows.remove(id)).collect(), next_cursor })
 }

@@ -31,7 +31,7 @@ impl Handle<ops::read_cells> for Service {
         let id = call.path.id;
         let (workbook, wanted) = {
             let mut conn = self.pool.acquire().await.or_fail()?;
-            let scope = caller.scope();
+            let scope = caller.readable();
             store::documents::read(&mut conn, &scope, id, false)
                 .await
                 .or_fail()?

@@ -64,8 +64,9 @@ impl Handle<ops::embed_tokens> for Service {
 /// The text that a document is searched by. A container has none, because it is found by its children's texts.
 async fn text(service: &Service, caller: &Caller, id: i64) -> Result<String, Failure> {
     let mut conn = service.pool.acquire().await.or_fail()?;
-    let row = store::documents::read(&mut conn, &caller.scope(), id, false).await.or_fail()?;
+    let row = store::documents::read(&mut conn, &caller.readable(), id, false).await.or_fail()?;
     let row = row.ok_or_else(|| Failure::no_document(id))?;
+    caller.writes(&mut conn, id).await.or_fail()??;
     if row.content.is_empty() {
         return Err(Failure::field("id", format!("document {id} has no text of its own"))
             .with("remedy", "embed the documents under it"));
@@ -93,8 +94,9 @@ async fn write(
     tokens: Option<&TokenRows<'_>>,
 ) -> Result<(), Failure> {
     let mut tx = store::transaction::begin(&service.pool).await.or_fail()?;
-    let place = store::documents::lock_parent(&mut tx, &caller.scope(), id).await.or_fail()?;
-    let place = place.ok_or_else(|| Failure::no_document(id))?;
+    let Some(place) = store::documents::lock_parent(&mut tx, &caller.writable(), id).await.or_fail()? else {
+        return Err(caller.refusal(&mut tx, id).await.or_fail()?);
+    };
     store::reservations::hold_for_edit(&mut tx, &place.path, id, WriteMode::Itself).await.or_fail()?;
     if let Some(Stored { model, vector }) = vector {
         store::vectors::set(&mut tx, &[id], &[vector], model).await.or_fail()?;

@@ -18,7 +18,6 @@ use crate::{
         blobs::BlobRow,
         documents::{NewRow, Place},
         ingest_nodes::{Frontier, IngestNode},
-        scope::Scope,
     },
 };
 use serde_json::{Map, json};
@@ -68,9 +67,9 @@ pub async fn upload(
         byte_size: spooled.byte_size,
     };
 
-    let scope = caller.scope();
+    let scope = caller.readable();
     let (copies, _turn) = intake.copies.turn().await;
-    let mut tx = store::transaction::begin(copies).await.or_fail()?;
+    let mut tx = store::transaction::begin_creating(copies).await.or_fail()?;
     store::blobs::lock_hash(&mut tx, &arrival.content_hash).await.or_fail()?;
     let found = store::blobs::find(&mut tx, &scope, &arrival.content_hash, query.private).await.or_fail()?;
     // The bytes come before any lock on the tree, because copying them takes long.
@@ -79,14 +78,17 @@ pub async fn upload(
         None => Some(spool::to_large_object(&mut tx, &spooled.file).await.or_fail()?),
     };
     let parent = match query.parent_id {
-        Some(id) => {
-            let parent = store::documents::lock_parent(&mut tx, &scope, id).await.or_fail()?;
-            Some(parent.ok_or_else(|| Failure::no_document(id))?)
+        Some(id) => match store::documents::lock_parent(&mut tx, &caller.writable(), id).await.or_fail()? {
+            Some(parent) => Some(parent),
+            None => return Err(caller.refusal(&mut tx, id).await.or_fail()?),
+        },
+        None => {
+            caller.may_write_at_the_top()?;
+            None
         }
-        None => None,
     };
     let response = match (found, lob) {
-        (Some(blob), _) => existing(&mut tx, &scope, blob, &arrival, parent.as_ref()).await?,
+        (Some(blob), _) => existing(&mut tx, caller, blob, &arrival, parent.as_ref()).await?,
         (None, Some(lob)) => store_new(core, &mut tx, &arrival, lob, parent.as_ref(), &query).await?,
         (None, None) => return Err(Failure::new(Code::Internal, "the upload was neither found nor stored")),
     };
@@ -128,7 +130,7 @@ async fn recognise(spooled: Spooled) -> Result<(Spooled, Detection), Failure> {
 
 async fn existing(
     conn: &mut PgConnection,
-    scope: &Scope,
+    caller: &Caller,
     blob: BlobRow,
     arrival: &Arrival,
     parent: Option<&Place>,
@@ -137,12 +139,13 @@ async fn existing(
     if blob.options != asked {
         return Err(stored_with_others(blob.document_id, &blob.options, &asked));
     }
-    let found = store::documents::read(conn, scope, blob.document_id, false).await.or_fail()?;
+    let found = store::documents::read(conn, &caller.readable(), blob.document_id, false).await.or_fail()?;
     let mut found = found.ok_or_else(|| Failure::no_document(blob.document_id))?;
-    if let Some(opened) = &arrival.opened
-        && opened.hand_in(conn, found.id).await?
-    {
-        found.settled = Settled::InFlight.as_str().to_owned();
+    if let Some(opened) = &arrival.opened {
+        caller.writes(conn, found.id).await.or_fail()??;
+        if opened.hand_in(conn, found.id).await? {
+            found.settled = Settled::InFlight.as_str().to_owned();
+        }
     }
     let mut linked_into_parent = false;
     if let Some(parent) = parent.filter(|parent| found.parent_id != Some(parent.id)) {
@@ -207,7 +210,7 @@ async fn store_new(
     };
     store::blobs::insert(conn, &blob).await.or_fail()?;
     if query.private {
-        store::blobs::protect(conn, id).await.or_fail()?;
+        store::access::protect_new(conn, id).await.or_fail()?;
     }
     let detected = json!({
         "format": blob.format, "mime": blob.mime_type, "by": blob.detected_by, "declared_mime": blob.declared_mime, "byte_size": blob.byte_size,

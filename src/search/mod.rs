@@ -214,12 +214,12 @@ async fn eligible(
 ) -> Result<Eligible, Failure> {
     if let Some(id) = parent_id {
         let mut conn = core.pool.acquire().await.or_fail()?;
-        let there = store::documents::is_readable(&mut conn, &caller.scope(), id).await.or_fail()?;
+        let there = store::documents::is_readable(&mut conn, &caller.readable(), id).await.or_fail()?;
         there.then_some(()).ok_or_else(|| Failure::no_document(id))?;
     }
     let filter = filter.unwrap_or_default();
     Ok(Eligible {
-        scope: caller.scope(),
+        scope: caller.readable(),
         parent_id,
         usetypes,
         excluded_usetypes: core.settings.search_exclude_usetypes.clone(),
@@ -280,7 +280,7 @@ async fn bm25_leg(
 
 /// The eligible ids if a filter leaves few; a filter that leaves many is applied to the results instead.
 async fn narrow(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Option<Vec<i64>>> {
-    let filtered = !eligible.scope.everything
+    let filtered = !eligible.scope.is_everything()
         || eligible.parent_id.is_some()
         || eligible.usetypes.is_some()
         || eligible.structured_content.is_some();

@@ -3,7 +3,7 @@ use super::{Ranked, maxsim};
 use crate::{
     core::Core,
     error::OrFail,
-    store::{self, scope::Scope},
+    store::{self, scope::Readable},
 };
 use std::{
     cmp::Ordering,
@@ -35,7 +35,7 @@ fn not_there(error: &ModelError) -> Failure {
 /// vectors.
 pub(super) async fn run(
     core: &Core,
-    scope: &Scope,
+    scope: &Readable,
     method: RerankMethod,
     query: &str,
     ids: &[i64],

@@ -5,7 +5,7 @@ use crate::{
     store::{
         self,
         documents::{Listed, Shape},
-        scope::Scope,
+        scope::Readable,
     },
 };
 use sqlx::PgConnection;
@@ -17,7 +17,7 @@ use svc_client::{Failure, wire::DocumentResponse};
 pub(super) async fn show(
     core: &Core,
     conn: &mut PgConnection,
-    scope: &Scope,
+    scope: &Readable,
     ids: &[i64],
     content: bool,
 ) -> Result<HashMap<i64, DocumentResponse>, Failure> {

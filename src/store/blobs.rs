@@ -1,5 +1,5 @@
 //! Stored bytes as PostgreSQL large objects: transactional, and streamed in and out.
-use super::scope::{Scope, readable};
+use super::scope::{Readable, readable};
 use serde_json::Value;
 use sqlx::{PgConnection, PgPool, postgres::types::Oid};
 
@@ -108,7 +108,7 @@ pub async fn lock_hash(conn: &mut PgConnection, content_hash: &str) -> sqlx::Res
 /// The oldest file node with these bytes that the scope covers; with `private`, only among access roots.
 pub async fn find(
     conn: &mut PgConnection,
-    scope: &Scope,
+    scope: &Readable,
     content_hash: &str,
     private: bool,
 ) -> sqlx::Result<Option<BlobRow>> {
@@ -119,8 +119,8 @@ pub async fn find(
         concat!(
             "SELECT b.document_id, b.lob, b.mime_type, b.declared_mime, b.detected_by, b.format, b.byte_size, b.content_hash, b.options
                FROM documents d JOIN document_blobs b ON b.document_id = d.id
-              WHERE d.usetype = 'file' AND d.content_hash = $5
-                AND (NOT $6::boolean OR EXISTS (SELECT 1 FROM access_roots a WHERE a.document_id = d.id)) AND ",
+              WHERE d.usetype = 'file' AND d.content_hash = $3
+                AND (NOT $4::boolean OR d.guard <> 0) AND ",
             readable!(),
             " ORDER BY d.id LIMIT 1"
         ),
@@ -128,13 +128,4 @@ pub async fn find(
     )
     .fetch_optional(conn)
     .await
-}
-
-/// Makes a document an access root.
-pub async fn protect(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()> {
-    sqlx::query("INSERT INTO access_roots (document_id) VALUES ($1) ON CONFLICT DO NOTHING")
-        .bind(document_id)
-        .execute(conn)
-        .await
-        .map(|_| ())
 }

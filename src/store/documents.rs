@@ -1,6 +1,6 @@
 //! Documents: the nodes of the tree.
 use super::{
-    scope::{Scope, readable},
+    scope::{Readable, Writable, readable},
     vectors,
 };
 use chrono::{DateTime, Utc};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use sqlx::{Arguments, PgConnection, postgres::PgArguments, types::Json};
 use svc_client::wire::{DocumentResponse, Settled};
 
-/// The columns of a [`DocumentRow`], from `documents d`; $5 says whether to include the vector.
+/// The columns of a [`DocumentRow`], from `documents d`; $3 says whether to include the vector.
 macro_rules! columns {
     ($content:literal, $structured_content:literal) => {
         concat!(
@@ -18,7 +18,7 @@ macro_rules! columns {
             " AS content, ",
             $structured_content,
             " AS structured_content, d.usetype, d.position, d.event_time, d.created_at, d.updated_at, d.content_hash, \
-             d.settled, CASE WHEN $5::boolean THEN (SELECT v.embed FROM document_vectors v WHERE v.document_id = d.id) END AS embed"
+             d.settled, CASE WHEN $3::boolean THEN (SELECT v.embed FROM document_vectors v WHERE v.document_id = d.id) END AS embed"
         )
     };
 }
@@ -62,7 +62,7 @@ pub struct Shape {
 /// Whether `documents d` is readable, and under $5 if that is given.
 macro_rules! in_scope {
     () => {
-        concat!(readable!(), " AND ($5::bigint IS NULL OR d.path @> ARRAY[$5] OR d.id = $5)")
+        concat!(readable!(), " AND ($3::bigint IS NULL OR d.path @> ARRAY[$3] OR d.id = $3)")
     };
 }
 
@@ -135,13 +135,13 @@ pub struct NewRow<'a> {
     pub settled: Settled,
 }
 
-/// Stores one document and returns its id.
+/// Stores one document and returns its id. It is as guarded as its parent; the transaction is one of [`super::transaction::begin_creating`].
 pub async fn insert(conn: &mut PgConnection, row: &NewRow<'_>) -> sqlx::Result<i64> {
     sqlx::query_scalar(
         concat!(
             "WITH made AS (
-                 INSERT INTO documents (parent_id, path, title, content, structured_content, usetype, position, event_time, content_hash, settled)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING id, title, content)
+                 INSERT INTO documents (parent_id, path, title, content, structured_content, usetype, position, event_time, content_hash, settled, guard)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, coalesce((SELECT p.guard FROM documents p WHERE p.id = $1), 0)) RETURNING id, title, content)
              INSERT INTO document_words (document_id, words) SELECT id, ", words!(), " FROM made RETURNING document_id"
         ),
     )
@@ -162,7 +162,7 @@ pub async fn insert(conn: &mut PgConnection, row: &NewRow<'_>) -> sqlx::Result<i
 /// Reads one document that the scope covers.
 pub async fn read(
     conn: &mut PgConnection,
-    scope: &Scope,
+    scope: &Readable,
     id: i64,
     include_embed: bool,
 ) -> sqlx::Result<Option<DocumentRow>> {
@@ -173,7 +173,7 @@ pub async fn read(
         concat!(
             "SELECT ",
             columns!("d.content", "d.structured_content"),
-            " FROM documents d WHERE d.id = $6 AND ",
+            " FROM documents d WHERE d.id = $4 AND ",
             readable!()
         ),
         arguments,
@@ -185,7 +185,7 @@ pub async fn read(
 /// Reads those of `ids` that the scope covers, in any order.
 pub async fn read_many(
     conn: &mut PgConnection,
-    scope: &Scope,
+    scope: &Readable,
     ids: &[i64],
     shape: Shape,
 ) -> sqlx::Result<Vec<DocumentRow>> {
@@ -198,10 +198,10 @@ pub async fn read_many(
         concat!(
             "SELECT ",
             columns!(
-                "CASE WHEN $7::boolean THEN d.content ELSE '' END",
-                "CASE WHEN $8::boolean THEN d.structured_content ELSE '{}'::jsonb END"
+                "CASE WHEN $5::boolean THEN d.content ELSE '' END",
+                "CASE WHEN $6::boolean THEN d.structured_content ELSE '{}'::jsonb END"
             ),
-            " FROM documents d WHERE d.id = ANY($6) AND ",
+            " FROM documents d WHERE d.id = ANY($4) AND ",
             readable!()
         ),
         arguments,
@@ -216,17 +216,17 @@ pub async fn read_many(
 }
 
 /// The sizes of those of `ids` that the scope covers, in any order.
-pub async fn sizes(conn: &mut PgConnection, scope: &Scope, ids: &[i64]) -> sqlx::Result<Vec<Listed>> {
+pub async fn sizes(conn: &mut PgConnection, scope: &Readable, ids: &[i64]) -> sqlx::Result<Vec<Listed>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, ids.to_vec());
-    let query = concat!("SELECT ", listed!(), " FROM documents d WHERE d.id = ANY($5) AND ", readable!());
+    let query = concat!("SELECT ", listed!(), " FROM documents d WHERE d.id = ANY($3) AND ", readable!());
     sqlx::query_as_with(query, arguments).fetch_all(conn).await
 }
 
 /// The usetype, the title and the beginning of the text for those of `ids` that the scope covers, in any order.
 pub async fn beginnings(
     conn: &mut PgConnection,
-    scope: &Scope,
+    scope: &Readable,
     ids: &[i64],
     characters: i32,
 ) -> sqlx::Result<Vec<(i64, String, String, String)>> {
@@ -235,7 +235,7 @@ pub async fn beginnings(
     add(&mut arguments, characters);
     sqlx::query_as_with(
         concat!(
-            "SELECT d.id, d.usetype, d.title, left(d.content, $6) FROM documents d WHERE d.id = ANY($5) AND ",
+            "SELECT d.id, d.usetype, d.title, left(d.content, $4) FROM documents d WHERE d.id = ANY($3) AND ",
             readable!()
         ),
         arguments,
@@ -245,10 +245,10 @@ pub async fn beginnings(
 }
 
 /// Whether a document exists and the scope covers it.
-pub async fn is_readable(conn: &mut PgConnection, scope: &Scope, id: i64) -> sqlx::Result<bool> {
+pub async fn is_readable(conn: &mut PgConnection, scope: &Readable, id: i64) -> sqlx::Result<bool> {
     let mut arguments = scope.arguments();
     add(&mut arguments, id);
-    let query = concat!("SELECT EXISTS (SELECT 1 FROM documents d WHERE d.id = $5 AND ", readable!(), ")");
+    let query = concat!("SELECT EXISTS (SELECT 1 FROM documents d WHERE d.id = $3 AND ", readable!(), ")");
     sqlx::query_scalar_with(query, arguments).fetch_one(conn).await
 }
 
@@ -268,12 +268,20 @@ impl Place {
     }
 }
 
+/// Whether a document exists and the scope covers it.
+pub async fn is_writable(conn: &mut PgConnection, scope: &Writable, id: i64) -> sqlx::Result<bool> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, id);
+    let query = concat!("SELECT EXISTS (SELECT 1 FROM documents d WHERE d.id = $3 AND ", readable!(), ")");
+    sqlx::query_scalar_with(query, arguments).fetch_one(conn).await
+}
+
 /// Finds the node that is to get a child, and keeps it from being deleted meanwhile.
-pub async fn lock_parent(conn: &mut PgConnection, scope: &Scope, id: i64) -> sqlx::Result<Option<Place>> {
+pub async fn lock_parent(conn: &mut PgConnection, scope: &Writable, id: i64) -> sqlx::Result<Option<Place>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, id);
     sqlx::query_as_with(
-        concat!("SELECT d.id, d.path FROM documents d WHERE d.id = $5 AND ", readable!(), " FOR KEY SHARE"),
+        concat!("SELECT d.id, d.path FROM documents d WHERE d.id = $3 AND ", readable!(), " FOR KEY SHARE"),
         arguments,
     )
     .fetch_optional(conn)
@@ -281,15 +289,15 @@ pub async fn lock_parent(conn: &mut PgConnection, scope: &Scope, id: i64) -> sql
 }
 
 /// Locks a node that will be deleted.
-pub async fn lock_for_delete(conn: &mut PgConnection, scope: &Scope, id: i64) -> sqlx::Result<Option<Place>> {
+pub async fn lock_for_delete(conn: &mut PgConnection, scope: &Writable, id: i64) -> sqlx::Result<Option<Place>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, id);
-    let query = concat!("SELECT d.id, d.path FROM documents d WHERE d.id = $5 AND ", readable!(), " FOR UPDATE");
+    let query = concat!("SELECT d.id, d.path FROM documents d WHERE d.id = $3 AND ", readable!(), " FOR UPDATE");
     sqlx::query_as_with(query, arguments).fetch_optional(conn).await
 }
 
 /// The documents without a parent after `after`, by id.
-pub async fn roots(conn: &mut PgConnection, scope: &Scope, after: i64, limit: u32) -> sqlx::Result<Vec<Listed>> {
+pub async fn roots(conn: &mut PgConnection, scope: &Readable, after: i64, limit: u32) -> sqlx::Result<Vec<Listed>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, after);
     add(&mut arguments, i64::from(limit));
@@ -297,12 +305,13 @@ pub async fn roots(conn: &mut PgConnection, scope: &Scope, after: i64, limit: u3
         concat!(
             "SELECT ",
             listed!(),
-            " FROM documents d WHERE d.parent_id IS NULL AND d.id > $5 AND ",
+            " FROM documents d WHERE d.parent_id IS NULL AND d.id > $3 AND ",
             readable!(),
-            " ORDER BY d.id LIMIT $6"
+            " ORDER BY d.id LIMIT $4"
         ),
         arguments,
     )
+    .persistent(false)
     .fetch_all(conn)
     .await
 }
@@ -323,7 +332,7 @@ pub fn sibling_position(position: Option<i32>) -> i64 {
 /// The children of a node after a cursor, in their order.
 pub async fn children(
     conn: &mut PgConnection,
-    scope: &Scope,
+    scope: &Readable,
     parent: i64,
     after: Option<SiblingCursor>,
     limit: u32,
@@ -336,11 +345,12 @@ pub async fn children(
     add(&mut arguments, i64::from(limit));
     sqlx::query_as_with(
         concat!(
-            "SELECT ", listed!(), " FROM documents d WHERE d.parent_id = $5 AND (coalesce(d.position::bigint, 2147483648), d.id) > ($6, $7) AND ",
-            readable!(), " ORDER BY d.position NULLS LAST, d.id LIMIT $8"
+            "SELECT ", listed!(), " FROM documents d WHERE d.parent_id = $3 AND (coalesce(d.position::bigint, 2147483648), d.id) > ($4, $5) AND ",
+            readable!(), " ORDER BY d.position NULLS LAST, d.id LIMIT $6"
         ),
         arguments,
     )
+    .persistent(false)
     .fetch_all(conn)
     .await
 }
@@ -348,7 +358,7 @@ pub async fn children(
 /// Everything under a node after `after`, by id; as ingestion makes parents first, they come before their children.
 pub async fn subtree(
     conn: &mut PgConnection,
-    scope: &Scope,
+    scope: &Readable,
     root: i64,
     after: i64,
     limit: u32,
@@ -361,19 +371,20 @@ pub async fn subtree(
         concat!(
             "SELECT ",
             listed!(),
-            " FROM documents d WHERE d.path @> ARRAY[$5::bigint] AND d.id > $6 AND ",
+            " FROM documents d WHERE d.path @> ARRAY[$3::bigint] AND d.id > $4 AND ",
             readable!(),
-            " ORDER BY d.id LIMIT $7"
+            " ORDER BY d.id LIMIT $5"
         ),
         arguments,
     )
+    .persistent(false)
     .fetch_all(conn)
     .await
 }
 
 /// How many nodes of the readable scope a search cannot show, in flight and failed, each counted up to 10,000. A
 /// document that was written over REST is settled at once, but is only found once its own task has embedded it.
-pub async fn unsettled(conn: &mut PgConnection, scope: &Scope, under: Option<i64>) -> sqlx::Result<(i64, i64)> {
+pub async fn unsettled(conn: &mut PgConnection, scope: &Readable, under: Option<i64>) -> sqlx::Result<(i64, i64)> {
     let mut arguments = scope.arguments();
     add(&mut arguments, under);
     let (in_flight, failed, waiting, unembedded): (i64, i64, i64, i64) = sqlx::query_as_with(
@@ -398,6 +409,7 @@ pub async fn unsettled(conn: &mut PgConnection, scope: &Scope, under: Option<i64
         ),
         arguments,
     )
+    .persistent(false)
     .fetch_one(conn)
     .await?;
     Ok(((in_flight + waiting).min(10_000), (failed + unembedded).min(10_000)))

@@ -1,7 +1,7 @@
 //! Typed edges between documents.
 use super::{
     documents::add,
-    scope::{Scope, readable},
+    scope::{Readable, readable},
 };
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
@@ -35,7 +35,7 @@ pub async fn insert(conn: &mut PgConnection, source_id: i64, target_id: i64, lin
 /// A document's links after a cursor, in both directions, if the scope covers the other end.
 pub async fn of_document(
     conn: &mut PgConnection,
-    scope: &Scope,
+    scope: &Readable,
     id: i64,
     after: i64,
     limit: u32,
@@ -47,10 +47,10 @@ pub async fn of_document(
     let rows: Vec<LinkRow> = sqlx::query_as_with(
         concat!(
             "SELECT l.id, l.source_id, l.target_id, l.link_type, l.score, l.metadata, l.created_at
-               FROM document_links l JOIN documents d ON d.id = CASE WHEN l.source_id = $5 THEN l.target_id ELSE l.source_id END
-              WHERE (l.source_id = $5 OR l.target_id = $5) AND l.id > $6 AND ",
+               FROM document_links l JOIN documents d ON d.id = CASE WHEN l.source_id = $3 THEN l.target_id ELSE l.source_id END
+              WHERE (l.source_id = $3 OR l.target_id = $3) AND l.id > $4 AND ",
             readable!(),
-            " ORDER BY l.id LIMIT $7"
+            " ORDER BY l.id LIMIT $5"
         ),
         arguments,
     )

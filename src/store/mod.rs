@@ -1,7 +1,8 @@
 //! All SQL, one file per group of tables, as plain functions on a connection.
 //!
 //! The caller begins and ends the transaction, only through [`transaction`]. Every read that answers a caller's request
-//! takes the [`scope::Scope`] of what that caller may read.
+//! takes the [`scope::Readable`] of what that caller may read.
+pub mod access;
 pub mod admin;
 pub(crate) mod away;
 pub mod blobs;

@@ -39,9 +39,10 @@ pub async fn insert(conn: &mut PgConnection, rule: &str, nodes: &[NewNode]) -> s
     sqlx::query(
         concat!(
             "WITH made AS (
-                 INSERT INTO documents (id, parent_id, path, title, content, usetype, position, content_hash, structured_content, settled)
+                 INSERT INTO documents (id, parent_id, path, title, content, usetype, position, content_hash, structured_content, settled, guard)
                  OVERRIDING SYSTEM VALUE
-                 SELECT id, parent_id, path::bigint[], title, content, usetype, position, content_hash, structured_content, 'in_flight'
+                 SELECT id, parent_id, path::bigint[], title, content, usetype, position, content_hash, structured_content, 'in_flight',
+                        (SELECT p.guard FROM documents p WHERE p.id = ANY(n.path::bigint[]) ORDER BY cardinality(p.path) DESC LIMIT 1)
                    FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::int[], $8::text[], $9::jsonb[])
                      AS n(id, parent_id, path, title, content, usetype, position, content_hash, structured_content)
                  RETURNING id, title, content)

@@ -1,43 +1,83 @@
-//! What a caller may read: one predicate in one place, for every leg of every search and every read.
+//! What a caller may read and what it may write: one predicate, in one place, for every leg of every search, every read and every
+//! change.
+//!
+//! Each document bears its guard, the nearest access-control root at or above it, or 0 for none. So rights are a short list of guards.
 use sqlx::postgres::PgArguments;
 
-/// Resolved once per request.
+/// The documents that a caller may read; resolved once a request.
 #[derive(Clone, Debug, Default)]
-pub struct Scope {
-    /// True for the owner, who may read everything.
-    pub everything: bool,
-    /// Containers that may be read, together with what is directly under them.
-    pub containers: Vec<i64>,
-    /// Nodes directly under a readable container that may not be read.
-    pub denied: Vec<i64>,
-    /// Nodes that may be read although those above them may not.
-    pub regranted: Vec<i64>,
+pub struct Readable(Guards);
+
+/// The documents that a caller may change. A function of the store that changes something takes this, and never a [`Readable`].
+#[derive(Clone, Debug, Default)]
+pub struct Writable(Guards);
+
+#[derive(Clone, Debug, Default)]
+struct Guards {
+    everything: bool,
+    guards: Vec<i64>,
 }
 
-impl Scope {
-    /// The owner's scope.
-    pub fn everything() -> Scope {
-        Scope { everything: true, ..Scope::default() }
-    }
-
-    /// The first four arguments of every statement that contains [`readable!`].
-    pub fn arguments(&self) -> PgArguments {
+impl Guards {
+    fn arguments(&self) -> PgArguments {
         use sqlx::Arguments;
         let mut arguments = PgArguments::default();
-        let added = arguments
-            .add(self.everything)
-            .and_then(|()| arguments.add(&self.containers))
-            .and_then(|()| arguments.add(&self.denied))
-            .and_then(|()| arguments.add(&self.regranted));
+        let added = arguments.add(self.everything).and_then(|()| arguments.add(&self.guards));
         debug_assert!(added.is_ok(), "booleans and bigint arrays always encode");
         arguments
     }
 }
 
-/// The predicate over `documents d`; its arguments are $1 to $4, from [`Scope::arguments`].
+impl Readable {
+    /// Everything; the owner's.
+    pub fn everything() -> Readable {
+        Readable(Guards { everything: true, guards: Vec::new() })
+    }
+
+    /// What bears one of these guards, and what bears none.
+    pub fn under(guards: &[i64]) -> Readable {
+        let open = [0];
+        Readable(Guards { everything: false, guards: open.iter().chain(guards).copied().collect() })
+    }
+
+    /// Whether this is everything.
+    pub fn is_everything(&self) -> bool {
+        self.0.everything
+    }
+
+    /// The first two arguments of every statement that holds [`readable!`].
+    pub fn arguments(&self) -> PgArguments {
+        self.0.arguments()
+    }
+}
+
+impl Writable {
+    /// Everything; the owner's.
+    pub fn everything() -> Writable {
+        Writable(Guards { everything: true, guards: Vec::new() })
+    }
+
+    /// What bears one of these guards. What bears none is the owner's to change.
+    pub fn under(guards: &[i64]) -> Writable {
+        Writable(Guards { everything: false, guards: guards.iter().copied().filter(|guard| *guard != 0).collect() })
+    }
+
+    /// Whether this is everything.
+    pub fn is_everything(&self) -> bool {
+        self.0.everything
+    }
+
+    /// The first two arguments of every statement that holds [`readable!`].
+    pub fn arguments(&self) -> PgArguments {
+        self.0.arguments()
+    }
+}
+
+/// The predicate over `documents d`; its arguments are $1 and $2, by [`Readable::arguments`] or [`Writable::arguments`]. A statement that
+/// scans has to be planned with their values: only a constant list is hashed, and only then is the owner's `true` folded away.
 macro_rules! readable {
     () => {
-        "($1::boolean OR d.id = ANY($2::bigint[]) OR (d.parent_id = ANY($2) AND d.id <> ALL($3::bigint[])) OR d.id = ANY($4::bigint[]))"
+        "($1::boolean OR d.guard = ANY($2::bigint[]))"
     };
 }
 pub(crate) use readable;

@@ -1,7 +1,7 @@
 //! The SQL of the search legs that PostgreSQL runs itself, and the filter that all legs share.
 use super::{
     documents::add,
-    scope::{Scope, readable},
+    scope::{Readable, readable},
 };
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -13,7 +13,7 @@ pub const EXACT_LIMIT: i64 = 10_000;
 /// What a search may return.
 #[derive(Clone, Debug, Default)]
 pub struct Eligible {
-    pub scope: Scope,
+    pub scope: Readable,
     pub parent_id: Option<i64>,
     pub usetypes: Option<Vec<String>>,
     pub excluded_usetypes: Vec<String>,
@@ -22,15 +22,15 @@ pub struct Eligible {
     pub structured_content: Option<Value>,
 }
 
-/// The predicate over `documents d`; its arguments are $1 to $12, from [`Eligible::arguments`].
+/// The predicate over `documents d`; its arguments are $1 to $10, from [`Eligible::arguments`].
 macro_rules! eligible {
     () => {
         concat!(
             "d.settled = 'settled' AND ", readable!(),
-            " AND ($5::bigint IS NULL OR d.path @> ARRAY[$5::bigint]) AND ($6::text[] IS NULL OR d.usetype = ANY($6::text[])) AND d.usetype <> ALL($7::text[])
-              AND ($8::timestamptz IS NULL OR d.event_time >= $8) AND ($9::timestamptz IS NULL OR d.event_time < $9)
-              AND ($10::timestamptz IS NULL OR d.created_at >= $10) AND ($11::timestamptz IS NULL OR d.created_at < $11)
-              AND ($12::jsonb IS NULL OR d.structured_content @> $12::jsonb)"
+            " AND ($3::bigint IS NULL OR d.path @> ARRAY[$3::bigint]) AND ($4::text[] IS NULL OR d.usetype = ANY($4::text[])) AND d.usetype <> ALL($5::text[])
+              AND ($6::timestamptz IS NULL OR d.event_time >= $6) AND ($7::timestamptz IS NULL OR d.event_time < $7)
+              AND ($8::timestamptz IS NULL OR d.created_at >= $8) AND ($9::timestamptz IS NULL OR d.created_at < $9)
+              AND ($10::jsonb IS NULL OR d.structured_content @> $10::jsonb)"
         )
     };
 }
@@ -56,7 +56,7 @@ pub async fn count(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result
     let mut arguments = eligible.arguments();
     add(&mut arguments, EXACT_LIMIT + 1);
     sqlx::query_scalar_with(
-        concat!("SELECT count(*) FROM (SELECT 1 FROM documents d WHERE ", eligible!(), " LIMIT $13) e"),
+        concat!("SELECT count(*) FROM (SELECT 1 FROM documents d WHERE ", eligible!(), " LIMIT $11) e"),
         arguments,
     )
     .fetch_one(conn)
@@ -83,7 +83,7 @@ pub async fn ids_of_few(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::R
 pub async fn verify(conn: &mut PgConnection, eligible: &Eligible, ids: &[i64]) -> sqlx::Result<Vec<i64>> {
     let mut arguments = eligible.arguments();
     add(&mut arguments, ids.to_vec());
-    sqlx::query_scalar_with(concat!("SELECT d.id FROM documents d WHERE d.id = ANY($13) AND ", eligible!()), arguments)
+    sqlx::query_scalar_with(concat!("SELECT d.id FROM documents d WHERE d.id = ANY($11) AND ", eligible!()), arguments)
         .fetch_all(conn)
         .await
 }
@@ -112,8 +112,8 @@ pub async fn fulltext(
     let rows: Vec<(i64, f64, i64)> = sqlx::query_as_with(
         concat!(
             "SELECT d.id, ts_rank_cd(w.words, q)::float8 AS score, count(*) OVER ()
-               FROM websearch_to_tsquery('english', $13) q, document_words w JOIN documents d ON d.id = w.document_id WHERE ", eligible!(),
-            " AND w.words @@ q ORDER BY score DESC, d.id LIMIT $14"
+               FROM websearch_to_tsquery('english', $11) q, document_words w JOIN documents d ON d.id = w.document_id WHERE ", eligible!(),
+            " AND w.words @@ q ORDER BY score DESC, d.id LIMIT $12"
         ),
         arguments,
     )

@@ -52,6 +52,20 @@ pub async fn begin_bounded(kept: &KeptConnections, limit: Duration) -> sqlx::Res
     open(conn, kept.pool(), &format!("BEGIN; SET LOCAL statement_timeout = {limit}")).await
 }
 
+/// Begins a transaction that creates nodes. No guard changes until it ends.
+pub async fn begin_creating(pool: &PgPool) -> sqlx::Result<Transaction> {
+    let mut tx = begin(pool).await?;
+    super::access::share(&mut tx).await?;
+    Ok(tx)
+}
+
+/// Begins the transaction of a task that creates nodes, see [`begin_bounded`] and [`begin_creating`].
+pub async fn begin_bounded_creating(kept: &KeptConnections, limit: Duration) -> sqlx::Result<Transaction> {
+    let mut tx = begin_bounded(kept, limit).await?;
+    super::access::share(&mut tx).await?;
+    Ok(tx)
+}
+
 async fn on(pool: &PgPool, begin: &str) -> sqlx::Result<Transaction> {
     open(Lent::pooled(pool.acquire().await?), pool, begin).await
 }

@@ -122,7 +122,7 @@ pub async fn count(conn: &mut PgConnection, eligible: &Eligible, model: &str) ->
         concat!(
             "SELECT count(*) FROM (SELECT 1 FROM documents d JOIN document_vectors v ON v.document_id = d.id WHERE ",
             eligible!(),
-            " AND v.embed_model = $14 LIMIT $13) e"
+            " AND v.embed_model = $12 LIMIT $11) e"
         ),
         arguments,
     )
@@ -145,10 +145,10 @@ pub async fn exact(
     // `+ 0` keeps the planner from the HNSW index, whose answer is not exact.
     sqlx::query_as_with(
         concat!(
-            "SELECT v.document_id, 1 - (v.embed <=> (SELECT $14::halfvec)) FROM document_vectors v
-              WHERE v.embed_model = $13 AND v.document_id = ANY(ARRAY(SELECT d.id FROM documents d WHERE ",
+            "SELECT v.document_id, 1 - (v.embed <=> (SELECT $12::halfvec)) FROM document_vectors v
+              WHERE v.embed_model = $11 AND v.document_id = ANY(ARRAY(SELECT d.id FROM documents d WHERE ",
             eligible!(),
-            ")) ORDER BY (v.embed <=> (SELECT $14::halfvec)) + 0, v.document_id LIMIT $15"
+            ")) ORDER BY (v.embed <=> (SELECT $12::halfvec)) + 0, v.document_id LIMIT $13"
         ),
         arguments,
     )
@@ -181,10 +181,10 @@ pub async fn approximate(
     let statement = format!(
         concat!(
             "WITH near AS MATERIALIZED (
-                 SELECT v.document_id, v.embed FROM document_vectors v JOIN documents d ON d.id = v.document_id WHERE v.embed_model = $13 AND ",
+                 SELECT v.document_id, v.embed FROM document_vectors v JOIN documents d ON d.id = v.document_id WHERE v.embed_model = $11 AND ",
             eligible!(),
-            " ORDER BY v.embed::halfvec({width}) <=> (SELECT $14::halfvec({width})) LIMIT $16)
-             SELECT document_id, 1 - (embed <=> (SELECT $14::halfvec)) AS score FROM near ORDER BY score DESC, document_id LIMIT $15"
+            " ORDER BY v.embed::halfvec({width}) <=> (SELECT $12::halfvec({width})) LIMIT $14)
+             SELECT document_id, 1 - (embed <=> (SELECT $12::halfvec)) AS score FROM near ORDER BY score DESC, document_id LIMIT $13"
         ),
         width = width
     );

@@ -240,8 +240,8 @@ async fn waits_for_pause(app: &TestApp, id: i64) -> FrontierResponse {
 async fn many_leaves(app: &TestApp, root: i64, count: i64) {
     sqlx::query(
         "WITH leaves AS (
-             INSERT INTO documents (parent_id, path, title, content, usetype, content_hash, settled, position)
-             SELECT $1, d.path || $1, 'row', 'row ' || n, 'record', '', 'in_flight', 1000 + n FROM documents d, generate_series(1, $2) AS n WHERE d.id = $1),
+             INSERT INTO documents (parent_id, path, title, content, usetype, content_hash, settled, position, guard)
+             SELECT $1, d.path || $1, 'row', 'row ' || n, 'record', '', 'in_flight', 1000 + n, d.guard FROM documents d, generate_series(1, $2) AS n WHERE d.id = $1),
          counted AS (UPDATE ingest_node SET open_children = open_children + $2 WHERE document_id = $1)
          INSERT INTO frontier_delta VALUES ($1, $2, $2, 0, 0)",
     )

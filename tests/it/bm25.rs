@@ -508,8 +508,8 @@ async fn an_index_covers_everything_or_what_lies_under_its_members() {
     let mut conn = pool.acquire().await.expect("a connection");
     let insert = async |parent: Option<i64>, path: &[i64], usetype: &str, settled: &str| -> i64 {
         sqlx::query_scalar(
-            "INSERT INTO documents (parent_id, path, title, content, usetype, settled, content_hash)
-             VALUES ($1, $2, 't', 'c', $3, $4, 'sha256:') RETURNING id",
+            "INSERT INTO documents (parent_id, path, title, content, usetype, settled, content_hash, guard)
+             VALUES ($1, $2, 't', 'c', $3, $4, 'sha256:', 0) RETURNING id",
         )
         .bind(parent)
         .bind(path)

@@ -3,6 +3,7 @@
 
 mod support;
 
+mod access;
 mod admin;
 mod architecture;
 mod bm25;

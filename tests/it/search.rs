@@ -2,7 +2,7 @@
 use crate::support::{TestApp, Wish, document, sample};
 use serde_json::json;
 use svc::store::{
-    scope::Scope,
+    scope::Readable,
     search::Eligible,
     transaction::begin_search,
     vectors::{self, Stored},
@@ -242,7 +242,7 @@ async fn the_index_of_a_model_finds_what_comparing_each_vector_finds() {
     let shown = read.value().unwrap().embed.unwrap();
     assert_eq!((shown.len(), width), (vectors::SHOWN_WIDTH, 384), "stored at the model's width, shown at 768");
     let query = Stored::new(&model, width as usize, shown);
-    let everything = Eligible { scope: Scope::everything(), ..Eligible::default() };
+    let everything = Eligible { scope: Readable::everything(), ..Eligible::default() };
     let mut tx = begin_search(&app.pool).await.unwrap();
     let near = vectors::approximate(&mut tx, &everything, &query, 10).await.unwrap();
     let exact = vectors::exact(&mut tx, &everything, &query, 10).await.unwrap();

@@ -53,6 +53,13 @@ impl<'a> Apply<'a> {
         let conn = store::transaction::begin_bounded(&self.tools.kept, limit).await.classified()?;
         Ok(Transaction { apply: self, conn })
     }
+
+    /// Begins the transaction of a task that creates nodes.
+    pub async fn begin_creating(self) -> Result<Transaction<'a>, TaskFailure> {
+        let limit = self.tools.settings.worker_lease.max(LEAST_TIME);
+        let conn = store::transaction::begin_bounded_creating(&self.tools.kept, limit).await.classified()?;
+        Ok(Transaction { apply: self, conn })
+    }
 }
 
 /// The open transaction of a task. If it is dropped without a commit, nothing of it remains.

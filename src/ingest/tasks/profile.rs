@@ -41,7 +41,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     };
     let detail = detail(&profile);
 
-    let mut tx = apply.begin().await?;
+    let mut tx = apply.begin_creating().await?;
     if let Some((content, tokens)) = text {
         let cells = cells(&profile);
         let anchor = json!({"sheet": profile.sheet.name, "index": sheet, "cells": cells});

@@ -44,7 +44,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         evidence["reason"] = head.header.reason.as_str().into();
     }
 
-    let mut tx = apply.begin().await?;
+    let mut tx = apply.begin_creating().await?;
     let long = insert(tools, &mut tx, &head, file).await?;
     evidence["in_pieces"] = long.into();
     store::evidence::record(tx.conn(), grant.document_id, "extract.sheet", &evidence).await.classified()?;

@@ -40,7 +40,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         "defined_names": workbook.defined_names,
     });
 
-    let mut tx = apply.begin().await?;
+    let mut tx = apply.begin_creating().await?;
     let ids = store::nodes::reserve_ids(tx.conn(), sheets.len()).await.classified()?;
     let nodes: Vec<NewNode> = sheets
         .iter()

@@ -36,7 +36,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>, declared: bool) -> Result<Outc
     let shape =
         json!({"rule": rule, "sections": sections, "chunks": nodes.len() - sections, "from": extraction.headings_from});
 
-    let mut tx = apply.begin().await?;
+    let mut tx = apply.begin_creating().await?;
     let ids = store::nodes::reserve_ids(tx.conn(), nodes.len()).await.classified()?;
     let batches = tree::batches(&nodes, &ids);
     let made = Made { file: id, file_path: &grant.region.path, root_id: grant.root_id, nodes: &nodes, ids: &ids };

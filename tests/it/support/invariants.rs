@@ -109,6 +109,17 @@ const INVARIANTS: &[(&str, &str)] = &[
         "SELECT o.document_id::text FROM node_origins o LEFT JOIN document_words w USING (document_id) WHERE w.document_id IS NULL",
     ),
     (
+        "the guard of a node is the nearest access root at or above it",
+        "SELECT d.id::text FROM documents d
+          WHERE d.guard <> coalesce((SELECT a.document_id FROM access_roots a JOIN documents r ON r.id = a.document_id
+                                      WHERE a.document_id = d.id OR a.document_id = ANY(d.path) ORDER BY cardinality(r.path) DESC LIMIT 1), 0)",
+    ),
+    (
+        "an access root knows the nearest root above it",
+        "SELECT a.document_id::text FROM access_roots a JOIN documents d ON d.id = a.document_id LEFT JOIN documents p ON p.id = d.parent_id
+          WHERE a.above <> coalesce(p.guard, 0)",
+    ),
+    (
         "a vector is of a document and its root",
         "SELECT v.document_id::text FROM document_vectors v LEFT JOIN documents d ON d.id = v.document_id
           WHERE v.root_id IS DISTINCT FROM coalesce(d.path[1], d.id)",
