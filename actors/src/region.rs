@@ -85,7 +85,7 @@ pub struct LeafRange {
 }
 
 /// The key of a node by the ids from the tree's root down to the node itself: `1/5/9/`. Keys are compared byte by byte, so that
-/// everything under a node lies between its key and the key that [`after`] gives.
+/// everything under a node lies between its key and the key that `after` gives.
 pub fn path_key(path: &[i64]) -> String {
     use std::fmt::Write;
     let mut key = String::with_capacity(path.len() * 8);

@@ -3,7 +3,7 @@
 //!
 //! The child side is [`serve`], for a hidden subcommand of the service's binary. It reads the request on its standard
 //! output, which is a socket, confines itself, reads the file on its standard input and writes frames to the socket.
-//! The parent side is [`Request::to_message`] and a [`Decoder`], which is fed with what comes over the socket. It
+//! The parent side is [`Request`] and a [`Decoder`], which is fed with what comes over the socket. It
 //! yields whole [`Answer`]s, and with the child's [`Exit`] either the cost of the reading or a named refusal. Starting
 //! the child, timing it and killing it are up to the caller.
 

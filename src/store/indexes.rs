@@ -62,7 +62,7 @@ pub async fn list(conn: &mut PgConnection, after: i64, limit: i64) -> sqlx::Resu
 }
 
 /// Changes k1, b and the analyzer. A change of k1 or b takes effect at once; the sealed bounds are not used until
-/// compaction has rewritten them. A change of the analyzer needs an empty index, see [`clear`]. This waits for a
+/// compaction has rewritten them. A change of the analyzer needs an empty index, see `clear`. This waits for a
 /// compaction under way.
 pub async fn configure(conn: &mut PgConnection, id: i64, config: &Config) -> Result<(), IndexError> {
     config.validate()?;
