@@ -82,7 +82,10 @@ async fn a_flat_file_is_embedded_by_as_many_tasks_at_once_as_there_are_slots() {
     let frontier = app.settled(file).await;
     assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
     let bare: i64 =
-        sqlx::query_scalar("SELECT count(*) FROM documents WHERE embed IS NULL").fetch_one(&app.pool).await.unwrap();
+        sqlx::query_scalar("SELECT count(*) FROM documents d WHERE NOT EXISTS (SELECT 1 FROM document_vectors v WHERE v.document_id = d.id)")
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
     assert_eq!(bare, 0, "each chunk has its vector, and so has the file");
     invariants::check_drained(&app.pool).await;
     app.end().await;
