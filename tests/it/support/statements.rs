@@ -113,8 +113,8 @@ fn literals(source: &str) -> Vec<String> {
             from.find('\n').map_or("", |end| &from[end..])
         } else if from.starts_with("#[error") {
             from.find(")]").map_or("", |end| &from[end..])
-        } else if from.starts_with("'\"'") {
-            &from[3..]
+        } else if let Some(rest) = from.strip_prefix("'\"'") {
+            rest
         } else if let Some(text) = from.strip_prefix('"') {
             let mut escaped = false;
             let end = text.find(|c| {
