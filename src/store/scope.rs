@@ -45,7 +45,7 @@ impl Readable {
         self.0.everything
     }
 
-    /// The first two arguments of every statement that holds [`readable!`].
+    /// The first two arguments of every statement that holds the macro `readable!`.
     pub fn arguments(&self) -> PgArguments {
         self.0.arguments()
     }
@@ -67,7 +67,7 @@ impl Writable {
         self.0.everything
     }
 
-    /// The first two arguments of every statement that holds [`readable!`].
+    /// The first two arguments of every statement that holds the macro `readable!`.
     pub fn arguments(&self) -> PgArguments {
         self.0.arguments()
     }
