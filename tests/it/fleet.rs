@@ -223,7 +223,8 @@ async fn a_worker_that_hardly_polls_is_woken_by_another_process() {
     // whether its connection still listens.
     until("the worker to listen and be quiet", async || {
         let quiet: bool = sqlx::query_scalar(
-            "SELECT coalesce(bool_or(query LIKE 'LISTEN%' OR query = 'SELECT 1') AND max(state_change) FILTER (WHERE query LIKE '%claim_batch%') < now() - interval '1 second', false)
+            "SELECT coalesce(bool_or(query LIKE 'LISTEN%' OR query = 'SELECT 1'), false)
+                    AND coalesce(max(state_change) FILTER (WHERE query LIKE '%claim_batch%') < now() - interval '1 second', true)
                FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
         )
         .fetch_one(&app.pool)

@@ -86,7 +86,8 @@ async fn an_urgent_upload_overtakes_a_backlog_at_every_stage_and_an_idle_one_com
     let before = |id: i64| files.iter().filter(|file| done[file] < done[&id]).count();
     // Beside it, as many others go on as a worker has permits left.
     assert!(before(urgent) <= 4, "{} of 40 files were done before the urgent one", before(urgent));
-    assert_eq!(before(last), files.len(), "what may wait came before others");
+    // It begins on the permits that the last of the others leave free, and may then end before one of them.
+    assert!(before(last) + 4 >= files.len(), "what may wait came before {} of 40 files", files.len() - before(last));
     app.end().await;
 }
 
