@@ -1,6 +1,6 @@
 //! The wire contract of svc, and the clients that speak it.
 //!
-//! [`operations`] is the table of the service: REST route, OpenAPI entry, in-process method and remote method are all
+//! `operations.rs` is the table of the service: REST route, OpenAPI entry, in-process method and remote method are all
 //! derived from its rows.
 mod body;
 pub mod constraint;
