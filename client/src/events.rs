@@ -167,6 +167,6 @@ mod tests {
             parser.next().expect("no line yet");
             refused
         });
-        assert!(refused.expect("a limit").detail.contains("over"));
+        assert!(refused.expect("a limit").detail.contains("larger than"));
     }
 }
