@@ -2,6 +2,9 @@
 export SVC_CACHE_DIR ?= $(HOME)/.cache/svc
 export CARGO_TARGET_DIR ?= $(SVC_CACHE_DIR)/target
 SHELL := bash
+# rustfmt's options for imports are still unstable, so the stable compiler has to be told that they are wanted.
+FMT := RUSTC_BOOTSTRAP=1 cargo fmt --all
+IMPORTS := --config imports_granularity=Crate,group_imports=One
 BENCH ?=
 
 .DEFAULT_GOAL := help
@@ -39,19 +42,19 @@ test-devices: ## Checks that models on ndarray and wgpu (a software Vulkan will 
 # No crate of the workspace has default features; the check without them keeps it so and therefore compiles nothing
 # twice.
 lint: ## Checks the format, the lints, the code's documentation and the licences of the dependencies.
-	cargo fmt --all --check
+	$(FMT) --check -- $(IMPORTS)
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo check --workspace --all-targets --no-default-features
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	@config/deny.sh
-	cargo fmt --all --check --manifest-path benches/Cargo.toml
+	$(FMT) --check --manifest-path benches/Cargo.toml -- $(IMPORTS)
 	cargo clippy --manifest-path benches/Cargo.toml --all-targets -- -D warnings
-	cargo fmt --all --check --manifest-path fuzz/Cargo.toml
+	$(FMT) --check --manifest-path fuzz/Cargo.toml -- $(IMPORTS)
 
 fmt: ## Formats the code.
-	cargo fmt --all
-	cargo fmt --all --manifest-path benches/Cargo.toml
-	cargo fmt --all --manifest-path fuzz/Cargo.toml
+	$(FMT) -- $(IMPORTS)
+	$(FMT) --manifest-path benches/Cargo.toml -- $(IMPORTS)
+	$(FMT) --manifest-path fuzz/Cargo.toml -- $(IMPORTS)
 
 # The dev profile optimises everything that is measured. With the profile and features of the tests, the dependencies in the
 # target folder are reused; a release build would compile all of them again. For the same reason the peer of bm25 is only

@@ -1,8 +1,6 @@
 //! What requests and tasks both work with.
 mod wake;
 
-pub use wake::Wake;
-
 use crate::{
     disk::Disk,
     embedding::{CrossEncoder, Embedder, Model},
@@ -16,6 +14,7 @@ use std::sync::Arc;
 use svc_client::{Code, Failure};
 use svc_models::Engine;
 use svc_ranking::Cache;
+pub use wake::Wake;
 
 /// The parts of a process that ingestion and search need; cheap to clone.
 #[derive(Clone)]

@@ -4,15 +4,16 @@
 //! is started with the service, watched, and stopped with it. The next start ends a server that a killed service left
 //! running.
 
-use std::{io, path::Path, path::PathBuf};
-
+use crate::store::roles;
 use sqlx::{
     Connection, PgConnection,
     postgres::{PgConnectOptions, PgSslMode},
 };
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 use tokio::sync::watch;
-
-use crate::store::roles;
 
 mod account;
 mod admission;

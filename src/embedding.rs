@@ -9,7 +9,6 @@ mod runner;
 pub use cross_encoder::CrossEncoder;
 pub use error::EmbedError;
 pub use runner::{Runner, is_this_machine};
-
 use std::sync::Arc;
 use svc_client::wire::{ModelState, RunnerTextKind};
 use svc_models::{Engine, TokenCounter, TokenVectors};

@@ -1,5 +1,6 @@
 //! Files on disk without a name, which vanish with the process, however it ends.
 use crate::store;
+pub use cache::{SpoolCache, SpoolError, StoredFile};
 use sha2::{Digest, Sha256};
 use sqlx::{PgConnection, postgres::types::Oid};
 use std::{
@@ -8,8 +9,6 @@ use std::{
     os::fd::AsRawFd,
     path::Path,
 };
-
-pub use cache::{SpoolCache, SpoolError, StoredFile};
 
 mod cache;
 

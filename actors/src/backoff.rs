@@ -1,7 +1,6 @@
 //! Growing delays for a port that fails. Each streak of failures logs one warning.
 
-use std::fmt::Display;
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
 const LONGEST: Duration = Duration::from_secs(30);
 

@@ -1,21 +1,25 @@
 //! Owns the permits: asks the lock manager for as many grants as there are idle slots, and hands the grants to the
 //! documents.
 
-use crate::backoff::Streak;
-use crate::documents::DocumentsMessage;
-use crate::grant::{Lane, Lanes};
-use crate::hold::Hold;
-use crate::lock_manager::{Holds, LockMessage};
-use crate::port::{PortError, bounded};
-use crate::shared::Shared;
-use crate::tree::{ActorKind, Label, Load, Seat};
-use crate::worker::WorkerEnd;
-use ractor::concurrency::JoinHandle;
-use ractor::rpc::CallResult;
-use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr, RpcReplyPort, SupervisionEvent};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use crate::{
+    backoff::Streak,
+    documents::DocumentsMessage,
+    grant::{Lane, Lanes},
+    hold::Hold,
+    lock_manager::{Holds, LockMessage},
+    port::{PortError, bounded},
+    shared::Shared,
+    tree::{ActorKind, Label, Load, Seat},
+    worker::WorkerEnd,
+};
+use ractor::{
+    Actor, ActorProcessingErr, ActorRef, MessagingErr, RpcReplyPort, SupervisionEvent, concurrency::JoinHandle,
+    rpc::CallResult,
+};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 use tokio::time::Instant;
 
 pub(crate) struct Dispatcher;

@@ -1,16 +1,17 @@
 //! Runs the tasks of one document, each in its own actor. It stays between tasks and knows how far the document has
 //! come.
 
-use crate::documents::DocumentsMessage;
-use crate::grant::{Grant, TaskFailure};
-use crate::hold::Hold;
-use crate::progress::Record;
-use crate::shared::Shared;
-use crate::task_actor::TaskActor;
-use crate::tree::{ActorKind, Label, Load, Seat};
+use crate::{
+    documents::DocumentsMessage,
+    grant::{Grant, TaskFailure},
+    hold::Hold,
+    progress::Record,
+    shared::Shared,
+    task_actor::TaskActor,
+    tree::{ActorKind, Label, Load, Seat},
+};
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 pub(crate) struct DocumentSupervisor;
 

@@ -2,15 +2,16 @@
 //! what it knows of the document outlives a task. Of the supervisors without a running task only the most recently used
 //! ones stay.
 
-use crate::document_supervisor::{DocumentArguments, DocumentMessage, DocumentSupervisor};
-use crate::hold::Hold;
-use crate::port::bounded;
-use crate::progress::{DocumentFacts, Record};
-use crate::shared::Shared;
-use crate::tree::{ActorKind, Label, Load, Post, Seat};
+use crate::{
+    document_supervisor::{DocumentArguments, DocumentMessage, DocumentSupervisor},
+    hold::Hold,
+    port::bounded,
+    progress::{DocumentFacts, Record},
+    shared::Shared,
+    tree::{ActorKind, Label, Load, Post, Seat},
+};
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 use tokio::task::JoinHandle;
 
 /// The most supervisors that are kept without a running task.

@@ -3,9 +3,11 @@
 use crate::region::Region;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
+use std::{
+    fmt,
+    sync::atomic::{AtomicU8, Ordering},
+    time::Duration,
+};
 use uuid::Uuid;
 
 /// Kinds of work. Each lane has its own permits, so that a thousand probes do not starve one rollup.

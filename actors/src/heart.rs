@@ -1,15 +1,21 @@
 //! Sends heartbeats for everything the process holds. It has its own thread, so that neither CPU work nor a full async
 //! pool delays it.
 
-use crate::backoff::Streak;
-use crate::shared::Shared;
-use crate::tree::{ActorKind, Label, Load, Seat};
+use crate::{
+    backoff::Streak,
+    shared::Shared,
+    tree::{ActorKind, Label, Load, Seat},
+};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
-use std::panic::AssertUnwindSafe;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc, PoisonError,
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
 
 pub(crate) struct Heart;
 

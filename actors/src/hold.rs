@@ -1,16 +1,22 @@
 //! A reservation as a value. Its owner may run the task; dropping it gives everything back.
 
-use crate::CancelToken;
-use crate::dispatcher::DispatcherMessage;
-use crate::document_supervisor::TaskEnd;
-use crate::grant::{Grant, Lane, TaskFailure};
-use crate::ledger::{Owed, StopReason};
-use crate::shared::Shared;
+use crate::{
+    CancelToken,
+    dispatcher::DispatcherMessage,
+    document_supervisor::TaskEnd,
+    grant::{Grant, Lane, TaskFailure},
+    ledger::{Owed, StopReason},
+    shared::Shared,
+};
 use ractor::ActorCell;
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
 use uuid::Uuid;
 
 /// How the handler ended, if it did.

@@ -1,15 +1,19 @@
 //! What this process holds, in one table. The lock manager fills it, the dispatcher counts its permits by it, and the
 //! heart renews it from its own thread. It outlives a restart of any of them.
 
-use crate::CancelToken;
-use crate::grant::{Grant, Lane, TaskFailure};
-use crate::port::BeatAnswer;
-use crate::settings::Permits;
-use crate::tree::Phase;
+use crate::{
+    CancelToken,
+    grant::{Grant, Lane, TaskFailure},
+    port::BeatAnswer,
+    settings::Permits,
+    tree::Phase,
+};
 use ractor::ActorCell;
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 use tokio::sync::watch;
 use uuid::Uuid;
 

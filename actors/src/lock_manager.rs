@@ -1,17 +1,20 @@
 //! The queue's only client in this process. It claims reservations through the queue's port, and writes the ends of
 //! tasks that did not write their own.
 
-use crate::backoff::Streak;
-use crate::grant::{Grant, Lane, Lanes, TaskFailure};
-use crate::hold::{self, Hold};
-use crate::ledger::{Owed, StopReason};
-use crate::port::{Claimed, PortError, bounded};
-use crate::shared::Shared;
-use crate::tree::{ActorKind, Label, Load, Seat};
+use crate::{
+    backoff::Streak,
+    grant::{Grant, Lane, Lanes, TaskFailure},
+    hold::{self, Hold},
+    ledger::{Owed, StopReason},
+    port::{Claimed, PortError, bounded},
+    shared::Shared,
+    tree::{ActorKind, Label, Load, Seat},
+};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Instant,
+};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 

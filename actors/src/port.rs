@@ -1,13 +1,14 @@
 //! The ports through which this crate reaches the outside; the service implements them.
 
-use crate::CancelToken;
-use crate::grant::{Grant, Lane, Outcome, TaskFailure};
-use crate::hold::Permit;
-use crate::progress::DocumentFacts;
-use crate::tree::TreeSnapshot;
+use crate::{
+    CancelToken,
+    grant::{Grant, Lane, Outcome, TaskFailure},
+    hold::Permit,
+    progress::DocumentFacts,
+    tree::TreeSnapshot,
+};
 use async_trait::async_trait;
-use std::error::Error;
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 use uuid::Uuid;
 
 /// The far side of a port could not be reached or returned an error. The call may or may not have had its effect.

@@ -1,7 +1,9 @@
 //! What a document's supervisor knows of its document, kept where the tree's snapshot can read it.
 
-use crate::grant::{Grant, TaskFailure};
-use crate::stage;
+use crate::{
+    grant::{Grant, TaskFailure},
+    stage,
+};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,9 +1,11 @@
 //! The part of the document tree a task reserves.
 
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::ops::{Range, RangeInclusive};
-use std::str::FromStr;
+use std::{
+    fmt,
+    ops::{Range, RangeInclusive},
+    str::FromStr,
+};
 
 /// How far below its node a task writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

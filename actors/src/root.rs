@@ -1,15 +1,19 @@
 //! Starts the permanent actors and restarts each one that ends. If one keeps ending, the worker ends with an error.
 
-use crate::dispatcher::Dispatcher;
-use crate::documents::Documents;
-use crate::heart::Heart;
-use crate::lock_manager::LockManager;
-use crate::shared::Shared;
-use crate::tree::{ActorKind, Label, Load, Post, Seat};
-use crate::worker::WorkerEnd;
+use crate::{
+    dispatcher::Dispatcher,
+    documents::Documents,
+    heart::Heart,
+    lock_manager::LockManager,
+    shared::Shared,
+    tree::{ActorKind, Label, Load, Post, Seat},
+    worker::WorkerEnd,
+};
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// How often in a row a child is restarted before the worker gives up.
 const MOST_RESTARTS: u32 = 6;

@@ -1,17 +1,21 @@
 //! What the actors of one worker share. Nothing here is global to the process.
 
-use crate::dispatcher::DispatcherMessage;
-use crate::documents::DocumentsMessage;
-use crate::grant::{Lanes, SharedLanes};
-use crate::ledger::Ledger;
-use crate::lock_manager::LockMessage;
-use crate::port::{BeatFactory, Handler, Queue};
-use crate::settings::WorkerSettings;
-use crate::tree::{Board, Post, TreeSnapshot};
-use crate::worker::WorkerEnd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use crate::{
+    dispatcher::DispatcherMessage,
+    documents::DocumentsMessage,
+    grant::{Lanes, SharedLanes},
+    ledger::Ledger,
+    lock_manager::LockMessage,
+    port::{BeatFactory, Handler, Queue},
+    settings::WorkerSettings,
+    tree::{Board, Post, TreeSnapshot},
+    worker::WorkerEnd,
+};
+use std::sync::{
+    Arc, Mutex, PoisonError, Weak,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+    mpsc::Sender,
+};
 use tokio::sync::watch;
 
 pub(crate) struct Shared {

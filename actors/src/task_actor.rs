@@ -1,18 +1,17 @@
 //! Runs one task. Stopping this actor drops the handler's future.
 
-use crate::backoff::Streak;
-use crate::document_supervisor::DocumentMessage;
-use crate::grant::{ErrorClass, Grant, Outcome, TaskFailure};
-use crate::hold::{Hold, Report};
-use crate::port::bounded;
-use crate::shared::Shared;
-use crate::tree::{ActorKind, Label, Load, Seat};
+use crate::{
+    backoff::Streak,
+    document_supervisor::DocumentMessage,
+    grant::{ErrorClass, Grant, Outcome, TaskFailure},
+    hold::{Hold, Report},
+    port::bounded,
+    shared::Shared,
+    tree::{ActorKind, Label, Load, Seat},
+};
 use futures_util::FutureExt;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
-use std::any::Any;
-use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 /// A task that ends sooner is never written as running separately: it starts and ends in one transaction.
 const SHORT: Duration = Duration::from_millis(50);

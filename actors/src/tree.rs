@@ -1,17 +1,22 @@
 //! The live tree of actors, observed and not guessed: every actor takes a seat, and the snapshot reads the seats.
 
-use crate::grant::{Grant, Lane};
-use crate::progress::{Progress, Record};
-use crate::region::Region;
-use crate::stage;
+use crate::{
+    grant::{Grant, Lane},
+    progress::{Progress, Record},
+    region::Region,
+    stage,
+};
 use chrono::{DateTime, Utc};
-use ractor::rpc::CallResult;
-use ractor::{ActorCell, ActorRef, ActorStatus, Message, MessagingErr, RpcReplyPort};
+use ractor::{ActorCell, ActorRef, ActorStatus, Message, MessagingErr, RpcReplyPort, rpc::CallResult};
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 use uuid::Uuid;
 
 /// The most nodes in one snapshot, including the root.

@@ -1,16 +1,19 @@
 //! One worker: the tree of actors seen from outside.
 
-use crate::dispatcher::DispatcherMessage;
-use crate::grant::Lanes;
-use crate::port::{BeatFactory, Handler, Queue, bounded};
-use crate::root::{Root, RootMessage};
-use crate::settings::{WorkerError, WorkerSettings};
-use crate::shared::Shared;
-use crate::tree::TreeSnapshot;
+use crate::{
+    dispatcher::DispatcherMessage,
+    grant::Lanes,
+    port::{BeatFactory, Handler, Queue, bounded},
+    root::{Root, RootMessage},
+    settings::{WorkerError, WorkerSettings},
+    shared::Shared,
+    tree::TreeSnapshot,
+};
 use ractor::{Actor, ActorRef};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 use tokio::time::timeout;
 
 /// Why a worker ended by itself.

@@ -1,16 +1,18 @@
 //! BM25 through PostgreSQL beside tantivy, over the same synthetic chunks: a Zipfian background with topics in it.
 
-use std::time::Instant;
-
-use sqlx::PgPool;
-use svc::search::bm25::{self, Allowed, Text};
-use svc::store::transaction;
-use svc_ranking::{Cache, Config};
-use tantivy::collector::TopDocs;
-use tantivy::query::{BooleanQuery, Occur, Query, TermQuery};
-use tantivy::schema::{Field, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
-
 use crate::figure::{BoxError, Figure, Peer, median};
+use sqlx::PgPool;
+use std::time::Instant;
+use svc::{
+    search::bm25::{self, Allowed, Text},
+    store::transaction,
+};
+use svc_ranking::{Cache, Config};
+use tantivy::{
+    collector::TopDocs,
+    query::{BooleanQuery, Occur, Query, TermQuery},
+    schema::{Field, IndexRecordOption, Schema, TextFieldIndexing, TextOptions},
+};
 
 const DOCUMENTS: usize = 100_000;
 const VOCABULARY: usize = 200_000;

@@ -7,13 +7,12 @@ mod precision;
 mod start;
 
 use crate::figure::{BoxError, Figure, Peer, median};
-use peer::{Peers, RUNTIMES};
-use std::{path::Path, time::Instant};
-use svc_models::{Engine, ModelError, ModelSettings};
-
 pub use importance::run as importance;
+use peer::{Peers, RUNTIMES};
 pub use precision::run as precision;
 pub use start::run as start;
+use std::{path::Path, time::Instant};
+use svc_models::{Engine, ModelError, ModelSettings};
 
 const THREADS: usize = 2;
 /// Words that are one token each in the tokenizer of MiniLM, which both models use here.

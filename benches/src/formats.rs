@@ -11,11 +11,10 @@ mod worker;
 use crate::figure::{BoxError, Figure, Peer, median};
 use job::{Job, Round, Work};
 use peers::Peers;
+pub use peers::make;
 use std::path::{Path, PathBuf};
 use svc_formats::{ChunkOptions, Format, Limits, chunk, extract};
 use worker::Worker;
-
-pub use peers::make;
 pub use worker::{SUBCOMMAND, serve};
 
 /// How many rounds over small files count, after one that does not.

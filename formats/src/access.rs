@@ -1,8 +1,7 @@
 //! What a reader gets besides the bytes.
 
-use std::fmt;
-
 use crate::Limits;
+use std::fmt;
 
 /// A password. It is never serialised, and neither logs nor errors show it.
 #[derive(Clone, PartialEq, Eq)]

@@ -1,9 +1,8 @@
 //! The directory of a zip archive: what it says of its members. Nothing is unpacked.
 
-use std::io::{self, Read, Seek, SeekFrom};
-
 use flate2::read::DeflateDecoder;
 use serde::{Deserialize, Serialize};
+use std::io::{self, Read, Seek, SeekFrom};
 
 /// The record at the end of an archive is within this distance of the file's end; a comment may follow it.
 const TAIL: u64 = (64 << 10) + 22;
@@ -252,11 +251,9 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Cursor, Write};
-
-    use zip::{ZipWriter, write::SimpleFileOptions};
-
     use super::*;
+    use std::io::{Cursor, Write};
+    use zip::{ZipWriter, write::SimpleFileOptions};
 
     fn zipped() -> Vec<u8> {
         let mut writer = ZipWriter::new(Cursor::new(Vec::new()));

@@ -3,13 +3,12 @@
 //! This runs where the upload is received, so it reads a bounded head, some windows and, for a zip, a bounded
 //! directory.
 
-use std::io::{self, Read, Seek, SeekFrom};
-
 use crate::{
     DetectedBy, Detection, Format,
     archive::{Directory, u16_at},
     charset,
 };
+use std::io::{self, Read, Seek, SeekFrom};
 
 const HEAD: u64 = 64 << 10;
 const CONTENT_TYPES: u64 = 1 << 20;
@@ -178,11 +177,9 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Cursor, Write};
-
-    use zip::{ZipWriter, write::SimpleFileOptions};
-
     use super::*;
+    use std::io::{Cursor, Write};
+    use zip::{ZipWriter, write::SimpleFileOptions};
 
     fn of(bytes: &[u8]) -> Option<Format> {
         detect(&mut Cursor::new(bytes)).unwrap().format

@@ -1,10 +1,8 @@
 //! Why a file could not be read.
 
-use std::io;
-
-use serde::{Deserialize, Serialize};
-
 use crate::{CompoundKind, Format, Limit};
+use serde::{Deserialize, Serialize};
+use std::io;
 
 /// A reader's refusal. It crosses the border of the child process, so it carries text instead of source errors.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]

@@ -1,11 +1,9 @@
 //! A file's text with its anchors.
 
-use std::collections::BTreeMap;
-
+use crate::{FormatError, Limit, Limits};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-use crate::{FormatError, Limit, Limits};
+use std::collections::BTreeMap;
 
 /// The text of a file, and where in it pages and headings begin. All offsets are byte offsets into `text`, on character
 /// boundaries and ascending.

@@ -1,8 +1,7 @@
 //! Facts that are lists (comments, notes, tracked changes), kept small whatever the file holds.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 /// The most entries in one list.
 const ENTRIES: usize = 1_000;

@@ -1,8 +1,7 @@
 //! The formats that a file can be recognised as.
 
-use std::{fmt, str::FromStr};
-
 use serde::{Deserialize, Serialize};
+use std::{fmt, str::FromStr};
 
 /// The name that a detector reports. Markdown is [`Format::Text`]; encrypted packages and legacy office files are
 /// [`Format::Ole2`].

@@ -13,6 +13,16 @@ mod frames;
 mod message;
 mod syscalls;
 
+use crate::{
+    Access, Archive, Detection, Extraction, Format, FormatError, Limits, Patterns, Secret, archive, detect, extract,
+    probe, refusal,
+    xlsx::{self, Cells, Range, RecordsPart, SheetProfile, Workbook},
+};
+pub use confinement::{Confinement, Policy};
+pub use exit::Exit;
+pub use frames::Decoder;
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 use std::{
     fs::File,
     io::{self, BufReader, Read, Seek, SeekFrom},
@@ -21,19 +31,6 @@ use std::{
     thread,
     time::Duration,
 };
-
-use rustix::time::{ClockId, clock_gettime};
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Access, Archive, Detection, Extraction, Format, FormatError, Limits, Patterns, Secret, archive, detect, extract,
-    probe, refusal,
-    xlsx::{self, Cells, Range, RecordsPart, SheetProfile, Workbook},
-};
-
-pub use confinement::{Confinement, Policy};
-pub use exit::Exit;
-pub use frames::Decoder;
 
 /// What the child is asked to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

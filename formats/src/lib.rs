@@ -33,8 +33,6 @@ mod text;
 pub mod xlsx;
 mod xml;
 
-use std::io::{Read, Seek};
-
 pub use access::{Access, Secret};
 pub use archive::{Archive, Member};
 pub use chunk::{Chunk, ChunkOptions, ChunkStrategy, TokenCounter, chunk};
@@ -46,6 +44,7 @@ pub use limits::{Limit, Limits};
 pub use ole2::CompoundKind;
 pub use patterns::{Pattern, Patterns, UnknownPattern};
 pub use sections::{Section, sections};
+use std::io::{Read, Seek};
 
 /// Measures what the file holds. A pattern that was not measured is absent from the answer.
 ///

@@ -1,8 +1,7 @@
 //! What a reader may cost. Every limit is a setting; exceeding one is a permanent error that names it.
 
-use std::{fmt, time::Duration};
-
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::{fmt, time::Duration};
 
 /// The name of a limit: the field of [`Limits`] it stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -1,14 +1,12 @@
 //! Compound files: legacy office documents, encrypted packages, and other files of this container.
 
+use crate::{Format, FormatError, Pattern, Patterns};
+use cfb::CompoundFile;
+use serde::{Deserialize, Serialize};
 use std::{
     fmt,
     io::{Read, Seek, SeekFrom},
 };
-
-use cfb::CompoundFile;
-use serde::{Deserialize, Serialize};
-
-use crate::{Format, FormatError, Pattern, Patterns};
 
 /// What a compound file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -178,9 +176,8 @@ fn powerpoint_is_encrypted<R: Read + Seek>(file: &mut CompoundFile<R>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Cursor, Write};
-
     use super::*;
+    use std::io::{Cursor, Write};
 
     fn with_streams(streams: &[(&str, &[u8])]) -> Cursor<Vec<u8>> {
         let mut file = CompoundFile::create(Cursor::new(Vec::new())).unwrap();

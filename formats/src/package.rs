@@ -1,17 +1,15 @@
 //! An office package: a zip of parts that refer to each other through relationships.
 
-use std::{
-    collections::HashMap,
-    io::{self, Read, Seek},
-};
-
-use zip::{ZipArchive, read::ZipFile, result::ZipError};
-
 use crate::{
     Format, FormatError, Limit, Limits,
     archive::Directory,
     xml::{Node, XmlReader},
 };
+use std::{
+    collections::HashMap,
+    io::{self, Read, Seek},
+};
+use zip::{ZipArchive, read::ZipFile, result::ZipError};
 
 pub(crate) struct Package<R> {
     archive: ZipArchive<R>,

@@ -1,9 +1,8 @@
 //! What a probe measured.
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
-
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::{collections::BTreeMap, fmt, str::FromStr};
 
 /// The name of a pattern: something a probe can measure and a rule can ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -1,7 +1,6 @@
 //! Packages built by hand, for tests.
 
 use std::io::{Cursor, Write};
-
 use zip::{ZipWriter, write::SimpleFileOptions};
 
 /// A package with members by name and bytes.

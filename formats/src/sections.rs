@@ -1,8 +1,7 @@
 //! The tree of declared structure.
 
-use serde::{Deserialize, Serialize};
-
 use crate::Extraction;
+use serde::{Deserialize, Serialize};
 
 /// A section of a text. Its own text is `start..text_end`, including the heading line; `start..end` covers its
 /// subsections too.

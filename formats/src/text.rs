@@ -1,10 +1,8 @@
 //! Reads plain text and Markdown. Every text file is read as Markdown: a plain one simply declares no headings.
 
-use std::io::{Read, Seek, SeekFrom};
-
-use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
-
 use crate::{Extraction, FormatError, Heading, Limit, Limits, Pattern, Patterns, charset};
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+use std::io::{Read, Seek, SeekFrom};
 
 /// Options that a reader of Markdown expects. The YAML block must be known, because otherwise its fence reads as a
 /// heading's underline.
@@ -67,9 +65,8 @@ fn headings(text: &str) -> impl Iterator<Item = Heading> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Cursor;
-
     use super::*;
+    use std::io::Cursor;
 
     fn of(text: &str) -> Extraction {
         extract(Cursor::new(text), &Limits::default()).unwrap()

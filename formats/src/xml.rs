@@ -1,17 +1,15 @@
 //! A bounded XML reader: events with local names, text with its references resolved, no document type.
 
-use std::{
-    borrow::Cow,
-    io::{BufReader, Read},
-};
-
+use crate::{Format, FormatError, Limit, Limits};
 use encoding_rs_io::{DecodeReaderBytes, DecodeReaderBytesBuilder};
 use quick_xml::{
     Reader, XmlVersion,
     events::{BytesStart, Event},
 };
-
-use crate::{Format, FormatError, Limit, Limits};
+use std::{
+    borrow::Cow,
+    io::{BufReader, Read},
+};
 
 /// One step through a document.
 #[derive(Debug)]

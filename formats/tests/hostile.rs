@@ -7,6 +7,17 @@
 
 mod child;
 
+use memmap2::{MmapMut, MmapOptions};
+use nix::{
+    sys::{
+        memfd::{MFdFlags, memfd_create},
+        ptrace,
+        resource::{Resource, setrlimit},
+        signal::{Signal, kill},
+        uio::{RemoteIoVec, process_vm_readv},
+    },
+    unistd::{Pid, setuid},
+};
 use std::{
     collections::BTreeMap,
     error::Error,
@@ -21,18 +32,6 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, ExitCode},
     thread,
-};
-
-use memmap2::{MmapMut, MmapOptions};
-use nix::{
-    sys::{
-        memfd::{MFdFlags, memfd_create},
-        ptrace,
-        resource::{Resource, setrlimit},
-        signal::{Signal, kill},
-        uio::{RemoteIoVec, process_vm_readv},
-    },
-    unistd::{Pid, setuid},
 };
 use svc_formats::{
     FormatError, Limits,

@@ -6,6 +6,7 @@
 
 mod child;
 
+use nix::sys::resource::{UsageWho, getrusage};
 use std::{
     fs::File,
     io::Write,
@@ -13,8 +14,6 @@ use std::{
     process::ExitCode,
     time::Duration,
 };
-
-use nix::sys::resource::{UsageWho, getrusage};
 use svc_formats::{
     Format, FormatError, Limit, Limits, Secret,
     isolated::{Answer, Confinement, Request, Step, Usage, Work, answer, serve},

@@ -4,14 +4,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+use proptest::{prelude::*, sample::Index, test_runner::FileFailurePersistence};
 use std::{
     fmt, fs,
     io::{Cursor, Read, Write},
     path::Path,
     sync::{Arc, LazyLock},
 };
-
-use proptest::{prelude::*, sample::Index, test_runner::FileFailurePersistence};
 use svc_formats::{Format, Limits, archive, detect, extract, probe, refusal, sections};
 use zip::{ZipArchive, ZipWriter, write::SimpleFileOptions};
 

@@ -1,8 +1,7 @@
 #![no_main]
 
-use std::io::Cursor;
-
 use libfuzzer_sys::fuzz_target;
+use std::io::Cursor;
 use svc_formats::detect;
 use svc_formats_fuzz::read;
 

@@ -2,7 +2,6 @@
 //! has.
 
 use std::io::Cursor;
-
 use svc_formats::{Format, Limits, archive, extract, probe, refusal, sections};
 
 /// The limits are small, so that only a reader that ignores them takes long.

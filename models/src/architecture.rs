@@ -1,12 +1,10 @@
-use std::{fmt, path::Path};
-
-use serde::Deserialize;
-
 use crate::{
     ModelError,
     body::{EncoderWeights, Shape},
     weights::WeightFile,
 };
+use serde::Deserialize;
+use std::{fmt, path::Path};
 
 mod bert;
 mod modern_bert;

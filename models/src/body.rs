@@ -1,12 +1,11 @@
 //! The description of an encoder: its shape, its layers and their weights, for any architecture.
 
-use std::{path::Path, sync::Arc};
-
 use crate::{
     ModelError,
     kernels::{LayerNorm, RelativeBias, Rotary},
     weights::{Floats, Linear},
 };
+use std::{path::Path, sync::Arc};
 
 /// The numbers that every encoder has.
 #[derive(Debug, Clone, Copy)]

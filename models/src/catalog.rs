@@ -1,10 +1,8 @@
 //! The models known by name: `config/models.toml`, compiled in.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::LazyLock};
-
-use serde::Deserialize;
-
 use crate::{Architecture, Pooling};
+use serde::Deserialize;
+use std::{collections::BTreeMap, path::PathBuf, sync::LazyLock};
 
 /// One model of `config/models.toml`; that file says what the fields mean.
 #[derive(Debug, Clone, Deserialize)]

@@ -1,9 +1,8 @@
 //! Token counts without the model, for processes that let a runner embed: a tokenizer is small, and a call for each
 //! text would be slow.
 
-use std::sync::Arc;
-
 use crate::{ModelError, tokenizer::TextTokenizer};
+use std::sync::Arc;
 
 /// Counts tokens exactly as the engine with the same tokenizer does. It is a handle: cloning is cheap.
 #[derive(Clone)]

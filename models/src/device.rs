@@ -1,16 +1,15 @@
+use crate::{
+    ModelError, Precision,
+    body::EncoderWeights,
+    encoder::{Encoder, FastEncoder, PlainEncoder},
+    error::panic_message,
+};
 use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     str::FromStr,
     sync::Arc,
     thread::available_parallelism,
-};
-
-use crate::{
-    ModelError, Precision,
-    body::EncoderWeights,
-    encoder::{Encoder, FastEncoder, PlainEncoder},
-    error::panic_message,
 };
 
 /// Where the model runs.

@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use crate::{
     Device, ModelError, ModelInfo, ModelSettings, TokenVectors, VECTOR_WIDTH,
     architecture::EncoderConfig,
@@ -12,6 +10,7 @@ use crate::{
     weights::Packs,
     worker::Threads,
 };
+use std::sync::Arc;
 
 #[cfg(test)]
 mod fault_tests;

@@ -1,6 +1,5 @@
-use std::{any::Any, path::PathBuf, time::Duration};
-
 use crate::{FetchError, VECTOR_WIDTH};
+use std::{any::Any, path::PathBuf, time::Duration};
 
 /// Why a model could not be loaded or a text could not be embedded.
 #[derive(Debug, thiserror::Error)]

@@ -1,15 +1,13 @@
 //! A model's folder: which files exist, and what they say apart from the weights.
 
+use crate::{Architecture, ModelError, ModelSettings, Pooling, Precision, location::Location};
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
 use std::{
     fs::File,
     io::Read,
     path::{Path, PathBuf},
 };
-
-use serde::Deserialize;
-use sha2::{Digest, Sha256};
-
-use crate::{Architecture, ModelError, ModelSettings, Pooling, Precision, location::Location};
 
 const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
 const MAX_TOKENIZER_BYTES: u64 = 64 * 1024 * 1024;

@@ -1,13 +1,12 @@
 //! Whether a model's device still works, and how it recovers if it does not.
 
+use crate::{ModelError, encoder::Encoder, error::panic_message, ragged::Ragged};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     thread,
     time::{Duration, Instant},
 };
-
-use crate::{ModelError, encoder::Encoder, error::panic_message, ragged::Ragged};
 
 /// After this many panics of forward passes in a row the device counts as lost; a single one may be the fault of its
 /// text.

@@ -16,16 +16,14 @@ mod test_server;
 #[cfg(test)]
 mod tests;
 
+use crate::{ModelError, location::Location};
+use client::HubClient;
+pub use error::FetchError;
+use place::Place;
 use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-
-pub use error::FetchError;
-
-use crate::{ModelError, location::Location};
-use client::HubClient;
-use place::Place;
 
 /// Where models come from, and how patiently they are fetched.
 #[derive(Debug, Clone)]

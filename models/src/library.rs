@@ -1,10 +1,8 @@
 //! The models to choose from: the catalogue, and other models in the models folder.
 
-use std::path::{Path, PathBuf};
-
-use serde::Deserialize;
-
 use crate::{ModelKind, catalog, folder::read_json, location::Location};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
 
 /// A known model, whether or not it is on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]

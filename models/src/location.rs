@@ -1,8 +1,7 @@
 //! Where a model's files are, or would be once fetched.
 
-use std::path::{Path, PathBuf};
-
 use crate::{CatalogEntry, ModelError, catalog, default_models_dir};
+use std::path::{Path, PathBuf};
 
 /// The files that a model outside the catalogue must have.
 const REQUIRED: [&str; 3] = ["config.json", "tokenizer.json", "model.safetensors"];

@@ -1,16 +1,14 @@
 //! One caller's texts on their way to the model: they are tokenised beside the runtime, then go through the queue in
 //! passes.
 
-use std::sync::Arc;
-
-use tokio::sync::oneshot;
-
 use crate::{
     ModelError,
     error::panic_message,
     queue::{Lane, Outcome, Queue, Work},
     ragged::{Ragged, TOKENS_PER_PASS, plan_passes},
 };
+use std::sync::Arc;
+use tokio::sync::oneshot;
 
 /// Texts with fewer bytes in total are tokenised on the caller's thread, because handing them to another thread takes
 /// as long.

@@ -1,8 +1,6 @@
-use std::fmt;
-
-use serde::Deserialize;
-
 use crate::ModelError;
+use serde::Deserialize;
+use std::fmt;
 
 /// How the rows of a text's tokens become one vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

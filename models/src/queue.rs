@@ -1,10 +1,3 @@
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-};
-
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-
 use crate::{
     ModelError, Pooling,
     classifier::Classifier,
@@ -12,6 +5,11 @@ use crate::{
     health::Watched,
     ragged::{Ragged, TOKENS_PER_PASS},
 };
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// Who waits for a pass. A person waits for a query; documents are embedded in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -210,11 +208,9 @@ impl Lanes {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use tokio::time::timeout;
-
     use super::*;
+    use std::time::Duration;
+    use tokio::time::timeout;
 
     struct Nothing;
 

@@ -66,9 +66,8 @@ pub(crate) fn plan_passes(lengths: &[usize], max_tokens: usize, max_sequences: u
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
+    use proptest::prelude::*;
 
     proptest! {
         #[test]

@@ -1,5 +1,3 @@
-use std::{panic::catch_unwind, path::PathBuf, sync::Arc};
-
 use crate::{
     Architecture, Device, Engine, ModelError, ModelSettings, Precision,
     architecture::EncoderConfig,
@@ -14,6 +12,7 @@ use crate::{
     weights::Packs,
     worker::Threads,
 };
+use std::{panic::catch_unwind, path::PathBuf, sync::Arc};
 
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,10 @@
 //! A tiny model with random weights, so that tests need no download.
 
-use std::{collections::BTreeMap, path::Path};
-
+use crate::ModelSettings;
 use safetensors::{Dtype, tensor::TensorView};
 use serde_json::json;
+use std::{collections::BTreeMap, path::Path};
 use tempfile::TempDir;
-
-use crate::ModelSettings;
 
 pub(crate) const VOCABULARY: usize = 20;
 pub(crate) const HIDDEN: usize = 48;

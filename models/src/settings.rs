@@ -1,6 +1,5 @@
-use std::path::PathBuf;
-
 use crate::{Architecture, ModelError, Pooling, Precision};
+use std::path::PathBuf;
 
 /// What to load, and how to run it.
 #[derive(Debug, Clone)]

@@ -1,8 +1,7 @@
 //! A text token by token: vectors for late interaction, and which of them matter most.
 
-use std::ops::Range;
-
 use crate::{ModelError, pooling::normalise};
+use std::ops::Range;
 
 /// The vectors of a text's tokens, each in the context of all the others. Only the text's own tokens have vectors; the
 /// model sees special tokens and the prefix, but their vectors are not returned.
@@ -91,9 +90,8 @@ fn importance(rows: &[f32], width: usize) -> Vec<f32> {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
+    use proptest::prelude::*;
 
     fn of(rows: Vec<f32>, width: usize) -> TokenVectors {
         let tokens = rows.len() / width;

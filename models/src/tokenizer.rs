@@ -1,12 +1,10 @@
+use crate::{ModelError, error::panic_message};
 use std::{
     borrow::Cow,
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
 };
-
 use tokenizers::{Encoding, Tokenizer};
-
-use crate::{ModelError, error::panic_message};
 
 /// Longer texts are tokenised piece by piece, so that memory does not grow with the text. Pieces end before white
 /// space, where words end anyway; only a longer run without white space is cut elsewhere.
@@ -207,10 +205,9 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
     use crate::sample;
+    use proptest::prelude::*;
 
     fn tokenizer() -> TextTokenizer {
         TextTokenizer::from_json(sample::TOKENIZER_JSON.as_bytes(), sample::VOCABULARY).unwrap()

@@ -1,20 +1,17 @@
 //! A model's weights on their way from the disk: from the published file, or from a pack of it.
 
-use std::ops::Deref;
-
+use crate::ModelError;
 use burn::tensor::{AllocationProperty, Bytes as TensorBytes, DType, TensorData};
 use bytes::Bytes;
-
-use crate::ModelError;
+use std::ops::Deref;
 
 mod mapped;
 mod pack;
 mod stored;
 
 pub(crate) use pack::Packs;
-pub(crate) use stored::StoredTensors;
-
 use pack::{Pack, Recorded};
+pub(crate) use stored::StoredTensors;
 
 /// A linear layer with its weight `[inputs, outputs]`.
 pub(crate) struct Linear {

@@ -1,5 +1,14 @@
 //! The model's threads.
 
+use crate::{
+    ModelError, VECTOR_WIDTH,
+    encoder::Place,
+    error::panic_message,
+    pooling::pool,
+    queue::{Outcome, Queue, Wanted, Work},
+    ragged::Ragged,
+};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
@@ -8,17 +17,6 @@ use std::{
         mpsc,
     },
     thread,
-};
-
-use rayon::{ThreadPool, ThreadPoolBuilder};
-
-use crate::{
-    ModelError, VECTOR_WIDTH,
-    encoder::Place,
-    error::panic_message,
-    pooling::pool,
-    queue::{Outcome, Queue, Wanted, Work},
-    ragged::Ragged,
 };
 
 /// What the threads share.
@@ -154,13 +152,12 @@ fn run(Work { encoder, wanted, .. }: &Work, batch: &Ragged, place: &dyn Place) -
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::{Pooling, encoder::Encoder, queue::Lane};
     use std::sync::{
         Mutex,
         mpsc::{Receiver, Sender, channel},
     };
-
-    use super::*;
-    use crate::{Pooling, encoder::Encoder, queue::Lane};
 
     /// Reports how many threads it has to itself, and waits until the test lets it go.
     struct Gate {

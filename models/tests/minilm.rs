@@ -1,8 +1,7 @@
 //! Compares all-MiniLM-L6-v2 with its real weights to transformers in float64 (`reference/make_minilm.py`).
 
-use std::path::PathBuf;
-
 use serde::Deserialize;
+use std::path::PathBuf;
 use svc_models::{Engine, ModelError, ModelSettings, VECTOR_WIDTH, default_models_dir};
 
 /// The model's folder: SVC_TEST_MODEL_DIR, or where `make demo` puts it. If it is missing, prints a line that says so

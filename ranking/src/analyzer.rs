@@ -1,10 +1,8 @@
-use std::collections::HashMap;
-
+use super::ConfigError;
 use rust_stemmers::{Algorithm, Stemmer};
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use unicode_segmentation::UnicodeSegmentation;
-
-use super::ConfigError;
 
 /// Longer words are encodings and noise; they are neither terms nor counted in a document's length.
 const MAX_TERM_CHARS: usize = 64;

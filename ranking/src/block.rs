@@ -1,9 +1,8 @@
 //! The bytes of a row of postings: blocks of `[first u32, last u32, ub f32, n u16, len u16, payload]`, little-endian. A
 //! full block packs 128 sorted document deltas, tf-1 and lengths; a partial one holds varints of (delta, tf, length).
 
-use bitpacking::{BitPacker, BitPacker4x};
-
 use super::score::Curve;
+use bitpacking::{BitPacker, BitPacker4x};
 
 pub(crate) const BLOCK: usize = 128;
 const HEADER: usize = 16;
@@ -205,10 +204,9 @@ pub fn decode_row(data: &[u8], out: &mut Vec<Posting>) -> Result<(), &'static st
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
     use crate::Parameters;
+    use proptest::prelude::*;
 
     fn curve() -> Curve {
         Curve::new(Parameters { k1: 1.2, b: 0.75 }, 100.0)

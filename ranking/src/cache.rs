@@ -1,9 +1,9 @@
-use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use lru::LruCache;
-
 use super::postings::Postings;
+use lru::LruCache;
+use std::{
+    num::NonZeroUsize,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 const TERMS: NonZeroUsize = NonZeroUsize::new(200_000).expect("not zero");
 /// The memory of a list beyond its own bytes.
@@ -90,9 +90,11 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Parameters;
-    use crate::block::{Posting, encode_rows};
-    use crate::score::Curve;
+    use crate::{
+        Parameters,
+        block::{Posting, encode_rows},
+        score::Curve,
+    };
 
     #[test]
     fn sealed_postings_stay_within_their_bytes() {

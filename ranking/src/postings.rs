@@ -1,5 +1,7 @@
-use super::block::{self, BLOCK, Columns, Meta, Posting};
-use super::score::Curve;
+use super::{
+    block::{self, BLOCK, Columns, Meta, Posting},
+    score::Curve,
+};
 
 /// A list of postings of one term, ascending by document.
 pub struct Postings {

@@ -1,11 +1,12 @@
 //! Windowed block-max MaxScore. Windows of documents whose bounds sum to less than the k-th score are skipped. Terms
 //! whose bounds together cannot lift a document above it are only looked up for documents that other terms found.
 
+use super::{
+    block::{BLOCK, Columns},
+    postings::Postings,
+    topk::TopK,
+};
 use std::sync::Arc;
-
-use super::block::{BLOCK, Columns};
-use super::postings::Postings;
-use super::topk::TopK;
 
 /// The most terms that a query may be scored by; the margin of the single-precision scores is for this many.
 pub const MAX_TERMS: usize = 256;

@@ -1,12 +1,11 @@
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
+use super::{
+    Config, Parameters,
+    block::{Posting, encode_rows},
+    postings::Postings,
+    score::{Bounds, Curve, List, Scoring, idf},
+};
 use proptest::prelude::*;
-
-use super::block::{Posting, encode_rows};
-use super::postings::Postings;
-use super::score::{Bounds, Curve, List, Scoring, idf};
-use super::{Config, Parameters};
+use std::{collections::BTreeMap, sync::Arc};
 
 const PARAMETERS: Parameters = Parameters { k1: 1.2, b: 0.75 };
 

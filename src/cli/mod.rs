@@ -18,8 +18,6 @@ mod token_file;
 mod tree;
 mod worker;
 
-pub use worker::worker_main;
-
 use crate::{
     app::AppError,
     embedding::is_this_machine,
@@ -30,6 +28,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use output::Output;
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
 use svc_client::{Client, Code, Failure, Remote};
+pub use worker::worker_main;
 
 /// The exit code if everything ended but some files were refused or failed.
 pub const SOME_FAILED: u8 = 3;

@@ -1,13 +1,12 @@
 //! The user that the server runs as: our own user, or, because PostgreSQL refuses root, a user without rights if we are
 //! root.
 
+use super::EmbeddedError;
 use std::{
     fs,
     os::unix::fs::{MetadataExt, chown},
     path::{Path, PathBuf},
 };
-
-use super::EmbeddedError;
 
 /// The user who owns the cluster and runs its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,16 +3,14 @@
 //! The kernel tells the server which user is at the other end of its socket, so nobody needs a password. The server
 //! admits the service's user, and root, who could do anything anyway.
 
+use super::{EmbeddedError, ROLE, SUPERUSER, account::Account};
+use nix::unistd::{Uid, User};
 use std::{
     fs,
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
-
-use nix::unistd::{Uid, User};
-
-use super::{EmbeddedError, ROLE, SUPERUSER, account::Account};
 
 /// The name of the map in the two files.
 const MAP: &str = "svc";

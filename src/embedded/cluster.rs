@@ -1,5 +1,7 @@
 //! The folders of the embedded PostgreSQL, and how its cluster is made.
 
+use super::{EmbeddedError, NAME, PORT, SUPERUSER, account::Account, admission::Admission, relocation};
+use sha2::{Digest, Sha256};
 use std::{
     ffi::OsString,
     fs, io,
@@ -10,11 +12,7 @@ use std::{
     path::{Path, PathBuf},
     process::Stdio,
 };
-
-use sha2::{Digest, Sha256};
 use tokio::process::Command;
-
-use super::{EmbeddedError, NAME, PORT, SUPERUSER, account::Account, admission::Admission, relocation};
 
 /// A socket's path may have 107 bytes; the folder leaves room for `/.s.PGSQL.5432`.
 const MAX_SOCKET_DIR: usize = 107 - 14;

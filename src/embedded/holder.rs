@@ -1,12 +1,11 @@
 //! The lock of a data folder. It admits one service at a time, however the last one died.
 
+use super::EmbeddedError;
 use std::{
     fs::{File, OpenOptions, TryLockError},
     io::{Read, Seek, Write},
     path::Path,
 };
-
-use super::EmbeddedError;
 
 /// The lock, held until it is dropped. The kernel releases it with the process, so a killed service locks nobody out.
 #[derive(Debug)]

@@ -1,14 +1,12 @@
 //! Copies the server to where its user can read it, because only the owner can reach a cache folder in a closed home.
 
+use super::{EmbeddedError, account::Account};
+use sha2::{Digest, Sha256};
 use std::{
     fs, io,
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
 };
-
-use sha2::{Digest, Sha256};
-
-use super::{EmbeddedError, account::Account};
 
 /// No PostgreSQL installation is deeper.
 const MAX_DEPTH: usize = 12;

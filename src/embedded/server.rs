@@ -1,20 +1,18 @@
 //! One run of the server: starting it until it answers, stopping it until it has ended, and ending what an earlier run
 //! left behind.
 
+use super::{EmbeddedError, cluster::Cluster};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::{
     fs,
     io::{Read, Seek, SeekFrom},
     path::Path,
     time::Duration,
 };
-
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tokio::{
     process::Child,
     time::{Instant, sleep, timeout},
 };
-
-use super::{EmbeddedError, cluster::Cluster};
 
 /// How often to look at a file or process that changes soon.
 const LOOK: Duration = Duration::from_millis(20);

@@ -1,18 +1,16 @@
 //! Watches the server and restarts it when it ends by itself.
 
-use std::time::Duration;
-
-use rustix::process::Signal;
-use tokio::{
-    sync::{oneshot, watch},
-    task::JoinHandle,
-    time::{Instant, interval, sleep},
-};
-
 use super::{
     EmbeddedError, ServerState,
     cluster::Cluster,
     server::{self, Server},
+};
+use rustix::process::Signal;
+use std::time::Duration;
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinHandle,
+    time::{Instant, interval, sleep},
 };
 
 const FIRST_DELAY: Duration = Duration::from_millis(200);

@@ -1,13 +1,12 @@
 //! Where settings come from: the table's default, overridden by a TOML file, overridden by the environment.
 
+use super::{SettingsError, kind::Kind, suggestion, table};
 use std::{
     collections::BTreeMap,
     fmt, fs,
     io::Read,
     path::{Path, PathBuf},
 };
-
-use super::{SettingsError, kind::Kind, suggestion, table};
 
 /// Far above any real settings file; a wrong path must not fill the memory.
 const MAX_FILE_BYTES: u64 = 1 << 20;

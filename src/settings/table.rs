@@ -1,15 +1,13 @@
 //! The table of settings: name, field, type, default, what it takes and what it means. Everything else is derived from
 //! it.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
-
-use svc_formats::isolated::Policy;
-use svc_models::Precision;
-
 use super::{
     Device, LogFormat, LogLevel, Migrate, Secret, SettingRow, SettingsError, kind,
     source::{Origin, Source},
 };
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+use svc_formats::isolated::Policy;
+use svc_models::Precision;
 
 const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;

@@ -1,9 +1,8 @@
 //! What the operator of the service sees: tasks with what they wait for, the fleet, held regions, pauses.
 mod changes;
 
-pub use changes::*;
-
 use super::{queue, tasks};
+pub use changes::*;
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::{PgConnection, types::Json};

@@ -1,9 +1,7 @@
 //! Search indexes, the subtrees they cover, and the documents they hold; the postings are in [`postings`] and
 //! [`terms`].
 
-use sqlx::PgConnection;
-use sqlx::types::Json;
-
+use sqlx::{PgConnection, types::Json};
 use svc_ranking::{AnalyzerConfig, Config, ConfigError};
 
 mod copy;

@@ -2,18 +2,23 @@
 
 mod naive;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-use sqlx::{PgConnection, PgPool};
-
-use svc::search::bm25::{self, Allowed, Hit, Text, Verified, Verify};
-use svc::store::indexes::{self, IndexError};
-use svc::store::transaction::begin_snapshot;
-use svc_ranking::{Cache, Config, Language, StopWords};
-
 use naive::{Naive, Random, assert_same};
+use sqlx::{PgConnection, PgPool};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+use svc::{
+    search::bm25::{self, Allowed, Hit, Text, Verified, Verify},
+    store::{
+        indexes::{self, IndexError},
+        transaction::begin_snapshot,
+    },
+};
+use svc_ranking::{Cache, Config, Language, StopWords};
 
 fn texts(pairs: &[(i64, String)]) -> Vec<Text> {
     pairs.iter().map(|(document_id, text)| Text { document_id: *document_id, text: text.clone() }).collect()

@@ -1,6 +1,8 @@
 //! The end of a task claims what its worker runs next, in one message.
-use crate::queue::{app, claim, claimer, node, status, task};
-use crate::support::TestApp;
+use crate::{
+    queue::{app, claim, claimer, node, status, task},
+    support::TestApp,
+};
 use chrono::Utc;
 use serde_json::Map;
 use std::time::Duration;

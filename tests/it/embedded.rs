@@ -1,5 +1,7 @@
 //! The managed PostgreSQL: what it keeps when it crashes and when the service does.
 
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use sqlx::{Connection, PgConnection, Row};
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -9,9 +11,6 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
-
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
-use sqlx::{Connection, PgConnection, Row};
 use svc::{
     embedded::{EmbeddedError, EmbeddedPostgres, ServerState},
     settings::Settings,

@@ -3,8 +3,7 @@
 use super::fake::*;
 use crate::*;
 use WriteMode::Itself;
-use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
+use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
 fn one_permit() -> WorkerSettings {
     let never = Duration::from_secs(86_400);

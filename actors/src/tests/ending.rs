@@ -3,9 +3,10 @@
 use super::fake::*;
 use crate::*;
 use WriteMode::{Itself, Subtree};
-use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
+use std::{
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::Duration,
+};
 
 /// Starts a worker in which tasks of type `wait` wait at the gate and all others commit at once.
 async fn gated(settings: WorkerSettings, queue: &Arc<FakeQueue>) -> (Worker, Arc<Gate>) {

@@ -3,10 +3,14 @@
 use crate::*;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 use tokio::sync::Notify;
 use uuid::Uuid;
 

@@ -3,9 +3,13 @@
 use super::fake::*;
 use crate::*;
 use WriteMode::{Itself, Subtree};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 use uuid::Uuid;
 
 #[tokio::test(start_paused = true)]

@@ -3,10 +3,14 @@
 use super::fake::*;
 use crate::*;
 use WriteMode::{Children, Itself, Subtree};
-use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 use tokio::sync::Semaphore;
 
 #[tokio::test(start_paused = true)]

@@ -10,12 +10,10 @@ mod pack;
 mod sentences;
 mod split;
 
-use std::{borrow::Cow, ops::Range};
-
-use serde::{Deserialize, Serialize};
-
 use blocks::{Block, Kind};
 use pack::{Leads, Packer};
+use serde::{Deserialize, Serialize};
+use std::{borrow::Cow, ops::Range};
 
 /// Counts the tokens that a model would see. Each call gets a piece of a chunk, never the whole text.
 pub trait TokenCounter {

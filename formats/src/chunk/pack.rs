@@ -2,13 +2,12 @@
 
 mod closing;
 
-use std::ops::Range;
-
 use super::{
     Chunk, ChunkOptions, TokenCounter, content, lines,
     split::{Room, first_grapheme, first_piece},
     trim,
 };
+use std::ops::Range;
 
 /// Whether a unit stays with what follows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! Finds the sentences of a block of prose, by UAX 29 without its false ends.
 
 use std::ops::Range;
-
 use unicode_segmentation::UnicodeSegmentation;
 
 /// A name follows these.

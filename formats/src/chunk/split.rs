@@ -1,10 +1,8 @@
 //! Cuts what is too large for one chunk: at line ends, else between words, else between graphemes.
 
-use std::ops::Range;
-
-use unicode_segmentation::{GraphemeCursor, UnicodeSegmentation};
-
 use super::{TokenCounter, trim};
+use std::ops::Range;
+use unicode_segmentation::{GraphemeCursor, UnicodeSegmentation};
 
 /// The bounds of a piece.
 #[derive(Debug, Clone, Copy)]

@@ -1,9 +1,7 @@
-use std::cell::Cell;
-
-use proptest::prelude::*;
-use unicode_segmentation::UnicodeSegmentation;
-
 use super::*;
+use proptest::prelude::*;
+use std::cell::Cell;
+use unicode_segmentation::UnicodeSegmentation;
 
 /// Counts each word as a token, and each character of a script without blanks.
 fn words(text: &str) -> usize {

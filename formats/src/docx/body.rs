@@ -3,8 +3,6 @@
 mod changes;
 mod properties;
 
-use std::io::Read;
-
 use self::changes::Inserted;
 use super::{
     evidence::{Change, Evidence, Mark},
@@ -20,6 +18,7 @@ use crate::{
     markdown::{self, Block, Writer},
     xml::{Element, Node, XmlReader},
 };
+use std::io::Read;
 
 pub(super) fn convert<R: Read>(
     xml: XmlReader<R>,

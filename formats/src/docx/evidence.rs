@@ -1,10 +1,6 @@
 //! What the Markdown leaves out and the evidence reports: comments, notes, tracked changes, the kinds and numbers of
 //! lists.
 
-use std::{collections::HashMap, io::Read};
-
-use serde_json::Value;
-
 use super::{
     notes::{self, Kind},
     numbering::Label,
@@ -14,6 +10,8 @@ use crate::{
     facts::{self, FactList},
     xml::XmlReader,
 };
+use serde_json::Value;
+use std::{collections::HashMap, io::Read};
 
 /// An entry whose place in the text is not yet known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

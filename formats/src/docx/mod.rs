@@ -12,9 +12,8 @@ mod numbering;
 mod styles;
 mod symbols;
 
-use std::io::{Read, Seek};
-
 use crate::{Extraction, Format, FormatError, Limits, Pattern, Patterns, markdown, package::Package};
+use std::io::{Read, Seek};
 
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
     let extraction = extract(source, limits)?;

@@ -1,13 +1,12 @@
 //! Comments, footnotes and endnotes: separate parts that the body refers to by number.
 
-use std::io::Read;
-
 use super::evidence::Marks;
 use crate::{
     FormatError,
     facts::{self, FactList},
     xml::{Element, Node, XmlReader},
 };
+use std::io::Read;
 
 /// Which part is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,13 +1,12 @@
 //! Numbering: the kinds of lists, and the number that each item shows.
 
-use std::{
-    collections::{HashMap, HashSet},
-    io::Read,
-};
-
 use crate::{
     FormatError,
     xml::{Element, Node, XmlReader},
+};
+use std::{
+    collections::{HashMap, HashSet},
+    io::Read,
 };
 
 /// More lists than Word itself accepts.

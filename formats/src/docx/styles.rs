@@ -1,12 +1,11 @@
 //! Styles: which are headings, which are lists, which hide their text.
 
-use std::{collections::HashMap, io::Read};
-
 use super::numbering::{Numbering, Place};
 use crate::{
     FormatError,
     xml::{Element, Node, XmlReader},
 };
+use std::{collections::HashMap, io::Read};
 
 /// Longer chains of styles do not occur, but cycles do.
 const MAX_CHAIN: usize = 64;

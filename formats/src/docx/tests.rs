@@ -4,10 +4,9 @@ mod package;
 mod tables;
 mod text;
 
-use std::io::Cursor;
-
 use super::*;
 use crate::sample;
+use std::io::Cursor;
 
 const STYLES: &str = r#"<w:styles xmlns:w="w">
 <w:style w:styleId="berschrift1"><w:name w:val="heading 1"/><w:pPr><w:outlineLvl w:val="0"/></w:pPr></w:style>

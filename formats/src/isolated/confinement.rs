@@ -1,8 +1,8 @@
 //! What the child gives up before it reads the first byte of a file. After that, code that a hostile file smuggles into
 //! a parser can compute and answer, and nothing else.
 
-use std::{fs, io, os::fd::RawFd};
-
+use super::syscalls;
+use crate::{FormatError, Limits};
 use landlock::{ABI, Access as _, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetStatus, Scope};
 use rustix::{
     process::{
@@ -12,9 +12,7 @@ use rustix::{
     thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid},
 };
 use serde::{Deserialize, Serialize};
-
-use super::syscalls;
-use crate::{FormatError, Limits};
+use std::{fs, io, os::fd::RawFd};
 
 /// What happens to a reading if the kernel cannot confine the child.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,10 +1,8 @@
 //! What a child's end means.
 
-use std::process::ExitStatus;
-
-use rustix::process::Signal;
-
 use crate::{FormatError, Limit, Limits};
+use rustix::process::Signal;
+use std::process::ExitStatus;
 
 /// How the child ended, as its parent saw it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

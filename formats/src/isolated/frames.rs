@@ -4,12 +4,10 @@
 //! An answer is JSON in one or more bodies of bounded size, so neither side holds it twice. The last frame says how the
 //! reading ended; a stream without it broke off.
 
-use std::{collections::VecDeque, io, io::Write};
-
-use serde::{Deserialize, Serialize};
-
 use super::{Answer, Exit, Request, Usage};
 use crate::{FormatError, Limit};
+use serde::{Deserialize, Serialize};
+use std::{collections::VecDeque, io, io::Write};
 
 const MAGIC: &[u8; 4] = b"SVF2";
 const HEADER: usize = 1 + size_of::<u32>();

@@ -1,21 +1,19 @@
 //! What the parent tells the child. It goes over the channel of the answers, because other processes of the same user
 //! can read arguments and environment variables.
 
+use super::{Confinement, Request};
+use crate::Secret;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    Shutdown, recvmsg, sendmsg, shutdown,
+};
+use serde::{Deserialize, Serialize};
 use std::{
     fs::File,
     io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
     os::fd::AsFd,
 };
-
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    Shutdown, recvmsg, sendmsg, shutdown,
-};
-use serde::{Deserialize, Serialize};
-
-use super::{Confinement, Request};
-use crate::Secret;
 
 /// Far above any request; the password is its only part without a fixed size.
 const MOST_BYTES: usize = 1 << 20;
@@ -79,16 +77,15 @@ impl Request {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        io::{Read, Seek, Write},
-        net::Shutdown,
-        os::unix::net::UnixStream,
-    };
-
     use super::*;
     use crate::{
         Format, Limits,
         isolated::{Policy, Step},
+    };
+    use std::{
+        io::{Read, Seek, Write},
+        net::Shutdown,
+        os::unix::net::UnixStream,
     };
 
     #[test]

@@ -1,11 +1,10 @@
 //! The system calls that the child may still make.
 
-use std::collections::BTreeMap;
-
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
     apply_filter_all_threads,
 };
+use std::collections::BTreeMap;
 
 /// Calls that only affect this process's memory, time, signals and open descriptors.
 const ALLOWED: &[libc::c_long] = &[

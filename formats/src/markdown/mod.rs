@@ -6,9 +6,8 @@
 mod escape;
 mod table;
 
-pub(crate) use table::Table;
-
 use crate::{Extraction, FormatError, Heading, Limits, extraction::check_text};
+pub(crate) use table::Table;
 
 /// A block, in order of appearance.
 #[derive(Debug)]

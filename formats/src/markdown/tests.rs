@@ -1,7 +1,6 @@
+use super::*;
 use proptest::prelude::*;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
-
-use super::*;
 
 fn write(blocks: Vec<Block>) -> Extraction {
     let mut writer = Writer::default();

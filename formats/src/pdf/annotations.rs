@@ -1,5 +1,6 @@
 //! What is on a page besides its own content: form fields, and what was typed or stamped on it.
 
+use super::{glyphs::Collector, strings::text_string};
 use hayro_interpret::{Context, interpret};
 use hayro_syntax::{
     content::TypedIter,
@@ -7,8 +8,6 @@ use hayro_syntax::{
     page::{Page, Resources},
 };
 use kurbo::{Affine, Rect, Shape};
-
-use super::{glyphs::Collector, strings::text_string};
 
 /// The most annotations that are drawn on a page; no real form has more fields.
 const MOST: usize = 2000;

@@ -66,9 +66,8 @@ fn upright(part: &[PathEl], transform: Affine) -> Option<Rect> {
 
 #[cfg(test)]
 mod tests {
-    use kurbo::{Circle, RoundedRect};
-
     use super::*;
+    use kurbo::{Circle, RoundedRect};
 
     fn found(path: BezPath) -> Vec<Rect> {
         let mut boxes = Boxes::default();

@@ -1,11 +1,7 @@
 //! A PDF opened within its limits.
 
-use std::{
-    collections::HashMap,
-    io::{Read, Seek},
-    sync::Arc,
-};
-
+use super::{encryption, streams::unpacked_bytes};
+use crate::{Access, Format, FormatError, Limit, Limits, Secret, text::read_all};
 use hayro_syntax::{
     DecryptionError, Filter, LoadPdfError, Pdf,
     object::{Array, Dict, MaybeRef, Name, ObjectIdentifier},
@@ -13,9 +9,11 @@ use hayro_syntax::{
     xref::XRef,
 };
 use memchr::memmem;
-
-use super::{encryption, streams::unpacked_bytes};
-use crate::{Access, Format, FormatError, Limit, Limits, Secret, text::read_all};
+use std::{
+    collections::HashMap,
+    io::{Read, Seek},
+    sync::Arc,
+};
 
 pub(super) struct Document {
     pdf: Pdf,

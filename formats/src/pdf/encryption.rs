@@ -1,12 +1,11 @@
 //! What an encrypted file keeps closed.
 
-use std::ops::Range;
-
 use hayro_syntax::{
     Pdf,
     object::{Dict, FromBytes, Name, ObjectIdentifier},
 };
 use memchr::memmem;
+use std::ops::Range;
 
 const KEY: &[u8] = b"/Encrypt";
 

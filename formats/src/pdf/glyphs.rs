@@ -1,7 +1,6 @@
 //! Glyphs and images of a page, as an interpreter draws them.
 
-use std::{mem, ops::Range};
-
+use super::{boxes::Boxes, coverage::Coverage, unicode::Unicode};
 use hayro_interpret::{
     BlendMode, ClipPath, Device, DrawMode, DrawProps, Image, ImageDrawProps, SoftMask,
     font::{Glyph as Drawn, GlyphRun},
@@ -10,8 +9,7 @@ use hayro_interpret::{
 };
 use kurbo::{Affine, BezPath, Point, Rect, Shape, Vec2};
 use rustc_hash::FxHashMap;
-
-use super::{boxes::Boxes, coverage::Coverage, unicode::Unicode};
+use std::{mem, ops::Range};
 
 /// Stands for a glyph whose character nothing in the file tells.
 pub(super) const UNKNOWN: char = '\u{FFFD}';

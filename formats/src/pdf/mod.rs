@@ -15,14 +15,12 @@ mod strings;
 mod tests;
 mod unicode;
 
-use std::io::{Read, Seek};
-
-use serde_json::{Value, json};
-
 use crate::{Access, Extraction, FormatError, Limits, Page, Pattern, Patterns, extraction::check_text};
 use document::Document;
 use headings::Headings;
 use pages::{PageReader, PageText};
+use serde_json::{Value, json};
+use std::io::{Read, Seek};
 
 /// How many pages a probe reads, spread evenly over the whole file and including the first.
 const PROBED_PAGES: usize = 32;

@@ -1,18 +1,5 @@
 //! Reads pages one by one.
 
-use std::{
-    mem,
-    panic::{AssertUnwindSafe, catch_unwind},
-};
-
-use hayro_interpret::{Context, InterpreterCache, InterpreterSettings, interpret};
-use hayro_syntax::{
-    content::TypedIter,
-    object::{Array, Object, Stream},
-    page::Page,
-};
-use kurbo::{Affine, Rect};
-
 use super::{
     annotations,
     coverage::Coverage,
@@ -22,6 +9,17 @@ use super::{
     streams::Streams,
 };
 use crate::{FormatError, Limits};
+use hayro_interpret::{Context, InterpreterCache, InterpreterSettings, interpret};
+use hayro_syntax::{
+    content::TypedIter,
+    object::{Array, Object, Stream},
+    page::Page,
+};
+use kurbo::{Affine, Rect};
+use std::{
+    mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 /// Fewer characters under a large image are a stamp or a page number, not the page's text.
 const SCANNED_CHARACTERS: usize = 10;

@@ -1,7 +1,7 @@
 //! Computes what the streams of a page unpack to, before the engine unpacks them whole.
 
-use std::{borrow::Cow, io::Read};
-
+use super::unicode::Unicode;
+use crate::{FormatError, Limit, Limits};
 use flate2::read::ZlibDecoder;
 use hayro_syntax::{
     Filter,
@@ -10,9 +10,7 @@ use hayro_syntax::{
     xref::XRef,
 };
 use rustc_hash::FxHashSet;
-
-use super::unicode::Unicode;
-use crate::{FormatError, Limit, Limits};
+use std::{borrow::Cow, io::Read};
 
 /// More than a few layers are always hostile.
 const MOST_LAYERS: usize = 8;
@@ -290,11 +288,9 @@ fn ascii_hex(packed: &[u8], into: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
-    use flate2::{Compression, write::ZlibEncoder};
-
     use super::*;
+    use flate2::{Compression, write::ZlibEncoder};
+    use std::io::Write;
 
     fn flate(bytes: &[u8]) -> Vec<u8> {
         let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());

@@ -1,8 +1,7 @@
 //! Text strings in a PDF's dictionaries.
 
-use encoding_rs::{UTF_16BE, UTF_16LE};
-
 use crate::charset::clean;
+use encoding_rs::{UTF_16BE, UTF_16LE};
 
 /// PDFDocEncoding where it differs from Latin-1: 0x18 to 0x1F, and 0x80 to 0xA0.
 const ACCENTS: [char; 8] = ['˘', 'ˇ', 'ˆ', '˙', '˝', '˛', '˚', '˜'];

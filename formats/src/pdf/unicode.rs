@@ -1,7 +1,5 @@
 //! Finds the characters of glyphs whose font has no usable ToUnicode map.
 
-use std::{cell::RefCell, rc::Rc};
-
 use hayro_interpret::{
     font::{Glyph, GlyphId, OutlineGlyph},
     hayro_cmap::{BfString, CMap, CMapName, CidFamily, load_embedded},
@@ -9,6 +7,7 @@ use hayro_interpret::{
 use hayro_syntax::object::{Array, Dict, Name, String as PdfString};
 use rustc_hash::FxHashMap;
 use skrifa::{FontRef, MetadataProvider};
+use std::{cell::RefCell, rc::Rc};
 
 /// No document has more fonts.
 const MOST_FONTS: usize = 1000;

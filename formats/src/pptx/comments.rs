@@ -1,12 +1,11 @@
 //! Comments, legacy and threaded: `cm` elements whose author is a number or an id.
 
-use std::{collections::HashMap, io::Read};
-
 use crate::{
     FormatError,
     facts::{self, FactList},
     xml::{Node, XmlReader},
 };
+use std::{collections::HashMap, io::Read};
 
 /// No presentation has this many commenters.
 const MAX_AUTHORS: usize = 10_000;

@@ -1,15 +1,14 @@
 //! A paragraph seldom says itself whether it has a bullet. Its shape says it, or the shape's placeholder in the layout,
 //! or that in the master, or the master's style for text of that kind.
 
-use std::{
-    io::{Read, Seek},
-    rc::Rc,
-};
-
 use crate::{
     FormatError,
     package::Package,
     xml::{Element, Node, XmlReader},
+};
+use std::{
+    io::{Read, Seek},
+    rc::Rc,
 };
 
 /// No slide has room for more placeholders.

@@ -13,8 +13,6 @@ mod presentation;
 mod shapes;
 mod slide;
 
-use std::io::{Read, Seek};
-
 use self::presentation::Presentation;
 use crate::{
     Extraction, Format, FormatError, Limits, Page, PageKind, Pattern, Patterns,
@@ -22,6 +20,7 @@ use crate::{
     markdown::{Block, Writer},
     package::Package,
 };
+use std::io::{Read, Seek};
 
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
     let mut package = Package::open(source, Format::Pptx, limits)?;

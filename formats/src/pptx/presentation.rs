@@ -1,11 +1,5 @@
 //! The main part: the slides in their order, and what they share.
 
-use std::{
-    collections::HashMap,
-    io::{Read, Seek},
-    rc::Rc,
-};
-
 use super::{
     comments::Authors,
     inheritance::{Inheritance, Layout},
@@ -16,6 +10,11 @@ use crate::{
     FormatError, Limit, Limits,
     package::{Package, Relationship},
     xml::Node,
+};
+use std::{
+    collections::HashMap,
+    io::{Read, Seek},
+    rc::Rc,
 };
 
 /// An open presentation: its slides' names, and the layouts and masters that slides have asked for.

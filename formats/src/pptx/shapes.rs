@@ -1,7 +1,5 @@
 //! Streams the shapes of a slide, or of its notes, in the order of the tree.
 
-use std::io::Read;
-
 use super::{
     inheritance::{Bullets, Inheritance, Placeholder, Role, bullet},
     paragraph::Paragraph,
@@ -13,6 +11,7 @@ use crate::{
     markdown::{Block, Table, one_line},
     xml::{Element, Node, XmlReader},
 };
+use std::io::Read;
 
 /// Which part the shapes belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

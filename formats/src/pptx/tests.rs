@@ -1,9 +1,7 @@
-use std::io::Cursor;
-
-use serde_json::json;
-
 use super::*;
 use crate::{Limit, sample};
+use serde_json::json;
+use std::io::Cursor;
 
 /// Ids, kinds and targets of a slide's relationships.
 type Related<'a> = &'a [(&'a str, &'a str, &'a str)];

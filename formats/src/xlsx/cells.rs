@@ -1,12 +1,5 @@
 //! Reads a rectangle of cells.
 
-use std::{
-    collections::BTreeSet,
-    io::{Read, Seek},
-};
-
-use serde::{Deserialize, Serialize};
-
 use super::{
     range::{CellRef, Range},
     shared_strings::SharedStrings,
@@ -15,6 +8,11 @@ use super::{
     worksheet::{Item, RawCell, Stored, Worksheet},
 };
 use crate::{FormatError, Limits, extraction::check_text};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeSet,
+    io::{Read, Seek},
+};
 
 /// A rectangle of a sheet, with only its filled cells. The caller bounds its [`Range::area`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

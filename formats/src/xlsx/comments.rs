@@ -1,10 +1,5 @@
 //! Notes and threaded comments on cells.
 
-use std::{
-    collections::{HashMap, HashSet},
-    io::{Read, Seek},
-};
-
 use super::{
     markup::{Mark, Markup},
     range::CellRef,
@@ -13,6 +8,10 @@ use super::{
     workbook::Opened,
 };
 use crate::{FormatError, Limits, extraction::check_text};
+use std::{
+    collections::{HashMap, HashSet},
+    io::{Read, Seek},
+};
 
 /// The comments of a sheet's part, threads first, and how many there are in all.
 pub(super) fn read<R: Read + Seek>(

@@ -1,20 +1,18 @@
 //! The events of a large part, borrowed from one buffer. Worksheets have millions of them, so none may cost an
 //! allocation.
 
-use std::{
-    borrow::Cow,
-    io::{self, BufRead, BufReader, Read},
-    ops::Range,
-};
-
+use crate::{Format, FormatError, Limit, Limits};
 use encoding_rs::{Encoding, UTF_8};
 use encoding_rs_io::{DecodeReaderBytes, DecodeReaderBytesBuilder};
 use quick_xml::{
     Reader, XmlVersion,
     events::{Event, attributes::Attributes},
 };
-
-use crate::{Format, FormatError, Limit, Limits};
+use std::{
+    borrow::Cow,
+    io::{self, BufRead, BufReader, Read},
+    ops::Range,
+};
 
 /// The most bytes of one tag or one text. A cell holds 32,767 characters, a formula 8,192.
 const MAX_EVENT_BYTES: u64 = 16 << 20;

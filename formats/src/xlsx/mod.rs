@@ -22,23 +22,20 @@ mod worksheet;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    fs::File,
-    io::{self, Read, Seek, Write},
-};
-
+use crate::{Format, FormatError, Limits, Pattern, Patterns, package::Package};
 pub use cells::{Cell, CellRow, Cells};
+use markup::{Mark, Markup};
 pub use moment::DateEpoch;
 pub use range::{CellRef, MAX_COLUMN, MAX_ROW, Range, Reference, ReferenceError, column_letters};
 pub use records::{Record, RecordCell, RecordColumn, RecordsHead, RecordsPart};
 pub use sheet::{ColumnProfile, ColumnSketch, Comment, HeaderEvidence, SheetProfile, TypeCounts};
+use std::{
+    fs::File,
+    io::{self, Read, Seek, Write},
+};
 pub use value::{Duration, Value};
-pub use workbook::{DefinedName, Sheet, SheetKind, SheetState, Workbook};
-
-use markup::{Mark, Markup};
 use workbook::Opened;
-
-use crate::{Format, FormatError, Limits, Pattern, Patterns, package::Package};
+pub use workbook::{DefinedName, Sheet, SheetKind, SheetState, Workbook};
 
 /// A workbook, with what an earlier reading of it wrote.
 #[derive(Debug)]

@@ -1,8 +1,7 @@
 //! Days and times of day as spreadsheets count them.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Which day is number 1: 1 January 1900, with a 29 February that did not exist, or 2 January 1904.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,13 +1,12 @@
 //! What a sheet uses, and the row that may name its columns.
 
-use std::collections::HashMap;
-
 use super::{
     range::{CellRef, Range, column_letters},
     sheet::HeaderEvidence,
     value::{Interpreter, Seen},
     worksheet::RawCell,
 };
+use std::collections::HashMap;
 
 /// The used range as it grows, with the cells of its first row.
 #[derive(Default)]

@@ -1,7 +1,5 @@
 //! Measures a sheet: the range it uses, what its columns hold, and whether its first row names them.
 
-use std::io::{Read, Seek};
-
 use super::{
     comments,
     outline::{Outline, Placed},
@@ -13,6 +11,7 @@ use super::{
     worksheet::{Item, Worksheet},
 };
 use crate::{FormatError, Limits};
+use std::io::{Read, Seek};
 
 /// Tallies by column, counted from 1.
 struct Columns {

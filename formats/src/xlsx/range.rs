@@ -1,8 +1,7 @@
 //! Cells and rectangles of a worksheet, in A1 notation.
 
-use std::{fmt, str::FromStr};
-
 use serde::{Deserialize, Serialize};
+use std::{fmt, str::FromStr};
 
 /// The number of rows in a worksheet.
 pub const MAX_ROW: u32 = 1_048_576;

@@ -1,9 +1,5 @@
 //! Reads rows below a header as records.
 
-use std::io::{Read, Seek};
-
-use serde::{Deserialize, Serialize};
-
 use super::{
     outline::Outline,
     range::{Range, column_letters},
@@ -13,6 +9,8 @@ use super::{
     worksheet::{Item, RawCell, Worksheet},
 };
 use crate::{FormatError, Limits};
+use serde::{Deserialize, Serialize};
+use std::io::{Read, Seek};
 
 /// What a reading of records emits, in this order: a head, batches of records, an end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,12 +1,11 @@
 //! The table of texts that cells refer to by index.
 
+use super::markup::{Mark, Markup};
+use crate::{FormatError, Limit, Limits, extraction::check_text};
 use std::{
     collections::{BTreeSet, HashMap},
     io::{self, BufReader, Read, Write},
 };
-
-use super::markup::{Mark, Markup};
-use crate::{FormatError, Limit, Limits, extraction::check_text};
 
 /// All texts, or those that were asked for, in one piece of memory.
 #[derive(Default)]

@@ -1,12 +1,11 @@
 //! What a sheet is found to hold.
 
-use serde::{Deserialize, Serialize};
-
 use super::{
     range::{CellRef, Range},
     value::Value,
     workbook::Sheet,
 };
+use serde::{Deserialize, Serialize};
 
 /// What a sheet holds, counted in one pass. Counts are of cells with a value or a formula; a blank cell with a style
 /// does not count.

@@ -64,9 +64,8 @@ fn register(registers: &mut [u8; REGISTERS], hash: u64) {
 
 #[cfg(test)]
 mod tests {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-
     use super::*;
+    use std::hash::{DefaultHasher, Hash, Hasher};
 
     fn counted(values: u64) -> (u64, bool) {
         let mut distinct = Distinct::default();

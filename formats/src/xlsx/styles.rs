@@ -1,12 +1,11 @@
 //! The number format of each cell style.
 
-use std::{collections::HashMap, io::Read};
-
 use super::{
     markup::{Mark, Markup},
     number_format::{NumberFormat, builtin},
 };
 use crate::{FormatError, Limit, Limits};
+use std::{collections::HashMap, io::Read};
 
 /// How many styles and formats are kept; spreadsheets allow 65,490 and about 250.
 const MAX_STYLES: usize = 1 << 17;

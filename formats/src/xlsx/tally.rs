@@ -1,16 +1,15 @@
 //! Counts what is in one column.
 
-use std::{
-    collections::HashMap,
-    hash::{DefaultHasher, Hash, Hasher},
-};
-
 use super::{
     moment::Moment,
     sheet::{ColumnProfile, ColumnSketch, TypeCounts},
     sketch::Distinct,
     value::{Duration, Interpreter, Seen, Value},
     worksheet::RawCell,
+};
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
 };
 
 /// How many characters of a text a profile repeats.

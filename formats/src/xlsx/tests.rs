@@ -4,11 +4,9 @@ mod cells;
 mod package;
 mod sheets;
 
-use std::io::{Cursor, Write};
-
-use zip::{ZipWriter, write::SimpleFileOptions};
-
 use super::*;
+use std::io::{Cursor, Write};
+use zip::{ZipWriter, write::SimpleFileOptions};
 
 const RELATIONS: &str = "http://schemas.openxmlformats.org/officeDocument/2006/relationships";
 

@@ -1,9 +1,5 @@
 //! What a cell holds, with its type.
 
-use std::{borrow::Cow, fmt};
-
-use serde::{Deserialize, Serialize, Serializer};
-
 use super::{
     moment::{DAY, DateEpoch, Moment},
     number_format::Reading,
@@ -11,6 +7,8 @@ use super::{
     styles::Styles,
     worksheet::{RawCell, Stored},
 };
+use serde::{Deserialize, Serialize, Serializer};
+use std::{borrow::Cow, fmt};
 
 /// A cell's value. The cell's number format decides whether a stored number is a date or a duration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

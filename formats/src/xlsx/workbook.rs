@@ -1,13 +1,5 @@
 //! What a workbook declares about itself: its sheets, its day zero, its names.
 
-use std::{
-    collections::HashMap,
-    fs::File,
-    io::{Read, Seek},
-};
-
-use serde::{Deserialize, Serialize};
-
 use super::{
     markup::{Mark, Markup, damaged, is_true},
     moment::DateEpoch,
@@ -18,6 +10,12 @@ use super::{
 use crate::{
     Format, FormatError, Limit, Limits,
     package::{Package, Relationship},
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{Read, Seek},
 };
 
 /// A workbook before any sheet is opened.

@@ -1,7 +1,5 @@
 //! Reads a worksheet's part once from its beginning: rows, cells, and what is around them.
 
-use std::{collections::HashMap, io::Read};
-
 use super::{
     formula::translated,
     markup::{Mark, Markup, damaged, is_true},
@@ -9,6 +7,7 @@ use super::{
     shared_strings::{rich_text, unescape},
 };
 use crate::{FormatError, Limit, Limits, extraction::check_text};
+use std::{collections::HashMap, io::Read};
 
 /// How a cell's text is to be read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -8,7 +8,6 @@ use std::{
     process::{Child, Command, Stdio},
     thread,
 };
-
 use svc_formats::{
     FormatError,
     isolated::{Answer, Confinement, Decoder, Exit, Request, Usage},

@@ -9,12 +9,11 @@ mod pptx;
 mod text;
 mod xlsx;
 
+use serde_json::Value;
 use std::{
     fs::File,
     path::{Path, PathBuf},
 };
-
-use serde_json::Value;
 use svc_formats::{
     Access, DetectedBy, Detection, Extraction, Format, FormatError, Limit, Limits, PageKind, Pattern, Patterns, Secret,
     detect, extract, probe, sections,

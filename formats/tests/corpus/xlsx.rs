@@ -1,11 +1,10 @@
 //! xlsx: sheets, used ranges, values, formulas, formats, merges and comments.
 
+use super::*;
 use svc_formats::{
     Format, FormatError, Limits,
     xlsx::{self, Cell, CellRef, Cells, Range, SheetProfile, SheetState, Value as CellValue, Workbook},
 };
-
-use super::*;
 
 impl Entry {
     fn workbook(&self) -> Workbook {

@@ -3,16 +3,14 @@
 //! The tensors have the names that `BertModel` of transformers writes. In a model with a head they carry the prefix
 //! `bert.`.
 
-use std::path::Path;
-
-use serde::Deserialize;
-
 use super::tensors::{linear, norm, parse, unsupported};
 use crate::{
     ModelError,
     body::{Activation, Embeddings, EncoderWeights, LayerWeights, NormPlace, Shape},
     weights::WeightFile,
 };
+use serde::Deserialize;
+use std::path::Path;
 
 pub(super) struct Config {
     token_types: usize,

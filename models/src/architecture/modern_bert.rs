@@ -4,10 +4,6 @@
 //! The tensors have the names that `ModernBertModel` of transformers writes. In a model with a head they carry the
 //! prefix `model.`.
 
-use std::{path::Path, sync::Arc};
-
-use serde::Deserialize;
-
 use super::tensors::{linear_without_bias, norm_without_offset, parse, unsupported};
 use crate::{
     ModelError,
@@ -15,6 +11,8 @@ use crate::{
     kernels::Rotary,
     weights::WeightFile,
 };
+use serde::Deserialize;
+use std::{path::Path, sync::Arc};
 
 pub(super) struct Config {
     /// For each layer, whether it sees only a window.

@@ -4,16 +4,14 @@
 //! The tensors have the names that `MPNetModel` of transformers writes. In a model with a head they carry the prefix
 //! `mpnet.`.
 
-use std::path::Path;
-
-use serde::Deserialize;
-
 use super::tensors::{linear, norm, parse, relative_bias, unsupported};
 use crate::{
     ModelError,
     body::{Activation, Embeddings, EncoderWeights, LayerWeights, NormPlace, Shape},
     weights::WeightFile,
 };
+use serde::Deserialize;
+use std::path::Path;
 
 /// The position table has this many rows before that of a text's first token: transformers fixes the padding's position
 /// at 1.

@@ -4,10 +4,6 @@
 //! The tensors have the names of the model's own files; transformers 5 lists these in its conversion mapping for
 //! `nomic_bert` and renames them on loading.
 
-use std::{path::Path, sync::Arc};
-
-use serde::Deserialize;
-
 use super::tensors::{linear_without_bias, norm, parse, unsupported};
 use crate::{
     ModelError,
@@ -15,6 +11,8 @@ use crate::{
     kernels::Rotary,
     weights::WeightFile,
 };
+use serde::Deserialize;
+use std::{path::Path, sync::Arc};
 
 pub(super) struct Config {
     token_types: usize,

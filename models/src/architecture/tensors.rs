@@ -1,14 +1,12 @@
 //! How tensors of every family are read.
-use std::path::Path;
-
-use serde::de::DeserializeOwned;
-
 use crate::{
     ModelError,
     body::Shape,
     kernels::{LayerNorm, RelativeBias},
     weights::{Linear, WeightFile},
 };
+use serde::de::DeserializeOwned;
+use std::path::Path;
 
 pub(super) fn parse<T: DeserializeOwned>(json: &[u8], path: &Path) -> Result<T, ModelError> {
     serde_json::from_slice(json)

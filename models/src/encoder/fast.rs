@@ -1,7 +1,3 @@
-use std::sync::{Arc, Mutex, PoisonError};
-
-use rayon::prelude::*;
-
 use super::{Encoder, Here, Place};
 use crate::{
     Precision,
@@ -10,6 +6,8 @@ use crate::{
     ragged::{Ragged, TOKENS_PER_PASS},
     weights::Linear,
 };
+use rayon::prelude::*;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The fast path works without padding: the rows of all sequences are one matrix in plain memory, and the kernels are
 /// our own. Between two attentions a layer works row by row, so that a block of rows passes through all of it while it

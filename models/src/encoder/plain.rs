@@ -1,7 +1,3 @@
-use std::{ops::Range, sync::Arc};
-
-use burn::tensor::{Bool, Device, Int, Tensor, TensorData, activation, module};
-
 use super::Encoder;
 use crate::{
     body::{Activation, EncoderWeights, NormPlace},
@@ -9,6 +5,8 @@ use crate::{
     ragged::Ragged,
     weights::{Floats, Linear},
 };
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData, activation, module};
+use std::{ops::Range, sync::Arc};
 
 /// The plain path: padded batches on Burn's public tensor API, for any device.
 pub(crate) struct PlainEncoder {

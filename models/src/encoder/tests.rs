@@ -1,6 +1,16 @@
 //! Compares every architecture with transformers (`tests/reference/make_architectures.py`), and one path with the
 //! other.
 
+use super::*;
+use crate::{
+    Architecture, Device, Precision,
+    architecture::EncoderConfig,
+    classifier::Classifier,
+    weights::{Packs, WeightFile},
+};
+use safetensors::{Dtype, tensor::TensorView};
+use serde::Deserialize;
+use serde_json::json;
 use std::{
     collections::BTreeMap,
     fs,
@@ -10,19 +20,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
-
-use safetensors::{Dtype, tensor::TensorView};
-use serde::Deserialize;
-use serde_json::json;
 use tempfile::TempDir;
-
-use super::*;
-use crate::{
-    Architecture, Device, Precision,
-    architecture::EncoderConfig,
-    classifier::Classifier,
-    weights::{Packs, WeightFile},
-};
 
 #[derive(Deserialize)]
 struct Model {

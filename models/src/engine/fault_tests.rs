@@ -1,12 +1,11 @@
 //! Tests texts without a vector, and a lost device, with an encoder whose faults the test sets.
 
+use super::{queue_tests::described, *};
+use crate::{encoder::Encoder, sample};
 use std::{
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
-
-use super::{queue_tests::described, *};
-use crate::{encoder::Encoder, sample};
 
 /// The id of the word whose output is not a number.
 const FAR: u32 = 11;

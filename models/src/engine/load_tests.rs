@@ -1,13 +1,12 @@
 //! Tests what is loaded and what is refused.
 
-use proptest::prelude::*;
-
 use super::*;
 use crate::{
     Precision, sample,
     sample::{sample_folder, settings},
     weights::WeightFile,
 };
+use proptest::prelude::*;
 
 #[test]
 fn the_identity_follows_the_weights_and_not_the_path() {

@@ -1,5 +1,7 @@
 //! Tests turns, bounds, cancellation and panics with an encoder that the test controls.
 
+use super::*;
+use crate::{Architecture, Pooling, Precision, Reranker, RerankerSettings, encoder::Encoder, sample};
 use std::{
     sync::{
         Mutex,
@@ -7,14 +9,10 @@ use std::{
     },
     time::Duration,
 };
-
 use tokio::{
     task::{JoinHandle, yield_now},
     time::timeout,
 };
-
-use super::*;
-use crate::{Architecture, Pooling, Precision, Reranker, RerankerSettings, encoder::Encoder, sample};
 
 /// How long a test waits for a broken engine; a working one never takes this long.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -1,7 +1,6 @@
-use std::fmt::Write as _;
-
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
 
 /// The hash of a file's bytes. Large files have a SHA-256; files in git itself have git's SHA-1 of the blob.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,16 +1,14 @@
 //! Requests to the hub. This code and not reqwest follows redirects, because the hash of a large file is in the hub's
 //! own answer, which redirects to the store that has the bytes.
 
-use std::{fmt::Write as _, time::Duration};
-
+use super::{FetchError, HubSettings, checksum::Checksum};
+use crate::location::HubId;
 use reqwest::{
     Client, Method, Response, StatusCode, Url,
     header::{ACCEPT_ENCODING, ETAG, HeaderMap, LOCATION, RANGE},
     redirect::Policy,
 };
-
-use super::{FetchError, HubSettings, checksum::Checksum};
-use crate::location::HubId;
+use std::{fmt::Write as _, time::Duration};
 
 /// The default of `hf-hub` and similar tools.
 const PUBLIC_HUB: &str = "https://huggingface.co";

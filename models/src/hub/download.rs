@@ -1,22 +1,20 @@
 //! Fetches one file: looks it up, continues where an earlier try ended, checks it, and moves it into place.
 
-use std::{
-    ffi::OsString,
-    fs::File,
-    io::Read,
-    path::{Path, PathBuf},
-};
-
-use reqwest::{Response, StatusCode, header::CONTENT_RANGE};
-use sha2::{Digest, Sha256};
-use tokio::io::AsyncWriteExt;
-
 use super::{
     FetchError, HubSettings, Progress,
     checksum::Checksum,
     client::{HubClient, RemoteFile, causes},
     place::Place,
 };
+use reqwest::{Response, StatusCode, header::CONTENT_RANGE};
+use sha2::{Digest, Sha256};
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+};
+use tokio::io::AsyncWriteExt;
 
 /// No model whose vectors can be stored has more weights.
 const MAX_WEIGHT_BYTES: u64 = 8 << 30;

@@ -1,12 +1,11 @@
 //! The folder into which a model is fetched. One process at a time holds it.
 
+use super::FetchError;
 use std::{
     fs::{File, TryLockError},
     path::{Path, PathBuf},
     time::Duration,
 };
-
-use super::FetchError;
 
 /// How often to check whether another process has let go.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);

@@ -4,7 +4,6 @@ use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
 };
-
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},

@@ -1,3 +1,10 @@
+use super::{
+    test_server::{Reply, Request, TestServer},
+    *,
+};
+use crate::{Engine, ModelSettings, sample};
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -6,16 +13,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
-
-use sha1::Sha1;
-use sha2::{Digest, Sha256};
 use tempfile::TempDir;
-
-use super::{
-    test_server::{Reply, Request, TestServer},
-    *,
-};
-use crate::{Engine, ModelSettings, sample};
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 const WEIGHTS: &str = "model.safetensors";

@@ -73,9 +73,8 @@ dispatch!(
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::{super::samples::*, *};
+    use proptest::prelude::*;
 
     #[test]
     fn gelu_follows_erf_over_its_whole_range() {

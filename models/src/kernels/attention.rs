@@ -1,12 +1,10 @@
-use std::ops::Range;
-
-use rayon::prelude::*;
-
 use super::{
     LANES, exp,
     lanes::WIDTH,
     tile::{Line, Panels, Rows, multiply},
 };
+use rayon::prelude::*;
+use std::ops::Range;
 
 /// A number added to each score, which depends on the distance between key and query.
 pub(crate) struct RelativeBias {
@@ -288,9 +286,8 @@ impl Attention<'_> {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::{super::samples::*, *};
+    use proptest::prelude::*;
 
     /// Computes the softmax over the whole row at once, in f64.
     fn textbook(attention: &Attention<'_>, qkv: &[f32], sequences: &[Range<usize>]) -> Vec<f64> {

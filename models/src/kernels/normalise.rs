@@ -80,9 +80,8 @@ dispatch!(
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::{super::samples::*, *};
+    use proptest::prelude::*;
 
     proptest! {
         #[test]

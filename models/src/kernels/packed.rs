@@ -1,13 +1,11 @@
-use std::ops::Range;
-
-use rayon::prelude::*;
-
 use super::{
     integers::{self, Integers, PairLine},
     lanes::WIDTH,
     tile::{HalfLine, Isa, Line, PanelLine, Panels, Rows, multiply},
 };
 use crate::Precision;
+use rayon::prelude::*;
+use std::ops::Range;
 
 /// How many inputs of a panel stay in the processor's first cache while all rows are multiplied by it.
 const DEPTH: usize = 384;
@@ -179,9 +177,8 @@ fn lines<W>(weight: &[f32], inputs: usize, outputs: usize, depth: usize, line: i
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::{super::samples::*, *};
+    use proptest::prelude::*;
 
     proptest! {
         #[test]

@@ -45,9 +45,8 @@ dispatch!(
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::{super::samples::*, *};
+    use proptest::prelude::*;
 
     proptest! {
         #[test]

@@ -1,9 +1,8 @@
 //! Matrix products whose right side is in panels: sixteen columns each, line by line.
 
-use super::lanes::Portable;
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{Avx2, Avx512};
-use super::lanes::{Lanes, WIDTH};
+use super::lanes::{Lanes, Portable, WIDTH};
 
 /// One row of a panel, which fills one line of the cache.
 #[derive(Debug, Clone, Copy)]
@@ -345,9 +344,8 @@ unsafe fn multiply_on<W: PanelLine>(
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::{super::samples::*, *};
+    use proptest::prelude::*;
 
     proptest! {
         /// This runs every instance that the processor can run, so that the one for old processors is tested on new

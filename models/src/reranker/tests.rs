@@ -1,7 +1,6 @@
-use proptest::prelude::*;
-
 use super::*;
 use crate::sample;
+use proptest::prelude::*;
 
 fn settings(folder: &tempfile::TempDir) -> RerankerSettings {
     RerankerSettings { model: folder.path().to_str().unwrap().to_owned(), threads: 2, ..RerankerSettings::default() }

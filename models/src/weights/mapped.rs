@@ -1,9 +1,8 @@
 #![expect(unsafe_code, reason = "a map is a slice that something outside the process could change")]
 
-use std::{fs::File, io};
-
 use bytes::Bytes;
 use memmap2::Mmap;
+use std::{fs::File, io};
 
 /// Maps a file into memory: its pages are loaded when they are first read, and all processes share them.
 pub(super) fn map(file: &File) -> io::Result<Bytes> {

@@ -5,6 +5,14 @@
 //! change. Nobody can set the last of these, so a file that was written to or replaced since then has no pack, and a
 //! new one is made.
 
+use super::{Floats, StoredTensors, Tensors, WeightFile, mapped};
+use crate::{ModelError, default_models_dir};
+use bytes::Bytes;
+use safetensors::{
+    Dtype, SafeTensors,
+    tensor::{Metadata, TensorView},
+};
+use sha2::{Digest, Sha256};
 use std::{
     collections::HashMap,
     fs::{self, File},
@@ -13,16 +21,6 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, SystemTime},
 };
-
-use bytes::Bytes;
-use safetensors::{
-    Dtype, SafeTensors,
-    tensor::{Metadata, TensorView},
-};
-use sha2::{Digest, Sha256};
-
-use super::{Floats, StoredTensors, Tensors, WeightFile, mapped};
-use crate::{ModelError, default_models_dir};
 
 /// Changes whenever the content or layout of packs changes.
 const FORMAT: &str = "svc weights 1";
@@ -277,12 +275,10 @@ impl Packs {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Seek, SeekFrom, Write};
-
-    use tempfile::TempDir;
-
     use super::*;
     use crate::sample;
+    use std::io::{Seek, SeekFrom, Write};
+    use tempfile::TempDir;
 
     const WORDS: &str = "embeddings.word_embeddings.weight";
 

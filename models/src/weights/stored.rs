@@ -1,15 +1,13 @@
+use super::Floats;
+use crate::ModelError;
+use safetensors::{Dtype, tensor::Metadata};
+use sha2::{Digest, Sha256};
 use std::{
     fs::{File, Metadata as FileMetadata},
     io::{Read, Seek, SeekFrom},
     path::{Path, PathBuf},
     time::SystemTime,
 };
-
-use safetensors::{Dtype, tensor::Metadata};
-use sha2::{Digest, Sha256};
-
-use super::Floats;
-use crate::ModelError;
 
 /// The format's own limit on its header.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
@@ -131,10 +129,9 @@ fn version(metadata: &FileMetadata) -> (u64, Option<SystemTime>) {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use super::*;
     use crate::sample;
+    use std::io::Write;
 
     const WORDS: &str = "embeddings.word_embeddings.weight";
     const SHAPE: [usize; 2] = [sample::VOCABULARY, sample::HIDDEN];

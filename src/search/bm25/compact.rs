@@ -5,16 +5,18 @@
 //! were read are deleted, by key; whatever is appended meanwhile, even with smaller document numbers, waits for the
 //! next pass. The advisory lock belongs to the transaction, so that nothing can leave it behind.
 
-use std::collections::{HashMap, HashSet};
-
+use super::{Error, write::stored};
+use crate::store::{
+    indexes::{
+        self, Totals, postings,
+        postings::{Head, Keyed, PostingsRow},
+        terms,
+        terms::{Sealed, TermStats},
+    },
+    transaction,
+};
 use sqlx::{PgConnection, PgPool};
-
-use super::Error;
-use super::write::stored;
-use crate::store::indexes::postings::{Head, Keyed, PostingsRow};
-use crate::store::indexes::terms::{Sealed, TermStats};
-use crate::store::indexes::{self, Totals, postings, terms};
-use crate::store::transaction;
+use std::collections::{HashMap, HashSet};
 use svc_ranking::{Curve, Posting, decode_row, encode_rows};
 
 /// The bounds of one batch: terms, rows of tails and of tombstones, and postings in the tails, which take 12 bytes each

@@ -11,12 +11,11 @@ mod compact;
 mod read;
 mod write;
 
+use crate::{error::IntoFailure, store::indexes::IndexError};
 pub use compact::{Compaction, compact};
 pub use read::{Allowed, Hit, Verified, Verify, search};
-pub use write::{Prepared, Text, append, intern, prepare, remove, replace};
-
-use crate::{error::IntoFailure, store::indexes::IndexError};
 use svc_client::{Code, Failure};
+pub use write::{Prepared, Text, append, intern, prepare, remove, replace};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -1,14 +1,10 @@
-use std::collections::HashMap;
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
-
-use sqlx::PgConnection;
-
 use super::Error;
-use crate::store::indexes::terms::TermStats;
-use crate::store::indexes::{self, Totals, postings as rows, terms};
-use crate::store::transaction::Transaction;
+use crate::store::{
+    indexes::{self, Totals, postings as rows, terms, terms::TermStats},
+    transaction::Transaction,
+};
+use sqlx::PgConnection;
+use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc};
 use svc_ranking::{
     Analyzer, Bounds, Cache, Curve, List, MAX_TERMS, Posting, Postings, Scoring, SealedKey, decode_row, idf,
 };

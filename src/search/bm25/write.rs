@@ -1,10 +1,11 @@
-use std::collections::HashMap;
-
-use sqlx::{PgConnection, PgPool};
-
 use super::Error;
-use crate::store::indexes::postings::{Entry, PostingsRow};
-use crate::store::indexes::{self, IndexError, postings, terms};
+use crate::store::indexes::{
+    self, IndexError, postings,
+    postings::{Entry, PostingsRow},
+    terms,
+};
+use sqlx::{PgConnection, PgPool};
+use std::collections::HashMap;
 use svc_ranking::{Analyzer, Bag, Cache, Curve, Posting, Row, encode_rows};
 
 /// Tails are short, so that compaction needs bounded memory for a bounded number of them.

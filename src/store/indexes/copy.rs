@@ -1,7 +1,6 @@
 //! The binary form of COPY, which is far cheaper than parameters for thousands of rows.
 
-use sqlx::postgres::PgCopyIn;
-use sqlx::{PgConnection, Result};
+use sqlx::{PgConnection, Result, postgres::PgCopyIn};
 
 const CHUNK: usize = 1 << 20;
 

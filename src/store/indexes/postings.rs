@@ -1,10 +1,8 @@
 //! Entries, rows of postings and tombstones.
 
-use std::fmt::Write;
-
-use sqlx::PgConnection;
-
 use super::copy::Copy;
+use sqlx::PgConnection;
+use std::fmt::Write;
 
 /// A row of `search_term_postings`.
 #[derive(Clone, Debug)]

@@ -1,7 +1,6 @@
 //! The index that every answer is compared with: the formula over whole texts in memory, and random texts for it.
 
 use std::collections::{BTreeMap, HashMap};
-
 use svc::search::bm25::Hit;
 use svc_ranking::{Analyzer, Config};
 

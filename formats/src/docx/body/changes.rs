@@ -1,7 +1,5 @@
 //! Tracked changes and references to notes, which are facts and not text.
 
-use std::io::Read;
-
 use super::{Converter, Open};
 use crate::{
     FormatError,
@@ -12,6 +10,7 @@ use crate::{
     },
     xml::Element,
 };
+use std::io::Read;
 
 /// An open insertion.
 pub(super) struct Inserted {

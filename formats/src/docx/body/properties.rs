@@ -1,7 +1,5 @@
 //! Properties of paragraphs, runs, cells and rows.
 
-use std::io::Read;
-
 use super::{Converter, Open};
 use crate::{
     FormatError,
@@ -9,6 +7,7 @@ use crate::{
     markdown::Table,
     xml::{Element, Node},
 };
+use std::io::Read;
 
 /// No sheet of paper holds a wider span.
 const MAX_SPAN: usize = 63;

@@ -1,6 +1,5 @@
-use serde_json::json;
-
 use super::*;
+use serde_json::json;
 
 #[test]
 fn comments_and_notes_are_facts_with_their_places() {

@@ -1,6 +1,5 @@
-use serde_json::json;
-
 use super::*;
+use serde_json::json;
 
 #[test]
 fn lists_come_from_the_paragraph_or_its_style() {

@@ -1,7 +1,6 @@
-use proptest::prelude::*;
-
 use super::*;
 use crate::{Extraction, Format, Limits, isolated::Step};
+use proptest::prelude::*;
 
 fn request(limits: Limits) -> Request {
     Request::new(Step::Extract(Format::Text), limits)

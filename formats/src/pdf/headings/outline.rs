@@ -1,13 +1,11 @@
 //! The outline: titles, levels and the pages they point to.
 
-use std::collections::{HashMap, HashSet};
-
-use hayro_syntax::object::{Array, Dict, MaybeRef, Name, Object, ObjectIdentifier, String as PdfString};
-
 use crate::{
     Extraction, FormatError, Heading, Limit, Limits,
     pdf::{document::Document, strings::text_string},
 };
+use hayro_syntax::object::{Array, Dict, MaybeRef, Name, Object, ObjectIdentifier, String as PdfString};
+use std::collections::{HashMap, HashSet};
 
 /// An entry. `level` counts from 1 and stops at 9; `page` is an index, absent if the target is not in the file.
 pub(in crate::pdf) struct Entry {

@@ -2,12 +2,11 @@
 //!
 //! No headings are better than noise: a file that would have too many headings, or only one, has none.
 
-use rustc_hash::FxHashMap;
-
 use crate::{
     Heading,
     pdf::layout::{Laid, LaidLine},
 };
+use rustc_hash::FxHashMap;
 
 /// How much larger than the body's a heading's font is.
 const LARGER: f64 = 1.12;

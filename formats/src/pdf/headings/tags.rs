@@ -1,14 +1,12 @@
 //! Headings of a tagged file: the structure tree's elements H, H1 to H6 and Title.
 
-use std::collections::VecDeque;
-
-use hayro_syntax::object::{Dict, MaybeRef, Name, Object, ObjectIdentifier};
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use crate::{
     Heading,
     pdf::{document::Document, layout::Laid},
 };
+use hayro_syntax::object::{Dict, MaybeRef, Name, Object, ObjectIdentifier};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::VecDeque;
 
 /// No real file has longer chains of roles.
 const MOST_ROLES: usize = 8;

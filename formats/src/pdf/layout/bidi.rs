@@ -144,9 +144,8 @@ pub(super) fn mirrored(character: char) -> char {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
+    use proptest::prelude::*;
 
     fn logical(visual: &str) -> String {
         let characters: Vec<String> = visual.chars().map(String::from).collect();

@@ -14,11 +14,9 @@ mod regions;
 mod row_text;
 mod rows;
 
-use std::ops::Range;
-
-use kurbo::{Point, Rect, Vec2};
-
 use super::glyphs::{Glyph, PageGlyphs};
+use kurbo::{Point, Rect, Vec2};
+use std::ops::Range;
 
 /// Fewer glyphs of one slant are letters along a curve, for example, and make no lines of their own.
 const FEWEST: usize = 3;

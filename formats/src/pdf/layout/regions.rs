@@ -1,11 +1,10 @@
 //! Text in boxes beside other text: what is in one box is read together.
 
-use kurbo::Rect;
-
 use super::{
     columns, order,
     rows::{Row, Segment},
 };
+use kurbo::Rect;
 
 /// Boxes nest no deeper on any page.
 const MOST_DEPTH: u8 = 8;

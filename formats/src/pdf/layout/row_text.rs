@@ -1,14 +1,12 @@
 //! The text of a row: where blanks are between its glyphs, and in which direction it is read.
 
-use std::ops::Range;
-
-use unicode_normalization::char::is_combining_mark;
-
 use super::{
     Spot, bidi,
     rows::{Row, Segment},
 };
 use crate::pdf::glyphs::PageGlyphs;
+use std::ops::Range;
+use unicode_normalization::char::is_combining_mark;
 
 /// A gap narrower than this share of the font size is kerning.
 const WORD_GAP: f64 = 0.17;

@@ -1,9 +1,8 @@
 //! Rows: what was drawn consecutively on one baseline.
 
-use std::ops::Range;
-
 use super::{Spot, bidi};
 use crate::pdf::glyphs::PageGlyphs;
+use std::ops::Range;
 
 /// Baselines within this share of the size are the same, so that subscripts and superscripts stay in their line.
 const BASELINE: f64 = 0.5;

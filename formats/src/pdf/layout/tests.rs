@@ -1,7 +1,6 @@
-use kurbo::{Point, Rect, Vec2};
-
 use super::*;
 use crate::pdf::glyphs::Glyph;
+use kurbo::{Point, Rect, Vec2};
 
 /// Text set at a place in a size; each character is half as wide as the size.
 type Set<'t> = (&'t str, f64, f64, f64);

@@ -3,13 +3,11 @@
 mod builder;
 mod encryption;
 
-use std::io::{Cursor, Write};
-
-use flate2::{Compression, write::ZlibEncoder};
-
 use super::*;
 use crate::{Limit, Limits};
 use builder::{Pdf, lines};
+use flate2::{Compression, write::ZlibEncoder};
+use std::io::{Cursor, Write};
 
 fn read(pdf: Pdf) -> Extraction {
     extract(Cursor::new(pdf.build()), (&Limits::default()).into()).unwrap()

@@ -12,13 +12,10 @@ mod times;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
-
-use code::{Section, Shape};
-
 use super::moment::{DateEpoch, Moment};
-
 pub(super) use builtin::builtin;
+use code::{Section, Shape};
+use std::borrow::Cow;
 
 /// Spreadsheets allow 255 characters.
 const MAX_CODE_BYTES: usize = 2_048;

@@ -222,9 +222,8 @@ fn builtin_formats_stand_for_their_codes() {
 }
 
 mod no_code_panics {
-    use proptest::prelude::*;
-
     use super::*;
+    use proptest::prelude::*;
 
     proptest! {
         #[test]

@@ -1,6 +1,5 @@
-use proptest::prelude::*;
-
 use super::*;
+use proptest::prelude::*;
 
 fn range(text: &str) -> Range {
     text.parse().unwrap()
