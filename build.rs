@@ -6,15 +6,19 @@ use std::{
 
 fn main() {
     println!("cargo:rerun-if-changed=migrations");
-    let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("migrations");
+    let clone = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let mut list = String::from("&[\n");
     // A view may call functions, and a view on other views must come after them by its name.
     for folder in ["functions", "views"] {
-        let mut files = sql_files(&root.join(folder));
+        let mut files = sql_files(&clone.join("migrations").join(folder));
         files.sort_by(|a, b| a.file_stem().cmp(&b.file_stem()));
         for file in files {
             let name = file.file_stem().expect("a file has a name").to_string_lossy().into_owned();
-            list += &format!("Source {{ name: {name:?}, sql: include_str!({file:?}) }},\n");
+            // Clones in different folders share one target folder, so the list must not name this clone's.
+            let place = format!("/{}", file.strip_prefix(&clone).expect("it is in the clone").display());
+            list += &format!(
+                "Source {{ name: {name:?}, sql: include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), {place:?})) }},\n"
+            );
         }
     }
     list.push(']');
