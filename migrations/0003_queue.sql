@@ -154,7 +154,7 @@ CREATE TABLE ingest_node (
     document_id     bigint PRIMARY KEY REFERENCES documents (id) ON DELETE CASCADE,
     -- The node whose count falls when this node is done; NULL at the root.
     parent_id       bigint,
-    file_root       bigint NOT NULL,
+    root_id         bigint NOT NULL,
     open_tasks      integer NOT NULL DEFAULT 0 CHECK (open_tasks >= 0),
     open_children   integer NOT NULL DEFAULT 0 CHECK (open_children >= 0),
     failed_children integer NOT NULL DEFAULT 0,
@@ -167,21 +167,21 @@ CREATE TABLE ingest_node (
     -- The priority of the upload, on the row of the file's root alone.
     priority        integer NOT NULL DEFAULT 0
 );
-CREATE INDEX ingest_node_root ON ingest_node (file_root);
+CREATE INDEX ingest_node_root ON ingest_node (root_id);
 CREATE INDEX ingest_node_parent ON ingest_node (parent_id);
 CREATE INDEX ingest_node_cancelled ON ingest_node (document_id) WHERE cancelled;
 
 -- Append only, so that a thousand finished children never meet on one row.
 CREATE TABLE settle_event (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    file_root   bigint NOT NULL,
+    root_id     bigint NOT NULL,
     -- The node to look at.
     document_id bigint NOT NULL,
     -- How many of its children are done, and how many of those failed.
     done        integer NOT NULL,
     failed      integer NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX settle_event_root ON settle_event (file_root, id);
+CREATE INDEX settle_event_root ON settle_event (root_id, id);
 
 -- Changes to the counts of nodes under a root. A reader adds them up.
 CREATE TABLE frontier_delta (

@@ -643,7 +643,7 @@ CREATE TABLE frontier_delta (
 CREATE TABLE ingest_node (
     document_id bigint NOT NULL,
     parent_id bigint,
-    file_root bigint NOT NULL,
+    root_id bigint NOT NULL,
     open_tasks integer DEFAULT 0 NOT NULL,
     open_children integer DEFAULT 0 NOT NULL,
     failed_children integer DEFAULT 0 NOT NULL,
@@ -797,7 +797,7 @@ WITH (autovacuum_vacuum_scale_factor='0.02');
 
 CREATE TABLE settle_event (
     id bigint NOT NULL,
-    file_root bigint NOT NULL,
+    root_id bigint NOT NULL,
     document_id bigint NOT NULL,
     done integer NOT NULL,
     failed integer NOT NULL
@@ -1072,13 +1072,13 @@ CREATE INDEX ingest_node_cancelled ON ingest_node USING btree (document_id) WHER
 
 CREATE INDEX ingest_node_parent ON ingest_node USING btree (parent_id);
 
-CREATE INDEX ingest_node_root ON ingest_node USING btree (file_root);
+CREATE INDEX ingest_node_root ON ingest_node USING btree (root_id);
 
 CREATE INDEX search_index_deltas_index ON search_index_deltas USING btree (index_id) INCLUDE (docs, tokens);
 
 CREATE UNIQUE INDEX search_term_stats_term_id ON search_term_stats USING btree (index_id, term_id);
 
-CREATE INDEX settle_event_root ON settle_event USING btree (file_root, id);
+CREATE INDEX settle_event_root ON settle_event USING btree (root_id, id);
 
 CREATE INDEX task_attempts_document ON task_attempts USING btree (document_id, id);
 

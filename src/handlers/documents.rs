@@ -177,8 +177,8 @@ impl Handle<ops::delete_document> for Service {
             failed: -before.failed,
         };
         store::ingest_nodes::count(&mut tx, id, change).await.or_fail()?;
-        if let Some((root, parent)) = store::ingest_nodes::waited_for(&mut tx, id).await.or_fail()? {
-            store::ingest_nodes::children_done(&mut tx, root, &[(parent, 1, 0)]).await.or_fail()?;
+        if let Some((root_id, parent)) = store::ingest_nodes::waited_for(&mut tx, id).await.or_fail()? {
+            store::ingest_nodes::children_done(&mut tx, root_id, &[(parent, 1, 0)]).await.or_fail()?;
         }
         let gone = store::documents::delete_subtree(&mut tx, id).await.map_err(taken_out)?;
         bm25::remove(&mut tx, None, &gone).await.or_fail()?;

@@ -132,7 +132,7 @@ async fn look(pool: &PgPool, caller: &Caller, id: i64) -> Result<FrontierRespons
         None => store::ingest_nodes::count_by_path(&mut tx, id).await.or_fail()?,
     };
     let priority = match store::ingest_nodes::root_of(&mut tx, id).await.or_fail()? {
-        Some((root, _)) => store::ingest_nodes::priority(&mut tx, root).await.or_fail()?,
+        Some((root_id, _)) => store::ingest_nodes::priority(&mut tx, root_id).await.or_fail()?,
         None => None,
     };
     let empty = store::evidence::read_one(&mut tx, id, "extract.empty").await.or_fail()?;

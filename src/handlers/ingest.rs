@@ -45,10 +45,10 @@ pub(super) async fn ingested_file(conn: &mut PgConnection, caller: &Caller, id: 
     row.ok_or_else(|| Failure::no_document(id))?;
     caller.writes(conn, id).await.or_fail()??;
     match store::ingest_nodes::root_of(conn, id).await.or_fail()? {
-        Some((root, _)) if root == id => Ok(()),
-        Some((root, _)) => {
-            let detail = format!("document {id} is a part of the file {root}: use that id");
-            Err(Failure::new(Code::Conflict, detail).with("file_id", root))
+        Some((root_id, _)) if root_id == id => Ok(()),
+        Some((root_id, _)) => {
+            let detail = format!("document {id} is a part of the file {root_id}: use that id");
+            Err(Failure::new(Code::Conflict, detail).with("file_id", root_id))
         }
         None => Err(Failure::new(Code::Conflict, format!("document {id} is not an ingested file"))),
     }

@@ -10,70 +10,70 @@ const PART: i64 = 5_000;
 
 /// Fails the file and its containers, in the transaction that cancels the tasks, so that nothing settles under it any
 /// more. The other nodes are left to [`fail_leaves`].
-pub async fn fail_containers(conn: &mut PgConnection, root: i64, tasks: i64) -> sqlx::Result<()> {
-    let failed = cancelled::fail_containers(conn, root).await?;
+pub async fn fail_containers(conn: &mut PgConnection, root_id: i64, tasks: i64) -> sqlx::Result<()> {
+    let failed = cancelled::fail_containers(conn, root_id).await?;
     let evidence = json!({"at": chrono::Utc::now(), "nodes_failed": failed, "tasks_cancelled": tasks});
-    store::evidence::record(conn, root, "cancelled", &evidence).await?;
-    count(conn, root, failed).await
+    store::evidence::record(conn, root_id, "cancelled", &evidence).await?;
+    count(conn, root_id, failed).await
 }
 
 /// Fails a part of the leaves, those with the lowest ids above `after`, if the root is still marked as cancelled.
 /// Returns where the next part begins, or `None` if this was the last. If this is interrupted, the sweep does the rest.
-pub async fn fail_leaves(pool: &PgPool, root: i64, after: i64) -> sqlx::Result<Option<i64>> {
+pub async fn fail_leaves(pool: &PgPool, root_id: i64, after: i64) -> sqlx::Result<Option<i64>> {
     let mut tx = store::transaction::begin(pool).await?;
-    if !cancelled::lock(&mut tx, root).await? {
+    if !cancelled::lock(&mut tx, root_id).await? {
         return Ok(None);
     }
-    let next = fail_part(&mut tx, root, after).await?;
+    let next = fail_part(&mut tx, root_id, after).await?;
     tx.commit().await?;
     Ok(next)
 }
 
 /// Fails the leaves of a committed cancel: for a file of usual size before this returns, for a larger one the rest in
 /// the background. An error is logged and not returned, because the cancel took effect; the sweep does what is left.
-pub async fn finish(pool: &PgPool, root: i64) {
+pub async fn finish(pool: &PgPool, root_id: i64) {
     let left = move |error: sqlx::Error| {
-        tracing::warn!(document.id = root, error = %error, "could not mark all nodes of a cancelled file; the sweep will mark the rest");
+        tracing::warn!(document.id = root_id, error = %error, "could not mark all nodes of a cancelled file; the sweep will mark the rest");
     };
-    match fail_leaves(pool, root, root).await {
+    match fail_leaves(pool, root_id, root_id).await {
         Ok(None) => {}
         Ok(Some(after)) => {
             let pool = pool.clone();
-            tokio::spawn(async move { fail_rest(&pool, root, after).await.unwrap_or_else(left) });
+            tokio::spawn(async move { fail_rest(&pool, root_id, after).await.unwrap_or_else(left) });
         }
         Err(error) => left(error),
     }
 }
 
 /// Fails all parts from one on.
-pub async fn fail_rest(pool: &PgPool, root: i64, after: i64) -> sqlx::Result<()> {
+pub async fn fail_rest(pool: &PgPool, root_id: i64, after: i64) -> sqlx::Result<()> {
     let mut next = Some(after);
     while let Some(after) = next {
-        next = fail_leaves(pool, root, after).await?;
+        next = fail_leaves(pool, root_id, after).await?;
     }
     Ok(())
 }
 
 /// Does the same within a transaction that must find no such nodes left.
-pub async fn fail_rest_here(conn: &mut PgConnection, root: i64) -> sqlx::Result<()> {
-    let mut next = cancelled::lock(conn, root).await?.then_some(root);
+pub async fn fail_rest_here(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<()> {
+    let mut next = cancelled::lock(conn, root_id).await?.then_some(root_id);
     while let Some(after) = next {
-        next = fail_part(conn, root, after).await?;
+        next = fail_part(conn, root_id, after).await?;
     }
     Ok(())
 }
 
-async fn fail_part(conn: &mut PgConnection, root: i64, after: i64) -> sqlx::Result<Option<i64>> {
-    let (failed, last) = cancelled::fail_leaves(conn, root, after, PART).await?;
-    count(conn, root, failed).await?;
-    cancelled::add_to_evidence(conn, root, failed).await?;
+async fn fail_part(conn: &mut PgConnection, root_id: i64, after: i64) -> sqlx::Result<Option<i64>> {
+    let (failed, last) = cancelled::fail_leaves(conn, root_id, after, PART).await?;
+    count(conn, root_id, failed).await?;
+    cancelled::add_to_evidence(conn, root_id, failed).await?;
     if failed < PART {
-        cancelled::done(conn, root).await?;
+        cancelled::done(conn, root_id).await?;
         return Ok(None);
     }
     Ok(last)
 }
 
-async fn count(conn: &mut PgConnection, root: i64, failed: i64) -> sqlx::Result<()> {
-    store::ingest_nodes::count(conn, root, Frontier { in_flight: -failed, failed, ..Frontier::default() }).await
+async fn count(conn: &mut PgConnection, root_id: i64, failed: i64) -> sqlx::Result<()> {
+    store::ingest_nodes::count(conn, root_id, Frontier { in_flight: -failed, failed, ..Frontier::default() }).await
 }

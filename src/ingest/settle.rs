@@ -26,18 +26,18 @@ pub const QUEUES: Lanes = Lanes::of(Lane::Model);
 
 /// Takes all settle events of a root, unless somebody else is doing so: they will see ours too, or the sweep will.
 /// Returns true if tasks were queued.
-pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, file_root: i64) -> sqlx::Result<bool> {
+pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, root_id: i64) -> sqlx::Result<bool> {
     let mut queued = false;
     loop {
         let mut tx = store::transaction::begin(pool).await?;
-        if !store::locks::try_file(&mut tx, file_root).await? {
+        if !store::locks::try_file(&mut tx, root_id).await? {
             return Ok(queued);
         }
-        let Some(touched) = store::ingest_nodes::apply_events(&mut tx, file_root).await? else {
+        let Some(touched) = store::ingest_nodes::apply_events(&mut tx, root_id).await? else {
             // Since we looked, somebody may have committed an event and left because we held the lock.
             tx.rollback().await?;
             let mut conn = pool.acquire().await?;
-            if store::ingest_nodes::has_events(&mut conn, file_root).await? {
+            if store::ingest_nodes::has_events(&mut conn, root_id).await? {
                 continue;
             }
             return Ok(queued);
@@ -48,21 +48,21 @@ pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, file_root:
                 continue;
             }
             if needs_rollup(&mut tx, &node).await? {
-                queue_summarize(&mut tx, badges, file_root, &node).await?;
+                queue_summarize(&mut tx, badges, root_id, &node).await?;
                 queued = true;
             } else {
                 settled.push(node);
             }
         }
-        finish_nodes(&mut tx, file_root, &settled).await?;
+        finish_nodes(&mut tx, root_id, &settled).await?;
         tx.commit().await?;
     }
 }
 
 /// Does the same for callers that cannot report an error: the events stay, and the sweep takes what is left.
-pub async fn settle_or_leave(pool: &PgPool, badges: &BTreeMap<String, String>, file_root: i64) -> bool {
-    settle(pool, badges, file_root).await.unwrap_or_else(|error| {
-        tracing::warn!(document.id = file_root, error = %error, "settling failed; the sweep will do it");
+pub async fn settle_or_leave(pool: &PgPool, badges: &BTreeMap<String, String>, root_id: i64) -> bool {
+    settle(pool, badges, root_id).await.unwrap_or_else(|error| {
+        tracing::warn!(document.id = root_id, error = %error, "settling failed; the sweep will do it");
         false
     })
 }
@@ -75,14 +75,14 @@ async fn needs_rollup(conn: &mut PgConnection, node: &Touched) -> sqlx::Result<b
 async fn queue_summarize(
     conn: &mut PgConnection,
     badges: &BTreeMap<String, String>,
-    file_root: i64,
+    root_id: i64,
     node: &Touched,
 ) -> sqlx::Result<()> {
-    Queueing::of_file(file_root, badges).add(conn, (node.document_id, &node.path), Work::of(&SUMMARIZE)).await?;
+    Queueing::of_file(root_id, badges).add(conn, (node.document_id, &node.path), Work::of(&SUMMARIZE)).await?;
     store::ingest_nodes::queue_rollup(conn, node.document_id).await
 }
 
-async fn finish_nodes(conn: &mut PgConnection, file_root: i64, nodes: &[Touched]) -> sqlx::Result<()> {
+async fn finish_nodes(conn: &mut PgConnection, root_id: i64, nodes: &[Touched]) -> sqlx::Result<()> {
     if nodes.is_empty() {
         return Ok(());
     }
@@ -109,22 +109,22 @@ async fn finish_nodes(conn: &mut PgConnection, file_root: i64, nodes: &[Touched]
         }
     }
     let events: Vec<(i64, i32, i32)> = by_parent.into_iter().map(|(parent, done)| (parent, done, 0)).collect();
-    store::ingest_nodes::children_done(conn, file_root, &events).await?;
+    store::ingest_nodes::children_done(conn, root_id, &events).await?;
     let count = moved.len() as i64;
-    store::ingest_nodes::count(conn, file_root, Frontier { in_flight: -count, settled: count, ..Frontier::default() })
+    store::ingest_nodes::count(conn, root_id, Frontier { in_flight: -count, settled: count, ..Frontier::default() })
         .await?;
-    if ids.contains(&file_root) {
-        store::ingest_nodes::fold_frontier(conn, file_root).await?;
-        let failed = store::ingest_nodes::frontier(conn, file_root).await?.map_or(0, |frontier| frontier.failed);
+    if ids.contains(&root_id) {
+        store::ingest_nodes::fold_frontier(conn, root_id).await?;
+        let failed = store::ingest_nodes::frontier(conn, root_id).await?.map_or(0, |frontier| frontier.failed);
         if failed > 0 {
             // Without this, a file without any readable text would look like any other settled file.
-            let reasons: Map<String, Value> = store::evidence::reasons_of_failures(conn, file_root)
+            let reasons: Map<String, Value> = store::evidence::reasons_of_failures(conn, root_id)
                 .await?
                 .into_iter()
                 .map(|(reason, tasks)| (reason, tasks.into()))
                 .collect();
             let evidence = json!({"nodes": failed, "tasks_by_reason": reasons});
-            store::evidence::record(conn, file_root, FAILED_PARTS, &evidence).await?;
+            store::evidence::record(conn, root_id, FAILED_PARTS, &evidence).await?;
         }
     }
     Ok(())
@@ -133,7 +133,7 @@ async fn finish_nodes(conn: &mut PgConnection, file_root: i64, nodes: &[Touched]
 /// Records that chunks settled or failed together, and notifies their parents and the frontier.
 pub async fn leaves_done(
     conn: &mut PgConnection,
-    file_root: i64,
+    root_id: i64,
     moved: &[(i64, Option<i64>)],
     to: Settled,
 ) -> sqlx::Result<()> {
@@ -144,14 +144,14 @@ pub async fn leaves_done(
     }
     let events: Vec<_> =
         by_parent.into_iter().map(|(parent, done)| (parent, done, if failed { done } else { 0 })).collect();
-    store::ingest_nodes::children_done(conn, file_root, &events).await?;
+    store::ingest_nodes::children_done(conn, root_id, &events).await?;
     let count = moved.len() as i64;
     let change = if failed {
         Frontier { in_flight: -count, failed: count, ..Frontier::default() }
     } else {
         Frontier { in_flight: -count, settled: count, ..Frontier::default() }
     };
-    store::ingest_nodes::count(conn, file_root, change).await
+    store::ingest_nodes::count(conn, root_id, change).await
 }
 
 /// Records that a task will not run again: its node fails, or the chunks that it should have embedded do, and their
@@ -162,27 +162,26 @@ pub async fn task_failed(
     document_id: i64,
     params: &Value,
 ) -> sqlx::Result<Option<i64>> {
-    let Some((file_root, parent)) = store::ingest_nodes::root_of(conn, document_id).await? else {
+    let Some((root_id, parent)) = store::ingest_nodes::root_of(conn, document_id).await? else {
         return Ok(None);
     };
     if let Some(runs) = leaves_of_failure(task_type, params) {
         let rows = store::nodes::leaves(conn, document_id, &runs).await?;
         let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
         let moved = store::nodes::leave_flight(conn, &ids, Settled::Failed).await?;
-        leaves_done(conn, file_root, &moved, Settled::Failed).await?;
+        leaves_done(conn, root_id, &moved, Settled::Failed).await?;
         store::ingest_nodes::task_over(conn, document_id).await?;
-        return Ok(Some(file_root));
+        return Ok(Some(root_id));
     }
     let moved = store::nodes::leave_flight(conn, &[document_id], Settled::Failed).await?;
     if !moved.is_empty() {
-        store::ingest_nodes::count(conn, file_root, Frontier { in_flight: -1, failed: 1, ..Frontier::default() })
-            .await?;
+        store::ingest_nodes::count(conn, root_id, Frontier { in_flight: -1, failed: 1, ..Frontier::default() }).await?;
         if let Some(parent) = parent {
-            store::ingest_nodes::children_done(conn, file_root, &[(parent, 1, 1)]).await?;
+            store::ingest_nodes::children_done(conn, root_id, &[(parent, 1, 1)]).await?;
         }
     }
     store::ingest_nodes::close(conn, document_id).await?;
-    Ok(Some(file_root))
+    Ok(Some(root_id))
 }
 
 /// Locks what [`task_failed`] changes. Call this before locking a task in order to fail it for good.
@@ -207,23 +206,23 @@ pub async fn lock_for_failure(
 pub async fn take_left(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx::Result<bool> {
     let roots = store::ingest_nodes::roots_with_events(&mut *pool.acquire().await?).await?;
     let mut queued = false;
-    for root in roots {
+    for root_id in roots {
         // A root that cannot be settled must not keep the others waiting.
-        match settle(pool, badges, root).await {
+        match settle(pool, badges, root_id).await {
             Ok(more) => queued |= more,
             Err(error) => {
-                tracing::error!(document.id = root, error = %error, "this root could not be settled; recounting its nodes, which repairs the effect of a defect");
-                recount(pool, root).await?;
+                tracing::error!(document.id = root_id, error = %error, "this root could not be settled; recounting its nodes, which repairs the effect of a defect");
+                recount(pool, root_id).await?;
             }
         }
     }
     Ok(queued)
 }
 
-async fn recount(pool: &PgPool, root: i64) -> sqlx::Result<()> {
+async fn recount(pool: &PgPool, root_id: i64) -> sqlx::Result<()> {
     let mut tx = store::transaction::begin(pool).await?;
-    if store::locks::try_file(&mut tx, root).await? {
-        store::ingest_nodes::recount(&mut tx, root).await?;
+    if store::locks::try_file(&mut tx, root_id).await? {
+        store::ingest_nodes::recount(&mut tx, root_id).await?;
         tx.commit().await?;
     }
     Ok(())
@@ -232,9 +231,9 @@ async fn recount(pool: &PgPool, root: i64) -> sqlx::Result<()> {
 /// Does what was left over: marks the remaining nodes of cancelled files, and takes the remaining events.
 pub async fn sweep(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx::Result<bool> {
     let cancelled = store::cancelled::roots(&mut *pool.acquire().await?).await?;
-    for root in cancelled {
-        if let Err(error) = cancel::fail_rest(pool, root, root).await {
-            tracing::error!(document.id = root, error = %error, "could not mark the nodes of a cancelled file; the next sweep tries again");
+    for root_id in cancelled {
+        if let Err(error) = cancel::fail_rest(pool, root_id, root_id).await {
+            tracing::error!(document.id = root_id, error = %error, "could not mark the nodes of a cancelled file; the next sweep tries again");
         }
     }
     take_left(pool, badges).await
@@ -243,12 +242,12 @@ pub async fn sweep(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx::Re
 /// Repairs roots that would wait for ever; the next sweep settles them. This looks at every root in flight.
 pub async fn repair(pool: &PgPool) -> sqlx::Result<()> {
     let stalled = store::ingest_nodes::stalled_roots(&mut *pool.acquire().await?).await?;
-    for root in stalled {
+    for root_id in stalled {
         tracing::error!(
-            document.id = root,
+            document.id = root_id,
             "nodes are in flight with nothing left to do; recounting them, which repairs the effect of a defect"
         );
-        recount(pool, root).await?;
+        recount(pool, root_id).await?;
     }
     Ok(())
 }

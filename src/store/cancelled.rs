@@ -6,16 +6,16 @@ use sqlx::PgConnection;
 pub async fn fail_containers(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<i64> {
     let failed = sqlx::query(
         "UPDATE documents d SET settled = 'failed' FROM ingest_node n
-          WHERE n.file_root = $1 AND d.id = n.document_id AND d.settled = 'in_flight'",
+          WHERE n.root_id = $1 AND d.id = n.document_id AND d.settled = 'in_flight'",
     )
     .bind(root_id)
     .execute(&mut *conn)
     .await?;
-    sqlx::query("DELETE FROM settle_event WHERE file_root = $1").bind(root_id).execute(&mut *conn).await?;
+    sqlx::query("DELETE FROM settle_event WHERE root_id = $1").bind(root_id).execute(&mut *conn).await?;
     sqlx::query(
         "UPDATE ingest_node n SET rollup = 'done', open_children = 0, cancelled = (n.document_id = $1),
                 open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = n.document_id AND NOT t.final)
-          WHERE n.file_root = $1",
+          WHERE n.root_id = $1",
     )
     .bind(root_id)
     .execute(conn)
@@ -37,7 +37,7 @@ pub async fn fail_leaves(
         "WITH part AS (
              SELECT d.id FROM documents d
               WHERE d.settled = 'in_flight' AND d.id > $2 AND d.path @> ARRAY[$1::bigint]
-                AND NOT EXISTS (SELECT 1 FROM ingest_node own WHERE own.file_root = own.document_id
+                AND NOT EXISTS (SELECT 1 FROM ingest_node own WHERE own.root_id = own.document_id
                                    AND own.document_id = ANY (d.path[array_position(d.path, $1) + 1:] || d.id))
               ORDER BY d.id LIMIT $3 FOR NO KEY UPDATE),
          failed AS (UPDATE documents d SET settled = 'failed' FROM part WHERE d.id = part.id RETURNING d.id)

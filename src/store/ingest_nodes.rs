@@ -11,13 +11,13 @@ pub struct Frontier {
 }
 
 /// Starts counting for containers in flight.
-pub async fn insert(conn: &mut PgConnection, file_root: i64, rows: &[IngestNode]) -> sqlx::Result<()> {
+pub async fn insert(conn: &mut PgConnection, root_id: i64, rows: &[IngestNode]) -> sqlx::Result<()> {
     sqlx::query(
-        "INSERT INTO ingest_node (document_id, parent_id, file_root, open_tasks, open_children, tokens)
+        "INSERT INTO ingest_node (document_id, parent_id, root_id, open_tasks, open_children, tokens)
          SELECT id, parent_id, $1, open_tasks, open_children, tokens
            FROM unnest($2::bigint[], $3::bigint[], $4::int[], $5::int[], $6::bigint[]) AS n(id, parent_id, open_tasks, open_children, tokens)",
     )
-    .bind(file_root)
+    .bind(root_id)
     .bind(rows.iter().map(|r| r.document_id).collect::<Vec<_>>())
     .bind(rows.iter().map(|r| r.parent_id).collect::<Vec<_>>())
     .bind(rows.iter().map(|r| r.open_tasks).collect::<Vec<_>>())
@@ -29,22 +29,22 @@ pub async fn insert(conn: &mut PgConnection, file_root: i64, rows: &[IngestNode]
 }
 
 /// The priority that a file was uploaded with, or was given since; `None` if nothing was ever ingested there.
-pub async fn priority(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<Option<i32>> {
+pub async fn priority(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<Option<i32>> {
     sqlx::query_scalar("SELECT priority FROM ingest_node WHERE document_id = $1")
-        .bind(file_root)
+        .bind(root_id)
         .fetch_optional(conn)
         .await
 }
 
 /// Gives a file another priority, after those who queue tasks with the old one have committed. Everything queued from
 /// then on has the new one.
-pub async fn set_priority(conn: &mut PgConnection, file_root: i64, priority: i32) -> sqlx::Result<()> {
+pub async fn set_priority(conn: &mut PgConnection, root_id: i64, priority: i32) -> sqlx::Result<()> {
     sqlx::query("SELECT 1 FROM ingest_node WHERE document_id = $1 FOR UPDATE")
-        .bind(file_root)
+        .bind(root_id)
         .execute(&mut *conn)
         .await?;
     sqlx::query("UPDATE ingest_node SET priority = $2 WHERE document_id = $1")
-        .bind(file_root)
+        .bind(root_id)
         .bind(priority)
         .execute(conn)
         .await
@@ -85,8 +85,8 @@ pub async fn grow(
 pub async fn task_over(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()> {
     sqlx::query(
         "WITH node AS (
-             UPDATE ingest_node SET open_tasks = open_tasks - 1 WHERE document_id = $1 RETURNING file_root, document_id, open_tasks)
-         INSERT INTO settle_event (file_root, document_id, done, failed) SELECT file_root, document_id, 0, 0 FROM node WHERE open_tasks = 0",
+             UPDATE ingest_node SET open_tasks = open_tasks - 1 WHERE document_id = $1 RETURNING root_id, document_id, open_tasks)
+         INSERT INTO settle_event (root_id, document_id, done, failed) SELECT root_id, document_id, 0, 0 FROM node WHERE open_tasks = 0",
     )
     .bind(document_id)
     .execute(conn)
@@ -104,9 +104,9 @@ pub async fn rolled_up(conn: &mut PgConnection, document_id: i64) -> sqlx::Resul
 }
 
 /// Tells the settler about children that are done, grouped by parent.
-pub async fn children_done(conn: &mut PgConnection, file_root: i64, by_parent: &[(i64, i32, i32)]) -> sqlx::Result<()> {
-    sqlx::query("INSERT INTO settle_event (file_root, document_id, done, failed) SELECT $1, p, d, f FROM unnest($2::bigint[], $3::int[], $4::int[]) AS e(p, d, f)")
-        .bind(file_root)
+pub async fn children_done(conn: &mut PgConnection, root_id: i64, by_parent: &[(i64, i32, i32)]) -> sqlx::Result<()> {
+    sqlx::query("INSERT INTO settle_event (root_id, document_id, done, failed) SELECT $1, p, d, f FROM unnest($2::bigint[], $3::int[], $4::int[]) AS e(p, d, f)")
+        .bind(root_id)
         .bind(by_parent.iter().map(|e| e.0).collect::<Vec<_>>())
         .bind(by_parent.iter().map(|e| e.1).collect::<Vec<_>>())
         .bind(by_parent.iter().map(|e| e.2).collect::<Vec<_>>())
@@ -120,7 +120,7 @@ pub async fn count(conn: &mut PgConnection, at: i64, change: Frontier) -> sqlx::
     sqlx::query(
         "INSERT INTO frontier_delta
          SELECT n.document_id, $2, $3, $4, $5 FROM documents d CROSS JOIN unnest(d.path || d.id) AS above(id)
-           JOIN ingest_node n ON n.document_id = above.id AND n.file_root = above.id
+           JOIN ingest_node n ON n.document_id = above.id AND n.root_id = above.id
           WHERE d.id = $1",
     )
     .bind(at)
@@ -176,14 +176,14 @@ pub struct Touched {
 
 /// Takes up to 10,000 events of a root and lowers the counts, with one aggregated change per node in the order of ids.
 /// Returns the touched nodes, or `None` if there was no event.
-pub async fn apply_events(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<Option<Vec<Touched>>> {
+pub async fn apply_events(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<Option<Vec<Touched>>> {
     let events: Vec<(i64, i64, i64)> = sqlx::query_as(
         "WITH taken AS (
-             DELETE FROM settle_event WHERE id IN (SELECT id FROM settle_event WHERE file_root = $1 ORDER BY id LIMIT 10000)
+             DELETE FROM settle_event WHERE id IN (SELECT id FROM settle_event WHERE root_id = $1 ORDER BY id LIMIT 10000)
              RETURNING document_id, done, failed)
          SELECT document_id, sum(done), sum(failed) FROM taken GROUP BY document_id ORDER BY document_id",
     )
-    .bind(file_root)
+    .bind(root_id)
     .fetch_all(&mut *conn)
     .await?;
     if events.is_empty() {
@@ -247,7 +247,7 @@ pub async fn tokens(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<O
 
 /// The root of ingestion above a node, and the container whose count falls when the node is done.
 pub async fn root_of(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Option<(i64, Option<i64>)>> {
-    sqlx::query_as("SELECT file_root, parent_id FROM ingest_node WHERE document_id = $1")
+    sqlx::query_as("SELECT root_id, parent_id FROM ingest_node WHERE document_id = $1")
         .bind(document_id)
         .fetch_optional(conn)
         .await
@@ -255,50 +255,50 @@ pub async fn root_of(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<
 
 /// Roots with settle events that nobody has taken.
 pub async fn roots_with_events(conn: &mut PgConnection) -> sqlx::Result<Vec<i64>> {
-    sqlx::query_scalar("SELECT DISTINCT file_root FROM settle_event ORDER BY 1 LIMIT 1000").fetch_all(conn).await
+    sqlx::query_scalar("SELECT DISTINCT root_id FROM settle_event ORDER BY 1 LIMIT 1000").fetch_all(conn).await
 }
 
 /// Roots with nodes in flight but neither a task nor an event left: the effect of a defect, which is repaired and
 /// logged.
 pub async fn stalled_roots(conn: &mut PgConnection) -> sqlx::Result<Vec<i64>> {
     sqlx::query_scalar(
-        "SELECT DISTINCT n.file_root FROM ingest_node n JOIN documents d ON d.id = n.document_id
+        "SELECT DISTINCT n.root_id FROM ingest_node n JOIN documents d ON d.id = n.document_id
           WHERE d.settled = 'in_flight'
-            AND NOT EXISTS (SELECT 1 FROM task_queue t WHERE t.root_id = n.file_root AND NOT t.final)
-            AND NOT EXISTS (SELECT 1 FROM settle_event e WHERE e.file_root = n.file_root) LIMIT 100",
+            AND NOT EXISTS (SELECT 1 FROM task_queue t WHERE t.root_id = n.root_id AND NOT t.final)
+            AND NOT EXISTS (SELECT 1 FROM settle_event e WHERE e.root_id = n.root_id) LIMIT 100",
     )
     .fetch_all(conn)
     .await
 }
 
 /// Whether a root has events that nobody has taken.
-pub async fn has_events(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<bool> {
-    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM settle_event WHERE file_root = $1)")
-        .bind(file_root)
+pub async fn has_events(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<bool> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM settle_event WHERE root_id = $1)")
+        .bind(root_id)
         .fetch_one(conn)
         .await
 }
 
 /// Recomputes the counts of a root from its rows, and tells the settler to look at every node in flight.
-pub async fn recount(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<()> {
-    sqlx::query("DELETE FROM settle_event WHERE file_root = $1").bind(file_root).execute(&mut *conn).await?;
+pub async fn recount(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<()> {
+    sqlx::query("DELETE FROM settle_event WHERE root_id = $1").bind(root_id).execute(&mut *conn).await?;
     sqlx::query(
         "UPDATE ingest_node n SET
                 open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = n.document_id AND NOT t.final),
                 open_children = (SELECT count(*) FROM documents c LEFT JOIN ingest_node own ON own.document_id = c.id
-                                  WHERE c.parent_id = n.document_id AND c.settled = 'in_flight' AND own.file_root IS DISTINCT FROM c.id),
+                                  WHERE c.parent_id = n.document_id AND c.settled = 'in_flight' AND own.root_id IS DISTINCT FROM c.id),
                 rollup = CASE WHEN n.rollup = 'queued' THEN 'none' ELSE n.rollup END
-           FROM documents d WHERE d.id = n.document_id AND n.file_root = $1 AND d.settled = 'in_flight'",
+           FROM documents d WHERE d.id = n.document_id AND n.root_id = $1 AND d.settled = 'in_flight'",
     )
-    .bind(file_root)
+    .bind(root_id)
     .execute(&mut *conn)
     .await?;
     sqlx::query(
-        "INSERT INTO settle_event (file_root, document_id, done, failed)
-         SELECT n.file_root, n.document_id, 0, 0 FROM ingest_node n JOIN documents d ON d.id = n.document_id
-          WHERE n.file_root = $1 AND d.settled = 'in_flight'",
+        "INSERT INTO settle_event (root_id, document_id, done, failed)
+         SELECT n.root_id, n.document_id, 0, 0 FROM ingest_node n JOIN documents d ON d.id = n.document_id
+          WHERE n.root_id = $1 AND d.settled = 'in_flight'",
     )
-    .bind(file_root)
+    .bind(root_id)
     .execute(conn)
     .await
     .map(|_| ())
@@ -318,7 +318,7 @@ pub async fn fold_frontier(conn: &mut PgConnection, root_id: i64) -> sqlx::Resul
 
 /// Removes what was counted under roots that are gone.
 pub async fn forget(conn: &mut PgConnection, gone: &[i64]) -> sqlx::Result<()> {
-    sqlx::query("WITH e AS (DELETE FROM settle_event WHERE file_root = ANY($1) OR document_id = ANY($1)) DELETE FROM frontier_delta WHERE root_id = ANY($1)")
+    sqlx::query("WITH e AS (DELETE FROM settle_event WHERE root_id = ANY($1) OR document_id = ANY($1)) DELETE FROM frontier_delta WHERE root_id = ANY($1)")
         .bind(gone)
         .execute(conn)
         .await
@@ -329,7 +329,7 @@ pub async fn forget(conn: &mut PgConnection, gone: &[i64]) -> sqlx::Result<()> {
 pub async fn waited_for(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Option<(i64, i64)>> {
     // A file that was put under another file's tree waits only for itself.
     sqlx::query_as(
-        "SELECT p.file_root, p.document_id FROM documents d JOIN ingest_node p ON p.document_id = d.parent_id
+        "SELECT p.root_id, p.document_id FROM documents d JOIN ingest_node p ON p.document_id = d.parent_id
            LEFT JOIN ingest_node own ON own.document_id = d.id
           WHERE d.id = $1 AND d.settled = 'in_flight' AND (own.document_id IS NULL OR own.parent_id = d.parent_id)",
     )

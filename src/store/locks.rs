@@ -17,12 +17,12 @@ const TREE: i32 = 7378;
 const ONE_BY_ONE: i64 = 1_000;
 
 /// Takes the lock if no other transaction settles under this root; it is held until the transaction ends.
-pub async fn try_file(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<bool> {
+pub async fn try_file(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<bool> {
     sqlx::query_scalar(
         "SELECT CASE WHEN pg_try_advisory_xact_lock_shared($2, hashint8(tree)) THEN pg_try_advisory_xact_lock($3, hashint8($1)) ELSE false END
            FROM (SELECT coalesce((SELECT path[1] FROM documents WHERE id = $1), $1) AS tree) t",
     )
-    .bind(file_root)
+    .bind(root_id)
     .bind(TREE)
     .bind(FILE)
     .fetch_one(conn)
@@ -30,16 +30,16 @@ pub async fn try_file(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<b
 }
 
 /// Waits for anybody who settles under this root, and keeps them away until the transaction ends.
-pub async fn file(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<()> {
-    share_tree(conn, file_root).await?;
-    each(conn, &[file_root]).await
+pub async fn file(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<()> {
+    share_tree(conn, root_id).await?;
+    each(conn, &[root_id]).await
 }
 
 /// Keeps the settler away from every root of ingestion at, above and under a node until the transaction ends. Returns
 /// true if there are so many that their whole tree is locked; then events of other files in it may be left over.
 pub async fn files_around(conn: &mut PgConnection, id: i64) -> sqlx::Result<bool> {
     let roots: Vec<i64> = sqlx::query_scalar(
-        "SELECT DISTINCT n.file_root FROM documents d JOIN ingest_node n ON n.document_id = d.id
+        "SELECT DISTINCT n.root_id FROM documents d JOIN ingest_node n ON n.document_id = d.id
           WHERE d.id = $1 OR d.path @> ARRAY[$1::bigint] OR d.id = ANY (SELECT unnest(path) FROM documents WHERE id = $1) LIMIT $2",
     )
     .bind(id)
@@ -73,7 +73,7 @@ async fn share_tree(conn: &mut PgConnection, id: i64) -> sqlx::Result<()> {
 }
 
 async fn each(conn: &mut PgConnection, roots: &[i64]) -> sqlx::Result<()> {
-    sqlx::query("SELECT pg_advisory_xact_lock($2, key) FROM (SELECT DISTINCT hashint8(root) AS key FROM unnest($1::bigint[]) AS root ORDER BY 1) AS keys")
+    sqlx::query("SELECT pg_advisory_xact_lock($2, key) FROM (SELECT DISTINCT hashint8(root_id) AS key FROM unnest($1::bigint[]) AS root_id ORDER BY 1) AS keys")
         .bind(roots)
         .bind(FILE)
         .execute(conn)
@@ -102,13 +102,13 @@ pub async fn node(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()>
 }
 
 /// Locks the counts of all nodes of a root. From here on no task under it commits until the transaction ends.
-pub async fn nodes(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<()> {
+pub async fn nodes(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<()> {
     let mut before = None;
     loop {
         let count: i64 = sqlx::query_scalar(
-            "SELECT count(*) FROM (SELECT document_id FROM ingest_node WHERE file_root = $1 ORDER BY document_id FOR NO KEY UPDATE) locked",
+            "SELECT count(*) FROM (SELECT document_id FROM ingest_node WHERE root_id = $1 ORDER BY document_id FOR NO KEY UPDATE) locked",
         )
-        .bind(file_root)
+        .bind(root_id)
         .fetch_one(&mut *conn)
         .await?;
         // A task that committed while this waited may have made more.
@@ -119,17 +119,17 @@ pub async fn nodes(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<()> 
 }
 
 /// Locks the containers of a root that are in flight, then does the same as [`nodes`].
-pub async fn containers(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<()> {
+pub async fn containers(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<()> {
     let mut before = None;
     loop {
         let count: i64 = sqlx::query_scalar(
             "SELECT count(*) FROM (SELECT d.id FROM ingest_node n JOIN documents d ON d.id = n.document_id
-                                    WHERE n.file_root = $1 AND d.settled = 'in_flight' ORDER BY d.id FOR NO KEY UPDATE OF d) locked",
+                                    WHERE n.root_id = $1 AND d.settled = 'in_flight' ORDER BY d.id FOR NO KEY UPDATE OF d) locked",
         )
-        .bind(file_root)
+        .bind(root_id)
         .fetch_one(&mut *conn)
         .await?;
-        nodes(conn, file_root).await?;
+        nodes(conn, root_id).await?;
         if before.replace(count) == Some(count) {
             return Ok(());
         }

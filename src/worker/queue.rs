@@ -89,12 +89,12 @@ impl PgQueue {
         }
         let delay = delay(grant.attempt).max(failure.retry_after.unwrap_or_default());
         let failed = store::tasks::fail(&mut tx, grant, failure, &self.claimer.worker_id, delay).await?;
-        let root = match failed {
+        let root_id = match failed {
             Failed::Final => settle::task_failed(&mut tx, &grant.task_type, grant.document_id, &grant.params).await?,
             _ => None,
         };
         tx.commit().await?;
-        Ok((failed, root))
+        Ok((failed, root_id))
     }
 
     async fn reap_expired(&self) -> sqlx::Result<u64> {
@@ -123,7 +123,7 @@ impl PgQueue {
             if !store::leases::end(&mut tx, task).await? {
                 continue;
             }
-            let root = settle::task_failed(&mut tx, &task.task_type, task.scope_document_id, &task.params.0).await?;
+            let root_id = settle::task_failed(&mut tx, &task.task_type, task.scope_document_id, &task.params.0).await?;
             tx.commit().await?;
             if !task.cancelled {
                 tracing::error!(
@@ -132,8 +132,8 @@ impl PgQueue {
                     "a task lost its last lease and failed"
                 );
             }
-            if let Some(root) = root {
-                settle::settle_or_leave(&self.pool, &self.badges, root).await;
+            if let Some(root_id) = root_id {
+                settle::settle_or_leave(&self.pool, &self.badges, root_id).await;
             }
         }
         Ok(())
@@ -232,9 +232,9 @@ impl Queue for PgQueue {
     }
 
     async fn fail(&self, grant: &Grant, failure: &TaskFailure) -> Result<bool, PortError> {
-        let (failed, root) = self.record_failure(grant, failure).await.map_err(PortError::new)?;
-        if let Some(root) = root {
-            settle::settle_or_leave(&self.pool, &self.badges, root).await;
+        let (failed, root_id) = self.record_failure(grant, failure).await.map_err(PortError::new)?;
+        if let Some(root_id) = root_id {
+            settle::settle_or_leave(&self.pool, &self.badges, root_id).await;
         }
         Ok(failed != Failed::NotOurs)
     }

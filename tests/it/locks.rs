@@ -174,7 +174,7 @@ async fn folder(app: &TestApp, parent_id: Option<i64>, files: i32) -> i64 {
         "WITH made AS (
              INSERT INTO documents (parent_id, path, title, content, usetype, content_hash, guard)
              SELECT $1, $2, 'file ' || n, '', 'file', 'sha256:' || $1 || '-' || n, 0 FROM generate_series(1, $3) AS n RETURNING id, content_hash),
-         nodes AS (INSERT INTO ingest_node (document_id, file_root, rollup) SELECT id, id, 'done' FROM made)
+         nodes AS (INSERT INTO ingest_node (document_id, root_id, rollup) SELECT id, id, 'done' FROM made)
          INSERT INTO document_blobs (document_id, lob, byte_size, content_hash, options)
          SELECT id, lo_from_bytea(0, 'x'), 1, content_hash, '{}' FROM made",
     )

@@ -28,7 +28,7 @@ async fn bulk(app: &TestApp, files: usize) -> Vec<i64> {
 /// The files of completed tasks, in the order in which the tasks ended.
 async fn completions(app: &TestApp) -> Vec<i64> {
     sqlx::query_scalar(
-        "SELECT n.file_root FROM task_attempts a JOIN ingest_node n ON n.document_id = a.document_id WHERE a.outcome = 'completed' ORDER BY a.id",
+        "SELECT n.root_id FROM task_attempts a JOIN ingest_node n ON n.document_id = a.document_id WHERE a.outcome = 'completed' ORDER BY a.id",
     )
     .fetch_all(&app.pool)
     .await

@@ -125,9 +125,9 @@ impl<'a> Transaction<'a> {
         }
         // Settling runs apart from this task, whose region and permit are free now. Whatever goes wrong, the events
         // stay and the sweep takes them.
-        let (tools, root) = (tools.clone(), grant.root_id);
+        let (tools, root_id) = (tools.clone(), grant.root_id);
         tools.settling.clone().spawn(async move {
-            if settle::settle_or_leave(&tools.pool, &tools.settings.task_badges, root).await {
+            if settle::settle_or_leave(&tools.pool, &tools.settings.task_badges, root_id).await {
                 tools.wake.notify(settle::QUEUES);
             }
         });

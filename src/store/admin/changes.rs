@@ -118,7 +118,7 @@ pub async fn back_in_flight(conn: &mut PgConnection, ids: &[i64], root_id: i64) 
     sqlx::query(
         "UPDATE ingest_node n SET rollup = 'none',
                 failed_children = (SELECT count(*) FROM documents c WHERE c.parent_id = n.document_id AND c.settled = 'failed')
-           FROM documents d WHERE d.id = n.document_id AND n.file_root = $1 AND d.settled = 'in_flight' AND n.rollup = 'done'",
+           FROM documents d WHERE d.id = n.document_id AND n.root_id = $1 AND d.settled = 'in_flight' AND n.rollup = 'done'",
     )
     .bind(root_id)
     .execute(conn)
@@ -142,9 +142,9 @@ pub async fn resume(conn: &mut PgConnection, task_type: &str) -> sqlx::Result<()
 
 /// Gives the unfinished tasks of a file the priority that the file has now; returns how many had another one. Only one
 /// such change of a file runs at a time, so that of two changes the later one applies to all tasks.
-pub async fn follow_priority(conn: &mut PgConnection, file_root: i64) -> sqlx::Result<i64> {
+pub async fn follow_priority(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<i64> {
     // No lock of the queue or of the settler has these two keys.
-    sqlx::query("SELECT pg_advisory_xact_lock(7377, hashint8($1))").bind(file_root).execute(&mut *conn).await?;
+    sqlx::query("SELECT pg_advisory_xact_lock(7377, hashint8($1))").bind(root_id).execute(&mut *conn).await?;
     sqlx::query_scalar(
         "WITH file AS (SELECT priority FROM ingest_node WHERE document_id = $1),
          open AS (
@@ -156,7 +156,7 @@ pub async fn follow_priority(conn: &mut PgConnection, file_root: i64) -> sqlx::R
          intents AS (UPDATE task_intent i SET priority = c.priority FROM changed c WHERE i.task_id = c.id)
          SELECT count(*) FROM changed",
     )
-    .bind(file_root)
+    .bind(root_id)
     .fetch_one(conn)
     .await
 }

@@ -59,14 +59,14 @@ const INVARIANTS: &[(&str, &str)] = &[
         "nothing settles above a node in flight",
         "SELECT n.document_id::text FROM ingest_node n JOIN documents d ON d.id = n.document_id JOIN documents c ON c.parent_id = d.id
            LEFT JOIN ingest_node own ON own.document_id = c.id
-          WHERE d.settled = 'settled' AND c.settled = 'in_flight' AND own.file_root IS DISTINCT FROM c.id",
+          WHERE d.settled = 'settled' AND c.settled = 'in_flight' AND own.root_id IS DISTINCT FROM c.id",
     ),
     (
         "counters equal a recount",
         "SELECT n.document_id::text FROM ingest_node n JOIN documents d ON d.id = n.document_id
           WHERE d.settled = 'in_flight' AND (
                 n.open_children <> (SELECT count(*) FROM documents c LEFT JOIN ingest_node own ON own.document_id = c.id
-                                      WHERE c.parent_id = n.document_id AND c.settled = 'in_flight' AND own.file_root IS DISTINCT FROM c.id)
+                                      WHERE c.parent_id = n.document_id AND c.settled = 'in_flight' AND own.root_id IS DISTINCT FROM c.id)
                                  + coalesce((SELECT sum(e.done) FROM settle_event e WHERE e.document_id = n.document_id), 0)
              OR n.open_tasks <> (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = n.document_id AND NOT t.final))",
     ),
