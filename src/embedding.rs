@@ -6,6 +6,7 @@ mod cross_encoder;
 mod error;
 mod runner;
 
+use crate::words::precision;
 pub use cross_encoder::CrossEncoder;
 pub use error::EmbedError;
 pub use runner::{Runner, is_this_machine};
@@ -160,7 +161,7 @@ pub fn state(engine: &Engine) -> ModelState {
     ModelState {
         identity: info.identity.clone(),
         device: info.device.clone(),
-        precision: info.precision.to_string(),
+        precision: precision(info.precision),
         width: info.native_width,
         document_window: info.doc_window,
         token_window: info.token_window,

@@ -24,4 +24,5 @@ pub mod settings;
 pub mod spool;
 pub mod store;
 mod telemetry;
+mod words;
 pub mod worker;

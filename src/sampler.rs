@@ -16,7 +16,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use svc_client::wire::{ModelState, QueueState, WorkerState};
+use svc_client::wire::{BlockedBy, ModelState, QueueState, WorkerState};
 
 /// The shortest time between two samples.
 const EVERY: Duration = Duration::from_secs(2);
@@ -43,7 +43,7 @@ pub struct Numbers {
     /// The same for each task type.
     pub unserved_types: Vec<(String, i64, f64)>,
     /// By reason.
-    pub blocked: Vec<(String, i64)>,
+    pub blocked: Vec<(BlockedBy, i64)>,
 }
 
 impl Numbers {

@@ -7,6 +7,7 @@ use std::{
     sync::{Mutex, OnceLock},
     time::Duration,
 };
+use svc_client::wire::TaskStatus;
 
 pub const REQUESTS: &str = "svc_requests_total";
 pub const REQUEST_SECONDS: &str = "svc_request_seconds";
@@ -76,16 +77,16 @@ pub fn show(sample: &Sample) {
     metrics::gauge!(QUEUE_DEPTH).set((state.pending + state.held + state.waiting_for_retry) as f64);
     metrics::gauge!(OLDEST_SECONDS).set(state.oldest_seconds.unwrap_or(0.0));
     let labels =
-        |task_type: &String, status: &str| vec![("task_type", task_type.clone()), ("status", status.to_owned())];
+        |task_type: &String, status: TaskStatus| vec![("task_type", task_type.clone()), ("status", status.to_string())];
     let mut tasks: BTreeMap<Labels, i64> =
-        unfinished.iter().map(|row| (labels(&row.task_type, &row.status), row.tasks)).collect();
+        unfinished.iter().map(|row| (labels(&row.task_type, row.status.0), row.tasks)).collect();
     for (task_type, count) in failed {
-        *tasks.entry(labels(task_type, "failed")).or_default() += count;
+        *tasks.entry(labels(task_type, TaskStatus::Failed)).or_default() += count;
     }
     fresh(TASKS, tasks.into_iter());
     fresh(UNSERVED, unserved_badges.iter().map(|(badge, count, _)| (vec![("badge", badge.clone())], *count)));
     fresh(UNSERVED_TYPES, unserved_types.iter().map(|(name, count, _)| (vec![("task_type", name.clone())], *count)));
-    fresh(BLOCKED, blocked.iter().map(|(reason, count)| (vec![("blocked_by", reason.clone())], *count)));
+    fresh(BLOCKED, blocked.iter().map(|(reason, count)| (vec![("blocked_by", reason.to_string())], *count)));
     metrics::gauge!(WORKERS).set(workers.len() as f64);
 }
 

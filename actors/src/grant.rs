@@ -1,10 +1,11 @@
 //! What the queue grants, and how a task can end.
 
-use crate::region::Region;
+use crate::{region::Region, words::UnknownWord};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::{
     fmt,
+    str::FromStr,
     sync::atomic::{AtomicU8, Ordering},
     time::Duration,
 };
@@ -34,6 +35,15 @@ impl Lane {
             Lane::Llm => "llm",
             Lane::Io => "io",
         }
+    }
+}
+
+impl FromStr for Lane {
+    type Err = UnknownWord;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        let known = Lane::ALL.into_iter().find(|lane| lane.as_str() == word);
+        known.ok_or_else(|| UnknownWord::new("lane", word, "cpu, model, llm or io"))
     }
 }
 

@@ -36,6 +36,7 @@ mod shared;
 pub mod stage;
 mod task_actor;
 mod tree;
+mod words;
 mod worker;
 
 #[cfg(test)]
@@ -48,5 +49,6 @@ pub use progress::{DocumentFacts, LastFailure, Progress, TaskCounts};
 pub use region::{LeafRange, Region, WriteMode, path_key};
 pub use settings::{Permits, WorkerError, WorkerSettings};
 pub use tokio_util::sync::CancellationToken as CancelToken;
-pub use tree::{Phase, TaskRun, TreeNode, TreeSnapshot};
+pub use tree::{ActorState, Phase, TaskRun, TreeNode, TreeSnapshot};
+pub use words::UnknownWord;
 pub use worker::{Waker, Worker, WorkerEnd};

@@ -1,5 +1,6 @@
 //! The part of the document tree a task reserves.
 
+use crate::words::UnknownWord;
 use serde::{Deserialize, Serialize};
 use std::{
     fmt,
@@ -47,21 +48,15 @@ impl fmt::Display for WriteMode {
     }
 }
 
-/// A word that is not a write mode.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown write mode {0:?}: use self, children or subtree")]
-pub struct UnknownWriteMode(pub String);
-
 impl FromStr for WriteMode {
-    type Err = UnknownWriteMode;
+    type Err = UnknownWord;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
         match word {
             "self" => Ok(WriteMode::Itself),
             "children" => Ok(WriteMode::Children),
             "subtree" => Ok(WriteMode::Subtree),
-            // The word comes from outside, so only its beginning is shown.
-            other => Err(UnknownWriteMode(other.chars().take(64).collect())),
+            other => Err(UnknownWord::new("write mode", other, "self, children or subtree")),
         }
     }
 }

@@ -80,8 +80,7 @@ pub struct TreeNode {
     /// Set for a document.
     #[serde(flatten)]
     pub progress: Option<Progress>,
-    /// `starting`, `running`, `draining`, `stopping` or `stopped`.
-    pub state: &'static str,
+    pub state: ActorState,
     pub since: DateTime<Utc>,
     /// The number of messages handled.
     pub handled: u64,
@@ -100,6 +99,17 @@ pub struct TaskRun {
     pub lane: Lane,
     pub region: Region,
     pub phase: Phase,
+}
+
+/// The state of an actor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ActorState {
+    Starting,
+    Running,
+    Draining,
+    Stopping,
+    Stopped,
 }
 
 /// How far a task has come.
@@ -293,11 +303,11 @@ fn node(place: &Place, phases: &HashMap<Uuid, Phase>) -> TreeNode {
         }),
         progress: place.label.record.as_deref().map(Record::read),
         state: match place.cell.get_status() {
-            ActorStatus::Unstarted | ActorStatus::Starting => "starting",
-            ActorStatus::Running | ActorStatus::Upgrading => "running",
-            ActorStatus::Draining => "draining",
-            ActorStatus::Stopping => "stopping",
-            ActorStatus::Stopped => "stopped",
+            ActorStatus::Unstarted | ActorStatus::Starting => ActorState::Starting,
+            ActorStatus::Running | ActorStatus::Upgrading => ActorState::Running,
+            ActorStatus::Draining => ActorState::Draining,
+            ActorStatus::Stopping => ActorState::Stopping,
+            ActorStatus::Stopped => ActorState::Stopped,
         },
         since: place.since,
         handled,

@@ -17,7 +17,7 @@ use svc::{
 };
 use svc_client::{
     Client, FileUpload, Remote,
-    wire::{DocumentPath, TaskQuery, UploadQuery},
+    wire::{DocumentPath, TaskQuery, TaskStatus, UploadQuery},
 };
 
 const PDF_PAGES: usize = 1000;
@@ -84,7 +84,7 @@ async fn each(
 async fn reaches(app: &App, client: &Client<Remote>, id: i64, stage: &str, writing: bool) -> Result<bool, BoxError> {
     let begun = Instant::now();
     loop {
-        let query = TaskQuery { root_id: Some(id), status: Some("running".to_owned()), ..TaskQuery::default() };
+        let query = TaskQuery { root_id: Some(id), status: Some(TaskStatus::Running), ..TaskQuery::default() };
         let running = client.list_tasks(query).await?.tasks.iter().any(|task| task.task_type.starts_with(stage));
         if running && (!writing || writers(app).await? > 0) {
             tokio::time::sleep(INTO).await;

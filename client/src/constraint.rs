@@ -201,31 +201,6 @@ macro_rules! constrain {
 }
 pub(crate) use constrain;
 
-/// Declares an enum whose values are these words on the wire.
-macro_rules! words { ($( $(#[doc = $doc:literal])* $name:ident { $( $(#[doc = $vdoc:literal])* $variant:ident = $text:literal, )* } )*) => { $(
-    $(#[doc = $doc])*
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-    pub enum $name { $( $(#[doc = $vdoc])* #[serde(rename = $text)] $variant, )* }
-    impl $name {
-        /// Every word, as it is stored and sent.
-        pub const WORDS: &[&str] = &[$($text),*];
-    }
-    // Written by hand, because utoipa's derive cannot read a name that a macro passes on.
-    #[cfg(feature = "openapi")]
-    impl utoipa::PartialSchema for $name {
-        fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
-            utoipa::openapi::ObjectBuilder::new()
-                .schema_type(utoipa::openapi::Type::String)
-                .description(Some([$($doc),*].join(" ").trim_ascii()))
-                .enum_values(Some(Self::WORDS.iter().copied()))
-                .into()
-        }
-    }
-    #[cfg(feature = "openapi")]
-    impl utoipa::ToSchema for $name {}
-)* } }
-pub(crate) use words;
-
 #[cfg(test)]
 mod tests {
     use super::*;

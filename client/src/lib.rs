@@ -13,6 +13,7 @@ mod operations;
 mod remote;
 mod reply;
 pub mod wire;
+mod words;
 
 pub use body::{Body, FileUpload, Json, Nothing, OptionalJson};
 pub use events::{Event, EventStream, Events, PROBLEM};
@@ -28,6 +29,9 @@ pub use reply::{
     Accepted, Conditional, Created, Download, FileBytes, Located, MediaType, NoContent, Pieces, Prometheus, Reply,
     Text, TextStream, Turtle, Validated,
 };
+#[doc(hidden)]
+pub use words::ReadWord;
+pub use words::UnknownWord;
 
 /// The version of the contract, sent both ways as `X-Svc-Version`; a server refuses any other.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

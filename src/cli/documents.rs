@@ -45,7 +45,7 @@ pub async fn ls(client: &Client<Remote>, output: Output, arguments: LsArguments)
         Output::Json => documents.iter().try_for_each(Output::line)?,
         Output::Table => {
             let row = |document: &DocumentResponse| {
-                let state = document.settled.as_str().to_owned();
+                let state = document.settled.to_string();
                 let time = document.created_at.format("%Y-%m-%d %H:%M").to_string();
                 vec![document.id.to_string(), document.usetype.clone(), state, time, one_line(&document.title, 80)]
             };
@@ -66,7 +66,7 @@ pub async fn get(client: &Client<Remote>, output: Output, arguments: IdArguments
     match output {
         Output::Json => Output::line(&document)?,
         Output::Table => {
-            say!("document {}: {} [{}]", document.id, one_line(&document.title, 200), document.settled.as_str());
+            say!("document {}: {} [{}]", document.id, one_line(&document.title, 200), document.settled);
             for line in document.content.lines() {
                 say!("{}", line.replace(char::is_control, " "));
             }

@@ -19,7 +19,7 @@ use std::{
 };
 use svc_client::{
     Client, Code, Failure, FileUpload, Remote,
-    wire::{DocumentPath, FrontierResponse, Settled, UploadQuery},
+    wire::{Attempt, AttemptOutcome, DocumentPath, ErrorType, FrontierResponse, Settled, UploadQuery},
 };
 
 /// How many uploads run at once.
@@ -55,14 +55,35 @@ pub struct IngestArguments {
     no_wait: bool,
 }
 
+svc_client::words! {
+    /// What became of a file.
+    FileState {
+        InFlight = "in_flight",
+        Settled = "settled",
+        Failed = "failed",
+        /// Somebody deleted it meanwhile.
+        Deleted = "deleted",
+        /// The upload itself was refused.
+        Refused = "refused",
+    }
+}
+
+impl From<Settled> for FileState {
+    fn from(settled: Settled) -> FileState {
+        match settled {
+            Settled::InFlight => FileState::InFlight,
+            Settled::Settled => FileState::Settled,
+            Settled::Failed => FileState::Failed,
+        }
+    }
+}
+
 /// What happened to one file.
 #[derive(Serialize)]
 struct Report {
     file: String,
     document_id: Option<i64>,
-    /// `settled`, `failed`, `in_flight`, `deleted` if somebody deleted it meanwhile, or `refused` if the upload itself
-    /// was.
-    state: String,
+    state: FileState,
     was_existing: bool,
     nodes: i64,
     nodes_failed: i64,
@@ -102,7 +123,7 @@ pub async fn ingest(client: &Client<Remote>, output: Output, arguments: IngestAr
         };
         if interrupted {
             bar.finish_and_clear();
-            let open = reports.iter().filter(|report| report.state == Settled::InFlight.as_str()).count();
+            let open = reports.iter().filter(|report| report.state == FileState::InFlight).count();
             eprintln!(
                 "{open} files continue in the background: `svc status` shows the queue, `svc cancel ID` ends one"
             );
@@ -115,8 +136,9 @@ pub async fn ingest(client: &Client<Remote>, output: Output, arguments: IngestAr
         Output::Json => reports.iter().try_for_each(Output::line)?,
         Output::Table => show(&reports, started.elapsed())?,
     }
-    let bad =
-        reports.iter().any(|report| report.state == "failed" || report.state == "refused" || report.nodes_failed > 0);
+    let bad = reports
+        .iter()
+        .any(|report| matches!(report.state, FileState::Failed | FileState::Refused) || report.nodes_failed > 0);
     Ok(if bad { ExitCode::from(SOME_FAILED) } else { ExitCode::SUCCESS })
 }
 
@@ -157,7 +179,7 @@ async fn upload(
     let refused = |failure: Failure| Report {
         file: path.display().to_string(),
         document_id: None,
-        state: "refused".to_owned(),
+        state: FileState::Refused,
         was_existing: false,
         nodes: 0,
         nodes_failed: 0,
@@ -174,7 +196,7 @@ async fn upload(
             Ok(stored) => {
                 return Ok(Report {
                     document_id: Some(stored.document_id),
-                    state: stored.settled.as_str().to_owned(),
+                    state: stored.settled.into(),
                     was_existing: stored.was_existing,
                     reason: None,
                     ..refused(Failure::new(Code::Internal, ""))
@@ -215,7 +237,7 @@ async fn follow_all(client: &Client<Remote>, reports: &mut [Report], bar: &Progr
     while let Some((index, frontier)) = done.try_next().await? {
         match frontier {
             Some(frontier) => take(&mut reports[index], frontier),
-            None => reports[index].state = "deleted".to_owned(),
+            None => reports[index].state = FileState::Deleted,
         }
         bar.inc(1);
     }
@@ -223,7 +245,7 @@ async fn follow_all(client: &Client<Remote>, reports: &mut [Report], bar: &Progr
 }
 
 fn take(report: &mut Report, frontier: FrontierResponse) {
-    report.state = frontier.settled.as_str().to_owned();
+    report.state = frontier.settled.into();
     report.nodes = frontier.nodes_total;
     report.nodes_failed = frontier.nodes_failed;
     report.warnings = frontier.warnings;
@@ -231,15 +253,18 @@ fn take(report: &mut Report, frontier: FrontierResponse) {
 
 /// Looks up why the failed files failed.
 async fn explain(client: &Client<Remote>, reports: &mut [Report]) -> Result<(), CliError> {
-    for report in reports.iter_mut().filter(|report| report.state == Settled::Failed.as_str()) {
+    for report in reports.iter_mut().filter(|report| report.state == FileState::Failed) {
         let Some(id) = report.document_id else { continue };
-        let evidence = client.read_evidence(DocumentPath { id }).await?.evidence;
-        let attempts = evidence.get("attempts").and_then(Value::as_array);
-        let failed = |attempt: &&Value| attempt["outcome"] == "failed" && attempt["error_type"] != "dependency";
-        let last = attempts.and_then(|attempts| attempts.iter().rev().find(failed));
-        report.reason = last.map(|attempt| {
-            let text = |name: &str| attempt[name].as_str().unwrap_or("?").to_owned();
-            format!("{} ({}, {})", text("message"), text("task_type"), text("error_type"))
+        let mut evidence = client.read_evidence(DocumentPath { id }).await?.evidence;
+        let attempts = evidence.remove("attempts").unwrap_or_default();
+        let attempts: Vec<Attempt> = serde_json::from_value(attempts).unwrap_or_default();
+        let failed = |attempt: &&Attempt| {
+            attempt.outcome == AttemptOutcome::Failed && attempt.error_type != Some(ErrorType::Dependency)
+        };
+        report.reason = attempts.iter().rev().find(failed).map(|attempt| {
+            let message = attempt.message.as_deref().unwrap_or("?");
+            let error_type = attempt.error_type.map_or("?", ErrorType::as_str);
+            format!("{message} ({}, {error_type})", attempt.task_type)
         });
     }
     Ok(())
@@ -251,21 +276,21 @@ fn show(reports: &[Report], elapsed: Duration) -> Result<(), CliError> {
         .map(|report| {
             let id = report.document_id.map_or("-".to_owned(), |id| id.to_string());
             let state =
-                if report.was_existing { format!("{}, stored before", report.state) } else { report.state.clone() };
+                if report.was_existing { format!("{}, stored before", report.state) } else { report.state.to_string() };
             vec![one_line(&report.file, 60), id, state, report.nodes.to_string(), report.warnings.join(", ")]
         })
         .collect();
     Output::table(&["file", "document", "state", "nodes", "remarks"], &rows)?;
-    let count = |state: &str| reports.iter().filter(|report| report.state == state).count();
+    let count = |state: FileState| reports.iter().filter(|report| report.state == state).count();
     let nodes: i64 = reports.iter().map(|report| report.nodes).sum();
     say!(
         "{} files in {:.1} s: {} settled, {} failed, {} refused, {} in flight; {nodes} nodes",
         reports.len(),
         elapsed.as_secs_f64(),
-        count("settled"),
-        count("failed"),
-        count("refused"),
-        count("in_flight")
+        count(FileState::Settled),
+        count(FileState::Failed),
+        count(FileState::Refused),
+        count(FileState::InFlight)
     );
     for report in reports.iter().filter(|report| report.reason.is_some()) {
         say!("  {} {}: {}", report.file, report.state, one_line(report.reason.as_deref().unwrap_or_default(), 300));

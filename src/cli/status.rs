@@ -52,7 +52,7 @@ pub async fn status(client: &Client<Remote>, output: Output) -> Result<ExitCode,
             );
             let rows: Vec<Vec<String>> = checks
                 .iter()
-                .map(|c| vec![c.name.clone(), if c.ok { "ok" } else { "MISSING" }.to_owned(), c.detail.clone()])
+                .map(|c| vec![c.name.to_string(), if c.ok { "ok" } else { "MISSING" }.to_owned(), c.detail.clone()])
                 .collect();
             Output::table(&["check", "state", "detail"], &rows)?;
             if let Some(age) = age.and_then(old) {

@@ -56,7 +56,7 @@ fn show(nodes: &[DocumentResponse], more: bool) -> Result<(), CliError> {
             node.id,
             node.usetype,
             one_line(&node.title, 60),
-            node.settled.as_str()
+            node.settled
         );
         let mut below = children.remove(&Some(node.id)).unwrap_or_default();
         below.sort_by_key(|child| (child.position.map_or(i64::MAX, i64::from), child.id));

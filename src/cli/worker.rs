@@ -198,7 +198,7 @@ async fn doctor(settings: &Settings, patience: Duration, output: Output) -> Resu
                     .iter()
                     .map(|f| {
                         vec![
-                            f.kind.clone(),
+                            f.kind.to_string(),
                             f.about.clone(),
                             f.tasks.to_string(),
                             format!("{:.0} s", f.seconds),

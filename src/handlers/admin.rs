@@ -52,7 +52,7 @@ impl Handle<ops::retry_task> for Service {
         if !requeue(&mut tx, id, before.document_id, before.root_id).await? {
             let detail =
                 format!("task {id} is {}: only a task that has failed for good can be queued again", before.status);
-            return Err(Failure::new(Code::Conflict, detail).with("task_status", before.status));
+            return Err(Failure::new(Code::Conflict, detail).with("task_status", before.status.as_str()));
         }
         let after = task(&mut tx, id).await?;
         tx.commit().await.or_fail()?;
@@ -68,7 +68,7 @@ impl Handle<ops::cancel_task> for Service {
         let before = task(&mut tx, id).await?;
         if before.finished {
             let detail = format!("task {id} is already {}", before.status);
-            return Err(Failure::new(Code::Conflict, detail).with("task_status", before.status));
+            return Err(Failure::new(Code::Conflict, detail).with("task_status", before.status.as_str()));
         }
         settle::lock_for_failure(&mut tx, &before.task_type, before.document_id, &before.params).await.or_fail()?;
         let stopping = store::admin::cancel_held(&mut tx, None, Some(id)).await.or_fail()?;

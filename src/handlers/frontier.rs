@@ -126,7 +126,7 @@ async fn look(pool: &PgPool, caller: &Caller, id: i64) -> Result<FrontierRespons
     // All counts come from one moment, because a file could otherwise look done between two statements.
     let mut tx = store::transaction::begin_snapshot(pool).await.or_fail()?;
     let row = store::documents::read(&mut tx, &caller.readable(), id, false).await.or_fail()?;
-    let settled = store::documents::settled(&row.ok_or_else(|| Failure::no_document(id))?.settled);
+    let settled = row.ok_or_else(|| Failure::no_document(id))?.settled.0;
     let counts = match store::ingest_nodes::frontier(&mut tx, id).await.or_fail()? {
         Some(counts) => counts,
         None => store::ingest_nodes::count_by_path(&mut tx, id).await.or_fail()?,

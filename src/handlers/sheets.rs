@@ -9,18 +9,19 @@ use crate::{
     registry::Handle,
     service::Service,
     store::{self, blobs::BlobRow},
+    words,
 };
 use serde::Deserialize;
 use serde_json::Value;
 use std::{collections::BTreeMap, time::Duration};
 use svc_client::{
     Call, Code, Failure, ops,
-    wire::{CellsQuery, CellsResponse, MAX_CELLS, RefSource},
+    wire::{CellType, CellsQuery, CellsResponse, MAX_CELLS, RefSource, Settled},
 };
 use svc_formats::{
     Format, FormatError,
     isolated::{Answer, Request, Step},
-    xlsx::{Cells, Range, Reference, Sheet, column_letters},
+    xlsx::{self, Cells, Range, Reference, Sheet, column_letters},
 };
 
 /// How long reading a rectangle may take; all of a large sheet comes before its last row.
@@ -40,7 +41,7 @@ impl Handle<ops::read_cells> for Service {
             // The file is read, so the caller must be allowed to read the file and not only the node.
             let read = store::documents::read(&mut conn, &scope, file.document_id, false).await.or_fail()?;
             let read = read.ok_or_else(|| Failure::no_document(file.document_id))?;
-            let workbook = Workbook::open(&mut conn, id, file, &read.settled).await?;
+            let workbook = Workbook::open(&mut conn, id, file, read.settled.0).await?;
             let wanted = workbook.choose(&mut conn, id, &call.query).await?;
             (workbook, wanted)
         };
@@ -81,7 +82,12 @@ struct Wanted {
 }
 
 impl Workbook {
-    async fn open(conn: &mut sqlx::PgConnection, id: i64, file: BlobRow, settled: &str) -> Result<Workbook, Failure> {
+    async fn open(
+        conn: &mut sqlx::PgConnection,
+        id: i64,
+        file: BlobRow,
+        settled: Settled,
+    ) -> Result<Workbook, Failure> {
         if file.format.as_deref() != Some(Format::Xlsx.as_str()) {
             return Err(not_a_workbook(id));
         }
@@ -137,7 +143,7 @@ impl Workbook {
         let index = i32::try_from(sheet.index).unwrap_or(i32::MAX);
         match store::sheets::profile(conn, self.file.document_id, index).await.or_fail()? {
             Some(profile) => Ok(serde_json::from_value(profile["used_range"].clone()).unwrap_or_default()),
-            None => Err(not_yet("in_flight", "the sheet's used range is not known")),
+            None => Err(not_yet(Settled::InFlight, "the sheet's used range is not known")),
         }
     }
 }
@@ -146,8 +152,8 @@ fn no_sheet() -> Failure {
     Failure::new(Code::NotAWorkbook, "the workbook has no worksheet")
 }
 
-fn not_yet(settled: &str, what: &str) -> Failure {
-    if settled == "failed" {
+fn not_yet(settled: Settled, what: &str) -> Failure {
+    if settled == Settled::Failed {
         let detail = format!("{what}, since the file could not be read; its evidence has the reason");
         return Failure::new(Code::Conflict, detail);
     }
@@ -208,10 +214,7 @@ fn respond(id: i64, workbook: &Workbook, wanted: &Wanted, cells: Option<&Cells>)
         workbook_id: workbook.file.document_id,
         sheet: wanted.sheet.name.clone(),
         sheet_index: wanted.sheet.index,
-        state: serde_json::to_value(wanted.sheet.state)
-            .ok()
-            .and_then(|v| v.as_str().map(str::to_owned))
-            .unwrap_or_default(),
+        state: words::sheet_state(wanted.sheet.state),
         date_epoch: workbook.date_epoch,
         reference: wanted.range.map(|range| range.to_string()),
         ref_source: wanted.source,
@@ -238,8 +241,8 @@ fn respond(id: i64, workbook: &Workbook, wanted: &Wanted, cells: Option<&Cells>)
         response.formulas[row][column] = cell.formula.clone();
         if let Some(value) = &cell.value {
             response.values[row][column] = json(value);
-            if matches!(value.kind(), "date" | "duration" | "error") {
-                response.types.insert(cell.cell.to_string(), value.kind().to_owned());
+            if let Some(kind) = cell_type(value) {
+                response.types.insert(cell.cell.to_string(), kind);
             }
         }
         if cell.number_format != "General" {
@@ -248,4 +251,14 @@ fn respond(id: i64, workbook: &Workbook, wanted: &Wanted, cells: Option<&Cells>)
     }
     response.grid = grid::markdown(range, cells);
     response
+}
+
+/// The type of a value whose JSON does not tell it.
+fn cell_type(value: &xlsx::Value) -> Option<CellType> {
+    match value {
+        xlsx::Value::Date(_) => Some(CellType::Date),
+        xlsx::Value::Duration(_) => Some(CellType::Duration),
+        xlsx::Value::Error(_) => Some(CellType::Error),
+        xlsx::Value::Text(_) | xlsx::Value::Number(_) | xlsx::Value::Boolean(_) => None,
+    }
 }

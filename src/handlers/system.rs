@@ -10,7 +10,10 @@ use serde_json::json;
 use std::sync::atomic::Ordering;
 use svc_client::{
     Call, Code, Failure, VERSION, ops,
-    wire::{HealthResponse, ModelState, OpenApiDocument, ReadinessCheck, ReadinessResponse, RerankerState},
+    wire::{
+        CheckedPart, HealthResponse, HealthStatus, ModelState, OpenApiDocument, ReadinessCheck, ReadinessResponse,
+        RerankerState,
+    },
 };
 
 impl Handle<ops::read_health> for Service {
@@ -23,7 +26,7 @@ impl Handle<ops::read_health> for Service {
                 && sample.numbers.unserved_types.is_empty()
         });
         Ok(HealthResponse {
-            status: if sound { "ok" } else { "degraded" }.to_owned(),
+            status: if sound { HealthStatus::Ok } else { HealthStatus::Degraded },
             version: VERSION.to_owned(),
             uptime_seconds: self.started.elapsed().as_secs(),
             sampled_seconds_ago: age(&known),
@@ -83,22 +86,22 @@ fn age(known: &Known) -> Option<f64> {
 /// Each thing that the service needs, and whether it is there.
 fn checks(service: &Service, known: &Known, model: &Result<ModelState, String>) -> Vec<ReadinessCheck> {
     let mut checks = Vec::new();
-    let mut check = |name: &str, outcome: Result<String, String>| {
+    let mut check = |name: CheckedPart, outcome: Result<String, String>| {
         let ok = outcome.is_ok();
-        checks.push(ReadinessCheck { name: name.to_owned(), ok, detail: outcome.unwrap_or_else(|reason| reason) });
+        checks.push(ReadinessCheck { name, ok, detail: outcome.unwrap_or_else(|reason| reason) });
     };
-    check("model", model.as_ref().map(|state| state.identity.clone()).map_err(Clone::clone));
-    check("disk", service.disk.check());
+    check(CheckedPart::Model, model.as_ref().map(|state| state.identity.clone()).map_err(Clone::clone));
+    check(CheckedPart::Disk, service.disk.check());
     let Some(sample) = known.fresh() else {
         let reason = known.failure.clone();
-        check("database", Err(reason.unwrap_or_else(|| "has not answered yet, or not for long".to_owned())));
+        check(CheckedPart::Database, Err(reason.unwrap_or_else(|| "has not answered yet, or not for long".to_owned())));
         return checks;
     };
-    check("database", Ok("answers".to_owned()));
-    check("migrations", sample.numbers.schema.clone().map(|()| "all applied".to_owned()));
+    check(CheckedPart::Database, Ok("answers".to_owned()));
+    check(CheckedPart::Migrations, sample.numbers.schema.clone().map(|()| "all applied".to_owned()));
     let unserved = sample.numbers.unserved();
     check(
-        "workers",
+        CheckedPart::Workers,
         match (sample.numbers.workers.len(), unserved.is_empty()) {
             (0, _) => Err("no worker is alive: start svc-worker, or set SVC_INGEST_WORKER_ENABLED=true".to_owned()),
             (_, false) => Err(unserved.join("; ")),

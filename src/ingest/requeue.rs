@@ -5,7 +5,7 @@ use crate::{
     store::{self, admin::Moved, ingest_nodes::Frontier},
 };
 use sqlx::PgConnection;
-use svc_client::Failure;
+use svc_client::{Failure, wire::Settled};
 
 /// Queues a task of a node again, with those that failed because of it; returns false if it did not fail for good.
 pub async fn requeue(conn: &mut PgConnection, task_id: i64, document_id: i64, root_id: i64) -> Result<bool, Failure> {
@@ -32,7 +32,7 @@ pub async fn requeue(conn: &mut PgConnection, task_id: i64, document_id: i64, ro
 async fn nodes_of(conn: &mut PgConnection, task: &Moved) -> Result<Vec<i64>, Failure> {
     if let Some(runs) = leaves_of_failure(&task.task_type, &task.params.0) {
         let rows = store::nodes::leaves(conn, task.scope_document_id, &runs).await.or_fail()?;
-        let failed = rows.into_iter().filter(|row| row.settled == "failed").map(|row| row.id);
+        let failed = rows.into_iter().filter(|row| row.settled.0 == Settled::Failed).map(|row| row.id);
         return Ok(failed.chain([task.scope_document_id]).collect());
     }
     Ok(vec![task.scope_document_id])

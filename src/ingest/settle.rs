@@ -9,7 +9,7 @@ use crate::{
     },
     store::{
         self,
-        ingest_nodes::{Frontier, Touched},
+        ingest_nodes::{Frontier, Rollup, Touched},
     },
 };
 use serde_json::{Map, Value, json};
@@ -44,7 +44,7 @@ pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, root_id: i
         };
         let mut settled = Vec::new();
         for node in touched {
-            if node.settled != "in_flight" || node.open_tasks > 0 || node.open_children > 0 {
+            if node.settled.0 != Settled::InFlight || node.open_tasks > 0 || node.open_children > 0 {
                 continue;
             }
             if needs_rollup(&mut tx, &node).await? {
@@ -69,7 +69,7 @@ pub async fn settle_or_leave(pool: &PgPool, badges: &BTreeMap<String, String>, r
 
 /// A container is rolled up once, if something settled under it.
 async fn needs_rollup(conn: &mut PgConnection, node: &Touched) -> sqlx::Result<bool> {
-    Ok(node.rollup == "none" && store::ingest_nodes::has_settled_child(conn, node.document_id).await?)
+    Ok(node.rollup.0 == Rollup::None && store::ingest_nodes::has_settled_child(conn, node.document_id).await?)
 }
 
 async fn queue_summarize(
@@ -87,7 +87,7 @@ async fn finish_nodes(conn: &mut PgConnection, root_id: i64, nodes: &[Touched]) 
         return Ok(());
     }
     let ids: Vec<i64> = nodes.iter().map(|node| node.document_id).collect();
-    for node in nodes.iter().filter(|node| node.rollup == "none") {
+    for node in nodes.iter().filter(|node| node.rollup.0 == Rollup::None) {
         // Nothing settled under it, so the rollup counts as done without a result.
         store::evidence::record(conn, node.document_id, "effective_content", &Value::Null).await?;
         if node.failed_children > 0 {

@@ -14,7 +14,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 use std::fs::File;
-use svc_client::{Code, Failure};
+use svc_client::{Code, Failure, wire::TaskStatus};
 use svc_formats::{
     Extraction, Format, FormatError, Pattern, Patterns, Secret,
     isolated::{Answer, Request, Step},
@@ -88,7 +88,7 @@ impl Opened {
         let Some((probe, status)) = store::admin::newest(conn, id, PROBE.name).await.or_fail()? else {
             return Ok(false);
         };
-        if status == "completed" {
+        if status == TaskStatus::Completed {
             return Ok(false);
         }
         self.store(conn, id).await?;

@@ -18,7 +18,9 @@ use crate::{
         blobs::BlobRow,
         documents::{NewRow, Place},
         ingest_nodes::{Frontier, IngestNode},
+        word::Word,
     },
+    words,
 };
 use serde_json::{Map, json};
 use sqlx::{PgConnection, postgres::types::Oid};
@@ -144,7 +146,7 @@ async fn existing(
     if let Some(opened) = &arrival.opened {
         caller.writes(conn, found.id).await.or_fail()??;
         if opened.hand_in(conn, found.id).await? {
-            found.settled = Settled::InFlight.as_str().to_owned();
+            found.settled = Word(Settled::InFlight);
         }
     }
     let mut linked_into_parent = false;
@@ -160,11 +162,11 @@ async fn existing(
     }
     Ok(UploadResponse {
         document_id: found.id,
-        settled: store::documents::settled(&found.settled),
+        settled: found.settled.0,
         content_hash: blob.content_hash,
         blob_ref: format!("lob:{}", blob.lob.0),
         detected_mime: blob.mime_type,
-        detected_by: blob.detected_by,
+        detected_by: blob.detected_by.map(|Word(by)| by),
         declared_mime: arrival.declared_mime.clone(),
         attempts: store::evidence::attempts(conn, found.id).await.or_fail()?,
         was_existing: true,
@@ -202,7 +204,7 @@ async fn store_new(
         lob,
         mime_type: arrival.detection.mime.clone(),
         declared_mime: arrival.declared_mime.clone(),
-        detected_by: arrival.detection.by.map(|by| by.as_str().to_owned()),
+        detected_by: arrival.detection.by.map(words::detected_by).map(Word),
         format: arrival.detection.format.map(|format| format.as_str().to_owned()),
         byte_size: i64::try_from(arrival.byte_size).unwrap_or(i64::MAX),
         content_hash: arrival.content_hash.clone(),
@@ -213,7 +215,7 @@ async fn store_new(
         store::access::protect_new(conn, id).await.or_fail()?;
     }
     let detected = json!({
-        "format": blob.format, "mime": blob.mime_type, "by": blob.detected_by, "declared_mime": blob.declared_mime, "byte_size": blob.byte_size,
+        "format": blob.format, "mime": blob.mime_type, "by": arrival.detection.by, "declared_mime": blob.declared_mime, "byte_size": blob.byte_size,
     });
     store::evidence::record(conn, id, "detected", &detected).await.or_fail()?;
     store::evidence::record(conn, id, "options", &blob.options).await.or_fail()?;
@@ -228,7 +230,7 @@ async fn store_new(
         content_hash: blob.content_hash,
         blob_ref: format!("lob:{}", lob.0),
         detected_mime: blob.mime_type,
-        detected_by: blob.detected_by,
+        detected_by: blob.detected_by.map(|Word(by)| by),
         declared_mime: blob.declared_mime,
         attempts: Vec::new(),
         was_existing: false,

@@ -24,7 +24,7 @@ use svc_client::{
     Code, Failure,
     wire::{
         Bm25Search, FulltextSearch, HybridSearch, HybridWeights, Leg as WireLeg, Legs, MaxsimSearch, RerankMethod,
-        ScopeState, SearchFilter, SearchResponse, SearchResult, TotalIs, VectorSearch,
+        ScopeState, SearchFilter, SearchMethod, SearchResponse, SearchResult, TotalIs, VectorSearch,
     },
 };
 use svc_ranking::{Fused, Place, Weights, fuse};
@@ -79,7 +79,7 @@ pub fn text(usetype: &str, title: &str, content: &str) -> String {
 
 /// The results of the first stage, and what is still to be done with them.
 struct Found<'a> {
-    method: &'static str,
+    method: SearchMethod,
     started: Instant,
     query: &'a str,
     limit: u32,
@@ -93,9 +93,9 @@ struct Found<'a> {
 
 /// Makes it from any body of a search.
 macro_rules! found {
-    ($method:literal, $started:ident, $body:ident, $ranked:expr, $total:expr) => {
+    ($method:ident, $started:ident, $body:ident, $ranked:expr, $total:expr) => {
         Found {
-            method: $method,
+            method: SearchMethod::$method,
             started: $started,
             query: &$body.query,
             limit: $body.limit,
@@ -123,7 +123,7 @@ pub async fn vector(core: &Core, caller: &Caller, body: VectorSearch) -> Result<
             exact: total.exact && found as u64 == total.count || ranked.len() < found,
         };
     }
-    respond(core, &eligible, found!("vector", started, body, ranked, total)).await
+    respond(core, &eligible, found!(Vector, started, body, ranked, total)).await
 }
 
 /// Searches by PostgreSQL full text.
@@ -143,7 +143,7 @@ pub async fn fulltext(core: &Core, caller: &Caller, body: FulltextSearch) -> Res
         store::search::fulltext(&mut tx, &eligible, &body.query, i64::from(body.depth())).await.or_fail()?;
     tx.commit().await.or_fail()?;
     let total = Total { count: count.unsigned_abs(), exact: true };
-    respond(core, &eligible, found!("fulltext", started, body, ranked, total)).await
+    respond(core, &eligible, found!(Fulltext, started, body, ranked, total)).await
 }
 
 /// Searches by BM25.
@@ -151,7 +151,7 @@ pub async fn bm25(core: &Core, caller: &Caller, body: Bm25Search) -> Result<Sear
     let started = Instant::now();
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
     let Leg { ranked, total } = bm25_leg(core, &eligible, body.index.as_deref(), &body.query, body.depth()).await?;
-    respond(core, &eligible, found!("bm25", started, body, ranked, total)).await
+    respond(core, &eligible, found!(Bm25, started, body, ranked, total)).await
 }
 
 /// Searches by late interaction over the candidates of vector and BM25.
@@ -169,7 +169,7 @@ pub async fn maxsim(core: &Core, caller: &Caller, body: MaxsimSearch) -> Result<
     let candidates: Vec<i64> = fused.iter().map(|result| result.id).collect();
     let (mut ranked, no_tokens) = rerank::by_tokens(core, &body.query, &candidates).await?;
     ranked.truncate(body.depth() as usize);
-    respond(core, &eligible, Found { no_tokens, ..found!("maxsim", started, body, ranked, total) }).await
+    respond(core, &eligible, Found { no_tokens, ..found!(Maxsim, started, body, ranked, total) }).await
 }
 
 /// Searches by fusing the ranks of both.
@@ -187,7 +187,7 @@ pub async fn hybrid(core: &Core, caller: &Caller, body: HybridSearch) -> Result<
     fused.truncate(body.depth() as usize);
     let legs = fused.iter().map(|result| (result.id, legs(result))).collect();
     let ranked = fused.iter().map(|result| (result.id, result.score)).collect();
-    respond(core, &eligible, Found { legs, ..found!("hybrid", started, body, ranked, total) }).await
+    respond(core, &eligible, Found { legs, ..found!(Hybrid, started, body, ranked, total) }).await
 }
 
 /// Without weights: vector 0.86, BM25 0.14. With an empty object: equal weights.
@@ -316,7 +316,7 @@ async fn respond(core: &Core, eligible: &Eligible, found: Found<'_>) -> Result<S
         total_is: if found.total.exact { TotalIs::Exact } else { TotalIs::AtLeast },
         results,
         latency_ms: found.started.elapsed().as_secs_f64() * 1e3,
-        method: found.method.to_owned(),
+        method: found.method,
         reranked: found.second_stage,
         scope_state: ScopeState { in_flight, failed },
     })

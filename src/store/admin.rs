@@ -1,14 +1,15 @@
 //! What the operator of the service sees: tasks with what they wait for, the fleet, held regions, pauses.
 mod changes;
 
-use super::{queue, tasks};
+use super::{queue, tasks, word::Word};
 pub use changes::*;
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::{PgConnection, types::Json};
 use std::collections::BTreeMap;
 use svc_client::wire::{
-    Blockage, FrontierStage, LeafRange, ReservationResponse, TaskQuery, TaskResponse, TaskTypeState, WorkerResponse,
+    Blockage, BlockedBy, ErrorType, FrontierStage, LeafRange, ReservationResponse, TaskLane, TaskQuery, TaskResponse,
+    TaskStatus, TaskTypeState, WorkerResponse, WriteMode,
 };
 use uuid::Uuid;
 
@@ -18,10 +19,10 @@ struct TaskRow {
     task_type: String,
     scope_document_id: i64,
     root_id: i64,
-    status: String,
+    status: Word<TaskStatus>,
     r#final: bool,
-    write_mode: String,
-    lane: String,
+    write_mode: Word<WriteMode>,
+    lane: Word<TaskLane>,
     service_badge: Option<String>,
     priority: i32,
     dependencies: Vec<i64>,
@@ -29,13 +30,13 @@ struct TaskRow {
     retry_count: i32,
     max_retries: i32,
     retry_after: Option<DateTime<Utc>>,
-    error_type: Option<String>,
+    error_type: Option<Word<ErrorType>>,
     lease_losses: i32,
     claimed_by: Option<String>,
     heartbeat_at: Option<DateTime<Utc>>,
     cancel_requested_at: Option<DateTime<Utc>>,
     created_at: DateTime<Utc>,
-    blocked_by: Option<String>,
+    blocked_by: Option<Word<BlockedBy>>,
     at_task: Option<i64>,
     until: Option<DateTime<Utc>>,
 }
@@ -47,10 +48,10 @@ impl From<TaskRow> for TaskResponse {
             task_type: row.task_type,
             document_id: row.scope_document_id,
             root_id: row.root_id,
-            status: row.status,
+            status: row.status.0,
             finished: row.r#final,
-            write_mode: row.write_mode,
-            lane: row.lane,
+            write_mode: row.write_mode.0,
+            lane: row.lane.0,
             badge: row.service_badge,
             priority: row.priority,
             dependencies: row.dependencies,
@@ -58,13 +59,13 @@ impl From<TaskRow> for TaskResponse {
             retry_count: row.retry_count,
             max_retries: row.max_retries,
             retry_after: row.retry_after,
-            error_type: row.error_type,
+            error_type: row.error_type.map(|Word(error_type)| error_type),
             lease_losses: row.lease_losses,
             claimed_by: row.claimed_by,
             heartbeat_at: row.heartbeat_at,
             cancel_requested_at: row.cancel_requested_at,
             created_at: row.created_at,
-            blocked_by: row.blocked_by.map(|reason| Blockage { reason, task_id: row.at_task, until: row.until }),
+            blocked_by: row.blocked_by.map(|Word(reason)| Blockage { reason, task_id: row.at_task, until: row.until }),
         }
     }
 }
@@ -99,11 +100,11 @@ pub async fn tasks(
             AND ($6::text IS NULL OR b.blocked_by = $6) ORDER BY t.id LIMIT $7"
     ))
     .bind(after)
-    .bind(&query.status)
+    .bind(query.status.map(TaskStatus::as_str))
     .bind(&query.task_type)
     .bind(&query.badge)
     .bind(query.root_id)
-    .bind(&query.blocked_by)
+    .bind(query.blocked_by.map(BlockedBy::as_str))
     .bind(i64::from(limit))
     .fetch_all(conn)
     .await?;
@@ -113,10 +114,10 @@ pub async fn tasks(
 #[derive(sqlx::FromRow)]
 struct AlikeRow {
     task_type: String,
-    status: String,
+    status: Word<TaskStatus>,
     tasks: i64,
     oldest_seconds: f64,
-    blocked_by: Option<String>,
+    blocked_by: Option<Word<BlockedBy>>,
 }
 
 /// The unfinished tasks under a root by task type, the age of the oldest in seconds, and what they wait for. Equal
@@ -124,7 +125,7 @@ struct AlikeRow {
 pub async fn frontier(
     conn: &mut PgConnection,
     root_id: i64,
-) -> sqlx::Result<(Vec<FrontierStage>, Option<f64>, BTreeMap<String, i64>)> {
+) -> sqlx::Result<(Vec<FrontierStage>, Option<f64>, BTreeMap<BlockedBy, i64>)> {
     let alike: Vec<AlikeRow> = sqlx::query_as(
         "WITH alike AS (
              SELECT task_type, status, service_badge, CASE WHEN claim_token IS NOT NULL THEN lease_until END AS lease_until,
@@ -141,7 +142,7 @@ pub async fn frontier(
     .fetch_all(conn)
     .await?;
     let mut stages: BTreeMap<String, FrontierStage> = BTreeMap::new();
-    let mut blocked: BTreeMap<String, i64> = BTreeMap::new();
+    let mut blocked: BTreeMap<BlockedBy, i64> = BTreeMap::new();
     let oldest = alike.iter().map(|row| row.oldest_seconds).reduce(f64::max);
     for row in alike {
         let stage = stages.entry(row.task_type).or_insert_with_key(|task_type| FrontierStage {
@@ -150,12 +151,13 @@ pub async fn frontier(
             held: 0,
             waiting_for_retry: 0,
         });
-        match row.status.as_str() {
-            "pending" => stage.pending += row.tasks,
-            "failed" => stage.waiting_for_retry += row.tasks,
-            _ => stage.held += row.tasks,
+        match row.status.0 {
+            TaskStatus::Pending => stage.pending += row.tasks,
+            TaskStatus::Failed => stage.waiting_for_retry += row.tasks,
+            TaskStatus::Claimed | TaskStatus::Running | TaskStatus::Batched => stage.held += row.tasks,
+            TaskStatus::Completed => {}
         }
-        if let Some(reason) = row.blocked_by {
+        if let Some(Word(reason)) = row.blocked_by {
             *blocked.entry(reason).or_default() += row.tasks;
         }
     }
@@ -163,13 +165,14 @@ pub async fn frontier(
 }
 
 /// Unfinished tasks that are not running, by the reason; only the first [`COUNTED`](queue::COUNTED) are counted.
-pub async fn blocked(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, i64)>> {
-    sqlx::query_as(
+pub async fn blocked(conn: &mut PgConnection) -> sqlx::Result<Vec<(BlockedBy, i64)>> {
+    let rows: Vec<(Word<BlockedBy>, i64)> = sqlx::query_as(
         "SELECT blocked_by, count(*) FROM (SELECT blocked_by FROM task_blockage LIMIT $1) b WHERE blocked_by IS NOT NULL GROUP BY 1 ORDER BY 1",
     )
     .bind(queue::COUNTED)
     .fetch_all(conn)
-    .await
+    .await?;
+    Ok(rows.into_iter().map(|(Word(reason), tasks)| (reason, tasks)).collect())
 }
 
 #[derive(sqlx::FromRow)]
@@ -197,14 +200,14 @@ pub async fn task_types(conn: &mut PgConnection, only: Option<&str>) -> sqlx::Re
     .bind(queued)
     .fetch_all(conn)
     .await?;
-    let sum = |task_type: &str, statuses: &[&str]| {
+    let sum = |task_type: &str, of: fn(TaskStatus) -> bool| {
         let of_type = counts.iter().filter(|count| count.task_type == task_type);
-        of_type.filter(|count| statuses.contains(&count.status.as_str())).map(|count| count.tasks).sum()
+        of_type.filter(|count| of(count.status.0)).map(|count| count.tasks).sum()
     };
     let states = rows.into_iter().map(|row| TaskTypeState {
-        pending: sum(&row.task_type, &["pending"]),
-        held: sum(&row.task_type, &["claimed", "running", "batched"]),
-        waiting_for_retry: sum(&row.task_type, &["failed"]),
+        pending: sum(&row.task_type, |status| status == TaskStatus::Pending),
+        held: sum(&row.task_type, TaskStatus::is_held),
+        waiting_for_retry: sum(&row.task_type, |status| status == TaskStatus::Failed),
         task_type: row.task_type,
         paused: row.paused_since.is_some(),
         paused_since: row.paused_since,
@@ -265,7 +268,7 @@ struct ReservationRow {
     task_type: String,
     scope_document_id: i64,
     root_id: i64,
-    write_mode: String,
+    write_mode: Word<WriteMode>,
     first_leaf: Option<String>,
     last_leaf: Option<String>,
     worker: String,
@@ -284,30 +287,51 @@ pub async fn reservations(conn: &mut PgConnection, after: i64, limit: u32) -> sq
     .bind(i64::from(limit))
     .fetch_all(conn)
     .await?;
-    Ok(rows
-        .into_iter()
-        .map(|row| ReservationResponse {
+    let read = |row: ReservationRow| {
+        let leaves = match row.first_leaf.zip(row.last_leaf) {
+            Some((first, last)) => Some(LeafRange { first: tasks::path(&first)?, last: tasks::path(&last)? }),
+            None => None,
+        };
+        Ok(ReservationResponse {
             task_id: row.task_id,
             task_type: row.task_type,
             document_id: row.scope_document_id,
             root_id: row.root_id,
-            write_mode: row.write_mode,
-            leaves: row
-                .first_leaf
-                .zip(row.last_leaf)
-                .and_then(|(first, last)| Some(LeafRange { first: tasks::path(&first)?, last: tasks::path(&last)? })),
+            write_mode: row.write_mode.0,
+            leaves,
             worker: row.worker,
             since: row.since,
             tasks_waiting: row.tasks_waiting,
         })
-        .collect())
+    };
+    rows.into_iter().map(read).collect()
+}
+
+svc_client::words! {
+    /// A kind of [`Finding`].
+    pub FindingKind {
+        /// No living worker answers to the badge.
+        Unserved = "unserved",
+        /// No living worker can run the task type.
+        NoHandler = "no_handler",
+        /// Leases expired and nobody took the tasks back.
+        Lapsed = "lapsed",
+        /// Tasks have waited for long for a region or an intent.
+        Stuck = "stuck",
+        /// Younger tasks overtake these.
+        Starved = "starved",
+        /// Nobody takes the tasks, although a worker could.
+        Stalled = "stalled",
+        Paused = "paused",
+        UnequalLeases = "unequal_leases",
+        Disk = "disk",
+    }
 }
 
 /// Something that is wrong with the queue, for an operator to read.
-#[derive(Debug, serde::Serialize, sqlx::FromRow)]
+#[derive(Debug, serde::Serialize)]
 pub struct Finding {
-    /// `unserved`, `no_handler`, `lapsed`, `stuck`, `starved`, `stalled`, `paused`, `unequal_leases` or `disk`.
-    pub kind: String,
+    pub kind: FindingKind,
     /// The badge, task type or task in question.
     pub about: String,
     pub tasks: i64,
@@ -318,23 +342,25 @@ pub struct Finding {
 impl Finding {
     /// The finding that nothing more can be stored, and why.
     pub fn disk(reason: String) -> Finding {
-        Finding { kind: "disk".to_owned(), about: reason, tasks: 0, seconds: 0.0 }
+        Finding { kind: FindingKind::Disk, about: reason, tasks: 0, seconds: 0.0 }
     }
 
     /// What an operator can do about it.
     pub fn remedy(&self) -> &'static str {
-        match self.kind.as_str() {
-            "unserved" => "start a worker with this badge: svc-worker --badge",
-            "no_handler" => "start a worker of the version that queued it",
-            "lapsed" => "the worker fell silent; a living one takes the tasks back within its reap interval",
-            "stuck" => "look at the task in the way: GET /admin/tasks/{id}",
-            "starved" => {
+        match self.kind {
+            FindingKind::Unserved => "start a worker with this badge: svc-worker --badge",
+            FindingKind::NoHandler => "start a worker of the version that queued it",
+            FindingKind::Lapsed => "the worker fell silent; a living one takes the tasks back within its reap interval",
+            FindingKind::Stuck => "look at the task in the way: GET /admin/tasks/{id}",
+            FindingKind::Starved => {
                 "start more workers, or raise the priority: svc priority ID N, or PUT /ingest/file/{id}/priority; younger uploads are overtaking these"
             }
-            "stalled" => "workers send heartbeats but take nothing: look at their logs, and restart them",
-            "unequal_leases" => "set SVC_WORKER_LEASE_SECONDS and SVC_WORKER_HEARTBEAT_SECONDS alike for all workers",
-            "disk" => "free space: until then uploads are refused and tasks wait",
-            _ => "resume the task type: POST /admin/task-types/{task_type}/resume",
+            FindingKind::Stalled => "workers send heartbeats but take nothing: look at their logs, and restart them",
+            FindingKind::UnequalLeases => {
+                "set SVC_WORKER_LEASE_SECONDS and SVC_WORKER_HEARTBEAT_SECONDS alike for all workers"
+            }
+            FindingKind::Disk => "free space: until then uploads are refused and tasks wait",
+            FindingKind::Paused => "resume the task type: POST /admin/task-types/{task_type}/resume",
         }
     }
 }
@@ -346,15 +372,15 @@ pub async fn findings(conn: &mut PgConnection, patience: std::time::Duration) ->
     let mut findings: Vec<Finding> = queue::unserved_badges(conn)
         .await?
         .into_iter()
-        .map(|(badge, tasks, seconds)| Finding { kind: "unserved".to_owned(), about: badge, tasks, seconds })
+        .map(|(badge, tasks, seconds)| Finding { kind: FindingKind::Unserved, about: badge, tasks, seconds })
         .collect();
     findings.extend(queue::unserved_types(conn).await?.into_iter().map(|(task_type, tasks, seconds)| Finding {
-        kind: "no_handler".to_owned(),
+        kind: FindingKind::NoHandler,
         about: task_type,
         tasks,
         seconds,
     }));
-    let more: Vec<Finding> = sqlx::query_as(
+    let more: Vec<(Word<FindingKind>, String, i64, f64)> = sqlx::query_as(
         "SELECT 'lapsed' AS kind, 'worker ' || coalesce(claimed_by, '?') AS about, count(*) AS tasks,
                 extract(epoch FROM clock_timestamp() - min(heartbeat_at))::float8 AS seconds
            FROM task_queue t WHERE claim_token IS NOT NULL AND status IN ('claimed', 'running')
@@ -390,6 +416,11 @@ pub async fn findings(conn: &mut PgConnection, patience: std::time::Duration) ->
     .bind(patience)
     .fetch_all(&mut *conn)
     .await?;
-    findings.extend(more);
+    findings.extend(more.into_iter().map(|(Word(kind), about, tasks, seconds)| Finding {
+        kind,
+        about,
+        tasks,
+        seconds,
+    }));
     Ok(findings)
 }

@@ -1,7 +1,11 @@
 //! Stored bytes as PostgreSQL large objects: transactional, and streamed in and out.
-use super::scope::{Readable, readable};
+use super::{
+    scope::{Readable, readable},
+    word::Word,
+};
 use serde_json::Value;
 use sqlx::{PgConnection, PgPool, postgres::types::Oid};
+use svc_client::wire::DetectedBy;
 
 /// How many bytes one statement writes.
 pub const PIECE: usize = 256 * 1024;
@@ -43,7 +47,7 @@ pub struct BlobRow {
     pub lob: Oid,
     pub mime_type: Option<String>,
     pub declared_mime: Option<String>,
-    pub detected_by: Option<String>,
+    pub detected_by: Option<Word<DetectedBy>>,
     pub format: Option<String>,
     pub byte_size: i64,
     pub content_hash: String,
@@ -60,7 +64,7 @@ pub async fn insert(conn: &mut PgConnection, row: &BlobRow) -> sqlx::Result<()> 
     .bind(row.lob)
     .bind(&row.mime_type)
     .bind(&row.declared_mime)
-    .bind(&row.detected_by)
+    .bind(row.detected_by.map(|Word(by)| by.as_str()))
     .bind(&row.format)
     .bind(row.byte_size)
     .bind(&row.content_hash)

@@ -2,6 +2,7 @@
 use super::{
     scope::{Readable, Writable, readable},
     vectors,
+    word::Word,
 };
 use chrono::{DateTime, Utc};
 use pgvector::HalfVector;
@@ -81,7 +82,7 @@ pub struct DocumentRow {
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
     pub content_hash: String,
-    pub settled: String,
+    pub settled: Word<Settled>,
     /// The vector, at the width of its model.
     pub embed: Option<HalfVector>,
     /// Columns that were not asked for.
@@ -104,19 +105,10 @@ impl From<DocumentRow> for DocumentResponse {
             created_at: row.created_at,
             updated_at: row.updated_at,
             content_hash: row.content_hash,
-            settled: settled(&row.settled),
+            settled: row.settled.0,
             embed: row.embed.map(|vector| vectors::shown(&vector)),
             omitted: row.omitted.into_iter().map(str::to_owned).collect(),
         }
-    }
-}
-
-/// The column's text as the wire's value.
-pub fn settled(text: &str) -> Settled {
-    match text {
-        "settled" => Settled::Settled,
-        "failed" => Settled::Failed,
-        _ => Settled::InFlight,
     }
 }
 

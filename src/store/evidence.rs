@@ -1,9 +1,12 @@
 //! What the pipeline recorded about a node.
-use super::text::{storable, storable_json};
+use super::{
+    text::{storable, storable_json},
+    word::Word,
+};
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, types::Json};
-use svc_client::wire::Attempt;
+use svc_client::wire::{Attempt, AttemptOutcome, ErrorType};
 
 /// Records a value under a name; null says that a task ran and produced nothing.
 pub async fn record(conn: &mut PgConnection, document_id: i64, name: &str, value: &Value) -> sqlx::Result<()> {
@@ -75,8 +78,8 @@ struct AttemptRow {
     task_id: i64,
     task_type: String,
     attempt: i32,
-    outcome: String,
-    error_type: Option<String>,
+    outcome: Word<AttemptOutcome>,
+    error_type: Option<Word<ErrorType>>,
     code: Option<String>,
     message: Option<String>,
     worker: String,
@@ -101,8 +104,8 @@ pub async fn attempts(conn: &mut PgConnection, document_id: i64) -> sqlx::Result
             task_id: row.task_id,
             task_type: row.task_type,
             attempt: row.attempt,
-            outcome: row.outcome,
-            error_type: row.error_type,
+            outcome: row.outcome.0,
+            error_type: row.error_type.map(|Word(error_type)| error_type),
             code: row.code,
             message: row.message,
             worker: row.worker,

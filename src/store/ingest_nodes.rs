@@ -1,5 +1,7 @@
 //! The counters of ingestion, settle events and the frontier.
+use super::word::Word;
 use sqlx::PgConnection;
+use svc_client::wire::Settled;
 
 /// Changes of the counts under a root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
@@ -161,6 +163,11 @@ pub async fn count_by_path(conn: &mut PgConnection, id: i64) -> sqlx::Result<Fro
     .await
 }
 
+svc_client::words! {
+    /// How far a container's rollup has come.
+    pub Rollup { None = "none", Queued = "queued", Done = "done", }
+}
+
 /// A container with done children or tasks, after its counts were brought up to date.
 #[derive(Debug, sqlx::FromRow)]
 pub struct Touched {
@@ -169,8 +176,8 @@ pub struct Touched {
     pub open_tasks: i32,
     pub open_children: i32,
     pub failed_children: i32,
-    pub rollup: String,
-    pub settled: String,
+    pub rollup: Word<Rollup>,
+    pub settled: Word<Settled>,
     pub path: Vec<i64>,
 }
 

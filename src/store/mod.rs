@@ -30,4 +30,5 @@ pub(crate) mod token_vectors;
 pub mod transaction;
 pub mod upkeep;
 pub mod vectors;
+pub mod word;
 pub mod workers;

@@ -2,6 +2,7 @@
 use super::{
     documents::{content_hash, words},
     text::{storable, storable_json},
+    word::Word,
 };
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -82,7 +83,7 @@ pub struct TextRow {
     pub title: String,
     pub content: String,
     pub usetype: String,
-    pub settled: String,
+    pub settled: Word<Settled>,
 }
 
 /// The texts of these nodes, in the order of their ids.

@@ -1,7 +1,8 @@
 //! The queue as a whole: its numbers, what nobody serves, and announcements to other processes.
+use super::word::Word;
 use sqlx::{PgConnection, PgPool, postgres::PgListener};
 use svc_actors::{DocumentFacts, Lane, Lanes};
-use svc_client::wire::QueueState;
+use svc_client::wire::{QueueState, TaskStatus};
 use uuid::Uuid;
 
 /// Tells the workers of other processes that there may be work, or that a cancel was requested.
@@ -40,7 +41,7 @@ pub const COUNTED: i64 = 10_000;
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct TaskCount {
     pub task_type: String,
-    pub status: String,
+    pub status: Word<TaskStatus>,
     pub tasks: i64,
     pub oldest_seconds: f64,
 }
@@ -80,11 +81,12 @@ pub async fn failed(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, i64)>>
 
 /// The queue in numbers.
 pub fn state(unfinished: &[TaskCount], failed: &[(String, i64)]) -> QueueState {
-    let count = |of: fn(&str) -> bool| unfinished.iter().filter(|row| of(&row.status)).map(|row| row.tasks).sum();
+    let count =
+        |of: fn(TaskStatus) -> bool| unfinished.iter().filter(|row| of(row.status.0)).map(|row| row.tasks).sum();
     QueueState {
-        pending: count(|status| status == "pending"),
-        held: count(|status| matches!(status, "claimed" | "running" | "batched")),
-        waiting_for_retry: count(|status| status == "failed"),
+        pending: count(|status| status == TaskStatus::Pending),
+        held: count(TaskStatus::is_held),
+        waiting_for_retry: count(|status| status == TaskStatus::Failed),
         failed: failed.iter().map(|(_, tasks)| tasks).sum(),
         oldest_seconds: unfinished.iter().map(|row| row.oldest_seconds).reduce(f64::max),
     }

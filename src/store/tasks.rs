@@ -2,12 +2,14 @@
 use super::{
     text::{storable, storable_json},
     transaction::Transaction,
+    word::Word,
 };
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::{FromRow, PgConnection, PgExecutor, Row, postgres::PgRow, types::Json};
-use std::{cmp::Reverse, time::Duration};
+use std::{cmp::Reverse, num::ParseIntError, time::Duration};
 use svc_actors::{Claimed, ErrorClass, Grant, Lane, LeafRange, Region, TaskFailure, WriteMode, path_key};
+use svc_client::wire::{AttemptOutcome, TaskStatus};
 use uuid::Uuid;
 
 /// The only advisory lock under which regions are granted.
@@ -92,16 +94,16 @@ struct ClaimedRow {
     task_type: String,
     scope_document_id: i64,
     root_id: i64,
-    write_mode: String,
+    write_mode: Word<WriteMode>,
     params: Json<Value>,
-    lane: String,
+    lane: Word<Lane>,
     node_path: String,
     first_leaf: Option<String>,
     last_leaf: Option<String>,
     retry_count: i32,
     lapses: i32,
     lease_losses: i32,
-    claim_token: Option<Uuid>,
+    claim_token: Uuid,
     priority: i32,
     created_at: DateTime<Utc>,
 }
@@ -145,22 +147,22 @@ fn read_claimed(claimed: &[PgRow]) -> sqlx::Result<Claimed> {
         }
     }
     rows.sort_unstable_by_key(|row| (Reverse(row.priority), row.created_at, row.id));
-    Ok(Claimed { grants: rows.into_iter().filter_map(grant).collect(), more })
+    Ok(Claimed { grants: rows.into_iter().map(grant).collect::<sqlx::Result<_>>()?, more })
 }
 
-fn grant(row: ClaimedRow) -> Option<Grant> {
+fn grant(row: ClaimedRow) -> sqlx::Result<Grant> {
     let leaves = match row.first_leaf.zip(row.last_leaf) {
         Some((first, last)) => Some(LeafRange { first: path(&first)?, last: path(&last)? }),
         None => None,
     };
-    Some(Grant {
+    Ok(Grant {
         task_id: row.id,
-        token: row.claim_token?,
+        token: row.claim_token,
         deadline: None,
-        lane: Lane::ALL.into_iter().find(|lane| lane.as_str() == row.lane)?,
+        lane: row.lane.0,
         document_id: row.scope_document_id,
         root_id: row.root_id,
-        region: Region { path: path(&row.node_path)?, mode: row.write_mode.parse::<WriteMode>().ok()?, leaves },
+        region: Region { path: path(&row.node_path)?, mode: row.write_mode.0, leaves },
         attempt: row.retry_count + row.lapses + 1,
         runs_alone: row.lease_losses > 0,
         task_type: row.task_type,
@@ -169,8 +171,9 @@ fn grant(row: ClaimedRow) -> Option<Grant> {
 }
 
 /// The ids in a [`path_key`].
-pub(super) fn path(key: &str) -> Option<Vec<i64>> {
-    key.split_terminator('/').map(|id| id.parse().ok()).collect()
+pub(super) fn path(key: &str) -> sqlx::Result<Vec<i64>> {
+    let ids = key.split_terminator('/').map(str::parse).collect::<Result<_, ParseIntError>>();
+    ids.map_err(|error| sqlx::Error::Decode(format!("the key {key:?} of a path: {error}").into()))
 }
 
 /// Changes `claimed` to `running` for all these tasks; returns the tokens that are still ours, including those of tasks
@@ -199,8 +202,7 @@ pub struct AttemptRow<'a> {
     pub grant: &'a Grant,
     pub worker: &'a str,
     pub started_at: DateTime<Utc>,
-    /// `completed` or `skipped`.
-    pub outcome: &'a str,
+    pub outcome: AttemptOutcome,
     pub detail: &'a Map<String, Value>,
 }
 
@@ -214,7 +216,7 @@ pub async fn finish(conn: &mut PgConnection, attempt: &AttemptRow<'_>) -> sqlx::
         .bind(grant.document_id)
         .bind(&grant.task_type)
         .bind(grant.attempt)
-        .bind(attempt.outcome)
+        .bind(attempt.outcome.as_str())
         .bind(attempt.worker)
         .bind(attempt.started_at)
         .bind(fingerprint(&grant.params))
@@ -301,7 +303,7 @@ fn end_of(attempt: &AttemptRow<'_>) -> String {
         grant.document_id,
         literal(&grant.task_type),
         grant.attempt,
-        literal(attempt.outcome),
+        literal(attempt.outcome.as_str()),
         literal(attempt.worker),
         attempt.started_at.to_rfc3339(),
         literal(&fingerprint(&grant.params)),
@@ -423,11 +425,11 @@ pub async fn fail_dependents(conn: &mut PgConnection, task_id: i64, document_id:
 
 /// How a task ended: `None` while it still owes work, else whether it completed. A task that is gone has ended.
 pub async fn ended(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<Option<bool>> {
-    let row: Option<(bool, String)> =
+    let row: Option<(bool, Word<TaskStatus>)> =
         sqlx::query_as("SELECT final, status FROM task_queue WHERE id = $1").bind(task_id).fetch_optional(conn).await?;
     Ok(match row {
         Some((false, _)) => None,
-        Some((true, status)) => Some(status == "completed"),
+        Some((true, Word(status))) => Some(status == TaskStatus::Completed),
         None => Some(true),
     })
 }

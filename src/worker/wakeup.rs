@@ -94,8 +94,8 @@ fn lanes_of(payload: &str, own: Uuid) -> Lanes {
     match payload.split_once(' ') {
         Some((sender, _)) if sender.parse() == Ok(own) => Lanes::NONE,
         Some((_, names)) => {
-            let known = |name: &str| Lane::ALL.into_iter().find(|lane| lane.as_str() == name).map(Lanes::of);
-            names.split(' ').filter_map(known).fold(Lanes::NONE, Lanes::with)
+            let known = names.split(' ').filter_map(|name| name.parse::<Lane>().ok());
+            known.map(Lanes::of).fold(Lanes::NONE, Lanes::with)
         }
         None => Lanes::ALL,
     }

@@ -2,7 +2,7 @@
 use crate::{
     crash::{Process, url},
     queue::{node, task},
-    support::{self, TestApp, Wish, invariants, sample, until},
+    support::{self, TOKEN, TestApp, Wish, invariants, sample, until},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -14,11 +14,18 @@ use svc::{
     ingest::settle,
     store::{
         tasks::{self, Claimer, NewTask},
+        word::Word,
         workers::{self, WorkerRow},
     },
 };
 use svc_actors::{Grant, Lane, TaskFailure, WriteMode};
-use svc_client::wire::{DocumentPath, FrontierResponse, PageQuery, Settled, TaskPath, TaskQuery, TaskTypePath};
+use svc_client::{
+    Failure,
+    wire::{
+        BlockedBy, DocumentPath, ErrorType, FrontierResponse, PageQuery, Settled, TaskPath, TaskQuery, TaskStatus,
+        TaskTypePath,
+    },
+};
 
 pub(crate) async fn idle() -> TestApp {
     TestApp::with(Wish { no_worker: true, ..Default::default() }).await
@@ -43,12 +50,24 @@ async fn claim(app: &TestApp, count: usize) -> Vec<Grant> {
     tasks::claim(&app.pool, &claimer, &[(Lane::Io, count)]).await.unwrap().grants
 }
 
-async fn reason(app: &TestApp, id: i64) -> Option<String> {
+async fn reason(app: &TestApp, id: i64) -> Option<BlockedBy> {
     app.client.read_task(TaskPath { id }).await.unwrap().blocked_by.map(|blockage| blockage.reason)
 }
 
 pub(crate) fn of_root(root_id: i64) -> TaskQuery {
     TaskQuery { root_id: Some(root_id), ..TaskQuery::default() }
+}
+
+#[tokio::test]
+async fn a_stored_word_that_no_value_has_is_an_error_that_names_it() {
+    let app = idle().await;
+    let read = async |word: &str| {
+        sqlx::query_scalar::<_, Word<Settled>>("SELECT $1").bind(word.to_owned()).fetch_one(&app.pool).await
+    };
+    assert_eq!(read("failed").await.unwrap(), Word(Settled::Failed));
+    let unknown = read("forgotten").await.unwrap_err().to_string();
+    assert!(unknown.contains("takes in_flight, settled, failed, got `forgotten`"), "{unknown}");
+    app.end().await;
 }
 
 #[tokio::test]
@@ -59,14 +78,14 @@ async fn every_unfinished_task_says_what_it_waits_for() {
     let child = node(&app, Some(root.0)).await;
     let plain = task(&app, &nodes[0], WriteMode::Itself, 0, None).await;
     let gpu = task(&app, &nodes[1], WriteMode::Itself, -9, Some("gpu")).await;
-    assert_eq!(reason(&app, plain).await.as_deref(), Some("no_worker"));
+    assert_eq!(reason(&app, plain).await, Some(BlockedBy::NoWorker));
 
     pretend(&app, "w", &["cpu"], false).await;
-    assert_eq!(reason(&app, plain).await.as_deref(), Some("workers_busy"));
-    assert_eq!(reason(&app, gpu).await.as_deref(), Some("no_worker_for_badge"));
+    assert_eq!(reason(&app, plain).await, Some(BlockedBy::WorkersBusy));
+    assert_eq!(reason(&app, gpu).await, Some(BlockedBy::NoWorkerForBadge));
     pretend(&app, "w", &["gpu"], true).await;
-    assert_eq!(reason(&app, gpu).await.as_deref(), Some("workers_busy"));
-    assert_eq!(reason(&app, plain).await.as_deref(), Some("no_worker_for_badge"), "a strict worker leaves it alone");
+    assert_eq!(reason(&app, gpu).await, Some(BlockedBy::WorkersBusy));
+    assert_eq!(reason(&app, plain).await, Some(BlockedBy::NoWorkerForBadge), "a strict worker leaves it alone");
     pretend(&app, "w", &[], false).await;
 
     let unknown = NewTask {
@@ -85,9 +104,9 @@ async fn every_unfinished_task_says_what_it_waits_for() {
     let mut conn = app.pool.acquire().await.unwrap();
     let dependent = tasks::enqueue(&mut conn, &unknown).await.unwrap();
     let unknown = tasks::enqueue(&mut conn, &NewTask { dependencies: &[], ..unknown }).await.unwrap();
-    assert_eq!(reason(&app, unknown).await.as_deref(), Some("no_handler"));
+    assert_eq!(reason(&app, unknown).await, Some(BlockedBy::NoHandler));
     let blockage = app.client.read_task(TaskPath { id: dependent }).await.unwrap().blocked_by.unwrap();
-    assert_eq!((blockage.reason.as_str(), blockage.task_id), ("dependency", Some(plain)));
+    assert_eq!((blockage.reason, blockage.task_id), (BlockedBy::Dependency, Some(plain)));
 
     let whole = task(&app, &root, WriteMode::Subtree, 9, None).await;
     let below = task(&app, &child, WriteMode::Itself, 8, None).await;
@@ -95,7 +114,7 @@ async fn every_unfinished_task_says_what_it_waits_for() {
     assert_eq!(held[0].task_id, whole);
     assert_eq!(claim(&app, 1).await[0].task_id, plain, "the claim passes the blocked one by and parks it");
     let blockage = app.client.read_task(TaskPath { id: below }).await.unwrap().blocked_by.unwrap();
-    assert_eq!((blockage.reason.as_str(), blockage.task_id), ("reservation", Some(whole)));
+    assert_eq!((blockage.reason, blockage.task_id), (BlockedBy::Reservation, Some(whole)));
     assert_eq!(reason(&app, whole).await, None, "it is held by a worker that beats");
     let regions = app.client.list_reservations(PageQuery::default()).await.unwrap().reservations;
     assert_eq!((regions.len(), regions[1].task_id, regions[1].tasks_waiting), (2, whole, 1));
@@ -105,25 +124,30 @@ async fn every_unfinished_task_says_what_it_waits_for() {
         .execute(&app.pool)
         .await
         .unwrap();
-    assert_eq!(reason(&app, whole).await.as_deref(), Some("lease_lapsed"));
+    assert_eq!(reason(&app, whole).await, Some(BlockedBy::LeaseLapsed));
     let failure = TaskFailure::retryable("x", "y");
     tasks::fail(&mut conn, &held[0], &failure, "w", Duration::from_secs(3600)).await.unwrap();
     let blockage = app.client.read_task(TaskPath { id: whole }).await.unwrap().blocked_by.unwrap();
-    assert!(blockage.reason == "backoff" && blockage.until.unwrap() > chrono::Utc::now());
+    assert!(blockage.reason == BlockedBy::Backoff && blockage.until.unwrap() > chrono::Utc::now());
 
     // The list filters by all of these, and pages.
     let ids = |page: svc_client::wire::TaskPage| page.tasks.into_iter().map(|task| task.id).collect::<Vec<_>>();
     let list = |query| app.client.list_tasks(query);
-    let blocked = |by: &str| TaskQuery { blocked_by: Some(by.to_owned()), ..TaskQuery::default() };
-    assert_eq!(ids(list(blocked("backoff")).await.unwrap()), [whole]);
-    assert_eq!(ids(list(blocked("dependency")).await.unwrap()), [dependent]);
+    let blocked = |by| TaskQuery { blocked_by: Some(by), ..TaskQuery::default() };
+    assert_eq!(ids(list(blocked(BlockedBy::Backoff)).await.unwrap()), [whole]);
+    assert_eq!(ids(list(blocked(BlockedBy::Dependency)).await.unwrap()), [dependent]);
     assert_eq!(ids(list(TaskQuery { badge: Some("gpu".into()), ..TaskQuery::default() }).await.unwrap()), [gpu]);
     assert_eq!(ids(list(of_root(root.0)).await.unwrap()), [whole, below]);
     let first = list(TaskQuery { limit: Some(4), ..TaskQuery::default() }).await.unwrap();
     let second = list(TaskQuery { cursor: first.next_cursor.clone(), ..TaskQuery::default() }).await.unwrap();
     assert_eq!([ids(first), ids(second)].concat(), [plain, gpu, dependent, unknown, whole, below]);
-    let wrong = list(blocked("the weather")).await.unwrap_err();
-    assert!(wrong.status == 422 && wrong.detail.contains("workers_busy"), "{wrong}");
+    for (field, word) in [("blocked_by", "workers_busy"), ("status", "batched")] {
+        let url = format!("{}/admin/tasks?{field}=the%20weather", app.base);
+        let answer = support::http().get(url).bearer_auth(TOKEN).send().await.unwrap();
+        let wrong: Failure = answer.json().await.unwrap();
+        assert_eq!((wrong.status, wrong.members["field"].as_str()), (422, Some(field)), "{wrong}");
+        assert!(wrong.detail.contains(word) && wrong.detail.contains("the weather"), "{wrong}");
+    }
 
     app.sampled().await;
     let metrics = app.client.read_metrics().await.unwrap();
@@ -176,13 +200,13 @@ async fn a_paused_type_waits_and_a_cancelled_file_can_be_taken_up_again() {
     assert_eq!(evidence["cancelled"]["nodes_failed"], frontier.nodes_in_flight);
 
     // Each of its tasks can be queued again, and once they are done the file is complete.
-    let failed = TaskQuery { status: Some("failed".to_owned()), ..of_root(id) };
+    let failed = TaskQuery { status: Some(TaskStatus::Failed), ..of_root(id) };
     let tasks = app.client.list_tasks(failed).await.unwrap().tasks;
     assert_eq!(tasks.len() as i64, frontier.tasks_unfinished);
     for task in &tasks {
-        assert_eq!((task.error_type.as_deref(), task.finished), (Some("permanent"), true));
+        assert_eq!((task.error_type, task.finished), (Some(ErrorType::Permanent), true));
         let task = app.client.retry_task(TaskPath { id: task.id }).await.unwrap();
-        assert_eq!((task.status.as_str(), task.retry_count), ("pending", 0));
+        assert_eq!((task.status, task.retry_count), (TaskStatus::Pending, 0));
         invariants::check(&app.pool).await;
     }
     let twice = app.client.retry_task(TaskPath { id: tasks[0].id }).await.unwrap_err();
@@ -203,8 +227,7 @@ async fn a_cancel_in_the_middle_stops_what_runs_and_frees_its_region() {
     .await;
     let id = app.upload_bytes("long.md", long_text()).await.unwrap().document_id;
     let running = until("an embed task that runs", async || {
-        let query =
-            TaskQuery { status: Some("running".to_owned()), task_type: Some("embed".to_owned()), ..of_root(id) };
+        let query = TaskQuery { status: Some(TaskStatus::Running), task_type: Some("embed".to_owned()), ..of_root(id) };
         app.client.list_tasks(query).await.unwrap().tasks.pop()
     })
     .await;
@@ -213,7 +236,7 @@ async fn a_cancel_in_the_middle_stops_what_runs_and_frees_its_region() {
     let after = app.settled(id).await;
     assert_eq!((after.settled, after.nodes_in_flight), (Settled::Failed, 0), "{after:?}");
     let stopped = app.client.read_task(TaskPath { id: running.id }).await.unwrap();
-    assert_eq!((stopped.status.as_str(), stopped.error_type.as_deref()), ("failed", Some("permanent")));
+    assert_eq!((stopped.status, stopped.error_type), (TaskStatus::Failed, Some(ErrorType::Permanent)));
     assert!(app.client.list_reservations(PageQuery::default()).await.unwrap().reservations.is_empty());
     invariants::check_drained(&app.pool).await;
     // Heartbeats are far apart here, so the worker learned of it by the cancel and not by a heartbeat.
@@ -230,7 +253,7 @@ async fn a_cancel_in_the_middle_stops_what_runs_and_frees_its_region() {
 async fn waits_for_pause(app: &TestApp, id: i64) -> FrontierResponse {
     until("the file to wait for the paused type alone", async || {
         let frontier = app.client.read_frontier(DocumentPath { id }).await.unwrap();
-        let paused = frontier.blocked_by.get("paused").copied().unwrap_or_default();
+        let paused = frontier.blocked_by.get(&BlockedBy::Paused).copied().unwrap_or_default();
         (frontier.tasks_unfinished > 0 && paused == frontier.tasks_unfinished).then_some(frontier)
     })
     .await
@@ -307,7 +330,7 @@ async fn a_cancelled_file_of_many_nodes_fails_whole_though_in_parts() {
 
     // A task that is queued again meanwhile finds a tree that no cancel is working on.
     cut_off(&app, id).await;
-    let failed = TaskQuery { status: Some("failed".to_owned()), ..of_root(id) };
+    let failed = TaskQuery { status: Some(TaskStatus::Failed), ..of_root(id) };
     let task = app.client.list_tasks(failed).await.unwrap().tasks.remove(0);
     app.client.retry_task(TaskPath { id: task.id }).await.unwrap();
     let again = app.client.read_frontier(DocumentPath { id }).await.unwrap();
@@ -334,7 +357,7 @@ async fn one_task_can_be_cancelled_and_takes_its_dependents_along() {
     let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
     let probe = app.client.list_tasks(of_root(id)).await.unwrap().tasks.pop().unwrap();
     let task = app.client.cancel_task(TaskPath { id: probe.id }).await.unwrap();
-    assert_eq!((task.status.as_str(), task.finished), ("failed", true));
+    assert_eq!((task.status, task.finished), (TaskStatus::Failed, true));
     let document = app.client.read_document(DocumentPath { id }, Default::default()).await.unwrap().value().unwrap();
     assert_eq!(document.settled, Settled::Failed);
     assert_eq!(app.client.cancel_task(TaskPath { id: probe.id }).await.unwrap_err().status, 409);
@@ -352,11 +375,11 @@ async fn a_cancelled_task_is_cancelled_though_its_file_cannot_be_settled_yet() {
     let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
     waits_for_pause(&app, id).await;
     refuse(&app, "DELETE ON settle_event").await;
-    let waiting = app.client.list_tasks(TaskQuery { status: Some("pending".to_owned()), ..of_root(id) }).await.unwrap();
+    let waiting = app.client.list_tasks(TaskQuery { status: Some(TaskStatus::Pending), ..of_root(id) }).await.unwrap();
     assert!(!waiting.tasks.is_empty());
     for task in waiting.tasks {
         let cancelled = app.client.cancel_task(TaskPath { id: task.id }).await.unwrap();
-        assert_eq!((cancelled.status.as_str(), cancelled.finished), ("failed", true));
+        assert_eq!((cancelled.status, cancelled.finished), (TaskStatus::Failed, true));
     }
     let in_flight = app.client.read_frontier(DocumentPath { id }).await.unwrap();
     assert_eq!((in_flight.settled, in_flight.tasks_unfinished), (Settled::InFlight, 0), "{in_flight:?}");
@@ -485,7 +508,7 @@ async fn a_task_that_no_worker_can_run_is_put_off_and_told_of() {
     })
     .await;
     assert_eq!((put_off.retry_count, put_off.finished), (0, false), "{put_off:?}");
-    assert_eq!(put_off.blocked_by.unwrap().reason, "no_handler");
+    assert_eq!(put_off.blocked_by.unwrap().reason, BlockedBy::NoHandler);
     app.sampled().await;
     let failure = app.client.read_readiness().await.unwrap_err();
     assert!(failure.detail.contains("1 tasks of type `from_the_future` have no worker that can run them"), "{failure}");
@@ -502,8 +525,7 @@ async fn a_second_signal_gives_back_what_still_runs() {
     let mut worker =
         Process(worker_command(&app, &["--worker-id", "hurried", "--poll-seconds", "0.1"]).spawn().unwrap());
     until("an embed task that runs", async || {
-        let query =
-            TaskQuery { status: Some("running".to_owned()), task_type: Some("embed".to_owned()), ..of_root(id) };
+        let query = TaskQuery { status: Some(TaskStatus::Running), task_type: Some("embed".to_owned()), ..of_root(id) };
         app.client.list_tasks(query).await.unwrap().tasks.pop()
     })
     .await;

@@ -12,14 +12,15 @@ use svc::store::{
     transaction,
 };
 use svc_actors::{Grant, Lane, WriteMode};
-use svc_client::wire::TaskTypePath;
+use svc_client::wire::{AttemptOutcome, TaskTypePath};
 
 /// The advisory lock of every claim.
 const CLAIM_LOCK: i64 = 0x7376_6301;
 
 async fn end(app: &TestApp, grant: &Grant, claimer: &Claimer) -> Option<(Ended, Option<Vec<Grant>>)> {
     let detail = Map::new();
-    let attempt = AttemptRow { grant, worker: "w", started_at: Utc::now(), outcome: "completed", detail: &detail };
+    let attempt =
+        AttemptRow { grant, worker: "w", started_at: Utc::now(), outcome: AttemptOutcome::Completed, detail: &detail };
     let tx = transaction::begin(&app.pool).await.unwrap();
     let ended = tasks::finish_and_claim(tx, &attempt, claimer, &[(Lane::Io, 1)]).await.unwrap();
     ended.map(|(ended, claimed)| (ended, claimed.map(|claimed| claimed.grants)))

@@ -16,9 +16,10 @@ use svc::{
     worker::{Role, RunningWorker},
 };
 use svc_actors::{Grant, Lane, WorkerEnd, WriteMode};
+use svc_client::wire::AttemptOutcome;
 
 fn attempt<'a>(grant: &'a Grant, detail: &'a Map<String, Value>) -> AttemptRow<'a> {
-    AttemptRow { grant, worker: "w", started_at: Utc::now(), outcome: "completed", detail }
+    AttemptRow { grant, worker: "w", started_at: Utc::now(), outcome: AttemptOutcome::Completed, detail }
 }
 
 #[tokio::test]

@@ -23,7 +23,9 @@ use svc::{
 use svc_actors::{
     CancelToken, Grant, Handler, Outcome, Permit, Permits, TaskFailure, Worker, WorkerSettings, WriteMode,
 };
-use svc_client::wire::{ActorNode, DocumentPath, Settled, TaskPath, TaskTypePath};
+use svc_client::wire::{
+    ActorNode, AttemptOutcome, BlockedBy, DocumentPath, Settled, TaskPath, TaskStatus, TaskTypePath,
+};
 
 /// Waits until a program has logged a line with these words.
 async fn until_it_logs(mut command: Command, words: [&str; 2]) {
@@ -140,7 +142,7 @@ impl Handler for Burns {
             grant,
             worker: "burns",
             started_at: chrono::Utc::now(),
-            outcome: "completed",
+            outcome: AttemptOutcome::Completed,
             detail: &detail,
         };
         let ours = tasks::finish(&mut conn, &attempt).await.unwrap();
@@ -181,7 +183,7 @@ async fn a_task_that_burns_the_processor_for_five_leases_loses_none() {
         task.finished.then_some(task)
     })
     .await;
-    assert_eq!((done.status.as_str(), done.lease_losses, done.retry_count), ("completed", 0, 0), "{done:?}");
+    assert_eq!((done.status, done.lease_losses, done.retry_count), (TaskStatus::Completed, 0, 0), "{done:?}");
     worker.stop(Duration::from_secs(10)).await;
     drop(reaper);
     invariants::check_drained(&app.pool).await;
@@ -258,7 +260,10 @@ async fn a_strict_worker_leaves_tasks_without_a_badge_and_the_service_says_so() 
     app.sampled().await;
     let failure = app.client.read_readiness().await.unwrap_err();
     assert!(failure.detail.contains("without a badge"), "{failure}");
-    assert_eq!(app.client.read_frontier(DocumentPath { id }).await.unwrap().blocked_by["no_worker_for_badge"], 1);
+    assert_eq!(
+        app.client.read_frontier(DocumentPath { id }).await.unwrap().blocked_by[&BlockedBy::NoWorkerForBadge],
+        1
+    );
     drop(strict);
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     sqlx::query("UPDATE documents SET settled = 'failed'").execute(&app.pool).await.unwrap();

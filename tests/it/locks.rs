@@ -10,7 +10,7 @@ use svc::store::{ingest_nodes, locks, tasks};
 use svc_actors::Lane;
 use svc_client::{
     Code, Failure, FileUpload, Json,
-    wire::{DocumentPath, Settled, UploadQuery, WaitQuery},
+    wire::{AttemptOutcome, DocumentPath, Settled, UploadQuery, WaitQuery},
 };
 
 /// Panics with the server's own words if it has found a deadlock in this database.
@@ -70,7 +70,7 @@ async fn a_cancel_waits_for_a_task_that_applies_and_the_task_does_not_wait_for_i
         grant: &probe,
         worker: "w",
         started_at: chrono::Utc::now(),
-        outcome: "completed",
+        outcome: AttemptOutcome::Completed,
         detail: &detail,
     };
     assert!(tasks::finish(&mut apply, &attempt).await.unwrap(), "the task ends while the cancel waits");

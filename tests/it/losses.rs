@@ -17,7 +17,7 @@ use svc::{
     worker::queue::PgQueue,
 };
 use svc_actors::{Grant, Lane, Queue, WriteMode};
-use svc_client::wire::{Settled, TaskPath};
+use svc_client::wire::{ErrorType, Settled, TaskPath};
 use uuid::Uuid;
 
 /// So short that it has expired by the next look.
@@ -80,7 +80,7 @@ async fn a_task_that_kills_its_worker_three_times_is_given_up() {
     let queue = PgQueue::new(&app.service.tools(), claimer("w"), BTreeMap::new(), LEASE, None);
     assert_eq!(queue.reap().await.unwrap(), 1);
     let task = app.client.read_task(TaskPath { id }).await.unwrap();
-    assert_eq!((task.finished, task.error_type.as_deref(), task.lease_losses), (true, Some("timeout"), 3), "{task:?}");
+    assert_eq!((task.finished, task.error_type, task.lease_losses), (true, Some(ErrorType::Timeout), 3), "{task:?}");
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
@@ -206,7 +206,7 @@ async fn workers_with_unequal_leases_are_told_of() {
     let findings = async || {
         let mut conn = app.pool.acquire().await.unwrap();
         let found = admin::findings(&mut conn, Duration::from_secs(600)).await.unwrap();
-        found.into_iter().filter(|finding| finding.kind == "unequal_leases").collect::<Vec<_>>()
+        found.into_iter().filter(|finding| finding.kind == admin::FindingKind::UnequalLeases).collect::<Vec<_>>()
     };
     let join = async |worker_id: &str, seconds: f64| {
         sqlx::query("INSERT INTO workers (worker_id, boot_nonce, version, badges, task_types, lease) VALUES ($1, gen_random_uuid(), 'test', '{}', '{}', make_interval(secs => $2))")

@@ -13,7 +13,7 @@ use std::{
     process::{Command, Stdio},
     time::Duration,
 };
-use svc_client::wire::{DocumentPath, Settled, TaskQuery};
+use svc_client::wire::{DocumentPath, Settled, TaskQuery, TaskStatus};
 
 /// A worker whose connections all go through the proxy.
 fn behind(app: &TestApp, proxy: &Proxy, name: &str, pace: &[&str]) -> Process {
@@ -39,7 +39,7 @@ async fn proxy(app: &TestApp) -> Proxy {
 async fn runs(app: &TestApp, root: i64, worker: &str) {
     until("the worker to run an embed task", async || {
         let query =
-            TaskQuery { status: Some("running".to_owned()), task_type: Some("embed".to_owned()), ..of_root(root) };
+            TaskQuery { status: Some(TaskStatus::Running), task_type: Some("embed".to_owned()), ..of_root(root) };
         let tasks = app.client.list_tasks(query).await.unwrap().tasks;
         tasks.into_iter().find(|task| task.claimed_by.as_deref() == Some(worker))
     })

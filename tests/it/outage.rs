@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use svc::{app::App, reader::Reader};
 use svc_client::{
     Client, Code, FileUpload, Json, Remote,
-    wire::{DocumentPath, UploadQuery, WaitQuery},
+    wire::{DocumentPath, HealthStatus, UploadQuery, WaitQuery},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -57,8 +57,8 @@ async fn meanwhile_503_and_then_on() {
     assert_eq!(failure.status, 503);
     let health = client.read_health().await.unwrap();
     assert_eq!(
-        (health.version.as_str(), health.status.as_str()),
-        (svc_client::VERSION, "degraded"),
+        (health.version.as_str(), health.status),
+        (svc_client::VERSION, HealthStatus::Degraded),
         "the process is alive"
     );
     let database = svc::embedded::EmbeddedPostgres::start(&data_dir.join("database"), &home).await.unwrap();

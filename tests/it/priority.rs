@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use svc::store::tasks;
 use svc_client::{
     Code, FileUpload, Json,
-    wire::{DocumentPath, PriorityChange, Settled, TaskPath, TaskQuery, TaskTypePath, UploadQuery, WaitQuery},
+    wire::{
+        DocumentPath, PriorityChange, Settled, TaskPath, TaskQuery, TaskStatus, TaskTypePath, UploadQuery, WaitQuery,
+    },
 };
 
 async fn idle() -> TestApp {
@@ -114,7 +116,7 @@ async fn a_change_of_priority_holds_for_what_waits_what_follows_and_what_is_trie
     // The change does not see a task that failed for good, but the task takes the new priority when it comes back.
     app.client.cancel_ingest(DocumentPath { id: raised }).await.unwrap();
     assert_eq!(change(&app, raised, 9).await, 0);
-    let failed = TaskQuery { root_id: Some(raised), status: Some("failed".into()), ..TaskQuery::default() };
+    let failed = TaskQuery { root_id: Some(raised), status: Some(TaskStatus::Failed), ..TaskQuery::default() };
     let task = app.client.list_tasks(failed).await.unwrap().tasks.remove(0);
     assert_eq!((task.task_type.as_str(), task.priority), ("embed", -25));
     assert_eq!(app.client.retry_task(TaskPath { id: task.id }).await.unwrap().priority, 95);

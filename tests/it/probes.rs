@@ -7,6 +7,7 @@ use serde_json::Value;
 use sqlx::{Connection, PgConnection};
 use svc::store::queue::{COUNTED, UNFINISHED};
 use svc_actors::WriteMode;
+use svc_client::wire::HealthStatus;
 
 async fn idle() -> TestApp {
     TestApp::with(Wish { no_worker: true, ..Wish::default() }).await
@@ -54,15 +55,15 @@ async fn health_is_not_ok_without_workers() {
         app.client.read_health().await.unwrap()
     };
     let health = status(&app).await;
-    assert_eq!(health.status, "degraded", "nobody works");
+    assert_eq!(health.status, HealthStatus::Degraded, "nobody works");
     assert!(health.sampled_seconds_ago.is_some());
     app.start_worker().await;
-    until("a worker's beat", async || (status(&app).await.status == "ok").then_some(())).await;
+    until("a worker's beat", async || (status(&app).await.status == HealthStatus::Ok).then_some(())).await;
     sqlx::query("UPDATE workers SET beat_at = now() - interval '1 hour', badges = '{cpu}'")
         .execute(&app.pool)
         .await
         .unwrap();
-    until("the next beat", async || (status(&app).await.status == "ok").then_some(())).await;
+    until("the next beat", async || (status(&app).await.status == HealthStatus::Ok).then_some(())).await;
     app.end().await;
 }
 
@@ -72,7 +73,7 @@ async fn health_is_not_ok_where_a_badge_has_no_worker() {
     let root = node(&app, None).await;
     task(&app, &root, WriteMode::Itself, 0, Some("gpu")).await;
     app.sampled().await;
-    assert_eq!(app.client.read_health().await.unwrap().status, "degraded");
+    assert_eq!(app.client.read_health().await.unwrap().status, HealthStatus::Degraded);
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     app.end().await;
 }

@@ -17,7 +17,10 @@ use svc::store::{
     tasks::{self, AttemptRow, Claimer, Failed, NewTask},
 };
 use svc_actors::{Grant, Lane, TaskFailure, WriteMode};
-use svc_client::{Json, wire::WaitQuery};
+use svc_client::{
+    Json,
+    wire::{AttemptOutcome, WaitQuery},
+};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(90);
 
@@ -72,7 +75,8 @@ pub(crate) async fn claim(app: &TestApp, count: usize) -> Vec<Grant> {
 pub(crate) async fn finish(pool: &PgPool, grant: &Grant) -> bool {
     let mut tx = pool.begin().await.unwrap();
     let detail = Map::new();
-    let attempt = AttemptRow { grant, worker: "w", started_at: Utc::now(), outcome: "completed", detail: &detail };
+    let attempt =
+        AttemptRow { grant, worker: "w", started_at: Utc::now(), outcome: AttemptOutcome::Completed, detail: &detail };
     let ours = tasks::finish(&mut tx, &attempt).await.unwrap();
     if ours {
         tx.commit().await.unwrap();

@@ -10,7 +10,7 @@ use svc::{
 use svc_client::{
     Code, Json, OptionalJson,
     wire::{
-        Bm25Search, DocumentPath, EmbedOptions, FulltextSearch, HybridSearch, MaxsimSearch, RerankMethod,
+        Bm25Search, DocumentPath, EmbedOptions, FulltextSearch, HybridSearch, MaxsimSearch, RerankMethod, SearchMethod,
         SearchResponse, VectorSearch,
     },
 };
@@ -54,7 +54,7 @@ async fn every_search_can_be_ranked_anew_by_the_cross_encoder() {
             let body = $type { rerank: true, ..$type::new(QUERY) };
             let found = app.client.$method(Json(body)).await.unwrap();
             assert_eq!(found.reranked, Some(RerankMethod::CrossEncoder), "{}", found.method);
-            assert_eq!((found.results.len(), found.method), (first.results.len(), first.method.clone()));
+            assert_eq!((found.results.len(), found.method), (first.results.len(), first.method));
             let texts = found.results.iter().map(|r| format!("{}\n{}", r.document.title, r.document.content)).collect();
             let want = reranker.score(QUERY, texts).await.unwrap();
             for (result, want) in found.results.iter().zip(want) {
@@ -143,7 +143,7 @@ async fn late_interaction_ranks_what_has_tokens_and_says_what_has_none() {
         }
     }
     let found = app.client.search_maxsim(Json(MaxsimSearch::new("molten bread in an oven"))).await.unwrap();
-    assert_eq!((found.method.as_str(), found.total), ("maxsim", 5));
+    assert_eq!((found.method, found.total), (SearchMethod::Maxsim, 5));
     assert_eq!(found.results[0].document.title, "Bread");
     for (place, result) in found.results.iter().enumerate() {
         assert_eq!(result.no_tokens, place >= 3, "{:?}", result.document.title);

@@ -19,8 +19,8 @@ use svc::app::load_embedder;
 use svc_client::{
     Client, Code, Json, Remote,
     wire::{
-        DocumentPath, EmbedQuery, RunnerModelQuery, RunnerTextKind, RunnerTexts, RunnerTokenTexts, SearchResponse,
-        Settled, VectorSearch,
+        BlockedBy, DocumentPath, EmbedQuery, RunnerModelQuery, RunnerTextKind, RunnerTexts, RunnerTokenTexts,
+        SearchResponse, Settled, VectorSearch,
     },
 };
 
@@ -309,7 +309,7 @@ async fn a_runner_that_is_away_loses_no_task_and_spends_no_attempt() {
     let id = far.upload(&sample("handbook.md")).await.unwrap().document_id;
     let waiting = until("a task that is put off", async || {
         let tasks = far.client.list_tasks(of_root(id)).await.unwrap().tasks;
-        tasks.into_iter().find(|task| task.blocked_by.as_ref().is_some_and(|why| why.reason == "backoff"))
+        tasks.into_iter().find(|task| task.blocked_by.as_ref().is_some_and(|why| why.reason == BlockedBy::Backoff))
     })
     .await;
     assert_eq!((waiting.retry_count, waiting.finished), (0, false), "{waiting:?}");

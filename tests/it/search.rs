@@ -10,8 +10,8 @@ use svc::store::{
 use svc_client::{
     Code, Json,
     wire::{
-        Bm25Search, DocumentPath, EmbedQuery, FulltextSearch, HybridSearch, HybridWeights, SearchQuery, SearchResponse,
-        TotalIs, VectorSearch, WaitQuery,
+        Bm25Search, DocumentPath, EmbedQuery, FulltextSearch, HybridSearch, HybridWeights, SearchMethod, SearchQuery,
+        SearchResponse, TotalIs, VectorSearch, WaitQuery,
     },
 };
 
@@ -35,7 +35,7 @@ async fn each_method_finds_what_it_is_good_at() {
         app.create(title, content, None).await;
     }
     let vector = app.client.search_vector(Json(VectorSearch::new("why does seawater go up and down"))).await.unwrap();
-    assert_eq!((titles(&vector)[0], vector.total, vector.method.as_str()), ("Tides", 6, "vector"));
+    assert_eq!((titles(&vector)[0], vector.total, vector.method), ("Tides", 6, SearchMethod::Vector));
     assert!(vector.results.windows(2).all(|w| w[0].score >= w[1].score) && vector.results[0].score <= 1.0);
     let bm25 = app.client.search_bm25(Json(Bm25Search::new("XK-4471-B"))).await.unwrap();
     assert_eq!(titles(&bm25), ["Invoices"]);

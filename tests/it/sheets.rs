@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use svc_client::{
     Code, Failure, Json,
     wire::{
-        Bm25Search, CellsQuery, CellsResponse, DocumentPath, DocumentResponse, EmbedQuery, HybridSearch, MAX_CELLS,
-        RefSource, Settled,
+        Bm25Search, CellType, CellsQuery, CellsResponse, DocumentPath, DocumentResponse, EmbedQuery, HybridSearch,
+        MAX_CELLS, RefSource, Settled, SheetState,
     },
 };
 
@@ -127,7 +127,7 @@ async fn cells_are_read_by_file_sheet_and_record() {
         ]]
     );
     assert_eq!(own.formulas, [[None, None, None, None, Some("=C3+D3".to_owned()), None]]);
-    assert_eq!((own.types["A3"].as_str(), own.number_formats["A3"].as_str()), ("date", "yyyy\\-mm\\-dd"));
+    assert_eq!((own.types["A3"], own.number_formats["A3"].as_str()), (CellType::Date, "yyyy\\-mm\\-dd"));
     assert_eq!(
         own.grid,
         "|  | A | B | C | D | E | F |\n| ---: | --- | --- | --- | --- | --- | --- |\n| 3 | 2023-04-10 | Mill pond | 17 | 5 | 22 | two pairs with ducklings |\n"
@@ -139,7 +139,7 @@ async fn cells_are_read_by_file_sheet_and_record() {
     );
     let of_file = cells(&app, id, None, None).await.unwrap();
     assert_eq!((of_file.document_id, of_file.workbook_id, &of_file.values), (id, id, &of_sheet.values));
-    assert_eq!((of_file.date_epoch, of_file.state.as_str()), (1900, "visible"));
+    assert_eq!((of_file.date_epoch, of_file.state), (1900, SheetState::Visible));
 
     for (reference, sheet, expected) in [
         ("$C$1:$D$2", None, json!([["Adults", "Young"], [14, 3]])),
@@ -376,7 +376,7 @@ fn agrees(answer: &CellsResponse, cell: &Value, place: &str) {
     assert_eq!(json!(answer.formulas[row][column]), cell["formula"], "{place} {cell}");
     let value = &answer.values[row][column];
     // The manifest has durations as another library prints them.
-    if answer.types.get(&reference.to_string()).map(String::as_str) != Some("duration") {
+    if answer.types.get(&reference.to_string()) != Some(&CellType::Duration) {
         assert_eq!(value, &cell["value"], "{place} {cell}");
     }
 }

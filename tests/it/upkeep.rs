@@ -18,7 +18,9 @@ use svc::{
     worker::queue::PgQueue,
 };
 use svc_actors::{Grant, Lane, Queue, WriteMode};
-use svc_client::wire::{DocumentPath, Settled, TaskPath, TaskQuery, TaskTypePath};
+use svc_client::wire::{
+    AttemptOutcome, DocumentPath, ErrorType, Settled, TaskPath, TaskQuery, TaskStatus, TaskTypePath,
+};
 
 async fn idle() -> TestApp {
     TestApp::with(Wish { no_worker: true, ..Default::default() }).await
@@ -36,7 +38,8 @@ async fn finish(app: &TestApp, grant: &Grant) {
         [grant.token]
     );
     let detail = Map::new();
-    let attempt = AttemptRow { grant, worker: "w", started_at: Utc::now(), outcome: "completed", detail: &detail };
+    let attempt =
+        AttemptRow { grant, worker: "w", started_at: Utc::now(), outcome: AttemptOutcome::Completed, detail: &detail };
     assert!(tasks::finish(&mut tx, &attempt).await.unwrap());
     tx.commit().await.unwrap();
 }
@@ -94,7 +97,7 @@ async fn a_purge_takes_what_completed_long_ago_and_nothing_that_anybody_needs() 
         "a root with an open task keeps all of its rows, and what failed stays"
     );
     // What was put back can still be retried, although its dependency is gone.
-    assert_eq!(app.client.retry_task(TaskPath { id: failed }).await.unwrap().status, "pending");
+    assert_eq!(app.client.retry_task(TaskPath { id: failed }).await.unwrap().status, TaskStatus::Pending);
     let attempts: i64 = sqlx::query_scalar("SELECT count(*) FROM task_attempts WHERE task_id = $1")
         .bind(first)
         .fetch_one(&app.pool)
@@ -159,7 +162,7 @@ async fn what_is_given_back_though_it_was_cancelled_ends_at_once() {
     let queue = PgQueue::new(&app.service.tools(), claimer, BTreeMap::new(), lease, None);
     queue.give_back(&[held.token]).await.unwrap();
     let task = app.client.read_task(TaskPath { id: held.task_id }).await.unwrap();
-    assert_eq!((task.finished, task.error_type.as_deref()), (true, Some("permanent")), "{task:?}");
+    assert_eq!((task.finished, task.error_type), (true, Some(ErrorType::Permanent)), "{task:?}");
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
@@ -252,7 +255,7 @@ async fn a_task_that_is_cut_off_while_it_applies_leaves_no_connection_behind() {
         Some(app.client.read_task(TaskPath { id: held.id }).await.unwrap()).filter(|task| task.finished)
     })
     .await;
-    assert_eq!(ended.error_type.as_deref(), Some("permanent"));
+    assert_eq!(ended.error_type, Some(ErrorType::Permanent));
     until("the end of its transaction", async || (waiting(&app).await == 0).then_some(())).await;
     sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
     other.close().await.unwrap();

@@ -120,8 +120,13 @@ async fn all_ended(ending: &mut JoinSet<Result<(), BoxError>>) -> Result<(), Box
 /// figures of the peers do not include their tasks' writes either.
 async fn finish(kept: &KeptConnections, worker: &str, grant: &Grant) -> Result<(), BoxError> {
     let mut conn = kept.lend().await?;
-    let attempt =
-        AttemptRow { grant, worker, started_at: chrono::Utc::now(), outcome: "completed", detail: &Map::new() };
+    let attempt = AttemptRow {
+        grant,
+        worker,
+        started_at: chrono::Utc::now(),
+        outcome: svc_client::wire::AttemptOutcome::Completed,
+        detail: &Map::new(),
+    };
     if !tasks::finish(&mut conn, &attempt).await? {
         return Err(format!("task {} was taken away", grant.task_id).into());
     }

@@ -191,7 +191,7 @@ impl Work {
             grant,
             worker: &self.claimer.worker_id,
             started_at: chrono::Utc::now(),
-            outcome: "completed",
+            outcome: svc_client::wire::AttemptOutcome::Completed,
             detail: &detail,
         };
         let ending = permit.end();

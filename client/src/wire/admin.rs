@@ -1,7 +1,8 @@
 //! The queue and the fleet, for the operator of the service.
 use crate::{
-    constraint::{CURSOR, Constraint, NAME, PAGE, constrain, words},
+    constraint::{CURSOR, NAME, PAGE, constrain},
     operation::{Params, Wire},
+    words::wire_words,
 };
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -37,9 +38,8 @@ impl Params for TaskTypePath {
 #[serde(default, deny_unknown_fields)]
 pub struct TaskQuery {
     /// If absent, all tasks that still owe work.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<TaskStatus>))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub status: Option<String>,
+    pub status: Option<TaskStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_type: Option<String>,
     /// The badge of the workers that should run the task.
@@ -49,9 +49,8 @@ pub struct TaskQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root_id: Option<i64>,
     /// What the task waits for.
-    #[cfg_attr(feature = "openapi", param(value_type = Option<BlockedBy>))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub blocked_by: Option<String>,
+    pub blocked_by: Option<BlockedBy>,
     /// `next_cursor` of the page before; absent for the first page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
@@ -62,15 +61,13 @@ pub struct TaskQuery {
 
 impl Params for TaskQuery {
     constrain! {
-        status: Constraint::OneOf(TaskStatus::WORDS),
-        blocked_by: Constraint::OneOf(BlockedBy::WORDS),
         task_type: NAME,
         cursor: CURSOR,
         limit: PAGE,
     }
 }
 
-words! {
+wire_words! {
     /// The state of a task.
     TaskStatus {
         Pending = "pending",
@@ -99,6 +96,23 @@ words! {
     TaskLane { Cpu = "cpu", Model = "model", Llm = "llm", Io = "io", }
     /// The class of a failure: `retryable` and `timeout` are tried again.
     ErrorType { Retryable = "retryable", Permanent = "permanent", Timeout = "timeout", Dependency = "dependency", }
+    /// What a running task is doing.
+    TaskPhase { Claimed = "claimed", Preparing = "preparing", Committing = "committing", Stopping = "stopping", }
+    /// The state of an actor.
+    ActorState {
+        Starting = "starting",
+        Running = "running",
+        Draining = "draining",
+        Stopping = "stopping",
+        Stopped = "stopped",
+    }
+}
+
+impl TaskStatus {
+    /// Whether a worker has the task: it is claimed, running or batched.
+    pub fn is_held(self) -> bool {
+        matches!(self, TaskStatus::Claimed | TaskStatus::Running | TaskStatus::Batched)
+    }
 }
 
 /// One task of the queue.
@@ -111,14 +125,11 @@ pub struct TaskResponse {
     pub document_id: i64,
     /// The file whose tree the task belongs to.
     pub root_id: i64,
-    #[cfg_attr(feature = "openapi", schema(value_type = TaskStatus))]
-    pub status: String,
+    pub status: TaskStatus,
     /// True if nothing more will happen to it: it completed, or failed and will not be tried again.
     pub finished: bool,
-    #[cfg_attr(feature = "openapi", schema(value_type = WriteMode))]
-    pub write_mode: String,
-    #[cfg_attr(feature = "openapi", schema(value_type = TaskLane))]
-    pub lane: String,
+    pub write_mode: WriteMode,
+    pub lane: TaskLane,
     pub badge: Option<String>,
     /// A higher one is claimed first: ten times the priority of the upload or creation, plus the stage of the task, 0
     /// to 9.
@@ -130,8 +141,7 @@ pub struct TaskResponse {
     pub max_retries: i32,
     pub retry_after: Option<DateTime<Utc>>,
     /// Set by the last failure.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<ErrorType>))]
-    pub error_type: Option<String>,
+    pub error_type: Option<ErrorType>,
     /// How often a worker fell silent while it held the task.
     pub lease_losses: i32,
     pub claimed_by: Option<String>,
@@ -147,8 +157,7 @@ impl Wire for TaskResponse {}
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct Blockage {
-    #[cfg_attr(feature = "openapi", schema(value_type = BlockedBy))]
-    pub reason: String,
+    pub reason: BlockedBy,
     /// The task in the way: the holder of an overlapping region, or an unmet dependency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<i64>,
@@ -271,15 +280,14 @@ pub struct ActorNode {
     pub attempt: Option<i32>,
     /// For a task, which permits it takes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lane: Option<String>,
+    pub lane: Option<TaskLane>,
     /// For a task, what it has reserved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<ActorRegion>,
-    /// For a task, `claimed`, `preparing`, `committing` or `stopping`.
+    /// For a task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub phase: Option<String>,
-    /// `starting`, `running`, `draining`, `stopping` or `stopped`.
-    pub state: String,
+    pub phase: Option<TaskPhase>,
+    pub state: ActorState,
     pub since: DateTime<Utc>,
     /// The number of messages handled.
     pub handled: u64,
@@ -323,8 +331,8 @@ pub struct ActorFailure {
 pub struct ActorRegion {
     /// Ids from the tree's root down to the node.
     pub path: Vec<i64>,
-    /// The extent from the node: `self`, `children` or `subtree`.
-    pub mode: String,
+    /// The extent from the node.
+    pub mode: WriteMode,
     /// Only these leaves under the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaves: Option<LeafRange>,
@@ -355,8 +363,7 @@ pub struct ReservationResponse {
     pub task_type: String,
     pub document_id: i64,
     pub root_id: i64,
-    #[cfg_attr(feature = "openapi", schema(value_type = WriteMode))]
-    pub write_mode: String,
+    pub write_mode: WriteMode,
     /// Where only some leaves under the document are reserved: those.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaves: Option<LeafRange>,

@@ -3,6 +3,7 @@ use crate::{
     Located,
     constraint::{CURSOR, Constraint, Form, NAME, PAGE, PRIORITY, constrain},
     operation::{Params, Wire},
+    words::wire_words,
 };
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -186,24 +187,9 @@ impl Located for DocumentResponse {
     }
 }
 
-/// How far a node has come on its way into the indexes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Settled {
-    InFlight,
-    Settled,
-    Failed,
-}
-impl Settled {
-    /// The word as stored and as sent.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Settled::InFlight => "in_flight",
-            Settled::Settled => "settled",
-            Settled::Failed => "failed",
-        }
-    }
+wire_words! {
+    /// How far a node has come on its way into the indexes.
+    Settled { InFlight = "in_flight", Settled = "settled", Failed = "failed", }
 }
 
 /// Documents, page by page.

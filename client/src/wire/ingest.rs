@@ -1,10 +1,9 @@
 //! Uploads of files, and the ingestion that follows.
-#[cfg(feature = "openapi")]
-use crate::wire::ErrorType;
 use crate::{
-    constraint::{PRIORITY, constrain, words},
+    constraint::{PRIORITY, constrain},
     operation::{Params, Wire},
-    wire::Settled,
+    wire::{BlockedBy, ErrorType, Settled},
+    words::wire_words,
 };
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -67,8 +66,7 @@ pub struct UploadResponse {
     pub blob_ref: String,
     /// What the bytes are; null if nothing recognised them.
     pub detected_mime: Option<String>,
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<DetectedBy>))]
-    pub detected_by: Option<String>,
+    pub detected_by: Option<DetectedBy>,
     /// The media type that the client claimed.
     pub declared_mime: Option<String>,
     /// The node's attempt log, newest last.
@@ -80,7 +78,7 @@ pub struct UploadResponse {
 }
 impl Wire for UploadResponse {}
 
-words! {
+wire_words! {
     /// How a file was recognised.
     DetectedBy { MagicBytes = "magic_bytes", ZipManifest = "zip_manifest", ContentSniff = "content_sniff", }
     /// How an attempt ended; `lease_lost` means that its worker fell silent.
@@ -95,12 +93,10 @@ pub struct Attempt {
     pub task_type: String,
     /// 1 for the first attempt.
     pub attempt: i32,
-    #[cfg_attr(feature = "openapi", schema(value_type = AttemptOutcome))]
-    pub outcome: String,
+    pub outcome: AttemptOutcome,
     /// Only for a failed attempt.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<ErrorType>))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error_type: Option<String>,
+    pub error_type: Option<ErrorType>,
     /// The stable reason of a failure, for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
@@ -138,7 +134,8 @@ pub struct FrontierResponse {
     /// The age of the oldest unfinished task, in seconds.
     pub oldest_seconds: Option<f64>,
     /// Unfinished tasks that are not running, by the reason; see `GET /admin/tasks`.
-    pub blocked_by: BTreeMap<String, i64>,
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, i64>))]
+    pub blocked_by: BTreeMap<BlockedBy, i64>,
     /// What a reader of the tree should know, for example `extract.empty: needs_ocr`.
     pub warnings: Vec<String>,
 }

@@ -1,9 +1,10 @@
 //! Finding documents.
 use crate::{
     Failure,
-    constraint::{Constraint, Form, NAME, constrain, words},
+    constraint::{Constraint, Form, NAME, constrain},
     operation::{Params, Wire},
     wire::DocumentResponse,
+    words::wire_words,
 };
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -217,7 +218,7 @@ impl Params for SearchQuery {
     constrain! { q: QUERY, limit: LIMIT }
 }
 
-words! {
+wire_words! {
     /// Whether a total is the exact number of matches or a lower bound: a ranking that skips what cannot come first
     /// does not count the rest.
     TotalIs { Exact = "exact", AtLeast = "at_least", }
@@ -234,8 +235,7 @@ pub struct SearchResponse {
     pub total: u64,
     pub total_is: TotalIs,
     pub latency_ms: f64,
-    #[cfg_attr(feature = "openapi", schema(value_type = SearchMethod))]
-    pub method: String,
+    pub method: SearchMethod,
     /// What ranked the results again; absent if nothing did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reranked: Option<RerankMethod>,

@@ -1,7 +1,8 @@
 //! Cells of stored workbooks.
 use crate::{
-    constraint::{Constraint, Form, constrain, words},
+    constraint::{Constraint, Form, constrain},
     operation::{Params, Wire},
+    words::wire_words,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -46,9 +47,11 @@ pub enum RefSource {
     UsedRange,
 }
 
-words! {
+wire_words! {
     /// Whether a workbook shows a sheet.
     SheetState { Visible = "visible", Hidden = "hidden", VeryHidden = "very_hidden", }
+    /// The type of a cell's value that JSON writes as a text.
+    CellType { Date = "date", Duration = "duration", Error = "error", }
 }
 
 /// A rectangle of a sheet, read from the stored bytes.
@@ -61,8 +64,7 @@ pub struct CellsResponse {
     pub sheet: String,
     /// Its position among the tabs, from 0.
     pub sheet_index: u32,
-    #[cfg_attr(feature = "openapi", schema(value_type = SheetState))]
-    pub state: String,
+    pub state: SheetState,
     /// 1900 or 1904.
     pub date_epoch: u16,
     /// The rectangle, for example `A1:C9`; null if the sheet is empty.
@@ -78,8 +80,8 @@ pub struct CellsResponse {
     pub values: Vec<Vec<Value>>,
     /// The formulas in the same form, with their `=`.
     pub formulas: Vec<Vec<Option<String>>>,
-    /// By cell, if the value's JSON does not tell the type: `date`, `duration` or `error`.
-    pub types: BTreeMap<String, String>,
+    /// By cell, if the value's JSON does not tell the type.
+    pub types: BTreeMap<String, CellType>,
     /// By cell, if it is not `General`.
     pub number_formats: BTreeMap<String, String>,
     /// Merged ranges that overlap the rectangle; null if the sheet is too long to know.

@@ -1,5 +1,5 @@
 //! What the service says about itself.
-use crate::{constraint::words, operation::Wire};
+use crate::{operation::Wire, words::wire_words};
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "openapi")]
 use utoipa::ToSchema;
@@ -9,8 +9,7 @@ use utoipa::ToSchema;
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct HealthResponse {
     /// `degraded` if no worker is alive, a task waits for a worker that does not exist, or neither is known.
-    #[cfg_attr(feature = "openapi", schema(value_type = HealthStatus))]
-    pub status: String,
+    pub status: HealthStatus,
     pub version: String,
     pub uptime_seconds: u64,
     /// The age of the measurement behind the status; absent before the first one.
@@ -19,9 +18,19 @@ pub struct HealthResponse {
 }
 impl Wire for HealthResponse {}
 
-words! {
+wire_words! {
     /// The state of the service.
     HealthStatus { Ok = "ok", Degraded = "degraded", }
+    /// The precision of a model's weights.
+    Precision { F32 = "f32", Bf16 = "bf16", Int8 = "int8", }
+    /// A part that the service needs: its model, room on its disk, the database, its schema, and living workers.
+    CheckedPart {
+        Model = "model",
+        Disk = "disk",
+        Database = "database",
+        Migrations = "migrations",
+        Workers = "workers",
+    }
 }
 
 /// Whether the service can do its work; only the owner is told more.
@@ -64,8 +73,7 @@ pub struct ModelState {
     /// The model's name and the hash of everything that decides a text's vector.
     pub identity: String,
     pub device: String,
-    /// The precision of its weights: `f32`, `bf16` or `int8`.
-    pub precision: String,
+    pub precision: Precision,
     /// The number of components in its own vectors.
     pub width: usize,
     /// The most tokens of a text that gets a document vector.
@@ -80,8 +88,7 @@ pub struct ModelState {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct ReadinessCheck {
-    /// `database`, `migrations`, `model` or `workers`.
-    pub name: String,
+    pub name: CheckedPart,
     pub ok: bool,
     pub detail: String,
 }

@@ -6,7 +6,7 @@ use crate::{
         self,
         tasks::{AttemptRow, Claimer},
     },
-    telemetry,
+    telemetry, words,
 };
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
@@ -97,8 +97,8 @@ impl<'a> Transaction<'a> {
         // connection.
         let ending = permit.end();
         let worker = &claims.claimer.worker_id;
-        let word = if matches!(outcome, Outcome::Skipped { .. }) { "skipped" } else { "completed" };
-        let attempt = AttemptRow { grant, worker, started_at, outcome: word, detail: &detail };
+        let attempt =
+            AttemptRow { grant, worker, started_at, outcome: words::attempt_outcome(&outcome), detail: &detail };
         let ended = match ending.want() {
             [] => {
                 store::tasks::finish_and_commit(self.conn, &attempt).await.map(|ended| ended.map(|ended| (ended, None)))

@@ -17,7 +17,7 @@ use crate::{
     search::bm25,
     spool::SpoolError,
     store::away::{self, Away, connection_was_lost, sql_state},
-    telemetry,
+    telemetry, words,
 };
 pub(super) use apply::Apply;
 pub use apply::Claims;
@@ -26,6 +26,7 @@ pub(super) use extract::split as split_extraction;
 use futures_util::future::BoxFuture;
 use std::time::{Duration, Instant};
 use svc_actors::{CancelToken, ErrorClass, Grant, Handler, Outcome, Permit, TaskFailure};
+use svc_client::wire::AttemptOutcome;
 use svc_formats::FormatError;
 use svc_models::ModelError;
 use tokio::task::JoinHandle;
@@ -92,13 +93,11 @@ impl Handler for TaskHandler {
             self.tools.disk.refused();
         }
         let label = match &outcome {
-            Ok(Outcome::Completed) => "completed",
-            Ok(Outcome::Skipped { .. }) => "skipped",
-            Ok(Outcome::LostLease) => "lease_lost",
-            Err(_) => "failed",
+            Ok(outcome) => words::attempt_outcome(outcome),
+            Err(_) => AttemptOutcome::Failed,
         };
         telemetry::seconds(telemetry::HANDLER_SECONDS, "task_type", grant.task_type.clone(), started.elapsed());
-        metrics::counter!(telemetry::TASKS_ENDED, "task_type" => grant.task_type.clone(), "outcome" => label)
+        metrics::counter!(telemetry::TASKS_ENDED, "task_type" => grant.task_type.clone(), "outcome" => label.as_str())
             .increment(1);
         outcome
     }

@@ -1,6 +1,8 @@
 //! What the operator of the service does to tasks: cancel, put back, pause, resume.
+use crate::store::word::Word;
 use serde_json::Value;
 use sqlx::{PgConnection, types::Json};
+use svc_client::wire::TaskStatus;
 
 /// A task that was failed from outside, or put back.
 #[derive(Debug, sqlx::FromRow)]
@@ -65,14 +67,19 @@ pub async fn stopping(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<i64
 }
 
 /// The newest task of a type at a node, with its status.
-pub async fn newest(conn: &mut PgConnection, document_id: i64, task_type: &str) -> sqlx::Result<Option<(i64, String)>> {
-    sqlx::query_as(
+pub async fn newest(
+    conn: &mut PgConnection,
+    document_id: i64,
+    task_type: &str,
+) -> sqlx::Result<Option<(i64, TaskStatus)>> {
+    let row: Option<(i64, Word<TaskStatus>)> = sqlx::query_as(
         "SELECT id, status FROM task_queue WHERE scope_document_id = $1 AND task_type = $2 ORDER BY id DESC LIMIT 1 FOR UPDATE",
     )
     .bind(document_id)
     .bind(task_type)
     .fetch_optional(conn)
-    .await
+    .await?;
+    Ok(row.map(|(id, Word(status))| (id, status)))
 }
 
 /// Puts back a task that failed for good, and those of its node that failed because of it; returns `None` if it did not
