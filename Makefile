@@ -16,9 +16,11 @@ help: ## Prints the targets.
 setup: ## Fetches the PostgreSQL server and the small model, once.
 	@config/setup.sh
 
-# `--test it` builds a test program that is not run here. With it cargo selects the features that `make test` uses, so that no
-# dependency is compiled twice. `cargo run` would select other features and compile all dependencies again.
-BUILD := cargo build --workspace --bins --test it
+# What runs is optimised, and what is tested compiles quickly: the dev profile leaves these crates unoptimised, since an edit
+# would take minutes to a running test. The empty test program makes cargo select the features that `make test` uses, so that no
+# dependency is compiled twice; `cargo run` would select others and compile all dependencies again.
+OPTIMISED := $(foreach crate,svc svc-actors svc-client,--config profile.dev.package.$(crate).opt-level=1)
+BUILD := cargo build --workspace --bins --test features $(OPTIMISED)
 
 demo: setup ## Builds the service and shows it at work on sample files.
 	$(BUILD)
