@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use sqlx::PgConnection;
 use subtle::ConstantTimeEq;
 use svc_client::{Access, Code, Failure};
+use svc_ids::DocumentId;
 
 /// The maker of a call.
 #[derive(Clone, Debug)]
@@ -72,17 +73,17 @@ impl Caller {
     }
 
     /// Why this caller may not change a document: 404 if it may not even read it, else 403.
-    pub async fn refusal(&self, conn: &mut PgConnection, id: i64) -> sqlx::Result<Failure> {
+    pub async fn refusal(&self, conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Failure> {
         Ok(match documents::is_readable(conn, &self.readable(), id).await? {
             true => Failure::new(Code::Forbidden, format!("you may read document {id}, and not change it"))
-                .with("document_id", id)
+                .with("document_id", id.0)
                 .with("remedy", "ask the owner for a grant that may write"),
-            false => Failure::no_document(id),
+            false => Failure::no_document(id.0),
         })
     }
 
     /// Refuses, as [`Caller::refusal`] says, a caller that may not change the document.
-    pub async fn writes(&self, conn: &mut PgConnection, id: i64) -> sqlx::Result<Result<(), Failure>> {
+    pub async fn writes(&self, conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Result<(), Failure>> {
         Ok(match documents::is_writable(conn, &self.writable(), id).await? {
             true => Ok(()),
             false => Err(self.refusal(conn, id).await?),

@@ -12,6 +12,7 @@ use crate::{
 };
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use std::{collections::HashMap, sync::Arc};
+use svc_ids::RootId;
 
 pub(crate) struct DocumentSupervisor;
 
@@ -45,7 +46,7 @@ pub(crate) struct DocumentArguments {
     pub shared: Arc<Shared>,
     pub parent: u64,
     pub load: Arc<Load>,
-    pub root_id: i64,
+    pub root_id: RootId,
     pub record: Arc<Record>,
     pub documents: ActorRef<DocumentsMessage>,
 }
@@ -53,7 +54,7 @@ pub(crate) struct DocumentArguments {
 pub(crate) struct DocumentState {
     shared: Arc<Shared>,
     seat: Seat,
-    root_id: i64,
+    root_id: RootId,
     record: Arc<Record>,
     documents: ActorRef<DocumentsMessage>,
     tasks: HashMap<ActorId, Arc<Grant>>,
@@ -71,7 +72,7 @@ impl Actor for DocumentSupervisor {
     ) -> Result<DocumentState, ActorProcessingErr> {
         let DocumentArguments { shared, parent, load, root_id, record, documents } = arguments;
         let label = Label {
-            document_id: Some(root_id),
+            document_id: Some(root_id.document()),
             record: Some(record.clone()),
             ..Label::of(ActorKind::Document, parent)
         };
@@ -154,7 +155,7 @@ impl DocumentState {
             Err(error) => {
                 // This is no failure of the task, which may have been cancelled or drained before its actor started.
                 // The hold was dropped with the arguments, which gave the task back.
-                tracing::debug!(task.id = grant.task_id, error = %error, "a task's actor did not start");
+                tracing::debug!(task.id = grant.task_id.0, error = %error, "a task's actor did not start");
                 self.ended(me);
             }
         }

@@ -12,6 +12,7 @@ use crate::{
 };
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use std::{collections::HashMap, sync::Arc};
+use svc_ids::RootId;
 use tokio::task::JoinHandle;
 
 /// The most supervisors that are kept without a running task.
@@ -23,12 +24,12 @@ pub(crate) enum DocumentsMessage {
     Run(Hold),
     /// This supervisor goes on with a task that was claimed with the end of another of its tasks.
     Took {
-        root_id: i64,
+        root_id: RootId,
         supervisor: ActorId,
     },
     /// A task of this supervisor ended, or did not start.
     Ended {
-        root_id: i64,
+        root_id: RootId,
         supervisor: ActorId,
     },
     /// Asks the queue what the documents still owe.
@@ -44,7 +45,7 @@ pub(crate) struct DocumentsState {
     shared: Arc<Shared>,
     seat: Seat,
     /// The supervisors by root id. There are few: one for each running task, and the idle ones.
-    open: HashMap<i64, Open>,
+    open: HashMap<RootId, Open>,
     looking: Option<JoinHandle<()>>,
     looks: u64,
     /// Counts the uses; the supervisor with the greatest number was used last.
@@ -155,7 +156,7 @@ impl DocumentsState {
                 // Dropping the hold gives the task back.
                 Err(error) => {
                     self.seat.load.error(&error);
-                    tracing::error!(document.id = root_id, error = %error, "a document's supervisor did not start");
+                    tracing::error!(document.id = root_id.0, error = %error, "a document's supervisor did not start");
                     return;
                 }
             };
@@ -195,7 +196,7 @@ impl DocumentsState {
         }
         self.looks += 1;
         let (look, shared) = (self.looks, self.shared.clone());
-        let roots: Vec<i64> = self.open.keys().copied().collect();
+        let roots: Vec<RootId> = self.open.keys().copied().collect();
         self.looking = Some(tokio::spawn(async move {
             match bounded(shared.settings.lease, shared.queue.documents(&roots)).await {
                 Ok(facts) => drop(me.cast(DocumentsMessage::Known { facts, look })),
@@ -206,7 +207,7 @@ impl DocumentsState {
 
     /// Ends the supervisors that were idle when the queue was asked and whose documents owe nothing more.
     fn learn(&mut self, facts: &[DocumentFacts], look: u64) {
-        let facts: HashMap<i64, &DocumentFacts> = facts.iter().map(|facts| (facts.root_id, facts)).collect();
+        let facts: HashMap<RootId, &DocumentFacts> = facts.iter().map(|facts| (facts.root_id, facts)).collect();
         self.open.retain(|root_id, open| {
             let known = facts.get(root_id);
             if let Some(facts) = known {

@@ -9,6 +9,7 @@ use std::{
     sync::atomic::{AtomicU8, Ordering},
     time::Duration,
 };
+use svc_ids::{DocumentId, RootId, TaskId};
 use uuid::Uuid;
 
 /// Kinds of work. Each lane has its own permits, so that a thousand probes do not starve one rollup.
@@ -105,15 +106,15 @@ impl fmt::Display for Lane {
 /// One claimed task: a row of the queue together with its reservation.
 #[derive(Clone, Debug)]
 pub struct Grant {
-    pub task_id: i64,
+    pub task_id: TaskId,
     /// Proves the reservation; it is random and never used twice.
     pub token: Uuid,
     pub task_type: String,
     pub lane: Lane,
     /// The node the task is scoped to.
-    pub document_id: i64,
+    pub document_id: DocumentId,
     /// The document whose supervisor runs the task.
-    pub root_id: i64,
+    pub root_id: RootId,
     pub region: Region,
     /// 1 for the first attempt.
     pub attempt: i32,

@@ -187,7 +187,7 @@ pub(crate) fn admit(
     for grant in grants {
         let (task_id, lane) = (grant.task_id, grant.lane);
         let Some(hold) = Hold::admit(shared, grant, asked) else {
-            tracing::error!(task.id = task_id, %lane, "the queue granted a token twice; ignoring the second grant");
+            tracing::error!(task.id = task_id.0, %lane, "the queue granted a token twice; ignoring the second grant");
             continue;
         };
         match free.get_mut(&lane) {

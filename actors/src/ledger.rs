@@ -14,6 +14,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
+use svc_ids::{RootId, TaskId};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -61,7 +62,7 @@ struct Book {
     /// Slots that the ends of tasks are claiming for right now.
     asked: HashMap<Lane, usize>,
     /// By task id, how many times in a row the task's actors ended before it.
-    interrupted: HashMap<i64, u32>,
+    interrupted: HashMap<TaskId, u32>,
 }
 
 impl Book {
@@ -274,7 +275,7 @@ impl Ledger {
         self.stop_where(|holding| (holding.confirmed.elapsed() > limit).then_some(StopReason::Lost));
     }
 
-    pub fn stop_document(&self, root_id: i64) {
+    pub fn stop_document(&self, root_id: RootId) {
         self.stop_where(|holding| (holding.grant.root_id == root_id).then_some(StopReason::Cancelled));
     }
 
@@ -298,12 +299,12 @@ impl Ledger {
                 let (task_id, document_id) = (holding.grant.task_id, holding.grant.document_id);
                 match reason {
                     StopReason::Lost => tracing::warn!(
-                        task.id = task_id,
-                        document.id = document_id,
+                        task.id = task_id.0,
+                        document.id = document_id.0,
                         "reservation lost; stopping the task"
                     ),
                     reason => {
-                        tracing::info!(task.id = task_id, document.id = document_id, ?reason, "stopping the task")
+                        tracing::info!(task.id = task_id.0, document.id = document_id.0, ?reason, "stopping the task")
                     }
                 }
             }

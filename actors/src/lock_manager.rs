@@ -175,7 +175,7 @@ async fn write_failure(shared: Arc<Shared>, grant: &Grant, failure: &TaskFailure
             Ok(true) => {
                 let (task_id, document_id, code) = (grant.task_id, grant.document_id, failure.code.as_str());
                 let what = if failure.counts { "task failed" } else { "task put off" };
-                tracing::warn!(task.id = task_id, document.id = document_id, task.r#type = grant.task_type, error.class = %failure.class, error.code = code, error = failure.message, "{what}");
+                tracing::warn!(task.id = task_id.0, document.id = document_id.0, task.r#type = grant.task_type, error.class = %failure.class, error.code = code, error = failure.message, "{what}");
                 return;
             }
             Ok(false) => return,

@@ -9,6 +9,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use std::{error::Error, time::Duration};
+use svc_ids::RootId;
 use uuid::Uuid;
 
 /// The far side of a port could not be reached or returned an error. The call may or may not have had its effect.
@@ -52,7 +53,7 @@ pub trait Queue: Send + Sync + 'static {
     async fn reap(&self) -> Result<u64, PortError>;
 
     /// What is known of the documents with these roots, without those that are gone.
-    async fn documents(&self, roots: &[i64]) -> Result<Vec<DocumentFacts>, PortError>;
+    async fn documents(&self, roots: &[RootId]) -> Result<Vec<DocumentFacts>, PortError>;
 
     /// Does periodic upkeep: processes remaining settle events, wakes tasks whose blocker is gone, and repairs counts.
     async fn sweep(&self) -> Result<(), PortError>;

@@ -7,6 +7,7 @@ use crate::{
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use svc_ids::{RootId, TaskId};
 
 /// How many characters of a document's title and of a failure's message are kept.
 const MOST_TITLE: usize = 100;
@@ -41,7 +42,7 @@ pub struct TaskCounts {
 /// The last failure among a document's tasks.
 #[derive(Clone, Debug, Serialize)]
 pub struct LastFailure {
-    pub task_id: i64,
+    pub task_id: TaskId,
     pub task_type: String,
     pub code: String,
     pub message: String,
@@ -51,7 +52,7 @@ pub struct LastFailure {
 /// What the queue knows of a document whose supervisor is here.
 #[derive(Clone, Debug)]
 pub struct DocumentFacts {
-    pub root_id: i64,
+    pub root_id: RootId,
     pub title: Option<String>,
     /// Unfinished tasks; an implementation may stop counting at a cap.
     pub open_tasks: u64,

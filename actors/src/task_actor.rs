@@ -98,7 +98,7 @@ async fn run(shared: &Shared, hold: &mut Hold, seat: &Seat) -> Option<Report> {
             Ok(true) => {}
             Ok(false) => return Some(Report::Finished),
             Err(error) => {
-                tracing::warn!(task.id = hold.grant.task_id, error = %error, "a task that must run alone could not be started");
+                tracing::warn!(task.id = hold.grant.task_id.0, error = %error, "a task that must run alone could not be started");
                 return None;
             }
         }
@@ -119,7 +119,7 @@ async fn run(shared: &Shared, hold: &mut Hold, seat: &Seat) -> Option<Report> {
         biased;
         ended = in_time => ended,
         () = reservation_gone(shared, grant) => {
-            tracing::info!(task.id = grant.task_id, "the reservation was lost before the task began");
+            tracing::info!(task.id = grant.task_id.0, "the reservation was lost before the task began");
             return Some(Report::Lost);
         }
     };
@@ -134,11 +134,14 @@ async fn run(shared: &Shared, hold: &mut Hold, seat: &Seat) -> Option<Report> {
     Some(match ended {
         Ok(Ok(Outcome::Completed)) => Report::Finished,
         Ok(Ok(Outcome::Skipped { reason })) => {
-            tracing::debug!(task.id = grant.task_id, reason, "task skipped");
+            tracing::debug!(task.id = grant.task_id.0, reason, "task skipped");
             Report::Finished
         }
         Ok(Ok(Outcome::LostLease)) => {
-            tracing::warn!(task.id = grant.task_id, "the reservation was lost before the commit; nothing was written");
+            tracing::warn!(
+                task.id = grant.task_id.0,
+                "the reservation was lost before the commit; nothing was written"
+            );
             Report::Lost
         }
         Ok(Err(failure)) => Report::Failed(failure),

@@ -17,6 +17,7 @@ use std::{
     },
     time::Duration,
 };
+use svc_ids::{DocumentId, TaskId};
 use uuid::Uuid;
 
 /// The most nodes in one snapshot, including the root.
@@ -70,10 +71,10 @@ pub struct TreeNode {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_type: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub task_id: Option<i64>,
+    pub task_id: Option<TaskId>,
     /// For a task its node, for a document its root.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub document_id: Option<i64>,
+    pub document_id: Option<DocumentId>,
     /// Set for a task.
     #[serde(flatten)]
     pub run: Option<TaskRun>,
@@ -190,7 +191,7 @@ pub(crate) struct Label {
     pub kind: ActorKind,
     pub parent: Option<u64>,
     pub task: Option<Arc<Grant>>,
-    pub document_id: Option<i64>,
+    pub document_id: Option<DocumentId>,
     pub record: Option<Arc<Record>>,
 }
 

@@ -14,6 +14,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
+use svc_ids::RootId;
 use tokio::time::timeout;
 
 /// Why a worker ended by itself.
@@ -95,7 +96,7 @@ impl Worker {
 
     /// Stops every task of the document that is held here and fails it as `cancelled`. Returns when that is written, or
     /// after `drain_timeout`. It is up to the queue to keep further tasks of the document from being claimed.
-    pub async fn cancel_document(&self, root_id: i64) {
+    pub async fn cancel_document(&self, root_id: RootId) {
         self.shared.ledger.stop_document(root_id);
         let gone = self.shared.ledger.until_none(|grant| grant.root_id == root_id);
         let _ = timeout(self.shared.settings.drain_timeout, gone).await;

@@ -7,6 +7,7 @@ use svc::{
     search::bm25::{self, Allowed, Text},
     store::transaction,
 };
+use svc_ids::{DocumentId, IndexId};
 use svc_ranking::{Cache, Config};
 use tantivy::{
     collector::TopDocs,
@@ -27,13 +28,14 @@ pub async fn run(pool: &PgPool, out: &mut dyn FnMut(Figure)) -> Result<(), BoxEr
     let corpus = Corpus::generate(DOCUMENTS, 7);
     let cache = Cache::new(256 << 20);
     let config: Config = serde_json::from_str(r#"{"analyzer": {"language": "none"}}"#)?;
-    let index: i64 = sqlx::query_scalar("INSERT INTO search_indexes (name, config) VALUES ('bench', $1) RETURNING id")
-        .bind(sqlx::types::Json(config))
-        .fetch_one(pool)
-        .await?;
+    let index: IndexId =
+        sqlx::query_scalar("INSERT INTO search_indexes (name, config) VALUES ('bench', $1) RETURNING id")
+            .bind(sqlx::types::Json(config))
+            .fetch_one(pool)
+            .await?;
 
     let append = async |from: usize, to: usize| -> Result<(), BoxError> {
-        let texts = (from..to).map(|i| Text { document_id: i as i64, text: corpus.text(i) }).collect();
+        let texts = (from..to).map(|i| Text { document_id: DocumentId(i as i64), text: corpus.text(i) }).collect();
         let prepared = bm25::prepare(pool, &cache, index, texts).await?;
         let mut tx = transaction::begin(pool).await?;
         bm25::append(&mut tx, &prepared).await?;

@@ -118,8 +118,8 @@ async fn frontier(pool: &PgPool, nodes: usize, out: &mut dyn FnMut(Figure)) -> R
     let mut times = Vec::new();
     for _ in 0..51 {
         let start = Instant::now();
-        svc::store::ingest_nodes::frontier(&mut conn, 1).await?;
-        svc::store::admin::frontier(&mut conn, 1).await?;
+        svc::store::ingest_nodes::frontier(&mut conn, svc_ids::RootId(1)).await?;
+        svc::store::admin::frontier(&mut conn, svc_ids::RootId(1)).await?;
         times.push(start.elapsed().as_secs_f64() * 1000.0);
     }
     out(Figure::alone(

@@ -9,7 +9,7 @@ use crate::{
     ingest::{cancel, requeue::requeue, settle, tasks::types::is_built_in},
     registry::Handle,
     service::Service,
-    store,
+    store::{self, admin::Cancel},
     worker::wakeup,
 };
 use sqlx::PgConnection;
@@ -18,12 +18,13 @@ use svc_client::{
     Call, Code, Failure, ops,
     wire::{CancelResponse, ReservationPage, TaskPage, TaskResponse, TaskTypeList, TaskTypeState, WorkerList},
 };
+use svc_ids::{DocumentId, RootId, TaskId};
 
-fn no_task(id: i64) -> Failure {
+fn no_task(id: TaskId) -> Failure {
     Failure::new(Code::NotFound, format!("there is no task {id}"))
 }
 
-async fn task(conn: &mut PgConnection, id: i64) -> Result<TaskResponse, Failure> {
+async fn task(conn: &mut PgConnection, id: TaskId) -> Result<TaskResponse, Failure> {
     store::admin::task(conn, id).await.or_fail()?.ok_or_else(|| no_task(id))
 }
 
@@ -31,7 +32,7 @@ impl Handle<ops::list_tasks> for Service {
     async fn handle(&self, _: &Caller, call: Call<ops::list_tasks>) -> Result<TaskPage, Failure> {
         let (limit, after) = (call.query.limit.unwrap_or(100), id_cursor(call.query.cursor.as_deref())?);
         let mut conn = self.pool.acquire().await.or_fail()?;
-        let rows = store::admin::tasks(&mut conn, &call.query, after, limit + 1).await.or_fail()?;
+        let rows = store::admin::tasks(&mut conn, &call.query, TaskId(after), limit + 1).await.or_fail()?;
         let (tasks, next_cursor) = page_by_id(rows, limit, |task| task.id);
         Ok(TaskPage { tasks, next_cursor })
     }
@@ -40,16 +41,16 @@ impl Handle<ops::list_tasks> for Service {
 impl Handle<ops::read_task> for Service {
     async fn handle(&self, _: &Caller, call: Call<ops::read_task>) -> Result<TaskResponse, Failure> {
         let mut conn = self.pool.acquire().await.or_fail()?;
-        task(&mut conn, call.path.id).await
+        task(&mut conn, TaskId(call.path.id)).await
     }
 }
 
 impl Handle<ops::retry_task> for Service {
     async fn handle(&self, _: &Caller, call: Call<ops::retry_task>) -> Result<TaskResponse, Failure> {
-        let id = call.path.id;
+        let id = TaskId(call.path.id);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let before = task(&mut tx, id).await?;
-        if !requeue(&mut tx, id, before.document_id, before.root_id).await? {
+        if !requeue(&mut tx, id, DocumentId(before.document_id), RootId(before.root_id)).await? {
             let detail =
                 format!("task {id} is {}: only a task that has failed for good can be queued again", before.status);
             return Err(Failure::new(Code::Conflict, detail).with("task_status", before.status.as_str()));
@@ -63,16 +64,17 @@ impl Handle<ops::retry_task> for Service {
 
 impl Handle<ops::cancel_task> for Service {
     async fn handle(&self, _: &Caller, call: Call<ops::cancel_task>) -> Result<TaskResponse, Failure> {
-        let id = call.path.id;
+        let id = TaskId(call.path.id);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let before = task(&mut tx, id).await?;
         if before.finished {
             let detail = format!("task {id} is already {}", before.status);
             return Err(Failure::new(Code::Conflict, detail).with("task_status", before.status.as_str()));
         }
-        settle::lock_for_failure(&mut tx, &before.task_type, before.document_id, &before.params).await.or_fail()?;
-        let stopping = store::admin::cancel_held(&mut tx, None, Some(id)).await.or_fail()?;
-        let cancelled = store::admin::cancel_waiting(&mut tx, None, Some(id)).await.or_fail()?;
+        let document_id = DocumentId(before.document_id);
+        settle::lock_for_failure(&mut tx, &before.task_type, document_id, &before.params).await.or_fail()?;
+        let stopping = store::admin::cancel_held(&mut tx, Cancel::Task(id)).await.or_fail()?;
+        let cancelled = store::admin::cancel_waiting(&mut tx, Cancel::Task(id)).await.or_fail()?;
         for task in &cancelled {
             store::tasks::fail_dependents(&mut tx, task.id, task.scope_document_id).await.or_fail()?;
             settle::task_failed(&mut tx, &task.task_type, task.scope_document_id, &task.params.0).await.or_fail()?;
@@ -80,7 +82,7 @@ impl Handle<ops::cancel_task> for Service {
         tx.commit().await.or_fail()?;
         announce_cancel(self, stopping).await;
         if !cancelled.is_empty() {
-            settle::settle_or_leave(&self.pool, &self.settings.task_badges, before.root_id).await;
+            settle::settle_or_leave(&self.pool, &self.settings.task_badges, RootId(before.root_id)).await;
             self.wake.notify(Lanes::ALL);
         }
         let mut conn = self.pool.acquire().await.or_fail()?;
@@ -99,31 +101,30 @@ async fn announce_cancel(service: &Service, stopping: i64) {
 
 impl Handle<ops::cancel_ingest> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::cancel_ingest>) -> Result<CancelResponse, Failure> {
-        let id = call.path.id;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
-        ingested_file(&mut tx, caller, id).await?;
-        store::locks::files_around(&mut tx, id).await.or_fail()?;
+        let root_id = ingested_file(&mut tx, caller, DocumentId(call.path.id)).await?;
+        store::locks::files_around(&mut tx, root_id.document()).await.or_fail()?;
         // From here on no task of the file commits, so none leaves new tasks behind.
-        store::locks::containers(&mut tx, id).await.or_fail()?;
+        store::locks::containers(&mut tx, root_id).await.or_fail()?;
         let mut tasks_cancelled = 0;
         // A waiting task may be claimed between two looks.
         loop {
-            let stopping = store::admin::cancel_held(&mut tx, Some(id), None).await.or_fail()?;
-            let cancelled = store::admin::cancel_waiting(&mut tx, Some(id), None).await.or_fail()?;
+            let stopping = store::admin::cancel_held(&mut tx, Cancel::Root(root_id)).await.or_fail()?;
+            let cancelled = store::admin::cancel_waiting(&mut tx, Cancel::Root(root_id)).await.or_fail()?;
             tasks_cancelled += cancelled.len() as i64;
             if stopping == 0 && cancelled.is_empty() {
                 break;
             }
         }
-        let tasks_stopping = store::admin::stopping(&mut tx, id).await.or_fail()?;
+        let tasks_stopping = store::admin::stopping(&mut tx, root_id).await.or_fail()?;
         if tasks_cancelled + tasks_stopping > 0 {
-            cancel::fail_containers(&mut tx, id, tasks_cancelled + tasks_stopping).await.or_fail()?;
+            cancel::fail_containers(&mut tx, root_id, tasks_cancelled + tasks_stopping).await.or_fail()?;
         }
         tx.commit().await.or_fail()?;
         announce_cancel(self, tasks_stopping).await;
         self.wake.notify(Lanes::ALL);
-        cancel::finish(&self.pool, id).await;
-        Ok(CancelResponse { document_id: id, tasks_cancelled, tasks_stopping })
+        cancel::finish(&self.pool, root_id).await;
+        Ok(CancelResponse { document_id: root_id.0, tasks_cancelled, tasks_stopping })
     }
 }
 
@@ -180,7 +181,7 @@ impl Handle<ops::list_reservations> for Service {
     async fn handle(&self, _: &Caller, call: Call<ops::list_reservations>) -> Result<ReservationPage, Failure> {
         let (limit, after) = (call.query.rows(), id_cursor(call.query.cursor.as_deref())?);
         let mut conn = self.pool.acquire().await.or_fail()?;
-        let rows = store::admin::reservations(&mut conn, after, limit + 1).await.or_fail()?;
+        let rows = store::admin::reservations(&mut conn, TaskId(after), limit + 1).await.or_fail()?;
         let (reservations, next_cursor) = page_by_id(rows, limit, |row| row.task_id);
         Ok(ReservationPage { reservations, next_cursor })
     }

@@ -4,6 +4,7 @@ use futures_util::{StreamExt, stream};
 use sqlx::{PgPool, postgres::types::Oid};
 use std::{ops::Range, time::Duration};
 use svc_client::{Call, Code, Download, Failure, Pieces, Validated, ops};
+use svc_ids::DocumentId;
 
 /// How many times in a row the database may be unreachable before a download breaks off, and the pause between two
 /// tries.
@@ -12,11 +13,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 impl Handle<ops::read_bytes> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::read_bytes>) -> Result<Validated<Download>, Failure> {
-        let id = call.path.id;
+        let id = DocumentId(call.path.id);
         let (row, blob) = {
             let mut conn = self.pool.acquire().await.or_fail()?;
             let row = store::documents::read(&mut conn, &caller.readable(), id, false).await.or_fail()?;
-            let row = row.ok_or_else(|| Failure::no_document(id))?;
+            let row = row.ok_or_else(|| Failure::no_document(id.0))?;
             (row, store::blobs::of_document(&mut conn, id).await.or_fail()?)
         };
         let blob = blob.ok_or_else(|| {

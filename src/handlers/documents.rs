@@ -14,7 +14,7 @@ use crate::{
     store::{
         self,
         documents::{NewRow, Place, content_hash},
-        ingest_nodes::Frontier,
+        ingest_nodes::{ChildrenDone, Frontier, Waiting},
     },
 };
 use sha2::{Digest as _, Sha256};
@@ -25,6 +25,7 @@ use svc_client::{
     Call, Code, Failure, Validated, ops,
     wire::{DocumentResponse, EvidenceResponse, LinkPage, NewDocument, Settled},
 };
+use svc_ids::{DocumentId, TaskId};
 
 /// How long `?wait=true` waits.
 const WAIT: Duration = Duration::from_secs(60);
@@ -49,11 +50,11 @@ async fn create(
     conn: &mut PgConnection,
     caller: &Caller,
     new: &NewDocument,
-) -> Result<(i64, i64), Failure> {
+) -> Result<(DocumentId, TaskId), Failure> {
     let parent = match new.parent_id {
-        Some(id) => match store::documents::lock_parent(conn, &caller.writable(), id).await.or_fail()? {
+        Some(id) => match store::documents::lock_parent(conn, &caller.writable(), DocumentId(id)).await.or_fail()? {
             Some(parent) => Some(parent),
-            None => return Err(caller.refusal(conn, id).await.or_fail()?),
+            None => return Err(caller.refusal(conn, DocumentId(id)).await.or_fail()?),
         },
         None => {
             caller.may_write_at_the_top()?;
@@ -62,7 +63,7 @@ async fn create(
     };
     let path = parent.as_ref().map(Place::children_path).unwrap_or_default();
     let row = NewRow {
-        parent_id: new.parent_id,
+        parent_id: parent.as_ref().map(|parent| parent.id),
         path: &path,
         title: &new.title,
         content: &new.content,
@@ -81,15 +82,15 @@ async fn create(
             .or_fail()?;
     }
     if new.private {
-        store::access::protect_new(conn, id).await.or_fail()?;
+        store::access::protect_new(conn, id.0).await.or_fail()?;
     }
-    let queueing = Queueing { root_id: id, badges: &service.settings.task_badges, priority: new.priority };
+    let queueing = Queueing { root_id: id.as_root(), badges: &service.settings.task_badges, priority: new.priority };
     let work = Work::of(&EMBED).write_mode(WriteMode::Itself);
     let task = queueing.add(conn, (id, &path), work).await.or_fail()?;
     Ok((id, task))
 }
 
-async fn wait_for(service: &Service, id: i64, task: i64) -> Result<(), Failure> {
+async fn wait_for(service: &Service, id: DocumentId, task: TaskId) -> Result<(), Failure> {
     let done = async {
         let mut step = WAIT_STEP;
         loop {
@@ -100,7 +101,7 @@ async fn wait_for(service: &Service, id: i64, task: i64) -> Result<(), Failure> 
                 Some(false) => {
                     let detail =
                         "the document is stored, but it could not be embedded and indexed; its evidence has the reason";
-                    return Err(Failure::new(Code::Internal, detail).with("document_id", id));
+                    return Err(Failure::new(Code::Internal, detail).with("document_id", id.0));
                 }
             }
             drop(conn);
@@ -110,16 +111,21 @@ async fn wait_for(service: &Service, id: i64, task: i64) -> Result<(), Failure> 
     };
     tokio::time::timeout(WAIT, done).await.unwrap_or_else(|_| {
         Err(Failure::new(Code::Unavailable, "the document is stored, but it is not yet embedded and indexed")
-            .with("document_id", id)
-            .with("task_id", task)
+            .with("document_id", id.0)
+            .with("task_id", task.0)
             .with("remedy", "read the document until it can be found; do not create it again"))
     })
 }
 
-async fn read(service: &Service, caller: &Caller, id: i64, include_embed: bool) -> Result<DocumentResponse, Failure> {
+async fn read(
+    service: &Service,
+    caller: &Caller,
+    id: DocumentId,
+    include_embed: bool,
+) -> Result<DocumentResponse, Failure> {
     let mut conn = service.pool.acquire().await.or_fail()?;
     let row = store::documents::read(&mut conn, &caller.readable(), id, include_embed).await.or_fail()?;
-    row.map(DocumentResponse::from).ok_or_else(|| Failure::no_document(id))
+    row.map(DocumentResponse::from).ok_or_else(|| Failure::no_document(id.0))
 }
 
 impl Handle<ops::read_document> for Service {
@@ -128,7 +134,7 @@ impl Handle<ops::read_document> for Service {
         caller: &Caller,
         call: Call<ops::read_document>,
     ) -> Result<Validated<DocumentResponse>, Failure> {
-        let value = read(self, caller, call.path.id, call.query.include_embed).await?;
+        let value = read(self, caller, DocumentId(call.path.id), call.query.include_embed).await?;
         let etag = etag_of(&value)?;
         Ok(match call.meta.knows(&etag) {
             true => Validated::NotModified { etag },
@@ -156,10 +162,10 @@ fn etag_of(answer: &impl serde::Serialize) -> Result<String, Failure> {
 
 impl Handle<ops::delete_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::delete_document>) -> Result<(), Failure> {
-        let id = call.path.id;
+        let id = DocumentId(call.path.id);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let row = store::documents::read(&mut tx, &caller.readable(), id, false).await.or_fail()?;
-        row.ok_or_else(|| Failure::no_document(id))?;
+        row.ok_or_else(|| Failure::no_document(id.0))?;
         caller.writes(&mut tx, id).await.or_fail()??;
         let many_files = store::locks::files_around(&mut tx, id).await.or_fail()?;
         let Some(place) = store::documents::lock_for_delete(&mut tx, &caller.writable(), id).await.or_fail()? else {
@@ -177,8 +183,9 @@ impl Handle<ops::delete_document> for Service {
             failed: -before.failed,
         };
         store::ingest_nodes::count(&mut tx, id, change).await.or_fail()?;
-        if let Some((root_id, parent)) = store::ingest_nodes::waited_for(&mut tx, id).await.or_fail()? {
-            store::ingest_nodes::children_done(&mut tx, root_id, &[(parent, 1, 0)]).await.or_fail()?;
+        if let Some(Waiting { root_id, parent_id }) = store::ingest_nodes::waited_for(&mut tx, id).await.or_fail()? {
+            let done = ChildrenDone { parent_id, done: 1, failed: 0 };
+            store::ingest_nodes::children_done(&mut tx, root_id, &[done]).await.or_fail()?;
         }
         let gone = store::documents::delete_subtree(&mut tx, id).await.map_err(taken_out)?;
         bm25::remove(&mut tx, None, &gone).await.or_fail()?;
@@ -230,7 +237,8 @@ pub(super) fn id_cursor(cursor: Option<&str>) -> Result<i64, Failure> {
 
 impl Handle<ops::list_links> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::list_links>) -> Result<LinkPage, Failure> {
-        let (id, limit, after) = (call.path.id, call.query.rows(), id_cursor(call.query.cursor.as_deref())?);
+        let (id, limit, after) =
+            (DocumentId(call.path.id), call.query.rows(), id_cursor(call.query.cursor.as_deref())?);
         let mut conn = self.pool.acquire().await.or_fail()?;
         must_exist(&mut conn, caller, id).await?;
         let rows = store::links::of_document(&mut conn, &caller.readable(), id, after, limit + 1).await.or_fail()?;
@@ -241,7 +249,7 @@ impl Handle<ops::list_links> for Service {
 
 impl Handle<ops::read_evidence> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::read_evidence>) -> Result<EvidenceResponse, Failure> {
-        let id = call.path.id;
+        let id = DocumentId(call.path.id);
         let mut conn = self.pool.acquire().await.or_fail()?;
         must_exist(&mut conn, caller, id).await?;
         let mut evidence = store::evidence::read(&mut conn, id).await.or_fail()?;
@@ -252,6 +260,6 @@ impl Handle<ops::read_evidence> for Service {
                 serde_json::to_value(attempts).map_err(|e| Failure::new(Code::Internal, e))?,
             );
         }
-        Ok(EvidenceResponse { document_id: id, evidence })
+        Ok(EvidenceResponse { document_id: id.0, evidence })
     }
 }

@@ -1,6 +1,12 @@
 //! How far an ingestion has come: once, or as a stream of events until no work is left.
 use crate::{
-    access::Caller, admission, error::OrFail, ingest::settle::FAILED_PARTS, registry::Handle, service::Service, store,
+    access::Caller,
+    admission,
+    error::OrFail,
+    ingest::settle::FAILED_PARTS,
+    registry::Handle,
+    service::Service,
+    store::{self, ingest_nodes::Belongs},
 };
 use futures_util::{StreamExt, stream};
 use serde_json::Map;
@@ -11,6 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 use svc_client::{Call, Code, Event, EventStream, Failure, ops, wire::FrontierResponse};
+use svc_ids::DocumentId;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -24,7 +31,7 @@ const AWAY: u32 = 30;
 
 impl Handle<ops::read_frontier> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::read_frontier>) -> Result<FrontierResponse, Failure> {
-        look(&self.pool, caller, call.path.id).await
+        look(&self.pool, caller, DocumentId(call.path.id)).await
     }
 }
 
@@ -35,7 +42,7 @@ impl Handle<ops::follow_frontier> for Service {
         call: Call<ops::follow_frontier>,
     ) -> Result<EventStream<FrontierResponse>, Failure> {
         let place = self.admission.event_stream()?;
-        let (id, caller) = (call.path.id, caller.clone());
+        let (id, caller) = (DocumentId(call.path.id), caller.clone());
         // A call that is refused gets an ordinary answer and not a stream.
         let first = look(&self.pool, &caller, id).await?;
         let watch = Watch {
@@ -57,7 +64,7 @@ impl Handle<ops::follow_frontier> for Service {
 struct Watch {
     pool: PgPool,
     caller: Caller,
-    id: i64,
+    id: DocumentId,
     /// A frontier that was read and has not been sent yet.
     seen: Option<FrontierResponse>,
     /// The id of the last frontier that the caller knows.
@@ -122,17 +129,17 @@ fn identity(frontier: &FrontierResponse) -> String {
     hex::encode(&Sha256::digest(text)[..8])
 }
 
-async fn look(pool: &PgPool, caller: &Caller, id: i64) -> Result<FrontierResponse, Failure> {
+async fn look(pool: &PgPool, caller: &Caller, id: DocumentId) -> Result<FrontierResponse, Failure> {
     // All counts come from one moment, because a file could otherwise look done between two statements.
     let mut tx = store::transaction::begin_snapshot(pool).await.or_fail()?;
     let row = store::documents::read(&mut tx, &caller.readable(), id, false).await.or_fail()?;
-    let settled = row.ok_or_else(|| Failure::no_document(id))?.settled.0;
-    let counts = match store::ingest_nodes::frontier(&mut tx, id).await.or_fail()? {
+    let settled = row.ok_or_else(|| Failure::no_document(id.0))?.settled.0;
+    let counts = match store::ingest_nodes::frontier(&mut tx, id.as_root()).await.or_fail()? {
         Some(counts) => counts,
         None => store::ingest_nodes::count_by_path(&mut tx, id).await.or_fail()?,
     };
-    let priority = match store::ingest_nodes::root_of(&mut tx, id).await.or_fail()? {
-        Some((root_id, _)) => store::ingest_nodes::priority(&mut tx, root_id).await.or_fail()?,
+    let priority = match store::ingest_nodes::belongs(&mut tx, id).await.or_fail()? {
+        Some(Belongs { root_id, .. }) => store::ingest_nodes::priority(&mut tx, root_id).await.or_fail()?,
         None => None,
     };
     let empty = store::evidence::read_one(&mut tx, id, "extract.empty").await.or_fail()?;
@@ -143,9 +150,9 @@ async fn look(pool: &PgPool, caller: &Caller, id: i64) -> Result<FrontierRespons
         let reasons: Vec<_> = failed["tasks_by_reason"].as_object().into_iter().flat_map(Map::keys).cloned().collect();
         format!("{FAILED_PARTS}: {} ({})", failed["nodes"], reasons.join(", "))
     }));
-    let (stages, oldest_seconds, blocked_by) = store::admin::frontier(&mut tx, id).await.or_fail()?;
+    let (stages, oldest_seconds, blocked_by) = store::admin::frontier(&mut tx, id.as_root()).await.or_fail()?;
     Ok(FrontierResponse {
-        document_id: id,
+        document_id: id.0,
         settled,
         priority,
         nodes_total: counts.total,

@@ -16,6 +16,7 @@ use svc_client::{
     Call, Failure, ops,
     wire::{DocumentPage, DocumentResponse, PageQuery},
 };
+use svc_ids::DocumentId;
 
 /// Estimates of the bytes that a row takes in an answer besides its texts, and that its vector takes.
 const ROW_BYTES: u64 = 1024;
@@ -23,7 +24,7 @@ const EMBED_BYTES: u64 = 8 * 1024;
 
 impl Handle<ops::list_roots> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::list_roots>) -> Result<DocumentPage, Failure> {
-        let after = id_cursor(call.query.cursor.as_deref())?;
+        let after = DocumentId(id_cursor(call.query.cursor.as_deref())?);
         let mut conn = self.pool.acquire().await.or_fail()?;
         let listed =
             store::documents::roots(&mut conn, &caller.readable(), after, call.query.rows() + 1).await.or_fail()?;
@@ -33,7 +34,8 @@ impl Handle<ops::list_roots> for Service {
 
 impl Handle<ops::list_subtree> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::list_subtree>) -> Result<DocumentPage, Failure> {
-        let (id, after) = (call.path.id, id_cursor(call.query.cursor.as_deref())?);
+        let id = DocumentId(call.path.id);
+        let after = DocumentId(id_cursor(call.query.cursor.as_deref())?);
         let (scope, limit) = (caller.readable(), call.query.rows() + 1);
         let mut conn = self.pool.acquire().await.or_fail()?;
         must_exist(&mut conn, caller, id).await?;
@@ -45,7 +47,7 @@ impl Handle<ops::list_subtree> for Service {
 impl Handle<ops::list_children> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::list_children>) -> Result<DocumentPage, Failure> {
         let after = call.query.cursor.as_deref().map(sibling_cursor).transpose()?;
-        let (id, scope, limit) = (call.path.id, caller.readable(), call.query.rows() + 1);
+        let (id, scope, limit) = (DocumentId(call.path.id), caller.readable(), call.query.rows() + 1);
         let mut conn = self.pool.acquire().await.or_fail()?;
         must_exist(&mut conn, caller, id).await?;
         let listed = store::documents::children(&mut conn, &scope, id, after, limit).await.or_fail()?;
@@ -55,16 +57,16 @@ impl Handle<ops::list_children> for Service {
 }
 
 fn sibling_cursor(text: &str) -> Result<SiblingCursor, Failure> {
-    let parts = text
-        .split_once('.')
-        .and_then(|(position, id)| Some(SiblingCursor { position: position.parse().ok()?, id: id.parse().ok()? }));
+    let parts = text.split_once('.').and_then(|(position, id)| {
+        Some(SiblingCursor { position: position.parse().ok()?, id: DocumentId(id.parse().ok()?) })
+    });
     parts.ok_or_else(|| Failure::field("cursor", "takes a next_cursor from this list"))
 }
 
 /// 404 if the caller may read no such document.
-pub(super) async fn must_exist(conn: &mut PgConnection, caller: &Caller, id: i64) -> Result<(), Failure> {
+pub(super) async fn must_exist(conn: &mut PgConnection, caller: &Caller, id: DocumentId) -> Result<(), Failure> {
     let found = store::documents::sizes(conn, &caller.readable(), &[id]).await.or_fail()?;
-    if found.is_empty() { Err(Failure::no_document(id)) } else { Ok(()) }
+    if found.is_empty() { Err(Failure::no_document(id.0)) } else { Ok(()) }
 }
 
 /// The documents of a page: as many of the listed ones as there is room for, and at least one. The list has one more
@@ -86,10 +88,10 @@ async fn page(
     });
     listed.truncate(fitting.count().max(1));
     let next_cursor = listed.last().filter(|_| listed.len() < found).map(cursor);
-    let ids: Vec<i64> = listed.iter().map(|row| row.id).collect();
+    let ids: Vec<DocumentId> = listed.iter().map(|row| row.id).collect();
     let shape = Shape { embed: query.include_embed, content: query.include_content, structured_content: true };
     let rows = store::documents::read_many(conn, &caller.readable(), &ids, shape).await.or_fail()?;
-    let mut rows: HashMap<i64, DocumentResponse> = rows.into_iter().map(|row| (row.id, row.into())).collect();
+    let mut rows: HashMap<DocumentId, DocumentResponse> = rows.into_iter().map(|row| (row.id, row.into())).collect();
     Ok(DocumentPage { documents: ids.iter().filter_map(|id| rows.remove(id)).collect(), next_cursor })
 }
 

@@ -23,24 +23,25 @@ use svc_formats::{
     isolated::{Answer, Request, Step},
     xlsx::{self, Cells, Range, Reference, Sheet, column_letters},
 };
+use svc_ids::DocumentId;
 
 /// How long reading a rectangle may take; all of a large sheet comes before its last row.
 const WALL_TIME: Duration = Duration::from_secs(30);
 
 impl Handle<ops::read_cells> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::read_cells>) -> Result<CellsResponse, Failure> {
-        let id = call.path.id;
+        let id = DocumentId(call.path.id);
         let (workbook, wanted) = {
             let mut conn = self.pool.acquire().await.or_fail()?;
             let scope = caller.readable();
             store::documents::read(&mut conn, &scope, id, false)
                 .await
                 .or_fail()?
-                .ok_or_else(|| Failure::no_document(id))?;
+                .ok_or_else(|| Failure::no_document(id.0))?;
             let file = store::sheets::file_of(&mut conn, id).await.or_fail()?.ok_or_else(|| not_a_workbook(id))?;
             // The file is read, so the caller must be allowed to read the file and not only the node.
             let read = store::documents::read(&mut conn, &scope, file.document_id, false).await.or_fail()?;
-            let read = read.ok_or_else(|| Failure::no_document(file.document_id))?;
+            let read = read.ok_or_else(|| Failure::no_document(file.document_id.0))?;
             let workbook = Workbook::open(&mut conn, id, file, read.settled.0).await?;
             let wanted = workbook.choose(&mut conn, id, &call.query).await?;
             (workbook, wanted)
@@ -56,7 +57,7 @@ impl Handle<ops::read_cells> for Service {
     }
 }
 
-fn not_a_workbook(id: i64) -> Failure {
+fn not_a_workbook(id: DocumentId) -> Failure {
     Failure::new(Code::NotAWorkbook, format!("document {id} is not in an xlsx workbook"))
         .with("remedy", "ask for a workbook, one of its sheets or one of their records")
 }
@@ -84,7 +85,7 @@ struct Wanted {
 impl Workbook {
     async fn open(
         conn: &mut sqlx::PgConnection,
-        id: i64,
+        id: DocumentId,
         file: BlobRow,
         settled: Settled,
     ) -> Result<Workbook, Failure> {
@@ -99,7 +100,12 @@ impl Workbook {
         }
     }
 
-    async fn choose(&self, conn: &mut sqlx::PgConnection, id: i64, query: &CellsQuery) -> Result<Wanted, Failure> {
+    async fn choose(
+        &self,
+        conn: &mut sqlx::PgConnection,
+        id: DocumentId,
+        query: &CellsQuery,
+    ) -> Result<Wanted, Failure> {
         let own = store::sheets::cells_of(conn, self.file.document_id, id).await.or_fail()?;
         let asked = query.reference.as_deref().map(|text| reference("ref", text)).transpose()?;
         let of_ref = asked.as_ref().and_then(|reference| reference.sheet.as_deref());
@@ -208,10 +214,10 @@ fn refused(error: &FormatError) -> Failure {
     }
 }
 
-fn respond(id: i64, workbook: &Workbook, wanted: &Wanted, cells: Option<&Cells>) -> CellsResponse {
+fn respond(id: DocumentId, workbook: &Workbook, wanted: &Wanted, cells: Option<&Cells>) -> CellsResponse {
     let mut response = CellsResponse {
-        document_id: id,
-        workbook_id: workbook.file.document_id,
+        document_id: id.0,
+        workbook_id: workbook.file.document_id.0,
         sheet: wanted.sheet.name.clone(),
         sheet_index: wanted.sheet.index,
         state: words::sheet_state(wanted.sheet.state),

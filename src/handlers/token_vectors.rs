@@ -13,10 +13,11 @@ use svc_client::{
     Call, Code, Failure, ops,
     wire::{EmbedResponse, RunnerTextKind, TokensResponse},
 };
+use svc_ids::DocumentId;
 
 impl Handle<ops::embed_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::embed_document>) -> Result<EmbedResponse, Failure> {
-        let id = call.path.id;
+        let id = DocumentId(call.path.id);
         let with_tokens = match (call.query.with_tokens, call.body.0.and_then(|body| body.with_tokens)) {
             (Some(query), Some(body)) if query != body => {
                 return Err(Failure::field("with_tokens", format!("the query says {query}, but the body says {body}")));
@@ -40,19 +41,19 @@ impl Handle<ops::embed_document> for Service {
         store::vectors::ensure_index(&self.pool, model.identity(), model.native_width()).await.or_fail()?;
         write(self, caller, id, vectors.pop().map(stored), tokens.as_ref()).await?;
         let token_count = tokens.map_or(0, |rows| rows.places.len());
-        Ok(EmbedResponse { document_id: id, embedded: true, with_tokens, token_count })
+        Ok(EmbedResponse { document_id: id.0, embedded: true, with_tokens, token_count })
     }
 }
 
 impl Handle<ops::embed_tokens> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::embed_tokens>) -> Result<TokensResponse, Failure> {
-        let id = call.path.id;
+        let id = DocumentId(call.path.id);
         let text = text(self, caller, id).await?;
         let model = self.model().await?;
         let (rows, text_tokens) = tokens(self, &model, id, text).await?;
         write(self, caller, id, None, Some(&rows)).await?;
         Ok(TokensResponse {
-            document_id: id,
+            document_id: id.0,
             model: rows.model.to_owned(),
             text_tokens,
             token_count: rows.places.len(),
@@ -62,10 +63,10 @@ impl Handle<ops::embed_tokens> for Service {
 }
 
 /// The text that a document is searched by. A container has none, because it is found by its children's texts.
-async fn text(service: &Service, caller: &Caller, id: i64) -> Result<String, Failure> {
+async fn text(service: &Service, caller: &Caller, id: DocumentId) -> Result<String, Failure> {
     let mut conn = service.pool.acquire().await.or_fail()?;
     let row = store::documents::read(&mut conn, &caller.readable(), id, false).await.or_fail()?;
-    let row = row.ok_or_else(|| Failure::no_document(id))?;
+    let row = row.ok_or_else(|| Failure::no_document(id.0))?;
     caller.writes(&mut conn, id).await.or_fail()??;
     if row.content.is_empty() {
         return Err(Failure::field("id", format!("document {id} has no text of its own"))
@@ -78,7 +79,7 @@ async fn text(service: &Service, caller: &Caller, id: i64) -> Result<String, Fai
 async fn tokens<'a>(
     service: &Service,
     model: &'a Model,
-    id: i64,
+    id: DocumentId,
     text: String,
 ) -> Result<(TokenRows<'a>, usize), Failure> {
     let mut tokens = model.token_vectors(vec![text], RunnerTextKind::Document).await.or_fail()?;
@@ -89,7 +90,7 @@ async fn tokens<'a>(
 async fn write(
     service: &Service,
     caller: &Caller,
-    id: i64,
+    id: DocumentId,
     vector: Option<Stored<'_>>,
     tokens: Option<&TokenRows<'_>>,
 ) -> Result<(), Failure> {

@@ -1,25 +1,30 @@
 //! The end of a cancelled ingestion: everything of it that is in flight fails. A file may have a million nodes, so they
 //! fail in parts, each in a short transaction. The file itself fails at once, with its tasks, and the workers that hold
 //! them are told before the rest is begun.
-use crate::store::{self, cancelled, ingest_nodes::Frontier};
+use crate::store::{
+    self,
+    cancelled::{self, FailedPart},
+    ingest_nodes::Frontier,
+};
 use serde_json::json;
 use sqlx::{PgConnection, PgPool};
+use svc_ids::{DocumentId, RootId};
 
 /// The nodes of one transaction.
 const PART: i64 = 5_000;
 
 /// Fails the file and its containers, in the transaction that cancels the tasks, so that nothing settles under it any
 /// more. The other nodes are left to [`fail_leaves`].
-pub async fn fail_containers(conn: &mut PgConnection, root_id: i64, tasks: i64) -> sqlx::Result<()> {
+pub async fn fail_containers(conn: &mut PgConnection, root_id: RootId, tasks: i64) -> sqlx::Result<()> {
     let failed = cancelled::fail_containers(conn, root_id).await?;
     let evidence = json!({"at": chrono::Utc::now(), "nodes_failed": failed, "tasks_cancelled": tasks});
-    store::evidence::record(conn, root_id, "cancelled", &evidence).await?;
+    store::evidence::record(conn, root_id.document(), "cancelled", &evidence).await?;
     count(conn, root_id, failed).await
 }
 
 /// Fails a part of the leaves, those with the lowest ids above `after`, if the root is still marked as cancelled.
 /// Returns where the next part begins, or `None` if this was the last. If this is interrupted, the sweep does the rest.
-pub async fn fail_leaves(pool: &PgPool, root_id: i64, after: i64) -> sqlx::Result<Option<i64>> {
+pub async fn fail_leaves(pool: &PgPool, root_id: RootId, after: DocumentId) -> sqlx::Result<Option<DocumentId>> {
     let mut tx = store::transaction::begin(pool).await?;
     if !cancelled::lock(&mut tx, root_id).await? {
         return Ok(None);
@@ -31,11 +36,11 @@ pub async fn fail_leaves(pool: &PgPool, root_id: i64, after: i64) -> sqlx::Resul
 
 /// Fails the leaves of a committed cancel: for a file of usual size before this returns, for a larger one the rest in
 /// the background. An error is logged and not returned, because the cancel took effect; the sweep does what is left.
-pub async fn finish(pool: &PgPool, root_id: i64) {
+pub async fn finish(pool: &PgPool, root_id: RootId) {
     let left = move |error: sqlx::Error| {
-        tracing::warn!(document.id = root_id, error = %error, "could not mark all nodes of a cancelled file; the sweep will mark the rest");
+        tracing::warn!(document.id = root_id.0, error = %error, "could not mark all nodes of a cancelled file; the sweep will mark the rest");
     };
-    match fail_leaves(pool, root_id, root_id).await {
+    match fail_leaves(pool, root_id, root_id.document()).await {
         Ok(None) => {}
         Ok(Some(after)) => {
             let pool = pool.clone();
@@ -46,7 +51,7 @@ pub async fn finish(pool: &PgPool, root_id: i64) {
 }
 
 /// Fails all parts from one on.
-pub async fn fail_rest(pool: &PgPool, root_id: i64, after: i64) -> sqlx::Result<()> {
+pub async fn fail_rest(pool: &PgPool, root_id: RootId, after: DocumentId) -> sqlx::Result<()> {
     let mut next = Some(after);
     while let Some(after) = next {
         next = fail_leaves(pool, root_id, after).await?;
@@ -55,25 +60,26 @@ pub async fn fail_rest(pool: &PgPool, root_id: i64, after: i64) -> sqlx::Result<
 }
 
 /// Does the same within a transaction that must find no such nodes left.
-pub async fn fail_rest_here(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<()> {
-    let mut next = cancelled::lock(conn, root_id).await?.then_some(root_id);
+pub async fn fail_rest_here(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
+    let mut next = cancelled::lock(conn, root_id).await?.then_some(root_id.document());
     while let Some(after) = next {
         next = fail_part(conn, root_id, after).await?;
     }
     Ok(())
 }
 
-async fn fail_part(conn: &mut PgConnection, root_id: i64, after: i64) -> sqlx::Result<Option<i64>> {
-    let (failed, last) = cancelled::fail_leaves(conn, root_id, after, PART).await?;
-    count(conn, root_id, failed).await?;
-    cancelled::add_to_evidence(conn, root_id, failed).await?;
-    if failed < PART {
+async fn fail_part(conn: &mut PgConnection, root_id: RootId, after: DocumentId) -> sqlx::Result<Option<DocumentId>> {
+    let FailedPart { nodes, last } = cancelled::fail_leaves(conn, root_id, after, PART).await?;
+    count(conn, root_id, nodes).await?;
+    cancelled::add_to_evidence(conn, root_id, nodes).await?;
+    if nodes < PART {
         cancelled::done(conn, root_id).await?;
         return Ok(None);
     }
     Ok(last)
 }
 
-async fn count(conn: &mut PgConnection, root_id: i64, failed: i64) -> sqlx::Result<()> {
-    store::ingest_nodes::count(conn, root_id, Frontier { in_flight: -failed, failed, ..Frontier::default() }).await
+async fn count(conn: &mut PgConnection, root_id: RootId, failed: i64) -> sqlx::Result<()> {
+    store::ingest_nodes::count(conn, root_id.document(), Frontier { in_flight: -failed, failed, ..Frontier::default() })
+        .await
 }

@@ -5,13 +5,14 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use sqlx::PgConnection;
 use svc_actors::{CancelToken, Grant, Outcome, TaskFailure};
+use svc_ids::{DocumentId, RootId, TaskId};
 
 /// The task as its handler sees it.
 pub struct Task<'a> {
-    pub id: i64,
-    pub document_id: i64,
+    pub id: TaskId,
+    pub document_id: DocumentId,
     /// The file, or the document that was created on its own.
-    pub root_id: i64,
+    pub root_id: RootId,
     pub params: &'a Value,
     /// Fires when the task is stopped, for work that the handler moved to another thread.
     pub cancel: &'a CancelToken,

@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 use std::collections::BTreeMap;
 use svc_actors::{LeafRange, WriteMode};
+use svc_ids::{DocumentId, RootId, TaskId};
 
 /// What the tasks of one tree have in common.
 #[derive(Clone, Copy)]
 pub struct Queueing<'a> {
     /// The document whose supervisor runs them: the file, or a document that was created by itself.
-    pub root_id: i64,
+    pub root_id: RootId,
     /// The badge of each task type, from the settings.
     pub badges: &'a BTreeMap<String, String>,
     /// The priority of a document that was created by itself. A file's priority is stored with its node and applies to
@@ -26,7 +27,7 @@ pub struct Work<'a> {
     write_mode: WriteMode,
     leaves: Option<&'a LeafRange>,
     params: Value,
-    after: &'a [i64],
+    after: &'a [TaskId],
 }
 
 impl<'a> Work<'a> {
@@ -52,14 +53,14 @@ impl<'a> Work<'a> {
 
     /// Tasks of the same node that must be completed first.
     #[must_use]
-    pub fn after(self, after: &'a [i64]) -> Work<'a> {
+    pub fn after(self, after: &'a [TaskId]) -> Work<'a> {
         Work { after, ..self }
     }
 }
 
 impl<'a> Queueing<'a> {
     /// For tasks of an ingested file.
-    pub fn of_file(root_id: i64, badges: &'a BTreeMap<String, String>) -> Queueing<'a> {
+    pub fn of_file(root_id: RootId, badges: &'a BTreeMap<String, String>) -> Queueing<'a> {
         Queueing { root_id, badges, priority: 0 }
     }
 
@@ -67,9 +68,9 @@ impl<'a> Queueing<'a> {
     pub async fn add(
         &self,
         conn: &mut PgConnection,
-        (document_id, ancestors): (i64, &[i64]),
+        (document_id, ancestors): (DocumentId, &[i64]),
         work: Work<'_>,
-    ) -> sqlx::Result<i64> {
+    ) -> sqlx::Result<TaskId> {
         let task = NewTask {
             task_type: work.task_type.name,
             lane: work.task_type.lane,

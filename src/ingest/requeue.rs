@@ -2,15 +2,25 @@
 use crate::{
     error::OrFail,
     ingest::{cancel, tasks::types::leaves_of_failure},
-    store::{self, admin::Moved, ingest_nodes::Frontier},
+    store::{
+        self,
+        admin::{Moved, Returned},
+        ingest_nodes::Frontier,
+    },
 };
 use sqlx::PgConnection;
 use svc_client::{Failure, wire::Settled};
+use svc_ids::{DocumentId, RootId, TaskId};
 
 /// Queues a task of a node again, with those that failed because of it; returns false if it did not fail for good.
-pub async fn requeue(conn: &mut PgConnection, task_id: i64, document_id: i64, root_id: i64) -> Result<bool, Failure> {
+pub async fn requeue(
+    conn: &mut PgConnection,
+    task_id: TaskId,
+    document_id: DocumentId,
+    root_id: RootId,
+) -> Result<bool, Failure> {
     // The settler must not look at the tree while its counts are recomputed.
-    store::locks::files_around(conn, root_id).await.or_fail()?;
+    store::locks::files_around(conn, root_id.document()).await.or_fail()?;
     // Nodes that a cancel has yet to mark would fail while the task works on them.
     cancel::fail_rest_here(conn, root_id).await.or_fail()?;
     store::locks::nodes(conn, root_id).await.or_fail()?;
@@ -19,17 +29,17 @@ pub async fn requeue(conn: &mut PgConnection, task_id: i64, document_id: i64, ro
     for task in &moved {
         nodes.extend(nodes_of(conn, task).await?);
     }
-    if store::ingest_nodes::root_of(conn, document_id).await.or_fail()?.is_some() {
-        let (settled, failed) = store::admin::back_in_flight(conn, &nodes, root_id).await.or_fail()?;
+    if store::ingest_nodes::belongs(conn, document_id).await.or_fail()?.is_some() {
+        let Returned { settled, failed } = store::admin::back_in_flight(conn, &nodes, root_id).await.or_fail()?;
         let change = Frontier { in_flight: settled + failed, settled: -settled, failed: -failed, total: 0 };
-        store::ingest_nodes::count(conn, root_id, change).await.or_fail()?;
+        store::ingest_nodes::count(conn, root_id.document(), change).await.or_fail()?;
         store::ingest_nodes::recount(conn, root_id).await.or_fail()?;
     }
     Ok(true)
 }
 
 /// The nodes that failed with a task.
-async fn nodes_of(conn: &mut PgConnection, task: &Moved) -> Result<Vec<i64>, Failure> {
+async fn nodes_of(conn: &mut PgConnection, task: &Moved) -> Result<Vec<DocumentId>, Failure> {
     if let Some(runs) = leaves_of_failure(&task.task_type, &task.params.0) {
         let rows = store::nodes::leaves(conn, task.scope_document_id, &runs).await.or_fail()?;
         let failed = rows.into_iter().filter(|row| row.settled.0 == Settled::Failed).map(|row| row.id);

@@ -9,7 +9,8 @@ use crate::{
     },
     store::{
         self,
-        ingest_nodes::{Frontier, Rollup, Touched},
+        ingest_nodes::{Belongs, ChildrenDone, Frontier, Rollup, Touched},
+        nodes::Landed,
     },
 };
 use serde_json::{Map, Value, json};
@@ -17,6 +18,7 @@ use sqlx::{PgConnection, PgPool};
 use std::collections::{BTreeMap, BTreeSet};
 use svc_actors::{Lane, Lanes};
 use svc_client::wire::Settled;
+use svc_ids::{DocumentId, RootId};
 
 /// The name of the evidence at a settled file with failed parts: how many nodes, and why.
 pub const FAILED_PARTS: &str = "failed_parts";
@@ -26,7 +28,7 @@ pub const QUEUES: Lanes = Lanes::of(Lane::Model);
 
 /// Takes all settle events of a root, unless somebody else is doing so: they will see ours too, or the sweep will.
 /// Returns true if tasks were queued.
-pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, root_id: i64) -> sqlx::Result<bool> {
+pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, root_id: RootId) -> sqlx::Result<bool> {
     let mut queued = false;
     loop {
         let mut tx = store::transaction::begin(pool).await?;
@@ -60,9 +62,9 @@ pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, root_id: i
 }
 
 /// Does the same for callers that cannot report an error: the events stay, and the sweep takes what is left.
-pub async fn settle_or_leave(pool: &PgPool, badges: &BTreeMap<String, String>, root_id: i64) -> bool {
+pub async fn settle_or_leave(pool: &PgPool, badges: &BTreeMap<String, String>, root_id: RootId) -> bool {
     settle(pool, badges, root_id).await.unwrap_or_else(|error| {
-        tracing::warn!(document.id = root_id, error = %error, "settling failed; the sweep will do it");
+        tracing::warn!(document.id = root_id.0, error = %error, "settling failed; the sweep will do it");
         false
     })
 }
@@ -75,18 +77,18 @@ async fn needs_rollup(conn: &mut PgConnection, node: &Touched) -> sqlx::Result<b
 async fn queue_summarize(
     conn: &mut PgConnection,
     badges: &BTreeMap<String, String>,
-    root_id: i64,
+    root_id: RootId,
     node: &Touched,
 ) -> sqlx::Result<()> {
     Queueing::of_file(root_id, badges).add(conn, (node.document_id, &node.path), Work::of(&SUMMARIZE)).await?;
     store::ingest_nodes::queue_rollup(conn, node.document_id).await
 }
 
-async fn finish_nodes(conn: &mut PgConnection, root_id: i64, nodes: &[Touched]) -> sqlx::Result<()> {
+async fn finish_nodes(conn: &mut PgConnection, root_id: RootId, nodes: &[Touched]) -> sqlx::Result<()> {
     if nodes.is_empty() {
         return Ok(());
     }
-    let ids: Vec<i64> = nodes.iter().map(|node| node.document_id).collect();
+    let ids: Vec<DocumentId> = nodes.iter().map(|node| node.document_id).collect();
     for node in nodes.iter().filter(|node| node.rollup.0 == Rollup::None) {
         // Nothing settled under it, so the rollup counts as done without a result.
         store::evidence::record(conn, node.document_id, "effective_content", &Value::Null).await?;
@@ -101,19 +103,14 @@ async fn finish_nodes(conn: &mut PgConnection, root_id: i64, nodes: &[Touched]) 
         }
     }
     let moved = store::nodes::leave_flight(conn, &ids, Settled::Settled).await?;
-    let left: BTreeSet<i64> = moved.iter().map(|(id, _)| *id).collect();
-    let mut by_parent: BTreeMap<i64, i32> = BTreeMap::new();
-    for node in nodes.iter().filter(|node| left.contains(&node.document_id)) {
-        if let Some(parent) = node.parent_id {
-            *by_parent.entry(parent).or_default() += 1;
-        }
-    }
-    let events: Vec<(i64, i32, i32)> = by_parent.into_iter().map(|(parent, done)| (parent, done, 0)).collect();
+    let left: BTreeSet<DocumentId> = moved.iter().map(|node| node.id).collect();
+    let parents = nodes.iter().filter(|node| left.contains(&node.document_id)).filter_map(|node| node.parent_id);
+    let events = children_done(parents, Settled::Settled);
     store::ingest_nodes::children_done(conn, root_id, &events).await?;
     let count = moved.len() as i64;
-    store::ingest_nodes::count(conn, root_id, Frontier { in_flight: -count, settled: count, ..Frontier::default() })
-        .await?;
-    if ids.contains(&root_id) {
+    let change = Frontier { in_flight: -count, settled: count, ..Frontier::default() };
+    store::ingest_nodes::count(conn, root_id.document(), change).await?;
+    if ids.contains(&root_id.document()) {
         store::ingest_nodes::fold_frontier(conn, root_id).await?;
         let failed = store::ingest_nodes::frontier(conn, root_id).await?.map_or(0, |frontier| frontier.failed);
         if failed > 0 {
@@ -124,34 +121,33 @@ async fn finish_nodes(conn: &mut PgConnection, root_id: i64, nodes: &[Touched]) 
                 .map(|(reason, tasks)| (reason, tasks.into()))
                 .collect();
             let evidence = json!({"nodes": failed, "tasks_by_reason": reasons});
-            store::evidence::record(conn, root_id, FAILED_PARTS, &evidence).await?;
+            store::evidence::record(conn, root_id.document(), FAILED_PARTS, &evidence).await?;
         }
     }
     Ok(())
 }
 
 /// Records that chunks settled or failed together, and notifies their parents and the frontier.
-pub async fn leaves_done(
-    conn: &mut PgConnection,
-    root_id: i64,
-    moved: &[(i64, Option<i64>)],
-    to: Settled,
-) -> sqlx::Result<()> {
-    let failed = to == Settled::Failed;
-    let mut by_parent: BTreeMap<i64, i32> = BTreeMap::new();
-    for parent in moved.iter().filter_map(|(_, parent)| *parent) {
-        *by_parent.entry(parent).or_default() += 1;
-    }
-    let events: Vec<_> =
-        by_parent.into_iter().map(|(parent, done)| (parent, done, if failed { done } else { 0 })).collect();
+pub async fn leaves_done(conn: &mut PgConnection, root_id: RootId, moved: &[Landed], to: Settled) -> sqlx::Result<()> {
+    let events = children_done(moved.iter().filter_map(|node| node.parent_id), to);
     store::ingest_nodes::children_done(conn, root_id, &events).await?;
     let count = moved.len() as i64;
-    let change = if failed {
+    let change = if to == Settled::Failed {
         Frontier { in_flight: -count, failed: count, ..Frontier::default() }
     } else {
         Frontier { in_flight: -count, settled: count, ..Frontier::default() }
     };
-    store::ingest_nodes::count(conn, root_id, change).await
+    store::ingest_nodes::count(conn, root_id.document(), change).await
+}
+
+/// What to tell the settler of children that left flight together, given the parent of each.
+fn children_done(parents: impl Iterator<Item = DocumentId>, to: Settled) -> Vec<ChildrenDone> {
+    let mut by_parent: BTreeMap<DocumentId, i32> = BTreeMap::new();
+    for parent in parents {
+        *by_parent.entry(parent).or_default() += 1;
+    }
+    let failed = |done| if to == Settled::Failed { done } else { 0 };
+    by_parent.into_iter().map(|(parent_id, done)| ChildrenDone { parent_id, done, failed: failed(done) }).collect()
 }
 
 /// Records that a task will not run again: its node fails, or the chunks that it should have embedded do, and their
@@ -159,15 +155,15 @@ pub async fn leaves_done(
 pub async fn task_failed(
     conn: &mut PgConnection,
     task_type: &str,
-    document_id: i64,
+    document_id: DocumentId,
     params: &Value,
-) -> sqlx::Result<Option<i64>> {
-    let Some((root_id, parent)) = store::ingest_nodes::root_of(conn, document_id).await? else {
+) -> sqlx::Result<Option<RootId>> {
+    let Some(Belongs { root_id, parent_id }) = store::ingest_nodes::belongs(conn, document_id).await? else {
         return Ok(None);
     };
     if let Some(runs) = leaves_of_failure(task_type, params) {
         let rows = store::nodes::leaves(conn, document_id, &runs).await?;
-        let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+        let ids: Vec<DocumentId> = rows.iter().map(|row| row.id).collect();
         let moved = store::nodes::leave_flight(conn, &ids, Settled::Failed).await?;
         leaves_done(conn, root_id, &moved, Settled::Failed).await?;
         store::ingest_nodes::task_over(conn, document_id).await?;
@@ -175,9 +171,11 @@ pub async fn task_failed(
     }
     let moved = store::nodes::leave_flight(conn, &[document_id], Settled::Failed).await?;
     if !moved.is_empty() {
-        store::ingest_nodes::count(conn, root_id, Frontier { in_flight: -1, failed: 1, ..Frontier::default() }).await?;
-        if let Some(parent) = parent {
-            store::ingest_nodes::children_done(conn, root_id, &[(parent, 1, 1)]).await?;
+        let change = Frontier { in_flight: -1, failed: 1, ..Frontier::default() };
+        store::ingest_nodes::count(conn, root_id.document(), change).await?;
+        if let Some(parent_id) = parent_id {
+            let done = ChildrenDone { parent_id, done: 1, failed: 1 };
+            store::ingest_nodes::children_done(conn, root_id, &[done]).await?;
         }
     }
     store::ingest_nodes::close(conn, document_id).await?;
@@ -188,7 +186,7 @@ pub async fn task_failed(
 pub async fn lock_for_failure(
     conn: &mut PgConnection,
     task_type: &str,
-    document_id: i64,
+    document_id: DocumentId,
     params: &Value,
 ) -> sqlx::Result<()> {
     let ids = match leaves_of_failure(task_type, params) {
@@ -211,7 +209,7 @@ pub async fn take_left(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx
         match settle(pool, badges, root_id).await {
             Ok(more) => queued |= more,
             Err(error) => {
-                tracing::error!(document.id = root_id, error = %error, "this root could not be settled; recounting its nodes, which repairs the effect of a defect");
+                tracing::error!(document.id = root_id.0, error = %error, "this root could not be settled; recounting its nodes, which repairs the effect of a defect");
                 recount(pool, root_id).await?;
             }
         }
@@ -219,7 +217,7 @@ pub async fn take_left(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx
     Ok(queued)
 }
 
-async fn recount(pool: &PgPool, root_id: i64) -> sqlx::Result<()> {
+async fn recount(pool: &PgPool, root_id: RootId) -> sqlx::Result<()> {
     let mut tx = store::transaction::begin(pool).await?;
     if store::locks::try_file(&mut tx, root_id).await? {
         store::ingest_nodes::recount(&mut tx, root_id).await?;
@@ -232,8 +230,8 @@ async fn recount(pool: &PgPool, root_id: i64) -> sqlx::Result<()> {
 pub async fn sweep(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx::Result<bool> {
     let cancelled = store::cancelled::roots(&mut *pool.acquire().await?).await?;
     for root_id in cancelled {
-        if let Err(error) = cancel::fail_rest(pool, root_id, root_id).await {
-            tracing::error!(document.id = root_id, error = %error, "could not mark the nodes of a cancelled file; the next sweep tries again");
+        if let Err(error) = cancel::fail_rest(pool, root_id, root_id.document()).await {
+            tracing::error!(document.id = root_id.0, error = %error, "could not mark the nodes of a cancelled file; the next sweep tries again");
         }
     }
     take_left(pool, badges).await
@@ -244,7 +242,7 @@ pub async fn repair(pool: &PgPool) -> sqlx::Result<()> {
     let stalled = store::ingest_nodes::stalled_roots(&mut *pool.acquire().await?).await?;
     for root_id in stalled {
         tracing::error!(
-            document.id = root_id,
+            document.id = root_id.0,
             "nodes are in flight with nothing left to do; recounting them, which repairs the effect of a defect"
         );
         recount(pool, root_id).await?;

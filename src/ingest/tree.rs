@@ -1,6 +1,7 @@
 //! Plans the nodes under a file from its text: sections in pre-order, each before its chunks.
 use serde_json::{Value, json};
 use svc_formats::{Chunk, ChunkOptions, Extraction, PageKind, Section, TokenCounter, chunk, sections};
+use svc_ids::DocumentId;
 
 /// A node to be made. Ids are assigned in the order of the list, which is the order of the file.
 #[derive(Clone, Debug)]
@@ -163,7 +164,7 @@ pub const BATCH_TOKENS: i64 = 32_768;
 const SMALL: usize = 32;
 
 /// Cuts the chunks into batches, so that large subtrees can be worked on in parallel and small ones share a pass.
-pub fn batches(nodes: &[Node], ids: &[i64]) -> Vec<Batch> {
+pub fn batches(nodes: &[Node], ids: &[DocumentId]) -> Vec<Batch> {
     let mut chunks: Vec<usize> = (0..nodes.len()).filter(|index| nodes[*index].kind == Kind::Chunk).collect();
     let tokens: i64 = chunks.iter().map(|index| nodes[*index].tokens).sum();
     let is_one = chunks.len() <= BATCH && tokens <= BATCH_TOKENS;
@@ -200,7 +201,7 @@ fn batch((under, mut members, _): (Option<usize>, Vec<usize>, i64), before: &[us
 }
 
 /// The key of each node below the file: `5/9/`.
-fn keys(nodes: &[Node], ids: &[i64]) -> Vec<String> {
+fn keys(nodes: &[Node], ids: &[DocumentId]) -> Vec<String> {
     let mut keys: Vec<String> = Vec::with_capacity(nodes.len());
     for (node, id) in nodes.iter().zip(ids) {
         let above = node.parent.map_or("", |parent| &keys[parent]);
@@ -292,8 +293,8 @@ mod tests {
         build(extraction, "file.txt", true, &ChunkOptions { max_tokens: 20, ..ChunkOptions::default() }, &count)
     }
 
-    fn ids(nodes: &[Node], first: i64) -> Vec<i64> {
-        (first..).take(nodes.len()).collect()
+    fn ids(nodes: &[Node], first: i64) -> Vec<DocumentId> {
+        (first..).take(nodes.len()).map(DocumentId).collect()
     }
     fn members(batch: &Batch) -> impl Iterator<Item = usize> {
         batch.runs.iter().flat_map(|(first, last)| *first..=*last)

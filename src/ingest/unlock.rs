@@ -19,6 +19,7 @@ use svc_formats::{
     Extraction, Format, FormatError, Pattern, Patterns, Secret,
     isolated::{Answer, Request, Step},
 };
+use svc_ids::DocumentId;
 
 /// The name of the node's evidence that holds an [`Unlocked`].
 pub const EVIDENCE: &str = "unlocked";
@@ -82,7 +83,7 @@ fn refused(error: FormatError) -> Result<Option<Opened>, Failure> {
 impl Opened {
     /// Stores what was read for a node that was stored without the password, unless it was read anyway. If its probe
     /// failed, the probe runs again; returns whether it does.
-    pub async fn hand_in(&self, conn: &mut PgConnection, id: i64) -> Result<bool, Failure> {
+    pub async fn hand_in(&self, conn: &mut PgConnection, id: DocumentId) -> Result<bool, Failure> {
         // What a task does next is unknown while it changes.
         store::locks::files_around(conn, id).await.or_fail()?;
         let Some((probe, status)) = store::admin::newest(conn, id, PROBE.name).await.or_fail()? else {
@@ -92,11 +93,11 @@ impl Opened {
             return Ok(false);
         }
         self.store(conn, id).await?;
-        requeue(conn, probe, id, id).await
+        requeue(conn, probe, id, id.as_root()).await
     }
 
     /// Stores what was read, for the tasks of the node.
-    pub async fn store(&self, conn: &mut PgConnection, id: i64) -> Result<(), Failure> {
+    pub async fn store(&self, conn: &mut PgConnection, id: DocumentId) -> Result<(), Failure> {
         let (text, layout) =
             split_extraction(self.extraction.clone()).map_err(|error| Failure::new(Code::Internal, error))?;
         store::evidence::store_extraction(conn, id, &text, &layout).await.or_fail()?;

@@ -30,6 +30,7 @@ use svc_client::{
     wire::{Settled, UploadQuery, UploadResponse},
 };
 use svc_formats::Detection;
+use svc_ids::DocumentId;
 
 /// A longer name is cut: nobody reads it, and titles are indexed.
 const TITLE_CHARACTERS: usize = 255;
@@ -80,9 +81,9 @@ pub async fn upload(
         None => Some(spool::to_large_object(&mut tx, &spooled.file).await.or_fail()?),
     };
     let parent = match query.parent_id {
-        Some(id) => match store::documents::lock_parent(&mut tx, &caller.writable(), id).await.or_fail()? {
+        Some(id) => match store::documents::lock_parent(&mut tx, &caller.writable(), DocumentId(id)).await.or_fail()? {
             Some(parent) => Some(parent),
-            None => return Err(caller.refusal(&mut tx, id).await.or_fail()?),
+            None => return Err(caller.refusal(&mut tx, DocumentId(id)).await.or_fail()?),
         },
         None => {
             caller.may_write_at_the_top()?;
@@ -95,7 +96,7 @@ pub async fn upload(
         (None, None) => return Err(Failure::new(Code::Internal, "the upload was neither found nor stored")),
     };
     tx.commit().await.or_fail()?;
-    core.spool.keep(response.document_id, spooled);
+    core.spool.keep(DocumentId(response.document_id), spooled);
     core.wake.notify(Lanes::of(Lane::Cpu));
     Ok(response)
 }
@@ -139,10 +140,10 @@ async fn existing(
 ) -> Result<UploadResponse, Failure> {
     let asked = arrival.options.to_value();
     if blob.options != asked {
-        return Err(stored_with_others(blob.document_id, &blob.options, &asked));
+        return Err(stored_with_others(blob.document_id.0, &blob.options, &asked));
     }
     let found = store::documents::read(conn, &caller.readable(), blob.document_id, false).await.or_fail()?;
-    let mut found = found.ok_or_else(|| Failure::no_document(blob.document_id))?;
+    let mut found = found.ok_or_else(|| Failure::no_document(blob.document_id.0))?;
     if let Some(opened) = &arrival.opened {
         caller.writes(conn, found.id).await.or_fail()??;
         if opened.hand_in(conn, found.id).await? {
@@ -151,7 +152,7 @@ async fn existing(
     }
     let mut linked_into_parent = false;
     if let Some(parent) = parent.filter(|parent| found.parent_id != Some(parent.id)) {
-        if parent.id == found.id || parent.path.contains(&found.id) {
+        if parent.id == found.id || parent.path.contains(&found.id.0) {
             return Err(Failure::field(
                 "parent_id",
                 format!("document {} is under the file that holds these bytes", parent.id),
@@ -161,7 +162,7 @@ async fn existing(
         linked_into_parent = true;
     }
     Ok(UploadResponse {
-        document_id: found.id,
+        document_id: found.id.0,
         settled: found.settled.0,
         content_hash: blob.content_hash,
         blob_ref: format!("lob:{}", blob.lob.0),
@@ -212,7 +213,7 @@ async fn store_new(
     };
     store::blobs::insert(conn, &blob).await.or_fail()?;
     if query.private {
-        store::access::protect_new(conn, id).await.or_fail()?;
+        store::access::protect_new(conn, id.0).await.or_fail()?;
     }
     let detected = json!({
         "format": blob.format, "mime": blob.mime_type, "by": arrival.detection.by, "declared_mime": blob.declared_mime, "byte_size": blob.byte_size,
@@ -225,7 +226,7 @@ async fn store_new(
     store::evidence::record_origin(conn, id, "upload", None).await.or_fail()?;
     begin(core, conn, id, &path, query.priority).await.or_fail()?;
     Ok(UploadResponse {
-        document_id: id,
+        document_id: id.0,
         settled: Settled::InFlight,
         content_hash: blob.content_hash,
         blob_ref: format!("lob:{}", lob.0),
@@ -239,14 +240,15 @@ async fn store_new(
 }
 
 /// Starts the counts and queues the probe.
-async fn begin(core: &Core, conn: &mut PgConnection, id: i64, path: &[i64], priority: i32) -> sqlx::Result<()> {
+async fn begin(core: &Core, conn: &mut PgConnection, id: DocumentId, path: &[i64], priority: i32) -> sqlx::Result<()> {
     let node = IngestNode { document_id: id, parent_id: None, open_tasks: 1, open_children: 0, tokens: 0 };
-    store::ingest_nodes::insert(conn, id, &[node]).await?;
+    let root_id = id.as_root();
+    store::ingest_nodes::insert(conn, root_id, &[node]).await?;
     if priority != 0 {
-        store::ingest_nodes::set_priority(conn, id, priority).await?;
+        store::ingest_nodes::set_priority(conn, root_id, priority).await?;
     }
     store::ingest_nodes::count(conn, id, Frontier { total: 1, in_flight: 1, ..Frontier::default() }).await?;
-    Queueing::of_file(id, &core.settings.task_badges).add(conn, (id, path), Work::of(&PROBE)).await.map(|_| ())
+    Queueing::of_file(root_id, &core.settings.task_badges).add(conn, (id, path), Work::of(&PROBE)).await.map(|_| ())
 }
 
 #[cfg(test)]

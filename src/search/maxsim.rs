@@ -9,6 +9,7 @@ use half::f16;
 use pgvector::HalfVector;
 use std::collections::HashMap;
 use svc_client::Failure;
+use svc_ids::DocumentId;
 use svc_models::{ModelError, TokenVectors};
 use svc_ranking::{sum_of_nearest, unpack};
 
@@ -16,7 +17,7 @@ use svc_ranking::{sum_of_nearest, unpack};
 const WIDTHS: [usize; 3] = [256, 384, 512];
 
 /// The sum of the cosines for each of the documents that has token vectors of the model.
-pub async fn scores(core: &Core, query: &str, ids: &[i64]) -> Result<HashMap<i64, f64>, Failure> {
+pub async fn scores(core: &Core, query: &str, ids: &[DocumentId]) -> Result<HashMap<DocumentId, f64>, Failure> {
     let model = core.model().await?;
     let query = model.query_token_vectors(query.to_owned()).await.or_fail()?;
     let mut conn = core.pool.acquire().await.or_fail()?;
@@ -43,7 +44,7 @@ pub async fn scores(core: &Core, query: &str, ids: &[i64]) -> Result<HashMap<i64
 /// The tokens of a document to store: the most important share of them, in the widths of the settings.
 pub fn rows<'a>(
     settings: &Settings,
-    document_id: i64,
+    document_id: DocumentId,
     model: &'a str,
     tokens: &TokenVectors,
 ) -> Result<TokenRows<'a>, Failure> {

@@ -10,6 +10,7 @@ use crate::{
     error::OrFail,
     store::{
         self,
+        documents::Unsettled,
         search::{EXACT_LIMIT, Eligible},
         vectors::Stored,
     },
@@ -27,6 +28,7 @@ use svc_client::{
         ScopeState, SearchFilter, SearchMethod, SearchResponse, SearchResult, TotalIs, VectorSearch,
     },
 };
+use svc_ids::DocumentId;
 use svc_ranking::{Fused, Place, Weights, fuse};
 
 /// The fewest results that a leg of a hybrid search contributes.
@@ -39,7 +41,7 @@ const MAXSIM_DEPTH: u32 = 200;
 const FULLTEXT_WORDS: usize = 64;
 
 /// Documents with their scores, best first.
-type Ranked = Vec<(i64, f64)>;
+type Ranked = Vec<(DocumentId, f64)>;
 
 /// How many documents match, as far as that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,8 +89,8 @@ struct Found<'a> {
     include_content: bool,
     ranked: Ranked,
     total: Total,
-    legs: HashMap<i64, Legs>,
-    no_tokens: HashSet<i64>,
+    legs: HashMap<DocumentId, Legs>,
+    no_tokens: HashSet<DocumentId>,
 }
 
 /// Makes it from any body of a search.
@@ -164,9 +166,9 @@ pub async fn maxsim(core: &Core, caller: &Caller, body: MaxsimSearch) -> Result<
         bm25_leg(core, &eligible, body.index.as_deref(), &body.query, depth)
     )?;
     let weights = weights(None);
-    let fused = fuse(&vector.ranked, &bm25.ranked, weights, 2 * depth as usize);
+    let fused = fuse(&numbers(&vector), &numbers(&bm25), weights, 2 * depth as usize);
     let total = Total::of_both(&vector, &bm25, weights, fused.len());
-    let candidates: Vec<i64> = fused.iter().map(|result| result.id).collect();
+    let candidates: Vec<DocumentId> = fused.iter().map(|result| DocumentId(result.id)).collect();
     let (mut ranked, no_tokens) = rerank::by_tokens(core, &body.query, &candidates).await?;
     ranked.truncate(body.depth() as usize);
     respond(core, &eligible, Found { no_tokens, ..found!(Maxsim, started, body, ranked, total) }).await
@@ -182,11 +184,11 @@ pub async fn hybrid(core: &Core, caller: &Caller, body: HybridSearch) -> Result<
         bm25_leg(core, &eligible, body.index.as_deref(), &body.query, depth)
     )?;
     let weights = weights(body.weights);
-    let mut fused = fuse(&vector.ranked, &bm25.ranked, weights, 2 * depth as usize);
+    let mut fused = fuse(&numbers(&vector), &numbers(&bm25), weights, 2 * depth as usize);
     let total = Total::of_both(&vector, &bm25, weights, fused.len());
     fused.truncate(body.depth() as usize);
-    let legs = fused.iter().map(|result| (result.id, legs(result))).collect();
-    let ranked = fused.iter().map(|result| (result.id, result.score)).collect();
+    let legs = fused.iter().map(|result| (DocumentId(result.id), legs(result))).collect();
+    let ranked = fused.iter().map(|result| (DocumentId(result.id), result.score)).collect();
     respond(core, &eligible, Found { legs, ..found!(Hybrid, started, body, ranked, total) }).await
 }
 
@@ -197,6 +199,11 @@ fn weights(asked: Option<HybridWeights>) -> Weights {
         Some(HybridWeights { vector: Some(vector), bm25: Some(bm25) }) => Weights { vector, bm25 },
         Some(_) => Weights { vector: 1.0, bm25: 1.0 },
     }
+}
+
+/// What a leg ranked, as plain numbers, which is what fusion works on.
+fn numbers(leg: &Leg) -> Vec<(i64, f64)> {
+    leg.ranked.iter().map(|(id, score)| (id.0, *score)).collect()
 }
 
 fn legs(fused: &Fused) -> Legs {
@@ -214,13 +221,13 @@ async fn eligible(
 ) -> Result<Eligible, Failure> {
     if let Some(id) = parent_id {
         let mut conn = core.pool.acquire().await.or_fail()?;
-        let there = store::documents::is_readable(&mut conn, &caller.readable(), id).await.or_fail()?;
+        let there = store::documents::is_readable(&mut conn, &caller.readable(), DocumentId(id)).await.or_fail()?;
         there.then_some(()).ok_or_else(|| Failure::no_document(id))?;
     }
     let filter = filter.unwrap_or_default();
     Ok(Eligible {
         scope: caller.readable(),
-        parent_id,
+        parent_id: parent_id.map(DocumentId),
         usetypes,
         excluded_usetypes: core.settings.search_exclude_usetypes.clone(),
         event_time: (filter.event_time_from, filter.event_time_until),
@@ -249,7 +256,7 @@ async fn vector_leg(core: &Core, eligible: &Eligible, query: &str, limit: u32) -
 
 struct StillEligible<'a>(&'a Eligible);
 impl Verify for StillEligible<'_> {
-    fn verify<'a>(&'a self, conn: &'a mut PgConnection, ids: &'a [i64]) -> Verified<'a> {
+    fn verify<'a>(&'a self, conn: &'a mut PgConnection, ids: &'a [DocumentId]) -> Verified<'a> {
         Box::pin(store::search::verify(conn, self.0, ids))
     }
 }
@@ -279,7 +286,7 @@ async fn bm25_leg(
 }
 
 /// The eligible ids if a filter leaves few; a filter that leaves many is applied to the results instead.
-async fn narrow(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Option<Vec<i64>>> {
+async fn narrow(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Option<Vec<DocumentId>>> {
     let filtered = !eligible.scope.is_everything()
         || eligible.parent_id.is_some()
         || eligible.usetypes.is_some()
@@ -293,14 +300,14 @@ async fn narrow(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Op
 async fn respond(core: &Core, eligible: &Eligible, found: Found<'_>) -> Result<SearchResponse, Failure> {
     let Found { mut ranked, mut no_tokens, .. } = found;
     if let Some(method) = found.second_stage {
-        let ids: Vec<i64> = ranked.iter().map(|(id, _)| *id).collect();
+        let ids: Vec<DocumentId> = ranked.iter().map(|(id, _)| *id).collect();
         // This takes time, and a connection of its own if it needs one.
         (ranked, no_tokens) = rerank::run(core, &eligible.scope, method, found.query, &ids).await?;
     }
     ranked.truncate(found.limit as usize);
-    let ids: Vec<i64> = ranked.iter().map(|(id, _)| *id).collect();
+    let ids: Vec<DocumentId> = ranked.iter().map(|(id, _)| *id).collect();
     let mut conn = core.pool.acquire().await.or_fail()?;
-    let (in_flight, failed) =
+    let Unsettled { in_flight, failed } =
         store::documents::unsettled(&mut conn, &eligible.scope, eligible.parent_id).await.or_fail()?;
     let mut documents = results::show(core, &mut conn, &eligible.scope, &ids, found.include_content).await?;
     drop(conn);

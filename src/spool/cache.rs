@@ -24,6 +24,7 @@ use svc_formats::{
     isolated::{Answer, Input, Request, Step},
     xlsx::write_shared_strings,
 };
+use svc_ids::DocumentId;
 use tokio::{sync::OnceCell, time::Instant};
 
 /// How long a file is kept after its last use.
@@ -38,12 +39,12 @@ pub enum SpoolError {
     #[error(transparent)]
     Database(#[from] sqlx::Error),
     #[error("the working file of document {document_id}: {source}")]
-    File { document_id: i64, source: io::Error },
+    File { document_id: DocumentId, source: io::Error },
     #[error(
         "the stored bytes of document {document_id} are damaged: they hash to {found}, and {expected} was stored; restore \
          the database, or upload the file again"
     )]
-    Damaged { document_id: i64, expected: String, found: String },
+    Damaged { document_id: DocumentId, expected: String, found: String },
 }
 
 impl IntoFailure for SpoolError {
@@ -52,7 +53,7 @@ impl IntoFailure for SpoolError {
             SpoolError::Database(error) => error.into_failure(),
             SpoolError::File { source, .. } => source.into_failure(),
             SpoolError::Damaged { document_id, .. } => {
-                tracing::error!(document.id = document_id, error = %self, "stored bytes are damaged");
+                tracing::error!(document.id = document_id.0, error = %self, "stored bytes are damaged");
                 Failure::new(Code::Internal, format!("the stored bytes of document {document_id} are damaged"))
                     .with("remedy", "restore the database from a backup, or upload the file again")
             }
@@ -81,7 +82,7 @@ struct Slot {
 
 /// A stored file on this disk; it stays there while this value is held.
 pub struct StoredFile {
-    document_id: i64,
+    document_id: DocumentId,
     content_hash: String,
     byte_size: u64,
     file: File,
@@ -115,7 +116,7 @@ impl SpoolCache {
     }
 
     /// Keeps the file of an upload for its tasks.
-    pub fn keep(&self, document_id: i64, spooled: Spooled) {
+    pub fn keep(&self, document_id: DocumentId, spooled: Spooled) {
         let Spooled { file, byte_size, content_hash } = spooled;
         let Some(slot) = self.slot(&content_hash, byte_size) else { return };
         let file =
@@ -181,7 +182,7 @@ impl SpoolCache {
                 }
                 // Each sheet then meets the error itself and reports it as the error of reading its document.
                 Err(error) => {
-                    tracing::debug!(document.id = file.document_id, %error, "the shared strings were not written");
+                    tracing::debug!(document.id = file.document_id.0, %error, "the shared strings were not written");
                     None
                 }
             }

@@ -11,6 +11,7 @@ use svc_client::wire::{
     Blockage, BlockedBy, ErrorType, FrontierStage, LeafRange, ReservationResponse, TaskLane, TaskQuery, TaskResponse,
     TaskStatus, TaskTypeState, WorkerResponse, WriteMode,
 };
+use svc_ids::{RootId, TaskId};
 use uuid::Uuid;
 
 #[derive(sqlx::FromRow)]
@@ -79,7 +80,7 @@ macro_rules! task_columns {
 }
 
 /// One task and what it waits for.
-pub async fn task(conn: &mut PgConnection, id: i64) -> sqlx::Result<Option<TaskResponse>> {
+pub async fn task(conn: &mut PgConnection, id: TaskId) -> sqlx::Result<Option<TaskResponse>> {
     let row: Option<TaskRow> =
         sqlx::query_as(concat!("SELECT ", task_columns!(), " WHERE t.id = $1")).bind(id).fetch_optional(conn).await?;
     Ok(row.map(TaskResponse::from))
@@ -89,7 +90,7 @@ pub async fn task(conn: &mut PgConnection, id: i64) -> sqlx::Result<Option<TaskR
 pub async fn tasks(
     conn: &mut PgConnection,
     query: &TaskQuery,
-    after: i64,
+    after: TaskId,
     limit: u32,
 ) -> sqlx::Result<Vec<TaskResponse>> {
     let rows: Vec<TaskRow> = sqlx::query_as(concat!(
@@ -124,7 +125,7 @@ struct AlikeRow {
 /// tasks are counted first, because there may be a hundred thousand.
 pub async fn frontier(
     conn: &mut PgConnection,
-    root_id: i64,
+    root_id: RootId,
 ) -> sqlx::Result<(Vec<FrontierStage>, Option<f64>, BTreeMap<BlockedBy, i64>)> {
     let alike: Vec<AlikeRow> = sqlx::query_as(
         "WITH alike AS (
@@ -277,7 +278,11 @@ struct ReservationRow {
 }
 
 /// The held regions after `after`, by task.
-pub async fn reservations(conn: &mut PgConnection, after: i64, limit: u32) -> sqlx::Result<Vec<ReservationResponse>> {
+pub async fn reservations(
+    conn: &mut PgConnection,
+    after: TaskId,
+    limit: u32,
+) -> sqlx::Result<Vec<ReservationResponse>> {
     let rows: Vec<ReservationRow> = sqlx::query_as(
         "SELECT r.task_id, t.task_type, t.scope_document_id, t.root_id, r.write_mode, t.first_leaf, t.last_leaf, r.worker, r.since,
                 (SELECT count(*) FROM task_queue p WHERE p.parked_on = r.task_id) AS tasks_waiting

@@ -6,6 +6,7 @@ use super::{
 use serde_json::Value;
 use sqlx::{PgConnection, PgPool, postgres::types::Oid};
 use svc_client::wire::DetectedBy;
+use svc_ids::DocumentId;
 
 /// How many bytes one statement writes.
 pub const PIECE: usize = 256 * 1024;
@@ -43,7 +44,7 @@ pub async fn read_at(conn: &mut PgConnection, oid: Oid, offset: i64, length: i32
 /// A file node's bytes.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct BlobRow {
-    pub document_id: i64,
+    pub document_id: DocumentId,
     pub lob: Oid,
     pub mime_type: Option<String>,
     pub declared_mime: Option<String>,
@@ -95,7 +96,7 @@ pub async fn unlink_orphans(pool: &PgPool) -> sqlx::Result<i64> {
 }
 
 /// The bytes of a file node.
-pub async fn of_document(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Option<BlobRow>> {
+pub async fn of_document(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<Option<BlobRow>> {
     sqlx::query_as(
         "SELECT document_id, lob, mime_type, declared_mime, detected_by, format, byte_size, content_hash, options FROM document_blobs WHERE document_id = $1",
     )

@@ -1,9 +1,10 @@
 //! The nodes of a cancelled ingestion, until all of them are marked as failed.
 use sqlx::PgConnection;
+use svc_ids::{DocumentId, RootId};
 
 /// Marks the root and all its containers as failed, so that the settler has nothing to wait for, and the root as
 /// cancelled. Returns how many nodes failed.
-pub async fn fail_containers(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<i64> {
+pub async fn fail_containers(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<i64> {
     let failed = sqlx::query(
         "UPDATE documents d SET settled = 'failed' FROM ingest_node n
           WHERE n.root_id = $1 AND d.id = n.document_id AND d.settled = 'in_flight'",
@@ -23,14 +24,22 @@ pub async fn fail_containers(conn: &mut PgConnection, root_id: i64) -> sqlx::Res
     Ok(i64::try_from(failed.rows_affected()).unwrap_or(i64::MAX))
 }
 
-/// Marks up to `limit` leaves of a root as failed, those with the lowest ids above `after`. Returns how many, and the
-/// highest id among them. It skips files in the tree that have their own ingestion.
+/// Leaves that were marked as failed.
+#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+pub struct FailedPart {
+    pub nodes: i64,
+    /// The highest id among them.
+    pub last: Option<DocumentId>,
+}
+
+/// Marks up to `limit` leaves of a root as failed, those with the lowest ids above `after`. It
+/// skips files in the tree that have their own ingestion.
 pub async fn fail_leaves(
     conn: &mut PgConnection,
-    root_id: i64,
-    after: i64,
+    root_id: RootId,
+    after: DocumentId,
     limit: i64,
-) -> sqlx::Result<(i64, Option<i64>)> {
+) -> sqlx::Result<FailedPart> {
     // Making a bitmap of the whole subtree anew for each part would make the walk quadratic.
     sqlx::query("SELECT set_config('enable_bitmapscan', 'off', true)").execute(&mut *conn).await?;
     let part = sqlx::query_as(
@@ -41,7 +50,7 @@ pub async fn fail_leaves(
                                    AND own.document_id = ANY (d.path[array_position(d.path, $1) + 1:] || d.id))
               ORDER BY d.id LIMIT $3 FOR NO KEY UPDATE),
          failed AS (UPDATE documents d SET settled = 'failed' FROM part WHERE d.id = part.id RETURNING d.id)
-         SELECT count(*), max(id) FROM failed",
+         SELECT count(*) AS nodes, max(id) AS last FROM failed",
     )
     .bind(root_id)
     .bind(after)
@@ -53,7 +62,7 @@ pub async fn fail_leaves(
 }
 
 /// Adds failed nodes to the number in the cancel's evidence.
-pub async fn add_to_evidence(conn: &mut PgConnection, root_id: i64, failed: i64) -> sqlx::Result<()> {
+pub async fn add_to_evidence(conn: &mut PgConnection, root_id: RootId, failed: i64) -> sqlx::Result<()> {
     sqlx::query(
         "UPDATE node_evidence SET value = jsonb_set(value, '{nodes_failed}', to_jsonb((value->>'nodes_failed')::bigint + $2))
           WHERE document_id = $1 AND name = 'cancelled'",
@@ -67,7 +76,7 @@ pub async fn add_to_evidence(conn: &mut PgConnection, root_id: i64, failed: i64)
 
 /// Whether a root is cancelled with nodes left in flight. This waits for anybody who marks them or settles under the
 /// root, and keeps them away until the transaction ends.
-pub async fn lock(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<bool> {
+pub async fn lock(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<bool> {
     super::locks::file(conn, root_id).await?;
     let cancelled: Option<bool> = sqlx::query_scalar("SELECT cancelled FROM ingest_node WHERE document_id = $1")
         .bind(root_id)
@@ -77,7 +86,7 @@ pub async fn lock(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<bool> {
 }
 
 /// Records that all nodes of a root are marked.
-pub async fn done(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<()> {
+pub async fn done(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
     sqlx::query("UPDATE ingest_node SET cancelled = false WHERE document_id = $1")
         .bind(root_id)
         .execute(conn)
@@ -86,7 +95,7 @@ pub async fn done(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<()> {
 }
 
 /// Roots that are cancelled with nodes left in flight.
-pub async fn roots(conn: &mut PgConnection) -> sqlx::Result<Vec<i64>> {
+pub async fn roots(conn: &mut PgConnection) -> sqlx::Result<Vec<RootId>> {
     sqlx::query_scalar("SELECT document_id FROM ingest_node WHERE cancelled ORDER BY document_id LIMIT 1000")
         .fetch_all(conn)
         .await

@@ -9,6 +9,7 @@ use pgvector::HalfVector;
 use serde_json::{Map, Value};
 use sqlx::{Arguments, PgConnection, postgres::PgArguments, types::Json};
 use svc_client::wire::{DocumentResponse, Settled};
+use svc_ids::DocumentId;
 
 /// The columns of a [`DocumentRow`], from `documents d`; $3 says whether to include the vector.
 macro_rules! columns {
@@ -45,7 +46,7 @@ macro_rules! listed {
 /// A document in a list, with the size of what it holds.
 #[derive(Clone, Copy, Debug, sqlx::FromRow)]
 pub struct Listed {
-    pub id: i64,
+    pub id: DocumentId,
     pub position: Option<i32>,
     pub content_bytes: i64,
     /// An estimate.
@@ -70,8 +71,8 @@ macro_rules! in_scope {
 /// A document as it is stored.
 #[derive(Debug, sqlx::FromRow)]
 pub struct DocumentRow {
-    pub id: i64,
-    pub parent_id: Option<i64>,
+    pub id: DocumentId,
+    pub parent_id: Option<DocumentId>,
     pub path: Vec<i64>,
     pub title: String,
     pub content: String,
@@ -93,8 +94,8 @@ pub struct DocumentRow {
 impl From<DocumentRow> for DocumentResponse {
     fn from(row: DocumentRow) -> DocumentResponse {
         DocumentResponse {
-            id: row.id,
-            parent_id: row.parent_id,
+            id: row.id.0,
+            parent_id: row.parent_id.map(|id| id.0),
             title: row.title,
             content: row.content,
             structured_content: row.structured_content.0,
@@ -114,7 +115,7 @@ impl From<DocumentRow> for DocumentResponse {
 
 /// A document to be stored.
 pub struct NewRow<'a> {
-    pub parent_id: Option<i64>,
+    pub parent_id: Option<DocumentId>,
     /// The ids of its ancestors, root first.
     pub path: &'a [i64],
     pub title: &'a str,
@@ -128,7 +129,7 @@ pub struct NewRow<'a> {
 }
 
 /// Stores one document and returns its id. It is as guarded as its parent; the transaction is one of [`super::transaction::begin_creating`].
-pub async fn insert(conn: &mut PgConnection, row: &NewRow<'_>) -> sqlx::Result<i64> {
+pub async fn insert(conn: &mut PgConnection, row: &NewRow<'_>) -> sqlx::Result<DocumentId> {
     sqlx::query_scalar(
         concat!(
             "WITH made AS (
@@ -155,7 +156,7 @@ pub async fn insert(conn: &mut PgConnection, row: &NewRow<'_>) -> sqlx::Result<i
 pub async fn read(
     conn: &mut PgConnection,
     scope: &Readable,
-    id: i64,
+    id: DocumentId,
     include_embed: bool,
 ) -> sqlx::Result<Option<DocumentRow>> {
     let mut arguments = scope.arguments();
@@ -178,7 +179,7 @@ pub async fn read(
 pub async fn read_many(
     conn: &mut PgConnection,
     scope: &Readable,
-    ids: &[i64],
+    ids: &[DocumentId],
     shape: Shape,
 ) -> sqlx::Result<Vec<DocumentRow>> {
     let mut arguments = scope.arguments();
@@ -208,26 +209,36 @@ pub async fn read_many(
 }
 
 /// The sizes of those of `ids` that the scope covers, in any order.
-pub async fn sizes(conn: &mut PgConnection, scope: &Readable, ids: &[i64]) -> sqlx::Result<Vec<Listed>> {
+pub async fn sizes(conn: &mut PgConnection, scope: &Readable, ids: &[DocumentId]) -> sqlx::Result<Vec<Listed>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, ids.to_vec());
     let query = concat!("SELECT ", listed!(), " FROM documents d WHERE d.id = ANY($3) AND ", readable!());
     sqlx::query_as_with(query, arguments).fetch_all(conn).await
 }
 
-/// The usetype, the title and the beginning of the text for those of `ids` that the scope covers, in any order.
+/// How a document begins.
+#[derive(Debug, sqlx::FromRow)]
+pub struct Beginning {
+    pub id: DocumentId,
+    pub usetype: String,
+    pub title: String,
+    /// The beginning of its text.
+    pub text: String,
+}
+
+/// The beginnings of those of `ids` that the scope covers, in any order.
 pub async fn beginnings(
     conn: &mut PgConnection,
     scope: &Readable,
-    ids: &[i64],
+    ids: &[DocumentId],
     characters: i32,
-) -> sqlx::Result<Vec<(i64, String, String, String)>> {
+) -> sqlx::Result<Vec<Beginning>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, ids.to_vec());
     add(&mut arguments, characters);
     sqlx::query_as_with(
         concat!(
-            "SELECT d.id, d.usetype, d.title, left(d.content, $4) FROM documents d WHERE d.id = ANY($3) AND ",
+            "SELECT d.id, d.usetype, d.title, left(d.content, $4) AS text FROM documents d WHERE d.id = ANY($3) AND ",
             readable!()
         ),
         arguments,
@@ -237,7 +248,7 @@ pub async fn beginnings(
 }
 
 /// Whether a document exists and the scope covers it.
-pub async fn is_readable(conn: &mut PgConnection, scope: &Readable, id: i64) -> sqlx::Result<bool> {
+pub async fn is_readable(conn: &mut PgConnection, scope: &Readable, id: DocumentId) -> sqlx::Result<bool> {
     let mut arguments = scope.arguments();
     add(&mut arguments, id);
     let query = concat!("SELECT EXISTS (SELECT 1 FROM documents d WHERE d.id = $3 AND ", readable!(), ")");
@@ -247,7 +258,7 @@ pub async fn is_readable(conn: &mut PgConnection, scope: &Readable, id: i64) -> 
 /// The place of a node in the tree; its row stays until the transaction ends.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Place {
-    pub id: i64,
+    pub id: DocumentId,
     pub path: Vec<i64>,
 }
 
@@ -255,13 +266,13 @@ impl Place {
     /// The path of what is directly under this node.
     pub fn children_path(&self) -> Vec<i64> {
         let mut path = self.path.clone();
-        path.push(self.id);
+        path.push(self.id.0);
         path
     }
 }
 
 /// Whether a document exists and the scope covers it.
-pub async fn is_writable(conn: &mut PgConnection, scope: &Writable, id: i64) -> sqlx::Result<bool> {
+pub async fn is_writable(conn: &mut PgConnection, scope: &Writable, id: DocumentId) -> sqlx::Result<bool> {
     let mut arguments = scope.arguments();
     add(&mut arguments, id);
     let query = concat!("SELECT EXISTS (SELECT 1 FROM documents d WHERE d.id = $3 AND ", readable!(), ")");
@@ -269,7 +280,7 @@ pub async fn is_writable(conn: &mut PgConnection, scope: &Writable, id: i64) -> 
 }
 
 /// Finds the node that is to get a child, and keeps it from being deleted meanwhile.
-pub async fn lock_parent(conn: &mut PgConnection, scope: &Writable, id: i64) -> sqlx::Result<Option<Place>> {
+pub async fn lock_parent(conn: &mut PgConnection, scope: &Writable, id: DocumentId) -> sqlx::Result<Option<Place>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, id);
     sqlx::query_as_with(
@@ -281,7 +292,7 @@ pub async fn lock_parent(conn: &mut PgConnection, scope: &Writable, id: i64) -> 
 }
 
 /// Locks a node that will be deleted.
-pub async fn lock_for_delete(conn: &mut PgConnection, scope: &Writable, id: i64) -> sqlx::Result<Option<Place>> {
+pub async fn lock_for_delete(conn: &mut PgConnection, scope: &Writable, id: DocumentId) -> sqlx::Result<Option<Place>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, id);
     let query = concat!("SELECT d.id, d.path FROM documents d WHERE d.id = $3 AND ", readable!(), " FOR UPDATE");
@@ -289,7 +300,12 @@ pub async fn lock_for_delete(conn: &mut PgConnection, scope: &Writable, id: i64)
 }
 
 /// The documents without a parent after `after`, by id.
-pub async fn roots(conn: &mut PgConnection, scope: &Readable, after: i64, limit: u32) -> sqlx::Result<Vec<Listed>> {
+pub async fn roots(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    after: DocumentId,
+    limit: u32,
+) -> sqlx::Result<Vec<Listed>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, after);
     add(&mut arguments, i64::from(limit));
@@ -313,7 +329,7 @@ pub async fn roots(conn: &mut PgConnection, scope: &Readable, after: i64, limit:
 pub struct SiblingCursor {
     /// `i32::MAX + 1` for a sibling without a position.
     pub position: i64,
-    pub id: i64,
+    pub id: DocumentId,
 }
 
 /// The position of a sibling in the order of [`children`].
@@ -325,11 +341,11 @@ pub fn sibling_position(position: Option<i32>) -> i64 {
 pub async fn children(
     conn: &mut PgConnection,
     scope: &Readable,
-    parent: i64,
+    parent: DocumentId,
     after: Option<SiblingCursor>,
     limit: u32,
 ) -> sqlx::Result<Vec<Listed>> {
-    let after = after.unwrap_or(SiblingCursor { position: i64::MIN, id: 0 });
+    let after = after.unwrap_or(SiblingCursor { position: i64::MIN, id: DocumentId(0) });
     let mut arguments = scope.arguments();
     add(&mut arguments, parent);
     add(&mut arguments, after.position);
@@ -351,8 +367,8 @@ pub async fn children(
 pub async fn subtree(
     conn: &mut PgConnection,
     scope: &Readable,
-    root: i64,
-    after: i64,
+    root: DocumentId,
+    after: DocumentId,
     limit: u32,
 ) -> sqlx::Result<Vec<Listed>> {
     let mut arguments = scope.arguments();
@@ -374,9 +390,20 @@ pub async fn subtree(
     .await
 }
 
-/// How many nodes of the readable scope a search cannot show, in flight and failed, each counted up to 10,000. A
+/// Nodes that a search cannot show.
+#[derive(Clone, Copy, Debug)]
+pub struct Unsettled {
+    pub in_flight: i64,
+    pub failed: i64,
+}
+
+/// How many nodes of the readable scope a search cannot show, each counted up to 10,000. A
 /// document that was written over REST is settled at once, but is only found once its own task has embedded it.
-pub async fn unsettled(conn: &mut PgConnection, scope: &Readable, under: Option<i64>) -> sqlx::Result<(i64, i64)> {
+pub async fn unsettled(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    under: Option<DocumentId>,
+) -> sqlx::Result<Unsettled> {
     let mut arguments = scope.arguments();
     add(&mut arguments, under);
     let (in_flight, failed, waiting, unembedded): (i64, i64, i64, i64) = sqlx::query_as_with(
@@ -404,12 +431,12 @@ pub async fn unsettled(conn: &mut PgConnection, scope: &Readable, under: Option<
     .persistent(false)
     .fetch_one(conn)
     .await?;
-    Ok(((in_flight + waiting).min(10_000), (failed + unembedded).min(10_000)))
+    Ok(Unsettled { in_flight: (in_flight + waiting).min(10_000), failed: (failed + unembedded).min(10_000) })
 }
 
 /// Removes a document and everything under it, with every row that depends on them; returns their ids. The caller must
 /// remove the index postings.
-pub async fn delete_subtree(conn: &mut PgConnection, root: i64) -> sqlx::Result<Vec<i64>> {
+pub async fn delete_subtree(conn: &mut PgConnection, root: DocumentId) -> sqlx::Result<Vec<DocumentId>> {
     sqlx::query_scalar("WITH gone AS (DELETE FROM documents WHERE id = $1 OR path @> ARRAY[$1::bigint] RETURNING id) SELECT id FROM gone")
         .bind(root)
         .fetch_all(conn)

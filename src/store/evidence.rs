@@ -7,9 +7,10 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, types::Json};
 use svc_client::wire::{Attempt, AttemptOutcome, ErrorType};
+use svc_ids::{DocumentId, RootId};
 
 /// Records a value under a name; null says that a task ran and produced nothing.
-pub async fn record(conn: &mut PgConnection, document_id: i64, name: &str, value: &Value) -> sqlx::Result<()> {
+pub async fn record(conn: &mut PgConnection, document_id: DocumentId, name: &str, value: &Value) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO node_evidence (document_id, name, value) VALUES ($1, $2, $3)
          ON CONFLICT (document_id, name) DO UPDATE SET value = EXCLUDED.value, recorded_at = now()",
@@ -25,7 +26,7 @@ pub async fn record(conn: &mut PgConnection, document_id: i64, name: &str, value
 /// Records where a node came from.
 pub async fn record_origin(
     conn: &mut PgConnection,
-    document_id: i64,
+    document_id: DocumentId,
     rule: &str,
     anchor: Option<&Value>,
 ) -> sqlx::Result<()> {
@@ -41,7 +42,7 @@ pub async fn record_origin(
 }
 
 /// Replaces where a node came from, once more is known.
-pub async fn set_anchor(conn: &mut PgConnection, document_id: i64, anchor: &Value) -> sqlx::Result<()> {
+pub async fn set_anchor(conn: &mut PgConnection, document_id: DocumentId, anchor: &Value) -> sqlx::Result<()> {
     sqlx::query("UPDATE node_origins SET anchor = $2 WHERE document_id = $1")
         .bind(document_id)
         .bind(storable_json(anchor).as_ref())
@@ -51,7 +52,7 @@ pub async fn set_anchor(conn: &mut PgConnection, document_id: i64, anchor: &Valu
 }
 
 /// Everything recorded about a node except its attempts, by name.
-pub async fn read(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Map<String, Value>> {
+pub async fn read(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<Map<String, Value>> {
     let rows: Vec<(String, Value)> = sqlx::query_as(
         "SELECT name, value FROM node_evidence WHERE document_id = $1
          UNION ALL SELECT 'rule', to_jsonb(rule) FROM node_origins WHERE document_id = $1
@@ -65,7 +66,7 @@ pub async fn read(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Map
 }
 
 /// One value, if the name was recorded.
-pub async fn read_one(conn: &mut PgConnection, document_id: i64, name: &str) -> sqlx::Result<Option<Value>> {
+pub async fn read_one(conn: &mut PgConnection, document_id: DocumentId, name: &str) -> sqlx::Result<Option<Value>> {
     sqlx::query_scalar("SELECT value FROM node_evidence WHERE document_id = $1 AND name = $2")
         .bind(document_id)
         .bind(name)
@@ -90,7 +91,7 @@ struct AttemptRow {
 }
 
 /// The last thousand attempts at a node's tasks, newest last.
-pub async fn attempts(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Vec<Attempt>> {
+pub async fn attempts(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<Vec<Attempt>> {
     let rows: Vec<AttemptRow> = sqlx::query_as(
         "SELECT * FROM (SELECT id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, ended_at, param_fingerprint, detail
                           FROM task_attempts WHERE document_id = $1 ORDER BY id DESC LIMIT 1000) a ORDER BY id",
@@ -119,7 +120,7 @@ pub async fn attempts(conn: &mut PgConnection, document_id: i64) -> sqlx::Result
 
 /// Why nodes under a root of ingestion failed: each reason with its number of tasks, by the last attempt of each task.
 /// If more nodes failed, a thousand of them are examined.
-pub async fn reasons_of_failures(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<Vec<(String, i64)>> {
+pub async fn reasons_of_failures(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<Vec<(String, i64)>> {
     // A leaf fails through a task of a node above it.
     sqlx::query_as(
         "WITH failed AS (SELECT id, path FROM documents WHERE path @> ARRAY[$1::bigint] AND settled = 'failed' LIMIT 1000),
@@ -136,7 +137,7 @@ pub async fn reasons_of_failures(conn: &mut PgConnection, root_id: i64) -> sqlx:
 /// Stores the text that a reader extracted from a file.
 pub async fn store_extraction(
     conn: &mut PgConnection,
-    document_id: i64,
+    document_id: DocumentId,
     text: &str,
     layout: &Value,
 ) -> sqlx::Result<()> {
@@ -153,7 +154,7 @@ pub async fn store_extraction(
 }
 
 /// The text of a file, and its pages and headings.
-pub async fn extraction(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Option<(String, Value)>> {
+pub async fn extraction(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<Option<(String, Value)>> {
     sqlx::query_as("SELECT text, layout FROM extractions WHERE document_id = $1")
         .bind(document_id)
         .fetch_optional(conn)

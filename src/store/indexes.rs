@@ -2,6 +2,7 @@
 //! [`terms`].
 
 use sqlx::{PgConnection, types::Json};
+use svc_ids::{DocumentId, IndexId};
 use svc_ranking::{AnalyzerConfig, Config, ConfigError};
 
 mod copy;
@@ -12,7 +13,7 @@ pub mod terms;
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
     #[error("no search index has the id {0}; list the indexes for those that exist")]
-    Unknown(i64),
+    Unknown(IndexId),
     #[error("index config: {0}")]
     Config(#[from] ConfigError),
     #[error(transparent)]
@@ -21,7 +22,7 @@ pub enum IndexError {
 
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct SearchIndex {
-    pub id: i64,
+    pub id: IndexId,
     pub name: String,
     pub config: Json<Config>,
 }
@@ -48,7 +49,7 @@ pub async fn by_name(conn: &mut PgConnection, name: &str) -> sqlx::Result<Option
 }
 
 /// Indexes after `after` by id, at most `limit`.
-pub async fn list(conn: &mut PgConnection, after: i64, limit: i64) -> sqlx::Result<Vec<SearchIndex>> {
+pub async fn list(conn: &mut PgConnection, after: IndexId, limit: i64) -> sqlx::Result<Vec<SearchIndex>> {
     sqlx::query_as(
         "SELECT id, name, config FROM search_indexes
          WHERE id > $1 ORDER BY id LIMIT $2",
@@ -62,7 +63,7 @@ pub async fn list(conn: &mut PgConnection, after: i64, limit: i64) -> sqlx::Resu
 /// Changes k1, b and the analyzer. A change of k1 or b takes effect at once; the sealed bounds are not used until
 /// compaction has rewritten them. A change of the analyzer needs an empty index, see `clear`. This waits for a
 /// compaction under way.
-pub async fn configure(conn: &mut PgConnection, id: i64, config: &Config) -> Result<(), IndexError> {
+pub async fn configure(conn: &mut PgConnection, id: IndexId, config: &Config) -> Result<(), IndexError> {
     config.validate()?;
     postings::lock_compaction(&mut *conn, id).await?;
     let row: Option<(Json<Config>, bool)> = sqlx::query_as(
@@ -97,7 +98,7 @@ fn analyzer_change(old: &AnalyzerConfig) -> IndexError {
 }
 
 /// `(index, document)` for each BM25 index that covers each of `documents`, whatever their state.
-pub async fn covering(conn: &mut PgConnection, documents: &[i64]) -> sqlx::Result<Vec<(i64, i64)>> {
+pub async fn covering(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<Vec<(IndexId, DocumentId)>> {
     sqlx::query_as(
         "SELECT i.id, d.id FROM search_indexes i CROSS JOIN documents d
          WHERE d.id = ANY($1) AND (i.capabilities ->> 'bm25')::boolean
@@ -112,7 +113,7 @@ pub async fn covering(conn: &mut PgConnection, documents: &[i64]) -> sqlx::Resul
 }
 
 /// The totals of an index, folded ones plus deltas, exact in the statement's snapshot.
-pub async fn totals(conn: &mut PgConnection, id: i64) -> Result<Totals, IndexError> {
+pub async fn totals(conn: &mut PgConnection, id: IndexId) -> Result<Totals, IndexError> {
     let row: Option<(Json<Config>, i64, i64, i64, i64)> = sqlx::query_as(
         "SELECT i.config, i.generation, i.rescored_at, i.docs + d.docs, i.tokens + d.tokens FROM search_indexes i,
                 LATERAL (SELECT coalesce(sum(docs), 0)::bigint AS docs, coalesce(sum(tokens), 0)::bigint AS tokens
@@ -127,7 +128,7 @@ pub async fn totals(conn: &mut PgConnection, id: i64) -> Result<Totals, IndexErr
 }
 
 /// Moves the deltas into the totals.
-pub async fn fold_totals(conn: &mut PgConnection, id: i64) -> sqlx::Result<()> {
+pub async fn fold_totals(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<()> {
     sqlx::query(
         "WITH gone AS (DELETE FROM search_index_deltas WHERE index_id = $1 RETURNING docs, tokens),
               added AS (SELECT coalesce(sum(docs), 0)::bigint AS docs, coalesce(sum(tokens), 0)::bigint AS tokens FROM gone)
@@ -143,7 +144,7 @@ pub async fn fold_totals(conn: &mut PgConnection, id: i64) -> sqlx::Result<()> {
 
 /// Records that every sealed list has bounds for the present weights, unless these changed after `rescored_at` was
 /// read.
-pub async fn all_rescored(conn: &mut PgConnection, id: i64, rescored_at: i64) -> sqlx::Result<()> {
+pub async fn all_rescored(conn: &mut PgConnection, id: IndexId, rescored_at: i64) -> sqlx::Result<()> {
     sqlx::query("UPDATE search_indexes SET rescored_at = 0 WHERE id = $1 AND rescored_at = $2")
         .bind(id)
         .bind(rescored_at)
@@ -153,7 +154,7 @@ pub async fn all_rescored(conn: &mut PgConnection, id: i64, rescored_at: i64) ->
 }
 
 /// Counts one change of the sealed postings.
-pub async fn set_generation(conn: &mut PgConnection, id: i64, generation: i64) -> sqlx::Result<()> {
+pub async fn set_generation(conn: &mut PgConnection, id: IndexId, generation: i64) -> sqlx::Result<()> {
     sqlx::query("UPDATE search_indexes SET generation = $2 WHERE id = $1")
         .bind(id)
         .bind(generation)
@@ -163,7 +164,7 @@ pub async fn set_generation(conn: &mut PgConnection, id: i64, generation: i64) -
 }
 
 /// Keeps the index from being deleted until the transaction ends; returns false if there is none.
-pub async fn hold(conn: &mut PgConnection, id: i64) -> sqlx::Result<bool> {
+pub async fn hold(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<bool> {
     let found = sqlx::query("SELECT FROM search_indexes WHERE id = $1 FOR KEY SHARE").bind(id).execute(conn).await?;
     Ok(found.rows_affected() == 1)
 }

@@ -2,6 +2,7 @@
 use super::word::Word;
 use sqlx::PgConnection;
 use svc_client::wire::Settled;
+use svc_ids::{DocumentId, RootId};
 
 /// Changes of the counts under a root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
@@ -13,7 +14,7 @@ pub struct Frontier {
 }
 
 /// Starts counting for containers in flight.
-pub async fn insert(conn: &mut PgConnection, root_id: i64, rows: &[IngestNode]) -> sqlx::Result<()> {
+pub async fn insert(conn: &mut PgConnection, root_id: RootId, rows: &[IngestNode]) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO ingest_node (document_id, parent_id, root_id, open_tasks, open_children, tokens)
          SELECT id, parent_id, $1, open_tasks, open_children, tokens
@@ -31,7 +32,7 @@ pub async fn insert(conn: &mut PgConnection, root_id: i64, rows: &[IngestNode]) 
 }
 
 /// The priority that a file was uploaded with, or was given since; `None` if nothing was ever ingested there.
-pub async fn priority(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<Option<i32>> {
+pub async fn priority(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<Option<i32>> {
     sqlx::query_scalar("SELECT priority FROM ingest_node WHERE document_id = $1")
         .bind(root_id)
         .fetch_optional(conn)
@@ -40,7 +41,7 @@ pub async fn priority(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<Opt
 
 /// Gives a file another priority, after those who queue tasks with the old one have committed. Everything queued from
 /// then on has the new one.
-pub async fn set_priority(conn: &mut PgConnection, root_id: i64, priority: i32) -> sqlx::Result<()> {
+pub async fn set_priority(conn: &mut PgConnection, root_id: RootId, priority: i32) -> sqlx::Result<()> {
     sqlx::query("SELECT 1 FROM ingest_node WHERE document_id = $1 FOR UPDATE")
         .bind(root_id)
         .execute(&mut *conn)
@@ -56,9 +57,9 @@ pub async fn set_priority(conn: &mut PgConnection, root_id: i64, priority: i32) 
 /// A container in flight.
 #[derive(Clone, Debug)]
 pub struct IngestNode {
-    pub document_id: i64,
+    pub document_id: DocumentId,
     /// The container whose count falls when this node is done.
-    pub parent_id: Option<i64>,
+    pub parent_id: Option<DocumentId>,
     pub open_tasks: i32,
     pub open_children: i32,
     /// The number of tokens in the text under the container.
@@ -68,7 +69,7 @@ pub struct IngestNode {
 /// Adds to a container's counts: tasks queued, children made, tokens under it.
 pub async fn grow(
     conn: &mut PgConnection,
-    document_id: i64,
+    document_id: DocumentId,
     tasks: i32,
     children: i32,
     tokens: i64,
@@ -84,7 +85,7 @@ pub async fn grow(
 }
 
 /// Records that one task of a node is over. If the node has nothing left open, the settler is told to look at it.
-pub async fn task_over(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()> {
+pub async fn task_over(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<()> {
     sqlx::query(
         "WITH node AS (
              UPDATE ingest_node SET open_tasks = open_tasks - 1 WHERE document_id = $1 RETURNING root_id, document_id, open_tasks)
@@ -97,7 +98,7 @@ pub async fn task_over(conn: &mut PgConnection, document_id: i64) -> sqlx::Resul
 }
 
 /// Records that a rollup was decided and done, so that the settler may settle the node.
-pub async fn rolled_up(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()> {
+pub async fn rolled_up(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<()> {
     sqlx::query("UPDATE ingest_node SET rollup = 'done' WHERE document_id = $1")
         .bind(document_id)
         .execute(conn)
@@ -105,20 +106,29 @@ pub async fn rolled_up(conn: &mut PgConnection, document_id: i64) -> sqlx::Resul
         .map(|_| ())
 }
 
-/// Tells the settler about children that are done, grouped by parent.
-pub async fn children_done(conn: &mut PgConnection, root_id: i64, by_parent: &[(i64, i32, i32)]) -> sqlx::Result<()> {
+/// Children of one container that are done.
+#[derive(Clone, Copy, Debug)]
+pub struct ChildrenDone {
+    pub parent_id: DocumentId,
+    pub done: i32,
+    /// How many of them failed.
+    pub failed: i32,
+}
+
+/// Tells the settler about children that are done.
+pub async fn children_done(conn: &mut PgConnection, root_id: RootId, by_parent: &[ChildrenDone]) -> sqlx::Result<()> {
     sqlx::query("INSERT INTO settle_event (root_id, document_id, done, failed) SELECT $1, p, d, f FROM unnest($2::bigint[], $3::int[], $4::int[]) AS e(p, d, f)")
         .bind(root_id)
-        .bind(by_parent.iter().map(|e| e.0).collect::<Vec<_>>())
-        .bind(by_parent.iter().map(|e| e.1).collect::<Vec<_>>())
-        .bind(by_parent.iter().map(|e| e.2).collect::<Vec<_>>())
+        .bind(by_parent.iter().map(|children| children.parent_id).collect::<Vec<_>>())
+        .bind(by_parent.iter().map(|children| children.done).collect::<Vec<_>>())
+        .bind(by_parent.iter().map(|children| children.failed).collect::<Vec<_>>())
         .execute(conn)
         .await
         .map(|_| ())
 }
 
 /// Counts what moved at or under a node, for every root of ingestion above it; this only appends.
-pub async fn count(conn: &mut PgConnection, at: i64, change: Frontier) -> sqlx::Result<()> {
+pub async fn count(conn: &mut PgConnection, at: DocumentId, change: Frontier) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO frontier_delta
          SELECT n.document_id, $2, $3, $4, $5 FROM documents d CROSS JOIN unnest(d.path || d.id) AS above(id)
@@ -136,7 +146,7 @@ pub async fn count(conn: &mut PgConnection, at: i64, change: Frontier) -> sqlx::
 }
 
 /// The counts under a root of ingestion; `None` if nothing was ever counted there.
-pub async fn frontier(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<Option<Frontier>> {
+pub async fn frontier(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<Option<Frontier>> {
     let row: (Option<i64>, Option<i64>, Option<i64>, Option<i64>) = sqlx::query_as(
         "SELECT sum(total)::bigint, sum(in_flight)::bigint, sum(settled)::bigint, sum(failed)::bigint FROM frontier_delta WHERE root_id = $1",
     )
@@ -152,7 +162,7 @@ pub async fn frontier(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<Opt
 }
 
 /// The counts under any node, by its path; for nodes that are not a root of ingestion.
-pub async fn count_by_path(conn: &mut PgConnection, id: i64) -> sqlx::Result<Frontier> {
+pub async fn count_by_path(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Frontier> {
     sqlx::query_as(
         "SELECT count(*) AS total, count(*) FILTER (WHERE settled = 'in_flight') AS in_flight,
                 count(*) FILTER (WHERE settled = 'settled') AS settled, count(*) FILTER (WHERE settled = 'failed') AS failed
@@ -171,8 +181,8 @@ svc_client::words! {
 /// A container with done children or tasks, after its counts were brought up to date.
 #[derive(Debug, sqlx::FromRow)]
 pub struct Touched {
-    pub document_id: i64,
-    pub parent_id: Option<i64>,
+    pub document_id: DocumentId,
+    pub parent_id: Option<DocumentId>,
     pub open_tasks: i32,
     pub open_children: i32,
     pub failed_children: i32,
@@ -183,8 +193,8 @@ pub struct Touched {
 
 /// Takes up to 10,000 events of a root and lowers the counts, with one aggregated change per node in the order of ids.
 /// Returns the touched nodes, or `None` if there was no event.
-pub async fn apply_events(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<Option<Vec<Touched>>> {
-    let events: Vec<(i64, i64, i64)> = sqlx::query_as(
+pub async fn apply_events(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<Option<Vec<Touched>>> {
+    let events: Vec<(DocumentId, i64, i64)> = sqlx::query_as(
         "WITH taken AS (
              DELETE FROM settle_event WHERE id IN (SELECT id FROM settle_event WHERE root_id = $1 ORDER BY id LIMIT 10000)
              RETURNING document_id, done, failed)
@@ -211,7 +221,7 @@ pub async fn apply_events(conn: &mut PgConnection, root_id: i64) -> sqlx::Result
 }
 
 /// Marks a container as waiting for its rollup task.
-pub async fn queue_rollup(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()> {
+pub async fn queue_rollup(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<()> {
     sqlx::query("UPDATE ingest_node SET rollup = 'queued', open_tasks = open_tasks + 1 WHERE document_id = $1")
         .bind(document_id)
         .execute(conn)
@@ -221,7 +231,7 @@ pub async fn queue_rollup(conn: &mut PgConnection, document_id: i64) -> sqlx::Re
 
 /// Records that a node failed, so nothing is counted for it any more. Its other tasks failed with it, as dependents or
 /// by themselves.
-pub async fn close(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()> {
+pub async fn close(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<()> {
     sqlx::query(
         "UPDATE ingest_node SET rollup = 'done', open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = $1 AND NOT t.final)
           WHERE document_id = $1",
@@ -233,18 +243,25 @@ pub async fn close(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()
 }
 
 /// Whether a container has a settled child to roll up, or a vector of its own to keep.
-pub async fn has_settled_child(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<bool> {
+pub async fn has_settled_child(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<bool> {
     sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM documents WHERE parent_id = $1 AND settled = 'settled')")
         .bind(document_id)
         .fetch_one(conn)
         .await
 }
 
+/// What is under a container.
+#[derive(Clone, Copy, Debug, Default, sqlx::FromRow)]
+pub struct Contents {
+    pub tokens: i64,
+    pub failed_children: i32,
+}
+
 /// The tokens under a container, and how many of its children failed. For a workbook only its sheets' counters are
 /// summed, because the tasks of sheets never meet on its row.
-pub async fn tokens(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Option<(i64, i32)>> {
+pub async fn contents(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<Option<Contents>> {
     sqlx::query_as(
-        "SELECT greatest(n.tokens, (SELECT coalesce(sum(c.tokens), 0)::bigint FROM ingest_node c WHERE c.parent_id = n.document_id)), n.failed_children
+        "SELECT greatest(n.tokens, (SELECT coalesce(sum(c.tokens), 0)::bigint FROM ingest_node c WHERE c.parent_id = n.document_id)) AS tokens, n.failed_children
            FROM ingest_node n WHERE n.document_id = $1",
     )
         .bind(document_id)
@@ -252,8 +269,16 @@ pub async fn tokens(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<O
         .await
 }
 
-/// The root of ingestion above a node, and the container whose count falls when the node is done.
-pub async fn root_of(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Option<(i64, Option<i64>)>> {
+/// Where a node belongs in an ingestion.
+#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+pub struct Belongs {
+    pub root_id: RootId,
+    /// The container whose count falls when the node is done.
+    pub parent_id: Option<DocumentId>,
+}
+
+/// The root of ingestion above a node, and the container that waits for the node.
+pub async fn belongs(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<Option<Belongs>> {
     sqlx::query_as("SELECT root_id, parent_id FROM ingest_node WHERE document_id = $1")
         .bind(document_id)
         .fetch_optional(conn)
@@ -261,13 +286,13 @@ pub async fn root_of(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<
 }
 
 /// Roots with settle events that nobody has taken.
-pub async fn roots_with_events(conn: &mut PgConnection) -> sqlx::Result<Vec<i64>> {
+pub async fn roots_with_events(conn: &mut PgConnection) -> sqlx::Result<Vec<RootId>> {
     sqlx::query_scalar("SELECT DISTINCT root_id FROM settle_event ORDER BY 1 LIMIT 1000").fetch_all(conn).await
 }
 
 /// Roots with nodes in flight but neither a task nor an event left: the effect of a defect, which is repaired and
 /// logged.
-pub async fn stalled_roots(conn: &mut PgConnection) -> sqlx::Result<Vec<i64>> {
+pub async fn stalled_roots(conn: &mut PgConnection) -> sqlx::Result<Vec<RootId>> {
     sqlx::query_scalar(
         "SELECT DISTINCT n.root_id FROM ingest_node n JOIN documents d ON d.id = n.document_id
           WHERE d.settled = 'in_flight'
@@ -279,7 +304,7 @@ pub async fn stalled_roots(conn: &mut PgConnection) -> sqlx::Result<Vec<i64>> {
 }
 
 /// Whether a root has events that nobody has taken.
-pub async fn has_events(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<bool> {
+pub async fn has_events(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<bool> {
     sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM settle_event WHERE root_id = $1)")
         .bind(root_id)
         .fetch_one(conn)
@@ -287,7 +312,7 @@ pub async fn has_events(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<b
 }
 
 /// Recomputes the counts of a root from its rows, and tells the settler to look at every node in flight.
-pub async fn recount(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<()> {
+pub async fn recount(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
     sqlx::query("DELETE FROM settle_event WHERE root_id = $1").bind(root_id).execute(&mut *conn).await?;
     sqlx::query(
         "UPDATE ingest_node n SET
@@ -312,7 +337,7 @@ pub async fn recount(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<()> 
 }
 
 /// Folds a root's deltas into one row; call it when nobody else counts under the root.
-pub async fn fold_frontier(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<()> {
+pub async fn fold_frontier(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
     sqlx::query(
         "WITH old AS (DELETE FROM frontier_delta WHERE root_id = $1 RETURNING *)
          INSERT INTO frontier_delta SELECT $1, sum(total), sum(in_flight), sum(settled), sum(failed) FROM old HAVING count(*) > 0",
@@ -324,7 +349,7 @@ pub async fn fold_frontier(conn: &mut PgConnection, root_id: i64) -> sqlx::Resul
 }
 
 /// Removes what was counted under roots that are gone.
-pub async fn forget(conn: &mut PgConnection, gone: &[i64]) -> sqlx::Result<()> {
+pub async fn forget(conn: &mut PgConnection, gone: &[DocumentId]) -> sqlx::Result<()> {
     sqlx::query("WITH e AS (DELETE FROM settle_event WHERE root_id = ANY($1) OR document_id = ANY($1)) DELETE FROM frontier_delta WHERE root_id = ANY($1)")
         .bind(gone)
         .execute(conn)
@@ -332,11 +357,18 @@ pub async fn forget(conn: &mut PgConnection, gone: &[i64]) -> sqlx::Result<()> {
         .map(|_| ())
 }
 
-/// The root of ingestion that a node's parent belongs to, if the parent waits for the node.
-pub async fn waited_for(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<Option<(i64, i64)>> {
+/// A container that waits for a node.
+#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+pub struct Waiting {
+    pub root_id: RootId,
+    pub parent_id: DocumentId,
+}
+
+/// A node's parent, if it waits for the node, with the root of ingestion that the parent belongs to.
+pub async fn waited_for(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<Option<Waiting>> {
     // A file that was put under another file's tree waits only for itself.
     sqlx::query_as(
-        "SELECT p.root_id, p.document_id FROM documents d JOIN ingest_node p ON p.document_id = d.parent_id
+        "SELECT p.root_id, p.document_id AS parent_id FROM documents d JOIN ingest_node p ON p.document_id = d.parent_id
            LEFT JOIN ingest_node own ON own.document_id = d.id
           WHERE d.id = $1 AND d.settled = 'in_flight' AND (own.document_id IS NULL OR own.parent_id = d.parent_id)",
     )

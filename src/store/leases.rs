@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::{PgConnection, PgPool, types::Json};
 use std::time::Duration;
+use svc_ids::{DocumentId, TaskId};
 use uuid::Uuid;
 
 /// The lock of the one worker of the fleet that reaps.
@@ -35,10 +36,10 @@ macro_rules! expired {
 /// A held task that must end for good.
 #[derive(Debug, sqlx::FromRow)]
 pub struct Held {
-    pub id: i64,
+    pub id: TaskId,
     pub claim_token: Uuid,
     pub heartbeat_at: DateTime<Utc>,
-    pub scope_document_id: i64,
+    pub scope_document_id: DocumentId,
     pub task_type: String,
     pub params: Json<Value>,
     /// True if a cancel was requested; otherwise its lease expired once too often.
@@ -49,7 +50,7 @@ pub struct Held {
 /// cancel, which are left to [`end`].
 pub async fn give_back(pool: &PgPool, tokens: &[Uuid]) -> sqlx::Result<Vec<Held>> {
     let mut tx = transaction::begin(pool).await?;
-    let ids: Vec<i64> = sqlx::query_scalar(
+    let ids: Vec<TaskId> = sqlx::query_scalar(
         "UPDATE task_queue SET status = 'pending', ready = true, parked_on = NULL, claim_token = NULL, claimed_by = NULL, heartbeat_at = NULL
           WHERE id IN (SELECT id FROM task_queue WHERE claim_token = ANY($1) ORDER BY id FOR NO KEY UPDATE)
             AND claim_token = ANY($1) AND status IN ('claimed', 'running') AND cancel_requested_at IS NULL RETURNING id",
@@ -110,11 +111,18 @@ pub async fn beat(conn: &mut PgConnection, tokens: &[Uuid], lease: Duration) -> 
     .await
 }
 
+/// A task that was queued again because its lease expired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct Lapsed {
+    pub id: TaskId,
+    /// Whether the loss counts against the task.
+    pub counts: bool,
+}
+
 /// The result of a look at the leases.
 #[derive(Debug, Default)]
 pub struct Reaped {
-    /// Tasks that were queued again, each with whether the loss counts.
-    pub again: Vec<(i64, bool)>,
+    pub again: Vec<Lapsed>,
     /// Tasks that [`end`] must end, each in a separate transaction, because the rows of its nodes are locked before its
     /// own.
     pub to_end: Vec<Held>,
@@ -188,7 +196,7 @@ async fn forgive(conn: &mut PgConnection) -> sqlx::Result<()> {
 /// Ends a held task for good, with those that waited for it; returns false if it is no longer held in this way. The
 /// caller has locked the rows of its nodes.
 pub async fn end(conn: &mut PgConnection, held: &Held) -> sqlx::Result<bool> {
-    let ended: Option<i64> = sqlx::query_scalar(
+    let ended: Option<TaskId> = sqlx::query_scalar(
         "WITH ended AS (
              UPDATE task_queue SET status = 'failed', final = true, ready = false, parked_on = NULL, claim_token = NULL, heartbeat_at = NULL,
                     error_type = CASE WHEN $4 THEN 'permanent' ELSE 'timeout' END,

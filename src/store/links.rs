@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, types::Json};
 use svc_client::wire::LinkResponse;
+use svc_ids::DocumentId;
 
 #[derive(sqlx::FromRow)]
 struct LinkRow {
@@ -20,7 +21,12 @@ struct LinkRow {
 }
 
 /// Links two documents; adding the same link again changes nothing.
-pub async fn insert(conn: &mut PgConnection, source_id: i64, target_id: i64, link_type: &str) -> sqlx::Result<()> {
+pub async fn insert(
+    conn: &mut PgConnection,
+    source_id: DocumentId,
+    target_id: DocumentId,
+    link_type: &str,
+) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO document_links (source_id, target_id, link_type) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
     )
@@ -36,7 +42,7 @@ pub async fn insert(conn: &mut PgConnection, source_id: i64, target_id: i64, lin
 pub async fn of_document(
     conn: &mut PgConnection,
     scope: &Readable,
-    id: i64,
+    id: DocumentId,
     after: i64,
     limit: u32,
 ) -> sqlx::Result<Vec<LinkResponse>> {

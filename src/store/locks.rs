@@ -5,6 +5,7 @@
 //! Code that settles, cancels, deletes or puts back holds the file's lock. A task that applies does not, and takes its
 //! row locks in this order.
 use sqlx::PgConnection;
+use svc_ids::{DocumentId, RootId};
 
 /// The advisory locks of files, by their root of ingestion. They have two keys, so that an id never collides with the
 /// queue's own locks.
@@ -17,7 +18,7 @@ const TREE: i32 = 7378;
 const ONE_BY_ONE: i64 = 1_000;
 
 /// Takes the lock if no other transaction settles under this root; it is held until the transaction ends.
-pub async fn try_file(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<bool> {
+pub async fn try_file(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<bool> {
     sqlx::query_scalar(
         "SELECT CASE WHEN pg_try_advisory_xact_lock_shared($2, hashint8(tree)) THEN pg_try_advisory_xact_lock($3, hashint8($1)) ELSE false END
            FROM (SELECT coalesce((SELECT path[1] FROM documents WHERE id = $1), $1) AS tree) t",
@@ -30,15 +31,15 @@ pub async fn try_file(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<boo
 }
 
 /// Waits for anybody who settles under this root, and keeps them away until the transaction ends.
-pub async fn file(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<()> {
-    share_tree(conn, root_id).await?;
+pub async fn file(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
+    share_tree(conn, root_id.document()).await?;
     each(conn, &[root_id]).await
 }
 
 /// Keeps the settler away from every root of ingestion at, above and under a node until the transaction ends. Returns
 /// true if there are so many that their whole tree is locked; then events of other files in it may be left over.
-pub async fn files_around(conn: &mut PgConnection, id: i64) -> sqlx::Result<bool> {
-    let roots: Vec<i64> = sqlx::query_scalar(
+pub async fn files_around(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<bool> {
+    let roots: Vec<RootId> = sqlx::query_scalar(
         "SELECT DISTINCT n.root_id FROM documents d JOIN ingest_node n ON n.document_id = d.id
           WHERE d.id = $1 OR d.path @> ARRAY[$1::bigint] OR d.id = ANY (SELECT unnest(path) FROM documents WHERE id = $1) LIMIT $2",
     )
@@ -61,7 +62,7 @@ pub async fn files_around(conn: &mut PgConnection, id: i64) -> sqlx::Result<bool
     Ok(false)
 }
 
-async fn share_tree(conn: &mut PgConnection, id: i64) -> sqlx::Result<()> {
+async fn share_tree(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<()> {
     sqlx::query(
         "SELECT pg_advisory_xact_lock_shared($2, hashint8(coalesce((SELECT path[1] FROM documents WHERE id = $1), $1)))",
     )
@@ -72,7 +73,7 @@ async fn share_tree(conn: &mut PgConnection, id: i64) -> sqlx::Result<()> {
     .map(|_| ())
 }
 
-async fn each(conn: &mut PgConnection, roots: &[i64]) -> sqlx::Result<()> {
+async fn each(conn: &mut PgConnection, roots: &[RootId]) -> sqlx::Result<()> {
     sqlx::query("SELECT pg_advisory_xact_lock($2, key) FROM (SELECT DISTINCT hashint8(root_id) AS key FROM unnest($1::bigint[]) AS root_id ORDER BY 1) AS keys")
         .bind(roots)
         .bind(FILE)
@@ -82,7 +83,7 @@ async fn each(conn: &mut PgConnection, roots: &[i64]) -> sqlx::Result<()> {
 }
 
 /// Locks these documents.
-pub async fn documents(conn: &mut PgConnection, ids: &[i64]) -> sqlx::Result<()> {
+pub async fn documents(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<()> {
     sqlx::query(
         "SELECT count(*) FROM (SELECT id FROM documents WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE) locked",
     )
@@ -93,7 +94,7 @@ pub async fn documents(conn: &mut PgConnection, ids: &[i64]) -> sqlx::Result<()>
 }
 
 /// Locks the counts of a node.
-pub async fn node(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()> {
+pub async fn node(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<()> {
     sqlx::query("SELECT 1 FROM ingest_node WHERE document_id = $1 FOR NO KEY UPDATE")
         .bind(document_id)
         .execute(conn)
@@ -102,7 +103,7 @@ pub async fn node(conn: &mut PgConnection, document_id: i64) -> sqlx::Result<()>
 }
 
 /// Locks the counts of all nodes of a root. From here on no task under it commits until the transaction ends.
-pub async fn nodes(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<()> {
+pub async fn nodes(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
     let mut before = None;
     loop {
         let count: i64 = sqlx::query_scalar(
@@ -119,7 +120,7 @@ pub async fn nodes(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<()> {
 }
 
 /// Locks the containers of a root that are in flight, then does the same as [`nodes`].
-pub async fn containers(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<()> {
+pub async fn containers(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
     let mut before = None;
     loop {
         let count: i64 = sqlx::query_scalar(

@@ -7,12 +7,13 @@ use super::{
 use serde_json::Value;
 use sqlx::PgConnection;
 use svc_client::wire::Settled;
+use svc_ids::DocumentId;
 
 /// A node to be made.
 pub struct NewNode {
     /// One of [`reserve_ids`].
-    pub id: i64,
-    pub parent_id: i64,
+    pub id: DocumentId,
+    pub parent_id: DocumentId,
     /// The ids of its ancestors, root first.
     pub path: Vec<i64>,
     pub title: String,
@@ -26,7 +27,7 @@ pub struct NewNode {
 }
 
 /// Reserves `count` ids, ascending, for nodes whose rows refer to each other.
-pub async fn reserve_ids(conn: &mut PgConnection, count: usize) -> sqlx::Result<Vec<i64>> {
+pub async fn reserve_ids(conn: &mut PgConnection, count: usize) -> sqlx::Result<Vec<DocumentId>> {
     sqlx::query_scalar("SELECT nextval(pg_get_serial_sequence('documents', 'id')) FROM generate_series(1, $1)")
         .bind(i64::try_from(count).unwrap_or(i64::MAX))
         .fetch_all(conn)
@@ -35,7 +36,7 @@ pub async fn reserve_ids(conn: &mut PgConnection, count: usize) -> sqlx::Result<
 
 /// Stores nodes in flight, with the rule that made them and their anchors. Parents must come before their children.
 pub async fn insert(conn: &mut PgConnection, rule: &str, nodes: &[NewNode]) -> sqlx::Result<()> {
-    let ids: Vec<i64> = nodes.iter().map(|node| node.id).collect();
+    let ids: Vec<DocumentId> = nodes.iter().map(|node| node.id).collect();
     let contents: Vec<String> = nodes.iter().map(|node| storable(&node.content).into_owned()).collect();
     sqlx::query(
         concat!(
@@ -79,7 +80,7 @@ fn braces(ids: &[i64]) -> String {
 /// A node whose text must be embedded.
 #[derive(Debug, sqlx::FromRow)]
 pub struct TextRow {
-    pub id: i64,
+    pub id: DocumentId,
     pub title: String,
     pub content: String,
     pub usetype: String,
@@ -87,7 +88,7 @@ pub struct TextRow {
 }
 
 /// The texts of these nodes, in the order of their ids.
-pub async fn texts(conn: &mut PgConnection, ids: &[i64]) -> sqlx::Result<Vec<TextRow>> {
+pub async fn texts(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<Vec<TextRow>> {
     sqlx::query_as("SELECT id, title, content, usetype, settled FROM documents WHERE id = ANY($1) ORDER BY id")
         .bind(ids)
         .fetch_all(conn)
@@ -96,8 +97,12 @@ pub async fn texts(conn: &mut PgConnection, ids: &[i64]) -> sqlx::Result<Vec<Tex
 
 /// The leaves that tasks made under a node, by ranges of ids, each with its first and last id. A record with chunks of
 /// its own is not a leaf.
-pub async fn leaves(conn: &mut PgConnection, under: i64, runs: &[(i64, i64)]) -> sqlx::Result<Vec<TextRow>> {
-    let (firsts, lasts): (Vec<i64>, Vec<i64>) = runs.iter().copied().unzip();
+pub async fn leaves(
+    conn: &mut PgConnection,
+    under: DocumentId,
+    runs: &[(DocumentId, DocumentId)],
+) -> sqlx::Result<Vec<TextRow>> {
+    let (firsts, lasts): (Vec<DocumentId>, Vec<DocumentId>) = runs.iter().copied().unzip();
     sqlx::query_as(
         "SELECT id, parent_id, title, content, usetype, settled
            FROM unnest($2::bigint[], $3::bigint[]) AS run(first, last) JOIN documents d ON d.id BETWEEN run.first AND run.last
@@ -111,8 +116,15 @@ pub async fn leaves(conn: &mut PgConnection, under: i64, runs: &[(i64, i64)]) ->
     .await
 }
 
-/// Moves nodes out of flight; returns those that were in flight, with their parents.
-pub async fn leave_flight(conn: &mut PgConnection, ids: &[i64], to: Settled) -> sqlx::Result<Vec<(i64, Option<i64>)>> {
+/// A node that left flight.
+#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+pub struct Landed {
+    pub id: DocumentId,
+    pub parent_id: Option<DocumentId>,
+}
+
+/// Moves nodes out of flight; returns those that were in flight.
+pub async fn leave_flight(conn: &mut PgConnection, ids: &[DocumentId], to: Settled) -> sqlx::Result<Vec<Landed>> {
     sqlx::query_as(
         "UPDATE documents SET settled = $2 WHERE id = ANY($1) AND settled = 'in_flight' RETURNING id, parent_id",
     )
@@ -124,7 +136,7 @@ pub async fn leave_flight(conn: &mut PgConnection, ids: &[i64], to: Settled) -> 
 
 /// The texts of the settled leaves that tasks made under a container, in the order of the file, which is that of their
 /// ids. Leaves of other files under the container do not count.
-pub async fn settled_leaf_texts(conn: &mut PgConnection, under: i64) -> sqlx::Result<Vec<String>> {
+pub async fn settled_leaf_texts(conn: &mut PgConnection, under: DocumentId) -> sqlx::Result<Vec<String>> {
     sqlx::query_scalar(
         "SELECT d.content FROM documents d
           WHERE d.path @> ARRAY[$1::bigint] AND d.usetype IN ('chunk', 'record', 'profile') AND d.settled = 'settled'

@@ -3,6 +3,7 @@ use super::word::Word;
 use sqlx::{PgConnection, PgPool, postgres::PgListener};
 use svc_actors::{DocumentFacts, Lane, Lanes};
 use svc_client::wire::{QueueState, TaskStatus};
+use svc_ids::RootId;
 use uuid::Uuid;
 
 /// Tells the workers of other processes that there may be work, or that a cancel was requested.
@@ -136,8 +137,8 @@ const MOST_OPEN: i64 = 1000;
 
 /// The titles of the documents with these roots, and how many unfinished tasks each has, up to a thousand. A document
 /// that is gone is left out.
-pub async fn documents(conn: &mut PgConnection, roots: &[i64]) -> sqlx::Result<Vec<DocumentFacts>> {
-    let rows: Vec<(i64, String, i64)> = sqlx::query_as(
+pub async fn documents(conn: &mut PgConnection, roots: &[RootId]) -> sqlx::Result<Vec<DocumentFacts>> {
+    let rows: Vec<(RootId, String, i64)> = sqlx::query_as(
         "SELECT d.id, d.title, (SELECT count(*) FROM (SELECT 1 FROM task_queue t WHERE t.root_id = d.id AND NOT t.final LIMIT $2) open)
            FROM documents d WHERE d.id = ANY($1)",
     )
@@ -145,7 +146,7 @@ pub async fn documents(conn: &mut PgConnection, roots: &[i64]) -> sqlx::Result<V
     .bind(MOST_OPEN)
     .fetch_all(conn)
     .await?;
-    let facts = |(root_id, title, open): (i64, String, i64)| DocumentFacts {
+    let facts = |(root_id, title, open): (RootId, String, i64)| DocumentFacts {
         root_id,
         title: Some(title),
         open_tasks: u64::try_from(open).unwrap_or(0),

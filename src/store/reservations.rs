@@ -3,11 +3,12 @@ use crate::error::IntoFailure;
 use sqlx::PgConnection;
 use svc_actors::{WriteMode, path_key};
 use svc_client::{Code, Failure};
+use svc_ids::{DocumentId, TaskId};
 
 /// The holder of an overlapping region.
 #[derive(Debug, sqlx::FromRow)]
 pub struct Holder {
-    pub task_id: i64,
+    pub task_id: TaskId,
     pub task_type: String,
     pub worker: String,
 }
@@ -26,7 +27,7 @@ impl IntoFailure for EditError {
         match self {
             EditError::Held(holder) => Failure::new(Code::Conflict, "this part of the tree is being ingested")
                 .with("retry_after", 5)
-                .with("task_id", holder.task_id)
+                .with("task_id", holder.task_id.0)
                 .with("task_type", holder.task_type)
                 .with("worker", holder.worker)
                 .with("remedy", "try again when the task is done"),
@@ -39,7 +40,12 @@ impl IntoFailure for EditError {
 ///
 /// It locks the rows of tasks that wait there, which claims then skip. With a reservation of its own, every claim of
 /// the fleet would wait for this transaction, because whether the reservations conflict is unknown until it ends.
-pub async fn hold_for_edit(conn: &mut PgConnection, path: &[i64], id: i64, mode: WriteMode) -> Result<(), EditError> {
+pub async fn hold_for_edit(
+    conn: &mut PgConnection,
+    path: &[i64],
+    id: DocumentId,
+    mode: WriteMode,
+) -> Result<(), EditError> {
     if let Some(holder) = holder(conn, path, id, mode).await? {
         return Err(EditError::Held(holder));
     }
@@ -62,12 +68,17 @@ pub async fn hold_for_edit(conn: &mut PgConnection, path: &[i64], id: i64, mode:
     holder(conn, path, id, mode).await?.map_or(Ok(()), |holder| Err(EditError::Held(holder)))
 }
 
-async fn holder(conn: &mut PgConnection, path: &[i64], id: i64, mode: WriteMode) -> sqlx::Result<Option<Holder>> {
+async fn holder(
+    conn: &mut PgConnection,
+    path: &[i64],
+    id: DocumentId,
+    mode: WriteMode,
+) -> sqlx::Result<Option<Holder>> {
     sqlx::query_as(
         "SELECT r.task_id, t.task_type, r.worker FROM task_reservation r JOIN task_queue t ON t.id = r.task_id
           WHERE r.prange && region_paths($1, $3, NULL, NULL) AND r.drange && region_depths($2, $3, NULL) LIMIT 1",
     )
-    .bind(path_key(&[path, &[id]].concat()))
+    .bind(path_key(&[path, &[id.0]].concat()))
     .bind(i32::try_from(path.len()).unwrap_or(i32::MAX))
     .bind(mode.as_str())
     .fetch_optional(conn)

@@ -6,6 +6,7 @@ use super::{
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::{PgConnection, postgres::PgArguments};
+use svc_ids::DocumentId;
 
 /// Up to this many eligible documents are compared exactly; above, the HNSW index proposes candidates.
 pub const EXACT_LIMIT: i64 = 10_000;
@@ -14,7 +15,7 @@ pub const EXACT_LIMIT: i64 = 10_000;
 #[derive(Clone, Debug, Default)]
 pub struct Eligible {
     pub scope: Readable,
-    pub parent_id: Option<i64>,
+    pub parent_id: Option<DocumentId>,
     pub usetypes: Option<Vec<String>>,
     pub excluded_usetypes: Vec<String>,
     pub event_time: (Option<DateTime<Utc>>, Option<DateTime<Utc>>),
@@ -64,14 +65,14 @@ pub async fn count(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result
 }
 
 /// The ids of the eligible documents; call it only if [`count`] found at most [`EXACT_LIMIT`].
-pub async fn ids(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Vec<i64>> {
+pub async fn ids(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Vec<DocumentId>> {
     sqlx::query_scalar_with(concat!("SELECT d.id FROM documents d WHERE ", eligible!()), eligible.arguments())
         .fetch_all(conn)
         .await
 }
 
 /// The ids if few are eligible, planned for this very filter within a transaction that has other statements too.
-pub async fn ids_of_few(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Option<Vec<i64>>> {
+pub async fn ids_of_few(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Option<Vec<DocumentId>>> {
     sqlx::query("SET LOCAL plan_cache_mode = force_custom_plan").execute(&mut *conn).await?;
     let few = count(conn, eligible).await? <= EXACT_LIMIT;
     let ids = if few { Some(ids(conn, eligible).await?) } else { None };
@@ -80,7 +81,7 @@ pub async fn ids_of_few(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::R
 }
 
 /// Those of `ids` that are eligible.
-pub async fn verify(conn: &mut PgConnection, eligible: &Eligible, ids: &[i64]) -> sqlx::Result<Vec<i64>> {
+pub async fn verify(conn: &mut PgConnection, eligible: &Eligible, ids: &[DocumentId]) -> sqlx::Result<Vec<DocumentId>> {
     let mut arguments = eligible.arguments();
     add(&mut arguments, ids.to_vec());
     sqlx::query_scalar_with(concat!("SELECT d.id FROM documents d WHERE d.id = ANY($11) AND ", eligible!()), arguments)
@@ -105,11 +106,11 @@ pub async fn fulltext(
     eligible: &Eligible,
     query: &str,
     limit: i64,
-) -> sqlx::Result<(Vec<(i64, f64)>, i64)> {
+) -> sqlx::Result<(Vec<(DocumentId, f64)>, i64)> {
     let mut arguments = eligible.arguments();
     add(&mut arguments, query.to_owned());
     add(&mut arguments, limit);
-    let rows: Vec<(i64, f64, i64)> = sqlx::query_as_with(
+    let rows: Vec<(DocumentId, f64, i64)> = sqlx::query_as_with(
         concat!(
             "SELECT d.id, ts_rank_cd(w.words, q)::float8 AS score, count(*) OVER ()
                FROM websearch_to_tsquery('english', $11) q, document_words w JOIN documents d ON d.id = w.document_id WHERE ", eligible!(),

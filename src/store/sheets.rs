@@ -2,9 +2,10 @@
 use super::blobs::BlobRow;
 use serde_json::Value;
 use sqlx::PgConnection;
+use svc_ids::DocumentId;
 
 /// The bytes of the file that a node is in, or is.
-pub async fn file_of(conn: &mut PgConnection, id: i64) -> sqlx::Result<Option<BlobRow>> {
+pub async fn file_of(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Option<BlobRow>> {
     sqlx::query_as(
         "SELECT b.document_id, b.lob, b.mime_type, b.declared_mime, b.detected_by, b.format, b.byte_size, b.content_hash, b.options
            FROM documents n CROSS JOIN LATERAL unnest(n.path || n.id) WITH ORDINALITY AS above(id, depth)
@@ -18,7 +19,11 @@ pub async fn file_of(conn: &mut PgConnection, id: i64) -> sqlx::Result<Option<Bl
 
 /// Where in a workbook a node's own cells are: the index of its sheet, and the cells of its anchor unless it is a sheet
 /// itself.
-pub async fn cells_of(conn: &mut PgConnection, workbook: i64, id: i64) -> sqlx::Result<Option<(i32, Option<String>)>> {
+pub async fn cells_of(
+    conn: &mut PgConnection,
+    workbook: DocumentId,
+    id: DocumentId,
+) -> sqlx::Result<Option<(i32, Option<String>)>> {
     sqlx::query_as(
         "SELECT (s.anchor->>'index')::int, CASE WHEN s.document_id <> n.id THEN own.anchor->>'cells' END
            FROM documents n CROSS JOIN LATERAL unnest(n.path || n.id) AS above(id)
@@ -34,7 +39,7 @@ pub async fn cells_of(conn: &mut PgConnection, workbook: i64, id: i64) -> sqlx::
 }
 
 /// What the profile of a sheet recorded; `None` if it has not run, or failed.
-pub async fn profile(conn: &mut PgConnection, workbook: i64, index: i32) -> sqlx::Result<Option<Value>> {
+pub async fn profile(conn: &mut PgConnection, workbook: DocumentId, index: i32) -> sqlx::Result<Option<Value>> {
     sqlx::query_scalar(
         "SELECT jsonb_build_object('used_range', e.value->'used_range')
            FROM documents d JOIN node_origins o ON o.document_id = d.id AND o.rule = 'structure:sheets'

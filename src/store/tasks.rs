@@ -10,6 +10,7 @@ use sqlx::{FromRow, PgConnection, PgExecutor, Row, postgres::PgRow, types::Json}
 use std::{cmp::Reverse, num::ParseIntError, time::Duration};
 use svc_actors::{Claimed, ErrorClass, Grant, Lane, LeafRange, Region, TaskFailure, WriteMode, path_key};
 use svc_client::wire::{AttemptOutcome, TaskStatus};
+use svc_ids::{DocumentId, RootId, TaskId};
 use uuid::Uuid;
 
 /// The only advisory lock under which regions are granted.
@@ -22,15 +23,15 @@ const LOCK_NOT_AVAILABLE: &str = "55P03";
 pub struct NewTask<'a> {
     pub task_type: &'a str,
     pub lane: Lane,
-    pub document_id: i64,
+    pub document_id: DocumentId,
     /// The ids of the document's ancestors, root first.
     pub path: &'a [i64],
-    pub root_id: i64,
+    pub root_id: RootId,
     pub write_mode: WriteMode,
     /// Where the task writes some leaves under the document and nothing else: only they are reserved.
     pub leaves: Option<&'a LeafRange>,
     /// Tasks of the same node that must be completed first.
-    pub dependencies: &'a [i64],
+    pub dependencies: &'a [TaskId],
     pub params: &'a Value,
     pub badge: Option<&'a str>,
     /// The priority of the creation, -100 to 100. If the root is an uploaded file, that file's priority is used
@@ -47,7 +48,7 @@ pub fn fingerprint(params: &Value) -> String {
 /// Queues a task and returns its id. Only the function `task_priority` computes its priority, from the upload's and the
 /// stage. The lock on the file's row makes a change of the file's priority wait for tasks that are being queued with
 /// the old one.
-pub async fn enqueue(conn: &mut PgConnection, task: &NewTask<'_>) -> sqlx::Result<i64> {
+pub async fn enqueue(conn: &mut PgConnection, task: &NewTask<'_>) -> sqlx::Result<TaskId> {
     let depth = i32::try_from(task.path.len()).unwrap_or(i32::MAX);
     sqlx::query_scalar(
         "INSERT INTO task_queue (task_type, lane, scope_document_id, node_path, node_depth, root_id, write_mode, dependencies,
@@ -60,7 +61,7 @@ pub async fn enqueue(conn: &mut PgConnection, task: &NewTask<'_>) -> sqlx::Resul
     .bind(task.task_type)
     .bind(task.lane.as_str())
     .bind(task.document_id)
-    .bind(path_key(&[task.path, &[task.document_id]].concat()))
+    .bind(path_key(&[task.path, &[task.document_id.0]].concat()))
     .bind(depth)
     .bind(task.root_id)
     .bind(task.write_mode.as_str())
@@ -90,10 +91,10 @@ pub struct Claimer {
 
 #[derive(sqlx::FromRow)]
 struct ClaimedRow {
-    id: i64,
+    id: TaskId,
     task_type: String,
-    scope_document_id: i64,
-    root_id: i64,
+    scope_document_id: DocumentId,
+    root_id: RootId,
     write_mode: Word<WriteMode>,
     params: Json<Value>,
     lane: Word<Lane>,
@@ -140,7 +141,7 @@ pub async fn claim(
 fn read_claimed(claimed: &[PgRow]) -> sqlx::Result<Claimed> {
     let (mut rows, mut more) = (Vec::with_capacity(claimed.len()), false);
     for row in claimed {
-        match row.try_get::<Option<i64>, _>("id")? {
+        match row.try_get::<Option<TaskId>, _>("id")? {
             Some(_) => rows.push(ClaimedRow::from_row(row)?),
             // The row of NULLs says so.
             None => more = true,
@@ -180,7 +181,7 @@ pub(super) fn path(key: &str) -> sqlx::Result<Vec<i64>> {
 /// that were running already. Do not call it inside another transaction, because its commit does not wait for the disk.
 pub async fn start(
     conn: &mut PgConnection,
-    tasks: &[i64],
+    tasks: &[TaskId],
     tokens: &[Uuid],
     lease: Duration,
 ) -> sqlx::Result<Vec<Uuid>> {
@@ -327,7 +328,7 @@ pub async fn is_cancelled(conn: &mut PgConnection, grant: &Grant) -> sqlx::Resul
 }
 
 /// Frees a task's region; the next claim wakes what was parked on it.
-pub(super) async fn release(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<()> {
+pub(super) async fn release(conn: &mut PgConnection, task_id: TaskId) -> sqlx::Result<()> {
     sqlx::query("DELETE FROM task_reservation WHERE task_id = $1").bind(task_id).execute(conn).await.map(|_| ())
 }
 
@@ -404,7 +405,7 @@ pub async fn fail(
 }
 
 /// Fails the tasks of the node that waited for one that will not run again.
-pub async fn fail_dependents(conn: &mut PgConnection, task_id: i64, document_id: i64) -> sqlx::Result<()> {
+pub async fn fail_dependents(conn: &mut PgConnection, task_id: TaskId, document_id: DocumentId) -> sqlx::Result<()> {
     sqlx::query(
         "WITH RECURSIVE lost(id) AS (
              SELECT $1::bigint UNION SELECT t.id FROM task_queue t JOIN lost ON lost.id = ANY(t.dependencies)
@@ -424,7 +425,7 @@ pub async fn fail_dependents(conn: &mut PgConnection, task_id: i64, document_id:
 }
 
 /// How a task ended: `None` while it still owes work, else whether it completed. A task that is gone has ended.
-pub async fn ended(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<Option<bool>> {
+pub async fn ended(conn: &mut PgConnection, task_id: TaskId) -> sqlx::Result<Option<bool>> {
     let row: Option<(bool, Word<TaskStatus>)> =
         sqlx::query_as("SELECT final, status FROM task_queue WHERE id = $1").bind(task_id).fetch_optional(conn).await?;
     Ok(match row {

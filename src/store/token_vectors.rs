@@ -1,10 +1,11 @@
 //! Token vectors: a row per token, and a pack per document that a search reads.
 use pgvector::HalfVector;
 use sqlx::PgConnection;
+use svc_ids::DocumentId;
 
 /// The tokens of one document that are kept, in the order of its text.
 pub struct TokenRows<'a> {
-    pub document_id: i64,
+    pub document_id: DocumentId,
     pub model: &'a str,
     pub places: Vec<i32>,
     pub token_ids: Vec<i32>,
@@ -20,7 +21,7 @@ pub struct TokenRows<'a> {
 /// A document's pack.
 #[derive(sqlx::FromRow)]
 pub struct Pack {
-    pub document_id: i64,
+    pub document_id: DocumentId,
     pub width: i32,
     pub vectors: Vec<u8>,
 }
@@ -63,7 +64,7 @@ pub async fn replace(conn: &mut PgConnection, rows: &TokenRows<'_>) -> sqlx::Res
 }
 
 /// The packs of those documents that have one of this model.
-pub async fn packs(conn: &mut PgConnection, ids: &[i64], model: &str) -> sqlx::Result<Vec<Pack>> {
+pub async fn packs(conn: &mut PgConnection, ids: &[DocumentId], model: &str) -> sqlx::Result<Vec<Pack>> {
     sqlx::query_as("SELECT document_id, width, vectors FROM token_packs WHERE document_id = ANY($1) AND model = $2")
         .bind(ids)
         .bind(model)

@@ -4,6 +4,7 @@ use super::tasks::{interval, release};
 use sqlx::PgConnection;
 use std::time::Duration;
 use svc_actors::Grant;
+use svc_ids::TaskId;
 
 /// The lock of the one worker of the fleet that purges.
 const PURGE_LOCK: i64 = 0x7376_6303;
@@ -13,7 +14,7 @@ const CHUNK: i64 = 2000;
 /// Gives back a task that could not be tried, to be claimed again after `delay`; this neither spends nor logs an
 /// attempt. Returns false if the token is stale.
 pub async fn put_off(conn: &mut PgConnection, grant: &Grant, delay: Duration) -> sqlx::Result<bool> {
-    let ours: Option<i64> = sqlx::query_scalar(
+    let ours: Option<TaskId> = sqlx::query_scalar(
         "UPDATE task_queue SET status = 'failed', error_type = 'retryable', claim_token = NULL, claimed_by = NULL, heartbeat_at = NULL,
                 ready = false, retry_after = clock_timestamp() + $3
           WHERE id = $1 AND claim_token = $2 AND status IN ('claimed', 'running') RETURNING id",
@@ -49,7 +50,7 @@ pub async fn take_turn(conn: &mut PgConnection, name: &str, every: Duration) -> 
 pub struct Purged {
     pub rows: u64,
     /// The last id that was looked at; `None` at the end of what is old enough, or if another worker is doing this.
-    pub next: Option<i64>,
+    pub next: Option<TaskId>,
 }
 
 /// Deletes tasks that ended longer ago than `retention`, among the next rows after `after`. Tasks of a root that still
@@ -58,7 +59,7 @@ pub struct Purged {
 pub async fn purge(
     conn: &mut PgConnection,
     retention: Duration,
-    after: i64,
+    after: TaskId,
     kept_failed: &str,
 ) -> sqlx::Result<Purged> {
     let ours: bool =
@@ -68,7 +69,7 @@ pub async fn purge(
     }
     // The walk is by id and so by age: a task that was queued too recently ends it. An extra index would cost every
     // finish.
-    let (rows, last, seen): (i64, Option<i64>, i64) = sqlx::query_as(
+    let (rows, last, seen): (i64, Option<TaskId>, i64) = sqlx::query_as(
         "WITH seen AS MATERIALIZED (
              SELECT * FROM (
                     SELECT id, final, status, task_type, root_id, scope_document_id, created_at FROM task_queue WHERE id > $1 ORDER BY id LIMIT $3) chunk

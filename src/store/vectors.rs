@@ -9,6 +9,7 @@ use super::{
 use pgvector::HalfVector;
 use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
+use svc_ids::DocumentId;
 
 /// The width of a vector in the API. A narrower vector is padded with zeros.
 pub const SHOWN_WIDTH: usize = 768;
@@ -44,7 +45,7 @@ pub fn shown(vector: &HalfVector) -> Vec<f32> {
 }
 
 /// Stores the vectors of documents, which are all of one model.
-pub async fn set(conn: &mut PgConnection, ids: &[i64], vectors: &[HalfVector], model: &str) -> sqlx::Result<()> {
+pub async fn set(conn: &mut PgConnection, ids: &[DocumentId], vectors: &[HalfVector], model: &str) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO document_vectors (document_id, root_id, embed_model, embed)
          SELECT d.id, coalesce(d.path[1], d.id), $3, v.embed
@@ -98,7 +99,7 @@ fn index_name(model: &str, width: usize) -> String {
 /// model.
 pub async fn children_mean(
     conn: &mut PgConnection,
-    parent: i64,
+    parent: DocumentId,
     model: &str,
 ) -> sqlx::Result<(i64, Option<HalfVector>)> {
     sqlx::query_as(
@@ -137,7 +138,7 @@ pub async fn exact(
     eligible: &Eligible,
     query: &Stored<'_>,
     limit: i64,
-) -> sqlx::Result<Vec<(i64, f64)>> {
+) -> sqlx::Result<Vec<(DocumentId, f64)>> {
     let mut arguments = eligible.arguments();
     add(&mut arguments, query.model.to_owned());
     add(&mut arguments, query.vector.clone());
@@ -162,7 +163,7 @@ pub async fn approximate(
     eligible: &Eligible,
     query: &Stored<'_>,
     limit: i64,
-) -> sqlx::Result<Vec<(i64, f64)>> {
+) -> sqlx::Result<Vec<(DocumentId, f64)>> {
     for setting in [
         "SET LOCAL hnsw.iterative_scan = relaxed_order",
         "SET LOCAL hnsw.ef_search = 200",

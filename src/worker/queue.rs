@@ -20,6 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 use svc_actors::{Claimed, DocumentFacts, Grant, Lane, PortError, Queue, TaskFailure};
+use svc_ids::{IndexId, RootId, TaskId};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
@@ -74,7 +75,7 @@ impl PgQueue {
         }
     }
 
-    async fn record_failure(&self, grant: &Grant, failure: &TaskFailure) -> sqlx::Result<(Failed, Option<i64>)> {
+    async fn record_failure(&self, grant: &Grant, failure: &TaskFailure) -> sqlx::Result<(Failed, Option<RootId>)> {
         let mut tx = store::transaction::begin(&self.pool).await?;
         let cancelled = store::tasks::is_cancelled(&mut tx, grant).await?.then(TaskFailure::cancelled);
         let failure = cancelled.as_ref().unwrap_or(failure);
@@ -100,8 +101,8 @@ impl PgQueue {
     async fn reap_expired(&self) -> sqlx::Result<u64> {
         let mut tx = store::transaction::begin(&self.pool).await?;
         let reaped = store::leases::reap(&mut tx).await?;
-        for (id, counts) in &reaped.again {
-            tracing::warn!(task.id = id, counts, "a lease expired");
+        for lapsed in &reaped.again {
+            tracing::warn!(task.id = lapsed.id.0, counts = lapsed.counts, "a lease expired");
         }
         let intents = store::upkeep::drop_idle_intents(&mut tx).await?;
         if intents > 0 {
@@ -127,7 +128,7 @@ impl PgQueue {
             tx.commit().await?;
             if !task.cancelled {
                 tracing::error!(
-                    task.id = task.id,
+                    task.id = task.id.0,
                     task.r#type = task.task_type,
                     "a task lost its last lease and failed"
                 );
@@ -145,11 +146,11 @@ impl PgQueue {
         let mut rows = 0;
         for _ in 0..PURGE_CHUNKS {
             let mut tx = store::transaction::begin(&self.pool).await?;
-            let purged =
-                store::upkeep::purge(&mut tx, retention, self.purged_up_to.load(Ordering::Relaxed), PROBE.name).await?;
+            let after = TaskId(self.purged_up_to.load(Ordering::Relaxed));
+            let purged = store::upkeep::purge(&mut tx, retention, after, PROBE.name).await?;
             tx.commit().await?;
             rows += purged.rows;
-            self.purged_up_to.store(purged.next.unwrap_or(0), Ordering::Relaxed);
+            self.purged_up_to.store(purged.next.map_or(0, |id| id.0), Ordering::Relaxed);
             if purged.next.is_none() {
                 break;
             }
@@ -180,7 +181,7 @@ impl PgQueue {
             );
         }
         store::workers::forget_silent(&mut conn).await?;
-        let indexes = store::indexes::list(&mut conn, 0, 1000).await?;
+        let indexes = store::indexes::list(&mut conn, IndexId(0), 1000).await?;
         drop(conn);
         for index in indexes {
             match bm25::compact(&self.pool, index.id).await {
@@ -239,7 +240,7 @@ impl Queue for PgQueue {
         Ok(failed != Failed::NotOurs)
     }
 
-    async fn documents(&self, roots: &[i64]) -> Result<Vec<DocumentFacts>, PortError> {
+    async fn documents(&self, roots: &[RootId]) -> Result<Vec<DocumentFacts>, PortError> {
         let mut conn = self.pool.acquire().await.map_err(PortError::new)?;
         store::queue::documents(&mut conn, roots).await.map_err(PortError::new)
     }

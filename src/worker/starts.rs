@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 use svc_actors::{Grant, PortError};
+use svc_ids::TaskId;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -12,7 +13,7 @@ type Answer = Result<bool, String>;
 
 /// A task that waits for the call that writes its start.
 struct Waiting {
-    task_id: i64,
+    task_id: TaskId,
     token: Uuid,
     tell: oneshot::Sender<Answer>,
 }
@@ -54,7 +55,7 @@ impl Starts {
 }
 
 async fn write(kept: KeptConnections, lease: Duration, batch: Vec<Waiting>) {
-    let ids: Vec<i64> = batch.iter().map(|waiting| waiting.task_id).collect();
+    let ids: Vec<TaskId> = batch.iter().map(|waiting| waiting.task_id).collect();
     let tokens: Vec<Uuid> = batch.iter().map(|waiting| waiting.token).collect();
     let call = kept.run(async |conn| tasks::start(conn, &ids, &tokens, lease).await);
     let started = match tokio::time::timeout(lease, call).await {

@@ -21,6 +21,7 @@ use svc_client::{
         UploadQuery, WaitQuery,
     },
 };
+use svc_ids::DocumentId;
 
 struct Random(u64);
 
@@ -62,7 +63,7 @@ const PRINCIPAL: i64 = 7;
 async fn add(pool: &PgPool, parent: Option<(i64, Vec<i64>)>) -> i64 {
     let path = parent.clone().map_or(Vec::new(), |(id, path)| path.into_iter().chain([id]).collect());
     let row = NewRow {
-        parent_id: parent.map(|(id, _)| id),
+        parent_id: parent.map(|(id, _)| DocumentId(id)),
         path: &path,
         title: "t",
         content: "c",
@@ -76,7 +77,7 @@ async fn add(pool: &PgPool, parent: Option<(i64, Vec<i64>)>) -> i64 {
     let mut tx = transaction::begin_creating(pool).await.unwrap();
     let id = documents::insert(&mut tx, &row).await.unwrap();
     tx.commit().await.unwrap();
-    id
+    id.0
 }
 
 async fn compare(pool: &PgPool, naive: &Naive) {
@@ -87,15 +88,16 @@ async fn compare(pool: &PgPool, naive: &Naive) {
     assert_eq!(guards, expected);
     let caller = Caller::principal(&access::guards(&mut conn, PRINCIPAL).await.unwrap());
     let ids: Vec<i64> = naive.path.keys().copied().collect();
-    let shown = documents::sizes(&mut conn, &caller.readable(), &ids).await.unwrap();
-    let shown: BTreeSet<i64> = shown.into_iter().map(|row| row.id).collect();
+    let all: Vec<DocumentId> = ids.iter().copied().map(DocumentId).collect();
+    let shown = documents::sizes(&mut conn, &caller.readable(), &all).await.unwrap();
+    let shown: BTreeSet<i64> = shown.into_iter().map(|row| row.id.0).collect();
     assert_eq!(shown, ids.iter().copied().filter(|id| naive.may(*id, false)).collect());
     for id in &ids {
-        let may = documents::is_writable(&mut conn, &caller.writable(), *id).await.unwrap();
+        let may = documents::is_writable(&mut conn, &caller.writable(), DocumentId(*id)).await.unwrap();
         assert_eq!(may, naive.may(*id, true), "writing {id}");
     }
-    assert_eq!(documents::sizes(&mut conn, &Readable::everything(), &ids).await.unwrap().len(), ids.len());
-    assert!(documents::sizes(&mut conn, &Readable::default(), &ids).await.unwrap().is_empty());
+    assert_eq!(documents::sizes(&mut conn, &Readable::everything(), &all).await.unwrap().len(), ids.len());
+    assert!(documents::sizes(&mut conn, &Readable::default(), &all).await.unwrap().is_empty());
     assert!(ids.first().is_none_or(|_| !Writable::default().is_everything()));
 }
 
@@ -136,8 +138,12 @@ async fn guards_and_rights_are_those_of_the_definition_in_random_trees() {
                 }
                 (_, Some(id)) if random.below(3) == 0 => {
                     let mut conn = pool.acquire().await.unwrap();
-                    let gone: BTreeSet<i64> =
-                        documents::delete_subtree(&mut conn, id).await.unwrap().into_iter().collect();
+                    let gone: BTreeSet<i64> = documents::delete_subtree(&mut conn, DocumentId(id))
+                        .await
+                        .unwrap()
+                        .into_iter()
+                        .map(|id| id.0)
+                        .collect();
                     naive.path.retain(|id, _| !gone.contains(id));
                     naive.roots.retain(|id| !gone.contains(id));
                     naive.grants.retain(|id, _| !gone.contains(id));
@@ -156,7 +162,8 @@ async fn a_node_that_is_created_while_its_parent_is_protected_is_guarded() {
     let pool = server::new_pool().await;
     let parent = add(&pool, None).await;
     let mut creating = transaction::begin_creating(&pool).await.unwrap();
-    let place = documents::lock_parent(&mut creating, &Writable::everything(), parent).await.unwrap().unwrap();
+    let place =
+        documents::lock_parent(&mut creating, &Writable::everything(), DocumentId(parent)).await.unwrap().unwrap();
     let protecting = tokio::spawn({
         let pool = pool.clone();
         async move {
@@ -173,7 +180,7 @@ async fn a_node_that_is_created_while_its_parent_is_protected_is_guarded() {
     .await;
     let path = place.children_path();
     let row = NewRow {
-        parent_id: Some(parent),
+        parent_id: Some(DocumentId(parent)),
         path: &path,
         title: "t",
         content: "c",

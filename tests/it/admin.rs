@@ -26,6 +26,7 @@ use svc_client::{
         TaskTypePath,
     },
 };
+use svc_ids::{DocumentId, RootId, TaskId};
 
 pub(crate) async fn idle() -> TestApp {
     TestApp::with(Wish { no_worker: true, ..Default::default() }).await
@@ -50,8 +51,8 @@ async fn claim(app: &TestApp, count: usize) -> Vec<Grant> {
     tasks::claim(&app.pool, &claimer, &[(Lane::Io, count)]).await.unwrap().grants
 }
 
-async fn reason(app: &TestApp, id: i64) -> Option<BlockedBy> {
-    app.client.read_task(TaskPath { id }).await.unwrap().blocked_by.map(|blockage| blockage.reason)
+async fn reason(app: &TestApp, id: TaskId) -> Option<BlockedBy> {
+    app.client.read_task(TaskPath { id: id.0 }).await.unwrap().blocked_by.map(|blockage| blockage.reason)
 }
 
 pub(crate) fn of_root(root_id: i64) -> TaskQuery {
@@ -91,9 +92,9 @@ async fn every_unfinished_task_says_what_it_waits_for() {
     let unknown = NewTask {
         task_type: "from_the_future",
         lane: Lane::Cpu,
-        document_id: nodes[2].0,
+        document_id: DocumentId(nodes[2].0),
         path: &nodes[2].1,
-        root_id: nodes[2].0,
+        root_id: RootId(nodes[2].0),
         write_mode: WriteMode::Itself,
         leaves: None,
         dependencies: &[plain],
@@ -105,19 +106,19 @@ async fn every_unfinished_task_says_what_it_waits_for() {
     let dependent = tasks::enqueue(&mut conn, &unknown).await.unwrap();
     let unknown = tasks::enqueue(&mut conn, &NewTask { dependencies: &[], ..unknown }).await.unwrap();
     assert_eq!(reason(&app, unknown).await, Some(BlockedBy::NoHandler));
-    let blockage = app.client.read_task(TaskPath { id: dependent }).await.unwrap().blocked_by.unwrap();
-    assert_eq!((blockage.reason, blockage.task_id), (BlockedBy::Dependency, Some(plain)));
+    let blockage = app.client.read_task(TaskPath { id: dependent.0 }).await.unwrap().blocked_by.unwrap();
+    assert_eq!((blockage.reason, blockage.task_id), (BlockedBy::Dependency, Some(plain.0)));
 
     let whole = task(&app, &root, WriteMode::Subtree, 9, None).await;
     let below = task(&app, &child, WriteMode::Itself, 8, None).await;
     let held = claim(&app, 1).await;
     assert_eq!(held[0].task_id, whole);
     assert_eq!(claim(&app, 1).await[0].task_id, plain, "the claim passes the blocked one by and parks it");
-    let blockage = app.client.read_task(TaskPath { id: below }).await.unwrap().blocked_by.unwrap();
-    assert_eq!((blockage.reason, blockage.task_id), (BlockedBy::Reservation, Some(whole)));
+    let blockage = app.client.read_task(TaskPath { id: below.0 }).await.unwrap().blocked_by.unwrap();
+    assert_eq!((blockage.reason, blockage.task_id), (BlockedBy::Reservation, Some(whole.0)));
     assert_eq!(reason(&app, whole).await, None, "it is held by a worker that beats");
     let regions = app.client.list_reservations(PageQuery::default()).await.unwrap().reservations;
-    assert_eq!((regions.len(), regions[1].task_id, regions[1].tasks_waiting), (2, whole, 1));
+    assert_eq!((regions.len(), regions[1].task_id, regions[1].tasks_waiting), (2, whole.0, 1));
 
     sqlx::query("UPDATE task_queue SET lease_until = now() - interval '1 hour', heartbeat_at = now() - interval '1 hour' WHERE id = $1")
         .bind(whole)
@@ -127,11 +128,11 @@ async fn every_unfinished_task_says_what_it_waits_for() {
     assert_eq!(reason(&app, whole).await, Some(BlockedBy::LeaseLapsed));
     let failure = TaskFailure::retryable("x", "y");
     tasks::fail(&mut conn, &held[0], &failure, "w", Duration::from_secs(3600)).await.unwrap();
-    let blockage = app.client.read_task(TaskPath { id: whole }).await.unwrap().blocked_by.unwrap();
+    let blockage = app.client.read_task(TaskPath { id: whole.0 }).await.unwrap().blocked_by.unwrap();
     assert!(blockage.reason == BlockedBy::Backoff && blockage.until.unwrap() > chrono::Utc::now());
 
     // The list filters by all of these, and pages.
-    let ids = |page: svc_client::wire::TaskPage| page.tasks.into_iter().map(|task| task.id).collect::<Vec<_>>();
+    let ids = |page: svc_client::wire::TaskPage| page.tasks.into_iter().map(|task| TaskId(task.id)).collect::<Vec<_>>();
     let list = |query| app.client.list_tasks(query);
     let blocked = |by| TaskQuery { blocked_by: Some(by), ..TaskQuery::default() };
     assert_eq!(ids(list(blocked(BlockedBy::Backoff)).await.unwrap()), [whole]);
@@ -491,9 +492,9 @@ async fn a_task_that_no_worker_can_run_is_put_off_and_told_of() {
     let task = NewTask {
         task_type: "from_the_future",
         lane: Lane::Cpu,
-        document_id: id,
+        document_id: DocumentId(id),
         path: &path,
-        root_id: id,
+        root_id: RootId(id),
         write_mode: WriteMode::Itself,
         leaves: None,
         dependencies: &[],
@@ -503,7 +504,7 @@ async fn a_task_that_no_worker_can_run_is_put_off_and_told_of() {
     };
     let task = tasks::enqueue(&mut app.pool.acquire().await.unwrap(), &task).await.unwrap();
     let put_off = until("the task to be put off", async || {
-        let task = app.client.read_task(TaskPath { id: task }).await.unwrap();
+        let task = app.client.read_task(TaskPath { id: task.0 }).await.unwrap();
         task.retry_after.is_some().then_some(task)
     })
     .await;

@@ -27,12 +27,19 @@ fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
 #[test]
 fn the_crates_know_nothing_of_each_other() {
     for (name, forbidden) in [
-        ("client", &["svc-formats", "svc-actors", "svc-models", "svc-ranking", "sqlx", "axum"][..]),
-        ("formats", &["svc-client", "svc-actors", "svc-models", "svc-ranking", "sqlx", "tokio", "reqwest", "axum"]),
+        ("client", &["svc-formats", "svc-actors", "svc-ids", "svc-models", "svc-ranking", "sqlx", "axum"][..]),
+        (
+            "formats",
+            &["svc-client", "svc-actors", "svc-ids", "svc-models", "svc-ranking", "sqlx", "tokio", "reqwest", "axum"],
+        ),
         ("actors", &["svc-client", "svc-formats", "svc-models", "svc-ranking", "sqlx", "reqwest", "axum"]),
+        ("ids", &["svc-client", "svc-formats", "svc-actors", "svc-models", "svc-ranking", "tokio", "reqwest", "axum"]),
         // It has reqwest, because it fetches models from a hub.
-        ("models", &["svc-client", "svc-formats", "svc-actors", "svc-ranking", "sqlx", "axum"]),
-        ("ranking", &["svc-client", "svc-formats", "svc-actors", "svc-models", "sqlx", "tokio", "reqwest", "axum"]),
+        ("models", &["svc-client", "svc-formats", "svc-actors", "svc-ids", "svc-ranking", "sqlx", "axum"]),
+        (
+            "ranking",
+            &["svc-client", "svc-formats", "svc-actors", "svc-ids", "svc-models", "sqlx", "tokio", "reqwest", "axum"],
+        ),
     ] {
         let manifest = fs::read_to_string(repository().join(name).join("Cargo.toml")).unwrap();
         for dependency in forbidden {
@@ -89,7 +96,7 @@ fn only_the_registry_and_the_console_mount_routes() {
 
 #[test]
 fn no_room_without_a_name() {
-    for folder in ["src", "client", "formats", "actors", "models", "ranking"] {
+    for folder in ["src", "client", "formats", "actors", "ids", "models", "ranking"] {
         for (path, _) in sources(&repository().join(folder)) {
             let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
             assert!(!["utils", "util", "common", "helpers", "misc"].contains(&stem.as_str()), "{}", path.display());

@@ -18,13 +18,14 @@ use svc::{
         transaction::begin_snapshot,
     },
 };
+use svc_ids::{DocumentId, IndexId};
 use svc_ranking::{Cache, Config, Language, StopWords};
 
 fn texts(pairs: &[(i64, String)]) -> Vec<Text> {
-    pairs.iter().map(|(document_id, text)| Text { document_id: *document_id, text: text.clone() }).collect()
+    pairs.iter().map(|(document_id, text)| Text { document_id: DocumentId(*document_id), text: text.clone() }).collect()
 }
 
-async fn create(pool: &PgPool, name: &str, config: &Config) -> i64 {
+async fn create(pool: &PgPool, name: &str, config: &Config) -> IndexId {
     sqlx::query_scalar("INSERT INTO search_indexes (name, config) VALUES ($1, $2) RETURNING id")
         .bind(name)
         .bind(sqlx::types::Json(config))
@@ -33,12 +34,12 @@ async fn create(pool: &PgPool, name: &str, config: &Config) -> i64 {
         .expect("created")
 }
 
-async fn plain_index(pool: &PgPool, name: &str) -> (i64, Config) {
+async fn plain_index(pool: &PgPool, name: &str) -> (IndexId, Config) {
     let config: Config = serde_json::from_str(r#"{"analyzer": {"language": "none"}}"#).expect("a config");
     (create(pool, name, &config).await, config)
 }
 
-async fn put(pool: &PgPool, cache: &Cache, index: i64, pairs: &[(i64, String)]) {
+async fn put(pool: &PgPool, cache: &Cache, index: IndexId, pairs: &[(i64, String)]) {
     let prepared = bm25::prepare(pool, cache, index, texts(pairs)).await.expect("prepared");
     let mut tx = pool.begin().await.expect("begun");
     bm25::replace(&mut tx, &prepared).await.expect("replaced");
@@ -46,18 +47,26 @@ async fn put(pool: &PgPool, cache: &Cache, index: i64, pairs: &[(i64, String)]) 
 }
 
 async fn take(pool: &PgPool, ids: &[i64]) -> i64 {
+    let ids: Vec<DocumentId> = ids.iter().copied().map(DocumentId).collect();
     let mut tx = pool.begin().await.expect("begun");
-    let taken = bm25::remove(&mut tx, None, ids).await.expect("removed");
+    let taken = bm25::remove(&mut tx, None, &ids).await.expect("removed");
     tx.commit().await.expect("committed");
     taken
 }
 
-async fn find(pool: &PgPool, cache: &Cache, index: i64, query: &str, limit: usize, allowed: Allowed<'_>) -> Vec<Hit> {
+async fn find(
+    pool: &PgPool,
+    cache: &Cache,
+    index: IndexId,
+    query: &str,
+    limit: usize,
+    allowed: Allowed<'_>,
+) -> Vec<Hit> {
     let mut tx = begin_snapshot(pool).await.expect("begun");
     bm25::search(&mut tx, cache, index, query, limit, allowed).await.expect("searched")
 }
 
-async fn leftovers(pool: &PgPool, index: i64) -> (i64, i64, i64) {
+async fn leftovers(pool: &PgPool, index: IndexId) -> (i64, i64, i64) {
     sqlx::query_as(
         "SELECT (SELECT count(*) FROM search_term_postings WHERE index_id = $1 AND NOT sealed),
                 (SELECT count(*) FROM search_term_tombstones WHERE index_id = $1),
@@ -76,9 +85,9 @@ struct Passing<F> {
 }
 
 impl<F: Fn(i64) -> bool + Send + Sync> Verify for Passing<F> {
-    fn verify<'a>(&'a self, _conn: &'a mut PgConnection, ids: &'a [i64]) -> Verified<'a> {
+    fn verify<'a>(&'a self, _conn: &'a mut PgConnection, ids: &'a [DocumentId]) -> Verified<'a> {
         self.asked.fetch_add(ids.len(), Ordering::Relaxed);
-        Box::pin(async move { Ok(ids.iter().copied().filter(|&id| (self.pass)(id)).collect()) })
+        Box::pin(async move { Ok(ids.iter().copied().filter(|id| (self.pass)(id.0)).collect()) })
     }
 }
 
@@ -116,7 +125,10 @@ async fn every_interleaving_ranks_like_a_naive_index() {
                     let what = format!("seed {seed} step {step} {query:?}");
                     let all = find(&pool, &cache, index, &query, limit, Allowed::All).await;
                     assert_same(&all, &naive.search(&query, limit, |_| true), &what);
-                    let ids = (seed as i64 * 1_000..seed as i64 * 1_000 + 210).filter(|id| id % 3 == 0).collect();
+                    let ids = (seed as i64 * 1_000..seed as i64 * 1_000 + 210)
+                        .filter(|id| id % 3 == 0)
+                        .map(DocumentId)
+                        .collect();
                     let some = find(&pool, &cache, index, &query, limit, Allowed::Ids(ids)).await;
                     assert_same(&some, &naive.search(&query, limit, |id| id % 3 == 0), &what);
                     let odd = Passing { pass: |id| id % 5 == 0, asked: AtomicUsize::new(0) };
@@ -151,7 +163,7 @@ async fn concurrent_appends_and_compaction_lose_nothing() {
                 let before = committed.load(Ordering::Acquire);
                 let found = find(&pool, &cache, index, "everywhere", 10_000, Allowed::All).await;
                 assert!(found.len() >= before, "{} of at least {before}", found.len());
-                let ids: BTreeSet<i64> = found.iter().map(|hit| hit.document_id).collect();
+                let ids: BTreeSet<DocumentId> = found.iter().map(|hit| hit.document_id).collect();
                 assert_eq!(ids.len(), found.len(), "a document came twice");
             }
         }
@@ -308,8 +320,8 @@ async fn what_is_refused_is_named_and_leaves_nothing() {
     assert!(matches!(again, bm25::Error::AlreadyIndexed(id) if id == index), "{again}");
     drop(tx);
     assert_eq!(find(&pool, &cache, index, "ALPHA", 5, Allowed::All).await.len(), 1);
-    let unknown = bm25::prepare(&pool, &cache, 4_711, texts(&one)).await.expect_err("no such index");
-    assert!(matches!(unknown, bm25::Error::Index(IndexError::Unknown(4_711))), "{unknown}");
+    let unknown = bm25::prepare(&pool, &cache, IndexId(4_711), texts(&one)).await.expect_err("no such index");
+    assert!(matches!(unknown, bm25::Error::Index(IndexError::Unknown(IndexId(4_711)))), "{unknown}");
     for odd in ["", "   ", "\u{0}", "zzz", "!!!", &"alpha ".repeat(100_000), &"é".repeat(100_000)] {
         let found = find(&pool, &cache, index, odd, 5, Allowed::All).await;
         assert_eq!(found.len(), usize::from(odd.starts_with("alpha")));
@@ -341,9 +353,9 @@ async fn a_filter_is_exact_however_it_is_given() {
     bm25::compact(&pool, index).await.expect("compacted");
     let ranking = naive.search("all w0 w5", 3_000, |_| true);
     // These are the worst ones, so the search must go through the whole list to find them.
-    let worst: BTreeSet<i64> = ranking[2_970..].iter().map(|hit| hit.document_id).collect();
+    let worst: BTreeSet<i64> = ranking[2_970..].iter().map(|hit| hit.document_id.0).collect();
     let expected = naive.search("all w0 w5", 10, |id| worst.contains(&id));
-    let ids = Allowed::Ids(worst.iter().copied().chain([999_999]).collect());
+    let ids = Allowed::Ids(worst.iter().copied().chain([999_999]).map(DocumentId).collect());
     assert_same(&find(&pool, &cache, index, "all w0 w5", 10, ids).await, &expected, "ids");
     let verifier = Passing { pass: |id| worst.contains(&id), asked: AtomicUsize::new(0) };
     let found = find(&pool, &cache, index, "all w0 w5", 10, Allowed::Verify(&verifier)).await;
@@ -369,7 +381,7 @@ async fn ties_go_to_the_lower_document() {
     }
     for _ in 0..2 {
         let found = find(&pool, &cache, index, "same", 7, Allowed::All).await;
-        assert_eq!(found.iter().map(|hit| hit.document_id).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(found.iter().map(|hit| hit.document_id.0).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7]);
         bm25::compact(&pool, index).await.expect("compacted");
     }
 }
@@ -428,7 +440,7 @@ async fn changed_weights_hold_at_once() {
 async fn an_index_covers_everything_or_what_lies_under_its_members() {
     let pool = crate::support::server::new_pool().await;
     let mut conn = pool.acquire().await.expect("a connection");
-    let insert = async |parent: Option<i64>, path: &[i64], usetype: &str, settled: &str| -> i64 {
+    let insert = async |parent: Option<DocumentId>, path: &[DocumentId], usetype: &str, settled: &str| -> DocumentId {
         sqlx::query_scalar(
             "INSERT INTO documents (parent_id, path, title, content, usetype, settled, content_hash, guard)
              VALUES ($1, $2, 't', 'c', $3, $4, 'sha256:', 0) RETURNING id",
@@ -454,7 +466,7 @@ async fn an_index_covers_everything_or_what_lies_under_its_members() {
         .expect("a member");
     let covered = indexes::covering(&mut conn, &[root, child, outside]).await.expect("read");
     assert_eq!(covered, [(all, root), (all, child), (all, outside), (narrow, root), (narrow, child)]);
-    assert_eq!(indexes::list(&mut conn, 0, 10).await.expect("read").len(), 2);
+    assert_eq!(indexes::list(&mut conn, IndexId(0), 10).await.expect("read").len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -506,7 +518,7 @@ async fn cranfield_reaches_its_quality() {
             let found = find(&pool, &cache, index, query, 10, Allowed::All).await;
             let discount = |rank: usize| 1.0 / (rank as f64 + 2.0).log2();
             let gained: f64 = (found.iter().enumerate())
-                .filter(|(_, hit)| relevant.contains(&hit.document_id))
+                .filter(|(_, hit)| relevant.contains(&hit.document_id.0))
                 .map(|(rank, _)| discount(rank))
                 .sum();
             sum += gained / (0..relevant.len().min(10)).map(discount).sum::<f64>();
@@ -557,7 +569,7 @@ async fn a_restored_database_is_searched_and_written_as_it_is_and_not_as_it_was(
     let other = Cache::new(1 << 20);
     put(&pool, &other, index, &[(4, "common new words".to_owned())]).await;
     bm25::compact(&pool, index).await.unwrap();
-    let ids = |hits: Vec<Hit>| hits.into_iter().map(|hit| hit.document_id).collect::<BTreeSet<_>>();
+    let ids = |hits: Vec<Hit>| hits.into_iter().map(|hit| hit.document_id.0).collect::<BTreeSet<_>>();
     assert_eq!(ids(find(&pool, &cache, index, "common", 9, Allowed::All).await), BTreeSet::from([1, 4]));
 
     // This process remembers ids of terms that are gone or belong to another term.
@@ -578,6 +590,6 @@ async fn tombstones_that_have_to_wait_are_kept() {
     let pool = crate::support::server::new_pool().await;
     let mut conn = pool.acquire().await.unwrap();
     let waiting = vec![(1, 3, vec![3, 5]), (2, 4, vec![4])];
-    indexes::postings::insert_tombstones(&mut conn, 7, &waiting).await.unwrap();
-    assert_eq!(indexes::postings::tombstones(&mut conn, 7, &[1, 2], 9).await.unwrap(), waiting);
+    indexes::postings::insert_tombstones(&mut conn, IndexId(7), &waiting).await.unwrap();
+    assert_eq!(indexes::postings::tombstones(&mut conn, IndexId(7), &[1, 2], 9).await.unwrap(), waiting);
 }

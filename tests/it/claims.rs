@@ -17,6 +17,7 @@ use svc::{
 };
 use svc_actors::{Grant, Lane, WorkerEnd, WriteMode};
 use svc_client::wire::AttemptOutcome;
+use svc_ids::TaskId;
 
 fn attempt<'a>(grant: &'a Grant, detail: &'a Map<String, Value>) -> AttemptRow<'a> {
     AttemptRow { grant, worker: "w", started_at: Utc::now(), outcome: AttemptOutcome::Completed, detail }
@@ -117,7 +118,7 @@ async fn no_claim_waits_for_an_end_that_is_not_committed() {
     }
     assert_eq!(got, unrelated);
     sqlx::raw_sql("COMMIT").execute(&mut stopped).await.unwrap();
-    let mut next: Vec<i64> = claim(&app, 9).await.iter().map(|grant| grant.task_id).collect();
+    let mut next: Vec<TaskId> = claim(&app, 9).await.iter().map(|grant| grant.task_id).collect();
     next.sort_unstable();
     assert_eq!(next, below, "they woke with the commit");
     invariants::check(&app.pool).await;
@@ -141,7 +142,7 @@ async fn many(app: &TestApp, under: i64, task_type: &str, count: i32, priority: 
 
 /// Claims one task of a lane as a worker does, which asks again while there is more. Returns the task and how often it
 /// asked.
-async fn claim_on(app: &TestApp) -> (Option<i64>, usize) {
+async fn claim_on(app: &TestApp) -> (Option<TaskId>, usize) {
     let mut claims = 0;
     loop {
         let claimed = tasks::claim(&app.pool, &claimer("w"), &[(Lane::Io, 1)]).await.unwrap();
@@ -199,7 +200,7 @@ async fn a_drain_leaves_no_work_behind_what_is_held_up() {
     assert_eq!(held.task_id, whole);
     many(&app, root.0, "test", 3_000, 5).await;
     // It is created as over REST, and the worker embeds it.
-    let free: i64 = sqlx::query_scalar(
+    let free: TaskId = sqlx::query_scalar(
         "INSERT INTO task_queue (task_type, lane, scope_document_id, node_path, node_depth, root_id, write_mode, priority)
          VALUES ('embed', 'cpu', $1, $1 || '/', 0, $1, 'self', 0) RETURNING id",
     )
@@ -236,7 +237,7 @@ async fn the_reaper_goes_by_the_lease_of_whoever_holds_a_task() {
         (!reaped.again.is_empty()).then_some(reaped.again)
     })
     .await;
-    assert_eq!(reaped.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [short]);
+    assert_eq!(reaped.iter().map(|lapsed| lapsed.id).collect::<Vec<_>>(), [short]);
     assert_eq!(status(&app, long).await.0, "claimed");
     // A heartbeat and a start renew the lease, each by the worker's own length.
     let mut conn = app.pool.acquire().await.unwrap();

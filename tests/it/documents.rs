@@ -218,7 +218,7 @@ async fn an_edit_inside_a_held_region_is_refused_naming_the_holder() {
         svc::store::tasks::Claimer { worker_id: "w".into(), badges: None, strict: false, lease: crate::queue::LEASE };
     let grants = svc::store::tasks::claim(&app.pool, &claimer, &[(svc_actors::Lane::Cpu, 1)]).await.unwrap().grants;
     let refused = app.client.delete_document(DocumentPath { id }).await.unwrap_err();
-    assert_eq!((refused.code, refused.members["task_id"].as_i64()), (Code::Conflict, Some(grants[0].task_id)));
+    assert_eq!((refused.code, refused.members["task_id"].as_i64()), (Code::Conflict, Some(grants[0].task_id.0)));
     svc::store::leases::give_back(&app.pool, &[grants[0].token]).await.unwrap();
     app.client.delete_document(DocumentPath { id }).await.unwrap();
     invariants::check_drained(&app.pool).await;

@@ -18,6 +18,7 @@ use svc::{
 };
 use svc_actors::{Lane, TaskFailure, WriteMode};
 use svc_client::wire::{DocumentPath, EmbedQuery};
+use svc_ids::{DocumentId, RootId, TaskId};
 
 const RENAME: &str = "test:rename";
 
@@ -46,13 +47,13 @@ impl TaskHandler for Rename {
     }
 }
 
-async fn queue(app: &TestApp, node: &(i64, Vec<i64>), params: Value) -> i64 {
+async fn queue(app: &TestApp, node: &(i64, Vec<i64>), params: Value) -> TaskId {
     let task = NewTask {
         task_type: RENAME,
         lane: Lane::Io,
-        document_id: node.0,
+        document_id: DocumentId(node.0),
         path: &node.1,
-        root_id: node.0,
+        root_id: RootId(node.0),
         write_mode: WriteMode::Itself,
         leaves: None,
         dependencies: &[],
@@ -64,7 +65,7 @@ async fn queue(app: &TestApp, node: &(i64, Vec<i64>), params: Value) -> i64 {
 }
 
 /// The outcome and the detail of a task's first attempt.
-async fn attempt(app: &TestApp, task: i64) -> (String, Value) {
+async fn attempt(app: &TestApp, task: TaskId) -> (String, Value) {
     until("the attempt", async || {
         sqlx::query_as("SELECT outcome, detail FROM task_attempts WHERE task_id = $1 ORDER BY id LIMIT 1")
             .bind(task)

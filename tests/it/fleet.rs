@@ -179,7 +179,7 @@ async fn a_task_that_burns_the_processor_for_five_leases_loses_none() {
     let heart = heart::factory(app.options.clone(), row);
     let worker = Worker::start(settings, Arc::new(queue), heart, Arc::new(handler)).await.unwrap();
     let done = until("the task to end", async || {
-        let task = app.client.read_task(TaskPath { id }).await.unwrap();
+        let task = app.client.read_task(TaskPath { id: id.0 }).await.unwrap();
         task.finished.then_some(task)
     })
     .await;

@@ -16,6 +16,7 @@ use svc::{
 };
 use svc_actors::{Grant, Lane, LeafRange, Region, WorkerEnd, WriteMode, path_key};
 use svc_client::wire::{PageQuery, Settled, TaskTypePath};
+use svc_ids::{DocumentId, RootId};
 
 /// Starts a worker that ends when no task is left to run, and waits for its end.
 async fn drain(app: &TestApp) {
@@ -46,7 +47,7 @@ async fn a_flat_file_is_embedded_by_as_many_tasks_at_once_as_there_are_slots() {
     app.client.resume_task_type(embed()).await.unwrap();
 
     let (one, two) = (claim_one(&app).await.unwrap(), claim_one(&app).await.unwrap());
-    assert_eq!((one.document_id, two.document_id), (file, file));
+    assert_eq!((one.document_id.0, two.document_id.0), (file, file));
     assert!(one.region.leaves.is_some() && !one.region.overlaps(&two.region), "{:?} {:?}", one.region, two.region);
     invariants::check(&app.pool).await;
     let held = app.client.list_reservations(PageQuery::default()).await.unwrap().reservations;
@@ -58,9 +59,9 @@ async fn a_flat_file_is_embedded_by_as_many_tasks_at_once_as_there_are_slots() {
         let task = NewTask {
             task_type: "test",
             lane: Lane::Io,
-            document_id: file,
+            document_id: DocumentId(file),
             path: &[],
-            root_id: file,
+            root_id: RootId(file),
             write_mode: mode,
             leaves: None,
             dependencies: &[],
@@ -73,7 +74,7 @@ async fn a_flat_file_is_embedded_by_as_many_tasks_at_once_as_there_are_slots() {
         assert_eq!(claimed.is_empty(), waits, "a task with {mode}");
         sqlx::query("DELETE FROM task_queue WHERE id = $1").bind(id).execute(&mut *conn).await.unwrap();
     }
-    let deletion = reservations::hold_for_edit(&mut conn, &[], file, WriteMode::Subtree).await;
+    let deletion = reservations::hold_for_edit(&mut conn, &[], DocumentId(file), WriteMode::Subtree).await;
     assert!(matches!(deletion, Err(EditError::Held(holder)) if holder.task_type == "embed"));
     drop(conn);
 

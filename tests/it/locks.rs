@@ -12,6 +12,7 @@ use svc_client::{
     Code, Failure, FileUpload, Json,
     wire::{AttemptOutcome, DocumentPath, Settled, UploadQuery, WaitQuery},
 };
+use svc_ids::{DocumentId, RootId};
 
 /// Panics with the server's own words if it has found a deadlock in this database.
 async fn no_deadlock(app: &TestApp) {
@@ -59,7 +60,7 @@ async fn a_cancel_waits_for_a_task_that_applies_and_the_task_does_not_wait_for_i
     let claimer = crate::queue::claimer("w");
     let probe = tasks::claim(&app.pool, &claimer, &[(Lane::Cpu, 1)]).await.unwrap().grants.remove(0);
     let mut apply = app.pool.begin().await.unwrap();
-    ingest_nodes::task_over(&mut apply, id).await.unwrap();
+    ingest_nodes::task_over(&mut apply, DocumentId(id)).await.unwrap();
     let cancel = {
         let client = app.client.clone();
         tokio::spawn(async move { client.cancel_ingest(DocumentPath { id }).await })
@@ -88,7 +89,7 @@ async fn a_delete_waits_for_the_settler_and_holds_nothing_that_it_needs() {
     let app = app().await;
     let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
     let mut settler = app.pool.begin().await.unwrap();
-    assert!(locks::try_file(&mut settler, id).await.unwrap());
+    assert!(locks::try_file(&mut settler, RootId(id)).await.unwrap());
     let delete = {
         let client = app.client.clone();
         tokio::spawn(async move { client.delete_document(DocumentPath { id }).await })

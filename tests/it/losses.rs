@@ -10,7 +10,8 @@ use sqlx::Connection;
 use std::{collections::BTreeMap, time::Duration};
 use svc::{
     store::{
-        admin, leases,
+        admin,
+        leases::{self, Lapsed},
         tasks::{self, Claimer},
         workers::{self, WorkerRow},
     },
@@ -18,6 +19,7 @@ use svc::{
 };
 use svc_actors::{Grant, Lane, Queue, WriteMode};
 use svc_client::wire::{ErrorType, Settled, TaskPath};
+use svc_ids::TaskId;
 use uuid::Uuid;
 
 /// So short that it has expired by the next look.
@@ -55,7 +57,7 @@ async fn reap(app: &TestApp) -> leases::Reaped {
 }
 
 /// The losses of a task that count, and all of its leases that expired.
-async fn losses(app: &TestApp, id: i64) -> (i32, i32) {
+async fn losses(app: &TestApp, id: TaskId) -> (i32, i32) {
     sqlx::query_as("SELECT lease_losses, lapses FROM task_queue WHERE id = $1")
         .bind(id)
         .fetch_one(&app.pool)
@@ -71,7 +73,7 @@ async fn a_task_that_kills_its_worker_three_times_is_given_up() {
         // Each time it is another start under the same name.
         beat(&app, Uuid::new_v4()).await;
         assert_eq!(claim(&app, 1).await.len(), 1);
-        assert_eq!(reap(&app).await.again, [(id, true)]);
+        assert_eq!(reap(&app).await.again, [Lapsed { id, counts: true }]);
     }
     beat(&app, Uuid::new_v4()).await;
     let last = claim(&app, 1).await.remove(0);
@@ -79,7 +81,7 @@ async fn a_task_that_kills_its_worker_three_times_is_given_up() {
     assert_eq!(reap(&app).await.to_end.len(), 1);
     let queue = PgQueue::new(&app.service.tools(), claimer("w"), BTreeMap::new(), LEASE, None);
     assert_eq!(queue.reap().await.unwrap(), 1);
-    let task = app.client.read_task(TaskPath { id }).await.unwrap();
+    let task = app.client.read_task(TaskPath { id: id.0 }).await.unwrap();
     assert_eq!((task.finished, task.error_type, task.lease_losses), (true, Some(ErrorType::Timeout), 3), "{task:?}");
     invariants::check_drained(&app.pool).await;
     app.end().await;
@@ -105,14 +107,14 @@ async fn a_worker_that_is_there_again_costs_its_tasks_nothing() {
         .execute(&app.pool)
         .await
         .unwrap();
-        assert_eq!(reap(&app).await.again, [(id, false)]);
+        assert_eq!(reap(&app).await.again, [Lapsed { id, counts: false }]);
         assert_eq!(losses(&app, id).await, (0, round));
     }
     // The worker is back after the loss was counted.
     beat(&app, boot).await;
     for _ in 0..2 {
         assert_eq!(claim(&app, 1).await.len(), 1);
-        assert_eq!(reap(&app).await.again, [(id, true)]);
+        assert_eq!(reap(&app).await.again, [Lapsed { id, counts: true }]);
     }
     assert_eq!(losses(&app, id).await, (2, 6));
     beat(&app, boot).await;
@@ -123,7 +125,7 @@ async fn a_worker_that_is_there_again_costs_its_tasks_nothing() {
     // Its process is a new one: the task may well have killed the old one.
     assert_eq!(claim(&app, 1).await.len(), 1);
     beat(&app, Uuid::new_v4()).await;
-    assert_eq!(reap(&app).await.again, [(id, true)]);
+    assert_eq!(reap(&app).await.again, [Lapsed { id, counts: true }]);
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     app.end().await;
 }
@@ -141,7 +143,7 @@ async fn a_loss_over_a_restart_of_the_server_counts_only_after_the_tenth() {
         ] {
             sqlx::query(change).execute(&app.pool).await.unwrap();
         }
-        assert_eq!(reap(&app).await.again, [(id, round == 11)], "round {round}");
+        assert_eq!(reap(&app).await.again, [Lapsed { id, counts: round == 11 }], "round {round}");
     }
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     app.end().await;

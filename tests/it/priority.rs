@@ -8,6 +8,7 @@ use svc_client::{
         DocumentPath, PriorityChange, Settled, TaskPath, TaskQuery, TaskStatus, TaskTypePath, UploadQuery, WaitQuery,
     },
 };
+use svc_ids::{DocumentId, RootId};
 
 async fn idle() -> TestApp {
     TestApp::with(Wish { no_worker: true, ..Default::default() }).await
@@ -135,9 +136,9 @@ async fn a_task_that_is_queued_during_a_change_of_priority_has_the_new_one() {
     let follow_up = tasks::NewTask {
         task_type: "extract:text",
         lane: svc_actors::Lane::Cpu,
-        document_id: file,
+        document_id: DocumentId(file),
         path: &[],
-        root_id: file,
+        root_id: RootId(file),
         write_mode: svc_actors::WriteMode::Itself,
         leaves: None,
         dependencies: &[],
@@ -160,7 +161,7 @@ async fn a_task_that_is_queued_during_a_change_of_priority_has_the_new_one() {
     .await;
     conn.commit().await.unwrap();
     assert_eq!(changing.await.unwrap().unwrap().tasks_changed, 2);
-    assert_eq!(app.client.read_task(TaskPath { id }).await.unwrap().priority, 41);
+    assert_eq!(app.client.read_task(TaskPath { id: id.0 }).await.unwrap().priority, 41);
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     app.client.delete_document(DocumentPath { id: file }).await.unwrap();
     app.end().await;

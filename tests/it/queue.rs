@@ -13,7 +13,7 @@ use std::{
 };
 use svc::store::{
     kept::KeptConnections,
-    leases,
+    leases::{self, Lapsed},
     tasks::{self, AttemptRow, Claimer, Failed, NewTask},
 };
 use svc_actors::{Grant, Lane, TaskFailure, WriteMode};
@@ -21,6 +21,7 @@ use svc_client::{
     Json,
     wire::{AttemptOutcome, WaitQuery},
 };
+use svc_ids::{DocumentId, RootId, TaskId};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(90);
 
@@ -51,13 +52,13 @@ pub(crate) async fn task(
     mode: WriteMode,
     priority: i32,
     badge: Option<&str>,
-) -> i64 {
+) -> TaskId {
     let task = NewTask {
         task_type: "test",
         lane: Lane::Io,
-        document_id: node.0,
+        document_id: DocumentId(node.0),
         path: &node.1,
-        root_id: *node.1.first().unwrap_or(&node.0),
+        root_id: RootId(*node.1.first().unwrap_or(&node.0)),
         write_mode: mode,
         leaves: None,
         dependencies: &[],
@@ -84,7 +85,7 @@ pub(crate) async fn finish(pool: &PgPool, grant: &Grant) -> bool {
     ours
 }
 
-pub(crate) async fn status(app: &TestApp, id: i64) -> (String, bool, Option<i64>) {
+pub(crate) async fn status(app: &TestApp, id: TaskId) -> (String, bool, Option<TaskId>) {
     sqlx::query_as("SELECT status, ready, parked_on FROM task_queue WHERE id = $1")
         .bind(id)
         .fetch_one(&app.pool)
@@ -109,7 +110,7 @@ async fn claims_go_by_priority_then_age_and_badges_only_filter() {
     };
     assert_eq!(
         ids(&tasks::claim(&app.pool, &badged(&["cpu"], true), &[(Lane::Io, 9)]).await.unwrap().grants),
-        Vec::<i64>::new()
+        Vec::<TaskId>::new()
     );
     let first = tasks::claim(&app.pool, &badged(&["cpu"], false), &[(Lane::Io, 2)]).await.unwrap().grants;
     assert_eq!(ids(&first), [urgent, old]);
@@ -352,7 +353,7 @@ async fn a_stale_token_never_changes_a_row() {
         .await
         .unwrap();
     let mut tx = app.pool.begin().await.unwrap();
-    assert_eq!(leases::reap(&mut tx).await.unwrap().again, [(id, true)]);
+    assert_eq!(leases::reap(&mut tx).await.unwrap().again, [Lapsed { id, counts: true }]);
     tx.commit().await.unwrap();
     assert_eq!(status(&app, id).await.0, "pending");
     let fresh = claim(&app, 1).await.remove(0);
@@ -391,9 +392,9 @@ async fn retries_wait_and_end_at_the_cap_and_dependents_fail_with_their_task() {
     let dependent = NewTask {
         task_type: "after",
         lane: Lane::Io,
-        document_id: root.0,
+        document_id: DocumentId(root.0),
         path: &root.1,
-        root_id: root.0,
+        root_id: RootId(root.0),
         write_mode: WriteMode::Itself,
         leaves: None,
         dependencies: &[id],

@@ -11,6 +11,7 @@ use svc::store::{
     tasks::{self, Failed},
 };
 use svc_actors::{Grant, Lane, TaskFailure, WriteMode};
+use svc_ids::{DocumentId, TaskId};
 
 async fn waits_for_a_lock<T>(app: &TestApp, server: i32, work: &tokio::task::JoinHandle<T>) {
     let waits = "SELECT wait_event_type IS NOT DISTINCT FROM 'Lock' FROM pg_stat_activity WHERE pid = $1";
@@ -24,10 +25,10 @@ async fn waits_for_a_lock<T>(app: &TestApp, server: i32, work: &tokio::task::Joi
 async fn delete_meanwhile(app: &TestApp, id: i64, holding: sqlx::Transaction<'_, sqlx::Postgres>) {
     let mut deleter = app.pool.acquire().await.unwrap();
     let server: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut *deleter).await.unwrap();
-    let deletion = tokio::spawn(async move { documents::delete_subtree(&mut deleter, id).await });
+    let deletion = tokio::spawn(async move { documents::delete_subtree(&mut deleter, DocumentId(id)).await });
     waits_for_a_lock(app, server, &deletion).await;
     holding.commit().await.unwrap();
-    assert_eq!(deletion.await.unwrap().unwrap(), [id]);
+    assert_eq!(deletion.await.unwrap().unwrap(), [DocumentId(id)]);
 }
 
 #[tokio::test]
@@ -72,7 +73,7 @@ async fn a_task_that_is_kept_waiting_for_a_minute_makes_younger_ones_stand_back(
     let held = claim(&app, 2).await;
     let whole = task(&app, &root, WriteMode::Subtree, 0, None).await;
     let intents =
-        async || sqlx::query_scalar::<_, i64>("SELECT task_id FROM task_intent").fetch_all(&app.pool).await.unwrap();
+        async || sqlx::query_scalar::<_, TaskId>("SELECT task_id FROM task_intent").fetch_all(&app.pool).await.unwrap();
     assert!(claim(&app, 1).await.is_empty());
     let (_, _, in_the_way) = status(&app, whole).await;
     assert!(in_the_way.is_some() && intents().await.is_empty(), "it only parks");
@@ -105,7 +106,9 @@ async fn an_edit_keeps_claims_away_from_its_region_and_holds_up_none() {
     let ids = |grants: &[Grant]| grants.iter().map(|grant| grant.task_id).collect::<Vec<_>>();
 
     let mut edit = app.pool.begin().await.unwrap();
-    reservations::hold_for_edit(&mut edit, &child.1, child.0, WriteMode::Itself).await.expect("nobody holds it");
+    reservations::hold_for_edit(&mut edit, &child.1, DocumentId(child.0), WriteMode::Itself)
+        .await
+        .expect("nobody holds it");
     let got = claim(&app, 4).await;
     assert_eq!(ids(&got), [own, elsewhere], "what does not touch the edit");
     edit.rollback().await.unwrap();
@@ -119,8 +122,9 @@ async fn an_edit_keeps_claims_away_from_its_region_and_holds_up_none() {
     assert_eq!(ids(&got), [whole]);
     let mut edit = app.pool.begin().await.unwrap();
     let server: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut *edit).await.unwrap();
-    let editing =
-        tokio::spawn(async move { reservations::hold_for_edit(&mut edit, &child.1, child.0, WriteMode::Itself).await });
+    let editing = tokio::spawn(async move {
+        reservations::hold_for_edit(&mut edit, &child.1, DocumentId(child.0), WriteMode::Itself).await
+    });
     waits_for_a_lock(&app, server, &editing).await;
     claiming.commit().await.unwrap();
     match editing.await.unwrap() {

@@ -247,7 +247,7 @@ async fn the_index_of_a_model_finds_what_comparing_each_vector_finds() {
     let near = vectors::approximate(&mut tx, &everything, &query, 10).await.unwrap();
     let exact = vectors::exact(&mut tx, &everything, &query, 10).await.unwrap();
     tx.commit().await.unwrap();
-    assert!(exact.len() > 5 && exact[0].0 == id && near == exact, "{near:?} {exact:?}");
+    assert!(exact.len() > 5 && exact[0].0.0 == id && near == exact, "{near:?} {exact:?}");
     let index: String = sqlx::query_scalar(
         "SELECT indexdef FROM pg_indexes WHERE tablename = 'document_vectors' AND indexdef LIKE '%hnsw%'",
     )

@@ -7,6 +7,7 @@ use svc::{
     store,
 };
 use svc_client::wire::Settled;
+use svc_ids::DocumentId;
 
 /// A workbook whose shared strings are large enough to be read once and stored.
 fn workbook() -> Vec<u8> {
@@ -58,7 +59,8 @@ async fn callers_that_come_at_once_wait_for_one_copy_and_later_ones_need_none() 
     let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
     let bytes = workbook();
     let id = app.upload_bytes("birds.xlsx", bytes.clone()).await.unwrap().document_id;
-    let blob = store::blobs::of_document(&mut app.pool.acquire().await.unwrap(), id).await.unwrap().unwrap();
+    let blob =
+        store::blobs::of_document(&mut app.pool.acquire().await.unwrap(), DocumentId(id)).await.unwrap().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let cache = SpoolCache::new(folder.path(), 1 << 20);
     let files = join_all((0..8).map(|_| cache.open(&app.pool, &blob))).await;
@@ -83,9 +85,10 @@ async fn bytes_that_are_not_those_that_were_stored_are_named_and_read_by_nobody(
         .execute(&app.pool)
         .await
         .unwrap();
-    let blob = store::blobs::of_document(&mut app.pool.acquire().await.unwrap(), id).await.unwrap().unwrap();
+    let blob =
+        store::blobs::of_document(&mut app.pool.acquire().await.unwrap(), DocumentId(id)).await.unwrap().unwrap();
     let damaged = app.service.spool.open(&app.pool, &blob).await.err();
-    assert!(matches!(damaged, Some(SpoolError::Damaged { document_id, .. }) if document_id == id), "{damaged:?}");
+    assert!(matches!(damaged, Some(SpoolError::Damaged { document_id, .. }) if document_id.0 == id), "{damaged:?}");
     app.start_worker().await;
     let frontier = app.settled(id).await;
     assert_eq!(frontier.settled, Settled::Failed);

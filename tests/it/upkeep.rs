@@ -21,6 +21,7 @@ use svc_actors::{Grant, Lane, Queue, WriteMode};
 use svc_client::wire::{
     AttemptOutcome, DocumentPath, ErrorType, Settled, TaskPath, TaskQuery, TaskStatus, TaskTypePath,
 };
+use svc_ids::TaskId;
 
 async fn idle() -> TestApp {
     TestApp::with(Wish { no_worker: true, ..Default::default() }).await
@@ -56,12 +57,12 @@ async fn age(app: &TestApp) {
 
 async fn purge(app: &TestApp, days: u64) -> Purged {
     let mut tx = app.pool.begin().await.unwrap();
-    let purged = upkeep::purge(&mut tx, Duration::from_secs(days * 86_400), 0, "test").await.unwrap();
+    let purged = upkeep::purge(&mut tx, Duration::from_secs(days * 86_400), TaskId(0), "test").await.unwrap();
     tx.commit().await.unwrap();
     purged
 }
 
-async fn ids(app: &TestApp) -> Vec<i64> {
+async fn ids(app: &TestApp) -> Vec<TaskId> {
     sqlx::query_scalar("SELECT id FROM task_queue ORDER BY id").fetch_all(&app.pool).await.unwrap()
 }
 
@@ -78,7 +79,7 @@ async fn a_purge_takes_what_completed_long_ago_and_nothing_that_anybody_needs() 
         assert_eq!(grant.task_id, expected);
         finish(&app, grant).await;
     }
-    app.client.cancel_task(TaskPath { id: failed }).await.unwrap();
+    app.client.cancel_task(TaskPath { id: failed.0 }).await.unwrap();
     assert_eq!(purge(&app, 7).await, Purged { rows: 0, next: None }, "all of it is young");
     age(&app).await;
     assert_eq!(purge(&app, 31).await.rows, 0);
@@ -97,7 +98,7 @@ async fn a_purge_takes_what_completed_long_ago_and_nothing_that_anybody_needs() 
         "a root with an open task keeps all of its rows, and what failed stays"
     );
     // What was put back can still be retried, although its dependency is gone.
-    assert_eq!(app.client.retry_task(TaskPath { id: failed }).await.unwrap().status, TaskStatus::Pending);
+    assert_eq!(app.client.retry_task(TaskPath { id: failed.0 }).await.unwrap().status, TaskStatus::Pending);
     let attempts: i64 = sqlx::query_scalar("SELECT count(*) FROM task_attempts WHERE task_id = $1")
         .bind(first)
         .fetch_one(&app.pool)
@@ -109,7 +110,7 @@ async fn a_purge_takes_what_completed_long_ago_and_nothing_that_anybody_needs() 
     }
     age(&app).await;
     assert_eq!(purge(&app, 7).await.rows, 3);
-    assert_eq!(ids(&app).await, Vec::<i64>::new());
+    assert_eq!(ids(&app).await, Vec::<TaskId>::new());
     app.end().await;
 }
 
@@ -119,14 +120,14 @@ async fn a_purge_takes_what_failed_long_ago_and_leaves_its_evidence() {
     let id = app.upload(&sample("corrupt.pdf")).await.unwrap().document_id;
     let node = node(&app, None).await;
     let failed = task(&app, &node, WriteMode::Itself, 0, None).await;
-    app.client.cancel_task(TaskPath { id: failed }).await.unwrap();
+    app.client.cancel_task(TaskPath { id: failed.0 }).await.unwrap();
     app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
     age(&app).await;
     let before = app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence;
     assert!(before.contains_key("attempts"), "{before:?}");
     let mut tx = app.pool.begin().await.unwrap();
     // A failed probe is kept because a later password starts from it.
-    let purged = upkeep::purge(&mut tx, Duration::from_secs(7 * 86_400), 0, "probe").await.unwrap();
+    let purged = upkeep::purge(&mut tx, Duration::from_secs(7 * 86_400), TaskId(0), "probe").await.unwrap();
     tx.commit().await.unwrap();
     let left: Vec<String> = sqlx::query_scalar("SELECT task_type FROM task_queue").fetch_all(&app.pool).await.unwrap();
     assert_eq!((purged.rows, left), (1, vec!["probe".to_owned()]));
@@ -161,7 +162,7 @@ async fn what_is_given_back_though_it_was_cancelled_ends_at_once() {
     app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
     let queue = PgQueue::new(&app.service.tools(), claimer, BTreeMap::new(), lease, None);
     queue.give_back(&[held.token]).await.unwrap();
-    let task = app.client.read_task(TaskPath { id: held.task_id }).await.unwrap();
+    let task = app.client.read_task(TaskPath { id: held.task_id.0 }).await.unwrap();
     assert_eq!((task.finished, task.error_type), (true, Some(ErrorType::Permanent)), "{task:?}");
     invariants::check_drained(&app.pool).await;
     app.end().await;

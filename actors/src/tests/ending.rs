@@ -161,7 +161,7 @@ async fn a_cancelled_document_is_clear_on_return_and_others_go_on() {
     let other = queue.add("wait", Lane::Io, &[2], Itself);
     let (worker, gate) = gated(settings(), &queue).await;
     until("running", || gate.entered() == 3 && queue.count(State::Running) == 3).await;
-    worker.cancel_document(1).await;
+    worker.cancel_document(svc_ids::RootId(1)).await;
     for id in ours {
         assert_eq!(queue.task(id).state, State::Failed);
         assert_eq!(queue.task(id).failures[0].code, "cancelled");
@@ -195,11 +195,11 @@ async fn work_on_another_thread_learns_that_its_task_is_stopped() {
     let began = tokio::task::spawn_blocking(move || (heard.recv().unwrap(), heard));
     let (word, heard) = began.await.unwrap();
     assert_eq!(word, "began");
-    worker.cancel_document(1).await;
+    worker.cancel_document(svc_ids::RootId(1)).await;
     assert_eq!(tokio::task::spawn_blocking(move || heard.recv().unwrap()).await.unwrap(), "cancelled");
     worker.stop(Duration::ZERO).await;
-    assert_eq!(queue.task(0).failures.len(), 1);
-    assert_eq!(queue.task(0).failures[0].code, "cancelled");
+    assert_eq!(queue.task(svc_ids::TaskId(0)).failures.len(), 1);
+    assert_eq!(queue.task(svc_ids::TaskId(0)).failures[0].code, "cancelled");
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,6 +11,7 @@ use std::{
     },
     time::Duration,
 };
+use svc_ids::{DocumentId, RootId, TaskId};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
@@ -73,7 +74,7 @@ impl FakeQueue {
     }
 
     /// Adds a task on the region and returns its id.
-    pub fn add(&self, task_type: &'static str, lane: Lane, path: &[i64], mode: WriteMode) -> i64 {
+    pub fn add(&self, task_type: &'static str, lane: Lane, path: &[i64], mode: WriteMode) -> TaskId {
         let mut tasks = self.tasks();
         tasks.push(Task {
             lane,
@@ -88,19 +89,19 @@ impl FakeQueue {
             given_back: 0,
             failures: Vec::new(),
         });
-        tasks.len() as i64 - 1
+        TaskId(tasks.len() as i64 - 1)
     }
 
     pub fn tasks(&self) -> MutexGuard<'_, Vec<Task>> {
         self.tasks.lock().unwrap()
     }
 
-    pub fn task(&self, id: i64) -> Task {
-        self.tasks()[id as usize].clone()
+    pub fn task(&self, id: TaskId) -> Task {
+        self.tasks()[id.0 as usize].clone()
     }
 
-    pub fn edit(&self, id: i64, change: impl FnOnce(&mut Task)) {
-        change(&mut self.tasks()[id as usize]);
+    pub fn edit(&self, id: TaskId, change: impl FnOnce(&mut Task)) {
+        change(&mut self.tasks()[id.0 as usize]);
     }
 
     pub fn count(&self, state: State) -> usize {
@@ -133,12 +134,12 @@ impl FakeQueue {
             (task.state, task.token) = (State::Claimed, Some(token));
             task.attempt += 1;
             grants.push(Grant {
-                task_id: id as i64,
+                task_id: TaskId(id as i64),
                 token,
                 task_type: task.task_type.to_owned(),
                 lane: task.lane,
-                document_id: task.region.path[task.region.path.len() - 1],
-                root_id: task.region.path[0],
+                document_id: DocumentId(task.region.path[task.region.path.len() - 1]),
+                root_id: RootId(task.region.path[0]),
                 region: task.region.clone(),
                 attempt: task.attempt,
                 runs_alone: task.runs_alone,
@@ -161,7 +162,7 @@ impl FakeQueue {
     /// What a handler's transaction ends with.
     pub fn commit(&self, grant: &Grant) -> Outcome {
         let mut tasks = self.tasks();
-        let task = &mut tasks[grant.task_id as usize];
+        let task = &mut tasks[grant.task_id.0 as usize];
         if task.token != Some(grant.token) {
             return Outcome::LostLease;
         }
@@ -188,7 +189,7 @@ impl Queue for FakeQueue {
             return Err(PortError::new("connection reset"));
         }
         let mut tasks = self.tasks();
-        let task = &mut tasks[grant.task_id as usize];
+        let task = &mut tasks[grant.task_id.0 as usize];
         let ours = task.token == Some(grant.token);
         if ours {
             task.state = State::Running;
@@ -211,7 +212,7 @@ impl Queue for FakeQueue {
     async fn fail(&self, grant: &Grant, failure: &TaskFailure) -> Result<bool, PortError> {
         self.port()?;
         let mut tasks = self.tasks();
-        let task = &mut tasks[grant.task_id as usize];
+        let task = &mut tasks[grant.task_id.0 as usize];
         if task.token != Some(grant.token) {
             return Ok(false);
         }
@@ -220,16 +221,16 @@ impl Queue for FakeQueue {
         Ok(true)
     }
 
-    async fn documents(&self, roots: &[i64]) -> Result<Vec<DocumentFacts>, PortError> {
+    async fn documents(&self, roots: &[RootId]) -> Result<Vec<DocumentFacts>, PortError> {
         self.looks.fetch_add(1, SeqCst);
         self.port()?;
         let tasks = self.tasks();
-        let open = |root: i64| {
+        let open = |root: RootId| {
             let open =
-                |task: &&Task| task.region.path[0] == root && !matches!(task.state, State::Completed | State::Failed);
+                |task: &&Task| task.region.path[0] == root.0 && !matches!(task.state, State::Completed | State::Failed);
             tasks.iter().filter(open).count() as u64
         };
-        let facts = |root: &i64| DocumentFacts {
+        let facts = |root: &RootId| DocumentFacts {
             root_id: *root,
             title: Some(format!("title {root}")),
             open_tasks: open(*root),

@@ -26,7 +26,7 @@ async fn a_thousand_tasks_keep_to_permits_and_regions() {
             _ => queue.add("extract:text", Lane::Cpu, &[root, child, 900 + n], Itself),
         };
     }
-    type Running = Arc<Mutex<HashMap<i64, (Lane, Region)>>>;
+    type Running = Arc<Mutex<HashMap<svc_ids::TaskId, (Lane, Region)>>>;
     let running: Running = Arc::default();
     let most: Arc<Mutex<HashMap<Lane, usize>>> = Arc::default();
     let (seen, peak) = (running.clone(), most.clone());
@@ -46,7 +46,7 @@ async fn a_thousand_tasks_keep_to_permits_and_regions() {
                 let peak = most.entry(grant.lane).or_default();
                 *peak = now.max(*peak);
             }
-            tokio::time::sleep(Duration::from_millis(grant.task_id as u64 % 13)).await;
+            tokio::time::sleep(Duration::from_millis(grant.task_id.0 as u64 % 13)).await;
             running.lock().unwrap().remove(&grant.task_id);
             Ok(queue.commit(&grant))
         }
@@ -126,10 +126,10 @@ async fn a_documents_supervisor_ends_when_it_is_idle() {
     };
     let open = supervisors(&worker);
     assert_eq!(open.len(), 1, "one supervisor for the three tasks of one document");
-    assert_eq!((open[0].kind.as_str(), open[0].document_id), ("document", Some(7)));
+    assert_eq!((open[0].kind.as_str(), open[0].document_id), ("document", Some(svc_ids::DocumentId(7))));
     let tasks: BTreeSet<_> =
         open[0].children.iter().map(|task| (task.task_id, task.task_type.as_deref(), task.kind.as_str())).collect();
-    assert_eq!(tasks, [0, 1, 2].map(|id| (Some(id), Some("summarize:llm"), "rollup")).into());
+    assert_eq!(tasks, [0, 1, 2].map(|id| (Some(svc_ids::TaskId(id)), Some("summarize:llm"), "rollup")).into());
     let run = open[0].children[0].run.clone().unwrap();
     assert_eq!((run.attempt, run.lane, run.phase), (1, Lane::Llm, Phase::Preparing));
     assert_eq!((run.region.path[0], run.region.mode), (7, Itself));
@@ -145,7 +145,7 @@ async fn a_documents_supervisor_ends_when_it_is_idle() {
 fn documents(worker: &Worker) -> HashMap<i64, TreeNode> {
     let root = worker.snapshot().root.unwrap();
     let documents = root.children.into_iter().find(|node| node.kind == "documents").unwrap();
-    documents.children.into_iter().map(|node| (node.document_id.unwrap(), node)).collect()
+    documents.children.into_iter().map(|node| (node.document_id.unwrap().0, node)).collect()
 }
 
 #[tokio::test(start_paused = true)]

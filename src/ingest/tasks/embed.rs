@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
 use svc_actors::{LeafRange, Outcome, TaskFailure};
 use svc_client::wire::Settled;
+use svc_ids::{DocumentId, IndexId, RootId};
 use svc_models::ModelError;
 
 const NO_DIRECTION: &str = "the model returned no numbers for this text; embed it with another model; until then only its words are searchable";
@@ -31,7 +32,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         }
         .classified()?
     };
-    let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+    let ids: Vec<DocumentId> = rows.iter().map(|row| row.id).collect();
     let indexes = prepare_postings(tools, &rows, &ids).await?;
     let embedded = embed(&model, &rows).await?;
     store::vectors::ensure_index(&tools.pool, model.identity(), model.native_width()).await.classified()?;
@@ -72,24 +73,24 @@ pub(super) struct Leaves {
     pub under: Vec<i64>,
     pub range: LeafRange,
     /// The leaves' ids as ranges that contain no other leaf: the first and the last id of each.
-    pub runs: Vec<(i64, i64)>,
+    pub runs: Vec<(DocumentId, DocumentId)>,
 }
 
 /// Queues the embedding of some leaves; the task reserves only these.
 pub(super) async fn enqueue(
     tools: &Tools,
     conn: &mut PgConnection,
-    root_id: i64,
+    root_id: RootId,
     leaves: Leaves,
 ) -> Result<(), TaskFailure> {
     let Some((document_id, ancestors)) = leaves.under.split_last() else { return Ok(()) };
     let work = Work::of(&EMBED).params(json!({"leaves": leaves.runs})).leaves(&leaves.range);
     let queueing = Queueing::of_file(root_id, &tools.settings.task_badges);
-    queueing.add(conn, (*document_id, ancestors), work).await.classified().map(|_| ())
+    queueing.add(conn, (DocumentId(*document_id), ancestors), work).await.classified().map(|_| ())
 }
 
 /// The leaves that a task's parameters name; `None` if the task embeds its own document.
-pub fn leaves_of(params: &Value) -> Option<Vec<(i64, i64)>> {
+pub fn leaves_of(params: &Value) -> Option<Vec<(DocumentId, DocumentId)>> {
     serde_json::from_value(params.get("leaves")?.clone()).ok()
 }
 
@@ -98,13 +99,17 @@ fn searchable(row: &TextRow) -> String {
 }
 
 /// The postings for every index that covers the nodes. Their terms are interned outside the transaction.
-async fn prepare_postings(tools: &Tools, rows: &[TextRow], ids: &[i64]) -> Result<Vec<bm25::Prepared>, TaskFailure> {
+async fn prepare_postings(
+    tools: &Tools,
+    rows: &[TextRow],
+    ids: &[DocumentId],
+) -> Result<Vec<bm25::Prepared>, TaskFailure> {
     let covering = {
         let mut conn = tools.pool.acquire().await.classified()?;
         store::indexes::covering(&mut conn, ids).await.classified()?
     };
     let excluded = &tools.settings.bm25_exclude_usetypes;
-    let mut texts: std::collections::BTreeMap<i64, Vec<bm25::Text>> = std::collections::BTreeMap::new();
+    let mut texts: std::collections::BTreeMap<IndexId, Vec<bm25::Text>> = std::collections::BTreeMap::new();
     for (index, document_id) in covering {
         if let Some(row) = rows.iter().find(|row| row.id == document_id).filter(|row| !excluded.contains(&row.usetype))
         {
@@ -119,15 +124,15 @@ async fn prepare_postings(tools: &Tools, rows: &[TextRow], ids: &[i64]) -> Resul
 }
 
 struct Embedded {
-    ids: Vec<i64>,
+    ids: Vec<DocumentId>,
     vectors: Vec<HalfVector>,
     /// Nodes without a vector, because no text is ever cut, and what would help.
-    refused: Vec<(i64, Value)>,
+    refused: Vec<(DocumentId, Value)>,
 }
 
 async fn embed(model: &Model, rows: &[TextRow]) -> Result<Embedded, TaskFailure> {
-    let mut fitting: Vec<(i64, String)> = rows.iter().map(|row| (row.id, searchable(row))).collect();
-    let texts = |fitting: &[(i64, String)]| fitting.iter().map(|(_, text)| text.clone()).collect();
+    let mut fitting: Vec<(DocumentId, String)> = rows.iter().map(|row| (row.id, searchable(row))).collect();
+    let texts = |fitting: &[(DocumentId, String)]| fitting.iter().map(|(_, text)| text.clone()).collect();
     let mut refused = Vec::new();
     let mut embedded = model.embed_documents(texts(&fitting)).await;
     if let Err(EmbedError::Model(ModelError::TextTooLong { limit, .. })) = embedded {
@@ -160,10 +165,10 @@ async fn embed(model: &Model, rows: &[TextRow]) -> Result<Embedded, TaskFailure>
 }
 
 /// A node with a statement about it, or with its text.
-type Parted = (Vec<(i64, String)>, Vec<(i64, Value)>);
+type Parted = (Vec<(DocumentId, String)>, Vec<(DocumentId, Value)>);
 
 /// Separates the texts that exceed the model's window; each text is counted once.
-async fn part_by_length(model: &Model, texts: Vec<(i64, String)>, limit: usize) -> Result<Parted, TaskFailure> {
+async fn part_by_length(model: &Model, texts: Vec<(DocumentId, String)>, limit: usize) -> Result<Parted, TaskFailure> {
     let model = model.clone();
     let parted = tokio::task::spawn_blocking(move || {
         let (mut fitting, mut refused) = (Vec::new(), Vec::new());

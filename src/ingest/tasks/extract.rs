@@ -7,6 +7,7 @@ use svc_formats::{
     Extraction, Format, FormatError,
     isolated::{Answer, Request, Step, Usage},
 };
+use svc_ids::DocumentId;
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let id = apply.grant.document_id;
@@ -33,7 +34,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
 
 /// The extraction of a file, and what it cost: what its upload stored, which was read with a password that is gone, or
 /// what the reader makes of the stored bytes.
-async fn read(tools: &Tools, document_id: i64) -> Result<(Extraction, Option<Usage>), TaskFailure> {
+async fn read(tools: &Tools, document_id: DocumentId) -> Result<(Extraction, Option<Usage>), TaskFailure> {
     let format = {
         let mut conn = tools.pool.acquire().await.classified()?;
         if let Some((text, layout)) = store::evidence::extraction(&mut conn, document_id).await.classified()? {

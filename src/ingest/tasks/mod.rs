@@ -77,10 +77,10 @@ impl Handler for TaskHandler {
         let (tools, owned, claims) = (self.tools.clone(), grant.clone(), self.claims.clone());
         let span = tracing::info_span!(
             "task",
-            "task.id" = grant.task_id,
+            "task.id" = grant.task_id.0,
             "task.type" = grant.task_type,
-            "document.id" = grant.document_id,
-            "root.id" = grant.root_id
+            "document.id" = grant.document_id.0,
+            "root.id" = grant.root_id.0
         );
         let work = async move { dispatch(&tools, Apply::new(&tools, &owned, &claims, permit, cancel)).await };
         let mut running = Running(tokio::spawn(work.instrument(span)));

@@ -18,6 +18,7 @@ use svc_formats::{
     Archive, Format, FormatError, Pattern, Patterns,
     isolated::{Answer, Request, Step},
 };
+use svc_ids::{DocumentId, TaskId};
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
@@ -67,7 +68,7 @@ struct Measured {
     unlocked: bool,
 }
 
-async fn measure(tools: &Tools, id: i64) -> Result<Measured, TaskFailure> {
+async fn measure(tools: &Tools, id: DocumentId) -> Result<Measured, TaskFailure> {
     let format = {
         let mut conn = tools.pool.acquire().await.classified()?;
         let blob = store::blobs::of_document(&mut conn, id).await.classified()?;
@@ -87,14 +88,14 @@ async fn measure(tools: &Tools, id: i64) -> Result<Measured, TaskFailure> {
 }
 
 /// What an upload with the file's password left; another upload may bring one at any time.
-async fn handed_in(tools: &Tools, id: i64) -> Result<Option<Unlocked>, TaskFailure> {
+async fn handed_in(tools: &Tools, id: DocumentId) -> Result<Option<Unlocked>, TaskFailure> {
     let mut conn = tools.pool.acquire().await.classified()?;
     let left = store::evidence::read_one(&mut conn, id, unlock::EVIDENCE).await.classified()?;
     left.map(serde_json::from_value).transpose().classified()
 }
 
 /// Why a closed file is not read, in its reader's own words; `None` if it is read after all.
-async fn refusal(tools: &Tools, id: i64, format: Format) -> Result<Option<TaskFailure>, TaskFailure> {
+async fn refusal(tools: &Tools, id: DocumentId, format: Format) -> Result<Option<TaskFailure>, TaskFailure> {
     let request = Request::new(Step::Extract(format), limits(&tools.settings));
     let refused = tools.reader.read(input(tools, id).await?, &request).await.classified();
     match refused {
@@ -129,10 +130,10 @@ async fn enqueue(
     let ancestors = &path[..path.len().saturating_sub(1)];
     let options: Value = store::evidence::read_one(tx.conn(), id, "options").await.classified()?.unwrap_or_default();
     let queueing = Queueing::of_file(grant.root_id, &tools.settings.task_badges);
-    let mut queued: Vec<(&str, i64)> = Vec::new();
+    let mut queued: Vec<(&str, TaskId)> = Vec::new();
     for rule in rules::due(format, patterns) {
-        let comes_after = |(task, _): &&(&str, i64)| rule.after.iter().any(|before| before.name == *task);
-        let after: Vec<i64> = queued.iter().filter(comes_after).map(|(_, id)| *id).collect();
+        let comes_after = |(task, _): &&(&str, TaskId)| rule.after.iter().any(|before| before.name == *task);
+        let after: Vec<TaskId> = queued.iter().filter(comes_after).map(|(_, id)| *id).collect();
         let work = Work::of(rule.task).params(Value::Object(rule.task.params(&options))).after(&after);
         queued.push((rule.task.name, queueing.add(tx.conn(), (id, ancestors), work).await.classified()?));
     }
@@ -142,7 +143,7 @@ async fn enqueue(
 }
 
 /// A file node's bytes, in a file that only this process sees.
-pub(super) async fn stored_file(tools: &Tools, document_id: i64) -> Result<Arc<StoredFile>, TaskFailure> {
+pub(super) async fn stored_file(tools: &Tools, document_id: DocumentId) -> Result<Arc<StoredFile>, TaskFailure> {
     let blob = {
         let mut conn = tools.pool.acquire().await.classified()?;
         store::blobs::of_document(&mut conn, document_id).await.classified()?
@@ -153,6 +154,6 @@ pub(super) async fn stored_file(tools: &Tools, document_id: i64) -> Result<Arc<S
 }
 
 /// The stored file, opened to be read once.
-pub(super) async fn input(tools: &Tools, document_id: i64) -> Result<File, TaskFailure> {
+pub(super) async fn input(tools: &Tools, document_id: DocumentId) -> Result<File, TaskFailure> {
     stored_file(tools, document_id).await?.open().classified()
 }

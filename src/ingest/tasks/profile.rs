@@ -18,6 +18,7 @@ use svc_formats::{
     isolated::{Answer, Request, Step},
     xlsx::{Reference, SheetProfile},
 };
+use svc_ids::DocumentId;
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
@@ -26,7 +27,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let request = Request::new(Step::ProfileSheet { sheet, sketch_columns }, limits(&tools.settings));
     let workbook = {
         let mut conn = tools.pool.acquire().await.classified()?;
-        let rows = store::nodes::texts(&mut conn, &[grant.root_id]).await.classified()?;
+        let rows = store::nodes::texts(&mut conn, &[grant.root_id.document()]).await.classified()?;
         rows.into_iter().next().map(|row| row.title).unwrap_or_default()
     };
     let input = sheets::workbook_of_sheet(tools, grant).await?;
@@ -87,7 +88,7 @@ async fn insert(
 ) -> Result<(), TaskFailure> {
     let grant = tx.grant();
     let ids = store::nodes::reserve_ids(tx.conn(), 1).await.classified()?;
-    let node = |id: &i64| NewNode {
+    let node = |id: &DocumentId| NewNode {
         id: *id,
         parent_id: grant.document_id,
         path: grant.region.path.clone(),
@@ -102,11 +103,10 @@ async fn insert(
     let nodes: Vec<NewNode> = ids.iter().map(node).collect();
     store::nodes::insert(tx.conn(), &grant.task_type, &nodes).await.classified()?;
     store::ingest_nodes::grow(tx.conn(), grant.document_id, 1, 1, tokens).await.classified()?;
-    store::ingest_nodes::count(tx.conn(), grant.root_id, Frontier { total: 1, in_flight: 1, ..Frontier::default() })
-        .await
-        .classified()?;
+    let change = Frontier { total: 1, in_flight: 1, ..Frontier::default() };
+    store::ingest_nodes::count(tx.conn(), grant.root_id.document(), change).await.classified()?;
     for id in ids {
-        let leaf: Vec<i64> = grant.region.path.iter().copied().chain([id]).collect();
+        let leaf: Vec<i64> = grant.region.path.iter().copied().chain([id.0]).collect();
         let range = LeafRange { first: leaf.clone(), last: leaf };
         let leaves = Leaves { under: grant.region.path.clone(), range, runs: vec![(id, id)] };
         embed::enqueue(tools, tx.conn(), grant.root_id, leaves).await?;

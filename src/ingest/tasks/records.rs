@@ -35,6 +35,7 @@ use svc_formats::{
     isolated::{Answer, Request, Step},
     xlsx::{CellRef, Range, Record, RecordsHead, RecordsPart, Reference},
 };
+use svc_ids::DocumentId;
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
@@ -198,7 +199,7 @@ async fn insert(
     let (tasks, children) = (leaves.batches, i32::try_from(sum.records).unwrap_or(i32::MAX));
     store::ingest_nodes::grow(tx.conn(), grant.document_id, tasks, children, sum.tokens).await.classified()?;
     let frontier = Frontier { total: sum.nodes, in_flight: sum.nodes, ..Frontier::default() };
-    store::ingest_nodes::count(tx.conn(), grant.root_id, frontier).await.classified()?;
+    store::ingest_nodes::count(tx.conn(), grant.root_id.document(), frontier).await.classified()?;
     Ok(sum.long)
 }
 
@@ -230,13 +231,13 @@ struct Batch {
     first: Vec<i64>,
     last: Vec<i64>,
     /// The first and the last id.
-    ids: (i64, i64),
+    ids: (DocumentId, DocumentId),
     leaves: usize,
     tokens: i64,
 }
 
 impl Batch {
-    fn of(leaf: &[i64], id: i64) -> Batch {
+    fn of(leaf: &[i64], id: DocumentId) -> Batch {
         Batch { first: leaf.to_vec(), last: leaf.to_vec(), ids: (id, id), leaves: 0, tokens: 0 }
     }
 
@@ -247,7 +248,7 @@ impl Batch {
         self.leaves < BATCH && self.tokens + tokens <= BATCH_TOKENS && digits(leaf) == digits(&self.first)
     }
 
-    fn add(&mut self, (leaf, tokens): Leaf, id: i64) {
+    fn add(&mut self, (leaf, tokens): Leaf, id: DocumentId) {
         self.ids.1 = id;
         self.leaves += 1;
         self.tokens += tokens;
@@ -276,7 +277,7 @@ impl Leaves {
     fn add(&mut self, leaves: Vec<Leaf>) -> Vec<Batch> {
         let mut full = Vec::new();
         for leaf in leaves {
-            let Some(id) = leaf.0.last().copied() else { continue };
+            let Some(id) = leaf.0.last().copied().map(DocumentId) else { continue };
             if self.open.as_ref().is_some_and(|open| !open.takes(&leaf)) {
                 full.extend(self.rest());
             }
@@ -304,7 +305,7 @@ struct Rows {
 
 /// Makes the rows for the documents table, each record before its pieces; `before` is the number of records stored
 /// already.
-fn rows(grant: &Grant, head: &RecordsHead, records: &[NewRecord], ids: &[i64], before: usize) -> Rows {
+fn rows(grant: &Grant, head: &RecordsHead, records: &[NewRecord], ids: &[DocumentId], before: usize) -> Rows {
     let mut rows = Rows::default();
     let mut ids = ids.iter().copied();
     let sheet = &head.sheet.name;
@@ -314,7 +315,7 @@ fn rows(grant: &Grant, head: &RecordsHead, records: &[NewRecord], ids: &[i64], b
         let title = tree::title(&format!("{sheet} row {}", record.row));
         let path = &grant.region.path;
         if record.pieces.is_empty() {
-            rows.leaves.push((vec![id], record.tokens));
+            rows.leaves.push((vec![id.0], record.tokens));
         } else {
             rows.containers.push(IngestNode {
                 document_id: id,
@@ -336,10 +337,10 @@ fn rows(grant: &Grant, head: &RecordsHead, records: &[NewRecord], ids: &[i64], b
             structured_content: json!({"record": record.values}),
             anchor: anchor.clone(),
         });
-        let below: Vec<i64> = path.iter().copied().chain([id]).collect();
+        let below: Vec<i64> = path.iter().copied().chain([id.0]).collect();
         for ((start, end, tokens), position) in record.pieces.iter().zip(0..) {
             let Some(piece) = ids.next() else { break };
-            rows.leaves.push((vec![id, piece], *tokens));
+            rows.leaves.push((vec![id.0, piece.0], *tokens));
             rows.nodes.push(NewNode {
                 id: piece,
                 parent_id: id,
@@ -388,7 +389,7 @@ mod tests {
         for count in [0, 1, BATCH - 1, BATCH, BATCH + 1, 3 * BATCH] {
             let leaves: Vec<Leaf> = (0..count as i64).map(|n| (vec![n * 2 + 1000], 100)).collect();
             let held = |batch: &Batch| {
-                leaves.iter().filter(|(leaf, _)| (batch.ids.0..=batch.ids.1).contains(&leaf[0])).count()
+                leaves.iter().filter(|(leaf, _)| (batch.ids.0.0..=batch.ids.1.0).contains(&leaf[0])).count()
             };
             let batches = batches(leaves.clone(), 100);
             assert_eq!(batches.iter().map(held).sum::<usize>(), count);
@@ -397,7 +398,7 @@ mod tests {
         }
         let tokens = [BATCH_TOKENS / 2, BATCH_TOKENS / 2, 1, 2 * BATCH_TOKENS, 1];
         let long = (1..).zip(tokens).map(|(id, tokens)| (vec![id], tokens)).collect();
-        let cut: Vec<_> = batches(long, 5).iter().map(|batch| batch.ids).collect();
+        let cut: Vec<_> = batches(long, 5).iter().map(|batch| (batch.ids.0.0, batch.ids.1.0)).collect();
         assert_eq!(cut, [(1, 2), (3, 3), (4, 4), (5, 5)], "tokens are counted too");
     }
 
@@ -410,7 +411,10 @@ mod tests {
             .map(|batch| batch.under(&[7]))
             .map(|leaves| (leaves.runs, path_key(&leaves.range.first), path_key(&leaves.range.last)))
             .collect();
-        let of = |run, first: &str, last: &str| (vec![run], first.to_owned(), last.to_owned());
-        assert_eq!(cut, [of((97, 101), "7/97/", "7/98/99/"), of((102, 103), "7/102/", "7/103/")]);
+        let of = |ids: [i64; 2], first: &str, last: &str| {
+            let [start, end] = ids.map(DocumentId);
+            (vec![(start, end)], first.to_owned(), last.to_owned())
+        };
+        assert_eq!(cut, [of([97, 101], "7/97/", "7/98/99/"), of([102, 103], "7/102/", "7/103/")]);
     }
 }

@@ -3,19 +3,20 @@ use super::{Apply, OrTaskFailure, structure::model};
 use crate::{
     embedding::Model,
     ingest::Tools,
-    store::{self, vectors::Stored},
+    store::{self, ingest_nodes::Contents, vectors::Stored},
 };
 use pgvector::HalfVector;
 use serde_json::{Map, Value, json};
 use svc_actors::{Outcome, TaskFailure};
+use svc_ids::DocumentId;
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let id = apply.grant.document_id;
     let model = model(tools).await?;
     let window = model.document_window();
-    let (tokens, failed_children) = {
+    let Contents { tokens, failed_children } = {
         let mut conn = tools.pool.acquire().await.classified()?;
-        store::ingest_nodes::tokens(&mut conn, id).await.classified()?.unwrap_or_default()
+        store::ingest_nodes::contents(&mut conn, id).await.classified()?.unwrap_or_default()
     };
     let concatenated = if tokens <= window as i64 { concatenate(tools, &model, id).await? } else { None };
 
@@ -54,7 +55,7 @@ struct Concatenated {
 }
 
 /// The joined and embedded text under a container; `None` if it is longer than the window after all.
-async fn concatenate(tools: &Tools, model: &Model, id: i64) -> Result<Option<Concatenated>, TaskFailure> {
+async fn concatenate(tools: &Tools, model: &Model, id: DocumentId) -> Result<Option<Concatenated>, TaskFailure> {
     let texts = {
         let mut conn = tools.pool.acquire().await.classified()?;
         store::nodes::settled_leaf_texts(&mut conn, id).await.classified()?

@@ -24,6 +24,7 @@ use svc_formats::{
     isolated::{Answer, Input, Request, Step},
     xlsx::{Sheet, SheetKind, Workbook},
 };
+use svc_ids::{DocumentId, RootId};
 
 /// The most sheets of one workbook. No person keeps a workbook of thousands by hand, and each sheet is read twice.
 const SHEETS: usize = 2000;
@@ -77,7 +78,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     tx.complete(detail).await
 }
 
-async fn workbook(tools: &Tools, document_id: i64) -> Result<Workbook, TaskFailure> {
+async fn workbook(tools: &Tools, document_id: DocumentId) -> Result<Workbook, TaskFailure> {
     let request = Request::new(Step::Workbook, limits(&tools.settings));
     let Answer::Workbook(workbook) =
         tools.reader.read(input(tools, document_id).await?, &request).await.classified()?.0
@@ -96,20 +97,29 @@ fn anchor(sheet: &Sheet) -> Value {
     json!({"sheet": sheet.name, "index": sheet.index})
 }
 
-async fn count(tx: &mut Transaction<'_>, file: i64, root_id: i64, ids: &[i64]) -> Result<(), TaskFailure> {
-    let row =
-        |id: &i64| IngestNode { document_id: *id, parent_id: Some(file), open_tasks: 2, open_children: 0, tokens: 0 };
+async fn count(
+    tx: &mut Transaction<'_>,
+    file: DocumentId,
+    root_id: RootId,
+    ids: &[DocumentId],
+) -> Result<(), TaskFailure> {
+    let row = |id: &DocumentId| IngestNode {
+        document_id: *id,
+        parent_id: Some(file),
+        open_tasks: 2,
+        open_children: 0,
+        tokens: 0,
+    };
     store::ingest_nodes::insert(tx.conn(), root_id, &ids.iter().map(row).collect::<Vec<_>>()).await.classified()?;
     let children = i32::try_from(ids.len()).unwrap_or(i32::MAX);
     store::ingest_nodes::grow(tx.conn(), file, 0, children, 0).await.classified()?;
     let total = i64::from(children);
-    store::ingest_nodes::count(tx.conn(), root_id, Frontier { total, in_flight: total, ..Frontier::default() })
-        .await
-        .classified()
+    let change = Frontier { total, in_flight: total, ..Frontier::default() };
+    store::ingest_nodes::count(tx.conn(), root_id.document(), change).await.classified()
 }
 
 /// The profile comes first: if a sheet cannot be measured, its records are not tried.
-async fn enqueue(tools: &Tools, tx: &mut Transaction<'_>, sheet: &Sheet, id: i64) -> Result<(), TaskFailure> {
+async fn enqueue(tools: &Tools, tx: &mut Transaction<'_>, sheet: &Sheet, id: DocumentId) -> Result<(), TaskFailure> {
     let grant = tx.grant();
     let node = (id, grant.region.path.as_slice());
     let queueing = Queueing::of_file(grant.root_id, &tools.settings.task_badges);
@@ -132,6 +142,6 @@ pub(super) fn sheet_index(grant: &Grant) -> Result<u32, TaskFailure> {
 
 /// The workbook that a sheet's task belongs to.
 pub(super) async fn workbook_of_sheet(tools: &Tools, grant: &Grant) -> Result<Input, TaskFailure> {
-    let file = stored_file(tools, grant.root_id).await?;
+    let file = stored_file(tools, grant.root_id.document()).await?;
     tools.spool.workbook(&file, &tools.reader, &limits(&tools.settings)).await.classified()
 }

@@ -14,13 +14,14 @@ use crate::{
     },
     store::{
         self,
-        ingest_nodes::{Frontier, IngestNode},
+        ingest_nodes::{ChildrenDone, Frontier, IngestNode},
         nodes::NewNode,
     },
 };
 use serde_json::{Map, Value, json};
 use svc_actors::{CancelToken, LeafRange, Outcome, TaskFailure};
 use svc_formats::{ChunkOptions, Extraction};
+use svc_ids::{DocumentId, RootId};
 
 /// The rows of one insert.
 pub(super) const ROWS: usize = 2000;
@@ -53,7 +54,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>, declared: bool) -> Result<Outc
     tx.complete(detail).await
 }
 
-async fn load(tools: &Tools, id: i64) -> Result<(Extraction, String), TaskFailure> {
+async fn load(tools: &Tools, id: DocumentId) -> Result<(Extraction, String), TaskFailure> {
     let mut conn = tools.pool.acquire().await.classified()?;
     let stored = store::evidence::extraction(&mut conn, id).await.classified()?;
     let (text, layout) =
@@ -100,23 +101,23 @@ pub(super) async fn model(tools: &Tools) -> Result<Model, TaskFailure> {
 
 /// Nodes with their ids.
 struct Made<'a> {
-    file: i64,
+    file: DocumentId,
     /// The ids of the file's ancestors, and its own.
     file_path: &'a [i64],
-    root_id: i64,
+    root_id: RootId,
     nodes: &'a [Node],
-    ids: &'a [i64],
+    ids: &'a [DocumentId],
 }
 
 impl Made<'_> {
-    fn parent_id(&self, index: usize) -> i64 {
+    fn parent_id(&self, index: usize) -> DocumentId {
         self.nodes[index].parent.map_or(self.file, |parent| self.ids[parent])
     }
 
     /// The ids down to a node, its own last; None: the file.
     fn ids_down_to(&self, index: Option<usize>) -> Vec<i64> {
         match index {
-            Some(index) => self.path(index).into_iter().chain([self.ids[index]]).collect(),
+            Some(index) => self.path(index).into_iter().chain([self.ids[index].0]).collect(),
             None => self.file_path.to_vec(),
         }
     }
@@ -134,7 +135,7 @@ impl Made<'_> {
         let mut path = Vec::new();
         let mut above = self.nodes[index].parent;
         while let Some(parent) = above {
-            path.push(self.ids[parent]);
+            path.push(self.ids[parent].0);
             above = self.nodes[parent].parent;
         }
         path.extend(self.file_path.iter().rev());
@@ -199,11 +200,12 @@ async fn insert_counters(tx: &mut Transaction<'_>, made: &Made<'_>, batches: &[B
     let (children, tokens) = (i32::try_from(top().count()).unwrap_or(i32::MAX), top().map(|node| node.tokens).sum());
     store::ingest_nodes::grow(tx.conn(), made.file, file_tasks, children, tokens).await.classified()?;
     // An empty section has nothing to wait for.
-    let bare: Vec<(i64, i32, i32)> =
-        sections().filter(|(_, node)| node.children == 0).map(|(index, _)| (made.ids[index], 0, 0)).collect();
+    let bare: Vec<ChildrenDone> = sections()
+        .filter(|(_, node)| node.children == 0)
+        .map(|(index, _)| ChildrenDone { parent_id: made.ids[index], done: 0, failed: 0 })
+        .collect();
     store::ingest_nodes::children_done(tx.conn(), made.root_id, &bare).await.classified()?;
     let total = made.nodes.len() as i64;
-    store::ingest_nodes::count(tx.conn(), made.root_id, Frontier { total, in_flight: total, ..Frontier::default() })
-        .await
-        .classified()
+    let change = Frontier { total, in_flight: total, ..Frontier::default() };
+    store::ingest_nodes::count(tx.conn(), made.root_id.document(), change).await.classified()
 }

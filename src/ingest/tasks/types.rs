@@ -5,6 +5,7 @@ use crate::ingest::extension::{TaskHandler, run_registered};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use svc_actors::{Lane, Lanes, WriteMode};
+use svc_ids::DocumentId;
 
 /// One task type.
 #[derive(Debug)]
@@ -162,7 +163,7 @@ pub(super) fn leads_to(name: &str) -> Lanes {
 }
 
 /// The runs of ids of the leaves that fail together with this task; `None` if its node does.
-pub fn leaves_of_failure(name: &str, params: &Value) -> Option<Vec<(i64, i64)>> {
+pub fn leaves_of_failure(name: &str, params: &Value) -> Option<Vec<(DocumentId, DocumentId)>> {
     find(name).filter(|known| known.final_failure == FinalFailure::Leaves)?;
     embed::leaves_of(params)
 }
@@ -258,7 +259,10 @@ mod tests {
         let options = json!({"structure": {"max_tokens": 9}, "profile": {"sketch": true}, "extract": {}});
         assert_eq!(Value::Object(PROFILE_SHEET.params(&options)), json!({"profile": {"sketch": true}}));
         assert!(EMBED.params(&options).is_empty());
-        assert_eq!(leaves_of_failure("embed", &json!({"leaves": [[3, 5], [8, 8]]})), Some(vec![(3, 5), (8, 8)]));
+        assert_eq!(
+            leaves_of_failure("embed", &json!({"leaves": [[3, 5], [8, 8]]})),
+            Some([(3, 5), (8, 8)].map(|(first, last)| (DocumentId(first), DocumentId(last))).to_vec())
+        );
         assert_eq!(leaves_of_failure("embed", &json!({})), None);
         assert_eq!(leaves_of_failure("probe", &json!({"leaves": [[3, 5]]})), None);
     }

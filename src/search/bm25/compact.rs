@@ -17,6 +17,7 @@ use crate::store::{
 };
 use sqlx::{PgConnection, PgPool};
 use std::collections::{HashMap, HashSet};
+use svc_ids::IndexId;
 use svc_ranking::{Curve, Posting, decode_row, encode_rows};
 
 /// The bounds of one batch: terms, rows of tails and of tombstones, and postings in the tails, which take 12 bytes each
@@ -47,7 +48,7 @@ pub struct Compaction {
 
 /// Seals the tails of `index` and purges its tombstones, in one pass over the terms that have any. What is appended
 /// behind the pass waits for the next one.
-pub async fn compact(pool: &PgPool, index: i64) -> Result<Compaction, Error> {
+pub async fn compact(pool: &PgPool, index: IndexId) -> Result<Compaction, Error> {
     let mut done = Compaction::default();
     let mut after = i32::MIN;
     let mut rescored_at = None;
@@ -79,12 +80,12 @@ pub async fn compact(pool: &PgPool, index: i64) -> Result<Compaction, Error> {
         indexes::set_generation(&mut tx, index, totals.generation + 1).await?;
         tx.commit().await?;
         done.batches += 1;
-        tracing::debug!(index.id = index, batches = done.batches, "sealed a batch of postings");
+        tracing::debug!(index.id = index.0, batches = done.batches, "sealed a batch of postings");
     }
 }
 
 struct Batch {
-    index: i64,
+    index: IndexId,
     totals: Totals,
     curve: Curve,
     /// The term after which the next batch starts.
@@ -110,7 +111,12 @@ struct Outcome {
 }
 
 impl Batch {
-    async fn read(conn: &mut PgConnection, index: i64, totals: Totals, mut pending: Vec<i32>) -> Result<Self, Error> {
+    async fn read(
+        conn: &mut PgConnection,
+        index: IndexId,
+        totals: Totals,
+        mut pending: Vec<i32>,
+    ) -> Result<Self, Error> {
         // Tombstones are read first: a reader that sees one also sees, in the later statement, the posting that it is
         // for.
         let mut tombstones = postings::tombstones(&mut *conn, index, &pending, ROWS).await?;

@@ -15,6 +15,7 @@ use crate::{error::IntoFailure, store::indexes::IndexError};
 pub use compact::{Compaction, compact};
 pub use read::{Allowed, Hit, Verified, Verify, search};
 use svc_client::{Code, Failure};
+use svc_ids::IndexId;
 pub use write::{Prepared, Text, append, intern, prepare, remove, replace};
 
 #[derive(Debug, thiserror::Error)]
@@ -22,13 +23,13 @@ pub enum Error {
     #[error(transparent)]
     Index(IndexError),
     #[error("a document of this batch is already in index {0}; remove it first, in the same transaction")]
-    AlreadyIndexed(i64),
+    AlreadyIndexed(IndexId),
     #[error(
         "the ids of terms in index {0} differ from those that this process remembers, because the database was restored; try again"
     )]
-    StaleTerms(i64),
+    StaleTerms(IndexId),
     #[error("postings of term {term} in index {index} cannot be read ({reason}); refresh the index")]
-    Corrupt { index: i64, term: i32, reason: &'static str },
+    Corrupt { index: IndexId, term: i32, reason: &'static str },
     #[error("analysis or scoring was interrupted because the process is ending")]
     Stopped,
     #[error(transparent)]

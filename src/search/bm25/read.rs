@@ -5,6 +5,7 @@ use crate::store::{
 };
 use sqlx::PgConnection;
 use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc};
+use svc_ids::{DocumentId, IndexId};
 use svc_ranking::{
     Analyzer, Bounds, Cache, Curve, List, MAX_TERMS, Posting, Postings, Scoring, SealedKey, decode_row, idf,
 };
@@ -21,23 +22,23 @@ const VERIFY: usize = 10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hit {
-    pub document_id: i64,
+    pub document_id: DocumentId,
     pub score: f64,
 }
 
 /// The answer of a [`Verify`]: those of the ids that may be returned, in any order.
-pub type Verified<'a> = Pin<Box<dyn Future<Output = sqlx::Result<Vec<i64>>> + Send + 'a>>;
+pub type Verified<'a> = Pin<Box<dyn Future<Output = sqlx::Result<Vec<DocumentId>>> + Send + 'a>>;
 
 /// A filter too broad to list its documents. It is asked on the search's own connection, in its snapshot.
 pub trait Verify: Send + Sync {
-    fn verify<'a>(&'a self, conn: &'a mut PgConnection, document_ids: &'a [i64]) -> Verified<'a>;
+    fn verify<'a>(&'a self, conn: &'a mut PgConnection, document_ids: &'a [DocumentId]) -> Verified<'a>;
 }
 
 /// Which documents a search may return. Each way is exact.
 pub enum Allowed<'a> {
     All,
     /// A narrow filter: only these documents, and scoring skips everything else.
-    Ids(Vec<i64>),
+    Ids(Vec<DocumentId>),
     /// A broad filter: the best documents are verified, and more are fetched until `limit` pass or none are left.
     Verify(&'a dyn Verify),
 }
@@ -50,7 +51,7 @@ pub enum Allowed<'a> {
 pub async fn search(
     tx: &mut Transaction,
     cache: &Cache,
-    index: i64,
+    index: IndexId,
     query: &str,
     limit: usize,
     allowed: Allowed<'_>,
@@ -77,7 +78,7 @@ pub async fn search(
     let most = scoring.lists.iter().map(|list| list.postings.count()).sum::<usize>();
     scoring.prune = most > EXHAUSTIVE;
     scoring.k = if verify.is_some() { limit.saturating_mul(2).saturating_add(16) } else { limit };
-    let mut verdicts: HashMap<i64, bool> = HashMap::new();
+    let mut verdicts: HashMap<DocumentId, bool> = HashMap::new();
     loop {
         // This also limits what the scoring holds for a huge `limit`.
         scoring.k = scoring.k.min(most.max(1));
@@ -93,7 +94,7 @@ pub async fn search(
         if !whole {
             hits.truncate(scoring.k);
         }
-        let unknown: Vec<i64> =
+        let unknown: Vec<DocumentId> =
             hits.iter().map(|hit| hit.document_id).filter(|id| !verdicts.contains_key(id)).collect();
         for ids in unknown.chunks(VERIFY) {
             verdicts.extend(ids.iter().map(|&id| (id, false)));
@@ -132,7 +133,7 @@ async fn query_terms(totals: &Totals, query: &str) -> Result<Vec<(Box<str>, u32)
 async fn load(
     conn: &mut PgConnection,
     cache: &Cache,
-    index: i64,
+    index: IndexId,
     totals: &Totals,
     wanted: &[(Box<str>, u32)],
 ) -> Result<Scoring, Error> {
@@ -144,7 +145,7 @@ async fn load(
         stats.truncate(MAX_TERMS);
         stats.sort_by(|a, b| a.term.cmp(&b.term));
     }
-    let keys: Vec<SealedKey> = stats.iter().map(|term| (index, term.term_id, term.generation, term.seal)).collect();
+    let keys: Vec<SealedKey> = stats.iter().map(|term| (index.0, term.term_id, term.generation, term.seal)).collect();
     let mut sealed = cache.sealed(&keys);
     let ids: Vec<i32> = stats.iter().map(|term| term.term_id).collect();
     let uncached: Vec<i32> = std::iter::zip(&stats, &sealed)
@@ -231,12 +232,12 @@ async fn score(scoring: Scoring, postings: usize) -> Result<(Scoring, Vec<(u32, 
 }
 
 /// Document numbers to documents, in the order of the answer.
-async fn resolve(conn: &mut PgConnection, index: i64, scored: &[(u32, f64)]) -> Result<Vec<Hit>, Error> {
+async fn resolve(conn: &mut PgConnection, index: IndexId, scored: &[(u32, f64)]) -> Result<Vec<Hit>, Error> {
     if scored.is_empty() {
         return Ok(vec![]);
     }
     let docnos: Vec<i32> = scored.iter().map(|&(doc, _)| doc as i32).collect();
-    let documents: HashMap<i32, i64> = rows::documents(conn, index, &docnos).await?.into_iter().collect();
+    let documents: HashMap<i32, DocumentId> = rows::documents(conn, index, &docnos).await?.into_iter().collect();
     let mut hits: Vec<Hit> = scored
         .iter()
         .filter_map(|&(doc, score)| Some(Hit { document_id: *documents.get(&(doc as i32))?, score }))

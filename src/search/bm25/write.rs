@@ -6,6 +6,7 @@ use crate::store::indexes::{
 };
 use sqlx::{PgConnection, PgPool};
 use std::collections::HashMap;
+use svc_ids::{DocumentId, IndexId};
 use svc_ranking::{Analyzer, Bag, Cache, Curve, Posting, Row, encode_rows};
 
 /// Tails are short, so that compaction needs bounded memory for a bounded number of them.
@@ -16,7 +17,7 @@ const INTERN: usize = 10_000;
 /// What is indexed of a document.
 #[derive(Clone, Debug)]
 pub struct Text {
-    pub document_id: i64,
+    pub document_id: DocumentId,
     /// Title and content, in the form in which they can be found.
     pub text: String,
 }
@@ -24,7 +25,7 @@ pub struct Text {
 /// Documents that are ready to be appended to one index.
 #[derive(Debug)]
 pub struct Prepared {
-    index: i64,
+    index: IndexId,
     documents: Vec<Document>,
     /// Every term of the documents, by name.
     terms: Vec<(Box<str>, i32)>,
@@ -33,14 +34,14 @@ pub struct Prepared {
 
 #[derive(Debug)]
 struct Document {
-    id: i64,
+    id: DocumentId,
     length: u32,
     /// `(term, tf)`, ascending by term.
     terms: Vec<(i32, u32)>,
 }
 
 impl Prepared {
-    fn document_ids(&self) -> Vec<i64> {
+    fn document_ids(&self) -> Vec<DocumentId> {
         self.documents.iter().map(|document| document.id).collect()
     }
 }
@@ -49,7 +50,7 @@ impl Prepared {
 /// transaction that will [`append`] them. So no writer waits for another's new terms longer than such a statement
 /// takes. A term interned for a batch that is never appended stays, with df 0. Memory grows with the texts: pass some
 /// hundreds at a time.
-pub async fn prepare(pool: &PgPool, cache: &Cache, index: i64, texts: Vec<Text>) -> Result<Prepared, Error> {
+pub async fn prepare(pool: &PgPool, cache: &Cache, index: IndexId, texts: Vec<Text>) -> Result<Prepared, Error> {
     let mut conn = pool.acquire().await?;
     let config = indexes::totals(&mut conn, index).await?.config;
     // The connection is not kept during the analysis, because connections are few.
@@ -64,7 +65,12 @@ pub async fn prepare(pool: &PgPool, cache: &Cache, index: i64, texts: Vec<Text>)
 }
 
 /// The second half of [`prepare`], for a caller that has analysed `(document, bag)` itself.
-pub async fn intern(pool: &PgPool, cache: &Cache, index: i64, bags: Vec<(i64, Bag)>) -> Result<Prepared, Error> {
+pub async fn intern(
+    pool: &PgPool,
+    cache: &Cache,
+    index: IndexId,
+    bags: Vec<(DocumentId, Bag)>,
+) -> Result<Prepared, Error> {
     let mut names: Vec<&Box<str>> = bags.iter().flat_map(|(_, bag)| bag.terms.keys()).collect();
     // They are sorted, so that two writers insert their new terms in the same order and cannot deadlock.
     names.sort_unstable();
@@ -74,7 +80,7 @@ pub async fn intern(pool: &PgPool, cache: &Cache, index: i64, bags: Vec<(i64, Ba
     let mut ids = HashMap::with_capacity(names.len());
     for chunk in names.chunks(INTERN) {
         let chunk: Vec<Box<str>> = chunk.iter().map(|&name| name.clone()).collect();
-        let known = cache.term_ids(index, &chunk);
+        let known = cache.term_ids(index.0, &chunk);
         let mut unknown = vec![];
         for (name, id) in chunk.iter().zip(known) {
             match id {
@@ -109,7 +115,7 @@ pub async fn intern(pool: &PgPool, cache: &Cache, index: i64, bags: Vec<(i64, Ba
             return Err(IndexError::Unknown(index).into());
         }
         ids.extend(found.iter().cloned());
-        cache.keep_term_ids(index, found);
+        cache.keep_term_ids(index.0, found);
     }
     let curve = Curve::new(totals.config.parameters(), totals.average_length());
     let documents = bags
@@ -175,7 +181,7 @@ pub async fn append(tx: &mut PgConnection, prepared: &Prepared) -> Result<(), Er
 
 /// Removes those of the documents that are in `index`, or in any index if that is `None`. No search that starts after
 /// the transaction finds or counts them. Returns the number of removed entries.
-pub async fn remove(tx: &mut PgConnection, index: Option<i64>, document_ids: &[i64]) -> Result<i64, Error> {
+pub async fn remove(tx: &mut PgConnection, index: Option<IndexId>, document_ids: &[DocumentId]) -> Result<i64, Error> {
     Ok(postings::bury(tx, index, document_ids).await?)
 }
 

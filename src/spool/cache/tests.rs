@@ -20,7 +20,7 @@ fn spooled(folder: &Path, bytes: &[u8]) -> Spooled {
 
 fn blob(hash: &str, bytes: usize) -> BlobRow {
     BlobRow {
-        document_id: 1,
+        document_id: DocumentId(1),
         lob: Oid(1),
         mime_type: None,
         declared_mime: None,
@@ -42,7 +42,7 @@ async fn readers_of_one_file_have_positions_of_their_own_and_cannot_write() {
     let cache = SpoolCache::new(folder.path(), 100);
     let spooled = spooled(cache.folder(), b"some bytes");
     let row = blob(&spooled.content_hash, 10);
-    cache.keep(1, spooled);
+    cache.keep(DocumentId(1), spooled);
     let file = cache.open(&no_database(), &row).await.unwrap();
     let (mut first, mut second) = (file.open().unwrap(), file.open().unwrap());
     first.read_exact(&mut [0; 5]).unwrap();
@@ -60,7 +60,7 @@ async fn the_cache_holds_what_its_bound_allows_and_drops_what_was_used_longest_a
         .map(|bytes| {
             let spooled = spooled(cache.folder(), bytes);
             let row = blob(&spooled.content_hash, 4);
-            cache.keep(1, spooled);
+            cache.keep(DocumentId(1), spooled);
             row
         })
         .into();
@@ -72,7 +72,7 @@ async fn the_cache_holds_what_its_bound_allows_and_drops_what_was_used_longest_a
     assert_eq!(text(&held), "cccc", "a file that is in use stays readable");
     let large = spooled(cache.folder(), &[b'x'; 11]);
     let row = blob(&large.content_hash, 11);
-    cache.keep(1, large);
+    cache.keep(DocumentId(1), large);
     assert!(cache.open(&pool, &row).await.is_err(), "a file over the bound is not kept");
     assert_eq!(cache.kept().bytes, 0);
 }
@@ -83,7 +83,7 @@ async fn a_file_that_nobody_uses_leaves_the_disk() {
     let cache = SpoolCache::new(folder.path(), 100);
     let bytes = spooled(cache.folder(), b"aaaa");
     let row = blob(&bytes.content_hash, 4);
-    cache.keep(1, bytes);
+    cache.keep(DocumentId(1), bytes);
     tokio::time::sleep(IDLE / 2).await;
     assert!(cache.open(&no_database(), &row).await.is_ok());
     tokio::time::sleep(IDLE / 2 + IDLE / 4).await;

@@ -3,23 +3,43 @@ use crate::store::word::Word;
 use serde_json::Value;
 use sqlx::{PgConnection, types::Json};
 use svc_client::wire::TaskStatus;
+use svc_ids::{DocumentId, RootId, TaskId};
 
 /// A task that was failed from outside, or put back.
 #[derive(Debug, sqlx::FromRow)]
 pub struct Moved {
-    pub id: i64,
-    pub scope_document_id: i64,
+    pub id: TaskId,
+    pub scope_document_id: DocumentId,
     pub task_type: String,
     pub params: Json<Value>,
 }
 
-/// Fails waiting tasks, of one root or a single one, as cancelled. Tasks that waited for their regions or intents are
-/// woken.
-pub async fn cancel_waiting(
-    conn: &mut PgConnection,
-    root_id: Option<i64>,
-    task_id: Option<i64>,
-) -> sqlx::Result<Vec<Moved>> {
+/// The tasks to cancel.
+#[derive(Clone, Copy, Debug)]
+pub enum Cancel {
+    /// All tasks of a root.
+    Root(RootId),
+    Task(TaskId),
+}
+
+impl Cancel {
+    fn root(self) -> Option<RootId> {
+        match self {
+            Cancel::Root(id) => Some(id),
+            Cancel::Task(_) => None,
+        }
+    }
+
+    fn task(self) -> Option<TaskId> {
+        match self {
+            Cancel::Root(_) => None,
+            Cancel::Task(id) => Some(id),
+        }
+    }
+}
+
+/// Fails waiting tasks as cancelled. Tasks that waited for their regions or intents are woken.
+pub async fn cancel_waiting(conn: &mut PgConnection, which: Cancel) -> sqlx::Result<Vec<Moved>> {
     let cancelled: Vec<Moved> = sqlx::query_as(
         "WITH cancelled AS (
              UPDATE task_queue t SET status = 'failed', error_type = 'permanent', final = true, ready = false, parked_on = NULL, retry_after = NULL
@@ -33,31 +53,30 @@ pub async fn cancel_waiting(
                FROM cancelled)
          SELECT id, scope_document_id, task_type, params FROM cancelled ORDER BY id",
     )
-    .bind(root_id)
-    .bind(task_id)
+    .bind(which.root())
+    .bind(which.task())
     .fetch_all(&mut *conn)
     .await?;
     Ok(cancelled)
 }
 
-/// Requests the end of held tasks, of one root or a single one. From here on none of them can complete. Returns how
-/// many had no such request before.
-pub async fn cancel_held(conn: &mut PgConnection, root_id: Option<i64>, task_id: Option<i64>) -> sqlx::Result<i64> {
+/// Requests the end of held tasks. From here on none of them can complete. Returns how many had no such request before.
+pub async fn cancel_held(conn: &mut PgConnection, which: Cancel) -> sqlx::Result<i64> {
     sqlx::query(
         "UPDATE task_queue t SET cancel_requested_at = clock_timestamp()
           WHERE t.id IN (SELECT id FROM task_queue WHERE status IN ('claimed', 'running', 'batched') AND cancel_requested_at IS NULL
                             AND (root_id = $1 OR id = $2) ORDER BY id FOR UPDATE)
             AND t.status IN ('claimed', 'running', 'batched')",
     )
-    .bind(root_id)
-    .bind(task_id)
+    .bind(which.root())
+    .bind(which.task())
     .execute(conn)
     .await
     .map(|done| i64::try_from(done.rows_affected()).unwrap_or(i64::MAX))
 }
 
 /// How many tasks of a root are being stopped.
-pub async fn stopping(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<i64> {
+pub async fn stopping(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<i64> {
     sqlx::query_scalar(
         "SELECT count(*) FROM task_queue WHERE root_id = $1 AND NOT final AND cancel_requested_at IS NOT NULL",
     )
@@ -69,10 +88,10 @@ pub async fn stopping(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<i64
 /// The newest task of a type at a node, with its status.
 pub async fn newest(
     conn: &mut PgConnection,
-    document_id: i64,
+    document_id: DocumentId,
     task_type: &str,
-) -> sqlx::Result<Option<(i64, TaskStatus)>> {
-    let row: Option<(i64, Word<TaskStatus>)> = sqlx::query_as(
+) -> sqlx::Result<Option<(TaskId, TaskStatus)>> {
+    let row: Option<(TaskId, Word<TaskStatus>)> = sqlx::query_as(
         "SELECT id, status FROM task_queue WHERE scope_document_id = $1 AND task_type = $2 ORDER BY id DESC LIMIT 1 FOR UPDATE",
     )
     .bind(document_id)
@@ -84,7 +103,7 @@ pub async fn newest(
 
 /// Puts back a task that failed for good, and those of its node that failed because of it; returns `None` if it did not
 /// fail.
-pub async fn put_back(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<Option<Vec<Moved>>> {
+pub async fn put_back(conn: &mut PgConnection, task_id: TaskId) -> sqlx::Result<Option<Vec<Moved>>> {
     let moved: Vec<Moved> = sqlx::query_as(
         "WITH RECURSIVE again(id, scope) AS (
              SELECT id, scope_document_id FROM task_queue WHERE id = $1 AND status = 'failed' AND final
@@ -106,17 +125,24 @@ pub async fn put_back(conn: &mut PgConnection, task_id: i64) -> sqlx::Result<Opt
     Ok((!moved.is_empty()).then_some(moved))
 }
 
+/// How many nodes were put back in flight, by what they were before.
+#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+pub struct Returned {
+    pub settled: i64,
+    pub failed: i64,
+}
+
 /// Puts nodes, and the containers above them up to their root of ingestion, back in flight, so that they are rolled up
-/// again. Returns how many were settled and how many had failed.
-pub async fn back_in_flight(conn: &mut PgConnection, ids: &[i64], root_id: i64) -> sqlx::Result<(i64, i64)> {
-    let counts: (i64, i64) = sqlx::query_as(
+/// again.
+pub async fn back_in_flight(conn: &mut PgConnection, ids: &[DocumentId], root_id: RootId) -> sqlx::Result<Returned> {
+    let returned = sqlx::query_as(
         "WITH nodes AS (
              SELECT d.id, d.settled FROM documents d
               WHERE d.settled <> 'in_flight' AND (d.id = ANY($1) OR (
                     d.id IN (SELECT unnest(x.path) FROM documents x WHERE x.id = ANY($1))
                     AND (d.id = $2 OR d.path @> ARRAY[$2::bigint]))) ORDER BY d.id FOR NO KEY UPDATE),
          moved AS (UPDATE documents d SET settled = 'in_flight' FROM nodes n WHERE d.id = n.id RETURNING n.settled AS was)
-         SELECT count(*) FILTER (WHERE was = 'settled'), count(*) FILTER (WHERE was = 'failed') FROM moved",
+         SELECT count(*) FILTER (WHERE was = 'settled') AS settled, count(*) FILTER (WHERE was = 'failed') AS failed FROM moved",
     )
     .bind(ids)
     .bind(root_id)
@@ -130,7 +156,7 @@ pub async fn back_in_flight(conn: &mut PgConnection, ids: &[i64], root_id: i64) 
     .bind(root_id)
     .execute(conn)
     .await?;
-    Ok(counts)
+    Ok(returned)
 }
 
 /// Keeps a task type from being claimed; held tasks go on.
@@ -149,7 +175,7 @@ pub async fn resume(conn: &mut PgConnection, task_type: &str) -> sqlx::Result<()
 
 /// Gives the unfinished tasks of a file the priority that the file has now; returns how many had another one. Only one
 /// such change of a file runs at a time, so that of two changes the later one applies to all tasks.
-pub async fn follow_priority(conn: &mut PgConnection, root_id: i64) -> sqlx::Result<i64> {
+pub async fn follow_priority(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<i64> {
     // No lock of the queue or of the settler has these two keys.
     sqlx::query("SELECT pg_advisory_xact_lock(7377, hashint8($1))").bind(root_id).execute(&mut *conn).await?;
     sqlx::query_scalar(

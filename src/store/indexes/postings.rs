@@ -3,6 +3,7 @@
 use super::copy::Copy;
 use sqlx::PgConnection;
 use std::fmt::Write;
+use svc_ids::{DocumentId, IndexId};
 
 /// A row of `search_term_postings`.
 #[derive(Clone, Debug)]
@@ -20,7 +21,7 @@ pub struct PostingsRow {
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub docno: i32,
-    pub document_id: i64,
+    pub document_id: DocumentId,
     pub length: i32,
     pub terms: Vec<i32>,
     pub tfs: Vec<i16>,
@@ -53,7 +54,7 @@ pub struct Head {
 pub type Keyed<T> = (i32, i32, T);
 
 /// Waits until no compaction of the index runs, and keeps any from starting before the transaction ends.
-pub async fn lock_compaction(conn: &mut PgConnection, index: i64) -> sqlx::Result<()> {
+pub async fn lock_compaction(conn: &mut PgConnection, index: IndexId) -> sqlx::Result<()> {
     sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('search_index_compaction:' || $1::text, 0))")
         .bind(index)
         .execute(conn)
@@ -62,7 +63,7 @@ pub async fn lock_compaction(conn: &mut PgConnection, index: i64) -> sqlx::Resul
 }
 
 /// Does the same as [`lock_compaction`], but returns false at once if another compaction holds the lock.
-pub async fn try_lock_compaction(conn: &mut PgConnection, index: i64) -> sqlx::Result<bool> {
+pub async fn try_lock_compaction(conn: &mut PgConnection, index: IndexId) -> sqlx::Result<bool> {
     sqlx::query_scalar("SELECT pg_try_advisory_xact_lock(hashtextextended('search_index_compaction:' || $1::text, 0))")
         .bind(index)
         .fetch_one(conn)
@@ -85,9 +86,9 @@ pub async fn next_docnos(conn: &mut PgConnection, count: usize) -> sqlx::Result<
 /// about 40 ms, because its end is a separate packet; from here on it is worth that.
 const COPIED: usize = 8_192;
 
-pub async fn insert_entries(conn: &mut PgConnection, index: i64, entries: &[Entry]) -> sqlx::Result<()> {
+pub async fn insert_entries(conn: &mut PgConnection, index: IndexId, entries: &[Entry]) -> sqlx::Result<()> {
     let docnos: Vec<i32> = entries.iter().map(|entry| entry.docno).collect();
-    let documents: Vec<i64> = entries.iter().map(|entry| entry.document_id).collect();
+    let documents: Vec<DocumentId> = entries.iter().map(|entry| entry.document_id).collect();
     let lengths: Vec<i32> = entries.iter().map(|entry| entry.length).collect();
     // An array of arrays must be rectangular, so the inner ones travel as text.
     let terms: Vec<String> = entries.iter().map(|entry| array(&entry.terms)).collect();
@@ -120,7 +121,7 @@ fn array<T: std::fmt::Display>(items: &[T]) -> String {
     out
 }
 
-pub async fn insert_postings(conn: &mut PgConnection, index: i64, rows: &[PostingsRow]) -> sqlx::Result<()> {
+pub async fn insert_postings(conn: &mut PgConnection, index: IndexId, rows: &[PostingsRow]) -> sqlx::Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
@@ -149,7 +150,7 @@ pub async fn insert_postings(conn: &mut PgConnection, index: i64, rows: &[Postin
     .await?;
     for row in rows {
         copy.row(8);
-        copy.field(&index.to_be_bytes());
+        copy.field(&index.0.to_be_bytes());
         copy.field(&row.term_id.to_be_bytes());
         copy.field(&row.first_doc.to_be_bytes());
         copy.field(&row.last_doc.to_be_bytes());
@@ -162,7 +163,7 @@ pub async fn insert_postings(conn: &mut PgConnection, index: i64, rows: &[Postin
     copy.finish().await
 }
 
-pub async fn insert_tombstones(conn: &mut PgConnection, index: i64, rows: &[Keyed<Vec<i32>>]) -> sqlx::Result<()> {
+pub async fn insert_tombstones(conn: &mut PgConnection, index: IndexId, rows: &[Keyed<Vec<i32>>]) -> sqlx::Result<()> {
     for (term, first, docs) in rows {
         sqlx::query("INSERT INTO search_term_tombstones (index_id, term_id, first_doc, docs) VALUES ($1, $2, $3, $4)")
             .bind(index)
@@ -175,7 +176,7 @@ pub async fn insert_tombstones(conn: &mut PgConnection, index: i64, rows: &[Keye
     Ok(())
 }
 
-pub async fn insert_delta(conn: &mut PgConnection, index: i64, docs: i32, tokens: i64) -> sqlx::Result<()> {
+pub async fn insert_delta(conn: &mut PgConnection, index: IndexId, docs: i32, tokens: i64) -> sqlx::Result<()> {
     sqlx::query("INSERT INTO search_index_deltas (index_id, docs, tokens) VALUES ($1, $2, $3)")
         .bind(index)
         .bind(docs)
@@ -187,7 +188,7 @@ pub async fn insert_delta(conn: &mut PgConnection, index: i64, docs: i32, tokens
 
 /// Takes documents out of one index, or of every index if `index` is `None`: their entries become tombstones of their
 /// terms, and the totals shrink, all in one statement. Returns how many entries there were.
-pub async fn bury(conn: &mut PgConnection, index: Option<i64>, documents: &[i64]) -> sqlx::Result<i64> {
+pub async fn bury(conn: &mut PgConnection, index: Option<IndexId>, documents: &[DocumentId]) -> sqlx::Result<i64> {
     sqlx::query_scalar(
         // They are locked in one order, so that two callers that remove the same documents wait and do not deadlock.
         "WITH found AS (
@@ -218,7 +219,12 @@ pub async fn bury(conn: &mut PgConnection, index: Option<i64>, documents: &[i64]
 }
 
 /// The tails and tombstones of `terms`, and the sealed rows of those in `uncached`.
-pub async fn parts(conn: &mut PgConnection, index: i64, terms: &[i32], uncached: &[i32]) -> sqlx::Result<Vec<Part>> {
+pub async fn parts(
+    conn: &mut PgConnection,
+    index: IndexId,
+    terms: &[i32],
+    uncached: &[i32],
+) -> sqlx::Result<Vec<Part>> {
     sqlx::query_as(
         "SELECT 1::smallint AS kind, term_id, first_doc, data, NULL::int[] AS docs FROM search_term_postings
          WHERE index_id = $1 AND term_id = ANY($2) AND NOT sealed
@@ -237,7 +243,11 @@ pub async fn parts(conn: &mut PgConnection, index: i64, terms: &[i32], uncached:
 }
 
 /// `(docno, document)` for the documents with the numbers `docnos`.
-pub async fn documents(conn: &mut PgConnection, index: i64, docnos: &[i32]) -> sqlx::Result<Vec<(i32, i64)>> {
+pub async fn documents(
+    conn: &mut PgConnection,
+    index: IndexId,
+    docnos: &[i32],
+) -> sqlx::Result<Vec<(i32, DocumentId)>> {
     sqlx::query_as("SELECT docno, document_id FROM search_index_entries WHERE index_id = $1 AND docno = ANY($2)")
         .bind(index)
         .bind(docnos)
@@ -246,7 +256,7 @@ pub async fn documents(conn: &mut PgConnection, index: i64, docnos: &[i32]) -> s
 }
 
 /// The numbers of `documents` in the index, ascending.
-pub async fn docnos(conn: &mut PgConnection, index: i64, documents: &[i64]) -> sqlx::Result<Vec<i32>> {
+pub async fn docnos(conn: &mut PgConnection, index: IndexId, documents: &[DocumentId]) -> sqlx::Result<Vec<i32>> {
     sqlx::query_scalar(
         "SELECT docno FROM search_index_entries WHERE index_id = $1 AND document_id = ANY($2) ORDER BY docno",
     )
@@ -257,7 +267,7 @@ pub async fn docnos(conn: &mut PgConnection, index: i64, documents: &[i64]) -> s
 }
 
 /// Terms above `after` with tails or tombstones, ascending, at most `limit`.
-pub async fn pending_terms(conn: &mut PgConnection, index: i64, after: i32, limit: i64) -> sqlx::Result<Vec<i32>> {
+pub async fn pending_terms(conn: &mut PgConnection, index: IndexId, after: i32, limit: i64) -> sqlx::Result<Vec<i32>> {
     // This is a loop of index look-ups, because DISTINCT would read every tail of the terms that have thousands.
     sqlx::query_scalar(
         "WITH RECURSIVE next AS (
@@ -280,7 +290,7 @@ pub async fn pending_terms(conn: &mut PgConnection, index: i64, after: i32, limi
 }
 
 /// The places of the tail rows of `terms`, by term and first document, at most `limit`.
-pub async fn tail_heads(conn: &mut PgConnection, index: i64, terms: &[i32], limit: i64) -> sqlx::Result<Vec<Head>> {
+pub async fn tail_heads(conn: &mut PgConnection, index: IndexId, terms: &[i32], limit: i64) -> sqlx::Result<Vec<Head>> {
     sqlx::query_as(
         "SELECT term_id, first_doc, last_doc, n FROM search_term_postings
          WHERE index_id = $1 AND term_id = ANY($2) AND NOT sealed ORDER BY term_id, first_doc LIMIT $3",
@@ -295,7 +305,7 @@ pub async fn tail_heads(conn: &mut PgConnection, index: i64, terms: &[i32], limi
 /// The tombstones of `terms` by term and first document, at most `limit`.
 pub async fn tombstones(
     conn: &mut PgConnection,
-    index: i64,
+    index: IndexId,
     terms: &[i32],
     limit: i64,
 ) -> sqlx::Result<Vec<Keyed<Vec<i32>>>> {
@@ -311,7 +321,7 @@ pub async fn tombstones(
 }
 
 /// The places of the sealed rows of `terms`, by term and first document.
-pub async fn heads(conn: &mut PgConnection, index: i64, terms: &[i32]) -> sqlx::Result<Vec<Head>> {
+pub async fn heads(conn: &mut PgConnection, index: IndexId, terms: &[i32]) -> sqlx::Result<Vec<Head>> {
     sqlx::query_as(
         "SELECT term_id, first_doc, last_doc, n FROM search_term_postings
          WHERE index_id = $1 AND term_id = ANY($2) AND sealed ORDER BY term_id, first_doc",
@@ -326,7 +336,7 @@ pub async fn heads(conn: &mut PgConnection, index: i64, terms: &[i32]) -> sqlx::
 /// document.
 pub async fn take_rows(
     conn: &mut PgConnection,
-    index: i64,
+    index: IndexId,
     sealed: bool,
     terms: &[i32],
     firsts: &[i32],
@@ -347,7 +357,12 @@ pub async fn take_rows(
 }
 
 /// Deletes the tombstone rows `(term, first document)`.
-pub async fn delete_tombstones(conn: &mut PgConnection, index: i64, terms: &[i32], firsts: &[i32]) -> sqlx::Result<()> {
+pub async fn delete_tombstones(
+    conn: &mut PgConnection,
+    index: IndexId,
+    terms: &[i32],
+    firsts: &[i32],
+) -> sqlx::Result<()> {
     sqlx::query(
         "DELETE FROM search_term_tombstones s USING unnest($2::int[], $3::int[]) AS k (term_id, first_doc)
          WHERE s.index_id = $1 AND s.term_id = k.term_id AND s.first_doc = k.first_doc",

@@ -1,6 +1,7 @@
 //! Terms and their document frequencies.
 
 use sqlx::PgConnection;
+use svc_ids::IndexId;
 
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct TermStats {
@@ -23,7 +24,7 @@ pub struct Sealed {
 }
 
 /// Those of `terms` that the index knows, sorted.
-pub async fn stats(conn: &mut PgConnection, index: i64, terms: &[&str]) -> sqlx::Result<Vec<TermStats>> {
+pub async fn stats(conn: &mut PgConnection, index: IndexId, terms: &[&str]) -> sqlx::Result<Vec<TermStats>> {
     sqlx::query_as(
         "SELECT term, term_id, df, generation, seal, avgdl_built FROM search_term_stats
          WHERE index_id = $1 AND term = ANY($2) ORDER BY term",
@@ -35,7 +36,7 @@ pub async fn stats(conn: &mut PgConnection, index: i64, terms: &[&str]) -> sqlx:
 }
 
 /// Does the same as [`stats`] by id, sorted by id.
-pub async fn stats_by_id(conn: &mut PgConnection, index: i64, ids: &[i32]) -> sqlx::Result<Vec<TermStats>> {
+pub async fn stats_by_id(conn: &mut PgConnection, index: IndexId, ids: &[i32]) -> sqlx::Result<Vec<TermStats>> {
     sqlx::query_as(
         "SELECT term, term_id, df, generation, seal, avgdl_built FROM search_term_stats
          WHERE index_id = $1 AND term_id = ANY($2) ORDER BY term_id",
@@ -49,7 +50,7 @@ pub async fn stats_by_id(conn: &mut PgConnection, index: i64, ids: &[i32]) -> sq
 /// Terms above `after` whose sealed postings have the generation `until` or an earlier one, ascending, at most `limit`.
 pub async fn sealed_until(
     conn: &mut PgConnection,
-    index: i64,
+    index: IndexId,
     until: i64,
     after: i32,
     limit: i64,
@@ -66,7 +67,7 @@ pub async fn sealed_until(
     .await
 }
 
-pub async fn ids(conn: &mut PgConnection, index: i64, terms: &[&str]) -> sqlx::Result<Vec<(String, i32)>> {
+pub async fn ids(conn: &mut PgConnection, index: IndexId, terms: &[&str]) -> sqlx::Result<Vec<(String, i32)>> {
     sqlx::query_as("SELECT term, term_id FROM search_term_stats WHERE index_id = $1 AND term = ANY($2)")
         .bind(index)
         .bind(terms)
@@ -75,7 +76,7 @@ pub async fn ids(conn: &mut PgConnection, index: i64, terms: &[&str]) -> sqlx::R
 }
 
 /// Whether each of these terms still has this id.
-pub async fn agree(conn: &mut PgConnection, index: i64, terms: &[&str], ids: &[i32]) -> sqlx::Result<bool> {
+pub async fn agree(conn: &mut PgConnection, index: IndexId, terms: &[&str], ids: &[i32]) -> sqlx::Result<bool> {
     sqlx::query_scalar(
         "SELECT count(*) = cardinality($2::text[]) FROM unnest($2::text[], $3::int[]) AS u (term, term_id)
            JOIN search_term_stats s ON s.index_id = $1 AND s.term = u.term COLLATE \"C\" AND s.term_id = u.term_id",
@@ -90,7 +91,7 @@ pub async fn agree(conn: &mut PgConnection, index: i64, terms: &[&str], ids: &[i
 /// Inserts those of `terms`, which must be sorted, that are new, and returns their ids; read the others' ids with
 /// [`ids`] afterwards. This is one statement, which holds no lock beyond its own end if the connection is in no
 /// transaction.
-pub async fn insert(conn: &mut PgConnection, index: i64, terms: &[&str]) -> sqlx::Result<Vec<(String, i32)>> {
+pub async fn insert(conn: &mut PgConnection, index: IndexId, terms: &[&str]) -> sqlx::Result<Vec<(String, i32)>> {
     sqlx::query_as(
         "INSERT INTO search_term_stats (index_id, term) SELECT $1, t FROM unnest($2::text[]) AS t ORDER BY t COLLATE \"C\"
          ON CONFLICT DO NOTHING RETURNING term, term_id",
@@ -101,7 +102,12 @@ pub async fn insert(conn: &mut PgConnection, index: i64, terms: &[&str]) -> sqlx
     .await
 }
 
-pub async fn set_sealed(conn: &mut PgConnection, index: i64, generation: i64, sealed: &[Sealed]) -> sqlx::Result<()> {
+pub async fn set_sealed(
+    conn: &mut PgConnection,
+    index: IndexId,
+    generation: i64,
+    sealed: &[Sealed],
+) -> sqlx::Result<()> {
     let ids: Vec<i32> = sealed.iter().map(|term| term.term_id).collect();
     let dfs: Vec<i32> = sealed.iter().map(|term| term.df).collect();
     let averages: Vec<f32> = sealed.iter().map(|term| term.avgdl_built).collect();

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use svc::search::bm25::Hit;
+use svc_ids::DocumentId;
 use svc_ranking::{Analyzer, Config};
 
 pub(super) struct Random(pub(super) u64);
@@ -64,7 +65,7 @@ impl Naive {
         let mut hits: Vec<Hit> = scores
             .into_iter()
             .filter(|&(id, _)| allowed(id))
-            .map(|(document_id, score)| Hit { document_id, score })
+            .map(|(document_id, score)| Hit { document_id: DocumentId(document_id), score })
             .collect();
         hits.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.document_id.cmp(&b.document_id)));
         hits.truncate(limit);
