@@ -140,7 +140,7 @@ impl Queue for Simulated {
         Ok(0)
     }
 
-    async fn documents(&self, _: &[i64]) -> Result<Vec<DocumentFacts>, PortError> {
+    async fn documents(&self, _: &[svc_ids::RootId]) -> Result<Vec<DocumentFacts>, PortError> {
         Ok(Vec::new())
     }
 
