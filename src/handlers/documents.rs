@@ -14,6 +14,7 @@ use crate::{
     store::{
         self,
         documents::{NewRow, Place, content_hash},
+        evidence::Evidence,
         ingest_nodes::{ChildrenDone, Frontier, Waiting},
     },
 };
@@ -256,7 +257,7 @@ impl Handle<ops::read_evidence> for Service {
         let attempts = store::evidence::attempts(&mut conn, id).await.or_fail()?;
         if !attempts.is_empty() {
             evidence.insert(
-                "attempts".to_owned(),
+                Evidence::Attempts.as_str().to_owned(),
                 serde_json::to_value(attempts).map_err(|e| Failure::new(Code::Internal, e))?,
             );
         }

@@ -3,10 +3,9 @@ use crate::{
     access::Caller,
     admission,
     error::OrFail,
-    ingest::settle::FAILED_PARTS,
     registry::Handle,
     service::Service,
-    store::{self, ingest_nodes::Belongs},
+    store::{self, evidence::Evidence, ingest_nodes::Belongs},
 };
 use futures_util::{StreamExt, stream};
 use serde_json::Map;
@@ -142,13 +141,13 @@ async fn look(pool: &PgPool, caller: &Caller, id: DocumentId) -> Result<Frontier
         Some(Belongs { root_id, .. }) => store::ingest_nodes::priority(&mut tx, root_id).await.or_fail()?,
         None => None,
     };
-    let empty = store::evidence::read_one(&mut tx, id, "extract.empty").await.or_fail()?;
+    let empty = store::evidence::read_one(&mut tx, id, Evidence::ExtractEmpty).await.or_fail()?;
     let mut warnings: Vec<String> =
-        empty.iter().filter_map(|value| value.as_str()).map(|reason| format!("extract.empty: {reason}")).collect();
-    let failed = store::evidence::read_one(&mut tx, id, FAILED_PARTS).await.or_fail()?;
+        empty.iter().filter_map(|value| value.as_str()).map(|reason| warning(Evidence::ExtractEmpty, reason)).collect();
+    let failed = store::evidence::read_one(&mut tx, id, Evidence::FailedParts).await.or_fail()?;
     warnings.extend(failed.map(|failed| {
         let reasons: Vec<_> = failed["tasks_by_reason"].as_object().into_iter().flat_map(Map::keys).cloned().collect();
-        format!("{FAILED_PARTS}: {} ({})", failed["nodes"], reasons.join(", "))
+        warning(Evidence::FailedParts, &format!("{} ({})", failed["nodes"], reasons.join(", ")))
     }));
     let (stages, oldest_seconds, blocked_by) = store::admin::frontier(&mut tx, id.as_root()).await.or_fail()?;
     Ok(FrontierResponse {
@@ -165,4 +164,9 @@ async fn look(pool: &PgPool, caller: &Caller, id: DocumentId) -> Result<Frontier
         blocked_by,
         warnings,
     })
+}
+
+/// Evidence that a caller should see without asking for it.
+fn warning(evidence: Evidence, reason: &str) -> String {
+    format!("{}: {reason}", evidence.as_str())
 }

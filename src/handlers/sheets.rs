@@ -8,7 +8,7 @@ use crate::{
     reader::limits,
     registry::Handle,
     service::Service,
-    store::{self, blobs::BlobRow},
+    store::{self, blobs::BlobRow, evidence::Evidence},
     words,
 };
 use serde::Deserialize;
@@ -92,7 +92,7 @@ impl Workbook {
         if file.format.as_deref() != Some(Format::Xlsx.as_str()) {
             return Err(not_a_workbook(id));
         }
-        let recorded = store::evidence::read_one(conn, file.document_id, "structure.sheets").await.or_fail()?;
+        let recorded = store::evidence::read_one(conn, file.document_id, Evidence::StructureSheets).await.or_fail()?;
         let recorded = recorded.and_then(|value| serde_json::from_value::<Recorded>(value).ok());
         match recorded {
             Some(Recorded { sheets, date_epoch }) => Ok(Workbook { file, sheets, date_epoch }),

@@ -4,6 +4,7 @@
 use crate::store::{
     self,
     cancelled::{self, FailedPart},
+    evidence::Evidence,
     ingest_nodes::Frontier,
 };
 use serde_json::json;
@@ -18,7 +19,7 @@ const PART: i64 = 5_000;
 pub async fn fail_containers(conn: &mut PgConnection, root_id: RootId, tasks: i64) -> sqlx::Result<()> {
     let failed = cancelled::fail_containers(conn, root_id).await?;
     let evidence = json!({"at": chrono::Utc::now(), "nodes_failed": failed, "tasks_cancelled": tasks});
-    store::evidence::record(conn, root_id.document(), "cancelled", &evidence).await?;
+    store::evidence::record(conn, root_id.document(), Evidence::Cancelled, &evidence).await?;
     count(conn, root_id, failed).await
 }
 

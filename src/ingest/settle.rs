@@ -9,6 +9,7 @@ use crate::{
     },
     store::{
         self,
+        evidence::Evidence,
         ingest_nodes::{Belongs, ChildrenDone, Frontier, Rollup, Touched},
         nodes::Landed,
     },
@@ -19,9 +20,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use svc_actors::{Lane, Lanes};
 use svc_client::wire::Settled;
 use svc_ids::{DocumentId, RootId};
-
-/// The name of the evidence at a settled file with failed parts: how many nodes, and why.
-pub const FAILED_PARTS: &str = "failed_parts";
 
 /// The lanes of the tasks that settling queues.
 pub const QUEUES: Lanes = Lanes::of(Lane::Model);
@@ -91,12 +89,12 @@ async fn finish_nodes(conn: &mut PgConnection, root_id: RootId, nodes: &[Touched
     let ids: Vec<DocumentId> = nodes.iter().map(|node| node.document_id).collect();
     for node in nodes.iter().filter(|node| node.rollup.0 == Rollup::None) {
         // Nothing settled under it, so the rollup counts as done without a result.
-        store::evidence::record(conn, node.document_id, "effective_content", &Value::Null).await?;
+        store::evidence::record(conn, node.document_id, Evidence::EffectiveContent, &Value::Null).await?;
         if node.failed_children > 0 {
             store::evidence::record(
                 conn,
                 node.document_id,
-                "rollup",
+                Evidence::Rollup,
                 &json!({"failed_children": node.failed_children}),
             )
             .await?;
@@ -121,7 +119,7 @@ async fn finish_nodes(conn: &mut PgConnection, root_id: RootId, nodes: &[Touched
                 .map(|(reason, tasks)| (reason, tasks.into()))
                 .collect();
             let evidence = json!({"nodes": failed, "tasks_by_reason": reasons});
-            store::evidence::record(conn, root_id.document(), FAILED_PARTS, &evidence).await?;
+            store::evidence::record(conn, root_id.document(), Evidence::FailedParts, &evidence).await?;
         }
     }
     Ok(())

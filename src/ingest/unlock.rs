@@ -9,7 +9,8 @@ use crate::{
         tasks::{split_extraction, types::PROBE},
     },
     reader::limits,
-    spool, store,
+    spool,
+    store::{self, evidence::Evidence},
 };
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
@@ -20,9 +21,6 @@ use svc_formats::{
     isolated::{Answer, Request, Step},
 };
 use svc_ids::DocumentId;
-
-/// The name of the node's evidence that holds an [`Unlocked`].
-pub const EVIDENCE: &str = "unlocked";
 
 /// What a password gave access to.
 pub struct Opened {
@@ -103,6 +101,6 @@ impl Opened {
         store::evidence::store_extraction(conn, id, &text, &layout).await.or_fail()?;
         let unlocked = serde_json::to_value(Unlocked { patterns: self.patterns.clone() })
             .map_err(|error| Failure::new(Code::Internal, error))?;
-        store::evidence::record(conn, id, EVIDENCE, &unlocked).await.or_fail()
+        store::evidence::record(conn, id, Evidence::Unlocked, &unlocked).await.or_fail()
     }
 }

@@ -17,6 +17,7 @@ use crate::{
         self,
         blobs::BlobRow,
         documents::{NewRow, Place},
+        evidence::Evidence,
         ingest_nodes::{Frontier, IngestNode},
         word::Word,
     },
@@ -218,8 +219,8 @@ async fn store_new(
     let detected = json!({
         "format": blob.format, "mime": blob.mime_type, "by": arrival.detection.by, "declared_mime": blob.declared_mime, "byte_size": blob.byte_size,
     });
-    store::evidence::record(conn, id, "detected", &detected).await.or_fail()?;
-    store::evidence::record(conn, id, "options", &blob.options).await.or_fail()?;
+    store::evidence::record(conn, id, Evidence::Detected, &detected).await.or_fail()?;
+    store::evidence::record(conn, id, Evidence::Options, &blob.options).await.or_fail()?;
     if let Some(opened) = &arrival.opened {
         opened.store(conn, id).await?;
     }

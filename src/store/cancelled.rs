@@ -1,4 +1,5 @@
 //! The nodes of a cancelled ingestion, until all of them are marked as failed.
+use super::evidence::Evidence;
 use sqlx::PgConnection;
 use svc_ids::{DocumentId, RootId};
 
@@ -65,10 +66,11 @@ pub async fn fail_leaves(
 pub async fn add_to_evidence(conn: &mut PgConnection, root_id: RootId, failed: i64) -> sqlx::Result<()> {
     sqlx::query(
         "UPDATE node_evidence SET value = jsonb_set(value, '{nodes_failed}', to_jsonb((value->>'nodes_failed')::bigint + $2))
-          WHERE document_id = $1 AND name = 'cancelled'",
+          WHERE document_id = $1 AND name = $3",
     )
     .bind(root_id)
     .bind(failed)
+    .bind(Evidence::Cancelled.as_str())
     .execute(conn)
     .await
     .map(|_| ())

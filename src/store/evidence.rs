@@ -1,16 +1,36 @@
 //! What the pipeline recorded about a node.
+mod names;
+#[cfg(test)]
+mod tests;
+
 use super::{
     text::{storable, storable_json},
     word::Word,
 };
 use chrono::{DateTime, Utc};
+pub use names::Evidence;
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, types::Json};
 use svc_client::wire::{Attempt, AttemptOutcome, ErrorType};
 use svc_ids::{DocumentId, RootId};
 
 /// Records a value under a name; null says that a task ran and produced nothing.
-pub async fn record(conn: &mut PgConnection, document_id: DocumentId, name: &str, value: &Value) -> sqlx::Result<()> {
+pub async fn record(
+    conn: &mut PgConnection,
+    document_id: DocumentId,
+    name: Evidence,
+    value: &Value,
+) -> sqlx::Result<()> {
+    record_as(conn, document_id, name.as_str(), value).await
+}
+
+/// Records what a task learned before it failed. A task of another crate may use names that [`Evidence`] does not list.
+pub(super) async fn record_as(
+    conn: &mut PgConnection,
+    document_id: DocumentId,
+    name: &str,
+    value: &Value,
+) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO node_evidence (document_id, name, value) VALUES ($1, $2, $3)
          ON CONFLICT (document_id, name) DO UPDATE SET value = EXCLUDED.value, recorded_at = now()",
@@ -51,25 +71,35 @@ pub async fn set_anchor(conn: &mut PgConnection, document_id: DocumentId, anchor
         .map(|_| ())
 }
 
+/// The rule of a node that no task and no upload made.
+const ASSERTED: &str = "asserted";
+
 /// Everything recorded about a node except its attempts, by name.
 pub async fn read(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<Map<String, Value>> {
     let rows: Vec<(String, Value)> = sqlx::query_as(
         "SELECT name, value FROM node_evidence WHERE document_id = $1
-         UNION ALL SELECT 'rule', to_jsonb(rule) FROM node_origins WHERE document_id = $1
-         UNION ALL SELECT 'anchor', anchor FROM node_origins WHERE document_id = $1 AND anchor IS NOT NULL
+         UNION ALL SELECT $2, to_jsonb(coalesce((SELECT rule FROM node_origins WHERE document_id = $1), $4))
+         UNION ALL SELECT $3, anchor FROM node_origins WHERE document_id = $1 AND anchor IS NOT NULL
          ORDER BY 1",
     )
     .bind(document_id)
+    .bind(Evidence::Rule.as_str())
+    .bind(Evidence::Anchor.as_str())
+    .bind(ASSERTED)
     .fetch_all(conn)
     .await?;
     Ok(rows.into_iter().collect())
 }
 
 /// One value, if the name was recorded.
-pub async fn read_one(conn: &mut PgConnection, document_id: DocumentId, name: &str) -> sqlx::Result<Option<Value>> {
+pub async fn read_one(
+    conn: &mut PgConnection,
+    document_id: DocumentId,
+    name: Evidence,
+) -> sqlx::Result<Option<Value>> {
     sqlx::query_scalar("SELECT value FROM node_evidence WHERE document_id = $1 AND name = $2")
         .bind(document_id)
-        .bind(name)
+        .bind(name.as_str())
         .fetch_optional(conn)
         .await
 }
@@ -124,8 +154,8 @@ pub async fn reasons_of_failures(conn: &mut PgConnection, root_id: RootId) -> sq
     // A leaf fails through a task of a node above it.
     sqlx::query_as(
         "WITH failed AS (SELECT id, path FROM documents WHERE path @> ARRAY[$1::bigint] AND settled = 'failed' LIMIT 1000),
-              told AS (SELECT DISTINCT node FROM failed, unnest(path[array_position(path, $1):] || id) AS node),
-              last AS (SELECT DISTINCT ON (a.task_id) a.outcome, a.code, a.detail, a.error_type FROM told JOIN task_attempts a ON a.document_id = told.node ORDER BY a.task_id, a.id DESC)
+              related AS (SELECT DISTINCT node FROM failed, unnest(path[array_position(path, $1):] || id) AS node),
+              last AS (SELECT DISTINCT ON (a.task_id) a.outcome, a.code, a.detail, a.error_type FROM related JOIN task_attempts a ON a.document_id = related.node ORDER BY a.task_id, a.id DESC)
          SELECT coalesce(detail ->> 'limit', code, outcome) AS reason, count(*) FROM last WHERE outcome NOT IN ('completed', 'skipped') AND error_type IS DISTINCT FROM 'dependency'
           GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 10",
     )

@@ -1,5 +1,5 @@
 //! The sheets of workbooks, as their structure task recorded them.
-use super::blobs::BlobRow;
+use super::{blobs::BlobRow, evidence::Evidence};
 use serde_json::Value;
 use sqlx::PgConnection;
 use svc_ids::DocumentId;
@@ -43,11 +43,12 @@ pub async fn profile(conn: &mut PgConnection, workbook: DocumentId, index: i32) 
     sqlx::query_scalar(
         "SELECT jsonb_build_object('used_range', e.value->'used_range')
            FROM documents d JOIN node_origins o ON o.document_id = d.id AND o.rule = 'structure:sheets'
-           JOIN node_evidence e ON e.document_id = d.id AND e.name = 'profile.sheet'
+           JOIN node_evidence e ON e.document_id = d.id AND e.name = $3
           WHERE d.parent_id = $1 AND (o.anchor->>'index')::int = $2",
     )
     .bind(workbook)
     .bind(index)
+    .bind(Evidence::ProfileSheet.as_str())
     .fetch_optional(conn)
     .await
 }

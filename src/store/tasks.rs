@@ -397,7 +397,7 @@ pub async fn fail(
     release(conn, grant.task_id).await?;
     if is_final {
         for (name, value) in &failure.evidence {
-            super::evidence::record(conn, grant.document_id, name, value).await?;
+            super::evidence::record_as(conn, grant.document_id, name, value).await?;
         }
         fail_dependents(conn, grant.task_id, grant.document_id).await?;
     }

@@ -232,7 +232,8 @@ impl Wire for LinkPage {}
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct EvidenceResponse {
     pub document_id: i64,
-    /// If a name has null, a task ran and produced nothing. If a name is absent, nothing has run.
+    /// If a name has null, a task ran and produced nothing. If a name is absent, nothing has run. docs/evidence.md lists
+    /// the names.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub evidence: Map<String, Value>,
 }

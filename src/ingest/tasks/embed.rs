@@ -8,7 +8,7 @@ use crate::{
         settle,
     },
     search::{self, bm25},
-    store::{self, nodes::TextRow, vectors::Stored},
+    store::{self, evidence::Evidence, nodes::TextRow, vectors::Stored},
 };
 use pgvector::HalfVector;
 use serde_json::{Map, Value, json};
@@ -49,7 +49,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         replaced.classified()?;
     }
     for (id, refusal) in &embedded.refused {
-        store::evidence::record(tx.conn(), *id, "embed", refusal).await.classified()?;
+        store::evidence::record(tx.conn(), *id, Evidence::Embed, refusal).await.classified()?;
     }
     if batch.is_some() {
         let moved = store::nodes::leave_flight(tx.conn(), &ids, Settled::Settled).await.classified()?;

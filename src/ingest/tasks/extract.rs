@@ -1,6 +1,10 @@
 //! extract:text: the text of a file, with its pages and headings.
 use super::{Apply, OrTaskFailure, another_answer, probe::input};
-use crate::{ingest::Tools, reader::limits, store};
+use crate::{
+    ingest::Tools,
+    reader::limits,
+    store::{self, evidence::Evidence},
+};
 use serde_json::{Map, Value, json};
 use svc_actors::{Outcome, TaskFailure};
 use svc_formats::{
@@ -11,8 +15,8 @@ use svc_ids::DocumentId;
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let id = apply.grant.document_id;
-    let (mut extraction, usage) = read(tools, id).await?;
-    let Facts { summary, found, mut detail } = facts(&mut extraction);
+    let (format, mut extraction, usage) = read(tools, id).await?;
+    let Facts { summary, found, mut detail } = facts(&mut extraction, format);
     if let Some(usage) = usage {
         detail.insert("reader".to_owned(), json!(usage));
     }
@@ -22,34 +26,30 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
 
     let mut tx = apply.begin().await?;
     store::evidence::store_extraction(tx.conn(), id, &text, &layout).await.classified()?;
-    store::evidence::record(tx.conn(), id, "extract.text", &Value::Object(summary)).await.classified()?;
+    store::evidence::record(tx.conn(), id, Evidence::ExtractText, &Value::Object(summary)).await.classified()?;
     for (name, value) in &found {
-        store::evidence::record(tx.conn(), id, name, value).await.classified()?;
+        store::evidence::record(tx.conn(), id, *name, value).await.classified()?;
     }
-    if let Some(reason) = empty {
-        store::evidence::record(tx.conn(), id, "extract.empty", &json!(reason)).await.classified()?;
-    }
+    store::evidence::record(tx.conn(), id, Evidence::ExtractEmpty, &json!(empty)).await.classified()?;
     tx.complete(detail).await
 }
 
-/// The extraction of a file, and what it cost: what its upload stored, which was read with a password that is gone, or
-/// what the reader makes of the stored bytes.
-async fn read(tools: &Tools, document_id: DocumentId) -> Result<(Extraction, Option<Usage>), TaskFailure> {
+/// The extraction of a file of a format, and what it cost: what its upload stored, which was read with a password that
+/// is gone, or what the reader makes of the stored bytes.
+async fn read(tools: &Tools, document_id: DocumentId) -> Result<(Format, Extraction, Option<Usage>), TaskFailure> {
     let format = {
         let mut conn = tools.pool.acquire().await.classified()?;
+        let plan = store::evidence::read_one(&mut conn, document_id, Evidence::Plan).await.classified()?;
+        let format = plan.as_ref().and_then(|plan| plan["format"].as_str()?.parse::<Format>().ok());
+        let format = format.ok_or(FormatError::UnknownFormat).classified()?;
         if let Some((text, layout)) = store::evidence::extraction(&mut conn, document_id).await.classified()? {
-            return Ok((join(text, layout).classified()?, None));
+            return Ok((format, join(text, layout).classified()?, None));
         }
-        let plan = store::evidence::read_one(&mut conn, document_id, "plan").await.classified()?.unwrap_or_default();
-        plan["format"]
-            .as_str()
-            .and_then(|name| name.parse::<Format>().ok())
-            .ok_or(FormatError::UnknownFormat)
-            .classified()?
+        format
     };
     let request = Request::new(Step::Extract(format), limits(&tools.settings));
     match tools.reader.read(input(tools, document_id).await?, &request).await.classified()? {
-        (Answer::Extracted(extraction), usage) => Ok((extraction, Some(usage))),
+        (Answer::Extracted(extraction), usage) => Ok((format, extraction, Some(usage))),
         _ => Err(another_answer()),
     }
 }
@@ -58,8 +58,9 @@ async fn read(tools: &Tools, document_id: DocumentId) -> Result<(Extraction, Opt
 struct Facts {
     /// Counts and plain values: the evidence `extract.text`.
     summary: Map<String, Value>,
-    /// Lists of comments, footnotes and changes: evidence under their own names.
-    found: Map<String, Value>,
+    /// What the readers of the format look for, such as comments: evidence under names of their own, null if there is
+    /// none.
+    found: Vec<(Evidence, Value)>,
     /// What the reader decided, for the attempt log.
     detail: Map<String, Value>,
 }
@@ -68,7 +69,7 @@ struct Facts {
 const DECISION: &str = "promoted_title_count";
 
 /// Takes the facts out of an extraction, because as evidence they need not be stored again.
-fn facts(extraction: &mut Extraction) -> Facts {
+fn facts(extraction: &mut Extraction, format: Format) -> Facts {
     let mut summary = Map::new();
     summary.insert("characters".to_owned(), extraction.text.chars().count().into());
     summary.insert("headings".to_owned(), extraction.headings.len().into());
@@ -81,13 +82,14 @@ fn facts(extraction: &mut Extraction) -> Facts {
     if let Some(charset) = &extraction.charset {
         summary.insert("charset".to_owned(), json!(charset));
     }
-    let (mut found, mut detail) = (Map::new(), Map::new());
+    let mut found: Vec<_> = Evidence::of_format(format.as_str()).map(|evidence| (evidence, Value::Null)).collect();
+    let mut detail = Map::new();
     for (name, value) in std::mem::take(&mut extraction.facts) {
-        match value {
-            value if name == DECISION => detail.insert(name, value),
-            Value::Array(_) | Value::Object(_) => found.insert(name, value),
-            plain => summary.insert(name, plain),
-        };
+        match found.iter_mut().find(|(evidence, _)| evidence.as_str() == name) {
+            Some((_, place)) => *place = value,
+            None if name == DECISION => drop(detail.insert(name, value)),
+            None => drop(summary.insert(name, value)),
+        }
     }
     Facts { summary, found, detail }
 }

@@ -5,11 +5,11 @@ use crate::{
         Tools,
         queueing::{Queueing, Work},
         rules::{self, Decision, Verdict},
-        unlock::{self, Unlocked},
+        unlock::Unlocked,
     },
     reader::limits,
     spool::StoredFile,
-    store,
+    store::{self, evidence::Evidence},
 };
 use serde_json::{Map, Value, json};
 use std::{fs::File, sync::Arc};
@@ -38,20 +38,22 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
                 "the file's password arrived while it was being read without one",
             ));
         }
-        return Err(refusal.with_evidence("matched.patterns", matched).with_evidence("plan", shown));
+        return Err(refusal
+            .with_evidence(Evidence::MatchedPatterns.as_str(), matched)
+            .with_evidence(Evidence::Plan.as_str(), shown));
     }
 
     let mut tx = apply.begin().await?;
-    store::evidence::record(tx.conn(), grant.document_id, "matched.patterns", &matched).await.classified()?;
-    store::evidence::record(tx.conn(), grant.document_id, "plan", &shown).await.classified()?;
-    if let Some(archive) = archive {
-        let listed = serde_json::to_value(archive).classified()?;
-        store::evidence::record(tx.conn(), grant.document_id, "archive", &listed).await.classified()?;
-    }
+    store::evidence::record(tx.conn(), grant.document_id, Evidence::MatchedPatterns, &matched).await.classified()?;
+    store::evidence::record(tx.conn(), grant.document_id, Evidence::Plan, &shown).await.classified()?;
+    let listed = serde_json::to_value(archive).classified()?;
+    store::evidence::record(tx.conn(), grant.document_id, Evidence::Archive, &listed).await.classified()?;
     let queued = enqueue(tools, &mut tx, format, &patterns).await?;
     if queued == 0 {
         let reason = no_text(format, &plan);
-        store::evidence::record(tx.conn(), grant.document_id, "extract.empty", &json!(reason)).await.classified()?;
+        store::evidence::record(tx.conn(), grant.document_id, Evidence::ExtractEmpty, &json!(reason))
+            .await
+            .classified()?;
     }
     let mut detail = Map::new();
     detail.insert("format".to_owned(), format.as_str().into());
@@ -90,7 +92,7 @@ async fn measure(tools: &Tools, id: DocumentId) -> Result<Measured, TaskFailure>
 /// What an upload with the file's password left; another upload may bring one at any time.
 async fn handed_in(tools: &Tools, id: DocumentId) -> Result<Option<Unlocked>, TaskFailure> {
     let mut conn = tools.pool.acquire().await.classified()?;
-    let left = store::evidence::read_one(&mut conn, id, unlock::EVIDENCE).await.classified()?;
+    let left = store::evidence::read_one(&mut conn, id, Evidence::Unlocked).await.classified()?;
     left.map(serde_json::from_value).transpose().classified()
 }
 
@@ -128,7 +130,8 @@ async fn enqueue(
     let grant = tx.grant();
     let (id, path) = (grant.document_id, &grant.region.path);
     let ancestors = &path[..path.len().saturating_sub(1)];
-    let options: Value = store::evidence::read_one(tx.conn(), id, "options").await.classified()?.unwrap_or_default();
+    let options: Value =
+        store::evidence::read_one(tx.conn(), id, Evidence::Options).await.classified()?.unwrap_or_default();
     let queueing = Queueing::of_file(grant.root_id, &tools.settings.task_badges);
     let mut queued: Vec<(&str, TaskId)> = Vec::new();
     for rule in rules::due(format, patterns) {

@@ -10,7 +10,7 @@ use crate::{
     embedding::EmbedError,
     ingest::{Tools, options::Profile, profile, tree},
     reader::limits,
-    store::{self, ingest_nodes::Frontier, nodes::NewNode},
+    store::{self, evidence::Evidence, ingest_nodes::Frontier, nodes::NewNode},
 };
 use serde_json::{Map, Value, json};
 use svc_actors::{LeafRange, Outcome, TaskFailure};
@@ -49,7 +49,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         store::evidence::set_anchor(tx.conn(), grant.document_id, &anchor).await.classified()?;
         insert(tools, &mut tx, &profile, content, tokens, &json!({"cells": cells})).await?;
     }
-    store::evidence::record(tx.conn(), grant.document_id, "profile.sheet", &evidence).await.classified()?;
+    store::evidence::record(tx.conn(), grant.document_id, Evidence::ProfileSheet, &evidence).await.classified()?;
     tx.complete(detail).await
 }
 

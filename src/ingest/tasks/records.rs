@@ -20,6 +20,7 @@ use crate::{
     spool,
     store::{
         self,
+        evidence::Evidence,
         ingest_nodes::{Frontier, IngestNode},
         nodes::NewNode,
     },
@@ -48,7 +49,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let mut tx = apply.begin_creating().await?;
     let long = insert(tools, &mut tx, &head, file).await?;
     evidence["in_pieces"] = long.into();
-    store::evidence::record(tx.conn(), grant.document_id, "extract.sheet", &evidence).await.classified()?;
+    store::evidence::record(tx.conn(), grant.document_id, Evidence::ExtractSheet, &evidence).await.classified()?;
     let detail = match evidence {
         Value::Object(members) => members,
         _ => Map::new(),

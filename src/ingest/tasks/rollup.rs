@@ -3,7 +3,7 @@ use super::{Apply, OrTaskFailure, structure::model};
 use crate::{
     embedding::Model,
     ingest::Tools,
-    store::{self, ingest_nodes::Contents, vectors::Stored},
+    store::{self, evidence::Evidence, ingest_nodes::Contents, vectors::Stored},
 };
 use pgvector::HalfVector;
 use serde_json::{Map, Value, json};
@@ -39,8 +39,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     if let Some(vector) = vector {
         store::vectors::set(tx.conn(), &[id], &[vector], model).await.classified()?;
     }
-    store::evidence::record(tx.conn(), id, "effective_content", &effective).await.classified()?;
-    store::evidence::record(tx.conn(), id, "rollup", &rollup).await.classified()?;
+    store::evidence::record(tx.conn(), id, Evidence::EffectiveContent, &effective).await.classified()?;
+    store::evidence::record(tx.conn(), id, Evidence::Rollup, &rollup).await.classified()?;
     store::ingest_nodes::rolled_up(tx.conn(), id).await.classified()?;
     let mut detail = Map::new();
     detail.insert("effective_content".to_owned(), effective);

@@ -14,6 +14,7 @@ use crate::{
     reader::limits,
     store::{
         self,
+        evidence::Evidence,
         ingest_nodes::{Frontier, IngestNode},
         nodes::NewNode,
     },
@@ -63,15 +64,12 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     count(&mut tx, grant.document_id, grant.root_id, &ids).await?;
     for (sheet, id) in sheets.iter().zip(&ids) {
         let state = serde_json::to_value(sheet).classified()?;
-        store::evidence::record(tx.conn(), *id, "sheet", &state).await.classified()?;
+        store::evidence::record(tx.conn(), *id, Evidence::Sheet, &state).await.classified()?;
         enqueue(tools, &mut tx, sheet, *id).await?;
     }
-    store::evidence::record(tx.conn(), grant.document_id, "structure.sheets", &shape).await.classified()?;
-    if sheets.is_empty() {
-        store::evidence::record(tx.conn(), grant.document_id, "extract.empty", &json!("no_sheets"))
-            .await
-            .classified()?;
-    }
+    store::evidence::record(tx.conn(), grant.document_id, Evidence::StructureSheets, &shape).await.classified()?;
+    let empty = json!(sheets.is_empty().then_some("no_sheets"));
+    store::evidence::record(tx.conn(), grant.document_id, Evidence::ExtractEmpty, &empty).await.classified()?;
     let mut detail = Map::new();
     detail.insert("sheets".to_owned(), sheets.len().into());
     detail.insert("left_out".to_owned(), others.len().into());

@@ -14,6 +14,7 @@ use crate::{
     },
     store::{
         self,
+        evidence::Evidence,
         ingest_nodes::{ChildrenDone, Frontier, IngestNode},
         nodes::NewNode,
     },
@@ -46,7 +47,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>, declared: bool) -> Result<Outc
     for batch in &batches {
         embed::enqueue(tools, tx.conn(), grant.root_id, made.leaves(batch)).await?;
     }
-    store::evidence::record(tx.conn(), id, "structure", &shape).await.classified()?;
+    store::evidence::record(tx.conn(), id, Evidence::Structure, &shape).await.classified()?;
     let detail = match shape {
         Value::Object(members) => members,
         _ => Map::new(),

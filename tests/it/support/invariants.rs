@@ -1,5 +1,6 @@
 //! What must always hold, as SQL that returns the offending rows.
 use sqlx::PgPool;
+use std::collections::BTreeMap;
 
 /// Each with its name; checked at the end of every scenario.
 const INVARIANTS: &[(&str, &str)] = &[
@@ -101,6 +102,11 @@ const INVARIANTS: &[(&str, &str)] = &[
            OR (ready AND (final OR parked_on IS NOT NULL OR unmet_deps > 0)) OR unmet_deps < 0",
     ),
     (
+        "what a reader lists is evidence under a name of its own",
+        "SELECT e.document_id || ' ' || fact.key FROM node_evidence e CROSS JOIN jsonb_each(e.value) AS fact
+          WHERE e.name = 'extract.text' AND jsonb_typeof(fact.value) IN ('array', 'object')",
+    ),
+    (
         "no log of what is gone",
         "SELECT a.id::text FROM task_attempts a LEFT JOIN documents d ON d.id = a.document_id WHERE d.id IS NULL",
     ),
@@ -169,10 +175,28 @@ async fn broken(pool: &PgPool, invariants: &[(&'static str, &'static str)]) -> V
     broken
 }
 
+/// The evidence that docs/evidence.md does not have, and the null that it does not explain.
+async fn undocumented(pool: &PgPool) -> Vec<String> {
+    let page = std::fs::read_to_string(super::repository().join("docs/evidence.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let documented: BTreeMap<&str, bool> = rows
+        .map(|row| {
+            (row.split('`').next().unwrap(), row.split(" | ").nth(2).is_some_and(|null| !null.trim().is_empty()))
+        })
+        .collect();
+    let recorded: Vec<(String, bool)> =
+        sqlx::query_as("SELECT DISTINCT name, value = 'null' FROM node_evidence").fetch_all(pool).await.unwrap();
+    let is_known =
+        |(name, is_null): &(String, bool)| documented.get(name.as_str()).is_some_and(|null| *null || !is_null);
+    let unknown = recorded.into_iter().filter(|evidence| !is_known(evidence));
+    unknown.map(|(name, is_null)| format!("docs/evidence.md lacks {name}, null: {is_null}")).collect()
+}
+
 /// Panics, naming each invariant that does not hold. Like every claim, it first wakes what can be woken.
 pub async fn check(pool: &PgPool) {
     sqlx::query("SELECT wake_tasks()").execute(pool).await.unwrap();
-    let broken = broken(pool, INVARIANTS).await;
+    let mut broken = broken(pool, INVARIANTS).await;
+    broken.extend(undocumented(pool).await);
     assert!(broken.is_empty(), "invariants broken:\n{}", broken.join("\n"));
 }
 

@@ -1,0 +1,132 @@
+//! The table of evidence: every name under which something is recorded about a node. docs/evidence.md is generated from
+//! it.
+
+macro_rules! evidence { ($(
+    $(#[doc = $holds:literal])+ $name:ident = $text:literal, by $by:literal
+        $(, null $null:literal)? $(, absent $absent:literal)? $(, of $format:literal)?;
+)*) => {
+    /// A name under which something is recorded about a node.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Evidence { $( $(#[doc = $holds])+ $name, )* }
+
+    impl Evidence {
+        /// Every name, in the order of the pipeline.
+        pub const ALL: &[Evidence] = &[$( Evidence::$name ),*];
+        /// The name as it is stored and shown.
+        pub fn as_str(self) -> &'static str { match self { $( Evidence::$name => $text, )* } }
+        /// What the value holds, in a sentence or two.
+        #[cfg(test)]
+        pub fn holds(self) -> &'static str { match self { $( Evidence::$name => concat!($($holds),+).trim_ascii(), )* } }
+        /// Which tasks record it, or which request.
+        #[cfg(test)]
+        pub fn written_by(self) -> &'static str { match self { $( Evidence::$name => $by, )* } }
+        /// What null means; `None` if the value is never null.
+        #[cfg(test)]
+        pub fn null_means(self) -> Option<&'static str> {
+            match self { $( Evidence::$name => None$(.or(Some($null)))?, )* }
+        }
+        /// What it may mean that the name is absent, besides that nothing has run.
+        #[cfg(test)]
+        pub fn absent_means(self) -> Option<&'static str> {
+            match self { $( Evidence::$name => None$(.or(Some($absent)))?, )* }
+        }
+        /// The only format whose readers find it; `None` if it does not come from a reader.
+        pub(super) fn format(self) -> Option<&'static str> {
+            match self { $( Evidence::$name => None$(.or(Some($format)))?, )* }
+        }
+    }
+} }
+
+evidence! {
+    /// How the upload was recognised: `format`, `mime`, `by`, `declared_mime`, `byte_size`.
+    Detected = "detected", by "`POST /ingest/file`",
+        absent "the node is not an uploaded file";
+    /// All ingest options of the upload, defaults included.
+    Options = "options", by "`POST /ingest/file`",
+        absent "the node is not an uploaded file";
+    /// The patterns that were measured with the password of the upload; the password itself is stored nowhere.
+    Unlocked = "unlocked", by "`POST /ingest/file`",
+        absent "no upload of the file brought a password that opens it";
+    /// The measured patterns of the file, each true or false.
+    MatchedPatterns = "matched.patterns", by "`probe`";
+    /// The `format`, and for each of the `tasks` whether it was enqueued, deferred or does not apply, with the reason.
+    Plan = "plan", by "`probe`";
+    /// What a zip archive says it holds: the number of members, their sizes, and the first thousand of them.
+    Archive = "archive", by "`probe`",
+        null "the file is not a zip archive, or its directory is lost";
+    /// Why the file has no text: `needs_ocr`, `no_text_layer`, `no_sheets`, `no_reader` or `no_text`.
+    ExtractEmpty = "extract.empty", by "`probe`, `extract:text`, `structure:sheets`",
+        null "the file has text or sheets";
+    /// Counts of the extracted text: `characters`, `headings`, `pages`, what declared the headings, and what the reader
+    /// of the format counted.
+    ExtractText = "extract.text", by "`extract:text`";
+    /// Comments, each with author, date, text and place.
+    DocxComments = "docx.comments", by "`extract:text`", null "there are none", absent "the file is not a docx", of "docx";
+    /// Footnotes, each with text and place.
+    DocxFootnotes = "docx.footnotes", by "`extract:text`", null "there are none", absent "the file is not a docx", of "docx";
+    /// Endnotes, each with text and place.
+    DocxEndnotes = "docx.endnotes", by "`extract:text`", null "there are none", absent "the file is not a docx", of "docx";
+    /// Tracked changes, each with what it did, author, date, text and place.
+    DocxTrackedChanges = "docx.tracked_changes", by "`extract:text`", null "there are none", absent "the file is not a docx", of "docx";
+    /// Items of lists and numbered headings, each with level, number, label and place.
+    DocxLists = "docx.lists", by "`extract:text`", null "there are none", absent "the file is not a docx", of "docx";
+    /// Comments on slides, each with slide, author, date and text.
+    PptxComments = "pptx.comments", by "`extract:text`", null "there are none", absent "the file is not a pptx", of "pptx";
+    /// The numbers of the slides that the presentation hides.
+    PptxHiddenSlides = "pptx.hidden_slides", by "`extract:text`", null "there are none", absent "the file is not a pptx", of "pptx";
+    /// The numbers of the slides that the presentation names and the package lacks.
+    PptxMissingSlides = "pptx.missing_slides", by "`extract:text`", null "there are none", absent "the file is not a pptx", of "pptx";
+    /// The numbers of the slides without text.
+    PptxSlidesWithoutText = "pptx.slides_without_text", by "`extract:text`", null "there are none", absent "the file is not a pptx", of "pptx";
+    /// The pages with images, each with their number and how much of the page they cover.
+    PageImages = "page_images", by "`extract:text`", null "there are none", absent "the file is not a PDF", of "pdf";
+    /// The numbers of the pages that are scans.
+    ScannedPages = "scanned_pages", by "`extract:text`", null "there are none", absent "the file is not a PDF", of "pdf";
+    /// What the nodes under the file were made of: the `rule`, the numbers of `sections` and `chunks`, and what declared
+    /// the sections.
+    Structure = "structure", by "`structure:declared`, `structure:inferred`",
+        absent "the file has no text, or is a workbook";
+    /// The shape of a workbook: its date epoch, its worksheets, the other sheets, and its defined names.
+    StructureSheets = "structure.sheets", by "`structure:sheets`",
+        absent "the file is not a workbook";
+    /// Which sheet of its workbook the node is: index, name, kind, and whether it is hidden.
+    Sheet = "sheet", by "`structure:sheets`",
+        absent "the node is not a sheet";
+    /// The used range of the sheet, its columns with types and examples, merged cells, comments, and whether its first
+    /// row is a header.
+    ProfileSheet = "profile.sheet", by "`profile:sheet`",
+        absent "the node is not a sheet";
+    /// The number of records that the sheet gave, how many were cut into pieces, and whether and why its first row is a
+    /// header.
+    ExtractSheet = "extract.sheet", by "`extract:sheet`",
+        absent "the node is not a sheet";
+    /// Why the node has no vector: `skipped` is `text_too_long` or `no_direction`, with figures and the remedy.
+    Embed = "embed", by "`embed`",
+        absent "the node has its vector, which is no evidence";
+    /// What stands for the text of a container: `method`, `source_children`, `tokens`, `window`, `characters`.
+    EffectiveContent = "effective_content", by "`summarize`",
+        null "the text does not fit the window, or nothing settled under the node", absent "the node is not a container";
+    /// How many children failed, and why the text under the container was not concatenated.
+    Rollup = "rollup", by "`summarize`",
+        absent "the node is not a container, or there is nothing under it";
+    /// How many nodes under the settled file failed, and how many tasks failed for which reason.
+    FailedParts = "failed_parts", by "the settling of the file",
+        absent "no part of the file failed";
+    /// When the ingestion was cancelled, and how many nodes and tasks that ended.
+    Cancelled = "cancelled", by "`POST /ingest/file/{id}/cancel`",
+        absent "nobody cancelled it";
+    /// What made the node: `upload`, a task, or `asserted` if a caller created it.
+    Rule = "rule", by "what makes the node";
+    /// Where the node comes from in its file: pages, slides, cells or characters.
+    Anchor = "anchor", by "what makes the node",
+        absent "the node is not a part of a file";
+    /// The last thousand attempts at the node's tasks, oldest first, each with its outcome, error and duration.
+    Attempts = "attempts", by "every task";
+}
+
+impl Evidence {
+    /// What readers look for in files of a format, besides the text.
+    pub fn of_format(format: &str) -> impl Iterator<Item = Evidence> {
+        Evidence::ALL.iter().copied().filter(move |evidence| evidence.format() == Some(format))
+    }
+}
