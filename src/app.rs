@@ -171,12 +171,12 @@ async fn load_engine(settings: &Settings) -> Result<Engine, AppError> {
 /// Logs now and then how much of a model has been fetched.
 fn log_progress() -> impl Fn(Progress<'_>) + Sync {
     const EVERY: Duration = Duration::from_secs(5);
-    let told = Mutex::new(Instant::now());
+    let logged_at = Mutex::new(Instant::now());
     move |progress| {
         // A lock that was poisoned by a panic still holds a valid time.
-        let mut told = told.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if told.elapsed() >= EVERY {
-            *told = Instant::now();
+        let mut logged_at = logged_at.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if logged_at.elapsed() >= EVERY {
+            *logged_at = Instant::now();
             tracing::info!(file = progress.file, bytes = progress.bytes, total = progress.total, "fetching the model");
         }
     }
@@ -248,7 +248,7 @@ impl App {
             Some(RunningWorker::start(Role::of(&settings), service.tools(), backend.options.clone()).await?)
         } else {
             // The workers are elsewhere; these two end with the runtime.
-            drop(wakeup::tell(backend.pool.clone(), service.wake.clone(), None));
+            drop(wakeup::announce(backend.pool.clone(), service.wake.clone(), None));
             drop(unserved::watch(backend.pool.clone(), settings.worker_reap));
             None
         };

@@ -1,4 +1,4 @@
-//! A document store organised as a tree: ingestion, retrieval and a knowledge graph in one unit.
+//! A document store organised as a tree: it ingests files and finds what is in them by meaning and by words.
 //!
 //! ARCHITECTURE.md at the top of the repository is the place to start.
 pub mod access;

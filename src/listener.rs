@@ -27,15 +27,16 @@ use tokio::{
 
 /// How many descriptors stay free for files, child processes and the database.
 const OTHER_DESCRIPTORS: usize = 256;
+/// The fewest connections, however few descriptors there are.
 const LEAST_CONNECTIONS: usize = 16;
 /// The pause after an `accept` that failed for lack of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The log gets at most one line in this time about refused connections.
-const TOLD_EVERY: Duration = Duration::from_secs(10);
-/// How many refused connections get an answer at a time, and how long that may take; further ones are closed without an
-/// answer.
-const TOLD_AT_ONCE: usize = 32;
-const TELLING: Duration = Duration::from_secs(1);
+const LOGGED_EVERY: Duration = Duration::from_secs(10);
+/// How many refused connections get an answer at a time; further ones are closed without an answer.
+const REFUSALS_AT_ONCE: usize = 32;
+/// How long the answer to a refused connection may take.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long a client may keep a connection waiting, and how many connections there may be.
 #[derive(Clone, Copy, Debug)]
@@ -71,8 +72,8 @@ fn descriptors() -> usize {
 /// off.
 pub async fn serve(listener: TcpListener, router: Router, limits: Limits, mut stop: watch::Receiver<bool>) {
     let open = Arc::new(Open::default());
-    let telling = Arc::new(Semaphore::new(TOLD_AT_ONCE));
-    let mut told = Told::default();
+    let refusals = Arc::new(Semaphore::new(REFUSALS_AT_ONCE));
+    let mut throttled = Throttled::default();
     let mut tasks = JoinSet::new();
     let mut stopped = stop.clone();
     let mut stopped = std::pin::pin!(stopped.wait_for(|stop| *stop));
@@ -93,23 +94,23 @@ pub async fn serve(listener: TcpListener, router: Router, limits: Limits, mut st
                 });
             }
             Ok((stream, _)) => {
-                told.warn(|| {
+                throttled.warn(|| {
                     tracing::warn!(
                         connections = limits.connections,
                         "every connection is busy, so new ones are refused; raise SVC_MAX_CONNECTIONS if this is normal load"
                     )
                 });
-                if let Ok(place) = telling.clone().try_acquire_owned() {
+                if let Ok(place) = refusals.clone().try_acquire_owned() {
                     tasks.spawn(async move {
                         // The client may be gone or may not read, so an error here does not matter.
-                        drop(tokio::time::timeout(TELLING, refuse(stream)).await);
+                        drop(tokio::time::timeout(REFUSAL_TIMEOUT, refuse(stream)).await);
                         drop(place);
                     });
                 }
             }
             Err(error) if is_the_clients(&error) => {}
             Err(error) => {
-                told.warn(|| tracing::warn!(error = %error, "cannot accept connections now"));
+                throttled.warn(|| tracing::warn!(error = %error, "cannot accept connections now"));
                 open.close_idlest();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
@@ -149,13 +150,13 @@ async fn refuse(mut stream: TcpStream) -> io::Result<()> {
 
 /// Keeps a line from being logged a thousand times a second.
 #[derive(Default)]
-struct Told(Option<Instant>);
+struct Throttled(Option<Instant>);
 
-impl Told {
-    fn warn(&mut self, tell: impl FnOnce()) {
-        if self.0.is_none_or(|at| at.elapsed() > TOLD_EVERY) {
+impl Throttled {
+    fn warn(&mut self, log: impl FnOnce()) {
+        if self.0.is_none_or(|at| at.elapsed() > LOGGED_EVERY) {
             self.0 = Some(Instant::now());
-            tell();
+            log();
         }
     }
 }

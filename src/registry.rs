@@ -154,8 +154,12 @@ pub const PAGES: &[&str] = &["/docs", "/"];
 /// Every route of the service.
 pub fn router(service: Arc<Service>) -> Router {
     service.sampler.start();
+    mount(service, registry())
+}
+
+fn mount(service: Arc<Service>, rows: Vec<Mounted>) -> Router {
     let mut router = Router::new();
-    for Mounted { form, other, .. } in registry() {
+    for Mounted { form, other, .. } in rows {
         let service = service.clone();
         let method = MethodFilter::try_from(form.info.method.clone()).unwrap_or(MethodFilter::GET);
         let path = form.info.path;

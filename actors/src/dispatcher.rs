@@ -176,11 +176,11 @@ impl DispatcherState {
         }
         // Polling is what guarantees progress: it finds work that nobody announced, even if wake-ups keep the timer
         // from running out.
-        let told = if self.polled.elapsed() >= settings.poll { Lanes::ALL } else { shared.fresh.take() };
-        if told == Lanes::ALL {
+        let announced = if self.polled.elapsed() >= settings.poll { Lanes::ALL } else { shared.fresh.take() };
+        if announced == Lanes::ALL {
             self.polled = Instant::now();
         }
-        self.dry = self.dry.without(told);
+        self.dry = self.dry.without(announced);
         let idle = self.idle_slots();
         if idle.is_empty() {
             // The end of a task wakes this actor; the tick only matters if the wake-up was lost with an actor.

@@ -155,7 +155,7 @@ impl DocumentState {
             Err(error) => {
                 // This is no failure of the task, which may have been cancelled or drained before its actor started.
                 // The hold was dropped with the arguments, which gave the task back.
-                tracing::debug!(task.id = grant.task_id.0, error = %error, "a task's actor did not start");
+                grant.span().in_scope(|| tracing::debug!(error = %error, "a task's actor did not start"));
                 self.ended(me);
             }
         }

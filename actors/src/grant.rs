@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 use svc_ids::{DocumentId, RootId, TaskId};
+use tracing::Span;
 use uuid::Uuid;
 
 /// Kinds of work. Each lane has its own permits, so that a thousand probes do not starve one rollup.
@@ -125,6 +126,19 @@ pub struct Grant {
     pub deadline: Option<Duration>,
     /// The task's parameters.
     pub params: Value,
+}
+
+impl Grant {
+    /// The span of the task: every line that is logged about the task is in it.
+    pub fn span(&self) -> Span {
+        tracing::info_span!(
+            "task",
+            "task.id" = self.task_id.0,
+            "task.type" = self.task_type,
+            "document.id" = self.document_id.0,
+            "root.id" = self.root_id.0
+        )
+    }
 }
 
 /// How a handler ended without failing.

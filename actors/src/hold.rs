@@ -185,9 +185,9 @@ pub(crate) fn admit(
     let mut free: HashMap<Lane, usize> = want.iter().copied().collect();
     let (mut holds, mut surplus) = (Vec::new(), Vec::new());
     for grant in grants {
-        let (task_id, lane) = (grant.task_id, grant.lane);
+        let (span, lane) = (grant.span(), grant.lane);
         let Some(hold) = Hold::admit(shared, grant, asked) else {
-            tracing::error!(task.id = task_id.0, %lane, "the queue granted a token twice; ignoring the second grant");
+            span.in_scope(|| tracing::error!(%lane, "the queue granted a token twice; ignoring the second grant"));
             continue;
         };
         match free.get_mut(&lane) {

@@ -296,17 +296,10 @@ impl Ledger {
                 Some(_) => continue,
             }
             if !holding.ended {
-                let (task_id, document_id) = (holding.grant.task_id, holding.grant.document_id);
-                match reason {
-                    StopReason::Lost => tracing::warn!(
-                        task.id = task_id.0,
-                        document.id = document_id.0,
-                        "reservation lost; stopping the task"
-                    ),
-                    reason => {
-                        tracing::info!(task.id = task_id.0, document.id = document_id.0, ?reason, "stopping the task")
-                    }
-                }
+                holding.grant.span().in_scope(|| match reason {
+                    StopReason::Lost => tracing::warn!("reservation lost; stopping the task"),
+                    reason => tracing::info!(?reason, "stopping the task"),
+                });
             }
             stopped.push((holding.actor.clone(), holding.cancel.clone()));
         }

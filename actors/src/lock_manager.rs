@@ -16,6 +16,7 @@ use std::{
     time::Instant,
 };
 use tokio::task::JoinHandle;
+use tracing::Instrument;
 use uuid::Uuid;
 
 pub(crate) struct LockManager;
@@ -137,7 +138,8 @@ pub(crate) fn write_back(shared: &Arc<Shared>) {
             Owed::Return | Owed::Interrupted => back.push(grant.token),
             Owed::Failure(failure) => {
                 let shared = shared.clone();
-                tokio::spawn(async move { write_failure(shared, &grant, &failure).await });
+                let span = grant.span();
+                tokio::spawn(async move { write_failure(shared, &grant, &failure).await }.instrument(span));
             }
         }
     }
@@ -173,9 +175,9 @@ async fn write_failure(shared: Arc<Shared>, grant: &Grant, failure: &TaskFailure
     loop {
         match bounded(shared.settings.lease, shared.queue.fail(grant, failure)).await {
             Ok(true) => {
-                let (task_id, document_id, code) = (grant.task_id, grant.document_id, failure.code.as_str());
                 let what = if failure.counts { "task failed" } else { "task put off" };
-                tracing::warn!(task.id = task_id.0, document.id = document_id.0, task.r#type = grant.task_type, error.class = %failure.class, error.code = code, error = failure.message, "{what}");
+                let code = failure.code.as_str();
+                tracing::warn!(error.class = %failure.class, error.code = code, error = failure.message, "{what}");
                 return;
             }
             Ok(false) => return,

@@ -9,8 +9,9 @@ use serde::Serialize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use svc_ids::{RootId, TaskId};
 
-/// How many characters of a document's title and of a failure's message are kept.
+/// How many characters of a document's title are kept.
 const MOST_TITLE: usize = 100;
+/// How many characters of a failure's message are kept.
 const MOST_MESSAGE: usize = 300;
 
 /// How far a document has come, as far as this process knows.

@@ -12,6 +12,7 @@ use crate::{
 use futures_util::FutureExt;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use tracing::Instrument;
 
 /// A task that ends sooner is never written as running separately: it starts and ends in one transaction.
 const SHORT: Duration = Duration::from_millis(50);
@@ -65,7 +66,8 @@ impl Actor for TaskActor {
         state: &mut TaskState,
     ) -> Result<(), ActorProcessingErr> {
         if let Some(hold) = state.hold.as_mut() {
-            hold.report = run(&state.shared, hold, &state.seat).await;
+            let span = hold.grant.span();
+            hold.report = run(&state.shared, hold, &state.seat).instrument(span).await;
             // If the supervisor is gone, it takes this actor with it.
             let (grant, end, next) = (hold.grant.clone(), hold.end(), hold.take_follow_up());
             let _ = state.supervisor.cast(DocumentMessage::Ended { grant, end, next });
@@ -98,7 +100,7 @@ async fn run(shared: &Shared, hold: &mut Hold, seat: &Seat) -> Option<Report> {
             Ok(true) => {}
             Ok(false) => return Some(Report::Finished),
             Err(error) => {
-                tracing::warn!(task.id = hold.grant.task_id.0, error = %error, "a task that must run alone could not be started");
+                tracing::warn!(error = %error, "a task that must run alone could not be started");
                 return None;
             }
         }
@@ -119,7 +121,7 @@ async fn run(shared: &Shared, hold: &mut Hold, seat: &Seat) -> Option<Report> {
         biased;
         ended = in_time => ended,
         () = reservation_gone(shared, grant) => {
-            tracing::info!(task.id = grant.task_id.0, "the reservation was lost before the task began");
+            tracing::info!("the reservation was lost before the task began");
             return Some(Report::Lost);
         }
     };
@@ -134,14 +136,11 @@ async fn run(shared: &Shared, hold: &mut Hold, seat: &Seat) -> Option<Report> {
     Some(match ended {
         Ok(Ok(Outcome::Completed)) => Report::Finished,
         Ok(Ok(Outcome::Skipped { reason })) => {
-            tracing::debug!(task.id = grant.task_id.0, reason, "task skipped");
+            tracing::debug!(reason, "task skipped");
             Report::Finished
         }
         Ok(Ok(Outcome::LostLease)) => {
-            tracing::warn!(
-                task.id = grant.task_id.0,
-                "the reservation was lost before the commit; nothing was written"
-            );
+            tracing::warn!("the reservation was lost before the commit; nothing was written");
             Report::Lost
         }
         Ok(Err(failure)) => Report::Failed(failure),

@@ -60,10 +60,10 @@ fn why_lost(base: &str, error: &reqwest::Error) -> String {
         next = cause.source();
     }
     let io = causes.iter().find_map(|cause| cause.downcast_ref::<std::io::Error>()).map(std::io::Error::kind);
-    let said = |what: &str| causes.iter().any(|cause| cause.to_string().contains(what));
+    let mentions = |what: &str| causes.iter().any(|cause| cause.to_string().contains(what));
     match io {
         Some(std::io::ErrorKind::ConnectionRefused) => format!("nothing listens at {base} (connection refused)"),
-        _ if said("dns error") => format!("the host of {base} is not known"),
+        _ if mentions("dns error") => format!("the host of {base} is not known"),
         _ if error.is_timeout() => format!("no answer from {base} in time"),
         _ => {
             let cause = causes.last().map(|cause| format!(": {cause}")).unwrap_or_default();

@@ -9,8 +9,9 @@ use svc_client::{
 
 /// How long a stream may be silent. A proxy may have held it up, so the service is then asked directly.
 const QUIET: Duration = Duration::from_secs(30);
-/// The time between two requests, and how many are sent before the stream is tried again.
+/// The time between two requests while there is no stream.
 const ROUND: Duration = Duration::from_millis(200);
+/// How many requests are sent before the stream is tried again.
 const ROUNDS: u32 = 10;
 /// How many requests in a row may go unanswered while the service is away. The service has stored its state, so nothing
 /// is lost.

@@ -33,7 +33,7 @@ pub use worker::worker_main;
 /// The exit code if everything ended but some files were refused or failed.
 pub const SOME_FAILED: u8 = 3;
 
-/// A document store organised as a tree: ingestion, retrieval and a knowledge graph in one unit.
+/// A document store organised as a tree: it ingests files and finds what is in them by meaning and by words.
 #[derive(Parser)]
 #[command(name = "svc", version, propagate_version = true)]
 struct Arguments {
@@ -101,7 +101,7 @@ pub enum CliError {
     Settings(#[from] SettingsError),
     #[error(transparent)]
     App(#[from] AppError),
-    #[error("{}", told(.0))]
+    #[error("{}", with_next_step(.0))]
     Call(#[from] Failure),
     #[error("{0}")]
     Io(#[from] std::io::Error),
@@ -110,7 +110,7 @@ pub enum CliError {
 }
 
 /// A failed call, with what to do next.
-fn told(failure: &Failure) -> String {
+fn with_next_step(failure: &Failure) -> String {
     match failure.code {
         Code::Unauthenticated => {
             "the service refuses the token: set SVC_API_TOKEN, or --token, to its owner token".to_owned()
@@ -203,8 +203,9 @@ async fn run(arguments: Arguments, mut environment: BTreeMap<String, String>) ->
     }
 }
 
-/// A service that takes longer to connect, or pauses longer within an answer, counts as gone.
+/// A service that takes longer to connect counts as gone.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// A service that pauses longer within an answer counts as gone.
 const SILENT_FOR: Duration = Duration::from_secs(180);
 
 /// The client for the service that the settings name.

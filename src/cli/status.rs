@@ -90,6 +90,6 @@ mod tests {
     #[test]
     fn numbers_that_are_not_recent_have_their_age() {
         assert_eq!(old(1.9), None);
-        assert!(old(61.2).is_some_and(|said| said.contains("61 s ago")));
+        assert!(old(61.2).is_some_and(|age| age.contains("61 s ago")));
     }
 }

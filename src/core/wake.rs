@@ -6,24 +6,24 @@ use uuid::Uuid;
 
 /// News of work in this process. Its own worker learns of it at once, the other processes soon after.
 #[derive(Clone, Debug)]
-pub struct Wake(Arc<Word>);
+pub struct Wake(Arc<Shared>);
 
 #[derive(Debug)]
-struct Word {
+struct Shared {
     lanes: SharedLanes,
     /// Lanes that only other processes must hear about.
     elsewhere: SharedLanes,
-    told: Notify,
+    news: Notify,
     /// Identifies what this process sent, so that it ignores its own notifications.
     sender: Uuid,
 }
 
 impl Default for Wake {
     fn default() -> Wake {
-        Wake(Arc::new(Word {
+        Wake(Arc::new(Shared {
             lanes: SharedLanes::default(),
             elsewhere: SharedLanes::default(),
-            told: Notify::new(),
+            news: Notify::new(),
             sender: Uuid::new_v4(),
         }))
     }
@@ -34,7 +34,7 @@ impl Wake {
     pub fn notify(&self, lanes: Lanes) {
         if !lanes.is_empty() {
             self.0.lanes.add(lanes);
-            self.0.told.notify_one();
+            self.0.news.notify_one();
         }
     }
 
@@ -42,13 +42,13 @@ impl Wake {
     pub fn notify_elsewhere(&self, lanes: Lanes) {
         if !lanes.is_empty() {
             self.0.elsewhere.add(lanes);
-            self.0.told.notify_one();
+            self.0.news.notify_one();
         }
     }
 
     /// Waits until there is news that nobody has waited for yet.
-    pub(crate) async fn told(&self) {
-        self.0.told.notified().await;
+    pub(crate) async fn notified(&self) {
+        self.0.news.notified().await;
     }
 
     /// Takes the lanes that were announced since the last call.

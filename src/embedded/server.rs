@@ -20,6 +20,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const FAST_STOP: Duration = Duration::from_secs(60);
 /// An immediate shutdown writes nothing.
 const IMMEDIATE_STOP: Duration = Duration::from_secs(10);
+/// How much of the end of the server's log an error shows.
 const LOG_TAIL_BYTES: u64 = 2048;
 
 /// A server that answers.

@@ -15,21 +15,26 @@ use svc_client::{
 use svc_models::{TokenCounter, TokenVectors, VECTOR_WIDTH};
 use tokio::sync::Mutex;
 
-/// The texts and bytes of one call: short calls share the runner fairly, and a lost one costs little.
+/// The most texts of one call: short calls share the runner fairly, and a lost one costs little.
 const TEXTS: usize = 64;
+/// The most bytes of one call, for the same reason.
 const BYTES: usize = 256 << 10;
 /// The texts of one call for token vectors, whose answer is long.
 const TOKEN_TEXTS: usize = 8;
 /// How many calls of one batch are under way together, so that the runner always has the next one.
 const CALLS: usize = 4;
 const CONNECT: Duration = Duration::from_secs(5);
-/// How long a description may take, and one without the tokenizer, for which somebody waits.
+/// How long a description of the runner may take.
 const DESCRIBE: Duration = Duration::from_secs(10);
+/// How long a description without the tokenizer may take; a caller waits for it.
 const PEEK: Duration = Duration::from_secs(2);
-/// For how long calls are retried: somebody waits for a query, whereas a task comes back by itself.
+/// For how long the call for a query is retried, because a caller waits for it.
 const QUERY_PATIENCE: Duration = Duration::from_secs(3);
+/// For how long a call for documents is retried, whose task comes back by itself.
 const DOCUMENT_PATIENCE: Duration = Duration::from_secs(20);
+/// The pause before the first retry; each further pause is longer.
 const FIRST_DELAY: Duration = Duration::from_millis(100);
+/// The longest pause before a retry.
 const LONGEST_DELAY: Duration = Duration::from_secs(5);
 /// How long a failed description is valid, so that those who wait for it do not ask one after the other.
 const FAILURE_STANDS: Duration = Duration::from_secs(1);

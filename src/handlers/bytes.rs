@@ -6,9 +6,9 @@ use std::{ops::Range, time::Duration};
 use svc_client::{Call, Code, Download, Failure, Pieces, Validated, ops};
 use svc_ids::DocumentId;
 
-/// How many times in a row the database may be unreachable before a download breaks off, and the pause between two
-/// tries.
+/// How many times in a row the database may be unreachable before a download breaks off.
 const AWAY: u32 = 15;
+/// The pause between two tries while the database is unreachable.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Handle<ops::read_bytes> for Service {

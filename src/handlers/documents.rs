@@ -30,6 +30,7 @@ use svc_ids::{DocumentId, TaskId};
 
 /// How long `?wait=true` waits.
 const WAIT: Duration = Duration::from_secs(60);
+/// The time between two looks at the document's task.
 const WAIT_STEP: Duration = Duration::from_millis(20);
 
 impl Handle<ops::create_document> for Service {

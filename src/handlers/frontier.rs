@@ -20,8 +20,9 @@ use svc_ids::DocumentId;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-/// The time between two looks at the queue: the first applies after a change, the second while nothing changes.
+/// The time between two looks at the queue after a change.
 const SOONEST: Duration = Duration::from_millis(200);
+/// The time between two looks at the queue while nothing changes.
 const LATEST: Duration = Duration::from_secs(1);
 /// The pause after a look is at least this many times its duration, so that slow looks are rarer.
 const PAUSES: u32 = 10;
@@ -49,7 +50,7 @@ impl Handle<ops::follow_frontier> for Service {
             caller,
             id,
             seen: Some(first),
-            told: call.meta.last_event_id,
+            last_sent: call.meta.last_event_id,
             pause: SOONEST,
             looking: self.watching.clone(),
             ending: self.ending.clone(),
@@ -67,18 +68,18 @@ struct Watch {
     /// A frontier that was read and has not been sent yet.
     seen: Option<FrontierResponse>,
     /// The id of the last frontier that the caller knows.
-    told: Option<String>,
+    last_sent: Option<String>,
     pause: Duration,
     looking: Arc<Semaphore>,
     ending: CancellationToken,
     _place: admission::Place,
 }
 
-type Told = Result<Event<FrontierResponse>, Failure>;
+type Sent = Result<Event<FrontierResponse>, Failure>;
 
 impl Watch {
     /// The next event and the rest of the stream; `None` when the service ends.
-    async fn next(mut self) -> Option<(Told, Option<Watch>)> {
+    async fn next(mut self) -> Option<(Sent, Option<Watch>)> {
         loop {
             let frontier = match self.seen.take() {
                 Some(first) => first,
@@ -91,8 +92,8 @@ impl Watch {
             if frontier.nodes_in_flight == 0 && frontier.tasks_unfinished == 0 {
                 return Some((Ok(Event { id: Some(id), name: "end".into(), data: frontier }), None));
             }
-            if self.told.as_deref() != Some(&id) {
-                self.told = Some(id.clone());
+            if self.last_sent.as_deref() != Some(&id) {
+                self.last_sent = Some(id.clone());
                 self.pause = SOONEST;
                 return Some((Ok(Event { id: Some(id), name: "frontier".into(), data: frontier }), Some(self)));
             }

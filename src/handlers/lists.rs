@@ -18,8 +18,9 @@ use svc_client::{
 };
 use svc_ids::DocumentId;
 
-/// Estimates of the bytes that a row takes in an answer besides its texts, and that its vector takes.
+/// An estimate of the bytes that a row takes in an answer besides its texts.
 const ROW_BYTES: u64 = 1024;
+/// An estimate of the bytes that a vector takes in an answer.
 const EMBED_BYTES: u64 = 8 * 1024;
 
 impl Handle<ops::list_roots> for Service {

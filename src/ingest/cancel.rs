@@ -39,7 +39,7 @@ pub async fn fail_leaves(pool: &PgPool, root_id: RootId, after: DocumentId) -> s
 /// the background. An error is logged and not returned, because the cancel took effect; the sweep does what is left.
 pub async fn finish(pool: &PgPool, root_id: RootId) {
     let left = move |error: sqlx::Error| {
-        tracing::warn!(document.id = root_id.0, error = %error, "could not mark all nodes of a cancelled file; the sweep will mark the rest");
+        tracing::warn!(root.id = root_id.0, error = %error, "could not mark all nodes of a cancelled file; the sweep will mark the rest");
     };
     match fail_leaves(pool, root_id, root_id.document()).await {
         Ok(None) => {}

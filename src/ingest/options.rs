@@ -75,6 +75,7 @@ pub struct Requested {
 
 /// The group that is not stored.
 const EXTRACT: &str = "extract";
+/// The key of that group.
 const PASSWORD: &str = "password";
 /// The most characters of a password; the formats' own limits are far below.
 const PASSWORD_CHARACTERS: usize = 1024;

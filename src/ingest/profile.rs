@@ -161,9 +161,9 @@ mod tests {
         let mut single = profile(1);
         (single.nonempty_cells, single.formulas) = (1, 1);
         single.columns[0].types = TypeCounts { text: 1, date: 1, ..TypeCounts::default() };
-        let said = text("ducks.xlsx", &single, 1800);
-        assert!(said.contains("1 filled cell in A1:A7, 1 of them a formula."), "{said}");
-        assert!(said.contains("Name 0: 1 text, 1 date,"), "{said}");
+        let text = text("ducks.xlsx", &single, 1800);
+        assert!(text.contains("1 filled cell in A1:A7, 1 of them a formula."), "{text}");
+        assert!(text.contains("Name 0: 1 text, 1 date,"), "{text}");
     }
 
     #[test]

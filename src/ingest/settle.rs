@@ -62,7 +62,7 @@ pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, root_id: R
 /// Does the same for callers that cannot report an error: the events stay, and the sweep takes what is left.
 pub async fn settle_or_leave(pool: &PgPool, badges: &BTreeMap<String, String>, root_id: RootId) -> bool {
     settle(pool, badges, root_id).await.unwrap_or_else(|error| {
-        tracing::warn!(document.id = root_id.0, error = %error, "settling failed; the sweep will do it");
+        tracing::warn!(root.id = root_id.0, error = %error, "settling failed; the sweep will do it");
         false
     })
 }
@@ -207,7 +207,7 @@ pub async fn take_left(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx
         match settle(pool, badges, root_id).await {
             Ok(more) => queued |= more,
             Err(error) => {
-                tracing::error!(document.id = root_id.0, error = %error, "this root could not be settled; recounting its nodes, which repairs the effect of a defect");
+                tracing::error!(root.id = root_id.0, error = %error, "this root could not be settled; recounting its nodes, which repairs the effect of a defect");
                 recount(pool, root_id).await?;
             }
         }
@@ -229,7 +229,7 @@ pub async fn sweep(pool: &PgPool, badges: &BTreeMap<String, String>) -> sqlx::Re
     let cancelled = store::cancelled::roots(&mut *pool.acquire().await?).await?;
     for root_id in cancelled {
         if let Err(error) = cancel::fail_rest(pool, root_id, root_id.document()).await {
-            tracing::error!(document.id = root_id.0, error = %error, "could not mark the nodes of a cancelled file; the next sweep tries again");
+            tracing::error!(root.id = root_id.0, error = %error, "could not mark the nodes of a cancelled file; the next sweep tries again");
         }
     }
     take_left(pool, badges).await
@@ -240,7 +240,7 @@ pub async fn repair(pool: &PgPool) -> sqlx::Result<()> {
     let stalled = store::ingest_nodes::stalled_roots(&mut *pool.acquire().await?).await?;
     for root_id in stalled {
         tracing::error!(
-            document.id = root_id.0,
+            root.id = root_id.0,
             "nodes are in flight with nothing left to do; recounting them, which repairs the effect of a defect"
         );
         recount(pool, root_id).await?;

@@ -28,7 +28,7 @@ pub fn contract() -> &'static Value {
     CONTRACT.get_or_init(|| build(&registry()))
 }
 
-fn build(rows: &[Mounted]) -> Value {
+pub(super) fn build(rows: &[Mounted]) -> Value {
     let mut paths = Paths::new();
     let mut schemas: Schemas = vec![("Failure".to_owned(), <Failure as utoipa::PartialSchema>::schema())];
     <Failure as utoipa::ToSchema>::schemas(&mut schemas);
@@ -241,7 +241,7 @@ fn problem_name(codes: &[Code]) -> String {
 
 /// A refusal with one of several codes that share a status.
 fn problem_response(status: u16, codes: &[Code], schema: &str) -> Value {
-    let told: Vec<String> = codes.iter().map(|code| format!("`{}`: {}", code.as_str(), code.title())).collect();
+    let meanings: Vec<String> = codes.iter().map(|code| format!("`{}`: {}", code.as_str(), code.title())).collect();
     let mut headers = common_headers();
     let mut with = |name: &str| headers[name] = json!({"$ref": format!("#/components/headers/{name}")});
     match status {
@@ -251,15 +251,15 @@ fn problem_response(status: u16, codes: &[Code], schema: &str) -> Value {
         _ => {}
     }
     let content = json!({"application/problem+json": {"schema": {"$ref": format!("#/components/schemas/{schema}")}}});
-    json!({"description": format!("{}.", told.join("; ")), "headers": headers, "content": content})
+    json!({"description": format!("{}.", meanings.join("; ")), "headers": headers, "content": content})
 }
 
 /// The schema of a failure with one of these codes.
 fn problem_schema(codes: &[Code]) -> Value {
     let words: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
-    let told: Vec<String> = codes.iter().map(|code| format!("{}.", code.title())).collect();
+    let titles: Vec<String> = codes.iter().map(|code| format!("{}.", code.title())).collect();
     json!({
-        "description": told.join(" "),
+        "description": titles.join(" "),
         "allOf": [
             {"$ref": "#/components/schemas/Failure"},
             {"type": "object", "properties": {"code": {"type": "string", "enum": words}}},

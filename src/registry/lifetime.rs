@@ -39,10 +39,10 @@ pub(super) async fn carry_out(
     span: Span,
     work: impl Future<Output = Response> + Send + 'static,
 ) -> Option<Response> {
-    let (tell, told) = oneshot::channel();
+    let (answer, answered) = oneshot::channel();
     let task = tasks.spawn(
         async move {
-            if let Err(response) = tell.send(work.await) {
+            if let Err(response) = answer.send(work.await) {
                 tracing::info!(status = response.status().as_u16(), "the client was gone before it was answered");
             }
         }
@@ -50,7 +50,7 @@ pub(super) async fn carry_out(
     );
     let mut waiting =
         Waiting { task: only_reads(info).then(|| task.abort_handle()), name: info.name, span, over: false };
-    let response = told.await.ok();
+    let response = answered.await.ok();
     waiting.over = true;
     response
 }

@@ -40,6 +40,10 @@ macro_rules! settings {
         /// The names of all settings, in the order of the table.
         pub(super) const NAMES: &[&str] = &[$($(stringify!($name),)+)+];
 
+        /// The field of each setting.
+        #[cfg(test)]
+        pub(super) const FIELDS: &[&str] = &[$($(stringify!($field),)+)+];
+
         impl Settings {
             /// Reads each setting from its source; all bad values are reported at once.
             pub(super) fn read(mut source: Source) -> Result<Self, SettingsError> {

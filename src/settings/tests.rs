@@ -230,3 +230,45 @@ fn a_setting_that_nothing_reads_yet_says_so_when_it_is_set() {
     ];
     assert_eq!(settings.warnings(), warnings);
 }
+
+/// The code that reads settings: all of src/ but the table, what checks it, and tests.
+fn readers() -> String {
+    let mut open = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    let mut code = String::new();
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            continue;
+        }
+        let inside_settings = path.parent().is_some_and(|folder| folder.ends_with("settings"));
+        if path.ends_with("tests.rs") || (inside_settings && !path.ends_with("models.rs")) {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let mut text = text.split("#[cfg(test)]\nmod tests {").next().unwrap().to_owned();
+        if path.ends_with("src/settings.rs") {
+            // What fills in or checks a setting does nothing with it. The methods before that hand it out.
+            text = text.split_once("fn fill_blanks(").unwrap().0.replace("self.", "settings.");
+        }
+        for line in text.lines().map(|line| line.split("//").next().unwrap_or_default().trim()) {
+            // A chain of calls that goes on in the next line is one.
+            code += if line.starts_with('.') { "" } else { "\n" };
+            code += line;
+        }
+    }
+    code
+}
+
+#[test]
+fn a_setting_waits_for_something_exactly_if_no_code_reads_it() {
+    let code = readers();
+    for (row, field) in load(None, &[]).unwrap().rows().iter().zip(table::FIELDS) {
+        let read = format!("settings.{field}");
+        let ends = |after: &str| !after.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+        let is_read = code.match_indices(&read).any(|(at, _)| ends(&code[at + read.len()..]));
+        match row.waits_for {
+            Some(what) => assert!(!is_read, "{} is read, so it no longer waits for {what}", row.name),
+            None => assert!(is_read, "nothing reads {}: say in the table what it waits for", row.name),
+        }
+    }
+}

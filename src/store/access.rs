@@ -18,6 +18,7 @@ async fn hold_alone(conn: &mut PgConnection) -> sqlx::Result<()> {
 }
 
 /// Makes a node that this transaction created, and that has nothing under it, an access-control root.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id))]
 pub async fn protect_new(conn: &mut PgConnection, id: i64) -> sqlx::Result<()> {
     sqlx::query("INSERT INTO access_roots (document_id, above) SELECT id, guard FROM documents WHERE id = $1")
         .bind(id)
@@ -27,6 +28,7 @@ pub async fn protect_new(conn: &mut PgConnection, id: i64) -> sqlx::Result<()> {
 }
 
 /// Makes a document an access-control root; the transaction's first statement. False if it does not exist or is one already.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id))]
 pub async fn protect(conn: &mut PgConnection, id: i64) -> sqlx::Result<bool> {
     hold_alone(conn).await?;
     let old: Option<i64> = sqlx::query_scalar(
@@ -55,6 +57,7 @@ pub async fn protect(conn: &mut PgConnection, id: i64) -> sqlx::Result<bool> {
 
 /// Makes an access-control root an ordinary document again, as open as what is above it; the transaction's first statement. Its grants
 /// go with it. False if it was none.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id))]
 pub async fn unprotect(conn: &mut PgConnection, id: i64) -> sqlx::Result<bool> {
     hold_alone(conn).await?;
     let above: Option<i64> = sqlx::query_scalar("DELETE FROM access_roots WHERE document_id = $1 RETURNING above")
@@ -71,6 +74,7 @@ pub async fn unprotect(conn: &mut PgConnection, id: i64) -> sqlx::Result<bool> {
 }
 
 /// Grants a principal what is under a root, to read, or to write too. The last grant of a pair holds.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = root))]
 pub async fn grant(conn: &mut PgConnection, principal: i64, root: i64, can_write: bool) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO access_grants (principal_id, document_id, can_write) VALUES ($1, $2, $3)

@@ -80,6 +80,7 @@ macro_rules! task_columns {
 }
 
 /// One task and what it waits for.
+#[tracing::instrument(level = "debug", skip_all, fields(task.id = id.0))]
 pub async fn task(conn: &mut PgConnection, id: TaskId) -> sqlx::Result<Option<TaskResponse>> {
     let row: Option<TaskRow> =
         sqlx::query_as(concat!("SELECT ", task_columns!(), " WHERE t.id = $1")).bind(id).fetch_optional(conn).await?;
@@ -123,6 +124,7 @@ struct AlikeRow {
 
 /// The unfinished tasks under a root by task type, the age of the oldest in seconds, and what they wait for. Equal
 /// tasks are counted first, because there may be a hundred thousand.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn frontier(
     conn: &mut PgConnection,
     root_id: RootId,

@@ -56,6 +56,7 @@ pub struct BlobRow {
 }
 
 /// Attaches bytes to their file node.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = row.document_id.0))]
 pub async fn insert(conn: &mut PgConnection, row: &BlobRow) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO document_blobs (document_id, lob, mime_type, declared_mime, detected_by, format, byte_size, content_hash, options)
@@ -96,6 +97,7 @@ pub async fn unlink_orphans(pool: &PgPool) -> sqlx::Result<i64> {
 }
 
 /// The bytes of a file node.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn of_document(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<Option<BlobRow>> {
     sqlx::query_as(
         "SELECT document_id, lob, mime_type, declared_mime, detected_by, format, byte_size, content_hash, options FROM document_blobs WHERE document_id = $1",

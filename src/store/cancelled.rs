@@ -5,6 +5,7 @@ use svc_ids::{DocumentId, RootId};
 
 /// Marks the root and all its containers as failed, so that the settler has nothing to wait for, and the root as
 /// cancelled. Returns how many nodes failed.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn fail_containers(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<i64> {
     let failed = sqlx::query(
         "UPDATE documents d SET settled = 'failed' FROM ingest_node n
@@ -35,6 +36,7 @@ pub struct FailedPart {
 
 /// Marks up to `limit` leaves of a root as failed, those with the lowest ids above `after`. It
 /// skips files in the tree that have their own ingestion.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn fail_leaves(
     conn: &mut PgConnection,
     root_id: RootId,
@@ -63,6 +65,7 @@ pub async fn fail_leaves(
 }
 
 /// Adds failed nodes to the number in the cancel's evidence.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn add_to_evidence(conn: &mut PgConnection, root_id: RootId, failed: i64) -> sqlx::Result<()> {
     sqlx::query(
         "UPDATE node_evidence SET value = jsonb_set(value, '{nodes_failed}', to_jsonb((value->>'nodes_failed')::bigint + $2))
@@ -78,6 +81,7 @@ pub async fn add_to_evidence(conn: &mut PgConnection, root_id: RootId, failed: i
 
 /// Whether a root is cancelled with nodes left in flight. This waits for anybody who marks them or settles under the
 /// root, and keeps them away until the transaction ends.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn lock(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<bool> {
     super::locks::file(conn, root_id).await?;
     let cancelled: Option<bool> = sqlx::query_scalar("SELECT cancelled FROM ingest_node WHERE document_id = $1")
@@ -88,6 +92,7 @@ pub async fn lock(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<bool
 }
 
 /// Records that all nodes of a root are marked.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn done(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
     sqlx::query("UPDATE ingest_node SET cancelled = false WHERE document_id = $1")
         .bind(root_id)

@@ -153,6 +153,7 @@ pub async fn insert(conn: &mut PgConnection, row: &NewRow<'_>) -> sqlx::Result<D
 }
 
 /// Reads one document that the scope covers.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn read(
     conn: &mut PgConnection,
     scope: &Readable,
@@ -248,6 +249,7 @@ pub async fn beginnings(
 }
 
 /// Whether a document exists and the scope covers it.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn is_readable(conn: &mut PgConnection, scope: &Readable, id: DocumentId) -> sqlx::Result<bool> {
     let mut arguments = scope.arguments();
     add(&mut arguments, id);
@@ -272,6 +274,7 @@ impl Place {
 }
 
 /// Whether a document exists and the scope covers it.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn is_writable(conn: &mut PgConnection, scope: &Writable, id: DocumentId) -> sqlx::Result<bool> {
     let mut arguments = scope.arguments();
     add(&mut arguments, id);
@@ -280,6 +283,7 @@ pub async fn is_writable(conn: &mut PgConnection, scope: &Writable, id: Document
 }
 
 /// Finds the node that is to get a child, and keeps it from being deleted meanwhile.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn lock_parent(conn: &mut PgConnection, scope: &Writable, id: DocumentId) -> sqlx::Result<Option<Place>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, id);
@@ -292,6 +296,7 @@ pub async fn lock_parent(conn: &mut PgConnection, scope: &Writable, id: Document
 }
 
 /// Locks a node that will be deleted.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn lock_for_delete(conn: &mut PgConnection, scope: &Writable, id: DocumentId) -> sqlx::Result<Option<Place>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, id);
@@ -338,6 +343,7 @@ pub fn sibling_position(position: Option<i32>) -> i64 {
 }
 
 /// The children of a node after a cursor, in their order.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = parent.0))]
 pub async fn children(
     conn: &mut PgConnection,
     scope: &Readable,
@@ -364,6 +370,7 @@ pub async fn children(
 }
 
 /// Everything under a node after `after`, by id; as ingestion makes parents first, they come before their children.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = root.0))]
 pub async fn subtree(
     conn: &mut PgConnection,
     scope: &Readable,
@@ -399,6 +406,7 @@ pub struct Unsettled {
 
 /// How many nodes of the readable scope a search cannot show, each counted up to 10,000. A
 /// document that was written over REST is settled at once, but is only found once its own task has embedded it.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = under.map(|id| id.0)))]
 pub async fn unsettled(
     conn: &mut PgConnection,
     scope: &Readable,
@@ -436,6 +444,7 @@ pub async fn unsettled(
 
 /// Removes a document and everything under it, with every row that depends on them; returns their ids. The caller must
 /// remove the index postings.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = root.0))]
 pub async fn delete_subtree(conn: &mut PgConnection, root: DocumentId) -> sqlx::Result<Vec<DocumentId>> {
     sqlx::query_scalar("WITH gone AS (DELETE FROM documents WHERE id = $1 OR path @> ARRAY[$1::bigint] RETURNING id) SELECT id FROM gone")
         .bind(root)

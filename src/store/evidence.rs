@@ -15,6 +15,7 @@ use svc_client::wire::{Attempt, AttemptOutcome, ErrorType};
 use svc_ids::{DocumentId, RootId};
 
 /// Records a value under a name; null says that a task ran and produced nothing.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn record(
     conn: &mut PgConnection,
     document_id: DocumentId,
@@ -25,6 +26,7 @@ pub async fn record(
 }
 
 /// Records what a task learned before it failed. A task of another crate may use names that [`Evidence`] does not list.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub(super) async fn record_as(
     conn: &mut PgConnection,
     document_id: DocumentId,
@@ -44,6 +46,7 @@ pub(super) async fn record_as(
 }
 
 /// Records where a node came from.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn record_origin(
     conn: &mut PgConnection,
     document_id: DocumentId,
@@ -62,6 +65,7 @@ pub async fn record_origin(
 }
 
 /// Replaces where a node came from, once more is known.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn set_anchor(conn: &mut PgConnection, document_id: DocumentId, anchor: &Value) -> sqlx::Result<()> {
     sqlx::query("UPDATE node_origins SET anchor = $2 WHERE document_id = $1")
         .bind(document_id)
@@ -75,6 +79,7 @@ pub async fn set_anchor(conn: &mut PgConnection, document_id: DocumentId, anchor
 const ASSERTED: &str = "asserted";
 
 /// Everything recorded about a node except its attempts, by name.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn read(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<Map<String, Value>> {
     let rows: Vec<(String, Value)> = sqlx::query_as(
         "SELECT name, value FROM node_evidence WHERE document_id = $1
@@ -92,11 +97,8 @@ pub async fn read(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Res
 }
 
 /// One value, if the name was recorded.
-pub async fn read_one(
-    conn: &mut PgConnection,
-    document_id: DocumentId,
-    name: Evidence,
-) -> sqlx::Result<Option<Value>> {
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
+pub async fn read_one(conn: &mut PgConnection, document_id: DocumentId, name: Evidence) -> sqlx::Result<Option<Value>> {
     sqlx::query_scalar("SELECT value FROM node_evidence WHERE document_id = $1 AND name = $2")
         .bind(document_id)
         .bind(name.as_str())
@@ -121,6 +123,7 @@ struct AttemptRow {
 }
 
 /// The last thousand attempts at a node's tasks, newest last.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn attempts(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<Vec<Attempt>> {
     let rows: Vec<AttemptRow> = sqlx::query_as(
         "SELECT * FROM (SELECT id, task_id, task_type, attempt, outcome, error_type, code, message, worker, started_at, ended_at, param_fingerprint, detail
@@ -150,6 +153,7 @@ pub async fn attempts(conn: &mut PgConnection, document_id: DocumentId) -> sqlx:
 
 /// Why nodes under a root of ingestion failed: each reason with its number of tasks, by the last attempt of each task.
 /// If more nodes failed, a thousand of them are examined.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn reasons_of_failures(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<Vec<(String, i64)>> {
     // A leaf fails through a task of a node above it.
     sqlx::query_as(
@@ -165,6 +169,7 @@ pub async fn reasons_of_failures(conn: &mut PgConnection, root_id: RootId) -> sq
 }
 
 /// Stores the text that a reader extracted from a file.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn store_extraction(
     conn: &mut PgConnection,
     document_id: DocumentId,
@@ -184,6 +189,7 @@ pub async fn store_extraction(
 }
 
 /// The text of a file, and its pages and headings.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn extraction(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<Option<(String, Value)>> {
     sqlx::query_as("SELECT text, layout FROM extractions WHERE document_id = $1")
         .bind(document_id)

@@ -14,6 +14,7 @@ pub struct Frontier {
 }
 
 /// Starts counting for containers in flight.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn insert(conn: &mut PgConnection, root_id: RootId, rows: &[IngestNode]) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO ingest_node (document_id, parent_id, root_id, open_tasks, open_children, tokens)
@@ -32,6 +33,7 @@ pub async fn insert(conn: &mut PgConnection, root_id: RootId, rows: &[IngestNode
 }
 
 /// The priority that a file was uploaded with, or was given since; `None` if nothing was ever ingested there.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn priority(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<Option<i32>> {
     sqlx::query_scalar("SELECT priority FROM ingest_node WHERE document_id = $1")
         .bind(root_id)
@@ -41,6 +43,7 @@ pub async fn priority(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<
 
 /// Gives a file another priority, after those who queue tasks with the old one have committed. Everything queued from
 /// then on has the new one.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn set_priority(conn: &mut PgConnection, root_id: RootId, priority: i32) -> sqlx::Result<()> {
     sqlx::query("SELECT 1 FROM ingest_node WHERE document_id = $1 FOR UPDATE")
         .bind(root_id)
@@ -67,6 +70,7 @@ pub struct IngestNode {
 }
 
 /// Adds to a container's counts: tasks queued, children made, tokens under it.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn grow(
     conn: &mut PgConnection,
     document_id: DocumentId,
@@ -85,6 +89,7 @@ pub async fn grow(
 }
 
 /// Records that one task of a node is over. If the node has nothing left open, the settler is told to look at it.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn task_over(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<()> {
     sqlx::query(
         "WITH node AS (
@@ -98,6 +103,7 @@ pub async fn task_over(conn: &mut PgConnection, document_id: DocumentId) -> sqlx
 }
 
 /// Records that a rollup was decided and done, so that the settler may settle the node.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn rolled_up(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<()> {
     sqlx::query("UPDATE ingest_node SET rollup = 'done' WHERE document_id = $1")
         .bind(document_id)
@@ -116,6 +122,7 @@ pub struct ChildrenDone {
 }
 
 /// Tells the settler about children that are done.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn children_done(conn: &mut PgConnection, root_id: RootId, by_parent: &[ChildrenDone]) -> sqlx::Result<()> {
     sqlx::query("INSERT INTO settle_event (root_id, document_id, done, failed) SELECT $1, p, d, f FROM unnest($2::bigint[], $3::int[], $4::int[]) AS e(p, d, f)")
         .bind(root_id)
@@ -128,6 +135,7 @@ pub async fn children_done(conn: &mut PgConnection, root_id: RootId, by_parent: 
 }
 
 /// Counts what moved at or under a node, for every root of ingestion above it; this only appends.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = at.0))]
 pub async fn count(conn: &mut PgConnection, at: DocumentId, change: Frontier) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO frontier_delta
@@ -146,6 +154,7 @@ pub async fn count(conn: &mut PgConnection, at: DocumentId, change: Frontier) ->
 }
 
 /// The counts under a root of ingestion; `None` if nothing was ever counted there.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn frontier(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<Option<Frontier>> {
     let row: (Option<i64>, Option<i64>, Option<i64>, Option<i64>) = sqlx::query_as(
         "SELECT sum(total)::bigint, sum(in_flight)::bigint, sum(settled)::bigint, sum(failed)::bigint FROM frontier_delta WHERE root_id = $1",
@@ -162,6 +171,7 @@ pub async fn frontier(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<
 }
 
 /// The counts under any node, by its path; for nodes that are not a root of ingestion.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn count_by_path(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Frontier> {
     sqlx::query_as(
         "SELECT count(*) AS total, count(*) FILTER (WHERE settled = 'in_flight') AS in_flight,
@@ -193,6 +203,7 @@ pub struct Touched {
 
 /// Takes up to 10,000 events of a root and lowers the counts, with one aggregated change per node in the order of ids.
 /// Returns the touched nodes, or `None` if there was no event.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn apply_events(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<Option<Vec<Touched>>> {
     let events: Vec<(DocumentId, i64, i64)> = sqlx::query_as(
         "WITH taken AS (
@@ -221,6 +232,7 @@ pub async fn apply_events(conn: &mut PgConnection, root_id: RootId) -> sqlx::Res
 }
 
 /// Marks a container as waiting for its rollup task.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn queue_rollup(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<()> {
     sqlx::query("UPDATE ingest_node SET rollup = 'queued', open_tasks = open_tasks + 1 WHERE document_id = $1")
         .bind(document_id)
@@ -231,6 +243,7 @@ pub async fn queue_rollup(conn: &mut PgConnection, document_id: DocumentId) -> s
 
 /// Records that a node failed, so nothing is counted for it any more. Its other tasks failed with it, as dependents or
 /// by themselves.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn close(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<()> {
     sqlx::query(
         "UPDATE ingest_node SET rollup = 'done', open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = $1 AND NOT t.final)
@@ -243,6 +256,7 @@ pub async fn close(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Re
 }
 
 /// Whether a container has a settled child to roll up, or a vector of its own to keep.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn has_settled_child(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<bool> {
     sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM documents WHERE parent_id = $1 AND settled = 'settled')")
         .bind(document_id)
@@ -259,6 +273,7 @@ pub struct Contents {
 
 /// The tokens under a container, and how many of its children failed. For a workbook only its sheets' counters are
 /// summed, because the tasks of sheets never meet on its row.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn contents(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<Option<Contents>> {
     sqlx::query_as(
         "SELECT greatest(n.tokens, (SELECT coalesce(sum(c.tokens), 0)::bigint FROM ingest_node c WHERE c.parent_id = n.document_id)) AS tokens, n.failed_children
@@ -278,6 +293,7 @@ pub struct Belongs {
 }
 
 /// The root of ingestion above a node, and the container that waits for the node.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn belongs(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<Option<Belongs>> {
     sqlx::query_as("SELECT root_id, parent_id FROM ingest_node WHERE document_id = $1")
         .bind(document_id)
@@ -304,6 +320,7 @@ pub async fn stalled_roots(conn: &mut PgConnection) -> sqlx::Result<Vec<RootId>>
 }
 
 /// Whether a root has events that nobody has taken.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn has_events(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<bool> {
     sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM settle_event WHERE root_id = $1)")
         .bind(root_id)
@@ -312,6 +329,7 @@ pub async fn has_events(conn: &mut PgConnection, root_id: RootId) -> sqlx::Resul
 }
 
 /// Recomputes the counts of a root from its rows, and tells the settler to look at every node in flight.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn recount(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
     sqlx::query("DELETE FROM settle_event WHERE root_id = $1").bind(root_id).execute(&mut *conn).await?;
     sqlx::query(
@@ -337,6 +355,7 @@ pub async fn recount(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<(
 }
 
 /// Folds a root's deltas into one row; call it when nobody else counts under the root.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn fold_frontier(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
     sqlx::query(
         "WITH old AS (DELETE FROM frontier_delta WHERE root_id = $1 RETURNING *)
@@ -365,6 +384,7 @@ pub struct Waiting {
 }
 
 /// A node's parent, if it waits for the node, with the root of ingestion that the parent belongs to.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn waited_for(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<Option<Waiting>> {
     // A file that was put under another file's tree waits only for itself.
     sqlx::query_as(

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::{PgConnection, PgPool, types::Json};
 use std::time::Duration;
-use svc_ids::{DocumentId, TaskId};
+use svc_ids::{DocumentId, RootId, TaskId};
 use uuid::Uuid;
 
 /// The lock of the one worker of the fleet that reaps.
@@ -112,7 +112,7 @@ pub async fn beat(conn: &mut PgConnection, tokens: &[Uuid], lease: Duration) -> 
 }
 
 /// A task that was queued again because its lease expired.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lapsed {
     pub id: TaskId,
     /// Whether the loss counts against the task.
@@ -137,7 +137,7 @@ pub async fn reap(conn: &mut PgConnection) -> sqlx::Result<Reaped> {
         return Ok(Reaped::default());
     }
     forgive(conn).await?;
-    let again = sqlx::query_as(concat!(
+    let again: Vec<(TaskId, DocumentId, RootId, bool)> = sqlx::query_as(concat!(
         "WITH expired AS MATERIALIZED (SELECT t.id, t.lease_losses, w.boot_nonce, ",
         counts!(),
         " AS counts FROM ",
@@ -155,12 +155,21 @@ pub async fn reap(conn: &mut PgConnection) -> sqlx::Result<Reaped> {
          UPDATE task_queue t SET lapses = t.lapses + 1, lease_losses = t.lease_losses + lost.counts::integer, claim_token = NULL, claimed_by = NULL,
                 heartbeat_at = NULL, status = 'pending', ready = true, parked_on = NULL
            FROM lost WHERE t.id = lost.id
-         RETURNING t.id, lost.counts"
+         RETURNING t.id, t.scope_document_id, t.root_id, lost.counts"
     ))
     .bind(LAST_LOSS)
     .bind(FORGIVEN_RESTARTS)
     .fetch_all(&mut *conn)
     .await?;
+    for (task_id, document_id, root_id, counts) in &again {
+        tracing::warn!(
+            task.id = task_id.0,
+            document.id = document_id.0,
+            root.id = root_id.0,
+            counts,
+            "a lease expired"
+        );
+    }
     let to_end = sqlx::query_as(concat!(
         "SELECT t.id, t.claim_token, t.heartbeat_at, t.scope_document_id, t.task_type, t.params, t.cancel_requested_at IS NOT NULL AS cancelled FROM ",
         expired!(),
@@ -172,6 +181,7 @@ pub async fn reap(conn: &mut PgConnection) -> sqlx::Result<Reaped> {
     .bind(FORGIVEN_RESTARTS)
     .fetch_all(conn)
     .await?;
+    let again = again.into_iter().map(|(id, _, _, counts)| Lapsed { id, counts }).collect();
     Ok(Reaped { again, to_end })
 }
 
@@ -195,6 +205,7 @@ async fn forgive(conn: &mut PgConnection) -> sqlx::Result<()> {
 
 /// Ends a held task for good, with those that waited for it; returns false if it is no longer held in this way. The
 /// caller has locked the rows of its nodes.
+#[tracing::instrument(level = "debug", skip_all, fields(task.id = held.id.0, document.id = held.scope_document_id.0))]
 pub async fn end(conn: &mut PgConnection, held: &Held) -> sqlx::Result<bool> {
     let ended: Option<TaskId> = sqlx::query_scalar(
         "WITH ended AS (

@@ -21,6 +21,7 @@ struct LinkRow {
 }
 
 /// Links two documents; adding the same link again changes nothing.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = source_id.0))]
 pub async fn insert(
     conn: &mut PgConnection,
     source_id: DocumentId,
@@ -39,6 +40,7 @@ pub async fn insert(
 }
 
 /// A document's links after a cursor, in both directions, if the scope covers the other end.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn of_document(
     conn: &mut PgConnection,
     scope: &Readable,

@@ -18,6 +18,7 @@ const TREE: i32 = 7378;
 const ONE_BY_ONE: i64 = 1_000;
 
 /// Takes the lock if no other transaction settles under this root; it is held until the transaction ends.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn try_file(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<bool> {
     sqlx::query_scalar(
         "SELECT CASE WHEN pg_try_advisory_xact_lock_shared($2, hashint8(tree)) THEN pg_try_advisory_xact_lock($3, hashint8($1)) ELSE false END
@@ -31,6 +32,7 @@ pub async fn try_file(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<
 }
 
 /// Waits for anybody who settles under this root, and keeps them away until the transaction ends.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn file(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
     share_tree(conn, root_id.document()).await?;
     each(conn, &[root_id]).await
@@ -38,6 +40,7 @@ pub async fn file(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> 
 
 /// Keeps the settler away from every root of ingestion at, above and under a node until the transaction ends. Returns
 /// true if there are so many that their whole tree is locked; then events of other files in it may be left over.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn files_around(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<bool> {
     let roots: Vec<RootId> = sqlx::query_scalar(
         "SELECT DISTINCT n.root_id FROM documents d JOIN ingest_node n ON n.document_id = d.id
@@ -94,6 +97,7 @@ pub async fn documents(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Res
 }
 
 /// Locks the counts of a node.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn node(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<()> {
     sqlx::query("SELECT 1 FROM ingest_node WHERE document_id = $1 FOR NO KEY UPDATE")
         .bind(document_id)
@@ -103,6 +107,7 @@ pub async fn node(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Res
 }
 
 /// Locks the counts of all nodes of a root. From here on no task under it commits until the transaction ends.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn nodes(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
     let mut before = None;
     loop {
@@ -120,6 +125,7 @@ pub async fn nodes(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()>
 }
 
 /// Locks the containers of a root that are in flight, then does the same as [`nodes`].
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn containers(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
     let mut before = None;
     loop {

@@ -97,6 +97,7 @@ pub async fn texts(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<
 
 /// The leaves that tasks made under a node, by ranges of ids, each with its first and last id. A record with chunks of
 /// its own is not a leaf.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = under.0))]
 pub async fn leaves(
     conn: &mut PgConnection,
     under: DocumentId,
@@ -136,6 +137,7 @@ pub async fn leave_flight(conn: &mut PgConnection, ids: &[DocumentId], to: Settl
 
 /// The texts of the settled leaves that tasks made under a container, in the order of the file, which is that of their
 /// ids. Leaves of other files under the container do not count.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = under.0))]
 pub async fn settled_leaf_texts(conn: &mut PgConnection, under: DocumentId) -> sqlx::Result<Vec<String>> {
     sqlx::query_scalar(
         "SELECT d.content FROM documents d

@@ -40,6 +40,7 @@ impl IntoFailure for EditError {
 ///
 /// It locks the rows of tasks that wait there, which claims then skip. With a reservation of its own, every claim of
 /// the fleet would wait for this transaction, because whether the reservations conflict is unknown until it ends.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn hold_for_edit(
     conn: &mut PgConnection,
     path: &[i64],

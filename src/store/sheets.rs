@@ -5,6 +5,7 @@ use sqlx::PgConnection;
 use svc_ids::DocumentId;
 
 /// The bytes of the file that a node is in, or is.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn file_of(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Option<BlobRow>> {
     sqlx::query_as(
         "SELECT b.document_id, b.lob, b.mime_type, b.declared_mime, b.detected_by, b.format, b.byte_size, b.content_hash, b.options
@@ -19,6 +20,7 @@ pub async fn file_of(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Op
 
 /// Where in a workbook a node's own cells are: the index of its sheet, and the cells of its anchor unless it is a sheet
 /// itself.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0, root.id = workbook.0))]
 pub async fn cells_of(
     conn: &mut PgConnection,
     workbook: DocumentId,
@@ -39,6 +41,7 @@ pub async fn cells_of(
 }
 
 /// What the profile of a sheet recorded; `None` if it has not run, or failed.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = workbook.0))]
 pub async fn profile(conn: &mut PgConnection, workbook: DocumentId, index: i32) -> sqlx::Result<Option<Value>> {
     sqlx::query_scalar(
         "SELECT jsonb_build_object('used_range', e.value->'used_range')

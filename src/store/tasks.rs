@@ -48,6 +48,7 @@ pub fn fingerprint(params: &Value) -> String {
 /// Queues a task and returns its id. Only the function `task_priority` computes its priority, from the upload's and the
 /// stage. The lock on the file's row makes a change of the file's priority wait for tasks that are being queued with
 /// the old one.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = task.document_id.0, root.id = task.root_id.0))]
 pub async fn enqueue(conn: &mut PgConnection, task: &NewTask<'_>) -> sqlx::Result<TaskId> {
     let depth = i32::try_from(task.path.len()).unwrap_or(i32::MAX);
     sqlx::query_scalar(
@@ -209,6 +210,7 @@ pub struct AttemptRow<'a> {
 
 /// The fenced end of an apply, as the last statement of its transaction. False means that the token is stale or a
 /// cancel was requested, and that the caller must roll back everything.
+#[tracing::instrument(level = "debug", skip_all, fields(task.id = attempt.grant.task_id.0, document.id = attempt.grant.document_id.0, root.id = attempt.grant.root_id.0))]
 pub async fn finish(conn: &mut PgConnection, attempt: &AttemptRow<'_>) -> sqlx::Result<bool> {
     let grant = attempt.grant;
     sqlx::query_scalar("SELECT finish_task($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)")
@@ -244,6 +246,7 @@ impl Ended {
 
 /// Does the same as [`finish`] and commits the transaction, in one message, so that a client which stops at any moment
 /// never keeps others waiting for a region that it has almost released. `None`: nothing is committed.
+#[tracing::instrument(level = "debug", skip_all, fields(task.id = attempt.grant.task_id.0, document.id = attempt.grant.document_id.0, root.id = attempt.grant.root_id.0))]
 pub async fn finish_and_commit(tx: Transaction, attempt: &AttemptRow<'_>) -> sqlx::Result<Option<Ended>> {
     match tx.commit_after(&end_of(attempt)).await {
         Ok(rows) => Ended::read(&rows).map(Some),
@@ -254,6 +257,7 @@ pub async fn finish_and_commit(tx: Transaction, attempt: &AttemptRow<'_>) -> sql
 /// Does the same and claims the next tasks too, for a worker with that much room. This claim sees what the end led to,
 /// and is in the order of all claims. The second value is `None` if nothing was asked, because another claim is under
 /// way, or if no answer came.
+#[tracing::instrument(level = "debug", skip_all, fields(task.id = attempt.grant.task_id.0, document.id = attempt.grant.document_id.0, root.id = attempt.grant.root_id.0))]
 pub async fn finish_and_claim(
     tx: Transaction,
     attempt: &AttemptRow<'_>,
@@ -319,6 +323,7 @@ fn literal(text: &str) -> String {
 }
 
 /// Whether a cancel was requested of a task that this token still holds.
+#[tracing::instrument(level = "debug", skip_all, fields(task.id = grant.task_id.0, document.id = grant.document_id.0, root.id = grant.root_id.0))]
 pub async fn is_cancelled(conn: &mut PgConnection, grant: &Grant) -> sqlx::Result<bool> {
     sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM task_queue WHERE id = $1 AND claim_token = $2 AND cancel_requested_at IS NOT NULL)")
         .bind(grant.task_id)
@@ -328,11 +333,13 @@ pub async fn is_cancelled(conn: &mut PgConnection, grant: &Grant) -> sqlx::Resul
 }
 
 /// Frees a task's region; the next claim wakes what was parked on it.
+#[tracing::instrument(level = "debug", skip_all, fields(task.id = task_id.0))]
 pub(super) async fn release(conn: &mut PgConnection, task_id: TaskId) -> sqlx::Result<()> {
     sqlx::query("DELETE FROM task_reservation WHERE task_id = $1").bind(task_id).execute(conn).await.map(|_| ())
 }
 
 /// Whether this failure of a task that its token still holds is its last one.
+#[tracing::instrument(level = "debug", skip_all, fields(task.id = grant.task_id.0, document.id = grant.document_id.0, root.id = grant.root_id.0))]
 pub async fn is_last(conn: &mut PgConnection, grant: &Grant, failure: &TaskFailure) -> sqlx::Result<bool> {
     sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM task_queue WHERE id = $1 AND claim_token = $2 AND NOT ($3 AND retry_count < max_retries))")
         .bind(grant.task_id)
@@ -355,6 +362,7 @@ pub enum Failed {
 
 /// Writes a failure, with the token check. `delay` is how long a retry would wait. Before the last failure the caller
 /// locks the rows of the task's nodes, see [`is_last`].
+#[tracing::instrument(level = "debug", skip_all, fields(task.id = grant.task_id.0, document.id = grant.document_id.0, root.id = grant.root_id.0))]
 pub async fn fail(
     conn: &mut PgConnection,
     grant: &Grant,
@@ -405,6 +413,7 @@ pub async fn fail(
 }
 
 /// Fails the tasks of the node that waited for one that will not run again.
+#[tracing::instrument(level = "debug", skip_all, fields(task.id = task_id.0, document.id = document_id.0))]
 pub async fn fail_dependents(conn: &mut PgConnection, task_id: TaskId, document_id: DocumentId) -> sqlx::Result<()> {
     sqlx::query(
         "WITH RECURSIVE lost(id) AS (
@@ -425,6 +434,7 @@ pub async fn fail_dependents(conn: &mut PgConnection, task_id: TaskId, document_
 }
 
 /// How a task ended: `None` while it still owes work, else whether it completed. A task that is gone has ended.
+#[tracing::instrument(level = "debug", skip_all, fields(task.id = task_id.0))]
 pub async fn ended(conn: &mut PgConnection, task_id: TaskId) -> sqlx::Result<Option<bool>> {
     let row: Option<(bool, Word<TaskStatus>)> =
         sqlx::query_as("SELECT final, status FROM task_queue WHERE id = $1").bind(task_id).fetch_optional(conn).await?;

@@ -13,6 +13,7 @@ const CHUNK: i64 = 2000;
 
 /// Gives back a task that could not be tried, to be claimed again after `delay`; this neither spends nor logs an
 /// attempt. Returns false if the token is stale.
+#[tracing::instrument(level = "debug", skip_all, fields(task.id = grant.task_id.0, document.id = grant.document_id.0, root.id = grant.root_id.0))]
 pub async fn put_off(conn: &mut PgConnection, grant: &Grant, delay: Duration) -> sqlx::Result<bool> {
     let ours: Option<TaskId> = sqlx::query_scalar(
         "UPDATE task_queue SET status = 'failed', error_type = 'retryable', claim_token = NULL, claimed_by = NULL, heartbeat_at = NULL,

@@ -97,6 +97,7 @@ fn index_name(model: &str, width: usize) -> String {
 
 /// The number of settled children that tasks made in a container, and the normalised mean of their vectors of one
 /// model.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = parent.0))]
 pub async fn children_mean(
     conn: &mut PgConnection,
     parent: DocumentId,

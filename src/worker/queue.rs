@@ -46,7 +46,7 @@ pub struct PgQueue {
     /// What the tasks of this process left to be settled.
     settling: TaskTracker,
     /// The time between two looks for tasks that nobody can work on.
-    tell: Duration,
+    unserved_every: Duration,
     /// How long ended tasks are kept; `None`: for ever.
     retention: Option<Duration>,
     /// The last task that a purge has looked at.
@@ -69,7 +69,7 @@ impl PgQueue {
             badges,
             deadline,
             settling: tools.settling.clone(),
-            tell: tools.settings.worker_reap,
+            unserved_every: tools.settings.worker_reap,
             retention,
             purged_up_to: AtomicI64::new(0),
         }
@@ -101,9 +101,6 @@ impl PgQueue {
     async fn reap_expired(&self) -> sqlx::Result<u64> {
         let mut tx = store::transaction::begin(&self.pool).await?;
         let reaped = store::leases::reap(&mut tx).await?;
-        for lapsed in &reaped.again {
-            tracing::warn!(task.id = lapsed.id.0, counts = lapsed.counts, "a lease expired");
-        }
         let intents = store::upkeep::drop_idle_intents(&mut tx).await?;
         if intents > 0 {
             tracing::info!(intents, "removed the intents of tasks that cannot run now");
@@ -111,7 +108,7 @@ impl PgQueue {
         tx.commit().await?;
         let count = reaped.again.len() + reaped.to_end.len();
         self.end(&reaped.to_end).await?;
-        unserved::tell(&self.pool, self.tell).await?;
+        unserved::log(&self.pool, self.unserved_every).await?;
         self.purge().await?;
         Ok(count as u64)
     }
@@ -130,6 +127,8 @@ impl PgQueue {
                 tracing::error!(
                     task.id = task.id.0,
                     task.r#type = task.task_type,
+                    document.id = task.scope_document_id.0,
+                    root.id = root_id.map(|root_id| root_id.0),
                     "a task lost its last lease and failed"
                 );
             }

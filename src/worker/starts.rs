@@ -15,7 +15,7 @@ type Answer = Result<bool, String>;
 struct Waiting {
     task_id: TaskId,
     token: Uuid,
-    tell: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<Answer>,
 }
 
 pub struct Starts {
@@ -35,8 +35,8 @@ impl Starts {
 
     /// Whether the task was still ours and has begun.
     pub async fn start(&self, grant: &Grant) -> Result<bool, PortError> {
-        let (tell, told) = oneshot::channel();
-        let waiting = Waiting { task_id: grant.task_id, token: grant.token, tell };
+        let (answer, answered) = oneshot::channel();
+        let waiting = Waiting { task_id: grant.task_id, token: grant.token, answer };
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(waiting);
         let turn = self.turn.lock().await;
         // This lets tasks join that begin at the same moment.
@@ -47,7 +47,7 @@ impl Starts {
             tokio::spawn(write(self.kept.clone(), self.lease, batch)).await.map_err(PortError::new)?;
         }
         drop(turn);
-        match told.await {
+        match answered.await {
             Ok(answer) => answer.map_err(PortError::new),
             Err(_) => Err(PortError::new("the call that should have started the task ended early")),
         }
@@ -63,11 +63,11 @@ async fn write(kept: KeptConnections, lease: Duration, batch: Vec<Waiting>) {
         Err(_) => Err(format!("the start of tasks was not answered within {lease:?}")),
     };
     for waiting in batch {
-        let answer = match &started {
+        let started = match &started {
             Ok(started) => Ok(started.contains(&waiting.token)),
             Err(error) => Err(error.clone()),
         };
         // A caller that went away does not need the answer.
-        let _ = waiting.tell.send(answer);
+        let _ = waiting.answer.send(started);
     }
 }

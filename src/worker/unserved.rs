@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 const SECONDS: f64 = 60.0;
 
 /// Logs each badge or task type that is stuck, in one process at a time.
-pub async fn tell(pool: &PgPool, every: Duration) -> sqlx::Result<()> {
+pub async fn log(pool: &PgPool, every: Duration) -> sqlx::Result<()> {
     let mut conn = pool.acquire().await?;
     // The turn is a little shorter, because the same process comes again after `every`.
     if !store::upkeep::take_turn(&mut conn, "unserved", every.mul_f64(0.9)).await? {
@@ -47,7 +47,7 @@ pub fn watch(pool: PgPool, every: Duration) -> JoinHandle<()> {
     tokio::spawn(async move {
         loop {
             tokio::time::sleep(every).await;
-            if let Err(error) = tell(&pool, every).await {
+            if let Err(error) = log(&pool, every).await {
                 tracing::warn!(error = %error, "cannot look for tasks without a worker while the database is away");
             }
         }

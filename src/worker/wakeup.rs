@@ -33,31 +33,31 @@ pub fn start(options: PgConnectOptions, pool: PgPool, wake: Wake, waker: Waker) 
             tokio::time::sleep(Duration::from_secs(5)).await;
         }
     });
-    vec![listen, tell(pool, wake, Some(waker))]
+    vec![listen, announce(pool, wake, Some(waker))]
 }
 
-/// Tells the other processes, and this process's own worker if there is one, whenever tasks were queued here.
-pub fn tell(pool: PgPool, wake: Wake, waker: Option<Waker>) -> JoinHandle<()> {
+/// Announces to the other processes, and to this process's own worker if there is one, that tasks were queued here.
+pub fn announce(pool: PgPool, wake: Wake, waker: Option<Waker>) -> JoinHandle<()> {
     tokio::spawn(async move {
-        let mut untold = Lanes::NONE;
+        let mut unannounced = Lanes::NONE;
         let mut due = Instant::now();
         loop {
             tokio::select! {
-                () = wake.told() => {
+                () = wake.notified() => {
                     let lanes = wake.take();
                     if let Some(waker) = waker.as_ref().filter(|_| !lanes.is_empty()) {
                         waker.wake(lanes);
                     }
-                    if untold.is_empty() {
+                    if unannounced.is_empty() {
                         due = Instant::now() + DEBOUNCE;
                     }
-                    untold = untold.with(lanes).with(wake.take_elsewhere());
+                    unannounced = unannounced.with(lanes).with(wake.take_elsewhere());
                 }
-                () = tokio::time::sleep_until(due), if !untold.is_empty() => {
+                () = tokio::time::sleep_until(due), if !unannounced.is_empty() => {
                     // Work that this process's own worker has taken meanwhile is not announced. The notification is
                     // lost if the database is away; then polling finds the work.
-                    let _ = queue::announce_work(&pool, CHANNEL, untold, wake.sender()).await;
-                    untold = Lanes::NONE;
+                    let _ = queue::announce_work(&pool, CHANNEL, unannounced, wake.sender()).await;
+                    unannounced = Lanes::NONE;
                 }
             }
         }
@@ -72,12 +72,12 @@ async fn listen(pool: &PgPool, waker: &Waker, own: Uuid) -> sqlx::Result<()> {
     waker.wake(Lanes::ALL);
     loop {
         match tokio::time::timeout(QUIET, listener.recv()).await {
-            Ok(said) => {
-                let said = said?;
-                match said.channel() {
+            Ok(notification) => {
+                let notification = notification?;
+                match notification.channel() {
                     // The heartbeat's answer names the tasks that must end.
                     CANCEL => waker.beat(),
-                    _ => waker.wake(lanes_of(said.payload(), own)),
+                    _ => waker.wake(lanes_of(notification.payload(), own)),
                 }
             }
             Err(_) => match tokio::time::timeout(ANSWER, queue::listens(&mut listener)).await {

@@ -115,6 +115,48 @@ fn architecture_is_short_and_names_every_room() {
     }
 }
 
+/// The types of parameters that name the document, root or task that a function works on.
+const SUBJECTS: &[&str] = &["&AttemptRow", "&Grant", "&Held", "Cancel", "DocumentId", "RootId", "TaskId"];
+/// Parameters of these types that a function does not work on: where a page begins, and the other end of a link.
+const NO_SUBJECTS: &[&str] = &["after", "target_id"];
+
+/// The parameters of a signature that begins after its opening parenthesis, each as a name and a type.
+fn parameters(signature: &str) -> Vec<(&str, &str)> {
+    let mut depth = 0;
+    let end = signature.find(|c| {
+        depth += i32::from("([<".contains(c)) - i32::from(")]>".contains(c));
+        depth < 0
+    });
+    let list = signature[..end.unwrap_or(signature.len())].split(',');
+    list.filter_map(|parameter| parameter.split_once(':')).map(|(name, kind)| (name.trim(), kind.trim())).collect()
+}
+
+#[test]
+fn a_function_of_the_store_opens_a_span_with_the_ids_that_it_takes() {
+    let mut spans = 0;
+    for (path, text) in sources(&repository().join("src/store")) {
+        for (at, _) in text.match_indices("async fn ") {
+            let Some((name, signature)) = text[at + "async fn ".len()..].split_once('(') else { continue };
+            let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
+            if !text[line..at].trim_start().starts_with("pub") {
+                continue;
+            }
+            let attribute = text[..line].trim_end().lines().next_back().unwrap_or_default();
+            for (parameter, kind) in parameters(signature) {
+                let kind = kind.strip_prefix("Option<").unwrap_or(kind);
+                let kind = kind.split(['<', '>']).next().unwrap_or_default();
+                if SUBJECTS.contains(&kind) && !NO_SUBJECTS.contains(&parameter) {
+                    let opens = attribute.contains("#[tracing::instrument(level = \"debug\", skip_all, fields(")
+                        && attribute.contains(&format!(" = {parameter}"));
+                    assert!(opens, "{}: {name} opens no span with its `{parameter}`", path.display());
+                    spans += 1;
+                }
+            }
+        }
+    }
+    assert!(spans > 60, "{spans}");
+}
+
 /// The rooms of `src/`, from the ground up, each with the rooms that it imports. A room imports only rooms above it in
 /// this list, so the imports form no circle.
 const FLOORS: &[(&str, &[&str])] = &[

@@ -12,8 +12,12 @@ use std::{
     sync::Arc,
 };
 use svc::{
+    access::Caller,
     ingest::extension::{Task, TaskHandler, TaskOutcome},
-    store::tasks::{self, NewTask},
+    store::{
+        documents, ingest_nodes,
+        tasks::{self, NewTask},
+    },
     worker::{Role, RunningWorker},
 };
 use svc_actors::{Lane, TaskFailure, WriteMode};
@@ -119,7 +123,40 @@ async fn a_registered_handler_writes_in_the_workers_session_and_its_log_names_th
             json!({"name": "task", "task.id": task, "task.type": RENAME, "document.id": node.0, "root.id": node.0});
         let named = lines.iter().filter(|line| line["fields"]["message"] == "renaming" && line["span"] == of_the_task);
         assert_eq!(named.count(), 1, "{lines:?}");
+        let ends =
+            lines.iter().filter(|line| line["fields"]["message"] == "task failed" && line["span"] == of_the_task);
+        assert_eq!(ends.count(), usize::from(task == failed), "{lines:?}");
     }
     worker.stop(std::time::Duration::from_secs(10), std::future::pending()).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_is_logged_within_a_function_of_the_store_names_what_it_works_on() {
+    let app = app().await;
+    let (node, _) = node(&app, None).await;
+    let mut conn = app.pool.acquire().await.unwrap();
+    let log = Arc::new(tempfile::tempfile().unwrap());
+    // sqlx logs each statement at debug in the place where it warns of a slow one.
+    let subscriber =
+        tracing_subscriber::fmt().json().with_max_level(tracing::Level::DEBUG).with_writer(log.clone()).finish();
+    let guard = tracing::subscriber::set_default(subscriber);
+    assert!(documents::is_readable(&mut conn, &Caller::Owner.readable(), DocumentId(node)).await.unwrap());
+    assert!(!ingest_nodes::has_events(&mut conn, RootId(node)).await.unwrap());
+    assert_eq!(tasks::ended(&mut conn, TaskId(424_242)).await.unwrap(), Some(true));
+    drop(guard);
+    drop(conn);
+
+    let mut log: &File = &log;
+    log.seek(SeekFrom::Start(0)).unwrap();
+    let lines = BufReader::new(log).lines().map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    let spans: Vec<Value> =
+        lines.filter(|line| line["target"] == "sqlx::query").map(|line| line["span"].clone()).collect();
+    let expected = [
+        json!({"name": "is_readable", "document.id": node}),
+        json!({"name": "has_events", "root.id": node}),
+        json!({"name": "ended", "task.id": 424_242}),
+    ];
+    assert_eq!(spans, expected);
     app.end().await;
 }

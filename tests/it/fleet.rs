@@ -219,7 +219,7 @@ async fn badges_bind_task_types_to_the_workers_that_have_them() {
 #[tokio::test]
 async fn a_worker_that_hardly_polls_is_woken_by_another_process() {
     let app = idle().await;
-    let telling = wakeup::tell(app.pool.clone(), app.service.wake.clone(), None);
+    let telling = wakeup::announce(app.pool.clone(), app.service.wake.clone(), None);
     let worker = Process(worker_command(&app, &["--poll-seconds", "3600", "--reap-seconds", "3600"]).spawn().unwrap());
     // The worker looked into the queue when it began to listen, and does not look again. It only asks now and then
     // whether its connection still listens.

@@ -33,6 +33,7 @@ mod priority;
 mod probes;
 mod queue;
 mod reading;
+mod readme;
 mod regions;
 mod rerank;
 mod rudeness;

@@ -289,6 +289,9 @@ async fn a_text_over_the_window_is_never_cut_and_its_words_are_found() {
     let evidence = app.client.read_evidence(DocumentPath { id: created.id }).await.unwrap().evidence;
     assert_eq!(evidence["embed"]["skipped"], "text_too_long");
     assert!(evidence["embed"]["token_count"].as_u64() > evidence["embed"]["limit"].as_u64());
+    let path = format!("/documents/{}?include_embed=true", created.id);
+    let shown: serde_json::Value = app.raw("GET", &path).send().await.unwrap().json().await.unwrap();
+    assert_eq!((shown["id"].as_i64(), shown.get("embed")), (Some(created.id), None), "it has no vector");
     assert_eq!(titles(&app.client.search_bm25(Json(Bm25Search::new("word299"))).await.unwrap()), ["Long"]);
     let query = VectorSearch::new(&"many words ".repeat(600));
     let refused = app.client.search_vector(Json(query)).await.unwrap_err();

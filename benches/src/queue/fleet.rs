@@ -58,7 +58,7 @@ pub async fn run(pool: &PgPool, out: &mut dyn FnMut(Figure)) -> Result<(), BoxEr
         for number in 0..WORKERS {
             let (worker, wake) = start(&shared, number, &counts).await?;
             wakers.push(worker.waker());
-            tellers.push(wakeup::tell(shared.clone(), wake, Some(worker.waker())));
+            tellers.push(wakeup::announce(shared.clone(), wake, Some(worker.waker())));
             workers.push(worker);
         }
         let ear = tokio::spawn(hear(pool.clone(), wakers));

@@ -171,8 +171,9 @@ pub struct DocumentResponse {
     pub content_hash: String,
     /// `in_flight`, `settled` or `failed`.
     pub settled: Settled,
-    /// 768 numbers, only on request.
+    /// 768 numbers, only on request. Absent too if the document has no vector; its evidence says why not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<f32>, required = false))]
     pub embed: Option<Vec<f32>>,
     /// Which of `content` and `structured_content` are empty here although the document may have them, because they
     /// were not asked for or the answer had no room. Reading the document by itself shows them. Absent if everything is

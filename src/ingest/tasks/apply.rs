@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use sqlx::PgConnection;
 use std::time::Duration;
 use svc_actors::{CancelToken, Claimed, Grant, Lanes, Outcome, Permit, TaskFailure};
+use tracing::Instrument;
 
 /// The least time that a statement of a task may take, however short the lease is.
 const LEAST_TIME: Duration = Duration::from_secs(30);
@@ -126,11 +127,13 @@ impl<'a> Transaction<'a> {
         // Settling runs apart from this task, whose region and permit are free now. Whatever goes wrong, the events
         // stay and the sweep takes them.
         let (tools, root_id) = (tools.clone(), grant.root_id);
-        tools.settling.clone().spawn(async move {
+        let settling = tools.settling.clone();
+        let settle = async move {
             if settle::settle_or_leave(&tools.pool, &tools.settings.task_badges, root_id).await {
                 tools.wake.notify(settle::QUEUES);
             }
-        });
+        };
+        settling.spawn(settle.in_current_span());
         Ok(outcome)
     }
 }

@@ -75,15 +75,8 @@ impl Handler for TaskHandler {
     async fn run(&self, grant: &Grant, cancel: CancelToken, permit: Permit) -> Result<Outcome, TaskFailure> {
         let started = Instant::now();
         let (tools, owned, claims) = (self.tools.clone(), grant.clone(), self.claims.clone());
-        let span = tracing::info_span!(
-            "task",
-            "task.id" = grant.task_id.0,
-            "task.type" = grant.task_type,
-            "document.id" = grant.document_id.0,
-            "root.id" = grant.root_id.0
-        );
         let work = async move { dispatch(&tools, Apply::new(&tools, &owned, &claims, permit, cancel)).await };
-        let mut running = Running(tokio::spawn(work.instrument(span)));
+        let mut running = Running(tokio::spawn(work.in_current_span()));
         let outcome = match (&mut running.0).await {
             Ok(outcome) => outcome,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
@@ -177,18 +170,18 @@ impl Classify for ModelError {
 
 impl Classify for EmbedError {
     fn classify(self) -> TaskFailure {
-        let said = self.to_string();
+        let message = self.to_string();
         match self {
             EmbedError::Model(error) => error.classify(),
-            EmbedError::TextRefused(_) => TaskFailure::permanent("runner", said),
-            EmbedError::Broken(_) => TaskFailure::retryable("runner", said),
+            EmbedError::TextRefused(_) => TaskFailure::permanent("runner", message),
+            EmbedError::Broken(_) => TaskFailure::retryable("runner", message),
             EmbedError::Away { retry_after, .. } => {
-                let failure = TaskFailure::away("runner_away", said);
+                let failure = TaskFailure::away("runner_away", message);
                 TaskFailure { retry_after, ..failure }
             }
             // Somebody has to correct it; after that, the work must still be done.
             EmbedError::Refused(_) => {
-                TaskFailure { retry_after: Some(REFUSED), ..TaskFailure::away("runner_refuses", said) }
+                TaskFailure { retry_after: Some(REFUSED), ..TaskFailure::away("runner_refuses", message) }
             }
         }
     }

@@ -20,10 +20,11 @@ use std::collections::{HashMap, HashSet};
 use svc_ids::IndexId;
 use svc_ranking::{Curve, Posting, decode_row, encode_rows};
 
-/// The bounds of one batch: terms, rows of tails and of tombstones, and postings in the tails, which take 12 bytes each
-/// once decoded.
+/// The most terms of one batch.
 const TERMS: i64 = 8_192;
+/// The most rows of tails, and of tombstones, of one batch.
 const ROWS: i64 = 32_768;
+/// The most postings in the tails of one batch; each takes 12 bytes once decoded.
 const POSTINGS: i64 = 2 << 20;
 /// How many sealed rows are inserted together; each is under 8 kB.
 const PUT: usize = 2_048;

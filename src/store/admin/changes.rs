@@ -39,6 +39,7 @@ impl Cancel {
 }
 
 /// Fails waiting tasks as cancelled. Tasks that waited for their regions or intents are woken.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = which.root().map(|id| id.0), task.id = which.task().map(|id| id.0)))]
 pub async fn cancel_waiting(conn: &mut PgConnection, which: Cancel) -> sqlx::Result<Vec<Moved>> {
     let cancelled: Vec<Moved> = sqlx::query_as(
         "WITH cancelled AS (
@@ -61,6 +62,7 @@ pub async fn cancel_waiting(conn: &mut PgConnection, which: Cancel) -> sqlx::Res
 }
 
 /// Requests the end of held tasks. From here on none of them can complete. Returns how many had no such request before.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = which.root().map(|id| id.0), task.id = which.task().map(|id| id.0)))]
 pub async fn cancel_held(conn: &mut PgConnection, which: Cancel) -> sqlx::Result<i64> {
     sqlx::query(
         "UPDATE task_queue t SET cancel_requested_at = clock_timestamp()
@@ -76,6 +78,7 @@ pub async fn cancel_held(conn: &mut PgConnection, which: Cancel) -> sqlx::Result
 }
 
 /// How many tasks of a root are being stopped.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn stopping(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<i64> {
     sqlx::query_scalar(
         "SELECT count(*) FROM task_queue WHERE root_id = $1 AND NOT final AND cancel_requested_at IS NOT NULL",
@@ -86,6 +89,7 @@ pub async fn stopping(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<
 }
 
 /// The newest task of a type at a node, with its status.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn newest(
     conn: &mut PgConnection,
     document_id: DocumentId,
@@ -103,6 +107,7 @@ pub async fn newest(
 
 /// Puts back a task that failed for good, and those of its node that failed because of it; returns `None` if it did not
 /// fail.
+#[tracing::instrument(level = "debug", skip_all, fields(task.id = task_id.0))]
 pub async fn put_back(conn: &mut PgConnection, task_id: TaskId) -> sqlx::Result<Option<Vec<Moved>>> {
     let moved: Vec<Moved> = sqlx::query_as(
         "WITH RECURSIVE again(id, scope) AS (
@@ -134,6 +139,7 @@ pub struct Returned {
 
 /// Puts nodes, and the containers above them up to their root of ingestion, back in flight, so that they are rolled up
 /// again.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn back_in_flight(conn: &mut PgConnection, ids: &[DocumentId], root_id: RootId) -> sqlx::Result<Returned> {
     let returned = sqlx::query_as(
         "WITH nodes AS (
@@ -175,6 +181,7 @@ pub async fn resume(conn: &mut PgConnection, task_type: &str) -> sqlx::Result<()
 
 /// Gives the unfinished tasks of a file the priority that the file has now; returns how many had another one. Only one
 /// such change of a file runs at a time, so that of two changes the later one applies to all tasks.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn follow_priority(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<i64> {
     // No lock of the queue or of the settler has these two keys.
     sqlx::query("SELECT pg_advisory_xact_lock(7377, hashint8($1))").bind(root_id).execute(&mut *conn).await?;

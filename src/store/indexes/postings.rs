@@ -37,8 +37,9 @@ pub struct Part {
     pub docs: Option<Vec<i32>>,
 }
 
-/// Values of [`Part::kind`]; any other row holds tombstones.
+/// The [`Part::kind`] of a sealed row.
 pub const SEALED: i16 = 0;
+/// The [`Part::kind`] of a row of the tail. Rows of other kinds hold tombstones.
 pub const TAIL: i16 = 1;
 
 /// The place of a sealed row.
