@@ -1,0 +1,121 @@
+//! What is wrong with the queue, for an operator to read.
+use crate::store::{queue, word::Word};
+use sqlx::PgConnection;
+
+svc_client::words! {
+    /// A kind of [`Finding`].
+    pub FindingKind {
+        /// No living worker answers to the badge.
+        Unserved = "unserved",
+        /// No living worker can run the task type.
+        NoHandler = "no_handler",
+        /// Leases expired and nobody took the tasks back.
+        Lapsed = "lapsed",
+        /// Tasks have waited for long for a region or an intent.
+        Stuck = "stuck",
+        /// Younger tasks overtake these.
+        Starved = "starved",
+        /// Nobody takes the tasks, although a worker could.
+        Stalled = "stalled",
+        Paused = "paused",
+        UnequalLeases = "unequal_leases",
+        Disk = "disk",
+    }
+}
+
+/// Something that is wrong with the queue, for an operator to read.
+#[derive(Debug, serde::Serialize)]
+pub struct Finding {
+    pub kind: FindingKind,
+    /// The badge, task type or task in question.
+    pub about: String,
+    pub tasks: i64,
+    /// How long the oldest has waited.
+    pub seconds: f64,
+}
+
+impl Finding {
+    /// The finding that nothing more can be stored, and why.
+    pub fn disk(reason: String) -> Finding {
+        Finding { kind: FindingKind::Disk, about: reason, tasks: 0, seconds: 0.0 }
+    }
+
+    /// What an operator can do about it.
+    pub fn remedy(&self) -> &'static str {
+        match self.kind {
+            FindingKind::Unserved => "start a worker with this badge: svc-worker --badge",
+            FindingKind::NoHandler => "start a worker of the version that queued it",
+            FindingKind::Lapsed => "the worker fell silent; a living one takes the tasks back within its reap interval",
+            FindingKind::Stuck => "look at the task in the way: GET /admin/tasks/{id}",
+            FindingKind::Starved => {
+                "start more workers, or raise the priority: svc priority ID N, or PUT /ingest/file/{id}/priority; younger uploads are overtaking these"
+            }
+            FindingKind::Stalled => "workers send heartbeats but take nothing: look at their logs, and restart them",
+            FindingKind::UnequalLeases => {
+                "set SVC_WORKER_LEASE_SECONDS and SVC_WORKER_HEARTBEAT_SECONDS alike for all workers"
+            }
+            FindingKind::Disk => "free space: until then uploads are refused and tasks wait",
+            FindingKind::Paused => "resume the task type: POST /admin/task-types/{task_type}/resume",
+        }
+    }
+}
+
+/// Finds what keeps tasks from running: badges and task types that no living worker serves, expired leases that were
+/// not reaped, tasks parked for long on a region or an intent, ready tasks that younger ones overtake or that nobody
+/// takes although a worker could, and paused types with waiting tasks.
+pub async fn findings(conn: &mut PgConnection, patience: std::time::Duration) -> sqlx::Result<Vec<Finding>> {
+    let mut findings: Vec<Finding> = queue::unserved_badges(conn)
+        .await?
+        .into_iter()
+        .map(|(badge, tasks, seconds)| Finding { kind: FindingKind::Unserved, about: badge, tasks, seconds })
+        .collect();
+    findings.extend(queue::unserved_types(conn).await?.into_iter().map(|(task_type, tasks, seconds)| Finding {
+        kind: FindingKind::NoHandler,
+        about: task_type,
+        tasks,
+        seconds,
+    }));
+    let more: Vec<(Word<FindingKind>, String, i64, f64)> = sqlx::query_as(
+        "SELECT 'lapsed' AS kind, 'worker ' || coalesce(claimed_by, '?') AS about, count(*) AS tasks,
+                extract(epoch FROM clock_timestamp() - min(heartbeat_at))::float8 AS seconds
+           FROM task_queue t WHERE claim_token IS NOT NULL AND status IN ('claimed', 'running')
+            AND is_lapsed(lease_until)
+          GROUP BY 2
+         UNION ALL
+         SELECT 'stuck', 'behind task ' || parked_on, count(*), extract(epoch FROM clock_timestamp() - min(parked_since))::float8
+           FROM task_queue WHERE parked_on > 0 AND parked_since < clock_timestamp() - $1 GROUP BY 2
+         UNION ALL
+         SELECT 'starved', task_type, count(*), extract(epoch FROM clock_timestamp() - min(created_at))::float8
+           FROM (SELECT task_type, lane, root_id, created_at FROM task_queue WHERE ready AND created_at < clock_timestamp() - $1 LIMIT 100000) waiting
+           JOIN (SELECT y.lane, max(y.root_id) AS youngest FROM (SELECT task_id, ended_at FROM task_attempts ORDER BY id DESC LIMIT 1000) a
+                   JOIN task_queue y ON y.id = a.task_id WHERE a.ended_at > clock_timestamp() - $1 GROUP BY 1) ended USING (lane)
+          WHERE root_id < youngest
+          GROUP BY 2
+         UNION ALL
+         SELECT 'stalled', w.task_type, sum(w.tasks)::bigint, max(w.seconds)
+           FROM (SELECT task_type, service_badge, count(*) AS tasks, extract(epoch FROM clock_timestamp() - min(created_at))::float8 AS seconds
+                   FROM (SELECT * FROM task_queue WHERE ready AND created_at < clock_timestamp() - $1 LIMIT 100000) r GROUP BY 1, 2) w CROSS JOIN fleet f
+          WHERE blocked_by('pending', false, false, false, false, false, w.task_type, w.service_badge, f.workers, f.takes_all, f.takes_unbadged, f.badges, f.task_types) = 'workers_busy'
+            AND NOT EXISTS (SELECT 1 FROM task_queue WHERE claim_token IS NOT NULL)
+            AND NOT EXISTS (SELECT 1 FROM (SELECT ended_at FROM task_attempts ORDER BY id DESC LIMIT 1000) a WHERE a.ended_at > clock_timestamp() - $1)
+          GROUP BY 2
+         UNION ALL
+         SELECT 'unequal_leases', 'from ' || extract(epoch FROM min(lease))::float8 || ' s of ' || (array_agg(worker_id ORDER BY lease, worker_id))[1]
+                || ' to ' || extract(epoch FROM max(lease))::float8 || ' s of ' || (array_agg(worker_id ORDER BY lease DESC, worker_id))[1], 0, 0
+           FROM workers WHERE beat_at > now() - lease HAVING min(lease) < max(lease)
+         UNION ALL
+         SELECT 'paused', p.task_type, count(t.id), extract(epoch FROM clock_timestamp() - p.since)::float8
+           FROM paused_task_type p JOIN task_queue t ON t.parked_on = -p.id GROUP BY p.task_type, p.since
+          ORDER BY 1, 2",
+    )
+    .bind(patience)
+    .fetch_all(&mut *conn)
+    .await?;
+    findings.extend(more.into_iter().map(|(Word(kind), about, tasks, seconds)| Finding {
+        kind,
+        about,
+        tasks,
+        seconds,
+    }));
+    Ok(findings)
+}
