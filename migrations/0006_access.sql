@@ -1,5 +1,34 @@
 -- Who may reach what. The guards that follow from the roots stand in documents.
 
+-- The callers besides the owner, who has no row.
+CREATE TABLE principals (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name       text NOT NULL UNIQUE,
+    kind       text NOT NULL CHECK (kind IN ('user', 'service')),
+    -- The tokens of a disabled principal open nothing.
+    disabled   boolean NOT NULL DEFAULT false,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- What a principal shows to be let in. The secret itself is stored nowhere.
+CREATE TABLE api_tokens (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    principal_id bigint NOT NULL REFERENCES principals (id) ON DELETE CASCADE,
+    name         text NOT NULL,
+    -- SHA-256 of the secret, which is drawn from 32 random bytes: it needs neither salt nor a slow hash.
+    hash         bytea NOT NULL UNIQUE CHECK (octet_length(hash) = 32),
+    -- The first characters of the secret, by which people recognise it.
+    prefix       text NOT NULL,
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    expires_at   timestamptz,
+    -- At most a minute behind.
+    last_used_at timestamptz,
+    -- When another token was issued in its place: this one goes on until it expires.
+    rotated_at   timestamptz,
+    revoked_at   timestamptz
+);
+CREATE INDEX api_tokens_principal ON api_tokens (principal_id, id);
+
 -- The documents that are access-control roots. Only the owner and the root's grantees reach what is under one.
 CREATE TABLE access_roots (
     document_id bigint PRIMARY KEY REFERENCES documents (id) ON DELETE CASCADE,
@@ -11,9 +40,28 @@ CREATE INDEX access_roots_above ON access_roots (above);
 
 -- What is under a root may be read by the principals that have a grant on it, and written where the grant says so.
 CREATE TABLE access_grants (
-    principal_id bigint NOT NULL,
+    principal_id bigint NOT NULL REFERENCES principals (id) ON DELETE CASCADE,
     document_id  bigint NOT NULL REFERENCES access_roots (document_id) ON DELETE CASCADE,
     can_write    boolean NOT NULL,
+    created_at   timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (principal_id, document_id)
 );
-CREATE INDEX access_grants_document ON access_grants (document_id);
+CREATE INDEX access_grants_document ON access_grants (document_id, principal_id);
+
+-- Who changed principals, tokens, grants and roots, and who acted on the queue. It refers to no table, because it outlives what it
+-- tells of; the function keep_audit refuses every change of a row.
+CREATE TABLE access_audit (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at           timestamptz NOT NULL DEFAULT now(),
+    -- The principal that acted, by its name then; null for the owner.
+    actor_id     bigint,
+    actor        text NOT NULL,
+    act          text NOT NULL,
+    -- The principal that was acted on, by its name then.
+    principal_id bigint,
+    principal    text,
+    document_id  bigint,
+    detail       jsonb NOT NULL DEFAULT '{}'
+);
+CREATE INDEX access_audit_principal ON access_audit (principal_id, id) WHERE principal_id IS NOT NULL;
+CREATE INDEX access_audit_document ON access_audit (document_id, id) WHERE document_id IS NOT NULL;

@@ -206,7 +206,8 @@ async fn answer(service: Arc<Service>, form: Form, request: Request) -> Response
     let work = async move {
         let outcome = async {
             check_version(&request)?;
-            let caller = service.keys.authenticate(info.access, request.headers())?;
+            let caller = service.keys.authenticate(&service.pool, info.access, request.headers()).await?;
+            caller.admit(info.access)?;
             let served = AssertUnwindSafe(serve(service.clone(), caller, request)).catch_unwind().await;
             let served = served.unwrap_or_else(|_| {
                 tracing::error!("the handler panicked");

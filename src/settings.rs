@@ -105,6 +105,13 @@ pub enum Migrate {
     Auto,
 }
 
+/// Who reads a new document at the top of the tree that is not private.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Visibility {
+    Everyone,
+    Owner,
+}
+
 /// A setting as `svc config` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingRow {
@@ -167,6 +174,16 @@ impl Settings {
     /// Whether `/metrics` answers without a token.
     pub fn metrics_are_public(&self) -> bool {
         self.public_metrics.unwrap_or_else(|| self.listen.ip().is_loopback())
+    }
+
+    /// Whether a new document under this parent becomes an access root even if nobody asked for that.
+    pub fn is_enclosed(&self, parent_id: Option<i64>) -> bool {
+        parent_id.is_none() && self.default_visibility == Visibility::Owner
+    }
+
+    /// The token of the command line: SVC_TOKEN, or SVC_API_TOKEN.
+    pub fn token_to_show(&self) -> &Secret {
+        if self.token.is_blank() { &self.api_token } else { &self.token }
     }
 
     /// The service's address for the command line: SVC_URL, or this machine at the port of SVC_LISTEN.

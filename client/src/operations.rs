@@ -58,6 +58,47 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Searches with the defaults, for a browser's address line.
     GET    "/search/"                     search(query: SearchQuery) -> Json<SearchResponse>, needs Model, fails [NotConfigured, TextTooLong];
 
+    /// Says who the caller is, and what it was granted.
+    GET    "/access/me"                   read_caller() -> Json<CallerResponse>;
+    /// Creates a principal: a caller of its own, which reaches what it is granted and what is open to all.
+    POST   "/access/principals"           create_principal(body: Json<NewPrincipal>) -> Created<PrincipalResponse>, access Owner;
+    /// Lists the principals, page by page.
+    GET    "/access/principals"           list_principals(query: PrincipalQuery) -> Json<PrincipalPage>, access Owner;
+    /// Reads one principal.
+    GET    "/access/principals/{id}"      read_principal(path: PrincipalPath) -> Json<PrincipalResponse>, access Owner;
+    /// Renames, disables or enables a principal, or changes its kind.
+    PATCH  "/access/principals/{id}"      update_principal(path: PrincipalPath, body: Json<PrincipalChange>) -> Json<PrincipalResponse>, access Owner;
+    /// Deletes a principal with its tokens and grants, and never a document.
+    DELETE "/access/principals/{id}"      delete_principal(path: PrincipalPath) -> NoContent, access Owner;
+    /// Lists what a principal was granted, page by page.
+    GET    "/access/principals/{id}/grants" list_principal_grants(path: PrincipalPath, query: PageQuery) -> Json<GrantPage>, access Owner;
+    /// Issues a token; only this answer shows its secret.
+    POST   "/access/principals/{id}/tokens" issue_api_token(path: PrincipalPath, body: Json<NewApiToken>) -> Created<IssuedApiToken>, access Owner;
+    /// Lists a principal's tokens, also those that have ended, page by page.
+    GET    "/access/principals/{id}/tokens" list_api_tokens(path: PrincipalPath, query: PageQuery) -> Json<ApiTokenPage>, access Owner;
+    /// Reads one token, without its secret.
+    GET    "/access/tokens/{id}"          read_api_token(path: ApiTokenPath) -> Json<ApiTokenResponse>, access Owner;
+    /// Issues a token in place of another, which goes on for a grace time; only this answer shows the new secret.
+    POST   "/access/tokens/{id}/rotate"   rotate_api_token(path: ApiTokenPath, body: OptionalJson<ApiTokenRotation>) -> Created<IssuedApiToken>, access Owner;
+    /// Revokes a token, from the next request on; to revoke it again changes nothing.
+    POST   "/access/tokens/{id}/revoke"   revoke_api_token(path: ApiTokenPath) -> Json<ApiTokenResponse>, access Owner;
+    /// Grants a principal a document and everything under it, in place of its grant there.
+    ///
+    /// A document that is no access root becomes one, so that only the owner and grantees reach it from then on.
+    PUT    "/access/documents/{id}/grants/{principal_id}" put_grant(path: GrantPath, body: Json<NewGrant>) -> Json<GrantResponse>, access Owner;
+    /// Takes a grant away. The document stays an access root, closed to all who have no other grant.
+    DELETE "/access/documents/{id}/grants/{principal_id}" delete_grant(path: GrantPath) -> NoContent, access Owner;
+    /// Lists the grants on a document itself, page by page.
+    GET    "/access/documents/{id}/grants" list_document_grants(path: DocumentPath, query: PageQuery) -> Json<GrantPage>, access Owner;
+    /// Makes a document an access root, which closes it to all who have no grant on it or above it.
+    ///
+    /// A document that is an access root already stays one.
+    POST   "/access/documents/{id}/root"  protect_document(path: DocumentPath) -> Json<AccessRootResponse>, access Owner;
+    /// Makes an access root an ordinary document again, as open as what is above it; its grants go.
+    DELETE "/access/documents/{id}/root"  unprotect_document(path: DocumentPath) -> NoContent, access Owner;
+    /// Lists who changed principals, tokens, grants and access roots, and who acted on the queue; newest first, page by page.
+    GET    "/access/audit"                list_audit(query: AuditQuery) -> Json<AuditPage>, access Owner;
+
     /// Describes the model of this runner.
     GET    "/runner/model"                runner_model(query: RunnerModelQuery) -> Json<RunnerModel>, access RunnerKey, needs OwnModel, fails [Conflict];
     /// Embeds texts for a worker or service that loads no model.

@@ -1,5 +1,6 @@
 //! The command line `svc`. It serves, and it talks to a running service through the remote client; `models` and `embed`
 //! work without one.
+mod access;
 mod bytes;
 mod cancel;
 mod cells;
@@ -40,7 +41,8 @@ struct Arguments {
     /// The settings file [default: the one that SVC_CONFIG names, else ./svc.toml if it exists].
     #[arg(long, global = true, value_name = "PATH")]
     config: Option<PathBuf>,
-    /// The owner token [default: SVC_API_TOKEN, else the one that `svc serve` made and keeps in the data folder].
+    /// The token to show, the owner's or a principal's [default: SVC_TOKEN, else SVC_API_TOKEN, else the owner token that
+    /// `svc serve` made and keeps in the data folder]; for `svc serve` the owner token.
     #[arg(long, global = true, value_name = "TOKEN")]
     token: Option<String>,
     /// Prints JSON lines, the default for a pipe.
@@ -77,6 +79,8 @@ enum Command {
     Rm(documents::IdArguments),
     /// Reads cells of a stored workbook.
     Cells(cells::CellsArguments),
+    /// Manages who may read and write what: principals, tokens, grants and the audit.
+    Access(access::AccessArguments),
     /// Shows the service's checks, queue and workers.
     Status,
     /// Lists the known, cached and loaded models; fetches models.
@@ -113,7 +117,8 @@ pub enum CliError {
 fn with_next_step(failure: &Failure) -> String {
     match failure.code {
         Code::Unauthenticated => {
-            "the service refuses the token: set SVC_API_TOKEN, or --token, to its owner token".to_owned()
+            "the service refuses the token: set SVC_TOKEN, or --token, to its owner token or to a principal's"
+                .to_owned()
         }
         Code::Unreachable if failure.status == 0 => {
             format!("{}: start `svc serve`, or set SVC_URL to its address", failure.detail)
@@ -178,7 +183,8 @@ fn run_to_end(name: &str, work: impl Future<Output = Result<ExitCode, CliError>>
 }
 
 async fn run(arguments: Arguments, mut environment: BTreeMap<String, String>) -> Result<ExitCode, CliError> {
-    environment.extend(arguments.token.map(|token| ("SVC_API_TOKEN".to_owned(), token)));
+    let name = if matches!(arguments.command, Command::Serve) { "SVC_API_TOKEN" } else { "SVC_TOKEN" };
+    environment.extend(arguments.token.map(|token| (name.to_owned(), token)));
     let settings = Settings::load(arguments.config.as_deref(), environment.into_iter())?;
     let output = Output::choose(arguments.json, arguments.table);
     match arguments.command {
@@ -193,6 +199,7 @@ async fn run(arguments: Arguments, mut environment: BTreeMap<String, String>) ->
         Command::Bytes(arguments) => bytes::bytes(&client(&settings)?, output, arguments).await,
         Command::Rm(arguments) => documents::rm(&client(&settings)?, output, arguments).await,
         Command::Cells(arguments) => cells::cells(&client(&settings)?, output, arguments).await,
+        Command::Access(arguments) => access::access(&client(&settings)?, output, arguments).await,
         Command::Status => status::status(&client(&settings)?, output).await,
         Command::Models(arguments) => models::models(&settings, &client(&settings)?, output, arguments).await,
         Command::Embed(arguments) => embed::embed(&settings, output, arguments).await,
@@ -228,7 +235,7 @@ fn http_builder(settings: &Settings) -> reqwest::ClientBuilder {
 fn client_with(settings: &Settings, http: reqwest::ClientBuilder) -> Result<Client<Remote>, CliError> {
     let http = http.build().map_err(|error| CliError::Other(format!("the HTTP client cannot start: {error}")))?;
     let url = settings.service_url();
-    let token = match settings.api_token.expose() {
+    let token = match settings.token_to_show().expose() {
         // This is the token of this user's service on this machine.
         "" if is_this_machine(&url) => token_file::read(&settings.data_dir).unwrap_or_default(),
         token => token.to_owned(),

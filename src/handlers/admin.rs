@@ -9,14 +9,16 @@ use crate::{
     ingest::{cancel, requeue::requeue, settle, tasks::types::is_built_in},
     registry::Handle,
     service::Service,
-    store::{self, admin::Cancel},
+    store::{self, admin::Cancel, audit::Entry},
     worker::wakeup,
 };
 use sqlx::PgConnection;
 use svc_actors::Lanes;
 use svc_client::{
     Call, Code, Failure, ops,
-    wire::{CancelResponse, ReservationPage, TaskPage, TaskResponse, TaskTypeList, TaskTypeState, WorkerList},
+    wire::{
+        AuditAct, CancelResponse, ReservationPage, TaskPage, TaskResponse, TaskTypeList, TaskTypeState, WorkerList,
+    },
 };
 use svc_ids::{DocumentId, RootId, TaskId};
 
@@ -46,7 +48,7 @@ impl Handle<ops::read_task> for Service {
 }
 
 impl Handle<ops::retry_task> for Service {
-    async fn handle(&self, _: &Caller, call: Call<ops::retry_task>) -> Result<TaskResponse, Failure> {
+    async fn handle(&self, caller: &Caller, call: Call<ops::retry_task>) -> Result<TaskResponse, Failure> {
         let id = TaskId(call.path.id);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let before = task(&mut tx, id).await?;
@@ -56,6 +58,7 @@ impl Handle<ops::retry_task> for Service {
             return Err(Failure::new(Code::Conflict, detail).with("task_status", before.status.as_str()));
         }
         let after = task(&mut tx, id).await?;
+        caller.record(&mut tx, on_task(AuditAct::TaskRetry, &before)).await.or_fail()?;
         tx.commit().await.or_fail()?;
         self.wake.notify(Lanes::ALL);
         Ok(after)
@@ -63,7 +66,7 @@ impl Handle<ops::retry_task> for Service {
 }
 
 impl Handle<ops::cancel_task> for Service {
-    async fn handle(&self, _: &Caller, call: Call<ops::cancel_task>) -> Result<TaskResponse, Failure> {
+    async fn handle(&self, caller: &Caller, call: Call<ops::cancel_task>) -> Result<TaskResponse, Failure> {
         let id = TaskId(call.path.id);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let before = task(&mut tx, id).await?;
@@ -79,6 +82,7 @@ impl Handle<ops::cancel_task> for Service {
             store::tasks::fail_dependents(&mut tx, task.id, task.scope_document_id).await.or_fail()?;
             settle::task_failed(&mut tx, &task.task_type, task.scope_document_id, &task.params.0).await.or_fail()?;
         }
+        caller.record(&mut tx, on_task(AuditAct::TaskCancel, &before)).await.or_fail()?;
         tx.commit().await.or_fail()?;
         announce_cancel(self, stopping).await;
         if !cancelled.is_empty() {
@@ -88,6 +92,11 @@ impl Handle<ops::cancel_task> for Service {
         let mut conn = self.pool.acquire().await.or_fail()?;
         task(&mut conn, id).await
     }
+}
+
+/// An act on a task, for the audit.
+fn on_task(act: AuditAct, task: &TaskResponse) -> Entry<'static> {
+    Entry::new(act).document(task.document_id).with("task_id", task.id).with("task_type", task.task_type.as_str())
 }
 
 /// Tells the workers to look at once; otherwise they learn of it at their next heartbeat.
@@ -143,7 +152,7 @@ async fn task_type(conn: &mut PgConnection, name: &str) -> Result<TaskTypeState,
 }
 
 impl Handle<ops::pause_task_type> for Service {
-    async fn handle(&self, _: &Caller, call: Call<ops::pause_task_type>) -> Result<TaskTypeState, Failure> {
+    async fn handle(&self, caller: &Caller, call: Call<ops::pause_task_type>) -> Result<TaskTypeState, Failure> {
         let name = call.path.task_type;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let known = task_type(&mut tx, &name).await?;
@@ -153,6 +162,8 @@ impl Handle<ops::pause_task_type> for Service {
             return Err(Failure::new(Code::NotFound, detail));
         }
         store::admin::pause(&mut tx, &name).await.or_fail()?;
+        let entry = Entry::new(AuditAct::TaskTypePause).with("task_type", name.as_str());
+        caller.record(&mut tx, entry).await.or_fail()?;
         let state = task_type(&mut tx, &name).await?;
         tx.commit().await.or_fail()?;
         Ok(state)
@@ -160,9 +171,11 @@ impl Handle<ops::pause_task_type> for Service {
 }
 
 impl Handle<ops::resume_task_type> for Service {
-    async fn handle(&self, _: &Caller, call: Call<ops::resume_task_type>) -> Result<TaskTypeState, Failure> {
+    async fn handle(&self, caller: &Caller, call: Call<ops::resume_task_type>) -> Result<TaskTypeState, Failure> {
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         store::admin::resume(&mut tx, &call.path.task_type).await.or_fail()?;
+        let entry = Entry::new(AuditAct::TaskTypeResume).with("task_type", call.path.task_type.as_str());
+        caller.record(&mut tx, entry).await.or_fail()?;
         let state = task_type(&mut tx, &call.path.task_type).await?;
         tx.commit().await.or_fail()?;
         self.wake.notify(Lanes::ALL);

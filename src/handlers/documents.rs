@@ -16,6 +16,7 @@ use crate::{
         documents::{NewRow, Place, content_hash},
         evidence::Evidence,
         ingest_nodes::{ChildrenDone, Frontier, Waiting},
+        scope::Readable,
     },
 };
 use sha2::{Digest as _, Sha256};
@@ -37,31 +38,29 @@ impl Handle<ops::create_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::create_document>) -> Result<DocumentResponse, Failure> {
         let new = call.body.0;
         let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
-        let (id, task) = create(self, &mut tx, caller, &new).await?;
+        let (id, task, caller) = create(self, &mut tx, caller, &new).await?;
         tx.commit().await.or_fail()?;
         self.wake.notify(Lanes::of(Lane::Model));
         if call.query.wait {
             wait_for(self, id, task).await?;
         }
-        read(self, caller, id, false).await
+        read(self, &caller, id, false).await
     }
 }
 
+/// Creates a document and queues what embeds it. Returns both ids, and the caller with the right to what is its alone.
 async fn create(
     service: &Service,
     conn: &mut PgConnection,
     caller: &Caller,
     new: &NewDocument,
-) -> Result<(DocumentId, TaskId), Failure> {
+) -> Result<(DocumentId, TaskId, Caller), Failure> {
     let parent = match new.parent_id {
         Some(id) => match store::documents::lock_parent(conn, &caller.writable(), DocumentId(id)).await.or_fail()? {
             Some(parent) => Some(parent),
             None => return Err(caller.refusal(conn, DocumentId(id)).await.or_fail()?),
         },
-        None => {
-            caller.may_write_at_the_top()?;
-            None
-        }
+        None => None,
     };
     let path = parent.as_ref().map(Place::children_path).unwrap_or_default();
     let row = NewRow {
@@ -83,13 +82,14 @@ async fn create(
             .await
             .or_fail()?;
     }
-    if new.private {
-        store::access::protect_new(conn, id.0).await.or_fail()?;
-    }
+    let caller = match new.private || service.settings.is_enclosed(new.parent_id) {
+        true => caller.enclose(conn, id).await.or_fail()?,
+        false => caller.clone(),
+    };
     let queueing = Queueing { root_id: id.as_root(), badges: &service.settings.task_badges, priority: new.priority };
     let work = Work::of(&EMBED).write_mode(WriteMode::Itself);
     let task = queueing.add(conn, (id, &path), work).await.or_fail()?;
-    Ok((id, task))
+    Ok((id, task, caller))
 }
 
 async fn wait_for(service: &Service, id: DocumentId, task: TaskId) -> Result<(), Failure> {
@@ -177,7 +177,7 @@ impl Handle<ops::delete_document> for Service {
         if many_files {
             store::blobs::unlink_later(&mut tx).await.or_fail()?;
         }
-        let before = store::ingest_nodes::count_by_path(&mut tx, id).await.or_fail()?;
+        let before = store::ingest_nodes::count_by_path(&mut tx, &Readable::everything(), id).await.or_fail()?;
         let change = Frontier {
             total: -before.total,
             in_flight: -before.in_flight,

@@ -5,7 +5,7 @@ use crate::{
     error::OrFail,
     registry::Handle,
     service::Service,
-    store::{self, evidence::Evidence, ingest_nodes::Belongs},
+    store::{self, evidence::Evidence, ingest_nodes::Belongs, scope::Readable},
 };
 use futures_util::{StreamExt, stream};
 use serde_json::Map;
@@ -60,7 +60,7 @@ impl Handle<ops::follow_frontier> for Service {
     }
 }
 
-/// A stream of one file's frontiers. Each look uses the caller's rights. No connection is held between two looks.
+/// A stream of one file's frontiers. Each look uses the rights that the caller has then. No connection is held between two looks.
 struct Watch {
     pool: PgPool,
     caller: Caller,
@@ -111,7 +111,11 @@ impl Watch {
             // The semaphore is never closed.
             let _turn = self.looking.acquire().await.ok()?;
             let begun = Instant::now();
-            let seen = look(&self.pool, &self.caller, self.id).await;
+            let seen = async {
+                self.caller = self.caller.again(&self.pool).await?;
+                look(&self.pool, &self.caller, self.id).await
+            };
+            let seen = seen.await;
             self.pause = self.pause.max(begun.elapsed() * PAUSES);
             match seen {
                 Err(failure) if failure.code == Code::Unavailable && away < AWAY => self.pause = LATEST,
@@ -134,13 +138,26 @@ async fn look(pool: &PgPool, caller: &Caller, id: DocumentId) -> Result<Frontier
     let mut tx = store::transaction::begin_snapshot(pool).await.or_fail()?;
     let row = store::documents::read(&mut tx, &caller.readable(), id, false).await.or_fail()?;
     let settled = row.ok_or_else(|| Failure::no_document(id.0))?.settled.0;
-    let counts = match store::ingest_nodes::frontier(&mut tx, id.as_root()).await.or_fail()? {
+    // What is kept of a file's counts is for those who read all of it.
+    let scope = match store::access::hides(&mut tx, &caller.readable(), id.0).await.or_fail()? {
+        true => caller.readable(),
+        false => Readable::everything(),
+    };
+    let kept = match scope.is_everything() {
+        true => store::ingest_nodes::frontier(&mut tx, id.as_root()).await.or_fail()?,
+        false => None,
+    };
+    let counts = match kept {
         Some(counts) => counts,
-        None => store::ingest_nodes::count_by_path(&mut tx, id).await.or_fail()?,
+        None => store::ingest_nodes::count_by_path(&mut tx, &scope, id).await.or_fail()?,
     };
     let priority = match store::ingest_nodes::belongs(&mut tx, id).await.or_fail()? {
-        Some(Belongs { root_id, .. }) => store::ingest_nodes::priority(&mut tx, root_id).await.or_fail()?,
-        None => None,
+        Some(Belongs { root_id, .. })
+            if store::documents::is_readable(&mut tx, &caller.readable(), root_id.document()).await.or_fail()? =>
+        {
+            store::ingest_nodes::priority(&mut tx, root_id).await.or_fail()?
+        }
+        _ => None,
     };
     let empty = store::evidence::read_one(&mut tx, id, Evidence::ExtractEmpty).await.or_fail()?;
     let mut warnings: Vec<String> =
@@ -150,7 +167,7 @@ async fn look(pool: &PgPool, caller: &Caller, id: DocumentId) -> Result<Frontier
         let reasons: Vec<_> = failed["tasks_by_reason"].as_object().into_iter().flat_map(Map::keys).cloned().collect();
         warning(Evidence::FailedParts, &format!("{} ({})", failed["nodes"], reasons.join(", ")))
     }));
-    let (stages, oldest_seconds, blocked_by) = store::admin::frontier(&mut tx, id.as_root()).await.or_fail()?;
+    let (stages, oldest_seconds, blocked_by) = store::admin::frontier(&mut tx, &scope, id.as_root()).await.or_fail()?;
     Ok(FrontierResponse {
         document_id: id.0,
         settled,

@@ -1,8 +1,11 @@
 //! What each operation does, one file per family: authorize, act, answer.
+pub mod access;
 pub mod admin;
+pub mod api_tokens;
 pub mod bytes;
 pub mod documents;
 pub mod frontier;
+pub mod grants;
 pub mod ingest;
 pub mod lists;
 pub mod runner;

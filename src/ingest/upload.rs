@@ -71,6 +71,8 @@ pub async fn upload(
         byte_size: spooled.byte_size,
     };
 
+    // The file may have taken long to arrive.
+    let caller = &caller.again(&core.pool).await?;
     let scope = caller.readable();
     let (copies, _turn) = intake.copies.turn().await;
     let mut tx = store::transaction::begin_creating(copies).await.or_fail()?;
@@ -86,14 +88,11 @@ pub async fn upload(
             Some(parent) => Some(parent),
             None => return Err(caller.refusal(&mut tx, DocumentId(id)).await.or_fail()?),
         },
-        None => {
-            caller.may_write_at_the_top()?;
-            None
-        }
+        None => None,
     };
     let response = match (found, lob) {
         (Some(blob), _) => existing(&mut tx, caller, blob, &arrival, parent.as_ref()).await?,
-        (None, Some(lob)) => store_new(core, &mut tx, &arrival, lob, parent.as_ref(), &query).await?,
+        (None, Some(lob)) => store_new(core, &mut tx, caller, &arrival, lob, parent.as_ref(), &query).await?,
         (None, None) => return Err(Failure::new(Code::Internal, "the upload was neither found nor stored")),
     };
     tx.commit().await.or_fail()?;
@@ -179,6 +178,7 @@ async fn existing(
 async fn store_new(
     core: &Core,
     conn: &mut PgConnection,
+    caller: &Caller,
     arrival: &Arrival,
     lob: Oid,
     parent: Option<&Place>,
@@ -213,8 +213,8 @@ async fn store_new(
         options: arrival.options.to_value(),
     };
     store::blobs::insert(conn, &blob).await.or_fail()?;
-    if query.private {
-        store::access::protect_new(conn, id.0).await.or_fail()?;
+    if query.private || core.settings.is_enclosed(query.parent_id) {
+        caller.enclose(conn, id).await.or_fail()?;
     }
     let detected = json!({
         "format": blob.format, "mime": blob.mime_type, "by": arrival.detection.by, "declared_mime": blob.declared_mime, "byte_size": blob.byte_size,

@@ -14,6 +14,7 @@ const FAMILIES: &[(&str, &str)] = &[
     ("ingest", "Files that are being ingested."),
     ("documents", "The nodes of the tree."),
     ("search", "Finding documents."),
+    ("access", "Principals, their tokens and grants, and the record of who changed them."),
     ("runner", "Vectors for texts, for workers and services that load no model."),
     ("admin", "The queue and the fleet, for the operator of the service."),
     ("health", "Whether the process is alive."),
@@ -53,7 +54,7 @@ pub(super) fn build(rows: &[Mounted]) -> Value {
     document["servers"] = json!([{"url": "/", "description": "The service that serves this document"}]);
     document["tags"] = FAMILIES.iter().map(|(name, about)| json!({"name": name, "description": about})).collect();
     document["components"]["securitySchemes"] = json!({
-        "bearer": {"type": "http", "scheme": "bearer", "description": "The owner token: SVC_API_TOKEN of the service."},
+        "bearer": {"type": "http", "scheme": "bearer", "description": "The owner token, which is SVC_API_TOKEN of the service, or a principal's token, which the owner issues."},
         "runner": {"type": "http", "scheme": "bearer", "description": "The key of the runner: SVC_RUNNER_KEY of the service."},
     });
     document["components"]["headers"] = headers();
@@ -182,7 +183,7 @@ fn refusals(info: &OperationInfo, entry: &Value) -> Vec<Code> {
     if info.access != Access::Public {
         codes.extend([Code::Unauthenticated, Code::TooManyRequests]);
     }
-    if info.access == Access::Write {
+    if matches!(info.access, Access::Write | Access::Owner) {
         codes.push(Code::Forbidden);
     }
     if lifetime::only_reads(info) && info.access != Access::RunnerKey {

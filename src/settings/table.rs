@@ -2,7 +2,7 @@
 //! it.
 
 use super::{
-    Device, LogFormat, LogLevel, Migrate, Secret, SettingRow, SettingsError, kind,
+    Device, LogFormat, LogLevel, Migrate, Secret, SettingRow, SettingsError, Visibility, kind,
     source::{Origin, Source},
 };
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
@@ -115,6 +115,11 @@ settings! {
     "Access" {
         /// Owner token, which passes every access check; blank: each start makes one and prints it.
         SVC_API_TOKEN api_token: Secret = "", kind::secret();
+        /// Token that the command line shows, the owner's or a principal's; blank: SVC_API_TOKEN.
+        SVC_TOKEN token: Secret = "", kind::secret();
+        /// Who reads a new document at the top of the tree that is not private: everyone; or owner: it becomes an access
+        /// root, which the owner reads, and the principal that made it.
+        SVC_DEFAULT_VISIBILITY default_visibility: Visibility = "everyone", kind::choice(&[("everyone", Visibility::Everyone), ("owner", Visibility::Owner)]);
         /// Browser origins that may call the API; empty: none, only servers call it.
         SVC_CORS_ORIGINS cors_origins: Vec<String> = "[]", kind::origins();
     }

@@ -3,7 +3,13 @@
 //! The guard of a document is the nearest root at or above it, 0 for none. Whoever creates nodes holds the ACCESS lock shared from its
 //! first statement on, before it reads the guard of a parent; whoever moves guards holds it alone. So no node is born with a guard that
 //! is being changed. Taken later, after locks of rows, it could deadlock.
+use super::{
+    documents::add,
+    scope::{Readable, readable},
+};
+use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
+use svc_client::wire::{AccessRootResponse, GrantResponse, GrantRight};
 
 /// The advisory lock between those who create nodes and those who change guards.
 const ACCESS: i64 = 0x7376_6304;
@@ -73,31 +79,139 @@ pub async fn unprotect(conn: &mut PgConnection, id: i64) -> sqlx::Result<bool> {
     Ok(true)
 }
 
-/// Grants a principal what is under a root, to read, or to write too. The last grant of a pair holds.
+/// Whether something under a document is beyond the scope. That is so if an access root under it is.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id))]
+pub async fn hides(conn: &mut PgConnection, scope: &Readable, id: i64) -> sqlx::Result<bool> {
+    if scope.is_everything() {
+        return Ok(false);
+    }
+    let mut arguments = scope.arguments();
+    add(&mut arguments, id);
+    sqlx::query_scalar_with(
+        concat!(
+            "SELECT EXISTS (SELECT 1 FROM access_roots a JOIN documents d ON d.id = a.document_id
+                             WHERE d.path @> ARRAY[$3::bigint] AND NOT ",
+            readable!(),
+            ")"
+        ),
+        arguments,
+    )
+    .persistent(false)
+    .fetch_one(conn)
+    .await
+}
+
+/// A document as an access-control root; `None` if it is none.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id))]
+pub async fn root(conn: &mut PgConnection, id: i64) -> sqlx::Result<Option<AccessRootResponse>> {
+    let row: Option<(i64, DateTime<Utc>)> =
+        sqlx::query_as("SELECT above, created_at FROM access_roots WHERE document_id = $1")
+            .bind(id)
+            .fetch_optional(conn)
+            .await?;
+    let of = |(above, created_at): (i64, DateTime<Utc>)| AccessRootResponse {
+        document_id: id,
+        above: Some(above).filter(|above| *above != 0),
+        created_at,
+    };
+    Ok(row.map(of))
+}
+
+#[derive(sqlx::FromRow)]
+struct GrantRow {
+    document_id: i64,
+    principal_id: i64,
+    principal: String,
+    can_write: bool,
+    created_at: DateTime<Utc>,
+}
+
+impl From<GrantRow> for GrantResponse {
+    fn from(row: GrantRow) -> GrantResponse {
+        GrantResponse {
+            document_id: row.document_id,
+            principal_id: row.principal_id,
+            principal: row.principal,
+            right: if row.can_write { GrantRight::Write } else { GrantRight::Read },
+            created_at: row.created_at,
+        }
+    }
+}
+
+/// Grants a principal what is under a root. The last grant of a pair holds. `None` if there is no such root or no such principal.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = root))]
-pub async fn grant(conn: &mut PgConnection, principal: i64, root: i64, can_write: bool) -> sqlx::Result<()> {
-    sqlx::query(
-        "INSERT INTO access_grants (principal_id, document_id, can_write) VALUES ($1, $2, $3)
-         ON CONFLICT (principal_id, document_id) DO UPDATE SET can_write = excluded.can_write",
+pub async fn grant(
+    conn: &mut PgConnection,
+    principal: i64,
+    root: i64,
+    right: GrantRight,
+) -> sqlx::Result<Option<GrantResponse>> {
+    let row: Option<GrantRow> = sqlx::query_as(
+        "WITH put AS (
+             INSERT INTO access_grants (principal_id, document_id, can_write)
+             SELECT p.id, a.document_id, $3 FROM principals p, access_roots a WHERE p.id = $1 AND a.document_id = $2
+                FOR KEY SHARE
+             ON CONFLICT (principal_id, document_id) DO UPDATE SET can_write = excluded.can_write
+             RETURNING *)
+         SELECT g.document_id, g.principal_id, p.name AS principal, g.can_write, g.created_at
+           FROM put g JOIN principals p ON p.id = g.principal_id",
     )
     .bind(principal)
     .bind(root)
-    .bind(can_write)
-    .execute(conn)
-    .await
-    .map(|_| ())
+    .bind(right == GrantRight::Write)
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(GrantResponse::from))
 }
 
-/// The guards under a principal's grants, each with whether it may write there. Rights add up downwards.
-pub async fn guards(conn: &mut PgConnection, principal: i64) -> sqlx::Result<Vec<(i64, bool)>> {
-    sqlx::query_as(
-        "WITH RECURSIVE reached(id, can_write) AS (
-             SELECT document_id, can_write FROM access_grants WHERE principal_id = $1
-             UNION
-             SELECT a.document_id, r.can_write FROM reached r JOIN access_roots a ON a.above = r.id)
-         SELECT id, bool_or(can_write) FROM reached GROUP BY id",
+/// Takes a grant away; the root stays, and stays closed. False if there was no such grant.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = root))]
+pub async fn ungrant(conn: &mut PgConnection, principal: i64, root: i64) -> sqlx::Result<bool> {
+    let gone = sqlx::query("DELETE FROM access_grants WHERE principal_id = $1 AND document_id = $2")
+        .bind(principal)
+        .bind(root)
+        .execute(conn)
+        .await?;
+    Ok(gone.rows_affected() > 0)
+}
+
+/// The grants on a document after a principal, by principal.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document))]
+pub async fn grants_on(
+    conn: &mut PgConnection,
+    document: i64,
+    after: i64,
+    limit: u32,
+) -> sqlx::Result<Vec<GrantResponse>> {
+    let rows: Vec<GrantRow> = sqlx::query_as(
+        "SELECT g.document_id, g.principal_id, p.name AS principal, g.can_write, g.created_at
+           FROM access_grants g JOIN principals p ON p.id = g.principal_id
+          WHERE g.document_id = $1 AND g.principal_id > $2 ORDER BY g.principal_id LIMIT $3",
+    )
+    .bind(document)
+    .bind(after)
+    .bind(i64::from(limit))
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(GrantResponse::from).collect())
+}
+
+/// The grants of a principal after a document, by document.
+pub async fn grants_of(
+    conn: &mut PgConnection,
+    principal: i64,
+    after: i64,
+    limit: u32,
+) -> sqlx::Result<Vec<GrantResponse>> {
+    let rows: Vec<GrantRow> = sqlx::query_as(
+        "SELECT g.document_id, g.principal_id, p.name AS principal, g.can_write, g.created_at
+           FROM access_grants g JOIN principals p ON p.id = g.principal_id
+          WHERE g.principal_id = $1 AND g.document_id > $2 ORDER BY g.document_id LIMIT $3",
     )
     .bind(principal)
+    .bind(after)
+    .bind(i64::from(limit))
     .fetch_all(conn)
-    .await
+    .await?;
+    Ok(rows.into_iter().map(GrantResponse::from).collect())
 }

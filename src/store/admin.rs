@@ -2,7 +2,13 @@
 mod changes;
 mod findings;
 
-use super::{queue, tasks, word::Word};
+use super::{
+    documents::add,
+    queue,
+    scope::{Readable, readable},
+    tasks,
+    word::Word,
+};
 pub use changes::*;
 use chrono::{DateTime, Utc};
 pub use findings::*;
@@ -129,23 +135,27 @@ struct AlikeRow {
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn frontier(
     conn: &mut PgConnection,
+    scope: &Readable,
     root_id: RootId,
 ) -> sqlx::Result<(Vec<FrontierStage>, Option<f64>, BTreeMap<BlockedBy, i64>)> {
-    let alike: Vec<AlikeRow> = sqlx::query_as(
+    let mut arguments = scope.arguments();
+    add(&mut arguments, root_id);
+    let query = concat!(
         "WITH alike AS (
              SELECT task_type, status, service_badge, CASE WHEN claim_token IS NOT NULL THEN lease_until END AS lease_until,
                     sign(parked_on) AS parked, unmet_deps > 0 AS has_unmet,
                     retry_after > clock_timestamp() AS backs_off, count(*) AS tasks, min(created_at) AS oldest
-               FROM task_queue WHERE root_id = $1 AND NOT final GROUP BY 1, 2, 3, 4, 5, 6, 7)
+               FROM task_queue t WHERE root_id = $3 AND NOT final
+                AND ($1::boolean OR EXISTS (SELECT 1 FROM documents d WHERE d.id = t.scope_document_id AND ",
+        readable!(),
+        ")) GROUP BY 1, 2, 3, 4, 5, 6, 7)
          SELECT a.task_type, a.status::text AS status, a.tasks, extract(epoch FROM clock_timestamp() - a.oldest)::float8 AS oldest_seconds,
                 blocked_by(a.status, a.status IN ('claimed', 'running') AND is_lapsed(a.lease_until), a.has_unmet, a.backs_off,
                            a.parked < 0 OR p.id IS NOT NULL, a.parked IS NOT NULL, a.task_type, a.service_badge,
                            f.workers, f.takes_all, f.takes_unbadged, f.badges, f.task_types) AS blocked_by
-           FROM alike a CROSS JOIN fleet f LEFT JOIN paused_task_type p ON p.task_type = a.task_type",
-    )
-    .bind(root_id)
-    .fetch_all(conn)
-    .await?;
+           FROM alike a CROSS JOIN fleet f LEFT JOIN paused_task_type p ON p.task_type = a.task_type"
+    );
+    let alike: Vec<AlikeRow> = sqlx::query_as_with(query, arguments).fetch_all(conn).await?;
     let mut stages: BTreeMap<String, FrontierStage> = BTreeMap::new();
     let mut blocked: BTreeMap<BlockedBy, i64> = BTreeMap::new();
     let oldest = alike.iter().map(|row| row.oldest_seconds).reduce(f64::max);

@@ -1,5 +1,9 @@
 //! The counters of ingestion, settle events and the frontier.
-use super::word::Word;
+use super::{
+    documents::add,
+    scope::{Readable, readable},
+    word::Word,
+};
 use sqlx::PgConnection;
 use svc_client::wire::Settled;
 use svc_ids::{DocumentId, RootId};
@@ -170,15 +174,22 @@ pub async fn frontier(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<
     })
 }
 
-/// The counts under any node, by its path; for nodes that are not a root of ingestion.
+/// The counts at and under any node, of what the scope covers, by its path; for nodes that are not a root of ingestion, and for
+/// callers who may not read all that is under them.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
-pub async fn count_by_path(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Frontier> {
-    sqlx::query_as(
-        "SELECT count(*) AS total, count(*) FILTER (WHERE settled = 'in_flight') AS in_flight,
-                count(*) FILTER (WHERE settled = 'settled') AS settled, count(*) FILTER (WHERE settled = 'failed') AS failed
-           FROM documents WHERE id = $1 OR path @> ARRAY[$1::bigint]",
+pub async fn count_by_path(conn: &mut PgConnection, scope: &Readable, id: DocumentId) -> sqlx::Result<Frontier> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, id);
+    sqlx::query_as_with(
+        concat!(
+            "SELECT count(*) AS total, count(*) FILTER (WHERE settled = 'in_flight') AS in_flight,
+                    count(*) FILTER (WHERE settled = 'settled') AS settled, count(*) FILTER (WHERE settled = 'failed') AS failed
+               FROM documents d WHERE (d.id = $3 OR d.path @> ARRAY[$3::bigint]) AND ",
+            readable!()
+        ),
+        arguments,
     )
-    .bind(id)
+    .persistent(false)
     .fetch_one(conn)
     .await
 }

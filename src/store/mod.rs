@@ -4,6 +4,8 @@
 //! takes the [`scope::Readable`] of what that caller may read.
 pub mod access;
 pub mod admin;
+pub(crate) mod api_tokens;
+pub(crate) mod audit;
 pub(crate) mod away;
 pub mod blobs;
 pub(crate) mod cancelled;
@@ -17,6 +19,7 @@ pub mod leases;
 pub(crate) mod links;
 pub mod locks;
 pub(crate) mod nodes;
+pub(crate) mod principals;
 pub mod queue;
 pub mod reservations;
 pub(crate) mod roles;

@@ -169,7 +169,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("reader", &["settings"]),
     ("secrets", &["settings"]),
     ("store", &["error"]),
-    ("access", &["store"]),
+    ("access", &["error", "store"]),
     ("embedded", &["store"]),
     ("embedding", &["error", "settings", "words"]),
     ("sampler", &["embedding", "store"]),

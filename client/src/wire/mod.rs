@@ -1,4 +1,5 @@
 //! The values of the contract, one file per family.
+mod access;
 mod admin;
 mod documents;
 mod ingest;
@@ -8,6 +9,7 @@ mod sheets;
 mod structured;
 mod system;
 
+pub use access::*;
 pub use admin::*;
 pub use documents::*;
 pub use ingest::*;

@@ -1,0 +1,126 @@
+//! Principals, who the caller is, and the record of who did what.
+use super::documents::{id_cursor, page_by_id};
+use crate::{
+    access::{Caller, unauthenticated},
+    error::OrFail,
+    registry::Handle,
+    service::Service,
+    store::{self, audit::Entry, away::sql_state},
+};
+use serde_json::{Map, Value};
+use sqlx::PgConnection;
+use svc_client::{
+    Call, Code, Failure, ops,
+    wire::{AuditAct, AuditPage, CallerResponse, PrincipalPage, PrincipalResponse},
+};
+
+/// How many grants the caller is shown.
+const GRANTS: u32 = 1000;
+
+fn no_principal(id: i64) -> Failure {
+    Failure::new(Code::NotFound, format!("there is no principal {id}"))
+}
+
+fn taken(name: &str) -> Failure {
+    Failure::new(Code::Conflict, format!("there is a principal `{name}` already")).with("remedy", "choose another name")
+}
+
+/// 404 if there is no such principal.
+pub(super) async fn principal(conn: &mut PgConnection, id: i64) -> Result<PrincipalResponse, Failure> {
+    store::principals::read(conn, id).await.or_fail()?.ok_or_else(|| no_principal(id))
+}
+
+impl Handle<ops::read_caller> for Service {
+    async fn handle(&self, caller: &Caller, _: Call<ops::read_caller>) -> Result<CallerResponse, Failure> {
+        let Some(principal) = caller.principal() else {
+            let owner = matches!(caller, Caller::Owner);
+            return Ok(CallerResponse { owner, principal: None, token: None, grants: Vec::new(), more_grants: false });
+        };
+        let mut tx = store::transaction::begin_snapshot(&self.pool).await.or_fail()?;
+        let mut grants = store::access::grants_of(&mut tx, principal.id, 0, GRANTS + 1).await.or_fail()?;
+        let more_grants = grants.len() > GRANTS as usize;
+        grants.truncate(GRANTS as usize);
+        let token = store::api_tokens::read(&mut tx, principal.token_id).await.or_fail()?;
+        // The principal may have been deleted since the request came.
+        let principal = store::principals::read(&mut tx, principal.id).await.or_fail()?.ok_or_else(unauthenticated)?;
+        Ok(CallerResponse { owner: false, principal: Some(principal), token, grants, more_grants })
+    }
+}
+
+impl Handle<ops::create_principal> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::create_principal>) -> Result<PrincipalResponse, Failure> {
+        let new = call.body.0;
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        let made = store::principals::insert(&mut tx, &new).await.or_fail()?.ok_or_else(|| taken(&new.name))?;
+        let entry = Entry::new(AuditAct::PrincipalCreate).principal(made.id, &made.name);
+        caller.record(&mut tx, entry.with("kind", made.kind.as_str())).await.or_fail()?;
+        tx.commit().await.or_fail()?;
+        Ok(made)
+    }
+}
+
+impl Handle<ops::list_principals> for Service {
+    async fn handle(&self, _: &Caller, call: Call<ops::list_principals>) -> Result<PrincipalPage, Failure> {
+        let query = call.query;
+        let (limit, after) = (query.limit.unwrap_or(100), id_cursor(query.cursor.as_deref())?);
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        let rows = store::principals::list(&mut conn, query.name.as_deref(), after, limit + 1).await.or_fail()?;
+        let (principals, next_cursor) = page_by_id(rows, limit, |principal| principal.id);
+        Ok(PrincipalPage { principals, next_cursor })
+    }
+}
+
+impl Handle<ops::read_principal> for Service {
+    async fn handle(&self, _: &Caller, call: Call<ops::read_principal>) -> Result<PrincipalResponse, Failure> {
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        principal(&mut conn, call.path.id).await
+    }
+}
+
+impl Handle<ops::update_principal> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::update_principal>) -> Result<PrincipalResponse, Failure> {
+        let (id, change) = (call.path.id, call.body.0);
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        let before = principal(&mut tx, id).await?;
+        let after = match store::principals::update(&mut tx, id, &change).await {
+            Err(error) if sql_state(&error) == "23505" => {
+                return Err(taken(change.name.as_deref().unwrap_or_default()));
+            }
+            updated => updated.or_fail()?.ok_or_else(|| no_principal(id))?,
+        };
+        let changes = match serde_json::to_value(&change) {
+            Ok(Value::Object(changes)) => changes,
+            _ => Map::new(),
+        };
+        let entry = Entry::new(AuditAct::PrincipalUpdate).principal(id, &before.name);
+        let entry = changes.into_iter().fold(entry, |entry, (name, value)| entry.with(&name, value));
+        caller.record(&mut tx, entry).await.or_fail()?;
+        tx.commit().await.or_fail()?;
+        Ok(after)
+    }
+}
+
+impl Handle<ops::delete_principal> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::delete_principal>) -> Result<(), Failure> {
+        let id = call.path.id;
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        let gone = store::principals::delete(&mut tx, id).await.or_fail()?.ok_or_else(|| no_principal(id))?;
+        caller.record(&mut tx, Entry::new(AuditAct::PrincipalDelete).principal(id, &gone.name)).await.or_fail()?;
+        tx.commit().await.or_fail()
+    }
+}
+
+impl Handle<ops::list_audit> for Service {
+    async fn handle(&self, _: &Caller, call: Call<ops::list_audit>) -> Result<AuditPage, Failure> {
+        let query = call.query;
+        let before = match query.cursor.as_deref() {
+            None => i64::MAX,
+            cursor => id_cursor(cursor)?,
+        };
+        let limit = query.limit.unwrap_or(100);
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        let rows = store::audit::list(&mut conn, &query, before, limit + 1).await.or_fail()?;
+        let (entries, next_cursor) = page_by_id(rows, limit, |entry| entry.id);
+        Ok(AuditPage { entries, next_cursor })
+    }
+}

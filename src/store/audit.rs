@@ -1,0 +1,120 @@
+//! The record of who changed principals, tokens, grants and access roots, and who acted on the queue. Rows are only added.
+use super::word::Word;
+use chrono::{DateTime, Utc};
+use serde_json::{Map, Value};
+use sqlx::{PgConnection, types::Json};
+use svc_client::wire::{AuditAct, AuditEntry, AuditQuery, OWNER};
+
+/// The caller that acts.
+#[derive(Clone, Copy, Debug)]
+pub enum Actor<'a> {
+    Owner,
+    Principal { id: i64, name: &'a str },
+}
+
+/// An act to be recorded.
+#[derive(Debug)]
+pub struct Entry<'a> {
+    act: AuditAct,
+    principal: Option<(i64, &'a str)>,
+    document_id: Option<i64>,
+    detail: Map<String, Value>,
+}
+
+impl<'a> Entry<'a> {
+    pub fn new(act: AuditAct) -> Entry<'a> {
+        Entry { act, principal: None, document_id: None, detail: Map::new() }
+    }
+
+    /// Names the principal that is acted on.
+    #[must_use]
+    pub fn principal(self, id: i64, name: &'a str) -> Entry<'a> {
+        Entry { principal: Some((id, name)), ..self }
+    }
+
+    /// Names the document that is acted on.
+    #[must_use]
+    pub fn document(self, id: i64) -> Entry<'a> {
+        Entry { document_id: Some(id), ..self }
+    }
+
+    /// Adds what else is known, which is never a secret.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Entry<'a> {
+        self.detail.insert(name.to_owned(), value.into());
+        self
+    }
+}
+
+/// Records an act, in the transaction that carries it out.
+pub async fn record(conn: &mut PgConnection, actor: Actor<'_>, entry: Entry<'_>) -> sqlx::Result<()> {
+    let (actor_id, actor) = match actor {
+        Actor::Owner => (None, OWNER),
+        Actor::Principal { id, name } => (Some(id), name),
+    };
+    sqlx::query(
+        "INSERT INTO access_audit (actor_id, actor, act, principal_id, principal, document_id, detail)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+    )
+    .bind(actor_id)
+    .bind(actor)
+    .bind(entry.act.as_str())
+    .bind(entry.principal.map(|(id, _)| id))
+    .bind(entry.principal.map(|(_, name)| name))
+    .bind(entry.document_id)
+    .bind(Json(&entry.detail))
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: i64,
+    at: DateTime<Utc>,
+    actor_id: Option<i64>,
+    actor: String,
+    act: Word<AuditAct>,
+    principal_id: Option<i64>,
+    principal: Option<String>,
+    document_id: Option<i64>,
+    detail: Json<Map<String, Value>>,
+}
+
+impl From<Row> for AuditEntry {
+    fn from(row: Row) -> AuditEntry {
+        AuditEntry {
+            id: row.id,
+            at: row.at,
+            actor_id: row.actor_id,
+            actor: row.actor,
+            act: row.act.0,
+            principal_id: row.principal_id,
+            principal: row.principal,
+            document_id: row.document_id,
+            detail: row.detail.0,
+        }
+    }
+}
+
+/// The entries before `before`, newest first.
+pub async fn list(
+    conn: &mut PgConnection,
+    query: &AuditQuery,
+    before: i64,
+    limit: u32,
+) -> sqlx::Result<Vec<AuditEntry>> {
+    let rows: Vec<Row> = sqlx::query_as(
+        "SELECT id, at, actor_id, actor, act, principal_id, principal, document_id, detail FROM access_audit
+          WHERE id < $1 AND ($2::bigint IS NULL OR principal_id = $2) AND ($3::bigint IS NULL OR document_id = $3)
+          ORDER BY id DESC LIMIT $4",
+    )
+    .bind(before)
+    .bind(query.principal_id)
+    .bind(query.document_id)
+    .bind(i64::from(limit))
+    .persistent(false)
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(AuditEntry::from).collect())
+}

@@ -1,0 +1,96 @@
+//! The callers besides the owner.
+use super::word::Word;
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+use svc_client::wire::{NewPrincipal, PrincipalChange, PrincipalKind, PrincipalResponse};
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: i64,
+    name: String,
+    kind: Word<PrincipalKind>,
+    disabled: bool,
+    created_at: DateTime<Utc>,
+}
+
+impl From<Row> for PrincipalResponse {
+    fn from(row: Row) -> PrincipalResponse {
+        PrincipalResponse {
+            id: row.id,
+            name: row.name,
+            kind: row.kind.0,
+            disabled: row.disabled,
+            created_at: row.created_at,
+        }
+    }
+}
+
+/// Stores a principal; `None` if its name is taken.
+pub async fn insert(conn: &mut PgConnection, new: &NewPrincipal) -> sqlx::Result<Option<PrincipalResponse>> {
+    let row: Option<Row> = sqlx::query_as(
+        "INSERT INTO principals (name, kind) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING
+         RETURNING id, name, kind, disabled, created_at",
+    )
+    .bind(&new.name)
+    .bind(new.kind.as_str())
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(PrincipalResponse::from))
+}
+
+/// Reads one principal.
+pub async fn read(conn: &mut PgConnection, id: i64) -> sqlx::Result<Option<PrincipalResponse>> {
+    let row: Option<Row> = sqlx::query_as("SELECT id, name, kind, disabled, created_at FROM principals WHERE id = $1")
+        .bind(id)
+        .fetch_optional(conn)
+        .await?;
+    Ok(row.map(PrincipalResponse::from))
+}
+
+/// The principals after `after`, by id; or only the named one.
+pub async fn list(
+    conn: &mut PgConnection,
+    name: Option<&str>,
+    after: i64,
+    limit: u32,
+) -> sqlx::Result<Vec<PrincipalResponse>> {
+    let rows: Vec<Row> = sqlx::query_as(
+        "SELECT id, name, kind, disabled, created_at FROM principals
+          WHERE id > $1 AND ($2::text IS NULL OR name = $2) ORDER BY id LIMIT $3",
+    )
+    .bind(after)
+    .bind(name)
+    .bind(i64::from(limit))
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(PrincipalResponse::from).collect())
+}
+
+/// Changes what is named; `None` if there is no such principal. It is an error of unique violation if the name is taken.
+pub async fn update(
+    conn: &mut PgConnection,
+    id: i64,
+    change: &PrincipalChange,
+) -> sqlx::Result<Option<PrincipalResponse>> {
+    let row: Option<Row> = sqlx::query_as(
+        "UPDATE principals SET name = coalesce($2, name), kind = coalesce($3, kind), disabled = coalesce($4, disabled)
+          WHERE id = $1 RETURNING id, name, kind, disabled, created_at",
+    )
+    .bind(id)
+    .bind(&change.name)
+    .bind(change.kind.map(PrincipalKind::as_str))
+    .bind(change.disabled)
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(PrincipalResponse::from))
+}
+
+/// Deletes a principal with its tokens and grants; returns what it was.
+pub async fn delete(conn: &mut PgConnection, id: i64) -> sqlx::Result<Option<PrincipalResponse>> {
+    let row: Option<Row> =
+        sqlx::query_as("DELETE FROM principals WHERE id = $1 RETURNING id, name, kind, disabled, created_at")
+            .bind(id)
+            .fetch_optional(conn)
+            .await?;
+    Ok(row.map(PrincipalResponse::from))
+}

@@ -1,0 +1,478 @@
+//! Who reaches what: every operation of the table beside the definition of access, over HTTP, in random trees with random grants.
+use crate::{
+    access::{Naive, Random},
+    principals::{Someone, grant, someone},
+    support::{TOKEN, TestApp, document, http, sample, until, workbook},
+};
+use reqwest::multipart::{Form, Part};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use svc_client::{
+    Access, FileUpload, Json, OPERATIONS, OperationInfo,
+    wire::{
+        DocumentPage, DocumentPath, FrontierResponse, GrantPath, GrantRight, LinkPage, NewDocument, SearchResponse,
+        Settled, TaskTypePath, TotalIs, UploadQuery, WaitQuery,
+    },
+};
+
+/// How an operation is held to the definition.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Held {
+    /// It answers from all documents, and [`compare`] says what.
+    Lists,
+    /// It reads the document in its path. Where [`compare`] says nothing more, it answers a reader as it answers the owner.
+    Reads,
+    /// It changes the document in its path.
+    Changes,
+    /// It names a document in its body or query, under which it puts something.
+    Adds,
+    /// It searches, also under a document.
+    Searches,
+    /// It tells of the caller alone.
+    Tells,
+    /// It is the owner's, has a key of its own, or tells of no document.
+    Apart,
+}
+
+/// Whoever adds a row to the table says here how it is held, and in [`compare`] what it lists or counts.
+fn held(row: &OperationInfo) -> Held {
+    if matches!(row.access, Access::Owner | Access::RunnerKey | Access::Metrics) {
+        return Held::Apart;
+    }
+    match row.name {
+        "list_roots" | "search" => Held::Lists,
+        "read_frontier" | "read_document" | "read_bytes" | "list_children" | "list_subtree" | "list_links"
+        | "read_evidence" | "read_cells" => Held::Reads,
+        "cancel_ingest" | "change_priority" | "delete_document" | "embed_document" | "embed_tokens" => Held::Changes,
+        "upload_file" | "create_document" => Held::Adds,
+        "search_vector" | "search_fulltext" | "search_bm25" | "search_maxsim" | "search_hybrid" => Held::Searches,
+        "read_caller" => Held::Tells,
+        "read_health" | "read_readiness" | "read_openapi" => Held::Apart,
+        other => panic!("say how `{other}` is held to the definition of access, and what it lists or counts"),
+    }
+}
+
+/// The tree as it is, and the rights as the definition has them.
+struct World {
+    settled: BTreeMap<i64, String>,
+    /// Each with its id and both ends.
+    links: Vec<(i64, i64, i64)>,
+    naive: Naive,
+    /// The grants of all principals.
+    grants: BTreeMap<i64, BTreeMap<i64, bool>>,
+}
+
+impl World {
+    /// Reads the tree; roots and grants stay those that the test made.
+    async fn renew(&mut self, app: &TestApp) {
+        let rows: Vec<(i64, Vec<i64>, String)> =
+            sqlx::query_as("SELECT id, path, settled FROM documents").fetch_all(&app.pool).await.unwrap();
+        self.settled = rows.iter().map(|(id, _, settled)| (*id, settled.clone())).collect();
+        self.naive.path = rows.into_iter().map(|(id, path, _)| (id, path)).collect();
+        self.naive.roots.retain(|id| self.naive.path.contains_key(id));
+        self.links = sqlx::query_as("SELECT id, source_id, target_id FROM document_links ORDER BY id")
+            .fetch_all(&app.pool)
+            .await
+            .unwrap();
+    }
+
+    fn ids(&self) -> Vec<i64> {
+        self.naive.path.keys().copied().collect()
+    }
+
+    fn of(&self, who: &Someone) -> Naive {
+        Naive { grants: self.grants.get(&who.id).cloned().unwrap_or_default(), ..self.naive.clone() }
+    }
+
+    /// Protects, unprotects, grants or takes a grant away, somewhere.
+    async fn change(&mut self, app: &TestApp, random: &mut Random, principals: &[Someone]) {
+        let ids = self.ids();
+        let (id, who) = (ids[random.below(ids.len())], &principals[random.below(principals.len())]);
+        match random.below(8) {
+            0 | 1 => {
+                app.client.protect_document(DocumentPath { id }).await.unwrap();
+                self.naive.roots.insert(id);
+            }
+            2 if self.naive.roots.len() > 2 => {
+                let roots: Vec<i64> = self.naive.roots.iter().copied().collect();
+                let id = roots[random.below(roots.len())];
+                app.client.unprotect_document(DocumentPath { id }).await.unwrap();
+                self.naive.roots.remove(&id);
+                self.grants.values_mut().for_each(|grants| drop(grants.remove(&id)));
+            }
+            3 => {
+                let Some(id) = self.grants.get(&who.id).and_then(|grants| grants.keys().next().copied()) else {
+                    return;
+                };
+                app.client.delete_grant(GrantPath { id, principal_id: who.id }).await.unwrap();
+                self.grants.get_mut(&who.id).unwrap().remove(&id);
+            }
+            _ => {
+                let can_write = random.below(2) == 0;
+                grant(app, who, id, if can_write { GrantRight::Write } else { GrantRight::Read }).await;
+                self.naive.roots.insert(id);
+                self.grants.entry(who.id).or_default().insert(id, can_write);
+            }
+        }
+    }
+}
+
+/// A call of an operation, about this document if it names one.
+fn call(
+    app: &TestApp,
+    secret: &str,
+    row: &OperationInfo,
+    id: i64,
+    query: &[(&str, String)],
+) -> reqwest::RequestBuilder {
+    let path = row.path.replace("{id}", &id.to_string()).replace("{principal_id}", "1").replace("{task_type}", "embed");
+    let request = http().request(row.method.clone(), format!("{}{path}", app.base)).bearer_auth(secret).query(query);
+    match row.name {
+        "upload_file" => {
+            let form = Form::new().part("file", Part::bytes(b"Bytes that nobody has.".to_vec()).file_name("x.txt"));
+            request.query(&[("parent_id", id)]).multipart(form)
+        }
+        "create_document" => request.json(&json!({"title": "t", "content": "c", "parent_id": id})),
+        "change_priority" => request.json(&json!({"priority": 1})),
+        "search" => request.query(&[("q", "heron"), ("limit", "100")]),
+        _ if held(row) == Held::Searches && id != 0 => {
+            request.json(&json!({"query": "heron", "limit": 100, "parent_id": id}))
+        }
+        _ if held(row) == Held::Searches => request.json(&json!({"query": "heron", "limit": 100})),
+        _ => request,
+    }
+}
+
+async fn status(request: reqwest::RequestBuilder) -> u16 {
+    request.send().await.unwrap().status().as_u16()
+}
+
+async fn json_of<T: serde::de::DeserializeOwned>(request: reqwest::RequestBuilder) -> T {
+    let answer = request.send().await.unwrap();
+    assert_eq!(answer.status(), 200, "{}", answer.url());
+    answer.json().await.unwrap()
+}
+
+/// A whole answer, without what tells the time.
+async fn whole(request: reqwest::RequestBuilder) -> (u16, Vec<(String, String)>, String) {
+    let answer = request.header("x-request-id", "the-same").send().await.unwrap();
+    let headers = answer.headers().iter().filter(|(name, _)| *name != "date");
+    let mut headers: Vec<_> =
+        headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect();
+    headers.sort();
+    (answer.status().as_u16(), headers, answer.text().await.unwrap())
+}
+
+/// The ids of a list, all pages of it.
+async fn pages(app: &TestApp, secret: &str, row: &OperationInfo, id: i64) -> Vec<i64> {
+    let (mut ids, mut query) = (Vec::new(), vec![("limit", "7".to_owned())]);
+    loop {
+        let answer = call(app, secret, row, id, &query);
+        let next = match row.name {
+            "list_links" => {
+                let page: LinkPage = json_of(answer).await;
+                ids.extend(page.links.iter().map(|link| link.id));
+                page.next_cursor
+            }
+            _ => {
+                let page: DocumentPage = json_of(answer).await;
+                ids.extend(page.documents.iter().map(|document| document.id));
+                page.next_cursor
+            }
+        };
+        match next {
+            Some(cursor) => query = vec![("limit", "7".to_owned()), ("cursor", cursor)],
+            None => return ids,
+        }
+    }
+}
+
+fn found(response: &SearchResponse) -> BTreeSet<i64> {
+    response.results.iter().map(|result| result.document.id).collect()
+}
+
+/// Holds every operation of the table to the definition, for one principal.
+async fn compare(app: &TestApp, world: &World, who: &Someone) {
+    let rights = world.of(who);
+    let ids = world.ids();
+    let reads = |id: i64| rights.may(id, false);
+    let at_or_under = |node: i64, id: i64| node == id || rights.path[&node].contains(&id);
+    for row in OPERATIONS {
+        let shown = |id| format!("{} of {id}, for principal {}: {:?}", row.name, who.id, rights.path.get(&id));
+        let ask = |id| call(app, &who.secret, row, id, &[]);
+        if row.access == Access::Owner {
+            assert_eq!(status(ask(ids[0])).await, 403, "{}", row.name);
+        }
+        match held(row) {
+            Held::Apart | Held::Tells => {}
+            Held::Lists if row.name == "list_roots" => {
+                let expected: Vec<i64> =
+                    ids.iter().copied().filter(|id| reads(*id) && rights.path[id].is_empty()).collect();
+                assert_eq!(pages(app, &who.secret, row, 0).await, expected, "{}", shown(0));
+            }
+            Held::Lists | Held::Searches => {
+                let scopes = if row.name == "search" { vec![0] } else { [&[0], &ids[..]].concat() };
+                for scope in scopes {
+                    if scope != 0 && !reads(scope) {
+                        assert_eq!(status(ask(scope)).await, 404, "{}", shown(scope));
+                        continue;
+                    }
+                    // A search runs for a while, so only some scopes are searched.
+                    if scope % 3 != 0 {
+                        continue;
+                    }
+                    let all: SearchResponse = json_of(call(app, TOKEN, row, scope, &[])).await;
+                    assert!(all.results.len() < 100, "the owner is shown all that there is");
+                    let response: SearchResponse = json_of(ask(scope)).await;
+                    let expected: BTreeSet<i64> = found(&all).into_iter().filter(|id| reads(*id)).collect();
+                    assert_eq!(found(&response), expected, "{}", shown(scope));
+                    assert_eq!(
+                        (response.total, response.total_is),
+                        (expected.len() as u64, TotalIs::Exact),
+                        "{}",
+                        shown(scope)
+                    );
+                    let failed = ids.iter().filter(|id| {
+                        world.settled[id] == "failed" && reads(**id) && (scope == 0 || at_or_under(**id, scope))
+                    });
+                    let state = (response.scope_state.in_flight, response.scope_state.failed);
+                    assert_eq!(state, (0, failed.count() as i64), "{}", shown(scope));
+                }
+            }
+            Held::Reads => {
+                for id in ids.iter().copied() {
+                    if !reads(id) {
+                        assert_eq!(status(ask(id)).await, 404, "{}", shown(id));
+                        continue;
+                    }
+                    let readable = |node: &i64| reads(*node);
+                    match row.name {
+                        "list_children" => {
+                            let of = |node: &i64| rights.path[node].last() == Some(&id) && readable(node);
+                            let mut got = pages(app, &who.secret, row, id).await;
+                            got.sort_unstable();
+                            assert_eq!(got, ids.iter().copied().filter(of).collect::<Vec<_>>(), "{}", shown(id));
+                        }
+                        "list_subtree" => {
+                            let of = |node: &i64| rights.path[node].contains(&id) && readable(node);
+                            let expected: Vec<i64> = ids.iter().copied().filter(of).collect();
+                            assert_eq!(pages(app, &who.secret, row, id).await, expected, "{}", shown(id));
+                        }
+                        "list_links" => {
+                            let of = |(_, source, target): &&(i64, i64, i64)| {
+                                (*source == id && reads(*target)) || (*target == id && reads(*source))
+                            };
+                            let expected: Vec<i64> = world.links.iter().filter(of).map(|(link, ..)| *link).collect();
+                            assert_eq!(pages(app, &who.secret, row, id).await, expected, "{}", shown(id));
+                        }
+                        "read_frontier" => {
+                            let frontier: FrontierResponse = json_of(ask(id)).await;
+                            let under: Vec<i64> =
+                                ids.iter().copied().filter(|node| at_or_under(*node, id) && reads(*node)).collect();
+                            let in_state =
+                                |state| under.iter().filter(|node| world.settled[node] == state).count() as i64;
+                            let expected =
+                                (under.len() as i64, in_state("settled"), in_state("in_flight"), in_state("failed"));
+                            let FrontierResponse { nodes_total, nodes_settled, nodes_in_flight, nodes_failed, .. } =
+                                frontier;
+                            let got = (nodes_total, nodes_settled, nodes_in_flight, nodes_failed);
+                            assert_eq!(got, expected, "{}", shown(id));
+                        }
+                        "read_cells" => {
+                            // The cells are read from the file, which must be readable too.
+                            let hidden = rights.line(id).into_iter().any(|node| !reads(node));
+                            let owners = status(call(app, TOKEN, row, id, &[])).await;
+                            let got = status(ask(id)).await;
+                            assert!(got == owners || (hidden && got == 422), "{}: {got}, not {owners}", shown(id));
+                        }
+                        _ => {
+                            let owners = status(call(app, TOKEN, row, id, &[])).await;
+                            assert_eq!(status(ask(id)).await, owners, "{}", shown(id));
+                        }
+                    }
+                }
+            }
+            Held::Changes | Held::Adds => {
+                for id in ids.iter().copied().filter(|id| !rights.may(*id, true)) {
+                    assert_eq!(status(ask(id)).await, if reads(id) { 403 } else { 404 }, "{}", shown(id));
+                }
+            }
+        }
+    }
+}
+
+/// Folders of the owner's with files and texts in them, all of them ingested, and links between them.
+async fn grow(app: &TestApp, random: &mut Random) -> World {
+    let mut folders: Vec<Option<i64>> = vec![None];
+    for number in 0..10 {
+        let parent_id = folders[random.below(folders.len())];
+        let new = NewDocument { parent_id, ..document(&format!("Folder {number}"), "The heron waits by the water.") };
+        folders.push(Some(app.client.create_document(WaitQuery { wait: true }, Json(new)).await.unwrap().id));
+    }
+    let mut files = Vec::new();
+    let notes =
+        "# Birds\n\nThe heron stands in the reeds.\n\n# Fish\n\nThe heron eats fish of every kind it can catch.\n";
+    let sheet = workbook(&[vec!["bird", "count"], vec!["heron", "3"], vec!["coot", "12"]]);
+    for (name, bytes) in [
+        ("birds.md", notes.as_bytes().to_vec()),
+        ("birds.xlsx", sheet),
+        ("corrupt.pdf", std::fs::read(sample("corrupt.pdf")).unwrap()),
+    ] {
+        let query = UploadQuery { parent_id: folders[random.below(folders.len())], ..UploadQuery::default() };
+        let file = || FileUpload::from_bytes(name, bytes.clone(), None);
+        let id = app.client.upload_file(query, file()).await.unwrap().document_id;
+        app.settled(id).await;
+        files.push(id);
+        for folder in &folders[8..] {
+            let query = UploadQuery { parent_id: *folder, ..UploadQuery::default() };
+            app.client.upload_file(query, file()).await.unwrap();
+        }
+    }
+    let naive = Naive::default();
+    let mut world = World { settled: BTreeMap::new(), links: Vec::new(), naive, grants: BTreeMap::new() };
+    world.renew(app).await;
+    assert!(world.ids().len() > 15 && world.links.len() > 3, "{:?}", world.links);
+    world
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_operation_shows_each_principal_what_the_definition_allows() {
+    for seed in [3, 8] {
+        let (app, mut random) = (TestApp::start().await, Random(seed * 104_729));
+        let mut world = grow(&app, &mut random).await;
+        let principals = [someone(&app, "one").await, someone(&app, "two").await];
+        for _ in 0..2 {
+            for _ in 0..6 {
+                world.change(&app, &mut random, &principals).await;
+            }
+            for who in &principals {
+                compare(&app, &world, who).await;
+            }
+        }
+        compare_missing(&app, &mut world, &principals).await;
+        compare_copies(&app, &mut world, &principals).await;
+        app.end().await;
+    }
+}
+
+/// What may not be read is answered as what does not exist: each answer is the same to the byte after the document is deleted.
+async fn compare_missing(app: &TestApp, world: &mut World, principals: &[Someone]) {
+    for who in principals {
+        let rights = world.of(who);
+        // A leaf, so that nothing else goes with it.
+        let is_leaf = |id: &i64| !world.naive.path.values().any(|path| path.contains(id));
+        let Some(id) = world.ids().into_iter().find(|id| is_leaf(id) && !rights.may(*id, false)) else { continue };
+        let names_one = |row: &&OperationInfo| !matches!(held(row), Held::Apart | Held::Tells | Held::Lists);
+        let mut before = Vec::new();
+        for row in OPERATIONS.iter().filter(names_one) {
+            before.push(whole(call(app, &who.secret, row, id, &[])).await);
+        }
+        app.client.delete_document(DocumentPath { id }).await.unwrap();
+        for (row, before) in OPERATIONS.iter().filter(names_one).zip(before) {
+            assert_eq!(before.0, 404, "{}", row.name);
+            assert_eq!(
+                whole(call(app, &who.secret, row, id, &[])).await,
+                before,
+                "{} tells that there was one",
+                row.name
+            );
+        }
+        world.renew(app).await;
+    }
+}
+
+/// An upload finds the bytes that its caller may read, and no others; a private one only what a grant reaches.
+async fn compare_copies(app: &TestApp, world: &mut World, principals: &[Someone]) {
+    let rows: Vec<(i64, String, String)> =
+        sqlx::query_as("SELECT id, content_hash, title FROM documents WHERE usetype = 'file' ORDER BY id")
+            .fetch_all(&app.pool)
+            .await
+            .unwrap();
+    for (id, _, title) in rows.into_iter().filter(|(_, _, title)| title != "x.txt") {
+        let download = app.raw("GET", &format!("/documents/{id}/bytes")).send().await.unwrap();
+        let bytes = download.bytes().await.unwrap();
+        for who in principals {
+            for private in [true, false] {
+                world.renew(app).await;
+                let rights = world.of(who);
+                let query = UploadQuery { private, ..UploadQuery::default() };
+                let file = FileUpload::from_bytes(&title, bytes.clone(), None);
+                let stored = who.client.upload_file(query, file).await.unwrap();
+                let copies: Vec<i64> = sqlx::query_scalar(
+                    "SELECT id FROM documents WHERE usetype = 'file' AND content_hash = $1 AND id <> $2",
+                )
+                .bind(&stored.content_hash)
+                .bind(if stored.was_existing { 0 } else { stored.document_id })
+                .fetch_all(&app.pool)
+                .await
+                .unwrap();
+                let reached = |id: &i64| rights.may(*id, false) && (!private || rights.guard(*id) != 0);
+                let expected = copies.iter().copied().filter(reached).min();
+                let got = stored.was_existing.then_some(stored.document_id);
+                assert_eq!(got, expected, "private: {private}, copies: {copies:?}");
+                if private && !stored.was_existing {
+                    world.naive.roots.insert(stored.document_id);
+                    world.grants.entry(who.id).or_default().insert(stored.document_id, true);
+                }
+            }
+        }
+    }
+}
+
+/// A file that is still being ingested, in which the owner closes a section.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frontier_counts_the_tasks_of_what_its_caller_may_read() {
+    let app = TestApp::start().await;
+    let one = someone(&app, "one").await;
+    app.client.pause_task_type(TaskTypePath { task_type: "embed".into() }).await.unwrap();
+    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    let scopes = "SELECT scope_document_id FROM task_queue WHERE root_id = $1 AND NOT final";
+    let waiting: Vec<i64> = until("the tasks that embed", async || {
+        let types: Vec<String> =
+            sqlx::query_scalar("SELECT task_type FROM task_queue WHERE root_id = $1 AND NOT final")
+                .bind(id)
+                .fetch_all(&app.pool)
+                .await
+                .unwrap();
+        let only_embed = !types.is_empty() && types.iter().all(|task_type| task_type == "embed");
+        match only_embed {
+            true => Some(sqlx::query_scalar(scopes).bind(id).fetch_all(&app.pool).await.unwrap()),
+            false => None,
+        }
+    })
+    .await;
+    let frontier = async || one.client.read_frontier(DocumentPath { id }).await.unwrap();
+    let (before, owners) = (frontier().await, app.client.read_frontier(DocumentPath { id }).await.unwrap());
+    assert_eq!((before.tasks_unfinished, before.nodes_total), (owners.tasks_unfinished, owners.nodes_total));
+    assert!(before.nodes_in_flight > 3 && before.settled == Settled::InFlight, "{before:?}");
+    // A closed part takes its nodes and its tasks out of the counts, and the rest stays.
+    let closed: i64 = sqlx::query_scalar("SELECT id FROM documents WHERE parent_id = $1 ORDER BY id LIMIT 1")
+        .bind(id)
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+    app.client.protect_document(DocumentPath { id: closed }).await.unwrap();
+    let hidden: Vec<i64> = sqlx::query_scalar("SELECT id FROM documents WHERE guard = $1")
+        .bind(closed)
+        .fetch_all(&app.pool)
+        .await
+        .unwrap();
+    let after = frontier().await;
+    let tasks = waiting.iter().filter(|scope| !hidden.contains(scope)).count() as i64;
+    assert_eq!((after.nodes_total, after.tasks_unfinished), (before.nodes_total - hidden.len() as i64, tasks));
+    assert_eq!(after.stages.iter().map(|stage| stage.pending).sum::<i64>(), tasks);
+    assert_eq!(after.blocked_by.values().sum::<i64>(), tasks);
+    let owners_after = app.client.read_frontier(DocumentPath { id }).await.unwrap();
+    assert_eq!(
+        (owners_after.nodes_total, owners_after.tasks_unfinished),
+        (owners.nodes_total, owners.tasks_unfinished)
+    );
+    // Who reads only the part is told nothing of the file.
+    app.client.protect_document(DocumentPath { id }).await.unwrap();
+    grant(&app, &one, closed, GrantRight::Read).await;
+    let part = one.client.read_frontier(DocumentPath { id: closed }).await.unwrap();
+    assert_eq!((part.nodes_total, part.priority), (hidden.len() as i64, None));
+    app.client.resume_task_type(TaskTypePath { task_type: "embed".into() }).await.unwrap();
+    app.settled(id).await;
+    app.end().await;
+}
