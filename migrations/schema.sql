@@ -334,6 +334,13 @@ CREATE FUNCTION is_lapsed(lease_until timestamp with time zone) RETURNS boolean
     AS $$
     SELECT coalesce(lease_until < clock_timestamp(), true) $$;
 
+CREATE FUNCTION keep_audit() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    RAISE EXCEPTION 'the audit is only added to: % is refused', TG_OP;
+END $$;
+
 CREATE FUNCTION lock_ready_tasks(badges text[], strict boolean, lanes text[], wants integer[]) RETURNS bigint[]
     LANGUAGE plpgsql
     AS $$
@@ -505,16 +512,61 @@ CREATE FUNCTION with_upload_priority(priority integer, upload integer) RETURNS i
     AS $$
     SELECT task_priority(upload, mod(mod(priority, 10) + 10, 10)) $$;
 
+CREATE TABLE access_audit (
+    id bigint NOT NULL,
+    at timestamp with time zone DEFAULT now() NOT NULL,
+    actor_id bigint,
+    actor text NOT NULL,
+    act text NOT NULL,
+    principal_id bigint,
+    principal text,
+    document_id bigint,
+    detail jsonb DEFAULT '{}'::jsonb NOT NULL
+);
+
+ALTER TABLE access_audit ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME access_audit_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE access_grants (
     principal_id bigint NOT NULL,
     document_id bigint NOT NULL,
-    can_write boolean NOT NULL
+    can_write boolean NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
 CREATE TABLE access_roots (
     document_id bigint NOT NULL,
     above bigint NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL
+);
+
+CREATE TABLE api_tokens (
+    id bigint NOT NULL,
+    principal_id bigint NOT NULL,
+    name text NOT NULL,
+    hash bytea NOT NULL,
+    prefix text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    expires_at timestamp with time zone,
+    last_used_at timestamp with time zone,
+    rotated_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    CONSTRAINT api_tokens_hash_check CHECK ((octet_length(hash) = 32))
+);
+
+ALTER TABLE api_tokens ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME api_tokens_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
 );
 
 CREATE TABLE blob_orphan (
@@ -677,6 +729,24 @@ CREATE TABLE paused_task_type (
 
 ALTER TABLE paused_task_type ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME paused_task_type_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE principals (
+    id bigint NOT NULL,
+    name text NOT NULL,
+    kind text NOT NULL,
+    disabled boolean DEFAULT false NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT principals_kind_check CHECK ((kind = ANY (ARRAY['user'::text, 'service'::text])))
+);
+
+ALTER TABLE principals ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME principals_id_seq
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
@@ -935,11 +1005,20 @@ CREATE TABLE upkeep_turn (
 
 ALTER TABLE ONLY search_term_stats ALTER COLUMN term_id SET DEFAULT nextval('search_term_seq'::regclass);
 
+ALTER TABLE ONLY access_audit
+    ADD CONSTRAINT access_audit_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY access_grants
     ADD CONSTRAINT access_grants_pkey PRIMARY KEY (principal_id, document_id);
 
 ALTER TABLE ONLY access_roots
     ADD CONSTRAINT access_roots_pkey PRIMARY KEY (document_id);
+
+ALTER TABLE ONLY api_tokens
+    ADD CONSTRAINT api_tokens_hash_key UNIQUE (hash);
+
+ALTER TABLE ONLY api_tokens
+    ADD CONSTRAINT api_tokens_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY blob_orphan
     ADD CONSTRAINT blob_orphan_pkey PRIMARY KEY (lob);
@@ -982,6 +1061,12 @@ ALTER TABLE ONLY paused_task_type
 
 ALTER TABLE ONLY paused_task_type
     ADD CONSTRAINT paused_task_type_task_type_key UNIQUE (task_type);
+
+ALTER TABLE ONLY principals
+    ADD CONSTRAINT principals_name_key UNIQUE (name);
+
+ALTER TABLE ONLY principals
+    ADD CONSTRAINT principals_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY schema_functions
     ADD CONSTRAINT schema_functions_pkey PRIMARY KEY (name);
@@ -1046,9 +1131,15 @@ ALTER TABLE ONLY upkeep_turn
 ALTER TABLE ONLY workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (worker_id);
 
-CREATE INDEX access_grants_document ON access_grants USING btree (document_id);
+CREATE INDEX access_audit_document ON access_audit USING btree (document_id, id) WHERE (document_id IS NOT NULL);
+
+CREATE INDEX access_audit_principal ON access_audit USING btree (principal_id, id) WHERE (principal_id IS NOT NULL);
+
+CREATE INDEX access_grants_document ON access_grants USING btree (document_id, principal_id);
 
 CREATE INDEX access_roots_above ON access_roots USING btree (above);
+
+CREATE INDEX api_tokens_principal ON api_tokens USING btree (principal_id, id);
 
 CREATE INDEX document_links_target ON document_links USING btree (target_id);
 
@@ -1106,6 +1197,8 @@ CREATE INDEX task_queue_scope ON task_queue USING btree (scope_document_id);
 
 CREATE INDEX task_queue_unfinished ON task_queue USING btree (task_type, created_at) WHERE (NOT final);
 
+CREATE TRIGGER access_audit_keep BEFORE DELETE OR UPDATE OR TRUNCATE ON access_audit FOR EACH STATEMENT EXECUTE FUNCTION keep_audit();
+
 CREATE TRIGGER document_blobs_release AFTER DELETE ON document_blobs FOR EACH ROW EXECUTE FUNCTION release_blob();
 
 CREATE TRIGGER documents_attempts AFTER DELETE ON documents FOR EACH ROW EXECUTE FUNCTION forget_attempts();
@@ -1121,8 +1214,14 @@ CREATE TRIGGER task_reservation_release AFTER DELETE ON task_reservation FOR EAC
 ALTER TABLE ONLY access_grants
     ADD CONSTRAINT access_grants_document_id_fkey FOREIGN KEY (document_id) REFERENCES access_roots(document_id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY access_grants
+    ADD CONSTRAINT access_grants_principal_id_fkey FOREIGN KEY (principal_id) REFERENCES principals(id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY access_roots
     ADD CONSTRAINT access_roots_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY api_tokens
+    ADD CONSTRAINT api_tokens_principal_id_fkey FOREIGN KEY (principal_id) REFERENCES principals(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY document_blobs
     ADD CONSTRAINT document_blobs_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;

@@ -36,7 +36,7 @@ codes! {
     /// The bearer token is missing or wrong.
     Unauthenticated = "unauthenticated", 401, "A valid bearer token is needed";
     /// The caller may read the resource but may not change it, or the operation is the owner's alone.
-    Forbidden = "forbidden", 403, "The caller may not do this";
+    Forbidden = "forbidden", 403, "The caller may not do this", ["document_id"];
     /// The resource does not exist, or the caller may not read it; the answer is the same for both.
     NotFound = "not_found", 404, "No such resource", ["index"];
     /// The path exists but does not take the request's method.
