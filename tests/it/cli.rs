@@ -206,7 +206,7 @@ async fn a_wrong_token_is_said_once_and_ends_a_command_with_1() {
         let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
-        assert!(said.contains("SVC_API_TOKEN") && said.lines().count() == 1, "{arguments:?}: {said}");
+        assert!(said.contains("SVC_TOKEN") && said.lines().count() == 1, "{arguments:?}: {said}");
     }
     app.end().await;
 }
