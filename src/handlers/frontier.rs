@@ -5,7 +5,7 @@ use crate::{
     error::OrFail,
     registry::Handle,
     service::Service,
-    store::{self, evidence::Evidence, ingest_nodes::Belongs, scope::Readable},
+    store::{self, admin::Unfinished, evidence::Evidence, ingest_nodes::Belongs, scope::Readable},
 };
 use futures_util::{StreamExt, stream};
 use serde_json::Map;
@@ -167,7 +167,8 @@ async fn look(pool: &PgPool, caller: &Caller, id: DocumentId) -> Result<Frontier
         let reasons: Vec<_> = failed["tasks_by_reason"].as_object().into_iter().flat_map(Map::keys).cloned().collect();
         warning(Evidence::FailedParts, &format!("{} ({})", failed["nodes"], reasons.join(", ")))
     }));
-    let (stages, oldest_seconds, blocked_by) = store::admin::frontier(&mut tx, &scope, id.as_root()).await.or_fail()?;
+    let unfinished = store::admin::frontier(&mut tx, &scope, id.as_root()).await.or_fail()?;
+    let Unfinished { stages, oldest_seconds, blocked_by } = unfinished;
     Ok(FrontierResponse {
         document_id: id.0,
         settled,

@@ -130,14 +130,20 @@ struct AlikeRow {
     blocked_by: Option<Word<BlockedBy>>,
 }
 
-/// The unfinished tasks under a root by task type, the age of the oldest in seconds, and what they wait for. Equal
-/// tasks are counted first, because there may be a hundred thousand.
+/// The unfinished tasks under a root.
+#[derive(Debug)]
+pub struct Unfinished {
+    /// By task type.
+    pub stages: Vec<FrontierStage>,
+    /// The age of the oldest task; `None` if there is none.
+    pub oldest_seconds: Option<f64>,
+    /// How many tasks wait for what.
+    pub blocked_by: BTreeMap<BlockedBy, i64>,
+}
+
+/// The unfinished tasks under a root. Equal tasks are counted first, because there may be a hundred thousand.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
-pub async fn frontier(
-    conn: &mut PgConnection,
-    scope: &Readable,
-    root_id: RootId,
-) -> sqlx::Result<(Vec<FrontierStage>, Option<f64>, BTreeMap<BlockedBy, i64>)> {
+pub async fn frontier(conn: &mut PgConnection, scope: &Readable, root_id: RootId) -> sqlx::Result<Unfinished> {
     let mut arguments = scope.arguments();
     add(&mut arguments, root_id);
     let query = concat!(
@@ -157,8 +163,8 @@ pub async fn frontier(
     );
     let alike: Vec<AlikeRow> = sqlx::query_as_with(query, arguments).fetch_all(conn).await?;
     let mut stages: BTreeMap<String, FrontierStage> = BTreeMap::new();
-    let mut blocked: BTreeMap<BlockedBy, i64> = BTreeMap::new();
-    let oldest = alike.iter().map(|row| row.oldest_seconds).reduce(f64::max);
+    let mut blocked_by: BTreeMap<BlockedBy, i64> = BTreeMap::new();
+    let oldest_seconds = alike.iter().map(|row| row.oldest_seconds).reduce(f64::max);
     for row in alike {
         let stage = stages.entry(row.task_type).or_insert_with_key(|task_type| FrontierStage {
             task_type: task_type.clone(),
@@ -173,10 +179,10 @@ pub async fn frontier(
             TaskStatus::Completed => {}
         }
         if let Some(Word(reason)) = row.blocked_by {
-            *blocked.entry(reason).or_default() += row.tasks;
+            *blocked_by.entry(reason).or_default() += row.tasks;
         }
     }
-    Ok((stages.into_values().collect(), oldest, blocked))
+    Ok(Unfinished { stages: stages.into_values().collect(), oldest_seconds, blocked_by })
 }
 
 /// Unfinished tasks that are not running, by the reason; only the first [`COUNTED`](queue::COUNTED) are counted.

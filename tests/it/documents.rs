@@ -40,6 +40,8 @@ async fn a_document_is_read_back_as_it_was_written() {
         .value()
         .unwrap();
     assert!(plain.embed.is_none());
+    let evidence = app.client.read_evidence(DocumentPath { id: created.id }).await.unwrap().evidence;
+    assert_eq!(evidence["rule"], "asserted", "no task and no upload made it");
     app.end().await;
 }
 

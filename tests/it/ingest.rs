@@ -75,6 +75,19 @@ async fn a_pdf_and_a_docx_become_trees_with_anchors() {
     let (docx, frontier) = app.ingest(&sample("onboarding-checklist.docx")).await;
     assert_eq!(frontier.settled, Settled::Settled);
     insta::assert_snapshot!("docx_tree", shape(&app, docx).await);
+    // Null says that a task looked and found nothing; absent says that none looked.
+    let of_docx = evidence(&app, docx).await;
+    for (of_file, name, shown) in [
+        (&of_docx, "archive", Some(&Value::Null)),
+        (&of_docx, "extract.empty", Some(&Value::Null)),
+        (&of_docx, "docx.endnotes", Some(&Value::Null)),
+        (&of_docx, "pptx.comments", None),
+        (&of_docx, "embed", None),
+        (&read, "scanned_pages", Some(&Value::Null)),
+        (&read, "docx.comments", None),
+    ] {
+        assert_eq!(of_file.get(name), shown, "{name} of {of_file}");
+    }
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
