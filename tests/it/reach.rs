@@ -8,7 +8,7 @@ use reqwest::multipart::{Form, Part};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use svc_client::{
-    Access, FileUpload, Json, OPERATIONS, OperationInfo,
+    Access, Code, FileUpload, Json, OPERATIONS, OperationInfo,
     wire::{
         DocumentPage, DocumentPath, FrontierResponse, GrantPath, GrantRight, LinkPage, NewDocument, SearchResponse,
         Settled, TaskTypePath, TotalIs, UploadQuery, WaitQuery,
@@ -98,7 +98,9 @@ impl World {
                 let id = roots[random.below(roots.len())];
                 app.client.unprotect_document(DocumentPath { id }).await.unwrap();
                 self.naive.roots.remove(&id);
-                self.grants.values_mut().for_each(|grants| drop(grants.remove(&id)));
+                for grants in self.grants.values_mut() {
+                    grants.remove(&id);
+                }
             }
             3 => {
                 let Some(id) = self.grants.get(&who.id).and_then(|grants| grants.keys().next().copied()) else {
@@ -474,5 +476,41 @@ async fn a_frontier_counts_the_tasks_of_what_its_caller_may_read() {
     assert_eq!((part.nodes_total, part.priority), (hidden.len() as i64, None));
     app.client.resume_task_type(TaskTypePath { task_type: "embed".into() }).await.unwrap();
     app.settled(id).await;
+    app.end().await;
+}
+
+/// The owner closes and opens a file again and again while tasks make and settle its nodes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_is_closed_and_opened_while_it_is_ingested() {
+    let app = TestApp::start().await;
+    let one = someone(&app, "one").await;
+    let text: String =
+        (0..200).map(|n| format!("# Part {n}\n\nThe heron of part {n} waits by the water.\n\n")).collect();
+    let id = app.upload_bytes("parts.md", text).await.unwrap().document_id;
+    let path = DocumentPath { id };
+    let mut changes = 0;
+    loop {
+        // Two changes that meet at the same rows may stop one of them, which says so.
+        let closed = app.client.protect_document(path).await.map(drop);
+        let opened = app.client.unprotect_document(path).await;
+        for change in [closed, opened] {
+            match change {
+                Ok(()) => changes += 1,
+                Err(failure) => assert!(matches!(failure.code, Code::Unavailable | Code::NotFound), "{failure}"),
+            }
+        }
+        let frontier = app.client.read_frontier(path).await.unwrap();
+        if frontier.nodes_in_flight == 0 && frontier.tasks_unfinished == 0 {
+            break;
+        }
+    }
+    assert!(changes > 4, "{changes}");
+    app.client.protect_document(path).await.unwrap();
+    let frontier = app.settled(id).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
+    let guards: Vec<i64> =
+        sqlx::query_scalar("SELECT DISTINCT guard FROM documents").fetch_all(&app.pool).await.unwrap();
+    assert_eq!(guards, [id]);
+    assert_eq!(one.client.read_frontier(path).await.unwrap_err().code, Code::NotFound);
     app.end().await;
 }
