@@ -82,7 +82,7 @@ CREATE FUNCTION claim_at_end(claim_lock bigint, worker_id text, badges text[], s
     LANGUAGE plpgsql
     AS $$
 BEGIN
-    IF pg_try_advisory_xact_lock(claim_lock) THEN
+    IF try_claim_lock(claim_lock) THEN
         RETURN QUERY SELECT * FROM claim_batch(claim_lock, worker_id, badges, strict, lanes, wants, 8, interval '60 seconds', lease_of);
     END IF;
 END $$;
@@ -469,6 +469,19 @@ CREATE FUNCTION tell_of_resumption() RETURNS trigger
 BEGIN
     INSERT INTO task_release VALUES (-OLD.id);
     RETURN NULL;
+END $$;
+
+CREATE FUNCTION try_claim_lock(claim_lock bigint) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    FOR try IN 1 .. 4 LOOP
+        IF pg_try_advisory_xact_lock(claim_lock) THEN
+            RETURN true;
+        END IF;
+        PERFORM pg_sleep(0.0005 + random() * 0.002);
+    END LOOP;
+    RETURN false;
 END $$;
 
 CREATE FUNCTION wake_tasks() RETURNS void

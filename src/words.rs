@@ -1,7 +1,7 @@
 //! The words of the wire for the values of the other crates. These crates do not know the wire, so each has enums of
 //! its own.
-use svc_actors::Outcome;
-use svc_client::wire::{AttemptOutcome, DetectedBy, Precision, SheetState};
+use svc_actors::{ErrorClass, Outcome};
+use svc_client::wire::{AttemptOutcome, DetectedBy, ErrorType, Precision, SheetState, WriteMode};
 use svc_formats::xlsx;
 
 /// How a task's attempt ended that did not fail.
@@ -10,6 +10,23 @@ pub fn attempt_outcome(outcome: &Outcome) -> AttemptOutcome {
         Outcome::Completed => AttemptOutcome::Completed,
         Outcome::Skipped { .. } => AttemptOutcome::Skipped,
         Outcome::LostLease => AttemptOutcome::LeaseLost,
+    }
+}
+
+pub fn error_type(class: ErrorClass) -> ErrorType {
+    match class {
+        ErrorClass::Retryable => ErrorType::Retryable,
+        ErrorClass::Permanent => ErrorType::Permanent,
+        ErrorClass::Timeout => ErrorType::Timeout,
+        ErrorClass::Dependency => ErrorType::Dependency,
+    }
+}
+
+pub fn write_mode(mode: svc_actors::WriteMode) -> WriteMode {
+    match mode {
+        svc_actors::WriteMode::Itself => WriteMode::Itself,
+        svc_actors::WriteMode::Children => WriteMode::Children,
+        svc_actors::WriteMode::Subtree => WriteMode::Subtree,
     }
 }
 
@@ -42,7 +59,7 @@ mod tests {
     use super::*;
     use serde::{Serialize, de::DeserializeOwned};
     use std::fmt::Display;
-    use svc_actors::{ActorState, ErrorClass, Lane, Phase, WriteMode};
+    use svc_actors::{ActorState, Lane, Phase};
     use svc_client::wire;
 
     /// Each value is the same word on the wire, and the wire has no other.
@@ -57,10 +74,13 @@ mod tests {
     #[test]
     fn the_queue_and_the_wire_have_the_same_words() {
         same::<_, wire::TaskLane>(&Lane::ALL, wire::TaskLane::WORDS);
-        let modes = [WriteMode::Itself, WriteMode::Children, WriteMode::Subtree];
-        same::<_, wire::WriteMode>(&modes, wire::WriteMode::WORDS);
+        use svc_actors::WriteMode::{Children, Itself, Subtree};
+        let modes = [Itself, Children, Subtree];
+        assert!(modes.into_iter().all(|mode| write_mode(mode).as_str() == mode.as_str()));
+        same::<_, WriteMode>(&modes, WriteMode::WORDS);
         let classes = [ErrorClass::Retryable, ErrorClass::Permanent, ErrorClass::Timeout, ErrorClass::Dependency];
-        same::<_, wire::ErrorType>(&classes, wire::ErrorType::WORDS);
+        assert!(classes.into_iter().all(|class| error_type(class).as_str() == class.as_str()));
+        same::<_, ErrorType>(&classes, ErrorType::WORDS);
         let phases = [Phase::Claimed, Phase::Preparing, Phase::Committing, Phase::Stopping];
         same::<_, wire::TaskPhase>(&phases, wire::TaskPhase::WORDS);
         let states = [

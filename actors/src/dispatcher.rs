@@ -20,7 +20,6 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
-use tokio::time::Instant;
 
 pub(crate) struct Dispatcher;
 
@@ -43,10 +42,6 @@ pub(crate) struct DispatcherState {
     backing_off: bool,
     /// The queue was swept and has been empty since then.
     swept: bool,
-    /// Lanes that had no more work when they were last asked for.
-    dry: Lanes,
-    /// When every lane was last asked for, whether or not it was known to be dry.
-    polled: Instant,
     /// Which lane's turn it is while lanes are asked for one at a time.
     turn: usize,
     /// The task that waits until nothing else is held.
@@ -75,14 +70,14 @@ impl Actor for Dispatcher {
     ) -> Result<DispatcherState, ActorProcessingErr> {
         let seat = shared.board.sit(me.get_cell(), Label::of(ActorKind::Dispatcher, parent), load);
         let streak = Streak::new("claiming tasks", shared.settings.poll);
+        // Whatever a predecessor held back was given back, which nobody announces.
+        shared.news.tell(Lanes::ALL);
         Ok(DispatcherState {
             shared,
             seat,
             streak,
             backing_off: false,
             swept: false,
-            dry: Lanes::NONE,
-            polled: Instant::now(),
             turn: 0,
             alone: None,
             ticks: 0,
@@ -105,8 +100,7 @@ impl Actor for Dispatcher {
         message: DispatcherMessage,
         state: &mut DispatcherState,
     ) -> Result<(), ActorProcessingErr> {
-        // The flag is cleared before the look, so that a change during the look wakes again. It is cleared in every
-        // round, because a wake-up sent to a predecessor was lost with its mailbox.
+        // The flag is cleared before the look, so that a change during the look wakes again.
         state.shared.woken.store(false, Ordering::Release);
         match message {
             DispatcherMessage::Wake => {
@@ -174,37 +168,26 @@ impl DispatcherState {
             }
             return Next::After(settings.poll);
         }
-        // Polling is what guarantees progress: it finds work that nobody announced, even if wake-ups keep the timer
-        // from running out.
-        let announced = if self.polled.elapsed() >= settings.poll { Lanes::ALL } else { shared.fresh.take() };
-        if announced == Lanes::ALL {
-            self.polled = Instant::now();
-        }
-        self.dry = self.dry.without(announced);
         let idle = self.idle_slots();
         if idle.is_empty() {
             // The end of a task wakes this actor; the tick only matters if the wake-up was lost with an actor.
             return Next::After(settings.poll);
         }
+        shared.news.poll(idle.iter().map(|(lane, _)| *lane).collect(), settings.poll);
         let (want, all) = self.want(idle, left);
         if want.is_empty() {
             return self.idle().await;
         }
-        let (asked, Holds { holds, more }) = match self.claim(want.clone()).await {
-            Ok(got) => (want, got),
+        let told = shared.news.told();
+        let Holds { holds, more } = match self.claim(want.clone()).await {
+            Ok(holds) => holds,
             Err(error) => {
                 self.seat.load.error(&error);
                 return Next::BackOff(self.streak.error(&error));
             }
         };
         self.streak.success();
-        if !more {
-            for (lane, wanted) in &asked {
-                if holds.iter().filter(|hold| hold.grant.lane == *lane).count() < *wanted {
-                    self.dry = self.dry.with(Lanes::of(*lane));
-                }
-            }
-        }
+        shared.news.answered(&told, &want, &holds, more);
         let found = !holds.is_empty();
         self.swept &= !found;
         for hold in holds {
@@ -238,11 +221,12 @@ impl DispatcherState {
         Lane::ALL.into_iter().map(|lane| (lane, idle(lane))).filter(|(_, idle)| *idle > 0).collect()
     }
 
-    /// Decides what to ask for, and whether that covers all idle slots, except those of lanes that were found empty and
-    /// have not been announced since. If fewer tasks are left to run than slots are idle, it asks for one lane at a
-    /// time, in turn, because no split over the lanes could know which of them has work.
+    /// Decides what to ask for, and whether that covers the idle slots of all lanes that may have work. If fewer tasks
+    /// are left to run than slots are idle, it asks for one lane at a time, in turn, because no split over the lanes
+    /// could know which of them has work.
     fn want(&mut self, mut idle: Vec<(Lane, usize)>, left: usize) -> (Vec<(Lane, usize)>, bool) {
-        idle.retain(|(lane, _)| !self.dry.contains(*lane));
+        let with_work = self.shared.news.with_work();
+        idle.retain(|(lane, _)| with_work.contains(*lane));
         if idle.iter().fold(0, |sum: usize, (_, idle)| sum.saturating_add(*idle)) <= left {
             return (idle, true);
         }
@@ -276,9 +260,9 @@ impl DispatcherState {
         }
         // A sweep may make tasks claimable, so the queue only counts as empty if it still is after one.
         match bounded(shared.settings.lease, shared.queue.sweep()).await {
-            Ok(()) => {
+            Ok(_) => {
                 self.swept = true;
-                self.dry = Lanes::NONE;
+                shared.news.tell(Lanes::ALL);
                 Next::Now
             }
             Err(error) => Next::BackOff(self.streak.error(&error)),

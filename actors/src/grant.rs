@@ -83,6 +83,12 @@ impl Lanes {
     }
 }
 
+impl FromIterator<Lane> for Lanes {
+    fn from_iter<I: IntoIterator<Item = Lane>>(lanes: I) -> Lanes {
+        lanes.into_iter().map(Lanes::of).fold(Lanes::NONE, Lanes::with)
+    }
+}
+
 /// A set of lanes that one side adds to and the other side takes.
 #[derive(Debug, Default)]
 pub struct SharedLanes(AtomicU8);

@@ -4,8 +4,10 @@ use crate::{
     CancelToken,
     dispatcher::DispatcherMessage,
     document_supervisor::TaskEnd,
-    grant::{Grant, Lane, TaskFailure},
+    grant::{Grant, Lane, Lanes, TaskFailure},
     ledger::{Owed, StopReason},
+    news::Told,
+    port::Claimed,
     shared::Shared,
 };
 use ractor::ActorCell;
@@ -110,15 +112,15 @@ impl Permit {
     /// and all other idle ones are set aside for that claim. Dropping the value frees them for other claims.
     pub fn end(self) -> Ending {
         let Permit { shared, token, follow_up } = self;
-        // The count is read before the slots are taken: a wake-up in between finds no free slot and is repeated later.
-        let wakes = shared.wakes.load(Ordering::Acquire);
+        // This is read before the slots are taken: an announcement in between finds no free slot and stays news.
+        let told = shared.news.told();
         shared.ledger.commits(token);
         // In a worker that counts its tasks, only the dispatcher claims.
         let may_claim = shared.settings.max_tasks.is_none()
             && !shared.closing.load(Ordering::Acquire)
             && !shared.ledger.holds_one_that_runs_alone();
         let want = if may_claim { shared.ledger.set_aside(&shared.settings.permits) } else { Vec::new() };
-        Ending { shared, want, follow_up, wakes, answered: false, asked: Instant::now() }
+        Ending { shared, want, follow_up, told, answered: false, asked: Instant::now() }
     }
 }
 
@@ -127,7 +129,7 @@ pub struct Ending {
     shared: Arc<Shared>,
     want: Vec<(Lane, usize)>,
     follow_up: Arc<FollowUp>,
-    wakes: u64,
+    told: Told,
     answered: bool,
     asked: Instant,
 }
@@ -138,8 +140,15 @@ impl Ending {
         &self.want
     }
 
-    /// Takes in what the queue granted. Tasks of the same document go straight to its supervisor.
-    pub fn granted(mut self, grants: Vec<Grant>) {
+    /// Ends without a claim. The end brought work to these lanes, for which the dispatcher claims now.
+    pub fn brought(self, lanes: Lanes) {
+        self.shared.news.tell(lanes);
+    }
+
+    /// Takes in what the queue granted after the end, which brought work to these lanes. Tasks of the same document go
+    /// straight to its supervisor.
+    pub fn granted(mut self, claimed: Claimed, brought: Lanes) {
+        let Claimed { grants, more } = claimed;
         let (holds, surplus) = admit(&self.shared, grants, &self.want, self.asked);
         // If the worker was stopped meanwhile or the queue granted too much, the holds are dropped, which gives them
         // back.
@@ -148,7 +157,10 @@ impl Ending {
         if self.shared.closing.load(Ordering::Acquire) {
             return;
         }
-        let unfilled = holds.len() < self.want.iter().map(|(_, slots)| slots).sum();
+        let empty = self.shared.news.answered(&self.told, &self.want, &holds, more);
+        // A claim that found a lane empty has taken what the end brought there. In any other lane that may still wait,
+        // for slots that another claim has set aside, which began too early to see it.
+        self.shared.news.tell(brought.without(empty));
         self.follow_up.answered.store(true, Ordering::Release);
         let (alone, holds): (Vec<Hold>, Vec<Hold>) = holds.into_iter().partition(|hold| hold.grant.runs_alone);
         self.follow_up.holds.lock().unwrap_or_else(PoisonError::into_inner).extend(holds);
@@ -158,18 +170,14 @@ impl Ending {
                 let _ = dispatcher.cast(DispatcherMessage::Alone(hold));
             }
         }
-        // Work that arrived meanwhile may have come too late for this claim, and found no free slot for a claim of its
-        // own.
-        if unfilled && self.shared.wakes.load(Ordering::Acquire) != self.wakes {
-            self.answered = false;
-        }
     }
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
         self.shared.ledger.put_back(&self.want);
-        if !self.answered {
+        // News that came during the claim found its slots set aside.
+        if !self.answered || self.shared.has_room_for_news() {
             self.shared.look();
         }
     }
@@ -211,7 +219,10 @@ impl Drop for Hold {
         let (report, started) = (self.report.take(), self.started);
         if self.shared.ledger.end(self.grant.token, |stop, before| owed(report, started, stop, before)) {
             self.shared.poke_locks();
-        } else if !self.follow_up.answered.load(Ordering::Acquire) || self.shared.settings.drain_once {
+        } else if !self.follow_up.answered.load(Ordering::Acquire)
+            || self.shared.settings.drain_once
+            || self.shared.has_room_for_news()
+        {
             self.shared.look();
         }
     }

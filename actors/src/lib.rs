@@ -27,6 +27,7 @@ mod heart;
 mod hold;
 mod ledger;
 mod lock_manager;
+mod news;
 mod port;
 mod progress;
 pub mod region;

@@ -239,7 +239,8 @@ async fn reap(shared: Arc<Shared>) {
 
 async fn sweep(shared: Arc<Shared>) {
     match bounded(shared.settings.lease, shared.queue.sweep()).await {
-        Ok(()) => shared.wake(Lanes::ALL),
+        Ok(true) => shared.wake(Lanes::ALL),
+        Ok(false) => {}
         Err(error) => tracing::warn!(error = %error, "the periodic sweep failed"),
     }
 }

@@ -56,7 +56,8 @@ pub trait Queue: Send + Sync + 'static {
     async fn documents(&self, roots: &[RootId]) -> Result<Vec<DocumentFacts>, PortError>;
 
     /// Does periodic upkeep: processes remaining settle events, wakes tasks whose blocker is gone, and repairs counts.
-    async fn sweep(&self) -> Result<(), PortError>;
+    /// Returns whether tasks may be claimable that were not.
+    async fn sweep(&self) -> Result<bool, PortError>;
 }
 
 /// What the database says about one held token.

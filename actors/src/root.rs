@@ -120,11 +120,13 @@ impl RootState {
             ActorKind::LockManager => {
                 let actor = Actor::spawn_linked(None, LockManager, arguments, me).await?.0;
                 self.shared.locks.set(Post { actor: actor.clone(), load });
+                // What became owed since the new one wrote what its predecessor left.
+                self.shared.poke_locks();
                 actor.get_id()
             }
             _ => {
                 let actor = Actor::spawn_linked(None, Dispatcher, arguments, me).await?.0;
-                self.shared.dispatcher.set(Post { actor: actor.clone(), load });
+                self.shared.set_dispatcher(Post { actor: actor.clone(), load });
                 actor.get_id()
             }
         };

@@ -3,9 +3,10 @@
 use crate::{
     dispatcher::DispatcherMessage,
     documents::DocumentsMessage,
-    grant::{Lanes, SharedLanes},
+    grant::Lanes,
     ledger::Ledger,
     lock_manager::LockMessage,
+    news::News,
     port::{BeatFactory, Handler, Queue},
     settings::WorkerSettings,
     tree::{Board, Post, TreeSnapshot},
@@ -13,7 +14,7 @@ use crate::{
 };
 use std::sync::{
     Arc, Mutex, PoisonError, Weak,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicBool, Ordering},
     mpsc::Sender,
 };
 use tokio::sync::watch;
@@ -36,10 +37,7 @@ pub(crate) struct Shared {
     pub pulse: Mutex<Weak<Sender<()>>>,
     /// The dispatcher's mailbox already has a wake-up, so that any number of wake-ups use one message.
     pub woken: AtomicBool,
-    /// The number of wake-ups so far.
-    pub wakes: AtomicU64,
-    /// Lanes that may have new work.
-    pub fresh: SharedLanes,
+    pub news: News,
 }
 
 pub(crate) struct Address<M>(Mutex<Option<Post<M>>>);
@@ -77,26 +75,40 @@ impl Shared {
             documents: Address::default(),
             pulse: Mutex::default(),
             woken: AtomicBool::new(false),
-            wakes: AtomicU64::new(0),
-            fresh: SharedLanes::default(),
+            news: News::new(),
         }
     }
 
     /// Announces that tasks of these lanes may be claimable now.
     pub fn wake(&self, lanes: Lanes) {
-        self.fresh.add(lanes);
-        self.look();
+        if !lanes.is_empty() {
+            self.news.tell(lanes);
+            self.look();
+        }
+    }
+
+    /// Whether a lane that may have work has an idle slot.
+    pub fn has_room_for_news(&self) -> bool {
+        let permits = &self.settings.permits;
+        self.news.with_work().iter().any(|lane| self.ledger.used(lane, permits.of(lane)) < permits.of(lane))
     }
 
     /// Announces that a permit is free.
     pub fn look(&self) {
-        self.wakes.fetch_add(1, Ordering::AcqRel);
         if !self.woken.swap(true, Ordering::AcqRel) {
-            // A dispatcher that is being restarted looks at once anyway.
+            // A new dispatcher looks as soon as its address is known.
             if let Some(dispatcher) = self.dispatcher.get() {
                 let _ = dispatcher.cast(DispatcherMessage::Wake);
             }
         }
+    }
+
+    /// Names the new dispatcher. A wake-up that came since its predecessor ended went to a mailbox that nobody reads, and
+    /// would keep all later ones from being sent.
+    pub fn set_dispatcher(&self, post: Post<DispatcherMessage>) {
+        self.dispatcher.set(post);
+        self.woken.store(false, Ordering::Release);
+        self.look();
     }
 
     /// Asks for a heartbeat, because somebody may have cancelled a task that is held here.

@@ -6,6 +6,10 @@ use crate::{Code, Events, Meta, body::*, meta::Given, operation::*, reply::*, wi
 macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Stores one file and queues its ingestion; returns before that work is done.
     POST   "/ingest/file"                 upload_file(query: UploadQuery, body: FileUpload) -> Accepted<UploadResponse>, access Write, fails [UnknownOption, StoredWithOtherOptions, WrongPassword];
+    /// Shows which tasks a file of this format would get, and why; stores nothing.
+    POST   "/ingest/explain"              explain_ingest(body: Json<ExplainRequest>) -> Json<Plan>, fails [UnknownOption];
+    /// Examines a file and shows what an upload of it would do; stores nothing and queues nothing.
+    POST   "/ingest/analyze"              analyze_file(body: FileUpload) -> Json<AnalyzeResponse>, fails [UnknownOption, WrongPassword];
     /// Counts the work that is left under an ingested file.
     ///
     /// A caller that prefers `text/event-stream` gets an event `frontier` with the same JSON at once and after each change;
@@ -17,8 +21,8 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Changes the priority of a file's ingestion, for the tasks that wait and for all that follow.
     PUT    "/ingest/file/{id}/priority"   change_priority(path: DocumentPath, body: Json<PriorityChange>) -> Json<PriorityResponse>, access Write;
 
-    /// Creates a document; with `wait` it answers once the document can be found.
-    POST   "/documents"                   create_document(query: WaitQuery, body: Json<NewDocument>) -> Created<DocumentResponse>, access Write;
+    /// Creates a document; with `wait` it answers once the document can be found, and warns if its vector is missing.
+    POST   "/documents"                   create_document(query: WaitQuery, body: Json<NewDocument>) -> Created<CreatedDocument>, access Write;
     /// Lists the documents without a parent, page by page.
     GET    "/documents/roots"             list_roots(query: PageQuery) -> Json<DocumentPage>;
     /// Reads one document; its vector only on request.

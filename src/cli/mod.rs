@@ -11,6 +11,7 @@ mod follow;
 mod ingest;
 mod models;
 mod output;
+mod plan;
 mod priority;
 mod search;
 mod serve;
@@ -61,6 +62,10 @@ enum Command {
     Serve,
     /// Uploads files and folders, and follows their ingestion to its end.
     Ingest(ingest::IngestArguments),
+    /// Shows what an upload of a file would do; stores nothing.
+    Analyze(plan::AnalyzeArguments),
+    /// Shows which tasks files of a format get, and on what they depend.
+    Explain(plan::ExplainArguments),
     /// Ends a file's ingestion.
     Cancel(cancel::CancelArguments),
     /// Changes the priority of a file's ingestion.
@@ -190,6 +195,8 @@ async fn run(arguments: Arguments, mut environment: BTreeMap<String, String>) ->
     match arguments.command {
         Command::Serve => serve::serve(settings).await,
         Command::Ingest(arguments) => ingest::ingest(&upload_client(&settings)?, output, arguments).await,
+        Command::Analyze(arguments) => plan::analyze(&upload_client(&settings)?, output, arguments).await,
+        Command::Explain(arguments) => plan::explain(&client(&settings)?, output, arguments).await,
         Command::Cancel(arguments) => cancel::cancel(&client(&settings)?, output, arguments).await,
         Command::Priority(arguments) => priority::priority(&client(&settings)?, output, arguments).await,
         Command::Search(arguments) => search::search(&client(&settings)?, output, arguments).await,

@@ -61,7 +61,8 @@ impl Wake {
         self.0.elsewhere.take()
     }
 
-    pub(crate) fn sender(&self) -> Uuid {
+    /// Identifies the notifications of this process.
+    pub fn sender(&self) -> Uuid {
         self.0.sender
     }
 }

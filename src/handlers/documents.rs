@@ -19,13 +19,14 @@ use crate::{
         scope::Readable,
     },
 };
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use sqlx::PgConnection;
 use std::time::Duration;
 use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::{
     Call, Code, Failure, Validated, ops,
-    wire::{DocumentResponse, EvidenceResponse, LinkPage, NewDocument, Settled},
+    wire::{CreatedDocument, DocumentResponse, EvidenceResponse, LinkPage, NewDocument, Settled},
 };
 use svc_ids::{DocumentId, TaskId};
 
@@ -35,17 +36,29 @@ const WAIT: Duration = Duration::from_secs(60);
 const WAIT_STEP: Duration = Duration::from_millis(20);
 
 impl Handle<ops::create_document> for Service {
-    async fn handle(&self, caller: &Caller, call: Call<ops::create_document>) -> Result<DocumentResponse, Failure> {
+    async fn handle(&self, caller: &Caller, call: Call<ops::create_document>) -> Result<CreatedDocument, Failure> {
         let new = call.body.0;
         let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
         let (id, task, caller) = create(self, &mut tx, caller, &new).await?;
         tx.commit().await.or_fail()?;
         self.wake.notify(Lanes::of(Lane::Model));
+        let mut warnings = Vec::new();
         if call.query.wait {
             wait_for(self, id, task).await?;
+            warnings.extend(missing_vector(self, id).await?);
         }
-        read(self, &caller, id, false).await
+        Ok(CreatedDocument { document: read(self, &caller, id, false).await?, warnings })
     }
+}
+
+/// Why the document has no vector, if the model refused its text.
+async fn missing_vector(service: &Service, id: DocumentId) -> Result<Option<String>, Failure> {
+    let mut conn = service.pool.acquire().await.or_fail()?;
+    let refusal = store::evidence::read_one(&mut conn, id, Evidence::Embed).await.or_fail()?;
+    let text = |refusal: &Value, name: &str| refusal[name].as_str().unwrap_or_default().to_owned();
+    let warning =
+        |refusal| format!("{}: {} ({})", Evidence::Embed.as_str(), text(&refusal, "skipped"), text(&refusal, "remedy"));
+    Ok(refusal.map(warning))
 }
 
 /// Creates a document and queues what embeds it. Returns both ids, and the caller with the right to what is its alone.

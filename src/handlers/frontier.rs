@@ -8,7 +8,7 @@ use crate::{
     store::{self, admin::Unfinished, evidence::Evidence, ingest_nodes::Belongs, scope::Readable},
 };
 use futures_util::{StreamExt, stream};
-use serde_json::Map;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use sqlx::PgPool;
 use std::{
@@ -166,6 +166,12 @@ async fn look(pool: &PgPool, caller: &Caller, id: DocumentId) -> Result<Frontier
     warnings.extend(failed.map(|failed| {
         let reasons: Vec<_> = failed["tasks_by_reason"].as_object().into_iter().flat_map(Map::keys).cloned().collect();
         warning(Evidence::FailedParts, &format!("{} ({})", failed["nodes"], reasons.join(", ")))
+    }));
+    let refused = store::evidence::read_one(&mut tx, id, Evidence::WithoutVector).await.or_fail()?;
+    warnings.extend(refused.iter().filter_map(Value::as_object).map(|reasons| {
+        let nodes: i64 = reasons.values().filter_map(Value::as_i64).sum();
+        let names: Vec<_> = reasons.keys().cloned().collect();
+        warning(Evidence::WithoutVector, &format!("{nodes} ({})", names.join(", ")))
     }));
     let unfinished = store::admin::frontier(&mut tx, &scope, id.as_root()).await.or_fail()?;
     let Unfinished { stages, oldest_seconds, blocked_by } = unfinished;

@@ -2,7 +2,10 @@
 use crate::{
     access::Caller,
     error::OrFail,
-    ingest::upload::{Intake, upload},
+    ingest::{
+        plan::{analyze, explain},
+        upload::{Intake, upload},
+    },
     registry::Handle,
     service::Service,
     spool::SpooledUpload,
@@ -11,7 +14,7 @@ use crate::{
 use sqlx::PgConnection;
 use svc_client::{
     Call, Code, Failure, ops,
-    wire::{PriorityResponse, UploadResponse},
+    wire::{AnalyzeResponse, Plan, PriorityResponse, UploadResponse},
 };
 use svc_ids::{DocumentId, RootId};
 
@@ -22,6 +25,22 @@ impl Handle<ops::upload_file> for Service {
         call: Call<ops::upload_file, SpooledUpload>,
     ) -> Result<UploadResponse, Failure> {
         upload(self, Intake { admission: &self.admission, copies: &self.copies }, caller, call.query, call.body).await
+    }
+}
+
+impl Handle<ops::explain_ingest> for Service {
+    async fn handle(&self, _: &Caller, call: Call<ops::explain_ingest>) -> Result<Plan, Failure> {
+        explain(call.body.0)
+    }
+}
+
+impl Handle<ops::analyze_file> for Service {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        call: Call<ops::analyze_file, SpooledUpload>,
+    ) -> Result<AnalyzeResponse, Failure> {
+        analyze(self, &self.admission, caller, call.body).await
     }
 }
 

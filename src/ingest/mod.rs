@@ -4,6 +4,7 @@ pub(crate) mod cancel;
 pub(crate) mod copies;
 pub mod extension;
 pub(crate) mod options;
+pub(crate) mod plan;
 pub(crate) mod profile;
 pub(crate) mod queueing;
 pub(crate) mod records;

@@ -1,9 +1,14 @@
-//! The rule table: which tasks a file gets, by its format and measured patterns.
-use crate::ingest::tasks::types::{
-    EXTRACT_IMAGES, EXTRACT_TABLES, EXTRACT_TEXT, OCR, STRUCTURE_DECLARED, STRUCTURE_INFERRED, STRUCTURE_SHEETS,
-    TaskType,
+//! The rule table: which tasks a file gets, by its format and patterns. The plans that callers see and the tasks that a probe
+//! queues derive from it, so that they cannot disagree.
+use crate::{
+    ingest::tasks::types::{
+        EXTRACT_IMAGES, EXTRACT_TABLES, EXTRACT_TEXT, OCR, STRUCTURE_DECLARED, STRUCTURE_INFERRED, STRUCTURE_SHEETS,
+        TaskType,
+    },
+    words,
 };
-use serde::Serialize;
+use serde_json::Value;
+use svc_client::wire::{PlanOutcome, PlanRow};
 use svc_formats::{Format, Pattern, Patterns};
 
 /// One row: a task, and when it is due.
@@ -11,6 +16,8 @@ pub struct Rule {
     pub task: &'static TaskType,
     requires: &'static [Pattern],
     forbids: &'static [Pattern],
+    /// The formats in whose files the condition can hold.
+    formats: &'static [Format],
     /// Tasks of the same node that come first, if they are queued at all.
     pub after: &'static [&'static TaskType],
     /// Whether the plans of explain and analyze show this row; the tasks of a workbook's sheets are queued but not
@@ -21,12 +28,20 @@ pub struct Rule {
 /// Stands for the pattern that declares a format's headings; see [`Rule::pattern`].
 const DECLARED: Pattern = Pattern::HasHeadings;
 
+/// The formats whose patterns are measured. An encrypted file is `ole2`, whatever it turns out to hold.
+const PROBED: &[Format] = &[Format::Text, Format::Pdf, Format::Docx, Format::Pptx, Format::Xlsx, Format::Ole2];
+/// The formats whose images are counted.
+const WITH_IMAGES: &[Format] = &[Format::Pdf, Format::Pptx, Format::Ole2];
+/// The formats whose pages may be scans. Tables are lost in the text of their pages; in office files they are text.
+const PAGED: &[Format] = &[Format::Pdf];
+
 /// The tasks of the downward pass, in order.
 pub static RULES: &[Rule] = &[
     Rule {
         task: &EXTRACT_TEXT,
         requires: &[Pattern::HasTextLayer],
         forbids: &[Pattern::HasMarkup],
+        formats: PROBED,
         after: &[],
         planned: true,
     },
@@ -34,6 +49,7 @@ pub static RULES: &[Rule] = &[
         task: &EXTRACT_TABLES,
         requires: &[Pattern::HasTextLayer],
         forbids: &[],
+        formats: PAGED,
         after: &[&EXTRACT_TEXT],
         planned: true,
     },
@@ -41,14 +57,16 @@ pub static RULES: &[Rule] = &[
         task: &EXTRACT_IMAGES,
         requires: &[Pattern::HasImages],
         forbids: &[],
+        formats: WITH_IMAGES,
         after: &[&EXTRACT_TEXT],
         planned: true,
     },
-    Rule { task: &OCR, requires: &[Pattern::IsScanned], forbids: &[], after: &[], planned: true },
+    Rule { task: &OCR, requires: &[Pattern::IsScanned], forbids: &[], formats: PAGED, after: &[], planned: true },
     Rule {
         task: &STRUCTURE_DECLARED,
         requires: &[Pattern::HasTextLayer, DECLARED],
         forbids: &[],
+        formats: PROBED,
         after: &[&EXTRACT_TEXT],
         planned: true,
     },
@@ -56,72 +74,118 @@ pub static RULES: &[Rule] = &[
         task: &STRUCTURE_INFERRED,
         requires: &[Pattern::HasTextLayer],
         forbids: &[DECLARED],
+        formats: PROBED,
         after: &[&EXTRACT_TEXT],
         planned: true,
     },
-    Rule { task: &STRUCTURE_SHEETS, requires: &[Pattern::HasSheets], forbids: &[], after: &[], planned: false },
+    Rule {
+        task: &STRUCTURE_SHEETS,
+        requires: &[Pattern::HasSheets],
+        forbids: &[],
+        formats: &[Format::Xlsx, Format::Ole2],
+        after: &[],
+        planned: false,
+    },
 ];
 
-/// The outcome for a task, decided by known patterns.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    Enqueued,
-    /// The task is due, but nothing here can do it.
-    Deferred,
-    NotApplicable,
+/// What becomes of one task, and why.
+#[derive(Debug, PartialEq, Eq)]
+struct Decision {
+    outcome: PlanOutcome,
+    if_condition_holds: Option<PlanOutcome>,
+    reason: Option<String>,
 }
 
-/// One row of a file's plan.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Decision {
-    pub task: &'static str,
-    pub outcome: Verdict,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+impl Decision {
+    fn of(outcome: PlanOutcome) -> Decision {
+        Decision { outcome, if_condition_holds: None, reason: None }
+    }
+
+    fn not_applicable(reason: String) -> Decision {
+        Decision { outcome: PlanOutcome::NotApplicable, if_condition_holds: None, reason: Some(reason) }
+    }
 }
 
 impl Rule {
     /// In office files other patterns declare headings than in text and PDF.
-    fn pattern(&self, pattern: Pattern, format: Format) -> Pattern {
+    fn pattern(pattern: Pattern, format: Option<Format>) -> Pattern {
         match (pattern, format) {
-            (DECLARED, Format::Docx) => Pattern::HasHeadingStyles,
-            (DECLARED, Format::Pptx) => Pattern::HasSlides,
-            (DECLARED, Format::Xlsx) => Pattern::HasSheets,
+            (DECLARED, Some(Format::Docx)) => Pattern::HasHeadingStyles,
+            (DECLARED, Some(Format::Pptx)) => Pattern::HasSlides,
+            (DECLARED, Some(Format::Xlsx)) => Pattern::HasSheets,
             (pattern, _) => pattern,
         }
     }
 
-    /// Decides one task.
-    pub fn decide(&self, format: Format, patterns: &Patterns) -> Decision {
-        let missing = self.requires.iter().map(|p| self.pattern(*p, format)).find(|p| !patterns.holds(*p));
-        let present = self.forbids.iter().map(|p| self.pattern(*p, format)).find(|p| patterns.holds(*p));
-        let (outcome, reason) = match (missing, present) {
-            (Some(pattern), _) if patterns.get(pattern).is_none() => {
-                (Verdict::NotApplicable, Some(format!("{pattern} was not measured")))
-            }
-            (Some(pattern), _) => (Verdict::NotApplicable, Some(format!("{pattern} is false"))),
-            (None, Some(pattern)) => (Verdict::NotApplicable, Some(format!("{pattern} is true"))),
-            (None, None) if self.task.has_handler() => (Verdict::Enqueued, None),
-            (None, None) => (Verdict::Deferred, Some("no handler is registered".to_owned())),
+    fn requires(&self, format: Option<Format>) -> impl Iterator<Item = Pattern> {
+        self.requires.iter().map(move |pattern| Rule::pattern(*pattern, format))
+    }
+
+    fn forbids(&self, format: Option<Format>) -> impl Iterator<Item = Pattern> {
+        self.forbids.iter().map(move |pattern| Rule::pattern(*pattern, format))
+    }
+
+    fn fits(&self, format: Option<Format>) -> bool {
+        format.is_some_and(|format| self.formats.contains(&format))
+    }
+
+    /// Decides the task. `format` is `None` for a name that belongs to no detector, and `patterns` if nobody measured them.
+    fn decide(&self, format: Option<Format>, patterns: Option<&Patterns>) -> Decision {
+        let due = if self.task.has_handler() { PlanOutcome::Enqueued } else { PlanOutcome::Deferred };
+        if !self.fits(format) {
+            return Decision::of(PlanOutcome::Impossible);
+        }
+        let Some(patterns) = patterns else {
+            return Decision { outcome: PlanOutcome::Conditional, if_condition_holds: Some(due), reason: None };
         };
-        Decision { task: self.task.name, outcome, reason }
+        let missing = self.requires(format).find(|pattern| !patterns.holds(*pattern));
+        let present = self.forbids(format).find(|pattern| patterns.holds(*pattern));
+        match (missing, present) {
+            (Some(pattern), _) if patterns.get(pattern).is_none() => {
+                Decision::not_applicable(format!("{pattern} was not measured"))
+            }
+            (Some(pattern), _) => Decision::not_applicable(format!("{pattern} is false")),
+            (None, Some(pattern)) => Decision::not_applicable(format!("{pattern} is true")),
+            (None, None) => Decision::of(due),
+        }
+    }
+
+    fn row(&self, format: Option<Format>, patterns: Option<&Patterns>, options: &Value) -> PlanRow {
+        let Decision { outcome, if_condition_holds, reason } = self.decide(format, patterns);
+        PlanRow {
+            task: self.task.name.to_owned(),
+            outcome,
+            if_condition_holds,
+            reason,
+            write_mode: words::write_mode(self.task.write_mode),
+            requires: self.requires(format).map(|pattern| pattern.to_string()).collect(),
+            forbids: self.forbids(format).map(|pattern| pattern.to_string()).collect(),
+            after: self.after.iter().map(|task| task.name.to_owned()).collect(),
+            params: self.task.params(options),
+        }
     }
 }
 
-/// The plan of a file: a row for each task that plans show.
-pub fn plan(format: Format, patterns: &Patterns) -> Vec<Decision> {
-    RULES.iter().filter(|rule| rule.planned).map(|rule| rule.decide(format, patterns)).collect()
+/// The plan of a file: a row for each task that plans show, with what it takes from these options.
+pub fn plan(format: Option<Format>, patterns: Option<&Patterns>, options: &Value) -> Vec<PlanRow> {
+    RULES.iter().filter(|rule| rule.planned).map(|rule| rule.row(format, patterns, options)).collect()
 }
 
 /// The tasks to queue after the probe, in their order.
 pub fn due(format: Format, patterns: &Patterns) -> impl Iterator<Item = &'static Rule> {
-    RULES.iter().filter(move |rule| rule.decide(format, patterns).outcome == Verdict::Enqueued)
+    RULES.iter().filter(move |rule| rule.decide(Some(format), Some(patterns)).outcome == PlanOutcome::Enqueued)
+}
+
+/// Whether the condition of any task in the plan of this format asks for a pattern.
+pub fn consults(format: Option<Format>, pattern: Pattern) -> bool {
+    let rules = RULES.iter().filter(|rule| rule.planned && rule.fits(format));
+    rules.flat_map(|rule| rule.requires(format).chain(rule.forbids(format))).any(|asked| asked == pattern)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ingest::options::Options;
 
     fn enqueued(format: Format, patterns: &[Pattern]) -> Vec<&'static str> {
         let patterns = patterns.iter().fold(Patterns::default(), |all, p| all.with(*p, true));
@@ -148,18 +212,74 @@ mod tests {
 
     #[test]
     fn plans_show_the_downward_pass_and_nothing_else() {
-        let tasks: Vec<_> = plan(Format::Xlsx, &Patterns::default()).into_iter().map(|row| row.task).collect();
+        let options = Options::default().to_value();
+        let plan = plan(Some(Format::Xlsx), Some(&Patterns::default()), &options);
+        let tasks: Vec<_> = plan.iter().map(|row| row.task.as_str()).collect();
         let shown =
             ["extract:text", "extract:tables", "extract:images", "ocr", "structure:declared", "structure:inferred"];
         assert_eq!(tasks, shown);
     }
 
+    /// A line for each task: what becomes of it.
+    fn shown(format: Option<Format>, patterns: Option<&Patterns>) -> Vec<String> {
+        let rows = plan(format, patterns, &Options::default().to_value());
+        let shown = rows.into_iter().map(|row| {
+            let then = row.if_condition_holds.map(|then| format!(", if so {then}")).unwrap_or_default();
+            let reason = row.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+            format!("{} {}{then}{reason}", row.task, row.outcome)
+        });
+        shown.collect()
+    }
+
     #[test]
-    fn why_not_is_said() {
-        let decisions =
-            plan(Format::Xlsx, &Patterns::default().with(Pattern::HasSheets, true).with(Pattern::IsScanned, true));
-        let of = |task| decisions.iter().find(|d| d.task == task).expect("a row a task");
-        assert_eq!(of("extract:text").reason.as_deref(), Some("has_text_layer was not measured"));
-        assert_eq!(of("ocr").outcome, Verdict::Deferred);
+    fn each_outcome_follows_from_format_and_patterns() {
+        let patterns = |names: &[Pattern]| names.iter().fold(Patterns::default(), |all, name| all.with(*name, true));
+        let workbook = patterns(&[Pattern::HasSheets]);
+        assert_eq!(
+            shown(Some(Format::Xlsx), Some(&workbook))[0],
+            "extract:text not_applicable: has_text_layer was not measured"
+        );
+        assert_eq!(
+            shown(Some(Format::Pdf), None),
+            [
+                "extract:text conditional, if so enqueued",
+                "extract:tables conditional, if so deferred",
+                "extract:images conditional, if so deferred",
+                "ocr conditional, if so deferred",
+                "structure:declared conditional, if so enqueued",
+                "structure:inferred conditional, if so enqueued",
+            ]
+        );
+        let scan = patterns(&[Pattern::IsScanned]).with(Pattern::HasTextLayer, false);
+        assert_eq!(shown(Some(Format::Pdf), Some(&scan))[3], "ocr deferred");
+        assert_eq!(shown(Some(Format::Pdf), Some(&scan))[0], "extract:text not_applicable: has_text_layer is false");
+        let headings = patterns(&[Pattern::HasTextLayer, Pattern::HasHeadings]);
+        assert_eq!(
+            shown(Some(Format::Text), Some(&headings))[5],
+            "structure:inferred not_applicable: has_headings is true"
+        );
+        assert_eq!(shown(Some(Format::Text), Some(&headings))[3], "ocr impossible");
+    }
+
+    #[test]
+    fn nothing_is_queued_for_a_format_that_nobody_knows() {
+        let everything = Pattern::ALL.into_iter().fold(Patterns::default(), |all, name| all.with(name, true));
+        for patterns in [None, Some(&Patterns::default()), Some(&everything)] {
+            assert!(shown(None, patterns).iter().all(|row| row.ends_with("impossible")), "{patterns:?}");
+        }
+        assert!(Pattern::ALL.into_iter().all(|pattern| !consults(None, pattern)));
+    }
+
+    #[test]
+    fn a_row_shows_its_conditions_in_the_words_of_the_format() {
+        let rows = plan(Some(Format::Docx), None, &Options::default().to_value());
+        let declared = rows.iter().find(|row| row.task == "structure:declared").expect("a row a task");
+        assert_eq!(declared.requires, ["has_text_layer", "has_heading_styles"]);
+        assert_eq!(declared.after, ["extract:text"]);
+        assert_eq!(declared.params["structure"]["max_tokens"], 120);
+        assert!(
+            consults(Some(Format::Docx), Pattern::HasHeadingStyles)
+                && !consults(Some(Format::Docx), Pattern::HasHeadings)
+        );
     }
 }

@@ -59,11 +59,12 @@ pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, root_id: R
     }
 }
 
-/// Does the same for callers that cannot report an error: the events stay, and the sweep takes what is left.
+/// Does the same for callers that cannot report an error: the events stay, and the sweep takes what is left. Returns
+/// true if tasks may have been queued.
 pub async fn settle_or_leave(pool: &PgPool, badges: &BTreeMap<String, String>, root_id: RootId) -> bool {
     settle(pool, badges, root_id).await.unwrap_or_else(|error| {
         tracing::warn!(root.id = root_id.0, error = %error, "settling failed; the sweep will do it");
-        false
+        true
     })
 }
 

@@ -79,6 +79,11 @@ fn refused(error: FormatError) -> Result<Option<Opened>, Failure> {
 }
 
 impl Opened {
+    /// What was measured.
+    pub fn patterns(&self) -> &Patterns {
+        &self.patterns
+    }
+
     /// Stores what was read for a node that was stored without the password, unless it was read anyway. If its probe
     /// failed, the probe runs again; returns whether it does.
     pub async fn hand_in(&self, conn: &mut PgConnection, id: DocumentId) -> Result<bool, Failure> {

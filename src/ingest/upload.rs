@@ -121,7 +121,8 @@ fn title(filename: Option<&str>) -> String {
     if name.is_empty() { "untitled".to_owned() } else { name.to_owned() }
 }
 
-async fn recognise(spooled: Spooled) -> Result<(Spooled, Detection), Failure> {
+/// Finds out what the bytes are, by their marks alone.
+pub(super) async fn recognise(spooled: Spooled) -> Result<(Spooled, Detection), Failure> {
     let work = move || {
         let detection = svc_formats::detect(&mut std::io::BufReader::new(&spooled.file))?;
         Ok((spooled, detection))

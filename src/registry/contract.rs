@@ -90,6 +90,9 @@ fn complete(document: &mut Value, row: &Mounted, answers: Vec<Described>) {
                 constrain(schema, &constraint);
             }
         }
+        if let Some(schema) = property(document, &body, "options") {
+            *schema = options::schema();
+        }
         if let Some(schema) = target(document, &body) {
             bound(schema);
         }

@@ -45,6 +45,29 @@ pub(super) async fn record_as(
     .map(|_| ())
 }
 
+/// Adds to the count of a reason under a name.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
+pub async fn count(
+    conn: &mut PgConnection,
+    document_id: DocumentId,
+    name: Evidence,
+    reason: &str,
+    more: usize,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO node_evidence AS e (document_id, name, value) VALUES ($1, $2, jsonb_build_object($3::text, $4::bigint))
+         ON CONFLICT (document_id, name) DO UPDATE
+            SET value = e.value || jsonb_build_object($3::text, coalesce((e.value ->> $3)::bigint, 0) + $4), recorded_at = now()",
+    )
+    .bind(document_id)
+    .bind(name.as_str())
+    .bind(reason)
+    .bind(i64::try_from(more).unwrap_or(i64::MAX))
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
 /// Records where a node came from.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn record_origin(

@@ -12,21 +12,36 @@ pub async fn announce(pool: &PgPool, channel: &str) -> sqlx::Result<()> {
 }
 
 /// Tells other processes which of these lanes have ready tasks, with `sender` as the sender; sends nothing if there are
-/// none. A task that was queued just now is left out: the process that queued it usually takes it at once, and
-/// announces it later if it does not.
-pub async fn announce_work(pool: &PgPool, channel: &str, lanes: Lanes, sender: Uuid) -> sqlx::Result<()> {
-    sqlx::query(
-        "SELECT pg_notify($1, $3 || ' ' || found.lanes) FROM (
-             SELECT string_agg(wanted.lane, ' ') AS lanes FROM unnest($2::text[]) AS wanted(lane)
-              WHERE EXISTS (SELECT 1 FROM task_queue t WHERE t.ready AND t.lane = wanted.lane AND t.created_at < clock_timestamp() - interval '25 ms')) found
-          WHERE found.lanes IS NOT NULL",
+/// none. A notification says of each lane which share of the fleet, in thousandths, should look: about twice as many
+/// workers as tasks wait, and twice as many in each further round. Returns the lanes to be announced again soon: those
+/// which not everybody has heard of, and those whose ready tasks were all queued just now, because the process that
+/// queued them usually takes them at once.
+pub async fn announce_work(
+    pool: &PgPool,
+    channel: &str,
+    lanes: Lanes,
+    round: u32,
+    sender: Uuid,
+) -> sqlx::Result<Lanes> {
+    let (again, _): (Vec<String>, Option<String>) = sqlx::query_as(
+        "SELECT coalesce(array_agg(told.lane) FILTER (WHERE told.share < 1000), '{}'),
+                CASE WHEN bool_or(told.share > 0) THEN pg_notify($1, $3 || string_agg(' ' || told.lane || ':' || told.share, '') FILTER (WHERE told.share > 0))::text END
+           FROM (SELECT wanted.lane, CASE WHEN waiting.tasks = 0 THEN 0 WHEN fleet.workers = 0 THEN 1000
+                                          ELSE least(ceil(1000.0 * $4 * greatest(2 * waiting.tasks, 3) / fleet.workers), 1000)::integer END AS share
+                   FROM (SELECT count(*) AS workers FROM workers w WHERE w.beat_at > clock_timestamp() - w.lease) fleet
+                  CROSS JOIN unnest($2::text[]) AS wanted(lane)
+                  CROSS JOIN LATERAL (SELECT count(*) AS tasks FROM (
+                        SELECT 1 FROM task_queue t WHERE t.ready AND t.lane = wanted.lane AND t.created_at < clock_timestamp() - interval '25 ms'
+                         LIMIT fleet.workers + 1) t) waiting
+                  WHERE EXISTS (SELECT 1 FROM task_queue t WHERE t.ready AND t.lane = wanted.lane)) told",
     )
     .bind(channel)
     .bind(lanes.iter().map(Lane::as_str).collect::<Vec<_>>())
     .bind(sender.to_string())
-    .execute(pool)
-    .await
-    .map(|_| ())
+    .bind(1i32 << round.min(20))
+    .fetch_one(pool)
+    .await?;
+    Ok(lanes.iter().filter(|lane| again.iter().any(|name| name == lane.as_str())).collect())
 }
 
 /// Fails if the listening connection has been lost.

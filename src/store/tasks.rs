@@ -19,6 +19,9 @@ const CLAIM_LOCK: i64 = 0x7376_6301;
 /// The error of a statement that waited for a lock longer than its `lock_timeout`.
 const LOCK_NOT_AVAILABLE: &str = "55P03";
 
+/// How long a claim that met such a lock waits before it is answered.
+const LOCK_PAUSE: Duration = Duration::from_millis(100);
+
 /// A task to be queued.
 pub struct NewTask<'a> {
     pub task_type: &'a str,
@@ -131,8 +134,11 @@ pub async fn claim(
     .await;
     let claimed = match claimed {
         // Somebody holds a row that the claim reached. Nobody may wait for that while holding the claim lock, so the
-        // next claim looks again.
-        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(LOCK_NOT_AVAILABLE) => Vec::new(),
+        // next claim looks again, after a pause in which others may claim.
+        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(LOCK_NOT_AVAILABLE) => {
+            tokio::time::sleep(LOCK_PAUSE).await;
+            return Ok(Claimed { grants: Vec::new(), more: true });
+        }
         claimed => claimed?,
     };
     read_claimed(&claimed)
@@ -270,7 +276,7 @@ pub async fn finish_and_claim(
     let lanes = list(&mut want.iter().map(|(lane, _)| literal(lane.as_str())));
     let wants = list(&mut want.iter().map(|(_, count)| i32::try_from(*count).unwrap_or(i32::MAX).to_string()));
     let claim = format!(
-        "SELECT pg_try_advisory_xact_lock({CLAIM_LOCK});
+        "SELECT try_claim_lock({CLAIM_LOCK});
          SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, first_leaf, last_leaf, retry_count, lapses, lease_losses, claim_token, priority, created_at
            FROM claim_at_end({CLAIM_LOCK}, {}, {badges}::text[], {}, {lanes}::text[], {wants}::integer[], interval '{} ms')",
         literal(&claimer.worker_id),

@@ -160,15 +160,15 @@ impl PgQueue {
         Ok(())
     }
 
-    async fn upkeep(&self) -> sqlx::Result<()> {
+    async fn upkeep(&self) -> sqlx::Result<bool> {
         // A draining worker treats an empty queue as the end, so wait here: settling may still queue tasks.
         self.settling.close();
         self.settling.wait().await;
         self.settling.reopen();
-        settle::sweep(&self.pool, &self.badges).await?;
+        let queued = settle::sweep(&self.pool, &self.badges).await?;
         let mut conn = self.pool.acquire().await?;
         if !store::upkeep::take_turn(&mut conn, "repair", REPAIR).await? {
-            return Ok(());
+            return Ok(queued);
         }
         settle::repair(&self.pool).await?;
         while store::blobs::unlink_orphans(&self.pool).await? > 0 {}
@@ -193,7 +193,7 @@ impl PgQueue {
                 }
             }
         }
-        Ok(())
+        Ok(queued || forgotten > 0)
     }
 }
 
@@ -248,7 +248,7 @@ impl Queue for PgQueue {
         self.reap_expired().await.map_err(PortError::new)
     }
 
-    async fn sweep(&self) -> Result<(), PortError> {
+    async fn sweep(&self) -> Result<bool, PortError> {
         self.upkeep().await.map_err(PortError::new)
     }
 }

@@ -1,6 +1,7 @@
 //! Wake-ups between processes. Polling guarantees progress, so a lost wake-up costs at most one poll interval.
 pub use crate::core::Wake;
 use crate::store::queue;
+use rand::RngExt;
 use sqlx::{
     PgPool,
     postgres::{PgConnectOptions, PgListener, PgPoolOptions},
@@ -15,6 +16,9 @@ const CHANNEL: &str = "svc_tasks";
 pub const CANCEL: &str = "svc_cancel";
 /// The shortest time between two notifications, because NOTIFY takes a lock that serialises commits.
 const DEBOUNCE: Duration = Duration::from_millis(50);
+
+/// The time until a notification is sent again that could not be sent.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// After this time without a notification the connection is tested, because a silently broken one reports nothing.
 const QUIET: Duration = Duration::from_secs(30);
@@ -39,25 +43,26 @@ pub fn start(options: PgConnectOptions, pool: PgPool, wake: Wake, waker: Waker) 
 /// Announces to the other processes, and to this process's own worker if there is one, that tasks were queued here.
 pub fn announce(pool: PgPool, wake: Wake, waker: Option<Waker>) -> JoinHandle<()> {
     tokio::spawn(async move {
-        let mut unannounced = Lanes::NONE;
+        let (mut unannounced, mut round) = (Lanes::NONE, 0);
         let mut due = Instant::now();
         loop {
             tokio::select! {
                 () = wake.notified() => {
                     let lanes = wake.take();
-                    if let Some(waker) = waker.as_ref().filter(|_| !lanes.is_empty()) {
+                    if let Some(waker) = &waker {
                         waker.wake(lanes);
                     }
                     if unannounced.is_empty() {
-                        due = Instant::now() + DEBOUNCE;
+                        (due, round) = (Instant::now() + DEBOUNCE, 0);
                     }
                     unannounced = unannounced.with(lanes).with(wake.take_elsewhere());
                 }
                 () = tokio::time::sleep_until(due), if !unannounced.is_empty() => {
-                    // Work that this process's own worker has taken meanwhile is not announced. The notification is
-                    // lost if the database is away; then polling finds the work.
-                    let _ = queue::announce_work(&pool, CHANNEL, unannounced, wake.sender()).await;
-                    unannounced = Lanes::NONE;
+                    // Work that somebody has taken meanwhile is not announced.
+                    let announced = queue::announce_work(&pool, CHANNEL, unannounced, round, wake.sender()).await;
+                    due = Instant::now() + if announced.is_ok() { DEBOUNCE } else { AGAIN };
+                    unannounced = announced.unwrap_or(unannounced);
+                    round += 1;
                 }
             }
         }
@@ -77,7 +82,7 @@ async fn listen(pool: &PgPool, waker: &Waker, own: Uuid) -> sqlx::Result<()> {
                 match notification.channel() {
                     // The heartbeat's answer names the tasks that must end.
                     CANCEL => waker.beat(),
-                    _ => waker.wake(lanes_of(notification.payload(), own)),
+                    _ => waker.wake(heard(notification.payload(), own)),
                 }
             }
             Err(_) => match tokio::time::timeout(ANSWER, queue::listens(&mut listener)).await {
@@ -88,17 +93,15 @@ async fn listen(pool: &PgPool, waker: &Waker, own: Uuid) -> sqlx::Result<()> {
     }
 }
 
-/// The lanes that a notification names after its sender. It is empty for our own notifications, and all lanes if none
-/// is named, as an older program sends it.
-fn lanes_of(payload: &str, own: Uuid) -> Lanes {
-    match payload.split_once(' ') {
-        Some((sender, _)) if sender.parse() == Ok(own) => Lanes::NONE,
-        Some((_, names)) => {
-            let known = names.split(' ').filter_map(|name| name.parse::<Lane>().ok());
-            known.map(Lanes::of).fold(Lanes::NONE, Lanes::with)
-        }
-        None => Lanes::ALL,
-    }
+/// The lanes in which a process looks for work after a notification: those that it names after its sender, each for the
+/// share of its hearers that it names, in thousandths. Our own notifications are no news.
+pub fn heard(payload: &str, own: Uuid) -> Lanes {
+    let Some((_, lanes)) = payload.split_once(' ').filter(|(sender, _)| sender.parse() != Ok(own)) else {
+        return Lanes::NONE;
+    };
+    let is_meant = |share: &str| share.parse().is_ok_and(|share: u32| rand::rng().random_range(0..1000) < share);
+    let lane = |(name, share): (&str, &str)| name.parse::<Lane>().ok().filter(|_| is_meant(share));
+    lanes.split(' ').filter_map(|named| named.split_once(':')).filter_map(lane).collect()
 }
 
 #[cfg(test)]
@@ -108,10 +111,20 @@ mod tests {
     #[test]
     fn a_notification_names_its_lanes_and_ones_own_is_no_news() {
         let (own, other) = (Uuid::new_v4(), Uuid::new_v4());
-        let lanes = |payload: String| lanes_of(&payload, own);
-        assert_eq!(lanes(format!("{other} cpu model")), Lanes::of(Lane::Cpu).with(Lanes::of(Lane::Model)));
-        assert_eq!(lanes(format!("{own} cpu model")), Lanes::NONE);
-        assert_eq!(lanes(format!("{other} quantum")), Lanes::NONE);
-        assert_eq!(lanes(String::new()), Lanes::ALL);
+        let lanes = |payload: String| heard(&payload, own);
+        assert_eq!(lanes(format!("{other} cpu:1000 model:1000")), Lanes::from_iter([Lane::Cpu, Lane::Model]));
+        assert_eq!(lanes(format!("{other} cpu:0 model:1000")), Lanes::of(Lane::Model));
+        assert_eq!(lanes(format!("{own} cpu:1000 model:1000")), Lanes::NONE);
+        for unknown in ["quantum:1000", "cpu", "cpu:", "cpu:-1", ":"] {
+            assert_eq!(lanes(format!("{other} {unknown}")), Lanes::NONE);
+        }
+        assert_eq!(lanes(String::new()), Lanes::NONE);
+    }
+
+    #[test]
+    fn a_share_of_its_hearers_look() {
+        let (own, other) = (Uuid::new_v4(), Uuid::new_v4());
+        let looked = (0..10_000).filter(|_| !heard(&format!("{other} io:300"), own).is_empty()).count();
+        assert!((2_500..3_500).contains(&looked), "{looked}");
     }
 }

@@ -1,5 +1,8 @@
 //! What can be done to the fleet.
-use crate::support::proxy::{Proxy, Weather};
+use crate::support::{
+    disk::Disk,
+    proxy::{Proxy, Weather},
+};
 use rand::{RngExt, rngs::SmallRng};
 use rustix::process::{Pid, Signal, kill_process};
 use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
@@ -265,41 +268,5 @@ impl Fleet {
             let _ = worker.wait();
         }
         self.database
-    }
-}
-
-/// A small file system for the database alone, to be filled.
-pub struct Disk(PathBuf);
-
-impl Disk {
-    /// Returns `None` if this user may not mount.
-    pub fn mount(at: &Path) -> Option<Disk> {
-        std::fs::create_dir_all(at).unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=1500m,mode=0755", "tmpfs"])
-            .arg(at)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        mounted.is_ok_and(|status| status.success()).then(|| Disk(at.to_owned()))
-    }
-
-    fn fill(&self) {
-        // Writes until the disk is full.
-        let _ = Command::new("dd")
-            .args(["if=/dev/zero", "bs=1M", &format!("of={}", self.0.join("ballast").display())])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-    }
-
-    fn free(&self) {
-        let _ = std::fs::remove_file(self.0.join("ballast"));
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }

@@ -1,8 +1,10 @@
 //! The work that goes on meanwhile, and what must be true of it in the end.
 use crate::{
-    faults::{Disk, Fleet},
+    faults::Fleet,
     support::{
-        self, TOKEN, invariants,
+        self, TOKEN,
+        disk::Disk,
+        invariants,
         rude::{RudeClients, ordinary},
     },
 };
@@ -34,7 +36,7 @@ const RUDE_CLIENTS: u64 = 2;
 pub async fn run(seed: u64, time: Duration) {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let folder = Folder(std::env::temp_dir().join(format!("svc-chaos-{}", std::process::id())));
-    let disk = Disk::mount(&folder.0.join("disk"));
+    let disk = Disk::mount(&folder.0.join("disk"), 1500);
     if disk.is_none() {
         println!("left out: a full disk (this user may not mount a file system of its own)");
     }

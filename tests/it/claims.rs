@@ -125,6 +125,31 @@ async fn no_claim_waits_for_an_end_that_is_not_committed() {
     app.end().await;
 }
 
+#[tokio::test]
+async fn a_claim_that_would_wait_for_a_lock_is_to_be_repeated() {
+    let app = app().await;
+    let root = node(&app, None).await;
+    let first = task(&app, &root, WriteMode::Itself, 1, None).await;
+    let second = task(&app, &root, WriteMode::Itself, 0, None).await;
+    // Nothing of ours reserves a region without the lock of claims.
+    let mut other = PgConnection::connect_with(&app.options).await.unwrap();
+    sqlx::raw_sql("BEGIN").execute(&mut other).await.unwrap();
+    sqlx::query(
+        "INSERT INTO task_reservation (task_id, claim_token, worker, node_path, node_depth, write_mode, prange, drange)
+         SELECT id, gen_random_uuid(), 'w', node_path, node_depth, write_mode, region_paths(node_path, write_mode, NULL, NULL), region_depths(node_depth, write_mode, NULL)
+           FROM task_queue WHERE id = $1",
+    )
+    .bind(second)
+    .execute(&mut other)
+    .await
+    .unwrap();
+    let claimed = tasks::claim(&app.pool, &claimer("w"), &[(Lane::Io, 1)]).await.unwrap();
+    assert!(claimed.grants.is_empty() && claimed.more, "{claimed:?}");
+    sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
+    assert_eq!(claim(&app, 1).await[0].task_id, first);
+    app.end().await;
+}
+
 /// Makes this many tasks on nodes under this one. The nodes do not exist, because only their regions matter.
 async fn many(app: &TestApp, under: i64, task_type: &str, count: i32, priority: i32) {
     sqlx::query(

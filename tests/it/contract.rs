@@ -188,11 +188,10 @@ async fn what_lies_just_beyond_the_contract_is_refused_by_name() {
                 let answer = request.send().await.unwrap();
                 let (status, text) = (answer.status(), answer.text().await.unwrap());
                 let problem: Value = serde_json::from_str(&text).unwrap_or_default();
-                assert_eq!(
-                    (status.as_u16(), problem["code"].as_str()),
-                    (422, Some("invalid_field")),
-                    "{place}: {text}"
-                );
+                // The contract has a code of its own for a key that no option has.
+                let an_option = place.contains("body.options") && place.ends_with("additionalProperties");
+                let expected = if an_option { (400, Some("unknown_option")) } else { (422, Some("invalid_field")) };
+                assert_eq!((status.as_u16(), problem["code"].as_str()), expected, "{place}: {text}");
                 assert!(!problem["detail"].as_str().unwrap().contains("struct "), "{place}: {text}");
                 tried += 1;
             }

@@ -2,11 +2,11 @@
 use crate::{
     admin::{run, worker_command},
     crash::url,
-    support::{self, TOKEN, TestApp, Wish, document, invariants, sample, until},
+    support::{self, TOKEN, TestApp, Wish, disk::Disk, document, invariants, sample, until},
 };
 use sqlx::{Connection, PgConnection, PgPool};
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Stdio},
     sync::Arc,
 };
@@ -175,42 +175,6 @@ async fn nothing_works_on_a_newer_schema_and_all_say_why() {
     app.end().await;
 }
 
-/// A small file system for the database alone, to be filled.
-struct Disk(PathBuf);
-
-impl Disk {
-    /// Returns `None` if this user may not mount.
-    fn mount(at: &Path) -> Option<Disk> {
-        std::fs::create_dir_all(at).unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=400m,mode=0755", "tmpfs"])
-            .arg(at)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        mounted.is_ok_and(|status| status.success()).then(|| Disk(at.to_owned()))
-    }
-
-    /// Writes until the disk is full.
-    fn fill(&self) {
-        let ballast = std::fs::File::create(self.0.join("ballast")).unwrap();
-        for size in [1 << 20, 4096] {
-            let piece = vec![0; size];
-            while std::io::Write::write_all(&mut &ballast, &piece).is_ok() {}
-        }
-    }
-
-    fn free(&self) {
-        std::fs::remove_file(self.0.join("ballast")).unwrap();
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
 async fn count(pool: &PgPool, table: &str) -> i64 {
     let query = format!("SELECT count(*) FROM {table}");
     sqlx::query_scalar(sqlx::AssertSqlSafe(query)).fetch_one(pool).await.unwrap()
@@ -220,7 +184,7 @@ async fn count(pool: &PgPool, table: &str) -> i64 {
 async fn on_a_full_disk_uploads_are_507_and_store_nothing_and_all_goes_on_once_it_is_freed() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let folder = std::env::temp_dir().join(format!("svc-full-{}", std::process::id()));
-    let Some(disk) = Disk::mount(&folder.join("disk")) else {
+    let Some(disk) = Disk::mount(&folder.join("disk"), 400) else {
         support::left_out("a full disk (this user may not mount)");
         let _ = std::fs::remove_dir_all(&folder);
         return;

@@ -44,7 +44,7 @@ impl Someone {
     }
 
     async fn creates(&self, new: NewDocument) -> Result<DocumentResponse, Failure> {
-        self.client.create_document(WaitQuery::default(), Json(new)).await
+        self.client.create_document(WaitQuery::default(), Json(new)).await.map(|created| created.document)
     }
 
     async fn uploads(&self, query: UploadQuery, bytes: &str) -> Result<UploadResponse, Failure> {

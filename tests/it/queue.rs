@@ -43,7 +43,7 @@ pub(crate) async fn node(app: &TestApp, parent_id: Option<i64>) -> (i64, Vec<i64
         .execute(&app.pool)
         .await
         .unwrap();
-    (created.id, created.path)
+    (created.id, created.document.path)
 }
 
 pub(crate) async fn task(

@@ -28,6 +28,8 @@ enum Held {
     Adds,
     /// It searches, also under a document.
     Searches,
+    /// It finds the bytes that it is sent, as [`compare_copies`] says.
+    Finds,
     /// It tells of the caller alone.
     Tells,
     /// It is the owner's, has a key of its own, or tells of no document.
@@ -47,7 +49,8 @@ fn held(row: &OperationInfo) -> Held {
         "upload_file" | "create_document" => Held::Adds,
         "search_vector" | "search_fulltext" | "search_bm25" | "search_maxsim" | "search_hybrid" => Held::Searches,
         "read_caller" => Held::Tells,
-        "read_health" | "read_readiness" | "read_openapi" => Held::Apart,
+        "analyze_file" => Held::Finds,
+        "explain_ingest" | "read_health" | "read_readiness" | "read_openapi" => Held::Apart,
         other => panic!("say how `{other}` is held to the definition of access, and what it lists or counts"),
     }
 }
@@ -206,7 +209,7 @@ async fn compare(app: &TestApp, world: &World, who: &Someone) {
             assert_eq!(status(ask(ids[0])).await, 403, "{}", row.name);
         }
         match held(row) {
-            Held::Apart | Held::Tells => {}
+            Held::Apart | Held::Tells | Held::Finds => {}
             Held::Lists if row.name == "list_roots" => {
                 let expected: Vec<i64> =
                     ids.iter().copied().filter(|id| reads(*id) && rights.path[id].is_empty()).collect();
@@ -364,7 +367,8 @@ async fn compare_missing(app: &TestApp, world: &mut World, principals: &[Someone
         // A leaf, so that nothing else goes with it.
         let is_leaf = |id: &i64| !world.naive.path.values().any(|path| path.contains(id));
         let Some(id) = world.ids().into_iter().find(|id| is_leaf(id) && !rights.may(*id, false)) else { continue };
-        let names_one = |row: &&OperationInfo| !matches!(held(row), Held::Apart | Held::Tells | Held::Lists);
+        let names_one =
+            |row: &&OperationInfo| !matches!(held(row), Held::Apart | Held::Tells | Held::Finds | Held::Lists);
         let mut before = Vec::new();
         for row in OPERATIONS.iter().filter(names_one) {
             before.push(whole(call(app, &who.secret, row, id, &[])).await);
@@ -383,7 +387,7 @@ async fn compare_missing(app: &TestApp, world: &mut World, principals: &[Someone
     }
 }
 
-/// An upload finds the bytes that its caller may read, and no others; a private one only what a grant reaches.
+/// An upload and an analysis find the bytes that their caller may read, and no others; a private upload only what a grant reaches.
 async fn compare_copies(app: &TestApp, world: &mut World, principals: &[Someone]) {
     let rows: Vec<(i64, String, String)> =
         sqlx::query_as("SELECT id, content_hash, title FROM documents WHERE usetype = 'file' ORDER BY id")
@@ -398,8 +402,9 @@ async fn compare_copies(app: &TestApp, world: &mut World, principals: &[Someone]
                 world.renew(app).await;
                 let rights = world.of(who);
                 let query = UploadQuery { private, ..UploadQuery::default() };
-                let file = FileUpload::from_bytes(&title, bytes.clone(), None);
-                let stored = who.client.upload_file(query, file).await.unwrap();
+                let file = || FileUpload::from_bytes(&title, bytes.clone(), None);
+                let analysis = who.client.analyze_file(file()).await.unwrap();
+                let stored = who.client.upload_file(query, file()).await.unwrap();
                 let copies: Vec<i64> = sqlx::query_scalar(
                     "SELECT id FROM documents WHERE usetype = 'file' AND content_hash = $1 AND id <> $2",
                 )
@@ -412,6 +417,8 @@ async fn compare_copies(app: &TestApp, world: &mut World, principals: &[Someone]
                 let expected = copies.iter().copied().filter(reached).min();
                 let got = stored.was_existing.then_some(stored.document_id);
                 assert_eq!(got, expected, "private: {private}, copies: {copies:?}");
+                let readable = copies.iter().copied().filter(|id| rights.may(*id, false)).min();
+                assert_eq!(analysis.already_stored.map(|stored| stored.document_id), readable, "copies: {copies:?}");
                 if private && !stored.was_existing {
                     world.naive.roots.insert(stored.document_id);
                     world.grants.entry(who.id).or_default().insert(stored.document_id, true);

@@ -242,9 +242,9 @@ impl Queue for FakeQueue {
         self.port().map(|()| 0)
     }
 
-    async fn sweep(&self) -> Result<(), PortError> {
+    async fn sweep(&self) -> Result<bool, PortError> {
         self.sweeps.fetch_add(1, SeqCst);
-        self.port()
+        self.port().map(|()| false)
     }
 }
 
@@ -281,8 +281,8 @@ impl Handler for Chains {
         let ending = permit.end();
         let outcome = self.0.commit(grant);
         if !ending.want().is_empty() {
-            let grants = self.0.grant(ending.want());
-            ending.granted(grants.grants);
+            let claimed = self.0.grant(ending.want());
+            ending.granted(claimed, Lanes::NONE);
         }
         if grant.task_type == "wait" {
             self.1.clone().pass().await;

@@ -1,8 +1,15 @@
 //! Ports and actors that fail.
 
 use super::fake::*;
-use crate::*;
+use crate::{
+    dispatcher::Dispatcher,
+    lock_manager::LockManager,
+    shared::Shared,
+    tree::{Load, Post},
+    *,
+};
 use WriteMode::{Itself, Subtree};
+use ractor::Actor;
 use std::{
     sync::{
         Arc,
@@ -172,6 +179,34 @@ async fn the_lock_managers_death_disturbs_no_running_task() {
     until("claimed by the new ones", || queue.task(next).state == State::Completed).await;
     assert_eq!(queue.task(fails).failures.len(), 1);
     worker.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wake_up_between_a_dispatchers_start_and_the_knowledge_of_its_address_is_not_lost() {
+    let queue = FakeQueue::new();
+    let never = Duration::from_secs(86_400);
+    let slow = WorkerSettings { poll: never, reap: never, sweep: never, ..settings() };
+    let beats = queue.clone();
+    let beat: BeatFactory = Box::new(move || Box::new(FakeBeat(beats.clone())));
+    let handler = Arc::new(Chains(queue.clone(), Gate::new()));
+    let shared = Arc::new(Shared::new(slow, queue.clone(), handler, beat));
+    let arguments = || (shared.clone(), 0, Arc::<Load>::default());
+    let locks = Actor::spawn(None, LockManager, arguments()).await.unwrap().0;
+    shared.locks.set(Post { actor: locks.clone(), load: Arc::default() });
+    let dispatcher = Actor::spawn(None, Dispatcher, arguments()).await.unwrap().0;
+    until("its first look", || queue.claims.load(SeqCst) == 1 && queue.sweeps.load(SeqCst) == 1).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    // It has looked and is idle; whoever wakes it now does not find it.
+    shared.wake(Lanes::ALL);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(queue.claims.load(SeqCst), 1);
+    shared.set_dispatcher(Post { actor: dispatcher.clone(), load: Arc::default() });
+    until("the look for the lost wake-up", || queue.claims.load(SeqCst) == 2).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    shared.wake(Lanes::ALL);
+    until("the look for the next one", || queue.claims.load(SeqCst) == 3).await;
+    dispatcher.stop(None);
+    locks.stop(None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,5 @@
 //! The whole worker against a queue in memory.
+mod alone;
 mod chaining;
 mod ending;
 mod fake;

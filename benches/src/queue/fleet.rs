@@ -45,6 +45,8 @@ struct Counts {
     claims: AtomicUsize,
     /// Claims in the message of a task's end.
     at_ends: AtomicUsize,
+    /// Separate claims that found nothing.
+    empty: AtomicUsize,
     done: AtomicUsize,
 }
 
@@ -52,12 +54,21 @@ pub async fn run(pool: &PgPool, out: &mut dyn FnMut(Figure)) -> Result<(), BoxEr
     for files in [FILES, FILES / 10] {
         fill(pool, files).await?;
         sqlx::query("UPDATE task_queue SET task_type = 'probe', lane = 'cpu'").execute(pool).await?;
+        // What a notification says depends on how many workers there are.
+        sqlx::query(
+            "INSERT INTO workers (worker_id, boot_nonce, version, badges, task_types, lease)
+             SELECT 'worker-' || n, gen_random_uuid(), 'bench', '{}', '{}', interval '1 hour' FROM generate_series(1, $1) n
+             ON CONFLICT DO NOTHING",
+        )
+        .bind(i32::try_from(WORKERS)?)
+        .execute(pool)
+        .await?;
         let shared = database::pool((*pool.connect_options()).clone(), CONNECTIONS, Duration::from_secs(90));
         let counts = Arc::new(Counts::default());
         let (mut workers, mut wakers, mut tellers) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..WORKERS {
             let (worker, wake) = start(&shared, number, &counts).await?;
-            wakers.push(worker.waker());
+            wakers.push((worker.waker(), wake.sender()));
             tellers.push(wakeup::announce(shared.clone(), wake, Some(worker.waker())));
             workers.push(worker);
         }
@@ -72,6 +83,7 @@ pub async fn run(pool: &PgPool, out: &mut dyn FnMut(Figure)) -> Result<(), BoxEr
         }
         let seconds = start.elapsed().as_secs_f64();
         let claims = counts.claims.load(Ordering::Relaxed);
+        let empty = counts.empty.load(Ordering::Relaxed);
         let at_ends = counts.at_ends.load(Ordering::Relaxed);
         ear.abort();
         tellers.iter().for_each(tokio::task::JoinHandle::abort);
@@ -81,6 +93,7 @@ pub async fn run(pool: &PgPool, out: &mut dyn FnMut(Figure)) -> Result<(), BoxEr
         shared.close().await;
         let name = format!("queue/fleet/workers={WORKERS},files={files}");
         out(Figure::alone(&format!("{name}/claims_a_task"), tasks, "claims", claims as f64 / tasks as f64));
+        out(Figure::alone(&format!("{name}/empty_claims_a_task"), tasks, "claims", empty as f64 / tasks as f64));
         out(Figure::alone(&format!("{name}/claims_at_ends"), tasks, "claims", at_ends as f64 / tasks as f64));
         out(Figure::alone(&format!("{name}/tasks"), tasks, "tasks/s", tasks as f64 / seconds));
     }
@@ -88,14 +101,12 @@ pub async fn run(pool: &PgPool, out: &mut dyn FnMut(Figure)) -> Result<(), BoxEr
 }
 
 /// Hears for all workers what each of them would hear by itself.
-async fn hear(pool: PgPool, wakers: Vec<Waker>) -> Result<(), sqlx::Error> {
+async fn hear(pool: PgPool, wakers: Vec<(Waker, Uuid)>) -> Result<(), sqlx::Error> {
     let mut listener = PgListener::connect_with(&pool).await?;
     listener.listen(CHANNEL).await?;
     loop {
         let said = listener.recv().await?;
-        let lanes = Lane::ALL.into_iter().filter(|lane| said.payload().split(' ').any(|word| word == lane.as_str()));
-        let lanes = lanes.map(Lanes::of).fold(Lanes::NONE, Lanes::with);
-        wakers.iter().for_each(|waker| waker.wake(lanes));
+        wakers.iter().for_each(|(waker, own)| waker.wake(wakeup::heard(said.payload(), *own)));
     }
 }
 
@@ -121,7 +132,11 @@ impl Queue for Simulated {
     async fn claim(&self, want: &[(Lane, usize)]) -> Result<Claimed, PortError> {
         self.counts.claims.fetch_add(1, Ordering::Relaxed);
         let mut conn = self.kept.pool().acquire().await.map_err(PortError::new)?;
-        tasks::claim(&mut *conn, &self.claimer, want).await.map_err(PortError::new)
+        let claimed = tasks::claim(&mut *conn, &self.claimer, want).await.map_err(PortError::new)?;
+        if claimed.grants.is_empty() {
+            self.counts.empty.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(claimed)
     }
 
     async fn start(&self, _: &Grant) -> Result<bool, PortError> {
@@ -144,8 +159,8 @@ impl Queue for Simulated {
         Ok(Vec::new())
     }
 
-    async fn sweep(&self) -> Result<(), PortError> {
-        Ok(())
+    async fn sweep(&self) -> Result<bool, PortError> {
+        Ok(false)
     }
 }
 
@@ -197,21 +212,21 @@ impl Work {
         let ending = permit.end();
         let ended = match ending.want() {
             [] => tasks::finish_and_commit(tx, &attempt).await?.map(|ended| (ended, None)),
-            want => {
-                self.counts.at_ends.fetch_add(1, Ordering::Relaxed);
-                tasks::finish_and_claim(tx, &attempt, &self.claimer, want).await?
-            }
+            want => tasks::finish_and_claim(tx, &attempt, &self.claimer, want).await?,
         };
         let (ended, claimed) = ended.ok_or(sqlx::Error::RowNotFound)?;
         let leads_to =
             if ended.is_waited_for { Lanes::ALL } else { next.map_or(Lanes::NONE, |(_, lane)| Lanes::of(*lane)) };
         match claimed {
             Some(claimed) => {
-                let more = claimed.more;
-                ending.granted(claimed.grants);
-                if more { self.wake.notify(Lanes::ALL) } else { self.wake.notify_elsewhere(leads_to) }
+                self.counts.at_ends.fetch_add(1, Ordering::Relaxed);
+                self.wake.notify_elsewhere(if claimed.more { Lanes::ALL } else { leads_to });
+                ending.granted(claimed, leads_to);
             }
-            None => self.wake.notify(leads_to),
+            None => {
+                self.wake.notify_elsewhere(leads_to);
+                ending.brought(leads_to);
+            }
         }
         Ok(())
     }

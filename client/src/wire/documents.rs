@@ -8,6 +8,7 @@ use crate::{
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::ops::Deref;
 #[cfg(feature = "openapi")]
 use utoipa::{IntoParams, ToSchema};
 
@@ -36,7 +37,7 @@ impl Params for EmbedQuery {}
 #[cfg_attr(feature = "openapi", derive(IntoParams))]
 #[serde(default, deny_unknown_fields)]
 pub struct WaitQuery {
-    /// Answer once the document is embedded and indexed, and not at once.
+    /// Answer once the document is embedded and indexed, and not at once. Only then can `warnings` say what it lacks.
     pub wait: bool,
 }
 impl Params for WaitQuery {}
@@ -185,6 +186,31 @@ impl Wire for DocumentResponse {}
 impl Located for DocumentResponse {
     fn location(&self) -> String {
         format!("/documents/{}", self.id)
+    }
+}
+
+/// A document that was created just now.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct CreatedDocument {
+    #[serde(flatten)]
+    pub document: DocumentResponse,
+    /// Why some searches cannot find the document, for example `embed: text_too_long (...)` if it has no vector; absent
+    /// if all can. Only an answer after `wait` can say so; otherwise the document's evidence says it later, by the same
+    /// name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+impl Wire for CreatedDocument {}
+impl Located for CreatedDocument {
+    fn location(&self) -> String {
+        self.document.location()
+    }
+}
+impl Deref for CreatedDocument {
+    type Target = DocumentResponse;
+    fn deref(&self) -> &DocumentResponse {
+        &self.document
     }
 }
 

@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::PgConnection;
 use std::time::Duration;
-use svc_actors::{CancelToken, Claimed, Grant, Lanes, Outcome, Permit, TaskFailure};
+use svc_actors::{CancelToken, Grant, Lanes, Outcome, Permit, TaskFailure};
 use tracing::Instrument;
 
 /// The least time that a statement of a task may take, however short the lease is.
@@ -115,14 +115,16 @@ impl<'a> Transaction<'a> {
         };
         let leads_to = if ended.is_waited_for { Lanes::ALL } else { leads_to(&grant.task_type) };
         match next {
-            Some(Claimed { grants: mut next, more }) => {
-                next.iter_mut().for_each(|grant| grant.deadline = Some(claims.deadline));
-                metrics::counter!(telemetry::CLAIMED).increment(next.len() as u64);
-                ending.granted(next);
-                // The claim saw the tasks that this one led to, so nothing is left for an idle slot of this process.
-                if more { tools.wake.notify(Lanes::ALL) } else { tools.wake.notify_elsewhere(leads_to) }
+            Some(mut claimed) => {
+                claimed.grants.iter_mut().for_each(|grant| grant.deadline = Some(claims.deadline));
+                metrics::counter!(telemetry::CLAIMED).increment(claimed.grants.len() as u64);
+                tools.wake.notify_elsewhere(if claimed.more { Lanes::ALL } else { leads_to });
+                ending.granted(claimed, leads_to);
             }
-            None => tools.wake.notify(leads_to),
+            None => {
+                tools.wake.notify_elsewhere(leads_to);
+                ending.brought(leads_to);
+            }
         }
         // Settling runs apart from this task, whose region and permit are free now. Whatever goes wrong, the events
         // stay and the sweep takes them.

@@ -39,7 +39,10 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let model = model.identity();
 
     let mut tx = apply.begin().await?;
-    store::locks::documents(tx.conn(), &ids).await.classified()?;
+    // The file's own row is among them if its evidence changes too.
+    let file = (batch.is_some() && !embedded.refused.is_empty()).then(|| grant.root_id.document());
+    let locked: Vec<DocumentId> = ids.iter().copied().chain(file).collect();
+    store::locks::documents(tx.conn(), &locked).await.classified()?;
     store::vectors::set(tx.conn(), &embedded.ids, &embedded.vectors, model).await.classified()?;
     for postings in &indexes {
         let replaced = bm25::replace(tx.conn(), postings).await;
@@ -62,6 +65,9 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         let count = embedded.refused.iter().filter(|(_, refusal)| refusal["skipped"] == reason).count();
         if count > 0 {
             detail.insert(reason.to_owned(), count.into());
+            if let Some(file) = file {
+                store::evidence::count(tx.conn(), file, Evidence::WithoutVector, reason, count).await.classified()?;
+            }
         }
     }
     tx.complete(detail).await

@@ -2,7 +2,7 @@
 mod apply;
 mod embed;
 mod extract;
-mod probe;
+pub(super) mod probe;
 mod profile;
 mod records;
 mod rollup;
@@ -218,7 +218,7 @@ impl Classify for serde_json::Error {
 }
 
 /// Makes `?` work on inner errors in tasks.
-trait OrTaskFailure<T> {
+pub(super) trait OrTaskFailure<T> {
     fn classified(self) -> Result<T, TaskFailure>;
 }
 impl<T, E: Classify> OrTaskFailure<T> for Result<T, E> {

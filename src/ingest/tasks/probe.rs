@@ -1,10 +1,11 @@
 //! probe: what the bytes are and hold, and which tasks follow.
 use super::{Apply, OrTaskFailure, another_answer, apply::Transaction, types::OCR};
 use crate::{
+    core::Core,
     ingest::{
         Tools,
         queueing::{Queueing, Work},
-        rules::{self, Decision, Verdict},
+        rules,
         unlock::Unlocked,
     },
     reader::limits,
@@ -14,6 +15,7 @@ use crate::{
 use serde_json::{Map, Value, json};
 use std::{fs::File, sync::Arc};
 use svc_actors::{ErrorClass, Outcome, TaskFailure};
+use svc_client::wire::{PlanOutcome, PlanRow};
 use svc_formats::{
     Archive, Format, FormatError, Pattern, Patterns,
     isolated::{Answer, Request, Step},
@@ -22,16 +24,12 @@ use svc_ids::{DocumentId, TaskId};
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
-    let Measured { format, patterns, archive, unlocked } = measure(tools, grant.document_id).await?;
-    let plan = rules::plan(format, &patterns);
+    let Measured { format, patterns, archive, refusal } = measure(tools, grant.document_id).await?;
+    let options = options(tools, grant.document_id).await?;
+    let plan = rules::plan(Some(format), Some(&patterns), &options);
     let matched = serde_json::to_value(&patterns).classified()?;
     let shown = json!({"format": format.as_str(), "tasks": plan});
-    let closed = patterns.holds(Pattern::IsEncrypted) || format == Format::Ole2;
-    if closed
-        && !unlocked
-        && rules::due(format, &patterns).next().is_none()
-        && let Some(refusal) = refusal(tools, grant.document_id, format).await?
-    {
+    if let Some(refusal) = refusal {
         if handed_in(tools, grant.document_id).await?.is_some() {
             return Err(TaskFailure::retryable(
                 "password_came",
@@ -48,7 +46,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     store::evidence::record(tx.conn(), grant.document_id, Evidence::Plan, &shown).await.classified()?;
     let listed = serde_json::to_value(archive).classified()?;
     store::evidence::record(tx.conn(), grant.document_id, Evidence::Archive, &listed).await.classified()?;
-    let queued = enqueue(tools, &mut tx, format, &patterns).await?;
+    let queued = enqueue(tools, &mut tx, format, &patterns, &options).await?;
     if queued == 0 {
         let reason = no_text(format, &plan);
         store::evidence::record(tx.conn(), grant.document_id, Evidence::ExtractEmpty, &json!(reason))
@@ -61,15 +59,17 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     tx.complete(detail).await
 }
 
-struct Measured {
-    format: Format,
-    patterns: Patterns,
+/// What a file's bytes are and hold.
+pub struct Measured {
+    pub format: Format,
+    pub patterns: Patterns,
     /// What a zip archive lists.
-    archive: Option<Archive>,
-    /// The file was opened with the password of the upload, which is gone.
-    unlocked: bool,
+    pub archive: Option<Archive>,
+    /// Why the file is not read, in its reader's own words, if no task would read it because it is closed.
+    pub refusal: Option<TaskFailure>,
 }
 
+/// Measures the file of a node, unless an upload has opened it with its password.
 async fn measure(tools: &Tools, id: DocumentId) -> Result<Measured, TaskFailure> {
     let format = {
         let mut conn = tools.pool.acquire().await.classified()?;
@@ -77,16 +77,30 @@ async fn measure(tools: &Tools, id: DocumentId) -> Result<Measured, TaskFailure>
         blob.and_then(|blob| blob.format?.parse::<Format>().ok())
     };
     if let (Some(Unlocked { patterns }), Some(format)) = (handed_in(tools, id).await?, format) {
-        return Ok(Measured { format, patterns, archive: None, unlocked: true });
+        return Ok(Measured { format, patterns, archive: None, refusal: None });
     }
-    let request = Request::new(Step::Probe, limits(&tools.settings));
-    match tools.reader.read(input(tools, id).await?, &request).await.classified()?.0 {
+    let file = stored_file(tools, id).await?;
+    measure_file(tools, || file.open().classified()).await
+}
+
+/// Measures a file that nobody has opened with a password. `open` opens it to be read once.
+pub async fn measure_file(
+    core: &Core,
+    open: impl Fn() -> Result<File, TaskFailure> + Send,
+) -> Result<Measured, TaskFailure> {
+    let request = Request::new(Step::Probe, limits(&core.settings));
+    let (format, patterns, archive) = match core.reader.read(open()?, &request).await.classified()?.0 {
         Answer::Probed { detection, patterns, archive, .. } => {
-            let format = detection.format.ok_or(FormatError::UnknownFormat).classified()?;
-            Ok(Measured { format, patterns: patterns.classified()?, archive, unlocked: false })
+            (detection.format.ok_or(FormatError::UnknownFormat).classified()?, patterns.classified()?, archive)
         }
-        _ => Err(another_answer()),
-    }
+        _ => return Err(another_answer()),
+    };
+    let closed = patterns.holds(Pattern::IsEncrypted) || format == Format::Ole2;
+    let refusal = match closed && rules::due(format, &patterns).next().is_none() {
+        true => refusal(core, format, open()?).await?,
+        false => None,
+    };
+    Ok(Measured { format, patterns, archive, refusal })
 }
 
 /// What an upload with the file's password left; another upload may bring one at any time.
@@ -96,11 +110,16 @@ async fn handed_in(tools: &Tools, id: DocumentId) -> Result<Option<Unlocked>, Ta
     left.map(serde_json::from_value).transpose().classified()
 }
 
-/// Why a closed file is not read, in its reader's own words; `None` if it is read after all.
-async fn refusal(tools: &Tools, id: DocumentId, format: Format) -> Result<Option<TaskFailure>, TaskFailure> {
-    let request = Request::new(Step::Extract(format), limits(&tools.settings));
-    let refused = tools.reader.read(input(tools, id).await?, &request).await.classified();
-    match refused {
+/// The options that the file was uploaded with.
+async fn options(tools: &Tools, id: DocumentId) -> Result<Value, TaskFailure> {
+    let mut conn = tools.pool.acquire().await.classified()?;
+    Ok(store::evidence::read_one(&mut conn, id, Evidence::Options).await.classified()?.unwrap_or_default())
+}
+
+/// Why a closed file is not read; `None` if it is read after all.
+async fn refusal(core: &Core, format: Format, file: File) -> Result<Option<TaskFailure>, TaskFailure> {
+    let request = Request::new(Step::Extract(format), limits(&core.settings));
+    match core.reader.read(file, &request).await.classified() {
         Ok(_) => Ok(None),
         // A reader that could not work says nothing about the file.
         Err(failure) if failure.class != ErrorClass::Permanent => Err(failure),
@@ -109,8 +128,8 @@ async fn refusal(tools: &Tools, id: DocumentId, format: Format) -> Result<Option
 }
 
 /// Why a file ends without any text, so that it never looks like a success.
-fn no_text(format: Format, plan: &[Decision]) -> &'static str {
-    let ocr = plan.iter().any(|decision| decision.task == OCR.name && decision.outcome == Verdict::Deferred);
+fn no_text(format: Format, plan: &[PlanRow]) -> &'static str {
+    let ocr = plan.iter().any(|row| row.task == OCR.name && row.outcome == PlanOutcome::Deferred);
     match format {
         _ if ocr => "needs_ocr",
         Format::Pdf => "no_text_layer",
@@ -126,18 +145,17 @@ async fn enqueue(
     tx: &mut Transaction<'_>,
     format: Format,
     patterns: &Patterns,
+    options: &Value,
 ) -> Result<i32, TaskFailure> {
     let grant = tx.grant();
     let (id, path) = (grant.document_id, &grant.region.path);
     let ancestors = &path[..path.len().saturating_sub(1)];
-    let options: Value =
-        store::evidence::read_one(tx.conn(), id, Evidence::Options).await.classified()?.unwrap_or_default();
     let queueing = Queueing::of_file(grant.root_id, &tools.settings.task_badges);
     let mut queued: Vec<(&str, TaskId)> = Vec::new();
     for rule in rules::due(format, patterns) {
         let comes_after = |(task, _): &&(&str, TaskId)| rule.after.iter().any(|before| before.name == *task);
         let after: Vec<TaskId> = queued.iter().filter(comes_after).map(|(_, id)| *id).collect();
-        let work = Work::of(rule.task).params(Value::Object(rule.task.params(&options))).after(&after);
+        let work = Work::of(rule.task).params(Value::Object(rule.task.params(options))).after(&after);
         queued.push((rule.task.name, queueing.add(tx.conn(), (id, ancestors), work).await.classified()?));
     }
     let count = i32::try_from(queued.len()).unwrap_or(i32::MAX);

@@ -1,7 +1,7 @@
 //! summarize: gives a container a vector derived from what is under it.
 use super::{Apply, OrTaskFailure, structure::model};
 use crate::{
-    embedding::Model,
+    embedding::{EmbedError, Model},
     ingest::Tools,
     store::{self, evidence::Evidence, ingest_nodes::Contents, vectors::Stored},
 };
@@ -9,6 +9,7 @@ use pgvector::HalfVector;
 use serde_json::{Map, Value, json};
 use svc_actors::{Outcome, TaskFailure};
 use svc_ids::DocumentId;
+use svc_models::ModelError;
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let id = apply.grant.document_id;
@@ -27,6 +28,9 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let (effective, vector) = match concatenated {
         Some(text) => {
             let effective = json!({"method": "concatenated", "source_children": children, "tokens": text.tokens, "window": window, "characters": text.characters});
+            if text.has_no_direction {
+                rollup["no_direction"] = json!({"embedding": "mean of the children's vectors"});
+            }
             // Embedding a single child's text again would give the vector that the child has.
             (effective, text.vector.or(mean))
         }
@@ -36,8 +40,9 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
             (Value::Null, mean)
         }
     };
-    if let Some(vector) = vector {
-        store::vectors::set(tx.conn(), &[id], &[vector], model).await.classified()?;
+    match vector {
+        Some(vector) => store::vectors::set(tx.conn(), &[id], &[vector], model).await.classified()?,
+        None => rollup["without_vector"] = "nothing under this node has a vector".into(),
     }
     store::evidence::record(tx.conn(), id, Evidence::EffectiveContent, &effective).await.classified()?;
     store::evidence::record(tx.conn(), id, Evidence::Rollup, &rollup).await.classified()?;
@@ -50,8 +55,10 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
 struct Concatenated {
     tokens: usize,
     characters: usize,
-    /// `None` if the text is that of a single chunk, whose vector is the mean already.
+    /// `None` if the text is that of a single chunk, whose vector is the mean already, or if it has no direction.
     vector: Option<HalfVector>,
+    /// A chunk without a direction leaves its containers without one.
+    has_no_direction: bool,
 }
 
 /// The joined and embedded text under a container; `None` if it is longer than the window after all.
@@ -68,6 +75,8 @@ async fn concatenate(tools: &Tools, model: &Model, id: DocumentId) -> Result<Opt
         return Ok(None);
     }
     let stored = |vector| Stored::new(model.identity(), model.native_width(), vector).vector;
-    let vector = if single { None } else { model.embed_documents(vec![text]).await.classified()?.pop().map(stored) };
-    Ok(Some(Concatenated { tokens, characters, vector }))
+    let embedded = if single { Ok(Vec::new()) } else { model.embed_documents(vec![text]).await };
+    let has_no_direction = matches!(embedded, Err(EmbedError::Model(ModelError::NoDirection { .. })));
+    let vector = if has_no_direction { None } else { embedded.classified()?.pop().map(stored) };
+    Ok(Some(Concatenated { tokens, characters, vector, has_no_direction }))
 }

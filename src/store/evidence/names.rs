@@ -103,10 +103,14 @@ evidence! {
     /// Why the node has no vector: `skipped` is `text_too_long` or `no_direction`, with figures and the remedy.
     Embed = "embed", by "`embed`",
         absent "the node has its vector, which is no evidence";
+    /// How many chunks of the file have no vector, by the reason: `text_too_long` or `no_direction`.
+    WithoutVector = "without_vector", by "`embed`",
+        absent "every chunk that was embedded has its vector";
     /// What stands for the text of a container: `method`, `source_children`, `tokens`, `window`, `characters`.
     EffectiveContent = "effective_content", by "`summarize`",
         null "the text does not fit the window, or nothing settled under the node", absent "the node is not a container";
-    /// How many children failed, and why the text under the container was not concatenated.
+    /// How many children failed, why the text under the container was not concatenated or has no direction, and whether
+    /// nothing under it has a vector.
     Rollup = "rollup", by "`summarize`",
         absent "the node is not a container, or there is nothing under it";
     /// How many nodes under the settled file failed, and how many tasks failed for which reason.

@@ -1,7 +1,9 @@
 //! A service of its own for each test: own database, real model, real actors.
 pub mod contract;
 pub mod cross_encoder;
+pub mod disk;
 pub mod invariants;
+pub mod poison;
 pub mod proxy;
 pub mod rude;
 pub mod server;
@@ -209,7 +211,7 @@ impl TestApp {
     /// Creates a document and waits until it can be found.
     pub async fn create(&self, title: &str, content: &str, parent_id: Option<i64>) -> DocumentResponse {
         let new = NewDocument { parent_id, ..document(title, content) };
-        self.client.create_document(WaitQuery { wait: true }, Json(new)).await.unwrap()
+        self.client.create_document(WaitQuery { wait: true }, Json(new)).await.unwrap().document
     }
 
     /// Everything under a node, by id.

@@ -1,0 +1,82 @@
+//! Texts that the model gives no vector.
+use crate::support::{TestApp, Wish, document, poison, until};
+use std::collections::BTreeSet;
+use svc_client::{
+    Json,
+    wire::{Bm25Search, DocumentPath, Settled, VectorSearch, WaitQuery},
+};
+
+async fn poisoned() -> TestApp {
+    TestApp::with(Wish { engine: Some(poison::engine()), ..Wish::default() }).await
+}
+
+#[tokio::test]
+async fn one_text_without_a_direction_is_refused_alone() {
+    let app = poisoned().await;
+    let section = |title: &str, text: &str| format!("## {title}\n\n{text}\n\n");
+    let file = [
+        "# Stones\n\nWhat lies on the shore, and where it came from.\n\n".to_owned(),
+        section("Flint", "Flint breaks into sharp flakes, and people made their first knives of it."),
+        section("Glass", "The black glass of the volcano is called obsidian, and no knife is sharper."),
+        section("Chalk", "Chalk is made of the shells of tiny animals that sank to the bottom of the sea."),
+        section("Granite", "Granite cooled slowly deep below the ground, so its crystals are large."),
+    ];
+    let id = app.upload_bytes("stones.md", file.concat()).await.unwrap().document_id;
+    let frontier = app.settled(id).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0), "{frontier:?}");
+    assert_eq!(frontier.warnings, ["without_vector: 1 (no_direction)"]);
+    let attempts: Vec<(String, i32, String)> =
+        sqlx::query_as("SELECT task_type, attempt, outcome FROM task_attempts").fetch_all(&app.pool).await.unwrap();
+    assert!(attempts.iter().all(|(_, attempt, outcome)| *attempt == 1 && outcome == "completed"), "{attempts:?}");
+
+    let chunks: Vec<_> = app.subtree(id).await.into_iter().filter(|node| node.usetype == "chunk").collect();
+    let glass = chunks.iter().find(|chunk| chunk.content.contains(poison::WORD)).unwrap().id;
+    let others: BTreeSet<i64> = chunks.iter().map(|chunk| chunk.id).filter(|chunk| *chunk != glass).collect();
+    assert_eq!(others.len(), 4, "{chunks:?}");
+    let query = VectorSearch { limit: 50, ..VectorSearch::new("a stone that can cut") };
+    let found = app.client.search_vector(Json(query)).await.unwrap();
+    let found: BTreeSet<i64> = found.results.iter().map(|result| result.document.id).collect();
+    assert!(found.is_superset(&others) && !found.contains(&glass), "{found:?}");
+    assert!(found.contains(&id), "the file has the mean of its parts");
+    let words = app.client.search_bm25(Json(Bm25Search::new(poison::WORD))).await.unwrap();
+    assert_eq!(words.results.iter().map(|result| result.document.id).collect::<Vec<_>>(), [glass]);
+
+    let evidence = async |id| app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence;
+    let refusal = &evidence(glass).await["embed"];
+    assert_eq!(refusal["skipped"], "no_direction");
+    assert!(refusal["remedy"].as_str().unwrap().contains("another model"), "{refusal}");
+    for other in others {
+        assert!(!evidence(other).await.contains_key("embed"));
+    }
+    assert_eq!(evidence(id).await["rollup"]["no_direction"]["embedding"], "mean of the children's vectors");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_answer_of_a_creation_says_that_the_document_has_no_vector_and_why() {
+    let app = poisoned().await;
+    let create = async |content: &str, wait| {
+        app.client.create_document(WaitQuery { wait }, Json(document("A document", content))).await.unwrap()
+    };
+    assert!(create("The tide comes twice a day.", true).await.warnings.is_empty());
+    let strange = create("A blade of obsidian.", true).await;
+    assert!(matches!(&strange.warnings[..], [one] if one.starts_with("embed: no_direction (")), "{strange:?}");
+    let long = create(&"a few more words ".repeat(300), true).await;
+    assert!(matches!(&long.warnings[..], [one] if one.starts_with("embed: text_too_long (chunk")), "{long:?}");
+    // Who does not wait finds the same in the evidence.
+    let later = create("A mirror of obsidian.", false).await;
+    assert!(later.warnings.is_empty());
+    let evidence = until("the evidence", async || {
+        let evidence = app.client.read_evidence(DocumentPath { id: later.id }).await.unwrap().evidence;
+        evidence.get("embed").cloned()
+    })
+    .await;
+    assert_eq!(evidence["skipped"], "no_direction");
+    // The answer of a document without a fault is that of any read.
+    let answer = app.raw("POST", "/documents?wait=true").json(&document("Plain", "Plain words.")).send().await.unwrap();
+    let answer: serde_json::Value = answer.json().await.unwrap();
+    let read: serde_json::Value =
+        app.raw("GET", &format!("/documents/{}", answer["id"])).send().await.unwrap().json().await.unwrap();
+    assert_eq!(answer, read);
+    app.end().await;
+}
