@@ -492,7 +492,7 @@ async fn a_file_is_closed_and_opened_while_it_is_ingested() {
     let app = TestApp::start().await;
     let one = someone(&app, "one").await;
     let text: String =
-        (0..200).map(|n| format!("# Part {n}\n\nThe heron of part {n} waits by the water.\n\n")).collect();
+        (0..30).map(|n| format!("# Part {n}\n\nThe heron of part {n} waits by the water.\n\n")).collect();
     let id = app.upload_bytes("parts.md", text).await.unwrap().document_id;
     let path = DocumentPath { id };
     let mut changes = 0;
