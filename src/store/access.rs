@@ -1,9 +1,10 @@
 //! Access-control roots, the guards that documents bear because of them, and the grants on them.
 //!
-//! The guard of a document is the nearest root at or above it, 0 for none. Whoever creates nodes holds the ACCESS lock shared from its
+//! The guard of a document is the nearest root at or above it, 0 for none. Whoever creates nodes holds [`AdvisoryLock::Access`] shared from its
 //! first statement on, before it reads the guard of a parent; whoever moves guards holds it alone. So no node is born with a guard that
 //! is being changed. Taken later, after locks of rows, it could deadlock.
 use super::{
+    advisory::AdvisoryLock,
     documents::add,
     scope::{Readable, readable},
 };
@@ -11,16 +12,17 @@ use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use svc_client::wire::{AccessRootResponse, GrantResponse, GrantRight};
 
-/// The advisory lock between those who create nodes and those who change guards.
-const ACCESS: i64 = 0x7376_6304;
-
 /// Lets this transaction create nodes; its first statement.
 pub(super) async fn share(conn: &mut PgConnection) -> sqlx::Result<()> {
-    sqlx::query("SELECT pg_advisory_xact_lock_shared($1)").bind(ACCESS).execute(conn).await.map(|_| ())
+    sqlx::query("SELECT pg_advisory_xact_lock_shared($1)")
+        .bind(AdvisoryLock::Access.key())
+        .execute(conn)
+        .await
+        .map(|_| ())
 }
 
 async fn hold_alone(conn: &mut PgConnection) -> sqlx::Result<()> {
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(ACCESS).execute(conn).await.map(|_| ())
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(AdvisoryLock::Access.key()).execute(conn).await.map(|_| ())
 }
 
 /// Makes a node that this transaction created, and that has nothing under it, an access-control root.

@@ -1,5 +1,6 @@
 //! Claims while they last: heartbeats, what is given back, and what is taken back from a silent worker.
 use super::{
+    advisory::AdvisoryLock,
     tasks::{fail_dependents, interval, release},
     transaction,
 };
@@ -10,8 +11,6 @@ use std::time::Duration;
 use svc_ids::{DocumentId, RootId, TaskId};
 use uuid::Uuid;
 
-/// The lock of the one worker of the fleet that reaps.
-const REAP_LOCK: i64 = 0x7376_6302;
 /// The loss of a lease that ends a task.
 const LAST_LOSS: i32 = 3;
 /// How many leases of a task may expire over a restart of the server without counting. A task that crashes the whole
@@ -131,8 +130,10 @@ pub struct Reaped {
 /// Takes back the claims whose lease has expired, each by its own worker's lease, at most a thousand per call. Does
 /// nothing if another worker is doing it.
 pub async fn reap(conn: &mut PgConnection) -> sqlx::Result<Reaped> {
-    let ours: bool =
-        sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)").bind(REAP_LOCK).fetch_one(&mut *conn).await?;
+    let ours: bool = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)")
+        .bind(AdvisoryLock::Reap.key())
+        .fetch_one(&mut *conn)
+        .await?;
     if !ours {
         return Ok(Reaped::default());
     }

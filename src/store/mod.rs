@@ -4,6 +4,7 @@
 //! takes the [`scope::Readable`] of what that caller may read.
 pub mod access;
 pub mod admin;
+pub mod advisory;
 pub(crate) mod api_tokens;
 pub(crate) mod audit;
 pub(crate) mod away;

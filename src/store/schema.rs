@@ -2,7 +2,7 @@
 //!
 //! Two ledgers say what a database has: sqlx's for the numbered files, and `schema_functions` for the rest. They alone
 //! decide whether a program and a database fit.
-use super::{database::DatabaseError, transaction};
+use super::{advisory::AdvisoryLock, database::DatabaseError, transaction};
 use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool, migrate::Migrator};
 use std::collections::HashMap;
@@ -12,9 +12,6 @@ pub static MIGRATIONS: Migrator = sqlx::migrate!();
 
 /// The functions and views, in the order in which they can be made.
 const SOURCES: &[Source] = include!(concat!(env!("OUT_DIR"), "/schema_sources.rs"));
-
-/// Functions and views are replaced under this advisory lock.
-const SCHEMA_LOCK: i64 = 0x7376_6302;
 
 /// A file that makes a function or a view, of the file's name.
 #[derive(Debug)]
@@ -158,7 +155,7 @@ pub async fn migrate(pool: &PgPool) -> Result<(), DatabaseError> {
 /// Makes the stale functions and views in one transaction, so that other programs see all of them or none.
 async fn replace(pool: &PgPool) -> Result<(), DatabaseError> {
     let mut tx = transaction::begin(pool).await?;
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(SCHEMA_LOCK).execute(&mut *tx).await?;
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(AdvisoryLock::Schema.key()).execute(&mut *tx).await?;
     // Bodies name functions that come later. If tasks hold the tables of the triggers for longer, the next start tries
     // again.
     sqlx::raw_sql("SET LOCAL check_function_bodies = off; SET LOCAL lock_timeout = '5s'").execute(&mut *tx).await?;

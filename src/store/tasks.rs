@@ -1,5 +1,6 @@
 //! Tasks: enqueue, claim, start, finish, fail.
 use super::{
+    advisory::AdvisoryLock,
     text::{storable, storable_json},
     transaction::Transaction,
     word::Word,
@@ -12,9 +13,6 @@ use svc_actors::{Claimed, ErrorClass, Grant, Lane, LeafRange, Region, TaskFailur
 use svc_client::wire::{AttemptOutcome, TaskStatus};
 use svc_ids::{DocumentId, RootId, TaskId};
 use uuid::Uuid;
-
-/// The only advisory lock under which regions are granted.
-const CLAIM_LOCK: i64 = 0x7376_6301;
 
 /// The error of a statement that waited for a lock longer than its `lock_timeout`.
 const LOCK_NOT_AVAILABLE: &str = "55P03";
@@ -123,7 +121,7 @@ pub async fn claim(
         "SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, first_leaf, last_leaf, retry_count, lapses, lease_losses, claim_token, priority, created_at
            FROM claim_batch($1, $2, $3, $4, $5, $6, 8, interval '60 seconds', $7)",
     )
-    .bind(CLAIM_LOCK)
+    .bind(AdvisoryLock::Claim.key())
     .bind(&claimer.worker_id)
     .bind(&claimer.badges)
     .bind(claimer.strict)
@@ -275,10 +273,11 @@ pub async fn finish_and_claim(
     let badges = badges.map_or("NULL".to_owned(), |badges| list(&mut badges.iter().map(|badge| literal(badge))));
     let lanes = list(&mut want.iter().map(|(lane, _)| literal(lane.as_str())));
     let wants = list(&mut want.iter().map(|(_, count)| i32::try_from(*count).unwrap_or(i32::MAX).to_string()));
+    let lock = AdvisoryLock::Claim.key();
     let claim = format!(
-        "SELECT try_claim_lock({CLAIM_LOCK});
+        "SELECT try_claim_lock({lock});
          SELECT id, task_type, scope_document_id, root_id, write_mode, params, lane, node_path, first_leaf, last_leaf, retry_count, lapses, lease_losses, claim_token, priority, created_at
-           FROM claim_at_end({CLAIM_LOCK}, {}, {badges}::text[], {}, {lanes}::text[], {wants}::integer[], interval '{} ms')",
+           FROM claim_at_end({lock}, {}, {badges}::text[], {}, {lanes}::text[], {wants}::integer[], interval '{} ms')",
         literal(&claimer.worker_id),
         claimer.strict,
         claimer.lease.as_millis(),

@@ -1,13 +1,14 @@
 //! What keeps the queue lean and moving: putting tasks off, deleting rows that nobody needs, and removing intents of
 //! tasks that cannot run.
-use super::tasks::{interval, release};
+use super::{
+    advisory::AdvisoryLock,
+    tasks::{interval, release},
+};
 use sqlx::PgConnection;
 use std::time::Duration;
 use svc_actors::Grant;
 use svc_ids::TaskId;
 
-/// The lock of the one worker of the fleet that purges.
-const PURGE_LOCK: i64 = 0x7376_6303;
 /// How many rows one call looks at.
 const CHUNK: i64 = 2000;
 
@@ -63,8 +64,10 @@ pub async fn purge(
     after: TaskId,
     kept_failed: &str,
 ) -> sqlx::Result<Purged> {
-    let ours: bool =
-        sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)").bind(PURGE_LOCK).fetch_one(&mut *conn).await?;
+    let ours: bool = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)")
+        .bind(AdvisoryLock::Purge.key())
+        .fetch_one(&mut *conn)
+        .await?;
     if !ours {
         return Ok(Purged { rows: 0, next: None });
     }

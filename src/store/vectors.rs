@@ -1,6 +1,7 @@
 //! The vectors of documents. They are stored beside the document, at the width of their model, and compared with a
 //! query's vector.
 use super::{
+    advisory::AdvisoryLock,
     documents::add,
     scope::readable,
     search::{EXACT_LIMIT, Eligible, eligible},
@@ -13,9 +14,6 @@ use svc_ids::DocumentId;
 
 /// The width of a vector in the API. A narrower vector is padded with zeros.
 pub const SHOWN_WIDTH: usize = 768;
-
-/// The advisory lock under which indexes of vectors are created.
-const INDEX_LOCK: i64 = 0x7376_6303;
 
 /// A vector of one model, as it is stored and as queries are compared.
 #[derive(Clone, Debug)]
@@ -70,8 +68,10 @@ pub async fn ensure_index(pool: &PgPool, model: &str, width: usize) -> sqlx::Res
         return Ok(());
     }
     let mut tx = transaction::begin(pool).await?;
-    let is_alone: bool =
-        sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)").bind(INDEX_LOCK).fetch_one(&mut *tx).await?;
+    let is_alone: bool = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)")
+        .bind(AdvisoryLock::VectorIndex.key())
+        .fetch_one(&mut *tx)
+        .await?;
     if !is_alone {
         return tx.rollback().await;
     }

@@ -7,15 +7,13 @@ use chrono::Utc;
 use serde_json::Map;
 use std::time::Duration;
 use svc::store::{
+    advisory::AdvisoryLock,
     leases,
     tasks::{self, AttemptRow, Claimer, Ended},
     transaction,
 };
 use svc_actors::{Grant, Lane, WriteMode};
 use svc_client::wire::{AttemptOutcome, TaskTypePath};
-
-/// The advisory lock of every claim.
-const CLAIM_LOCK: i64 = 0x7376_6301;
 
 async fn end(app: &TestApp, grant: &Grant, claimer: &Claimer) -> Option<(Ended, Option<Vec<Grant>>)> {
     let detail = Map::new();
@@ -87,7 +85,7 @@ async fn a_stale_end_claims_nothing_and_a_busy_lock_holds_up_no_end() {
     assert_eq!((status(&app, first).await.0, status(&app, waits).await.0), ("claimed".into(), "pending".into()));
 
     let mut other = app.pool.begin().await.unwrap();
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(CLAIM_LOCK).execute(&mut *other).await.unwrap();
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(AdvisoryLock::Claim.key()).execute(&mut *other).await.unwrap();
     let (_, asked) = end(&app, &held, &claimer("w")).await.unwrap();
     assert!(asked.is_none(), "another claim was under way");
     assert_eq!((status(&app, first).await.0, status(&app, waits).await.0), ("completed".into(), "pending".into()));

@@ -1,0 +1,27 @@
+//! The advisory locks of the service, which PostgreSQL knows by number alone. Two locks with one number would keep each other waiting
+//! for no reason; the compiler refuses an enum in which two have the same.
+
+/// What a transaction may hold without holding a row.
+#[derive(Clone, Copy, Debug)]
+#[repr(i64)]
+pub enum AdvisoryLock {
+    /// Held by a claim, so that claims see each other's reservations.
+    Claim = 0x7376_6301,
+    /// Held while expired leases are reaped.
+    Reap = 0x7376_6302,
+    /// Held while an index of vectors is built.
+    VectorIndex = 0x7376_6303,
+    /// Shared by those who create nodes, and held alone by those who change guards.
+    Access = 0x7376_6304,
+    /// Held while the schema is brought up to date.
+    Schema = 0x7376_6305,
+    /// Held while what is too old is purged.
+    Purge = 0x7376_6306,
+}
+
+impl AdvisoryLock {
+    /// The number by which PostgreSQL knows it.
+    pub const fn key(self) -> i64 {
+        self as i64
+    }
+}
