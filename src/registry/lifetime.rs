@@ -8,9 +8,10 @@ use tokio::{sync::oneshot, task::AbortHandle};
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, Span};
 
-/// Whether an operation leaves nothing behind, so that nobody misses it once its client is gone.
+/// Whether an operation only reads, so that it may be cancelled when its client leaves. What needs no more than the
+/// right to read changes nothing, whatever its method, and a runner stores nothing.
 pub(super) fn only_reads(info: &OperationInfo) -> bool {
-    info.method == http::Method::GET || info.path.starts_with("/search/") || info.access == Access::RunnerKey
+    info.method == http::Method::GET || matches!(info.access, Access::Read | Access::RunnerKey)
 }
 
 /// Gives up a read or a search that takes longer than `limit`. A runner's calls, and everything that changes something,
@@ -77,3 +78,45 @@ impl Drop for Waiting {
 
 /// The status, only in the metrics, of a request whose client did not wait for the answer.
 const CLIENT_GONE: &str = "499";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use svc_client::OPERATIONS;
+
+    /// The operations of a kind that are no GET; a GET always only reads.
+    fn posts(is_of_kind: impl Fn(&OperationInfo) -> bool) -> Vec<&'static str> {
+        OPERATIONS.iter().filter(|row| row.method != http::Method::GET && is_of_kind(row)).map(|row| row.name).collect()
+    }
+
+    #[test]
+    fn what_stores_nothing_may_be_cancelled_and_nothing_else_may() {
+        assert!(OPERATIONS.iter().all(|row| row.method != http::Method::GET || only_reads(row)));
+        let expected = [
+            "explain_ingest",
+            "analyze_file",
+            "search_vector",
+            "search_fulltext",
+            "search_bm25",
+            "search_maxsim",
+            "search_hybrid",
+            "runner_embed",
+            "runner_tokens",
+        ];
+        assert_eq!(posts(only_reads), expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_only_reads_is_given_up_after_its_time_and_the_rest_is_not() {
+        const LIMIT: Duration = Duration::from_secs(1);
+        for row in OPERATIONS {
+            let answer = async {
+                tokio::time::sleep(2 * LIMIT).await;
+                Ok(())
+            };
+            let code = in_time(row, LIMIT, answer).await.err().map(|failure| failure.code);
+            let limited = only_reads(row) && row.access != Access::RunnerKey;
+            assert_eq!(code, limited.then_some(Code::TimedOut), "{}", row.name);
+        }
+    }
+}

@@ -159,8 +159,8 @@ settings! {
         /// Longest time that a body may stall: 16 KiB of it, or its end, must arrive in this time, or the answer is
         /// 408. The client must also read from its answer within this time.
         SVC_BODY_TIMEOUT_SECONDS body_timeout: Duration = "30.0", kind::seconds(0.1..=3600.0);
-        /// Longest time for a read or a search, after which the answer is 503. Reading cells of a large workbook takes
-        /// longest.
+        /// Longest time for a read, a search or the analysis of a file, after which the answer is 503. Reading cells of
+        /// a large workbook takes longest.
         SVC_REQUEST_TIMEOUT_SECONDS request_timeout: Duration = "120.0", kind::seconds(0.01..=3600.0);
         /// Time between a signal to stop and the end of listening, in which /ready answers 503, so that a proxy sends
         /// its callers elsewhere.
