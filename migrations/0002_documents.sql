@@ -16,7 +16,7 @@ CREATE TABLE documents (
     updated_at         timestamptz NOT NULL DEFAULT now(),
     content_hash       text NOT NULL,
     settled            text NOT NULL DEFAULT 'settled' CHECK (settled IN ('in_flight', 'settled', 'failed')),
-    -- The nearest access-control root at or above the document, 0 for none: a principal's rights are a short list of guards.
+    -- The nearest access root at or above the document, 0 for none: a principal's rights are a short list of guards.
     guard              bigint NOT NULL
 ) WITH (fillfactor = 85);
 

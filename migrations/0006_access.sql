@@ -29,7 +29,7 @@ CREATE TABLE api_tokens (
 );
 CREATE INDEX api_tokens_principal ON api_tokens (principal_id, id);
 
--- The documents that are access-control roots. Only the owner and the root's grantees reach what is under one.
+-- The documents that are access roots. Only the owner and the root's grantees reach what is under one.
 CREATE TABLE access_roots (
     document_id bigint PRIMARY KEY REFERENCES documents (id) ON DELETE CASCADE,
     -- The nearest root above this one, 0 for none.

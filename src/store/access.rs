@@ -1,6 +1,6 @@
-//! Access-control roots, the guards that documents bear because of them, and the grants on them.
+//! Access roots, the guards that documents bear because of them, and the grants on them.
 //!
-//! The guard of a document is the nearest root at or above it, 0 for none. Whoever creates nodes holds [`AdvisoryLock::Access`] shared from its
+//! The guard of a document is the nearest access root at or above it, 0 for none. Whoever creates nodes holds [`AdvisoryLock::Access`] shared from its
 //! first statement on, before it reads the guard of a parent; whoever moves guards holds it alone. So no node is born with a guard that
 //! is being changed. Taken later, after locks of rows, it could deadlock.
 use super::{
@@ -25,7 +25,7 @@ async fn hold_alone(conn: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(AdvisoryLock::Access.key()).execute(conn).await.map(|_| ())
 }
 
-/// Makes a node that this transaction created, and that has nothing under it, an access-control root.
+/// Makes a node that this transaction created, and that has nothing under it, an access root.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id))]
 pub async fn protect_new(conn: &mut PgConnection, id: i64) -> sqlx::Result<()> {
     sqlx::query("INSERT INTO access_roots (document_id, above) SELECT id, guard FROM documents WHERE id = $1")
@@ -35,7 +35,7 @@ pub async fn protect_new(conn: &mut PgConnection, id: i64) -> sqlx::Result<()> {
     sqlx::query("UPDATE documents SET guard = id WHERE id = $1").bind(id).execute(conn).await.map(|_| ())
 }
 
-/// Makes a document an access-control root; the transaction's first statement. False if it does not exist or is one already.
+/// Makes a document an access root; the transaction's first statement. False if it does not exist or is one already.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id))]
 pub async fn protect(conn: &mut PgConnection, id: i64) -> sqlx::Result<bool> {
     hold_alone(conn).await?;
@@ -63,7 +63,7 @@ pub async fn protect(conn: &mut PgConnection, id: i64) -> sqlx::Result<bool> {
     Ok(true)
 }
 
-/// Makes an access-control root an ordinary document again, as open as what is above it; the transaction's first statement. Its grants
+/// Makes an access root an ordinary document again, as open as what is above it; the transaction's first statement. Its grants
 /// go with it. False if it was none.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id))]
 pub async fn unprotect(conn: &mut PgConnection, id: i64) -> sqlx::Result<bool> {
@@ -103,7 +103,7 @@ pub async fn hides(conn: &mut PgConnection, scope: &Readable, id: i64) -> sqlx::
     .await
 }
 
-/// A document as an access-control root; `None` if it is none.
+/// A document as an access root; `None` if it is none.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id))]
 pub async fn root(conn: &mut PgConnection, id: i64) -> sqlx::Result<Option<AccessRootResponse>> {
     let row: Option<(i64, DateTime<Utc>)> =

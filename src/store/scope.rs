@@ -1,7 +1,7 @@
 //! What a caller may read and what it may write: one predicate, in one place, for every leg of every search, every read and every
 //! change.
 //!
-//! Each document bears its guard, the nearest access-control root at or above it, or 0 for none. So rights are a short list of guards.
+//! Each document bears its guard, the nearest access root at or above it, or 0 for none. So rights are a short list of guards.
 use sqlx::postgres::PgArguments;
 
 /// The documents that a caller may read; resolved once a request.
