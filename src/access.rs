@@ -51,7 +51,7 @@ impl Caller {
 
     /// Records what this caller does, in the transaction that carries it out.
     pub async fn record(&self, conn: &mut PgConnection, entry: Entry<'_>) -> sqlx::Result<()> {
-        // Nobody never acts, so what is no principal is the owner.
+        // `Nobody` never reaches this code, so a caller that is not a principal is the owner.
         let actor = match self.principal() {
             Some(Principal { id, name, .. }) => Actor::Principal { id: *id, name },
             None => Actor::Owner,

@@ -70,7 +70,7 @@ impl Actor for Dispatcher {
     ) -> Result<DispatcherState, ActorProcessingErr> {
         let seat = shared.board.sit(me.get_cell(), Label::of(ActorKind::Dispatcher, parent), load);
         let streak = Streak::new("claiming tasks", shared.settings.poll);
-        // Whatever a predecessor held back was given back, which nobody announces.
+        // The previous dispatcher's hold was given back without an announcement, so look in every lane.
         shared.news.tell(Lanes::ALL);
         Ok(DispatcherState {
             shared,

@@ -30,7 +30,7 @@ pub(crate) enum Report {
     Failed(TaskFailure),
 }
 
-/// How many times in a row a task's actors may end before the task does without spending an attempt.
+/// How often in a row a task's actor may end before the task without costing it an attempt.
 const MOST_INTERRUPTIONS: u32 = 2;
 
 pub(crate) struct Hold {
@@ -158,8 +158,8 @@ impl Ending {
             return;
         }
         let empty = self.shared.news.answered(&self.told, &self.want, &holds, more);
-        // A claim that found a lane empty has taken what the end brought there. In any other lane that may still wait,
-        // for slots that another claim has set aside, which began too early to see it.
+        // A claim that found a lane empty has taken what the end brought there. In any other lane the new work may still
+        // wait: another claim holds those slots and began too early to see it.
         self.shared.news.tell(brought.without(empty));
         self.follow_up.answered.store(true, Ordering::Release);
         let (alone, holds): (Vec<Hold>, Vec<Hold>) = holds.into_iter().partition(|hold| hold.grant.runs_alone);
@@ -176,7 +176,7 @@ impl Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         self.shared.ledger.put_back(&self.want);
-        // News that came during the claim found its slots set aside.
+        // Announcements made during the claim found no free slot.
         if !self.answered || self.shared.has_room_for_news() {
             self.shared.look();
         }

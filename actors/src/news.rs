@@ -28,8 +28,8 @@ struct LaneNews {
     asked: Instant,
 }
 
-/// A lane may have work if it was announced after the latest claim began that found too little there. Announcements are
-/// counted, so that one which comes during a claim stays news, whether the dispatcher claims or the end of a task.
+/// A lane may have work if it was announced after the start of the last claim that found too few tasks there.
+/// Announcements are counted, so that one which comes during a claim stays news, whether the dispatcher claims or the end of a task.
 pub(crate) struct News(Mutex<[LaneNews; LANES]>);
 
 impl News {
@@ -68,9 +68,9 @@ impl News {
         Told { times: self.lanes().map(|lane| lane.told), at: Instant::now() }
     }
 
-    /// Records the answer to a claim that had heard this much and wanted so many tasks of each lane. Returns the lanes
-    /// that it found empty: it got too few there, and was not told that there is more. Every other lane may have more,
-    /// whether or not somebody announced it.
+    /// Records a claim's answer: `told` is what was announced before it, `want` the tasks asked for in each lane.
+    /// Returns the lanes that the claim found empty: it got too few there, and the queue did not say that there is more.
+    /// Every other lane may have more, whether or not somebody announced it.
     pub fn answered(&self, told: &Told, want: &[(Lane, usize)], got: &[Hold], more: bool) -> Lanes {
         let mut lanes = self.lanes();
         let mut empty = Lanes::NONE;

@@ -114,8 +114,8 @@ impl Keys {
 }
 
 impl Caller {
-    /// The same caller with the rights that it has now; 401 if its token has ended. What lasts longer than a request
-    /// asks for this again and again.
+    /// The same caller with the rights that it has now; 401 if its token has ended. Long-lived streams call this
+    /// repeatedly.
     pub async fn again(&self, pool: &PgPool) -> Result<Caller, Failure> {
         match self {
             Caller::Principal(principal) => {
@@ -140,7 +140,7 @@ impl From<Holder> for Caller {
     }
 }
 
-/// The answer to no token and to every bad one, alike to the byte.
+/// The 401 for a missing or bad token. It is always the same, byte for byte.
 pub(crate) fn unauthenticated() -> Failure {
     Failure::new(Code::Unauthenticated, "send `Authorization: Bearer <token>` with a valid token")
 }

@@ -39,8 +39,8 @@ impl Handle<ops::read_cells> for Service {
                 .or_fail()?
                 .ok_or_else(|| Failure::no_document(id.0))?;
             let file = store::sheets::file_of(&mut conn, id).await.or_fail()?.ok_or_else(|| not_a_workbook(id))?;
-            // The file is read, so the caller must be allowed to read the file and not only the node. A file that it may
-            // not read is as good as none.
+            // The file is read, so the caller must be allowed to read the file and not only the node. If the caller
+            // may not read the file, answer as if there were none.
             let read = store::documents::read(&mut conn, &scope, file.document_id, false).await.or_fail()?;
             let read = read.ok_or_else(|| not_a_workbook(id))?;
             let workbook = Workbook::open(&mut conn, id, file, read.settled.0).await?;

@@ -139,7 +139,7 @@ pub async fn leaves_done(conn: &mut PgConnection, root_id: RootId, moved: &[Land
     store::ingest_nodes::count(conn, root_id.document(), change).await
 }
 
-/// What to tell the settler of children that left flight together, given the parent of each.
+/// Builds the settle events for children that left flight together, from each child's parent.
 fn children_done(parents: impl Iterator<Item = DocumentId>, to: Settled) -> Vec<ChildrenDone> {
     let mut by_parent: BTreeMap<DocumentId, i32> = BTreeMap::new();
     for parent in parents {

@@ -129,7 +129,7 @@ impl SpoolCache {
     /// copy.
     ///
     /// # Errors
-    /// The database or the disk does not do its part, or the bytes are not those that were stored.
+    /// Fails if the database or the disk fails, or if the bytes are not those that were stored.
     pub async fn open(&self, pool: &PgPool, blob: &BlobRow) -> Result<Arc<StoredFile>, SpoolError> {
         let bytes = u64::try_from(blob.byte_size).unwrap_or_default();
         let Some(slot) = self.slot(&blob.content_hash, bytes) else { return self.copy(pool, blob, false).await };

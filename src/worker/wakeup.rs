@@ -93,8 +93,8 @@ async fn listen(pool: &PgPool, waker: &Waker, own: Uuid) -> sqlx::Result<()> {
     }
 }
 
-/// The lanes in which a process looks for work after a notification: those that it names after its sender, each for the
-/// share of its hearers that it names, in thousandths. Our own notifications are no news.
+/// The lanes in which this process looks for work after a notification. A notification names its sender, then each lane
+/// with the share of listeners, in thousandths, that should look. Our own notifications are no news.
 pub fn heard(payload: &str, own: Uuid) -> Lanes {
     let Some((_, lanes)) = payload.split_once(' ').filter(|(sender, _)| sender.parse() != Ok(own)) else {
         return Lanes::NONE;

@@ -2,8 +2,8 @@
 -- volatile function sees what was committed before the statement, so what is read under the lock is what the lock's last holder left.
 -- The commit is asynchronous, which is safe only because the token is random: a claim that a crash loses leaves its worker with a
 -- token that no row has. A claim that would wait for anything else ends after 200 ms.
--- If `badges` is NULL, the worker takes every task; if `strict` is true, it leaves tasks without a badge alone. The settings hold
--- every plan to the indexes, because a plan that is made while the queue is short also serves when it is long.
+-- If `badges` is NULL, the worker takes every task; if `strict` is true, it leaves tasks without a badge alone. The planner
+-- settings force index scans, because a plan cached while the queue is short is reused when it is long.
 -- A task that lost a lease is the last of its claim: its worker runs it alone, because it may take its worker down.
 -- A last row of NULLs says that the claim did not see the end of the line: a worker that asks again at once may get more.
 CREATE OR REPLACE FUNCTION claim_batch(claim_lock bigint, worker_id text, badges text[], strict boolean, lanes text[], wants integer[], intent_after_parks integer, intent_after interval, lease_of interval)

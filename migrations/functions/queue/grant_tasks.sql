@@ -1,5 +1,5 @@
--- Grants tasks whose rows the caller has locked, in their order, until `lease_of` is over or the worker sends a heartbeat. It leaves
--- out a task whose region meets one that is held, even by a transaction that is about to release it, or one that was granted before:
+-- Grants tasks whose rows the caller has locked, in their order, with a lease of `lease_of`, which heartbeats extend. It leaves out
+-- a task whose region meets one that is held, even by a transaction that is about to release it, or one that was granted before:
 -- the constraint alone would wait for that transaction, with the lock of the whole fleet in hand.
 CREATE OR REPLACE FUNCTION grant_tasks(worker_id text, tasks bigint[], lease_of interval) RETURNS SETOF task_queue LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$

@@ -1,5 +1,5 @@
 -- Locks the first ready tasks of each lane and returns their ids. It does not wait for a row that is being deleted. A worker with
--- badges merges one index scan per badge, because one plain scan would read its way through everything that waits for other badges.
+-- badges merges one index scan per badge, because a single scan would read every task that waits for another badge.
 CREATE OR REPLACE FUNCTION lock_ready_tasks(badges text[], strict boolean, lanes text[], wants integer[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
 BEGIN
     IF badges IS NULL THEN

@@ -1,5 +1,5 @@
--- The paths that a task's region covers. A region is a box, the paths that it covers by the depths that it covers: those of the
--- task's write mode, or those of the leaves that it names. The character '0' sorts right after '/'.
+-- The paths that a task's region covers. A region is a rectangle: a range of paths times a range of depths. Both follow
+-- from the task's write mode, or from the leaves that it names. The character '0' sorts right after '/'.
 -- The range is written as text and read as a range, because the constructor of a range type of our own is looked up by name, among
 -- all functions of the server, by every statement that calls it.
 CREATE OR REPLACE FUNCTION region_paths(path text, mode text, first_leaf text, last_leaf text) RETURNS pathrange LANGUAGE sql STABLE PARALLEL SAFE AS $$
