@@ -1,9 +1,17 @@
 //! Streams of events, as a client follows them.
 use crate::support::{self, TOKEN, TestApp, Wish, sample, until};
 use futures_util::StreamExt;
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
 use svc_client::{
     Client, Code, Event, EventStream, Meta, Remote,
     wire::{DocumentPath, FrontierResponse, Settled},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
 };
 
 /// The events of a stream up to its end.
@@ -118,22 +126,66 @@ async fn streams_are_bounded_and_end_with_their_clients_and_with_the_service() {
     app.end().await;
 }
 
+/// Has the command line ingest a file to its end at the service of this address.
+async fn ingest(base: &str) {
+    let path = sample("handbook.md").display().to_string();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_svc"));
+    command.args(["ingest", &path]).env("SVC_URL", base).env("SVC_API_TOKEN", TOKEN).env("SVC_CONFIG", "/dev/null");
+    let done = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!((report["state"].as_str(), report["nodes_failed"].as_i64()), (Some("settled"), Some(0)));
+}
+
+/// Passes connections on to a service, and keeps what its clients say.
+async fn overhear(service: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let heard = said.clone();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let heard = heard.clone();
+            tokio::spawn(async move {
+                let (mut from, mut back) = client.into_split();
+                let (mut answers, mut to) = TcpStream::connect(service).await?.into_split();
+                tokio::spawn(async move { tokio::io::copy(&mut answers, &mut back).await });
+                let mut piece = vec![0; 64 * 1024];
+                loop {
+                    let read = from.read(&mut piece).await?;
+                    if read == 0 {
+                        return to.shutdown().await;
+                    }
+                    heard.lock().unwrap().extend_from_slice(&piece[..read]);
+                    to.write_all(&piece[..read]).await?;
+                }
+            });
+        }
+    });
+    (address, said)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_command_line_follows_the_stream_and_asks_no_more() {
+    let app = TestApp::start().await;
+    let (address, said) = overhear(app.base.trim_start_matches("http://").parse().unwrap()).await;
+    ingest(&format!("http://{address}")).await;
+    let said = String::from_utf8_lossy(&said.lock().unwrap()).into_owned();
+    let asked: Vec<bool> = said
+        .split("GET /ingest/file/")
+        .skip(1)
+        .map(|request| request.split("\r\n\r\n").next().unwrap().contains("text/event-stream"))
+        .collect();
+    assert_eq!(asked, [true], "one request for the frontier, and it prefers the stream: {said}");
+    app.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_command_line_goes_on_without_a_stream() {
     // No stream of events is available; the file is followed all the same.
     let app = TestApp::with(Wish { settings: &[("SVC_EVENT_STREAMS", "1")], ..Wish::default() }).await;
     let waiting = app.service.admission.event_stream().unwrap();
-    let path = sample("handbook.md").display().to_string();
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_svc"));
-    command
-        .args(["ingest", &path])
-        .env("SVC_URL", &app.base)
-        .env("SVC_API_TOKEN", TOKEN)
-        .env("SVC_CONFIG", "/dev/null");
-    let done = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    let report: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
-    assert_eq!((report["state"].as_str(), report["nodes_failed"].as_i64()), (Some("settled"), Some(0)));
+    ingest(&app.base).await;
     drop(waiting);
     let unknown: Client<Remote> = Client(Remote::new(&app.base, "another token", support::http()));
     let refused = unknown.follow_frontier(DocumentPath { id: 1 }).await.err().expect("no token");
