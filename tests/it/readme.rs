@@ -1,6 +1,16 @@
 //! Runs the commands of README.md, so that they stay true.
-use crate::support::{TOKEN, TestApp, left_out, repository, sample, server};
-use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
+use crate::{
+    crash::{Process, url},
+    support::{PATIENCE, TOKEN, TestApp, Wish, http, left_out, repository, sample, server, until},
+};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::fs::symlink,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 /// The lines of the `sh` blocks of a section of README.md.
 fn commands(section: &str) -> Vec<String> {
@@ -24,8 +34,13 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// Runs a script in a shell that ends with the first command that fails, and returns what it printed.
+/// Runs a script as the owner of a service of a test.
 async fn run(app: &TestApp, folder: &Path, script: String) -> String {
+    run_with(&[("SVC_URL", &app.base), ("SVC_API_TOKEN", TOKEN)], folder, script).await
+}
+
+/// Runs a script in a shell that ends with the first command that fails, and returns what it printed.
+async fn run_with(settings: &[(&str, &str)], folder: &Path, script: String) -> String {
     let programs = Path::new(env!("CARGO_BIN_EXE_svc")).parent().unwrap();
     let path = std::env::join_paths(
         [programs.to_owned()].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
@@ -34,8 +49,9 @@ async fn run(app: &TestApp, folder: &Path, script: String) -> String {
     command
         .args(["-euo", "pipefail", "-c", &script])
         .env("PATH", path.unwrap())
-        .env("SVC_URL", &app.base)
-        .env("SVC_API_TOKEN", TOKEN)
+        .env_remove("SVC_TOKEN")
+        .env_remove("SVC_API_TOKEN")
+        .envs(settings.iter().copied())
         .env("SVC_CONFIG", "/dev/null")
         .current_dir(folder);
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
@@ -108,5 +124,59 @@ async fn the_calls_of_the_readme_work() {
     }
     let bytes = fs::read(folder.path().join("onboarding-checklist.docx")).unwrap();
     assert_eq!(bytes, fs::read(sample("onboarding-checklist.docx")).unwrap());
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_token_of_its_own_the_owner_is_known_by_the_data_folder() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let (folder, data_dir) = (folder(), tempfile::tempdir_in(server::work_dir()).unwrap());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
+    command
+        .args(["serve", "--config", "/dev/null"])
+        .env("SVC_DATABASE_URL", url(&app.options))
+        .env("SVC_DATA_DIR", data_dir.path())
+        .env("SVC_LISTEN", "127.0.0.1:0")
+        .env("SVC_CONSOLE_LISTEN", "127.0.0.1:0")
+        .env_remove("SVC_API_TOKEN")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut service = Process(command.spawn().unwrap());
+    let mut lines = BufReader::new(service.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let serves = tokio::task::spawn_blocking(move || {
+        let address = lines.find_map(|line| Some(line.split_once(" serves ")?.1.split_whitespace().next()?.to_owned()));
+        (address, lines)
+    });
+    let (address, lines) = tokio::time::timeout(PATIENCE, serves).await.unwrap().unwrap();
+    let address = address.expect("it serves").trim_end_matches('/').to_owned();
+
+    until("a service that is ready", async || {
+        let answer = http().get(format!("{address}/ready")).send().await.ok()?;
+        answer.status().is_success().then_some(())
+    })
+    .await;
+    let (kept, other) = (data_dir.path().display().to_string(), folder.path().display().to_string());
+    let settings = [("SVC_DATA_DIR", kept.as_str()), ("SVC_URL", address.as_str())];
+    let script = "svc ingest tests/samples/handbook.md; svc ls; svc status";
+    let printed = run_with(&settings, folder.path(), script.to_owned()).await;
+    assert!(printed.contains("\"handbook.md\"") && printed.contains("\"ready\":true"), "{printed}");
+    // A caller that cannot read that folder is nobody.
+    let elsewhere = [("SVC_DATA_DIR", other.as_str()), ("SVC_URL", address.as_str())];
+    let printed = run_with(&elsewhere, folder.path(), "svc ls 2>&1 || true".to_owned()).await;
+    assert!(printed.contains("refuses the token"), "{printed}");
+    // The README's calls in the same shell find the token too.
+    if Command::new("curl").arg("--version").output().is_ok() {
+        let known: Vec<String> = commands("REST").into_iter().take_while(|line| !line.starts_with("curl ")).collect();
+        let script = known.join("\n").replace("http://127.0.0.1:8000", "$SVC_URL");
+        let call = "curl --noproxy '*' --silent --show-error --fail-with-body -H \"$auth\" $base/documents/1";
+        let printed = run_with(&settings, folder.path(), format!("{script}\n{call}")).await;
+        assert!(printed.contains("\"handbook.md\""), "{printed}");
+    }
+
+    kill_process(Pid::from_child(&service.0), Signal::TERM).unwrap();
+    let stopped = tokio::task::spawn_blocking(move || (service.0.wait().unwrap(), lines.last()));
+    let (status, said) = tokio::time::timeout(PATIENCE, stopped).await.unwrap().unwrap();
+    assert!(status.success() && said.as_deref() == Some("stopped"), "{status}: {said:?}");
     app.end().await;
 }
