@@ -32,6 +32,9 @@ const PACE: Duration = Duration::from_millis(400);
 
 const RUDE_CLIENTS: u64 = 2;
 
+/// The loss of a worker that ends a task.
+const LAST_LOSS: i64 = 3;
+
 /// Hurts the fleet for this long, lets it finish, and checks.
 pub async fn run(seed: u64, time: Duration) {
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -193,6 +196,7 @@ async fn report(pool: &sqlx::PgPool, fleet: &Fleet, stored: &BTreeSet<i64>, dele
     .unwrap();
     let permanent: Vec<_> = reasons.iter().filter(|(class, _, _)| class == "permanent").collect();
     assert!(permanent.is_empty(), "sound files failed for good: {reasons:?}");
+    check_failures(pool).await;
     let (attempts, lost): (i64, i64) =
         sqlx::query_as("SELECT count(*), count(*) FILTER (WHERE outcome = 'lease_lost') FROM task_attempts")
             .fetch_one(pool)
@@ -205,6 +209,28 @@ async fn report(pool: &sqlx::PgPool, fleet: &Fleet, stored: &BTreeSet<i64>, dele
         files.len() - failed
     );
     println!("chaos: every invariant holds");
+}
+
+/// Checks that each task that failed lost as many workers as may die under one, or waited for such a task, and that a
+/// file failed because of such tasks.
+async fn check_failures(pool: &sqlx::PgPool) {
+    let unexplained: Vec<String> = sqlx::query_scalar(
+        "SELECT concat_ws(' ', 'task', t.id, t.task_type, t.error_type, 'of file', t.root_id, (SELECT json_agg(a ORDER BY a.id) FROM task_attempts a WHERE a.task_id = t.id))
+           FROM task_queue t
+          WHERE t.status = 'failed' AND NOT CASE t.error_type
+                WHEN 'timeout' THEN $1 <= (SELECT count(*) FROM task_attempts a WHERE a.task_id = t.id AND a.code = 'lease_expired' AND a.message LIKE '% fell silent')
+                WHEN 'dependency' THEN EXISTS (SELECT FROM task_queue d WHERE d.id = ANY(t.dependencies) AND d.status = 'failed')
+                ELSE false END
+         UNION ALL
+         SELECT 'file ' || id FROM documents
+          WHERE usetype = 'file' AND settled = 'failed'
+            AND NOT EXISTS (SELECT FROM task_queue t WHERE t.root_id = documents.id AND t.status = 'failed')",
+    )
+    .bind(LAST_LOSS)
+    .fetch_all(pool)
+    .await
+    .unwrap();
+    assert!(unexplained.is_empty(), "failures without a worker that died: {unexplained:#?}");
 }
 
 struct Folder(PathBuf);
