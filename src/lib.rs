@@ -24,5 +24,6 @@ pub mod settings;
 pub mod spool;
 pub mod store;
 mod telemetry;
+pub mod usetype;
 mod words;
 pub mod worker;

@@ -18,6 +18,7 @@ use crate::{
         ingest_nodes::{ChildrenDone, Frontier, Waiting},
         scope::Readable,
     },
+    usetype::Usetype,
 };
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -82,7 +83,7 @@ async fn create(
         title: &new.title,
         content: &new.content,
         structured_content: &new.structured_content,
-        usetype: new.usetype.as_deref().unwrap_or("markdown"),
+        usetype: new.usetype.as_deref().unwrap_or(Usetype::Markdown.as_str()),
         position: new.position,
         event_time: new.event_time,
         content_hash: &content_hash(&new.content),

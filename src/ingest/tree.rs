@@ -1,4 +1,5 @@
 //! Plans the nodes under a file from its text: sections in pre-order, each before its chunks.
+use crate::usetype::Usetype;
 use serde_json::{Value, json};
 use svc_formats::{Chunk, ChunkOptions, Extraction, PageKind, Section, TokenCounter, chunk, sections};
 use svc_ids::DocumentId;
@@ -34,10 +35,10 @@ pub enum Kind {
 
 impl Kind {
     /// The usetype of the document.
-    pub fn usetype(self) -> &'static str {
+    pub fn usetype(self) -> Usetype {
         match self {
-            Kind::Section => "section",
-            Kind::Chunk => "chunk",
+            Kind::Section => Usetype::Section,
+            Kind::Chunk => Usetype::Chunk,
         }
     }
 }
@@ -309,7 +310,7 @@ mod tests {
                 format!(
                     "{}{} {} #{} [{}]\n",
                     "  ".repeat(n.depth),
-                    n.kind.usetype(),
+                    n.kind.usetype().as_str(),
                     n.title,
                     n.position,
                     &extraction.text[n.start..n.end].lines().next().unwrap_or_default()

@@ -21,6 +21,7 @@ use crate::{
         ingest_nodes::{Frontier, IngestNode},
         word::Word,
     },
+    usetype::Usetype,
     words,
 };
 use serde_json::{Map, json};
@@ -192,7 +193,7 @@ async fn store_new(
         title: &arrival.title,
         content: "",
         structured_content: &Map::new(),
-        usetype: "file",
+        usetype: Usetype::File.as_str(),
         position: None,
         event_time: None,
         content_hash: &arrival.content_hash,

@@ -14,6 +14,7 @@ use crate::{
         search::{EXACT_LIMIT, Eligible},
         vectors::Stored,
     },
+    usetype::{Indexed, Usetype},
 };
 use bm25::{Allowed, Verified, Verify};
 use sqlx::PgConnection;
@@ -71,11 +72,11 @@ struct Leg {
     total: Total,
 }
 
-/// The text by which a node is found. A leaf of a file is found by its own text alone, which says what it belongs to.
+/// The text by which a node is found; that of a caller's own usetype has the title.
 pub fn text(usetype: &str, title: &str, content: &str) -> String {
-    match usetype {
-        "chunk" | "record" | "profile" => content.to_owned(),
-        _ => format!("{title}\n{content}"),
+    match Usetype::named(usetype).map_or(Indexed::TitleAndContent, Usetype::indexed) {
+        Indexed::Content => content.to_owned(),
+        Indexed::TitleAndContent => format!("{title}\n{content}"),
     }
 }
 

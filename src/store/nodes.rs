@@ -4,6 +4,7 @@ use super::{
     text::{storable, storable_json},
     word::Word,
 };
+use crate::usetype::Usetype;
 use serde_json::Value;
 use sqlx::PgConnection;
 use svc_client::wire::Settled;
@@ -18,7 +19,7 @@ pub struct NewNode {
     pub path: Vec<i64>,
     pub title: String,
     pub content: String,
-    pub usetype: &'static str,
+    pub usetype: Usetype,
     pub position: i32,
     /// A JSON object.
     pub structured_content: Value,
@@ -56,7 +57,7 @@ pub async fn insert(conn: &mut PgConnection, rule: &str, nodes: &[NewNode]) -> s
     .bind(nodes.iter().map(|node| braces(&node.path)).collect::<Vec<_>>())
     .bind(nodes.iter().map(|node| storable(&node.title).into_owned()).collect::<Vec<_>>())
     .bind(&contents)
-    .bind(nodes.iter().map(|node| node.usetype.to_owned()).collect::<Vec<_>>())
+    .bind(nodes.iter().map(|node| node.usetype.as_str()).collect::<Vec<_>>())
     .bind(nodes.iter().map(|node| node.position).collect::<Vec<_>>())
     .bind(contents.iter().map(|content| content_hash(content)).collect::<Vec<_>>())
     .bind(nodes.iter().map(|node| storable_json(&node.structured_content).into_owned()).collect::<Vec<_>>())
@@ -107,12 +108,13 @@ pub async fn leaves(
     sqlx::query_as(
         "SELECT id, parent_id, title, content, usetype, settled
            FROM unnest($2::bigint[], $3::bigint[]) AS run(first, last) JOIN documents d ON d.id BETWEEN run.first AND run.last
-          WHERE path @> ARRAY[$1::bigint] AND usetype IN ('chunk', 'record', 'profile')
+          WHERE path @> ARRAY[$1::bigint] AND usetype = ANY($4)
             AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id) ORDER BY id",
     )
     .bind(under)
     .bind(firsts)
     .bind(lasts)
+    .bind(Usetype::leaves())
     .fetch_all(conn)
     .await
 }
@@ -141,13 +143,14 @@ pub async fn leave_flight(conn: &mut PgConnection, ids: &[DocumentId], to: Settl
 pub async fn settled_leaf_texts(conn: &mut PgConnection, under: DocumentId) -> sqlx::Result<Vec<String>> {
     sqlx::query_scalar(
         "SELECT d.content FROM documents d
-          WHERE d.path @> ARRAY[$1::bigint] AND d.usetype IN ('chunk', 'record', 'profile') AND d.settled = 'settled'
+          WHERE d.path @> ARRAY[$1::bigint] AND d.usetype = ANY($2) AND d.settled = 'settled'
             AND NOT d.path && (SELECT coalesce(array_agg(f.id), '{}') FROM documents f WHERE f.path @> ARRAY[$1::bigint] AND f.usetype = 'file')
             AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> 'upload')
             AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id)
           ORDER BY d.id",
     )
     .bind(under)
+    .bind(Usetype::leaves())
     .fetch_all(conn)
     .await
 }

@@ -11,6 +11,7 @@ use crate::{
     ingest::{Tools, options::Profile, profile, tree},
     reader::limits,
     store::{self, evidence::Evidence, ingest_nodes::Frontier, nodes::NewNode},
+    usetype::Usetype,
 };
 use serde_json::{Map, Value, json};
 use svc_actors::{LeafRange, Outcome, TaskFailure};
@@ -94,7 +95,7 @@ async fn insert(
         path: grant.region.path.clone(),
         title: tree::title(&format!("Profile of {}", profile.sheet.name)),
         content: content.clone(),
-        usetype: "profile",
+        usetype: Usetype::Profile,
         // Records follow, from 1.
         position: 0,
         structured_content: json!({}),

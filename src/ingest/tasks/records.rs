@@ -24,6 +24,7 @@ use crate::{
         ingest_nodes::{Frontier, IngestNode},
         nodes::NewNode,
     },
+    usetype::Usetype,
 };
 use serde_json::{Map, Value, json};
 use std::{
@@ -332,7 +333,7 @@ fn rows(grant: &Grant, head: &RecordsHead, records: &[NewRecord], ids: &[Documen
             path: path.clone(),
             title: title.clone(),
             content: record.prose.clone(),
-            usetype: "record",
+            usetype: Usetype::Record,
             // Position 0 is the profile's.
             position: i32::try_from(before + index + 1).unwrap_or(i32::MAX),
             structured_content: json!({"record": record.values}),
@@ -348,7 +349,7 @@ fn rows(grant: &Grant, head: &RecordsHead, records: &[NewRecord], ids: &[Documen
                 path: below.clone(),
                 title: title.clone(),
                 content: record.prose.get(*start..*end).unwrap_or_default().to_owned(),
-                usetype: "chunk",
+                usetype: Usetype::Chunk,
                 position,
                 structured_content: json!({}),
                 anchor: anchor.clone(),

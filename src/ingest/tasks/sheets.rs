@@ -18,6 +18,7 @@ use crate::{
         ingest_nodes::{Frontier, IngestNode},
         nodes::NewNode,
     },
+    usetype::Usetype,
 };
 use serde_json::{Map, Value, json};
 use svc_actors::{Grant, Outcome, TaskFailure};
@@ -54,7 +55,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
             path: grant.region.path.clone(),
             title: tree::title(&sheet.name),
             content: String::new(),
-            usetype: "sheet",
+            usetype: Usetype::Sheet,
             position,
             structured_content: json!({}),
             anchor: anchor(sheet),

@@ -1,0 +1,83 @@
+//! The usetypes that the service itself gives to documents. Callers may give theirs others.
+
+/// What of a document is embedded and indexed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Indexed {
+    TitleAndContent,
+    /// For content that says by itself what it belongs to.
+    Content,
+}
+
+macro_rules! usetypes { ($( $(#[doc = $doc:literal])* $variant:ident = $name:literal, leaf: $leaf:literal, $indexed:ident; )*) => {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Usetype { $( $(#[doc = $doc])* $variant, )* }
+
+    impl Usetype {
+        pub const ALL: &[Usetype] = &[$( Usetype::$variant, )*];
+
+        /// Its name in the database and on the wire.
+        pub const fn as_str(self) -> &'static str {
+            match self { $( Usetype::$variant => $name, )* }
+        }
+
+        /// Whether ingestion makes it as a leaf, which is what rollups read.
+        pub const fn is_leaf(self) -> bool {
+            match self { $( Usetype::$variant => $leaf, )* }
+        }
+
+        pub const fn indexed(self) -> Indexed {
+            match self { $( Usetype::$variant => Indexed::$indexed, )* }
+        }
+    }
+} }
+
+usetypes! {
+    /// A document that a caller creates and gives no usetype.
+    Markdown = "markdown", leaf: false, TitleAndContent;
+    /// An uploaded file.
+    File = "file", leaf: false, TitleAndContent;
+    /// A heading or page of a file, with what is under it.
+    Section = "section", leaf: false, TitleAndContent;
+    /// A piece of text that fits the model's window.
+    Chunk = "chunk", leaf: true, Content;
+    /// A sheet of a workbook.
+    Sheet = "sheet", leaf: false, TitleAndContent;
+    /// A row of a sheet. It is a container if it is too long and has chunks of its own.
+    Record = "record", leaf: true, Content;
+    /// What a sheet holds, column by column.
+    Profile = "profile", leaf: true, Content;
+}
+
+impl Usetype {
+    /// The names of the leaves.
+    pub fn leaves() -> Vec<&'static str> {
+        Usetype::ALL.iter().filter(|usetype| usetype.is_leaf()).map(|usetype| usetype.as_str()).collect()
+    }
+
+    /// The built-in usetype of this name; `None` if it is a caller's own.
+    pub fn named(name: &str) -> Option<Usetype> {
+        Usetype::ALL.iter().copied().find(|usetype| usetype.as_str() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_usetype_has_a_name_of_its_own() {
+        let names: BTreeSet<_> = Usetype::ALL.iter().map(|usetype| usetype.as_str()).collect();
+        assert_eq!(names.len(), Usetype::ALL.len());
+        assert!(Usetype::ALL.iter().all(|usetype| Usetype::named(usetype.as_str()) == Some(*usetype)));
+        assert_eq!(Usetype::named("a_caller's_own"), None);
+    }
+
+    #[test]
+    fn a_leaf_is_indexed_by_its_content_alone() {
+        assert_eq!(Usetype::leaves(), ["chunk", "record", "profile"]);
+        for usetype in Usetype::ALL {
+            assert_eq!(usetype.is_leaf(), usetype.indexed() == Indexed::Content, "{usetype:?}");
+        }
+    }
+}
