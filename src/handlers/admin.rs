@@ -1,12 +1,9 @@
-//! The queue and the fleet, for the operator of the service; and the cancel of an ingestion.
-use super::{
-    documents::{id_cursor, page_by_id},
-    ingest::ingested_file,
-};
+//! The queue and the fleet, for the operator of the service.
+use super::documents::{id_cursor, page_by_id};
 use crate::{
     access::Caller,
     error::OrFail,
-    ingest::{cancel, requeue::requeue, settle, tasks::types::is_built_in},
+    ingest::{requeue::requeue, settle, tasks::types::is_built_in},
     registry::Handle,
     service::Service,
     store::{self, admin::Cancel, audit::Entry},
@@ -16,9 +13,7 @@ use sqlx::PgConnection;
 use svc_actors::Lanes;
 use svc_client::{
     Call, Code, Failure, ops,
-    wire::{
-        AuditAct, CancelResponse, ReservationPage, TaskPage, TaskResponse, TaskTypeList, TaskTypeState, WorkerList,
-    },
+    wire::{AuditAct, ReservationPage, TaskPage, TaskResponse, TaskTypeList, TaskTypeState, WorkerList},
 };
 use svc_ids::{DocumentId, RootId, TaskId};
 
@@ -100,40 +95,11 @@ fn on_task(act: AuditAct, task: &TaskResponse) -> Entry<'static> {
 }
 
 /// Tells the workers to look at once; otherwise they learn of it at their next heartbeat.
-async fn announce_cancel(service: &Service, stopping: i64) {
+pub(super) async fn announce_cancel(service: &Service, stopping: i64) {
     if stopping > 0
         && let Err(error) = store::queue::announce(&service.pool, wakeup::CANCEL).await
     {
         tracing::warn!(error = %error, "the workers will learn of a cancel only at their next heartbeat");
-    }
-}
-
-impl Handle<ops::cancel_ingest> for Service {
-    async fn handle(&self, caller: &Caller, call: Call<ops::cancel_ingest>) -> Result<CancelResponse, Failure> {
-        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
-        let root_id = ingested_file(&mut tx, caller, DocumentId(call.path.id)).await?;
-        store::locks::files_around(&mut tx, root_id.document()).await.or_fail()?;
-        // From here on no task of the file commits, so none leaves new tasks behind.
-        store::locks::containers(&mut tx, root_id).await.or_fail()?;
-        let mut tasks_cancelled = 0;
-        // A waiting task may be claimed between two looks.
-        loop {
-            let stopping = store::admin::cancel_held(&mut tx, Cancel::Root(root_id)).await.or_fail()?;
-            let cancelled = store::admin::cancel_waiting(&mut tx, Cancel::Root(root_id)).await.or_fail()?;
-            tasks_cancelled += cancelled.len() as i64;
-            if stopping == 0 && cancelled.is_empty() {
-                break;
-            }
-        }
-        let tasks_stopping = store::admin::stopping(&mut tx, root_id).await.or_fail()?;
-        if tasks_cancelled + tasks_stopping > 0 {
-            cancel::fail_containers(&mut tx, root_id, tasks_cancelled + tasks_stopping).await.or_fail()?;
-        }
-        tx.commit().await.or_fail()?;
-        announce_cancel(self, tasks_stopping).await;
-        self.wake.notify(Lanes::ALL);
-        cancel::finish(&self.pool, root_id).await;
-        Ok(CancelResponse { document_id: root_id.0, tasks_cancelled, tasks_stopping })
     }
 }
 

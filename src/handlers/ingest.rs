@@ -1,20 +1,22 @@
 //! Uploads of files, and the ingestion that follows.
+use super::admin::announce_cancel;
 use crate::{
     access::Caller,
     error::OrFail,
     ingest::{
-        plan::{analyze, explain},
+        cancel,
         upload::{Intake, upload},
     },
     registry::Handle,
     service::Service,
     spool::SpooledUpload,
-    store::{self, ingest_nodes::Belongs},
+    store::{self, admin::Cancel, ingest_nodes::Belongs},
 };
 use sqlx::PgConnection;
+use svc_actors::Lanes;
 use svc_client::{
     Call, Code, Failure, ops,
-    wire::{AnalyzeResponse, Plan, PriorityResponse, UploadResponse},
+    wire::{CancelResponse, PriorityResponse, UploadResponse},
 };
 use svc_ids::{DocumentId, RootId};
 
@@ -25,22 +27,6 @@ impl Handle<ops::upload_file> for Service {
         call: Call<ops::upload_file, SpooledUpload>,
     ) -> Result<UploadResponse, Failure> {
         upload(self, Intake { admission: &self.admission, copies: &self.copies }, caller, call.query, call.body).await
-    }
-}
-
-impl Handle<ops::explain_ingest> for Service {
-    async fn handle(&self, _: &Caller, call: Call<ops::explain_ingest>) -> Result<Plan, Failure> {
-        explain(call.body.0)
-    }
-}
-
-impl Handle<ops::analyze_file> for Service {
-    async fn handle(
-        &self,
-        caller: &Caller,
-        call: Call<ops::analyze_file, SpooledUpload>,
-    ) -> Result<AnalyzeResponse, Failure> {
-        analyze(self, &self.admission, caller, call.body).await
     }
 }
 
@@ -59,9 +45,38 @@ impl Handle<ops::change_priority> for Service {
     }
 }
 
+impl Handle<ops::cancel_ingest> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::cancel_ingest>) -> Result<CancelResponse, Failure> {
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        let root_id = ingested_file(&mut tx, caller, DocumentId(call.path.id)).await?;
+        store::locks::files_around(&mut tx, root_id.document()).await.or_fail()?;
+        // From here on no task of the file commits, so none leaves new tasks behind.
+        store::locks::containers(&mut tx, root_id).await.or_fail()?;
+        let mut tasks_cancelled = 0;
+        // A waiting task may be claimed between two looks.
+        loop {
+            let stopping = store::admin::cancel_held(&mut tx, Cancel::Root(root_id)).await.or_fail()?;
+            let cancelled = store::admin::cancel_waiting(&mut tx, Cancel::Root(root_id)).await.or_fail()?;
+            tasks_cancelled += cancelled.len() as i64;
+            if stopping == 0 && cancelled.is_empty() {
+                break;
+            }
+        }
+        let tasks_stopping = store::admin::stopping(&mut tx, root_id).await.or_fail()?;
+        if tasks_cancelled + tasks_stopping > 0 {
+            cancel::fail_containers(&mut tx, root_id, tasks_cancelled + tasks_stopping).await.or_fail()?;
+        }
+        tx.commit().await.or_fail()?;
+        announce_cancel(self, tasks_stopping).await;
+        self.wake.notify(Lanes::ALL);
+        cancel::finish(&self.pool, root_id).await;
+        Ok(CancelResponse { document_id: root_id.0, tasks_cancelled, tasks_stopping })
+    }
+}
+
 /// An ingested file by its id: 404 if the caller does not see the document, 403 if it may not change it, 409 if it is
 /// not an ingested file.
-pub(super) async fn ingested_file(conn: &mut PgConnection, caller: &Caller, id: DocumentId) -> Result<RootId, Failure> {
+async fn ingested_file(conn: &mut PgConnection, caller: &Caller, id: DocumentId) -> Result<RootId, Failure> {
     let row = store::documents::read(conn, &caller.readable(), id, false).await.or_fail()?;
     row.ok_or_else(|| Failure::no_document(id.0))?;
     caller.writes(conn, id).await.or_fail()??;

@@ -8,6 +8,7 @@ pub mod frontier;
 pub mod grants;
 pub mod ingest;
 pub mod lists;
+pub mod plan;
 pub mod runner;
 pub mod search;
 pub mod sheets;

@@ -176,18 +176,6 @@ pub struct TaskPage {
 }
 impl Wire for TaskPage {}
 
-/// What a cancel did.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(ToSchema))]
-pub struct CancelResponse {
-    pub document_id: i64,
-    /// Tasks that were waiting, and failed at once with the code `cancelled`.
-    pub tasks_cancelled: i64,
-    /// Tasks that were running and are being stopped, which takes at most 2 seconds.
-    pub tasks_stopping: i64,
-}
-impl Wire for CancelResponse {}
-
 /// A task type and whether it may be claimed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]

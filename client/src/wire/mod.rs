@@ -9,6 +9,7 @@ mod search;
 mod sheets;
 mod structured;
 mod system;
+mod token_vectors;
 
 pub use access::*;
 pub use admin::*;
@@ -19,3 +20,4 @@ pub use runner::*;
 pub use search::*;
 pub use sheets::*;
 pub use system::*;
+pub use token_vectors::*;

@@ -1,0 +1,28 @@
+//! Plans: what an upload of a file would queue, and why.
+use crate::{
+    access::Caller,
+    ingest::plan::{analyze, explain},
+    registry::Handle,
+    service::Service,
+    spool::SpooledUpload,
+};
+use svc_client::{
+    Call, Failure, ops,
+    wire::{AnalyzeResponse, Plan},
+};
+
+impl Handle<ops::explain_ingest> for Service {
+    async fn handle(&self, _: &Caller, call: Call<ops::explain_ingest>) -> Result<Plan, Failure> {
+        explain(call.body.0)
+    }
+}
+
+impl Handle<ops::analyze_file> for Service {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        call: Call<ops::analyze_file, SpooledUpload>,
+    ) -> Result<AnalyzeResponse, Failure> {
+        analyze(self, &self.admission, caller, call.body).await
+    }
+}
