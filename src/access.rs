@@ -14,7 +14,7 @@ use svc_client::{
     Access, Code, Failure,
     wire::{AuditAct, GrantRight},
 };
-use svc_ids::DocumentId;
+use svc_ids::{ApiTokenId, DocumentId, PrincipalId};
 
 /// The maker of a call.
 #[derive(Clone, Debug)]
@@ -30,10 +30,10 @@ pub enum Caller {
 /// A caller with a token of its own, and what it reached when the request came.
 #[derive(Clone, Debug)]
 pub struct Principal {
-    pub id: i64,
+    pub id: PrincipalId,
     pub name: String,
     /// The token that it showed.
-    pub token_id: i64,
+    pub token_id: ApiTokenId,
     /// The guards of what it may read, besides what is open to all.
     read: Vec<i64>,
     /// The guards of what it may change.
@@ -53,7 +53,7 @@ impl Caller {
     pub async fn record(&self, conn: &mut PgConnection, entry: Entry<'_>) -> sqlx::Result<()> {
         // `Nobody` never reaches this code, so a caller that is not a principal is the owner.
         let actor = match self.principal() {
-            Some(Principal { id, name, .. }) => Actor::Principal { id: *id, name },
+            Some(Principal { id, name, .. }) => Actor::Principal { id: id.0, name },
             None => Actor::Owner,
         };
         store::audit::record(conn, actor, entry).await
@@ -62,12 +62,12 @@ impl Caller {
     /// Makes a node that this transaction created an access root, which this caller may write. Returns the caller with
     /// that right.
     pub async fn enclose(&self, conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Caller> {
-        store::access::protect_new(conn, id.0).await?;
+        store::access::protect_new(conn, id).await?;
         self.record(conn, Entry::new(AuditAct::DocumentProtect).document(id.0)).await?;
         let Caller::Principal(principal) = self else { return Ok(self.clone()) };
         // If the principal was deleted meanwhile, the node is the owner's alone.
-        if store::access::grant(conn, principal.id, id.0, GrantRight::Write).await?.is_some() {
-            let entry = Entry::new(AuditAct::GrantPut).principal(principal.id, &principal.name).document(id.0);
+        if store::access::grant(conn, principal.id, id, GrantRight::Write).await?.is_some() {
+            let entry = Entry::new(AuditAct::GrantPut).principal(principal.id.0, &principal.name).document(id.0);
             self.record(conn, entry.with("right", GrantRight::Write.as_str())).await?;
         }
         let mut principal = principal.clone();

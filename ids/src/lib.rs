@@ -31,6 +31,10 @@ ids! {
     TaskId,
     /// A search index.
     IndexId,
+    /// A caller with a token of its own.
+    PrincipalId,
+    /// The token of a principal.
+    ApiTokenId,
 }
 
 impl RootId {

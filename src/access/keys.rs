@@ -105,7 +105,7 @@ impl Keys {
                 if holder.is_use_due
                     && let Err(error) = api_tokens::record_use(&mut conn, holder.token_id).await
                 {
-                    tracing::warn!(%error, token = holder.token_id, "the use of a token could not be recorded");
+                    tracing::warn!(%error, token = holder.token_id.0, "the use of a token could not be recorded");
                 }
                 Ok(Caller::from(holder))
             }

@@ -13,11 +13,12 @@ use svc_client::{
     Call, Code, Failure, ops,
     wire::{AuditAct, AuditPage, CallerResponse, PrincipalPage, PrincipalResponse},
 };
+use svc_ids::{DocumentId, PrincipalId};
 
 /// How many grants the caller is shown.
 const GRANTS: u32 = 1000;
 
-fn no_principal(id: i64) -> Failure {
+fn no_principal(id: PrincipalId) -> Failure {
     Failure::new(Code::NotFound, format!("there is no principal {id}"))
 }
 
@@ -26,7 +27,7 @@ fn taken(name: &str) -> Failure {
 }
 
 /// 404 if there is no such principal.
-pub(super) async fn principal(conn: &mut PgConnection, id: i64) -> Result<PrincipalResponse, Failure> {
+pub(super) async fn principal(conn: &mut PgConnection, id: PrincipalId) -> Result<PrincipalResponse, Failure> {
     store::principals::read(conn, id).await.or_fail()?.ok_or_else(|| no_principal(id))
 }
 
@@ -37,7 +38,7 @@ impl Handle<ops::read_caller> for Service {
             return Ok(CallerResponse { owner, principal: None, token: None, grants: Vec::new(), more_grants: false });
         };
         let mut tx = store::transaction::begin_snapshot(&self.pool).await.or_fail()?;
-        let mut grants = store::access::grants_of(&mut tx, principal.id, 0, GRANTS + 1).await.or_fail()?;
+        let mut grants = store::access::grants_of(&mut tx, principal.id, DocumentId(0), GRANTS + 1).await.or_fail()?;
         let more_grants = grants.len() > GRANTS as usize;
         grants.truncate(GRANTS as usize);
         let token = store::api_tokens::read(&mut tx, principal.token_id).await.or_fail()?;
@@ -64,7 +65,8 @@ impl Handle<ops::list_principals> for Service {
         let query = call.query;
         let (limit, after) = (query.limit.unwrap_or(100), id_cursor(query.cursor.as_deref())?);
         let mut conn = self.pool.acquire().await.or_fail()?;
-        let rows = store::principals::list(&mut conn, query.name.as_deref(), after, limit + 1).await.or_fail()?;
+        let rows =
+            store::principals::list(&mut conn, query.name.as_deref(), PrincipalId(after), limit + 1).await.or_fail()?;
         let (principals, next_cursor) = page_by_id(rows, limit, |principal| principal.id);
         Ok(PrincipalPage { principals, next_cursor })
     }
@@ -73,13 +75,13 @@ impl Handle<ops::list_principals> for Service {
 impl Handle<ops::read_principal> for Service {
     async fn handle(&self, _: &Caller, call: Call<ops::read_principal>) -> Result<PrincipalResponse, Failure> {
         let mut conn = self.pool.acquire().await.or_fail()?;
-        principal(&mut conn, call.path.id).await
+        principal(&mut conn, PrincipalId(call.path.id)).await
     }
 }
 
 impl Handle<ops::update_principal> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::update_principal>) -> Result<PrincipalResponse, Failure> {
-        let (id, change) = (call.path.id, call.body.0);
+        let (id, change) = (PrincipalId(call.path.id), call.body.0);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let before = principal(&mut tx, id).await?;
         let after = match store::principals::update(&mut tx, id, &change).await {
@@ -92,7 +94,7 @@ impl Handle<ops::update_principal> for Service {
             Ok(Value::Object(changes)) => changes,
             _ => Map::new(),
         };
-        let entry = Entry::new(AuditAct::PrincipalUpdate).principal(id, &before.name);
+        let entry = Entry::new(AuditAct::PrincipalUpdate).principal(id.0, &before.name);
         let entry = changes.into_iter().fold(entry, |entry, (name, value)| entry.with(&name, value));
         caller.record(&mut tx, entry).await.or_fail()?;
         tx.commit().await.or_fail()?;
@@ -102,10 +104,10 @@ impl Handle<ops::update_principal> for Service {
 
 impl Handle<ops::delete_principal> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::delete_principal>) -> Result<(), Failure> {
-        let id = call.path.id;
+        let id = PrincipalId(call.path.id);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let gone = store::principals::delete(&mut tx, id).await.or_fail()?.ok_or_else(|| no_principal(id))?;
-        caller.record(&mut tx, Entry::new(AuditAct::PrincipalDelete).principal(id, &gone.name)).await.or_fail()?;
+        caller.record(&mut tx, Entry::new(AuditAct::PrincipalDelete).principal(id.0, &gone.name)).await.or_fail()?;
         tx.commit().await.or_fail()
     }
 }

@@ -17,8 +17,9 @@ use svc_client::{
     Call, Code, Failure, ops,
     wire::{ApiTokenPage, ApiTokenResponse, AuditAct, GRACE_SECONDS, IssuedApiToken, PrincipalResponse},
 };
+use svc_ids::{ApiTokenId, PrincipalId};
 
-fn no_token(id: i64) -> Failure {
+fn no_token(id: ApiTokenId) -> Failure {
     Failure::new(Code::NotFound, format!("there is no token {id}"))
 }
 
@@ -37,7 +38,8 @@ async fn issue(
     expires_at: Option<DateTime<Utc>>,
 ) -> Result<IssuedApiToken, Failure> {
     let secret = NewSecret::draw();
-    let row = NewRow { principal_id: principal.id, name, hash: &secret.hash, prefix: secret.prefix(), expires_at };
+    let principal_id = PrincipalId(principal.id);
+    let row = NewRow { principal_id, name, hash: &secret.hash, prefix: secret.prefix(), expires_at };
     let token = store::api_tokens::insert(conn, &row).await.or_fail()?;
     Ok(IssuedApiToken { token, secret: secret.text })
 }
@@ -47,7 +49,7 @@ impl Handle<ops::issue_api_token> for Service {
         let new = call.body.0;
         to_come(new.expires_at)?;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
-        let principal = principal(&mut tx, call.path.id).await?;
+        let principal = principal(&mut tx, PrincipalId(call.path.id)).await?;
         let issued = issue(&mut tx, &principal, &new.name, new.expires_at).await?;
         let entry = Entry::new(AuditAct::TokenIssue).principal(principal.id, &principal.name);
         let entry = entry.with("token_id", issued.token.id).with("name", new.name);
@@ -61,8 +63,9 @@ impl Handle<ops::list_api_tokens> for Service {
     async fn handle(&self, _: &Caller, call: Call<ops::list_api_tokens>) -> Result<ApiTokenPage, Failure> {
         let (limit, after) = (call.query.rows(), id_cursor(call.query.cursor.as_deref())?);
         let mut conn = self.pool.acquire().await.or_fail()?;
-        let id = principal(&mut conn, call.path.id).await?.id;
-        let rows = store::api_tokens::list(&mut conn, id, after, limit + 1).await.or_fail()?;
+        let id = PrincipalId(call.path.id);
+        principal(&mut conn, id).await?;
+        let rows = store::api_tokens::list(&mut conn, id, ApiTokenId(after), limit + 1).await.or_fail()?;
         let (tokens, next_cursor) = page_by_id(rows, limit, |token| token.id);
         Ok(ApiTokenPage { tokens, next_cursor })
     }
@@ -70,7 +73,7 @@ impl Handle<ops::list_api_tokens> for Service {
 
 impl Handle<ops::read_api_token> for Service {
     async fn handle(&self, _: &Caller, call: Call<ops::read_api_token>) -> Result<ApiTokenResponse, Failure> {
-        let id = call.path.id;
+        let id = ApiTokenId(call.path.id);
         let mut conn = self.pool.acquire().await.or_fail()?;
         store::api_tokens::read(&mut conn, id).await.or_fail()?.ok_or_else(|| no_token(id))
     }
@@ -78,7 +81,7 @@ impl Handle<ops::read_api_token> for Service {
 
 impl Handle<ops::rotate_api_token> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::rotate_api_token>) -> Result<IssuedApiToken, Failure> {
-        let (id, rotation) = (call.path.id, call.body.0.unwrap_or_default());
+        let (id, rotation) = (ApiTokenId(call.path.id), call.body.0.unwrap_or_default());
         to_come(rotation.expires_at)?;
         let grace = rotation.grace_seconds.unwrap_or(GRACE_SECONDS);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
@@ -94,7 +97,7 @@ impl Handle<ops::rotate_api_token> for Service {
         let principal = principal(&mut tx, old.principal_id).await?;
         let issued = issue(&mut tx, &principal, &old.name, rotation.expires_at.or(old.expires_at)).await?;
         let entry = Entry::new(AuditAct::TokenRotate).principal(principal.id, &principal.name);
-        let entry = entry.with("token_id", id).with("new_token_id", issued.token.id).with("grace_seconds", grace);
+        let entry = entry.with("token_id", id.0).with("new_token_id", issued.token.id).with("grace_seconds", grace);
         caller.record(&mut tx, entry).await.or_fail()?;
         tx.commit().await.or_fail()?;
         Ok(issued)
@@ -103,13 +106,13 @@ impl Handle<ops::rotate_api_token> for Service {
 
 impl Handle<ops::revoke_api_token> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::revoke_api_token>) -> Result<ApiTokenResponse, Failure> {
-        let id = call.path.id;
+        let id = ApiTokenId(call.path.id);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let (token, is_news) = store::api_tokens::revoke(&mut tx, id).await.or_fail()?.ok_or_else(|| no_token(id))?;
         if is_news {
-            let principal = principal(&mut tx, token.principal_id).await?;
+            let principal = principal(&mut tx, PrincipalId(token.principal_id)).await?;
             let entry = Entry::new(AuditAct::TokenRevoke).principal(principal.id, &principal.name);
-            caller.record(&mut tx, entry.with("token_id", id)).await.or_fail()?;
+            caller.record(&mut tx, entry.with("token_id", id.0)).await.or_fail()?;
         }
         tx.commit().await.or_fail()?;
         Ok(token)

@@ -16,7 +16,7 @@ use svc_client::{
     Call, Code, Failure, ops,
     wire::{AccessRootResponse, AuditAct, GrantPage, GrantPath, GrantResponse, GrantRight},
 };
-use svc_ids::DocumentId;
+use svc_ids::{DocumentId, PrincipalId};
 
 impl Handle<ops::put_grant> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::put_grant>) -> Result<GrantResponse, Failure> {
@@ -25,14 +25,14 @@ impl Handle<ops::put_grant> for Service {
         let mut granted = grant(&mut tx, caller, path, right).await?;
         if granted.is_none() {
             // The document is no access root yet. Making it one needs a transaction that begins with that.
-            principal(&mut tx, path.principal_id).await?;
+            principal(&mut tx, PrincipalId(path.principal_id)).await?;
             tx.rollback().await.or_fail()?;
             tx = store::transaction::begin(&self.pool).await.or_fail()?;
-            protect(&mut tx, caller, path.id).await?;
+            protect(&mut tx, caller, DocumentId(path.id)).await?;
             granted = grant(&mut tx, caller, path, right).await?;
         }
         let Some(granted) = granted else {
-            principal(&mut tx, path.principal_id).await?;
+            principal(&mut tx, PrincipalId(path.principal_id)).await?;
             return Err(Failure::no_document(path.id));
         };
         tx.commit().await.or_fail()?;
@@ -47,7 +47,8 @@ async fn grant(
     path: GrantPath,
     right: GrantRight,
 ) -> Result<Option<GrantResponse>, Failure> {
-    let granted = store::access::grant(conn, path.principal_id, path.id, right).await.or_fail()?;
+    let (principal, root) = (PrincipalId(path.principal_id), DocumentId(path.id));
+    let granted = store::access::grant(conn, principal, root, right).await.or_fail()?;
     if let Some(granted) = &granted {
         let entry = Entry::new(AuditAct::GrantPut).principal(granted.principal_id, &granted.principal);
         caller.record(conn, entry.document(path.id).with("right", right.as_str())).await.or_fail()?;
@@ -57,24 +58,24 @@ async fn grant(
 
 /// Makes a document an access root, unless it is one, and records it; 404 if it does not exist. It is the first statement of its
 /// transaction.
-async fn protect(conn: &mut PgConnection, caller: &Caller, id: i64) -> Result<(), Failure> {
+async fn protect(conn: &mut PgConnection, caller: &Caller, id: DocumentId) -> Result<(), Failure> {
     let is_new = store::access::protect(conn, id).await.map_err(|error| match sql_state(&error).as_ref() {
         // The document was deleted meanwhile.
-        "23503" => Failure::no_document(id),
+        "23503" => Failure::no_document(id.0),
         _ => error.into_failure(),
     })?;
     if is_new {
-        return caller.record(conn, Entry::new(AuditAct::DocumentProtect).document(id)).await.or_fail();
+        return caller.record(conn, Entry::new(AuditAct::DocumentProtect).document(id.0)).await.or_fail();
     }
-    must_exist(conn, caller, DocumentId(id)).await
+    must_exist(conn, caller, id).await
 }
 
 impl Handle<ops::delete_grant> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::delete_grant>) -> Result<(), Failure> {
         let GrantPath { id, principal_id } = call.path;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
-        let principal = principal(&mut tx, principal_id).await?;
-        if !store::access::ungrant(&mut tx, principal_id, id).await.or_fail()? {
+        let principal = principal(&mut tx, PrincipalId(principal_id)).await?;
+        if !store::access::ungrant(&mut tx, PrincipalId(principal_id), DocumentId(id)).await.or_fail()? {
             let detail = format!("principal {principal_id} has no grant on document {id}");
             return Err(Failure::new(Code::NotFound, detail));
         }
@@ -88,8 +89,9 @@ impl Handle<ops::list_document_grants> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::list_document_grants>) -> Result<GrantPage, Failure> {
         let (limit, after) = (call.query.rows(), id_cursor(call.query.cursor.as_deref())?);
         let mut conn = self.pool.acquire().await.or_fail()?;
-        must_exist(&mut conn, caller, DocumentId(call.path.id)).await?;
-        let rows = store::access::grants_on(&mut conn, call.path.id, after, limit + 1).await.or_fail()?;
+        let id = DocumentId(call.path.id);
+        must_exist(&mut conn, caller, id).await?;
+        let rows = store::access::grants_on(&mut conn, id, PrincipalId(after), limit + 1).await.or_fail()?;
         let (grants, next_cursor) = page_by_id(rows, limit, |grant| grant.principal_id);
         Ok(GrantPage { grants, next_cursor })
     }
@@ -99,8 +101,9 @@ impl Handle<ops::list_principal_grants> for Service {
     async fn handle(&self, _: &Caller, call: Call<ops::list_principal_grants>) -> Result<GrantPage, Failure> {
         let (limit, after) = (call.query.rows(), id_cursor(call.query.cursor.as_deref())?);
         let mut conn = self.pool.acquire().await.or_fail()?;
-        let id = principal(&mut conn, call.path.id).await?.id;
-        let rows = store::access::grants_of(&mut conn, id, after, limit + 1).await.or_fail()?;
+        let id = PrincipalId(call.path.id);
+        principal(&mut conn, id).await?;
+        let rows = store::access::grants_of(&mut conn, id, DocumentId(after), limit + 1).await.or_fail()?;
         let (grants, next_cursor) = page_by_id(rows, limit, |grant| grant.document_id);
         Ok(GrantPage { grants, next_cursor })
     }
@@ -108,10 +111,10 @@ impl Handle<ops::list_principal_grants> for Service {
 
 impl Handle<ops::protect_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::protect_document>) -> Result<AccessRootResponse, Failure> {
-        let id = call.path.id;
+        let id = DocumentId(call.path.id);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         protect(&mut tx, caller, id).await?;
-        let root = store::access::root(&mut tx, id).await.or_fail()?.ok_or_else(|| Failure::no_document(id))?;
+        let root = store::access::root(&mut tx, id).await.or_fail()?.ok_or_else(|| Failure::no_document(id.0))?;
         tx.commit().await.or_fail()?;
         Ok(root)
     }
@@ -119,13 +122,13 @@ impl Handle<ops::protect_document> for Service {
 
 impl Handle<ops::unprotect_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::unprotect_document>) -> Result<(), Failure> {
-        let id = call.path.id;
+        let id = DocumentId(call.path.id);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         if !store::access::unprotect(&mut tx, id).await.or_fail()? {
-            must_exist(&mut tx, caller, DocumentId(id)).await?;
+            must_exist(&mut tx, caller, id).await?;
             return Err(Failure::new(Code::NotFound, format!("document {id} is no access root")));
         }
-        caller.record(&mut tx, Entry::new(AuditAct::DocumentUnprotect).document(id)).await.or_fail()?;
+        caller.record(&mut tx, Entry::new(AuditAct::DocumentUnprotect).document(id.0)).await.or_fail()?;
         tx.commit().await.or_fail()
     }
 }

@@ -11,6 +11,7 @@ use super::{
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use svc_client::wire::{AccessRootResponse, GrantResponse, GrantRight};
+use svc_ids::{DocumentId, PrincipalId};
 
 /// Lets this transaction create nodes; its first statement.
 pub(super) async fn share(conn: &mut PgConnection) -> sqlx::Result<()> {
@@ -26,8 +27,8 @@ async fn hold_alone(conn: &mut PgConnection) -> sqlx::Result<()> {
 }
 
 /// Makes a node that this transaction created, and that has nothing under it, an access root.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = id))]
-pub async fn protect_new(conn: &mut PgConnection, id: i64) -> sqlx::Result<()> {
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn protect_new(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<()> {
     sqlx::query("INSERT INTO access_roots (document_id, above) SELECT id, guard FROM documents WHERE id = $1")
         .bind(id)
         .execute(&mut *conn)
@@ -36,8 +37,8 @@ pub async fn protect_new(conn: &mut PgConnection, id: i64) -> sqlx::Result<()> {
 }
 
 /// Makes a document an access root; the transaction's first statement. False if it does not exist or is one already.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = id))]
-pub async fn protect(conn: &mut PgConnection, id: i64) -> sqlx::Result<bool> {
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn protect(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<bool> {
     hold_alone(conn).await?;
     let old: Option<i64> = sqlx::query_scalar(
         "INSERT INTO access_roots (document_id, above) SELECT id, guard FROM documents WHERE id = $1
@@ -65,8 +66,8 @@ pub async fn protect(conn: &mut PgConnection, id: i64) -> sqlx::Result<bool> {
 
 /// Makes an access root an ordinary document again, as open as what is above it; the transaction's first statement. Its grants
 /// go with it. False if it was none.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = id))]
-pub async fn unprotect(conn: &mut PgConnection, id: i64) -> sqlx::Result<bool> {
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn unprotect(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<bool> {
     hold_alone(conn).await?;
     let above: Option<i64> = sqlx::query_scalar("DELETE FROM access_roots WHERE document_id = $1 RETURNING above")
         .bind(id)
@@ -82,8 +83,8 @@ pub async fn unprotect(conn: &mut PgConnection, id: i64) -> sqlx::Result<bool> {
 }
 
 /// Whether something under a document is beyond the scope. That is so if an access root under it is.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = id))]
-pub async fn hides(conn: &mut PgConnection, scope: &Readable, id: i64) -> sqlx::Result<bool> {
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn hides(conn: &mut PgConnection, scope: &Readable, id: DocumentId) -> sqlx::Result<bool> {
     if scope.is_everything() {
         return Ok(false);
     }
@@ -104,15 +105,15 @@ pub async fn hides(conn: &mut PgConnection, scope: &Readable, id: i64) -> sqlx::
 }
 
 /// A document as an access root; `None` if it is none.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = id))]
-pub async fn root(conn: &mut PgConnection, id: i64) -> sqlx::Result<Option<AccessRootResponse>> {
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn root(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Option<AccessRootResponse>> {
     let row: Option<(i64, DateTime<Utc>)> =
         sqlx::query_as("SELECT above, created_at FROM access_roots WHERE document_id = $1")
             .bind(id)
             .fetch_optional(conn)
             .await?;
     let of = |(above, created_at): (i64, DateTime<Utc>)| AccessRootResponse {
-        document_id: id,
+        document_id: id.0,
         above: Some(above).filter(|above| *above != 0),
         created_at,
     };
@@ -141,11 +142,11 @@ impl From<GrantRow> for GrantResponse {
 }
 
 /// Grants a principal what is under a root. The last grant of a pair holds. `None` if there is no such root or no such principal.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = root))]
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = root.0))]
 pub async fn grant(
     conn: &mut PgConnection,
-    principal: i64,
-    root: i64,
+    principal: PrincipalId,
+    root: DocumentId,
     right: GrantRight,
 ) -> sqlx::Result<Option<GrantResponse>> {
     let row: Option<GrantRow> = sqlx::query_as(
@@ -167,8 +168,8 @@ pub async fn grant(
 }
 
 /// Takes a grant away; the root stays, and stays closed. False if there was no such grant.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = root))]
-pub async fn ungrant(conn: &mut PgConnection, principal: i64, root: i64) -> sqlx::Result<bool> {
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = root.0))]
+pub async fn ungrant(conn: &mut PgConnection, principal: PrincipalId, root: DocumentId) -> sqlx::Result<bool> {
     let gone = sqlx::query("DELETE FROM access_grants WHERE principal_id = $1 AND document_id = $2")
         .bind(principal)
         .bind(root)
@@ -178,11 +179,11 @@ pub async fn ungrant(conn: &mut PgConnection, principal: i64, root: i64) -> sqlx
 }
 
 /// The grants on a document after a principal, by principal.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = document))]
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document.0))]
 pub async fn grants_on(
     conn: &mut PgConnection,
-    document: i64,
-    after: i64,
+    document: DocumentId,
+    after: PrincipalId,
     limit: u32,
 ) -> sqlx::Result<Vec<GrantResponse>> {
     let rows: Vec<GrantRow> = sqlx::query_as(
@@ -201,8 +202,8 @@ pub async fn grants_on(
 /// The grants of a principal after a document, by document.
 pub async fn grants_of(
     conn: &mut PgConnection,
-    principal: i64,
-    after: i64,
+    principal: PrincipalId,
+    after: DocumentId,
     limit: u32,
 ) -> sqlx::Result<Vec<GrantResponse>> {
     let rows: Vec<GrantRow> = sqlx::query_as(

@@ -3,6 +3,7 @@ use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use std::time::Duration;
 use svc_client::wire::ApiTokenResponse;
+use svc_ids::{ApiTokenId, PrincipalId};
 
 /// The columns of an [`ApiTokenRow`].
 macro_rules! columns {
@@ -42,7 +43,7 @@ impl From<ApiTokenRow> for ApiTokenResponse {
 
 /// A token to be stored.
 pub struct NewRow<'a> {
-    pub principal_id: i64,
+    pub principal_id: PrincipalId,
     pub name: &'a str,
     /// SHA-256 of the secret.
     pub hash: &'a [u8; 32],
@@ -68,7 +69,7 @@ pub async fn insert(conn: &mut PgConnection, row: &NewRow<'_>) -> sqlx::Result<A
 }
 
 /// Reads one token.
-pub async fn read(conn: &mut PgConnection, id: i64) -> sqlx::Result<Option<ApiTokenResponse>> {
+pub async fn read(conn: &mut PgConnection, id: ApiTokenId) -> sqlx::Result<Option<ApiTokenResponse>> {
     let row: Option<ApiTokenRow> = sqlx::query_as(concat!("SELECT ", columns!(), " FROM api_tokens WHERE id = $1"))
         .bind(id)
         .fetch_optional(conn)
@@ -79,8 +80,8 @@ pub async fn read(conn: &mut PgConnection, id: i64) -> sqlx::Result<Option<ApiTo
 /// The tokens of a principal after `after`, by id.
 pub async fn list(
     conn: &mut PgConnection,
-    principal_id: i64,
-    after: i64,
+    principal_id: PrincipalId,
+    after: ApiTokenId,
     limit: u32,
 ) -> sqlx::Result<Vec<ApiTokenResponse>> {
     let rows: Vec<ApiTokenRow> = sqlx::query_as(concat!(
@@ -97,7 +98,7 @@ pub async fn list(
 }
 
 /// Revokes a token; returns it, and whether it was not revoked before.
-pub async fn revoke(conn: &mut PgConnection, id: i64) -> sqlx::Result<Option<(ApiTokenResponse, bool)>> {
+pub async fn revoke(conn: &mut PgConnection, id: ApiTokenId) -> sqlx::Result<Option<(ApiTokenResponse, bool)>> {
     let revoked: Option<ApiTokenRow> = sqlx::query_as(concat!(
         "UPDATE api_tokens SET revoked_at = now() WHERE id = $1 AND revoked_at IS NULL RETURNING ",
         columns!()
@@ -114,7 +115,7 @@ pub async fn revoke(conn: &mut PgConnection, id: i64) -> sqlx::Result<Option<(Ap
 /// A token that is being rotated.
 #[derive(Debug, sqlx::FromRow)]
 pub struct Rotated {
-    pub principal_id: i64,
+    pub principal_id: PrincipalId,
     pub name: String,
     /// Whether it may be rotated: it still opens the service, and has no successor yet.
     pub is_current: bool,
@@ -123,7 +124,7 @@ pub struct Rotated {
 }
 
 /// Ends a token after a grace time, or when it ends anyway if that is sooner; one that is not current stays as it is.
-pub async fn outdate(conn: &mut PgConnection, id: i64, grace: Duration) -> sqlx::Result<Option<Rotated>> {
+pub async fn outdate(conn: &mut PgConnection, id: ApiTokenId, grace: Duration) -> sqlx::Result<Option<Rotated>> {
     sqlx::query_as(
         "WITH old AS (
              SELECT id, principal_id, name,
@@ -144,8 +145,8 @@ pub async fn outdate(conn: &mut PgConnection, id: i64, grace: Duration) -> sqlx:
 /// Who holds a living token, and the guards under its grants.
 #[derive(Debug, sqlx::FromRow)]
 pub struct Holder {
-    pub token_id: i64,
-    pub principal_id: i64,
+    pub token_id: ApiTokenId,
+    pub principal_id: PrincipalId,
     pub name: String,
     /// Whether the last use was recorded a minute ago or earlier.
     pub is_use_due: bool,
@@ -179,12 +180,12 @@ pub async fn holder(conn: &mut PgConnection, hash: &[u8; 32]) -> sqlx::Result<Op
 }
 
 /// Who holds this token now, as [`holder`] says.
-pub async fn holder_again(conn: &mut PgConnection, token_id: i64) -> sqlx::Result<Option<Holder>> {
+pub async fn holder_again(conn: &mut PgConnection, token_id: ApiTokenId) -> sqlx::Result<Option<Holder>> {
     sqlx::query_as(holder!("t.id = $1")).bind(token_id).fetch_optional(conn).await
 }
 
 /// Records that a token is used, unless that was recorded within the last minute or another request is recording it.
-pub async fn record_use(conn: &mut PgConnection, token_id: i64) -> sqlx::Result<()> {
+pub async fn record_use(conn: &mut PgConnection, token_id: ApiTokenId) -> sqlx::Result<()> {
     sqlx::query(
         "UPDATE api_tokens SET last_used_at = now() WHERE id = (
              SELECT id FROM api_tokens WHERE id = $1 AND coalesce(last_used_at <= now() - interval '1 minute', true)

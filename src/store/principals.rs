@@ -3,6 +3,7 @@ use super::word::Word;
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use svc_client::wire::{NewPrincipal, PrincipalChange, PrincipalKind, PrincipalResponse};
+use svc_ids::PrincipalId;
 
 #[derive(sqlx::FromRow)]
 struct Row {
@@ -39,7 +40,7 @@ pub async fn insert(conn: &mut PgConnection, new: &NewPrincipal) -> sqlx::Result
 }
 
 /// Reads one principal.
-pub async fn read(conn: &mut PgConnection, id: i64) -> sqlx::Result<Option<PrincipalResponse>> {
+pub async fn read(conn: &mut PgConnection, id: PrincipalId) -> sqlx::Result<Option<PrincipalResponse>> {
     let row: Option<Row> = sqlx::query_as("SELECT id, name, kind, disabled, created_at FROM principals WHERE id = $1")
         .bind(id)
         .fetch_optional(conn)
@@ -51,7 +52,7 @@ pub async fn read(conn: &mut PgConnection, id: i64) -> sqlx::Result<Option<Princ
 pub async fn list(
     conn: &mut PgConnection,
     name: Option<&str>,
-    after: i64,
+    after: PrincipalId,
     limit: u32,
 ) -> sqlx::Result<Vec<PrincipalResponse>> {
     let rows: Vec<Row> = sqlx::query_as(
@@ -69,7 +70,7 @@ pub async fn list(
 /// Changes what is named; `None` if there is no such principal. It is an error of unique violation if the name is taken.
 pub async fn update(
     conn: &mut PgConnection,
-    id: i64,
+    id: PrincipalId,
     change: &PrincipalChange,
 ) -> sqlx::Result<Option<PrincipalResponse>> {
     let row: Option<Row> = sqlx::query_as(
@@ -86,7 +87,7 @@ pub async fn update(
 }
 
 /// Deletes a principal with its tokens and grants; returns what it was.
-pub async fn delete(conn: &mut PgConnection, id: i64) -> sqlx::Result<Option<PrincipalResponse>> {
+pub async fn delete(conn: &mut PgConnection, id: PrincipalId) -> sqlx::Result<Option<PrincipalResponse>> {
     let row: Option<Row> =
         sqlx::query_as("DELETE FROM principals WHERE id = $1 RETURNING id, name, kind, disabled, created_at")
             .bind(id)

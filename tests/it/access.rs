@@ -17,7 +17,7 @@ use svc_client::{
     Access, FileUpload,
     wire::{GrantRight, Settled, UploadQuery},
 };
-use svc_ids::DocumentId;
+use svc_ids::{DocumentId, PrincipalId};
 
 pub struct Random(pub u64);
 
@@ -140,12 +140,12 @@ async fn guards_and_rights_are_those_of_the_definition_in_random_trees() {
                 }
                 (4 | 5, Some(id)) => {
                     let mut tx = transaction::begin(&pool).await.unwrap();
-                    assert_eq!(access::protect(&mut tx, id).await.unwrap(), naive.roots.insert(id));
+                    assert_eq!(access::protect(&mut tx, DocumentId(id)).await.unwrap(), naive.roots.insert(id));
                     tx.commit().await.unwrap();
                 }
                 (6, Some(id)) => {
                     let mut tx = transaction::begin(&pool).await.unwrap();
-                    assert_eq!(access::unprotect(&mut tx, id).await.unwrap(), naive.roots.remove(&id));
+                    assert_eq!(access::unprotect(&mut tx, DocumentId(id)).await.unwrap(), naive.roots.remove(&id));
                     tx.commit().await.unwrap();
                     naive.grants.remove(&id);
                 }
@@ -155,7 +155,8 @@ async fn guards_and_rights_are_those_of_the_definition_in_random_trees() {
                         let (root, can_write) = (roots[random.below(roots.len())], random.below(2) == 0);
                         let mut conn = pool.acquire().await.unwrap();
                         let right = if can_write { GrantRight::Write } else { GrantRight::Read };
-                        assert!(access::grant(&mut conn, someone.id, root, right).await.unwrap().is_some());
+                        let granted = access::grant(&mut conn, PrincipalId(someone.id), DocumentId(root), right).await;
+                        assert!(granted.unwrap().is_some());
                         naive.grants.insert(root, can_write);
                     }
                 }
@@ -191,7 +192,7 @@ async fn a_node_that_is_created_while_its_parent_is_protected_is_guarded() {
         let pool = pool.clone();
         async move {
             let mut tx = transaction::begin(&pool).await.unwrap();
-            access::protect(&mut tx, parent).await.unwrap();
+            access::protect(&mut tx, DocumentId(parent)).await.unwrap();
             tx.commit().await.unwrap();
         }
     });
