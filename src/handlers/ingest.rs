@@ -4,7 +4,7 @@ use crate::{
     access::Caller,
     error::OrFail,
     ingest::{
-        cancel,
+        cancel, settle,
         upload::{Intake, upload},
     },
     registry::Handle,
@@ -70,6 +70,8 @@ impl Handle<ops::cancel_ingest> for Service {
         announce_cancel(self, tasks_stopping).await;
         self.wake.notify(Lanes::ALL);
         cancel::finish(&self.pool, root_id).await;
+        // A stopped task that ended in the meantime left its events, because the file was locked for the cancel.
+        settle::settle_or_leave(&self.pool, &self.settings.task_badges, root_id).await;
         Ok(CancelResponse { document_id: root_id.0, tasks_cancelled, tasks_stopping })
     }
 }

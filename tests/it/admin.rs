@@ -250,6 +250,27 @@ async fn a_cancel_in_the_middle_stops_what_runs_and_frees_its_region() {
     app.end().await;
 }
 
+#[tokio::test]
+async fn what_ends_while_a_file_is_cancelled_leaves_no_event() {
+    let app = TestApp::with(Wish { settings: &[("SVC_WORKER_REAP_SECONDS", "3600")], ..Default::default() }).await;
+    app.client.pause_task_type(TaskTypePath { task_type: "embed".to_owned() }).await.unwrap();
+    let id = app.upload_bytes("long.md", long_text()).await.unwrap().document_id;
+    waits_for_pause(&app, id).await;
+    // Stands for a stopped task that ends while the cancel has the file's lock.
+    sqlx::raw_sql(
+        "CREATE FUNCTION ends_now() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             INSERT INTO settle_event (root_id, document_id, done, failed) VALUES (NEW.root_id, NEW.document_id, 0, 0); RETURN NULL; END $$;
+         CREATE TRIGGER ends_now AFTER UPDATE ON ingest_node FOR EACH ROW WHEN (OLD.cancelled AND NOT NEW.cancelled) EXECUTE FUNCTION ends_now()",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
+    let left: i64 = sqlx::query_scalar("SELECT count(*) FROM settle_event").fetch_one(&app.pool).await.unwrap();
+    assert_eq!(left, 0);
+    app.end().await;
+}
+
 /// Waits until only tasks of a paused type are left of a file, and returns its frontier.
 async fn waits_for_pause(app: &TestApp, id: i64) -> FrontierResponse {
     until("the file to wait for the paused type alone", async || {
