@@ -5,6 +5,7 @@ mod support;
 
 mod access;
 mod admin;
+mod api_tokens;
 mod architecture;
 mod bm25;
 mod bytes;
