@@ -1,15 +1,15 @@
 //! The tokens of principals: issued, refused, rotated, revoked and kept out of the log.
 use crate::{
-    crash::{Process, url},
+    crash::{Process, serve_command},
     principals::{Someone, answer, idle, new_token, someone},
-    support::{self, PATIENCE, TOKEN, http, sample, until},
+    support::{PATIENCE, TOKEN, http, sample, until},
 };
 use futures_util::StreamExt;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::{
     io::{BufRead, BufReader, Read},
-    process::{Command, Stdio},
+    process::Stdio,
 };
 use svc_client::{
     Client, Code, Json, OptionalJson, Remote,
@@ -213,19 +213,8 @@ async fn a_token_that_is_revoked_during_a_search_ends_after_it_and_ends_a_stream
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_secret_reaches_the_log() {
     let app = idle().await;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
-    command
-        .args(["serve", "--config", "/dev/null"])
-        .env("SVC_DATABASE_URL", url(&app.options))
-        .env("SVC_DATA_DIR", support::server::work_dir().join("data"))
-        .env("SVC_INGEST_WORKER_ENABLED", "false")
-        .env("SVC_LISTEN", "127.0.0.1:0")
-        .env("SVC_CONSOLE_LISTEN", "127.0.0.1:0")
-        .env("SVC_API_TOKEN", TOKEN)
-        .env("SVC_LOG_LEVEL", "trace")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    let mut command = serve_command(&app);
+    command.env("SVC_LOG_LEVEL", "trace").stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = Process(command.spawn().unwrap());
     let lines = BufReader::new(process.0.stdout.take().unwrap()).lines().map_while(Result::ok);
     let mut log = process.0.stderr.take().unwrap();

@@ -1,5 +1,5 @@
 //! Processes that die at the worst moment: real programs, killed with SIGKILL.
-use crate::support::{self, PATIENCE, TestApp, Wish, invariants, sample};
+use crate::support::{self, PATIENCE, TOKEN, TestApp, Wish, invariants, sample};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -36,6 +36,21 @@ pub(crate) fn url(options: &sqlx::postgres::PgConnectOptions) -> String {
         options.get_username(),
         options.get_database().unwrap_or_default()
     )
+}
+
+/// The service's program without a worker, on this test's database and on ports that are free.
+pub(crate) fn serve_command(app: &TestApp) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
+    command
+        .args(["serve", "--config", "/dev/null"])
+        .env("SVC_DATABASE_URL", url(&app.options))
+        .env("SVC_DATA_DIR", support::server::work_dir().join("data"))
+        .env("SVC_INGEST_WORKER_ENABLED", "false")
+        .env("SVC_LISTEN", "127.0.0.1:0")
+        .env("SVC_CONSOLE_LISTEN", "127.0.0.1:0")
+        .env("SVC_API_TOKEN", TOKEN)
+        .stdin(Stdio::null());
+    command
 }
 
 fn worker(app: &TestApp, number: usize) -> Process {

@@ -1,9 +1,9 @@
 //! Worker processes as an operator starts them.
 use crate::{
     admin::{idle, run, worker_command},
-    crash::{Process, url},
+    crash::{Process, serve_command},
     queue::{node, task},
-    support::{self, TOKEN, TestApp, Wish, invariants, sample, until},
+    support::{self, TestApp, Wish, invariants, sample, until},
 };
 use sqlx::postgres::PgListener;
 use std::{
@@ -56,17 +56,8 @@ async fn what_nobody_serves_is_an_error_in_the_log_of_whoever_looks() {
     let words = ["ERROR", "no living worker answers to this badge"];
     until_it_logs(worker_command(&app, &["--badge", "cpu", "--reap-seconds", "0.2"]), words).await;
     // This is a service whose fleet is gone.
-    let mut service = Command::new(env!("CARGO_BIN_EXE_svc"));
-    service
-        .args(["serve", "--config", "/dev/null"])
-        .env("SVC_DATABASE_URL", url(&app.options))
-        .env("SVC_DATA_DIR", support::server::work_dir().join("data"))
-        .env("SVC_INGEST_WORKER_ENABLED", "false")
-        .env("SVC_LISTEN", "127.0.0.1:0")
-        .env("SVC_CONSOLE_LISTEN", "127.0.0.1:0")
-        .env("SVC_WORKER_REAP_SECONDS", "0.2")
-        .env("SVC_API_TOKEN", TOKEN)
-        .stdin(Stdio::null());
+    let mut service = serve_command(&app);
+    service.env("SVC_WORKER_REAP_SECONDS", "0.2");
     until_it_logs(service, words).await;
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     app.end().await;

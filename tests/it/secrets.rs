@@ -1,36 +1,25 @@
 //! What other processes can read of a running service.
 use crate::{
-    crash::{Process, url},
-    support::{self, TOKEN, TestApp, Wish, http},
+    crash::{Process, serve_command},
+    support::{PATIENCE, TOKEN, TestApp, Wish, http},
 };
 use std::{
     io::{BufRead, BufReader},
-    process::{Command, Stdio},
+    process::Stdio,
 };
 
 #[tokio::test]
 async fn a_running_service_shows_no_secret_and_still_knows_it() {
     let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
-    command
-        .args(["serve", "--config", "/dev/null"])
-        .env("SVC_DATABASE_URL", url(&app.options))
-        .env("SVC_DATA_DIR", support::server::work_dir().join("data"))
-        .env("SVC_INGEST_WORKER_ENABLED", "false")
-        .env("SVC_LISTEN", "127.0.0.1:0")
-        .env("SVC_CONSOLE_LISTEN", "127.0.0.1:0")
-        .env("SVC_API_TOKEN", TOKEN)
-        .env("SVC_LLM_API_KEY", "a-secret-of-the-test")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
+    let mut command = serve_command(&app);
+    command.env("SVC_LLM_API_KEY", "a-secret-of-the-test").stdout(Stdio::piped()).stderr(Stdio::null());
     let mut process = Process(command.spawn().unwrap());
     let lines = BufReader::new(process.0.stdout.take().unwrap()).lines().map_while(Result::ok);
     let address = tokio::task::spawn_blocking(move || {
         let mut lines = lines;
         lines.find_map(|line| Some(line.split_once(" serves ")?.1.split_whitespace().next()?.to_owned()))
     });
-    let address = tokio::time::timeout(support::PATIENCE, address).await.unwrap().unwrap().expect("it serves");
+    let address = tokio::time::timeout(PATIENCE, address).await.unwrap().unwrap().expect("it serves");
     let answer = http().get(format!("{address}documents/roots")).bearer_auth(TOKEN).send().await.unwrap();
     assert_eq!(answer.status(), 200, "it knows its token");
 
