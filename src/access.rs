@@ -5,6 +5,7 @@ use crate::store::{
     self,
     audit::{Actor, Entry},
     documents,
+    places::{self, Place},
     scope::{Readable, Writable},
 };
 pub(crate) use keys::unauthenticated;
@@ -61,8 +62,9 @@ impl Caller {
 
     /// Makes a node that this transaction created an access root, which this caller may write. Returns the caller with
     /// that right.
-    pub async fn enclose(&self, conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Caller> {
-        store::access::protect_new(conn, id).await?;
+    pub async fn enclose(&self, conn: &mut PgConnection, place: &Place) -> sqlx::Result<Caller> {
+        store::access::protect_new(conn, place).await?;
+        let id = place.id();
         self.record(conn, Entry::new(AuditAct::DocumentProtect).document(id.0)).await?;
         let Caller::Principal(principal) = self else { return Ok(self.clone()) };
         // If the principal was deleted meanwhile, the node is the owner's alone.
@@ -115,11 +117,11 @@ impl Caller {
         })
     }
 
-    /// Refuses, as [`Caller::refusal`] says, a caller that may not change the document.
-    pub async fn writes(&self, conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Result<(), Failure>> {
-        Ok(match documents::is_writable(conn, &self.writable(), id).await? {
-            true => Ok(()),
-            false => Err(self.refusal(conn, id).await?),
+    /// The place of a document that this caller may change; otherwise it is refused, as [`Caller::refusal`] says.
+    pub async fn writes(&self, conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Result<Place, Failure>> {
+        Ok(match places::find(conn, &self.writable(), id).await? {
+            Some(place) => Ok(place),
+            None => Err(self.refusal(conn, id).await?),
         })
     }
 }

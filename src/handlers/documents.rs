@@ -13,7 +13,7 @@ use crate::{
     service::Service,
     store::{
         self,
-        documents::{NewRow, Place, content_hash},
+        documents::{NewRow, content_hash},
         evidence::Evidence,
         ingest_nodes::{ChildrenDone, Frontier, Waiting},
         scope::Readable,
@@ -70,16 +70,14 @@ async fn create(
     new: &NewDocument,
 ) -> Result<(DocumentId, TaskId, Caller), Failure> {
     let parent = match new.parent_id {
-        Some(id) => match store::documents::lock_parent(conn, &caller.writable(), DocumentId(id)).await.or_fail()? {
+        Some(id) => match store::places::lock_parent(conn, &caller.writable(), DocumentId(id)).await.or_fail()? {
             Some(parent) => Some(parent),
             None => return Err(caller.refusal(conn, DocumentId(id)).await.or_fail()?),
         },
         None => None,
     };
-    let path = parent.as_ref().map(Place::children_path).unwrap_or_default();
     let row = NewRow {
-        parent_id: parent.as_ref().map(|parent| parent.id),
-        path: &path,
+        parent: parent.as_ref(),
         title: &new.title,
         content: &new.content,
         structured_content: &new.structured_content,
@@ -89,20 +87,21 @@ async fn create(
         content_hash: &content_hash(&new.content),
         settled: Settled::Settled,
     };
-    let id = store::documents::insert(conn, &row).await.or_fail()?;
+    let place = store::documents::insert(conn, &row).await.or_fail()?;
+    let id = place.id();
     if parent.is_some() {
-        store::reservations::hold_for_edit(conn, &path, id, WriteMode::Itself).await.or_fail()?;
+        store::reservations::hold_for_edit(conn, &place, WriteMode::Itself).await.or_fail()?;
         store::ingest_nodes::count(conn, id, Frontier { total: 1, settled: 1, ..Frontier::default() })
             .await
             .or_fail()?;
     }
     let caller = match new.private || service.settings.is_enclosed(new.parent_id) {
-        true => caller.enclose(conn, id).await.or_fail()?,
+        true => caller.enclose(conn, &place).await.or_fail()?,
         false => caller.clone(),
     };
     let queueing = Queueing { root_id: id.as_root(), badges: &service.settings.task_badges, priority: new.priority };
     let work = Work::of(&EMBED).write_mode(WriteMode::Itself);
-    let task = queueing.add(conn, (id, &path), work).await.or_fail()?;
+    let task = queueing.add(conn, &place, work).await.or_fail()?;
     Ok((id, task, caller))
 }
 
@@ -184,10 +183,10 @@ impl Handle<ops::delete_document> for Service {
         row.ok_or_else(|| Failure::no_document(id.0))?;
         caller.writes(&mut tx, id).await.or_fail()??;
         let many_files = store::locks::files_around(&mut tx, id).await.or_fail()?;
-        let Some(place) = store::documents::lock_for_delete(&mut tx, &caller.writable(), id).await.or_fail()? else {
+        let Some(place) = store::places::lock_for_delete(&mut tx, &caller.writable(), id).await.or_fail()? else {
             return Err(caller.refusal(&mut tx, id).await.or_fail()?);
         };
-        store::reservations::hold_for_edit(&mut tx, &place.path, id, WriteMode::Subtree).await.or_fail()?;
+        store::reservations::hold_for_edit(&mut tx, &place, WriteMode::Subtree).await.or_fail()?;
         if many_files {
             store::blobs::unlink_later(&mut tx).await.or_fail()?;
         }
@@ -203,7 +202,7 @@ impl Handle<ops::delete_document> for Service {
             let done = ChildrenDone { parent_id, done: 1, failed: 0 };
             store::ingest_nodes::children_done(&mut tx, root_id, &[done]).await.or_fail()?;
         }
-        let gone = store::documents::delete_subtree(&mut tx, id).await.map_err(taken_out)?;
+        let gone = store::documents::delete_subtree(&mut tx, &place).await.map_err(taken_out)?;
         bm25::remove(&mut tx, None, &gone).await.or_fail()?;
         store::ingest_nodes::forget(&mut tx, &gone).await.or_fail()?;
         tx.commit().await.or_fail()?;

@@ -10,7 +10,7 @@ use crate::{
     registry::Handle,
     service::Service,
     spool::SpooledUpload,
-    store::{self, admin::Cancel, ingest_nodes::Belongs},
+    store::{self, admin::Cancel, ingest_nodes::Belongs, places::Place},
 };
 use sqlx::PgConnection;
 use svc_actors::Lanes;
@@ -18,7 +18,7 @@ use svc_client::{
     Call, Code, Failure, ops,
     wire::{CancelResponse, PriorityResponse, UploadResponse},
 };
-use svc_ids::{DocumentId, RootId};
+use svc_ids::DocumentId;
 
 impl Handle<ops::upload_file> for Service {
     async fn handle(
@@ -34,29 +34,30 @@ impl Handle<ops::change_priority> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::change_priority>) -> Result<PriorityResponse, Failure> {
         let priority = call.body.0.priority;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
-        let root_id = ingested_file(&mut tx, caller, DocumentId(call.path.id)).await?;
-        store::ingest_nodes::set_priority(&mut tx, root_id, priority).await.or_fail()?;
+        let file = ingested_file(&mut tx, caller, DocumentId(call.path.id)).await?;
+        store::ingest_nodes::set_priority(&mut tx, &file, priority).await.or_fail()?;
         tx.commit().await.or_fail()?;
         // This is a separate transaction, because the end of a task locks the task's row before those of the tree.
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
-        let tasks_changed = store::admin::follow_priority(&mut tx, root_id).await.or_fail()?;
+        let tasks_changed = store::admin::follow_priority(&mut tx, &file).await.or_fail()?;
         tx.commit().await.or_fail()?;
-        Ok(PriorityResponse { document_id: root_id.0, priority, tasks_changed })
+        Ok(PriorityResponse { document_id: file.id().0, priority, tasks_changed })
     }
 }
 
 impl Handle<ops::cancel_ingest> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::cancel_ingest>) -> Result<CancelResponse, Failure> {
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
-        let root_id = ingested_file(&mut tx, caller, DocumentId(call.path.id)).await?;
+        let file = ingested_file(&mut tx, caller, DocumentId(call.path.id)).await?;
+        let root_id = file.id().as_root();
         store::locks::files_around(&mut tx, root_id.document()).await.or_fail()?;
         // From here on no task of the file commits, so none leaves new tasks behind.
         store::locks::containers(&mut tx, root_id).await.or_fail()?;
         let mut tasks_cancelled = 0;
         // A waiting task may be claimed between two looks.
         loop {
-            let stopping = store::admin::cancel_held(&mut tx, Cancel::Root(root_id)).await.or_fail()?;
-            let cancelled = store::admin::cancel_waiting(&mut tx, Cancel::Root(root_id)).await.or_fail()?;
+            let stopping = store::admin::cancel_held(&mut tx, Cancel::Root(&file)).await.or_fail()?;
+            let cancelled = store::admin::cancel_waiting(&mut tx, Cancel::Root(&file)).await.or_fail()?;
             tasks_cancelled += cancelled.len() as i64;
             if stopping == 0 && cancelled.is_empty() {
                 break;
@@ -64,7 +65,7 @@ impl Handle<ops::cancel_ingest> for Service {
         }
         let tasks_stopping = store::admin::stopping(&mut tx, root_id).await.or_fail()?;
         if tasks_cancelled + tasks_stopping > 0 {
-            cancel::fail_containers(&mut tx, root_id, tasks_cancelled + tasks_stopping).await.or_fail()?;
+            cancel::fail_containers(&mut tx, &file, tasks_cancelled + tasks_stopping).await.or_fail()?;
         }
         tx.commit().await.or_fail()?;
         announce_cancel(self, tasks_stopping).await;
@@ -78,12 +79,12 @@ impl Handle<ops::cancel_ingest> for Service {
 
 /// An ingested file by its id: 404 if the caller does not see the document, 403 if it may not change it, 409 if it is
 /// not an ingested file.
-async fn ingested_file(conn: &mut PgConnection, caller: &Caller, id: DocumentId) -> Result<RootId, Failure> {
+async fn ingested_file(conn: &mut PgConnection, caller: &Caller, id: DocumentId) -> Result<Place, Failure> {
     let row = store::documents::read(conn, &caller.readable(), id, false).await.or_fail()?;
     row.ok_or_else(|| Failure::no_document(id.0))?;
-    caller.writes(conn, id).await.or_fail()??;
+    let place = caller.writes(conn, id).await.or_fail()??;
     match store::ingest_nodes::belongs(conn, id).await.or_fail()? {
-        Some(Belongs { root_id, .. }) if root_id.document() == id => Ok(root_id),
+        Some(Belongs { root_id, .. }) if root_id.document() == id => Ok(place),
         Some(Belongs { root_id, .. }) => {
             let detail = format!("document {id} is a part of the file {root_id}: use that id");
             Err(Failure::new(Code::Conflict, detail).with("file_id", root_id.0))

@@ -28,7 +28,7 @@ impl Handle<ops::embed_document> for Service {
         let model = self.model().await?;
         // What may be refused comes first.
         let tokens = match with_tokens {
-            true => Some(tokens(self, &model, id, text.clone()).await?.0),
+            true => Some(tokens(self, &model, text.clone()).await?.0),
             false => None,
         };
         let mut vectors = model.embed_documents(vec![text]).await.or_fail().map_err(|failure| match failure.code {
@@ -50,7 +50,7 @@ impl Handle<ops::embed_tokens> for Service {
         let id = DocumentId(call.path.id);
         let text = text(self, caller, id).await?;
         let model = self.model().await?;
-        let (rows, text_tokens) = tokens(self, &model, id, text).await?;
+        let (rows, text_tokens) = tokens(self, &model, text).await?;
         write(self, caller, id, None, Some(&rows)).await?;
         Ok(TokensResponse {
             document_id: id.0,
@@ -76,15 +76,10 @@ async fn text(service: &Service, caller: &Caller, id: DocumentId) -> Result<Stri
 }
 
 /// The rows to store, and how many tokens the text has.
-async fn tokens<'a>(
-    service: &Service,
-    model: &'a Model,
-    id: DocumentId,
-    text: String,
-) -> Result<(TokenRows<'a>, usize), Failure> {
+async fn tokens<'a>(service: &Service, model: &'a Model, text: String) -> Result<(TokenRows<'a>, usize), Failure> {
     let mut tokens = model.token_vectors(vec![text], RunnerTextKind::Document).await.or_fail()?;
     let tokens = tokens.pop().ok_or_else(|| Failure::new(Code::Internal, "the model returned no answer"))?;
-    Ok((maxsim::rows(&service.settings, id, model.identity(), &tokens)?, tokens.len()))
+    Ok((maxsim::rows(&service.settings, model.identity(), &tokens)?, tokens.len()))
 }
 
 async fn write(
@@ -95,15 +90,15 @@ async fn write(
     tokens: Option<&TokenRows<'_>>,
 ) -> Result<(), Failure> {
     let mut tx = store::transaction::begin(&service.pool).await.or_fail()?;
-    let Some(place) = store::documents::lock_parent(&mut tx, &caller.writable(), id).await.or_fail()? else {
+    let Some(place) = store::places::lock_parent(&mut tx, &caller.writable(), id).await.or_fail()? else {
         return Err(caller.refusal(&mut tx, id).await.or_fail()?);
     };
-    store::reservations::hold_for_edit(&mut tx, &place.path, id, WriteMode::Itself).await.or_fail()?;
+    store::reservations::hold_for_edit(&mut tx, &place, WriteMode::Itself).await.or_fail()?;
     if let Some(Stored { model, vector }) = vector {
-        store::vectors::set(&mut tx, &[id], &[vector], model).await.or_fail()?;
+        store::vectors::set(&mut tx, &place, &[id], &[vector], model).await.or_fail()?;
     }
     if let Some(tokens) = tokens {
-        store::token_vectors::replace(&mut tx, tokens).await.or_fail()?;
+        store::token_vectors::replace(&mut tx, &place, tokens).await.or_fail()?;
     }
     tx.commit().await.or_fail()
 }

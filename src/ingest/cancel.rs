@@ -6,6 +6,7 @@ use crate::store::{
     cancelled::{self, FailedPart},
     evidence::Evidence,
     ingest_nodes::Frontier,
+    places::Place,
 };
 use serde_json::json;
 use sqlx::{PgConnection, PgPool};
@@ -16,11 +17,11 @@ const PART: i64 = 5_000;
 
 /// Fails the file and its containers, in the transaction that cancels the tasks, so that nothing settles under it any
 /// more. The other nodes are left to [`fail_leaves`].
-pub async fn fail_containers(conn: &mut PgConnection, root_id: RootId, tasks: i64) -> sqlx::Result<()> {
-    let failed = cancelled::fail_containers(conn, root_id).await?;
+pub async fn fail_containers(conn: &mut PgConnection, file: &Place, tasks: i64) -> sqlx::Result<()> {
+    let failed = cancelled::fail_containers(conn, file).await?;
     let evidence = json!({"at": chrono::Utc::now(), "nodes_failed": failed, "tasks_cancelled": tasks});
-    store::evidence::record(conn, root_id.document(), Evidence::Cancelled, &evidence).await?;
-    count(conn, root_id, failed).await
+    store::evidence::record(conn, file.id(), Evidence::Cancelled, &evidence).await?;
+    count(conn, file.id().as_root(), failed).await
 }
 
 /// Fails a part of the leaves, those with the lowest ids above `after`, if the root is still marked as cancelled.

@@ -1,13 +1,16 @@
 //! The only way in which a task gets into the queue.
 use crate::{
     ingest::tasks::types::TaskType,
-    store::tasks::{self, NewTask},
+    store::{
+        places::Place,
+        tasks::{self, NewTask},
+    },
 };
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use std::collections::BTreeMap;
 use svc_actors::{LeafRange, WriteMode};
-use svc_ids::{DocumentId, RootId, TaskId};
+use svc_ids::{RootId, TaskId};
 
 /// What the tasks of one tree have in common.
 #[derive(Clone, Copy)]
@@ -64,18 +67,13 @@ impl<'a> Queueing<'a> {
         Queueing { root_id, badges, priority: 0 }
     }
 
-    /// Queues a task of a document, whose ancestors are given from the root on; returns the task's id.
-    pub async fn add(
-        &self,
-        conn: &mut PgConnection,
-        (document_id, ancestors): (DocumentId, &[i64]),
-        work: Work<'_>,
-    ) -> sqlx::Result<TaskId> {
+    /// Queues a task of a document; returns the task's id.
+    pub async fn add(&self, conn: &mut PgConnection, place: &Place, work: Work<'_>) -> sqlx::Result<TaskId> {
         let task = NewTask {
             task_type: work.task_type.name,
             lane: work.task_type.lane,
-            document_id,
-            path: ancestors,
+            document_id: place.id(),
+            path: place.path(),
             root_id: self.root_id,
             write_mode: work.write_mode,
             leaves: work.leaves,

@@ -79,7 +79,7 @@ async fn queue_summarize(
     root_id: RootId,
     node: &Touched,
 ) -> sqlx::Result<()> {
-    Queueing::of_file(root_id, badges).add(conn, (node.document_id, &node.path), Work::of(&SUMMARIZE)).await?;
+    Queueing::of_file(root_id, badges).add(conn, &node.place(), Work::of(&SUMMARIZE)).await?;
     store::ingest_nodes::queue_rollup(conn, node.document_id).await
 }
 

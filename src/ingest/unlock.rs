@@ -10,7 +10,7 @@ use crate::{
     },
     reader::limits,
     spool,
-    store::{self, evidence::Evidence},
+    store::{self, evidence::Evidence, places::Place},
 };
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
@@ -20,7 +20,6 @@ use svc_formats::{
     Extraction, Format, FormatError, Pattern, Patterns, Secret,
     isolated::{Answer, Request, Step},
 };
-use svc_ids::DocumentId;
 
 /// What a password gave access to.
 pub struct Opened {
@@ -86,7 +85,8 @@ impl Opened {
 
     /// Stores what was read for a node that was stored without the password, unless it was read anyway. If its probe
     /// failed, the probe runs again; returns whether it does.
-    pub async fn hand_in(&self, conn: &mut PgConnection, id: DocumentId) -> Result<bool, Failure> {
+    pub async fn hand_in(&self, conn: &mut PgConnection, file: &Place) -> Result<bool, Failure> {
+        let id = file.id();
         // What a task does next is unknown while it changes.
         store::locks::files_around(conn, id).await.or_fail()?;
         let Some((probe, status)) = store::admin::newest(conn, id, PROBE.name).await.or_fail()? else {
@@ -95,12 +95,13 @@ impl Opened {
         if status == TaskStatus::Completed {
             return Ok(false);
         }
-        self.store(conn, id).await?;
+        self.store(conn, file).await?;
         requeue(conn, probe, id, id.as_root()).await
     }
 
     /// Stores what was read, for the tasks of the node.
-    pub async fn store(&self, conn: &mut PgConnection, id: DocumentId) -> Result<(), Failure> {
+    pub async fn store(&self, conn: &mut PgConnection, file: &Place) -> Result<(), Failure> {
+        let id = file.id();
         let (text, layout) =
             split_extraction(self.extraction.clone()).map_err(|error| Failure::new(Code::Internal, error))?;
         store::evidence::store_extraction(conn, id, &text, &layout).await.or_fail()?;

@@ -16,9 +16,10 @@ use crate::{
     store::{
         self,
         blobs::BlobRow,
-        documents::{NewRow, Place},
+        documents::NewRow,
         evidence::Evidence,
         ingest_nodes::{Frontier, IngestNode},
+        places::Place,
         word::Word,
     },
     usetype::Usetype,
@@ -85,7 +86,7 @@ pub async fn upload(
         None => Some(spool::to_large_object(&mut tx, &spooled.file).await.or_fail()?),
     };
     let parent = match query.parent_id {
-        Some(id) => match store::documents::lock_parent(&mut tx, &caller.writable(), DocumentId(id)).await.or_fail()? {
+        Some(id) => match store::places::lock_parent(&mut tx, &caller.writable(), DocumentId(id)).await.or_fail()? {
             Some(parent) => Some(parent),
             None => return Err(caller.refusal(&mut tx, DocumentId(id)).await.or_fail()?),
         },
@@ -147,20 +148,20 @@ async fn existing(
     let found = store::documents::read(conn, &caller.readable(), blob.document_id, false).await.or_fail()?;
     let mut found = found.ok_or_else(|| Failure::no_document(blob.document_id.0))?;
     if let Some(opened) = &arrival.opened {
-        caller.writes(conn, found.id).await.or_fail()??;
-        if opened.hand_in(conn, found.id).await? {
+        let file = caller.writes(conn, found.id).await.or_fail()??;
+        if opened.hand_in(conn, &file).await? {
             found.settled = Word(Settled::InFlight);
         }
     }
     let mut linked_into_parent = false;
-    if let Some(parent) = parent.filter(|parent| found.parent_id != Some(parent.id)) {
-        if parent.id == found.id || parent.path.contains(&found.id.0) {
+    if let Some(parent) = parent.filter(|parent| found.parent_id != Some(parent.id())) {
+        if parent.id() == found.id || parent.path().contains(&found.id.0) {
             return Err(Failure::field(
                 "parent_id",
-                format!("document {} is under the file that holds these bytes", parent.id),
+                format!("document {} is under the file that holds these bytes", parent.id()),
             ));
         }
-        store::links::insert(conn, parent.id, found.id, "contains").await.or_fail()?;
+        store::links::insert(conn, parent, found.id, "contains").await.or_fail()?;
         linked_into_parent = true;
     }
     Ok(UploadResponse {
@@ -186,10 +187,8 @@ async fn store_new(
     parent: Option<&Place>,
     query: &UploadQuery,
 ) -> Result<UploadResponse, Failure> {
-    let path = parent.map(Place::children_path).unwrap_or_default();
     let row = NewRow {
-        parent_id: parent.map(|p| p.id),
-        path: &path,
+        parent,
         title: &arrival.title,
         content: "",
         structured_content: &Map::new(),
@@ -199,9 +198,10 @@ async fn store_new(
         content_hash: &arrival.content_hash,
         settled: Settled::InFlight,
     };
-    let id = store::documents::insert(conn, &row).await.or_fail()?;
+    let place = store::documents::insert(conn, &row).await.or_fail()?;
+    let id = place.id();
     if parent.is_some() {
-        store::reservations::hold_for_edit(conn, &path, id, WriteMode::Itself).await.or_fail()?;
+        store::reservations::hold_for_edit(conn, &place, WriteMode::Itself).await.or_fail()?;
     }
     let blob = BlobRow {
         document_id: id,
@@ -214,9 +214,9 @@ async fn store_new(
         content_hash: arrival.content_hash.clone(),
         options: arrival.options.to_value(),
     };
-    store::blobs::insert(conn, &blob).await.or_fail()?;
+    store::blobs::insert(conn, &place, &blob).await.or_fail()?;
     if query.private || core.settings.is_enclosed(query.parent_id) {
-        caller.enclose(conn, id).await.or_fail()?;
+        caller.enclose(conn, &place).await.or_fail()?;
     }
     let detected = json!({
         "format": blob.format, "mime": blob.mime_type, "by": arrival.detection.by, "declared_mime": blob.declared_mime, "byte_size": blob.byte_size,
@@ -224,10 +224,10 @@ async fn store_new(
     store::evidence::record(conn, id, Evidence::Detected, &detected).await.or_fail()?;
     store::evidence::record(conn, id, Evidence::Options, &blob.options).await.or_fail()?;
     if let Some(opened) = &arrival.opened {
-        opened.store(conn, id).await?;
+        opened.store(conn, &place).await?;
     }
     store::evidence::record_origin(conn, id, "upload", None).await.or_fail()?;
-    begin(core, conn, id, &path, query.priority).await.or_fail()?;
+    begin(core, conn, &place, query.priority).await.or_fail()?;
     Ok(UploadResponse {
         document_id: id.0,
         settled: Settled::InFlight,
@@ -243,15 +243,16 @@ async fn store_new(
 }
 
 /// Starts the counts and queues the probe.
-async fn begin(core: &Core, conn: &mut PgConnection, id: DocumentId, path: &[i64], priority: i32) -> sqlx::Result<()> {
+async fn begin(core: &Core, conn: &mut PgConnection, file: &Place, priority: i32) -> sqlx::Result<()> {
+    let id = file.id();
     let node = IngestNode { document_id: id, parent_id: None, open_tasks: 1, open_children: 0, tokens: 0 };
     let root_id = id.as_root();
     store::ingest_nodes::insert(conn, root_id, &[node]).await?;
     if priority != 0 {
-        store::ingest_nodes::set_priority(conn, root_id, priority).await?;
+        store::ingest_nodes::set_priority(conn, file, priority).await?;
     }
     store::ingest_nodes::count(conn, id, Frontier { total: 1, in_flight: 1, ..Frontier::default() }).await?;
-    Queueing::of_file(root_id, &core.settings.task_badges).add(conn, (id, path), Work::of(&PROBE)).await.map(|_| ())
+    Queueing::of_file(root_id, &core.settings.task_badges).add(conn, file, Work::of(&PROBE)).await.map(|_| ())
 }
 
 #[cfg(test)]

@@ -42,12 +42,7 @@ pub async fn scores(core: &Core, query: &str, ids: &[DocumentId]) -> Result<Hash
 }
 
 /// The tokens of a document to store: the most important share of them, in the widths of the settings.
-pub fn rows<'a>(
-    settings: &Settings,
-    document_id: DocumentId,
-    model: &'a str,
-    tokens: &TokenVectors,
-) -> Result<TokenRows<'a>, Failure> {
+pub fn rows<'a>(settings: &Settings, model: &'a str, tokens: &TokenVectors) -> Result<TokenRows<'a>, Failure> {
     let kept = tokens.most_important(settings.token_top_percent);
     let mut vectors: [Vec<HalfVector>; 3] = Default::default();
     let (mut pack, mut pack_width) = (Vec::new(), 0);
@@ -64,7 +59,6 @@ pub fn rows<'a>(
         column.extend(halves.into_iter().map(HalfVector::from));
     }
     Ok(TokenRows {
-        document_id,
         model,
         places: kept.iter().map(|&token| token as i32).collect(),
         token_ids: kept.iter().map(|&token| tokens.token_ids[token] as i32).collect(),

@@ -6,6 +6,7 @@
 use super::{
     advisory::AdvisoryLock,
     documents::add,
+    places::Place,
     scope::{Readable, readable},
 };
 use chrono::{DateTime, Utc};
@@ -27,8 +28,9 @@ async fn hold_alone(conn: &mut PgConnection) -> sqlx::Result<()> {
 }
 
 /// Makes a node that this transaction created, and that has nothing under it, an access root.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
-pub async fn protect_new(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<()> {
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
+pub async fn protect_new(conn: &mut PgConnection, place: &Place) -> sqlx::Result<()> {
+    let id = place.id();
     sqlx::query("INSERT INTO access_roots (document_id, above) SELECT id, guard FROM documents WHERE id = $1")
         .bind(id)
         .execute(&mut *conn)

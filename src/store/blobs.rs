@@ -1,5 +1,6 @@
 //! Stored bytes as PostgreSQL large objects: transactional, and streamed in and out.
 use super::{
+    places::Place,
     scope::{Readable, readable},
     word::Word,
 };
@@ -56,13 +57,13 @@ pub struct BlobRow {
 }
 
 /// Attaches bytes to their file node.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = row.document_id.0))]
-pub async fn insert(conn: &mut PgConnection, row: &BlobRow) -> sqlx::Result<()> {
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
+pub async fn insert(conn: &mut PgConnection, file: &Place, row: &BlobRow) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO document_blobs (document_id, lob, mime_type, declared_mime, detected_by, format, byte_size, content_hash, options)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
     )
-    .bind(row.document_id)
+    .bind(file.id())
     .bind(row.lob)
     .bind(&row.mime_type)
     .bind(&row.declared_mime)

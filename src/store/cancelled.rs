@@ -1,12 +1,13 @@
 //! The nodes of a cancelled ingestion, until all of them are marked as failed.
-use super::evidence::Evidence;
+use super::{evidence::Evidence, places::Place};
 use sqlx::PgConnection;
 use svc_ids::{DocumentId, RootId};
 
 /// Marks the root and all its containers as failed, so that the settler has nothing to wait for, and the root as
 /// cancelled. Returns how many nodes failed.
-#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
-pub async fn fail_containers(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<i64> {
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = file.id().0))]
+pub async fn fail_containers(conn: &mut PgConnection, file: &Place) -> sqlx::Result<i64> {
+    let root_id = file.id();
     let failed = sqlx::query(
         "UPDATE documents d SET settled = 'failed' FROM ingest_node n
           WHERE n.root_id = $1 AND d.id = n.document_id AND d.settled = 'in_flight'",

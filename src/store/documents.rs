@@ -1,6 +1,7 @@
 //! Documents: the nodes of the tree.
 use super::{
-    scope::{Readable, Writable, readable},
+    places::Place,
+    scope::{Readable, readable},
     vectors,
     word::Word,
 };
@@ -115,9 +116,7 @@ impl From<DocumentRow> for DocumentResponse {
 
 /// A document to be stored.
 pub struct NewRow<'a> {
-    pub parent_id: Option<DocumentId>,
-    /// The ids of its ancestors, root first.
-    pub path: &'a [i64],
+    pub parent: Option<&'a Place>,
     pub title: &'a str,
     pub content: &'a str,
     pub structured_content: &'a Map<String, Value>,
@@ -128,9 +127,10 @@ pub struct NewRow<'a> {
     pub settled: Settled,
 }
 
-/// Stores one document and returns its id. It is as guarded as its parent; the transaction is one of [`super::transaction::begin_creating`].
-pub async fn insert(conn: &mut PgConnection, row: &NewRow<'_>) -> sqlx::Result<DocumentId> {
-    sqlx::query_scalar(
+/// Stores one document and returns its place. It is as guarded as its parent; the transaction is one of [`super::transaction::begin_creating`].
+pub async fn insert(conn: &mut PgConnection, row: &NewRow<'_>) -> sqlx::Result<Place> {
+    let path = row.parent.map(Place::children_path).unwrap_or_default();
+    let id = sqlx::query_scalar(
         concat!(
             "WITH made AS (
                  INSERT INTO documents (parent_id, path, title, content, structured_content, usetype, position, event_time, content_hash, settled, guard)
@@ -138,8 +138,8 @@ pub async fn insert(conn: &mut PgConnection, row: &NewRow<'_>) -> sqlx::Result<D
              INSERT INTO document_words (document_id, words) SELECT id, ", words!(), " FROM made RETURNING document_id"
         ),
     )
-    .bind(row.parent_id)
-    .bind(row.path)
+    .bind(row.parent.map(Place::id))
+    .bind(&path)
     .bind(row.title)
     .bind(row.content)
     .bind(Json(row.structured_content))
@@ -149,7 +149,8 @@ pub async fn insert(conn: &mut PgConnection, row: &NewRow<'_>) -> sqlx::Result<D
     .bind(row.content_hash)
     .bind(row.settled.as_str())
     .fetch_one(conn)
-    .await
+    .await?;
+    Ok(Place { id, path })
 }
 
 /// Reads one document that the scope covers.
@@ -255,53 +256,6 @@ pub async fn is_readable(conn: &mut PgConnection, scope: &Readable, id: Document
     add(&mut arguments, id);
     let query = concat!("SELECT EXISTS (SELECT 1 FROM documents d WHERE d.id = $3 AND ", readable!(), ")");
     sqlx::query_scalar_with(query, arguments).fetch_one(conn).await
-}
-
-/// The place of a node in the tree; its row stays until the transaction ends.
-#[derive(Debug, Clone, sqlx::FromRow)]
-pub struct Place {
-    pub id: DocumentId,
-    pub path: Vec<i64>,
-}
-
-impl Place {
-    /// The path of what is directly under this node.
-    pub fn children_path(&self) -> Vec<i64> {
-        let mut path = self.path.clone();
-        path.push(self.id.0);
-        path
-    }
-}
-
-/// Whether a document exists and the scope covers it.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
-pub async fn is_writable(conn: &mut PgConnection, scope: &Writable, id: DocumentId) -> sqlx::Result<bool> {
-    let mut arguments = scope.arguments();
-    add(&mut arguments, id);
-    let query = concat!("SELECT EXISTS (SELECT 1 FROM documents d WHERE d.id = $3 AND ", readable!(), ")");
-    sqlx::query_scalar_with(query, arguments).fetch_one(conn).await
-}
-
-/// Finds the node that is to get a child, and keeps it from being deleted meanwhile.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
-pub async fn lock_parent(conn: &mut PgConnection, scope: &Writable, id: DocumentId) -> sqlx::Result<Option<Place>> {
-    let mut arguments = scope.arguments();
-    add(&mut arguments, id);
-    sqlx::query_as_with(
-        concat!("SELECT d.id, d.path FROM documents d WHERE d.id = $3 AND ", readable!(), " FOR KEY SHARE"),
-        arguments,
-    )
-    .fetch_optional(conn)
-    .await
-}
-
-/// Locks a node that will be deleted.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
-pub async fn lock_for_delete(conn: &mut PgConnection, scope: &Writable, id: DocumentId) -> sqlx::Result<Option<Place>> {
-    let mut arguments = scope.arguments();
-    add(&mut arguments, id);
-    let query = concat!("SELECT d.id, d.path FROM documents d WHERE d.id = $3 AND ", readable!(), " FOR UPDATE");
-    sqlx::query_as_with(query, arguments).fetch_optional(conn).await
 }
 
 /// The documents without a parent after `after`, by id.
@@ -444,10 +398,10 @@ pub async fn unsettled(
 
 /// Removes a document and everything under it, with every row that depends on them; returns their ids. The caller must
 /// remove the index postings.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = root.0))]
-pub async fn delete_subtree(conn: &mut PgConnection, root: DocumentId) -> sqlx::Result<Vec<DocumentId>> {
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = root.id().0))]
+pub async fn delete_subtree(conn: &mut PgConnection, root: &Place) -> sqlx::Result<Vec<DocumentId>> {
     sqlx::query_scalar("WITH gone AS (DELETE FROM documents WHERE id = $1 OR path @> ARRAY[$1::bigint] RETURNING id) SELECT id FROM gone")
-        .bind(root)
+        .bind(root.id())
         .fetch_all(conn)
         .await
 }

@@ -1,6 +1,7 @@
 //! The counters of ingestion, settle events and the frontier.
 use super::{
     documents::add,
+    places::Place,
     scope::{Readable, readable},
     word::Word,
 };
@@ -47,14 +48,14 @@ pub async fn priority(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<
 
 /// Gives a file another priority, after those who queue tasks with the old one have committed. Everything queued from
 /// then on has the new one.
-#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
-pub async fn set_priority(conn: &mut PgConnection, root_id: RootId, priority: i32) -> sqlx::Result<()> {
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = file.id().0))]
+pub async fn set_priority(conn: &mut PgConnection, file: &Place, priority: i32) -> sqlx::Result<()> {
     sqlx::query("SELECT 1 FROM ingest_node WHERE document_id = $1 FOR UPDATE")
-        .bind(root_id)
+        .bind(file.id())
         .execute(&mut *conn)
         .await?;
     sqlx::query("UPDATE ingest_node SET priority = $2 WHERE document_id = $1")
-        .bind(root_id)
+        .bind(file.id())
         .bind(priority)
         .execute(conn)
         .await
@@ -209,7 +210,14 @@ pub struct Touched {
     pub failed_children: i32,
     pub rollup: Word<Rollup>,
     pub settled: Word<Settled>,
-    pub path: Vec<i64>,
+    path: Vec<i64>,
+}
+
+impl Touched {
+    /// The place of the container, whose rollup was admitted with its file.
+    pub fn place(&self) -> Place {
+        Place { id: self.document_id, path: self.path.clone() }
+    }
 }
 
 /// Takes up to 10,000 events of a root and lowers the counts, with one aggregated change per node in the order of ids.

@@ -1,6 +1,7 @@
 //! Typed edges between documents.
 use super::{
     documents::add,
+    places::Place,
     scope::{Readable, readable},
 };
 use chrono::{DateTime, Utc};
@@ -21,17 +22,17 @@ struct LinkRow {
 }
 
 /// Links two documents; adding the same link again changes nothing.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = source_id.0))]
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = source.id().0))]
 pub async fn insert(
     conn: &mut PgConnection,
-    source_id: DocumentId,
+    source: &Place,
     target_id: DocumentId,
     link_type: &str,
 ) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO document_links (source_id, target_id, link_type) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
     )
-    .bind(source_id)
+    .bind(source.id())
     .bind(target_id)
     .bind(link_type)
     .execute(conn)

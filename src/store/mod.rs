@@ -1,7 +1,7 @@
 //! All SQL, one file per group of tables, as plain functions on a connection.
 //!
 //! The caller begins and ends the transaction, only through [`transaction`]. Every read that answers a caller's request
-//! takes the [`scope::Readable`] of what that caller may read.
+//! takes the [`scope::Readable`] of what that caller may read, and a function that changes documents a [`places::Place`].
 pub mod access;
 pub mod admin;
 pub mod advisory;
@@ -20,6 +20,7 @@ pub mod leases;
 pub(crate) mod links;
 pub mod locks;
 pub(crate) mod nodes;
+pub mod places;
 pub(crate) mod principals;
 pub mod queue;
 pub mod reservations;

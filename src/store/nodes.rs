@@ -1,6 +1,7 @@
 //! The nodes that tasks make under a file: inserted in flight, embedded, moved out of flight, rolled up.
 use super::{
     documents::{content_hash, words},
+    places::Place,
     text::{storable, storable_json},
     word::Word,
 };
@@ -35,8 +36,10 @@ pub async fn reserve_ids(conn: &mut PgConnection, count: usize) -> sqlx::Result<
         .await
 }
 
-/// Stores nodes in flight, with the rule that made them and their anchors. Parents must come before their children.
-pub async fn insert(conn: &mut PgConnection, rule: &str, nodes: &[NewNode]) -> sqlx::Result<()> {
+/// Stores nodes in flight under a place, with the rule that made them and their anchors. Parents must come before their
+/// children.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = within.id().0))]
+pub async fn insert(conn: &mut PgConnection, within: &Place, rule: &str, nodes: &[NewNode]) -> sqlx::Result<()> {
     let ids: Vec<DocumentId> = nodes.iter().map(|node| node.id).collect();
     let contents: Vec<String> = nodes.iter().map(|node| storable(&node.content).into_owned()).collect();
     sqlx::query(

@@ -1,9 +1,10 @@
 //! Edits that come over REST and not from the queue, and the regions that tasks hold.
+use super::places::Place;
 use crate::error::IntoFailure;
 use sqlx::PgConnection;
 use svc_actors::{WriteMode, path_key};
 use svc_client::{Code, Failure};
-use svc_ids::{DocumentId, TaskId};
+use svc_ids::TaskId;
 
 /// The holder of an overlapping region.
 #[derive(Debug, sqlx::FromRow)]
@@ -40,14 +41,9 @@ impl IntoFailure for EditError {
 ///
 /// It locks the rows of tasks that wait there, which claims then skip. With a reservation of its own, every claim of
 /// the fleet would wait for this transaction, because whether the reservations conflict is unknown until it ends.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
-pub async fn hold_for_edit(
-    conn: &mut PgConnection,
-    path: &[i64],
-    id: DocumentId,
-    mode: WriteMode,
-) -> Result<(), EditError> {
-    if let Some(holder) = holder(conn, path, id, mode).await? {
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
+pub async fn hold_for_edit(conn: &mut PgConnection, place: &Place, mode: WriteMode) -> Result<(), EditError> {
+    if let Some(holder) = holder(conn, place, mode).await? {
         return Err(EditError::Held(holder));
     }
     // This waits for a row that is being claimed, which is then held. Rows are locked by id, in the order in which the
@@ -61,26 +57,21 @@ pub async fn hold_for_edit(
               WHERE NOT t.final AND t.claim_token IS NULL AND NOT (around.above AND t.write_mode = 'self')
               ORDER BY t.id FOR UPDATE OF t) locked",
     )
-    .bind(path)
-    .bind(id)
+    .bind(place.path())
+    .bind(place.id())
     .bind(mode != WriteMode::Itself)
     .execute(&mut *conn)
     .await?;
-    holder(conn, path, id, mode).await?.map_or(Ok(()), |holder| Err(EditError::Held(holder)))
+    holder(conn, place, mode).await?.map_or(Ok(()), |holder| Err(EditError::Held(holder)))
 }
 
-async fn holder(
-    conn: &mut PgConnection,
-    path: &[i64],
-    id: DocumentId,
-    mode: WriteMode,
-) -> sqlx::Result<Option<Holder>> {
+async fn holder(conn: &mut PgConnection, place: &Place, mode: WriteMode) -> sqlx::Result<Option<Holder>> {
     sqlx::query_as(
         "SELECT r.task_id, t.task_type, r.worker FROM task_reservation r JOIN task_queue t ON t.id = r.task_id
           WHERE r.prange && region_paths($1, $3, NULL, NULL) AND r.drange && region_depths($2, $3, NULL) LIMIT 1",
     )
-    .bind(path_key(&[path, &[id.0]].concat()))
-    .bind(i32::try_from(path.len()).unwrap_or(i32::MAX))
+    .bind(path_key(&place.children_path()))
+    .bind(i32::try_from(place.path().len()).unwrap_or(i32::MAX))
     .bind(mode.as_str())
     .fetch_optional(conn)
     .await

@@ -1,11 +1,11 @@
 //! Token vectors: a row per token, and a pack per document that a search reads.
+use super::places::Place;
 use pgvector::HalfVector;
 use sqlx::PgConnection;
 use svc_ids::DocumentId;
 
 /// The tokens of one document that are kept, in the order of its text.
 pub struct TokenRows<'a> {
-    pub document_id: DocumentId,
     pub model: &'a str,
     pub places: Vec<i32>,
     pub token_ids: Vec<i32>,
@@ -27,11 +27,9 @@ pub struct Pack {
 }
 
 /// Replaces the stored tokens of a document.
-pub async fn replace(conn: &mut PgConnection, rows: &TokenRows<'_>) -> sqlx::Result<()> {
-    sqlx::query("DELETE FROM token_embeddings WHERE document_id = $1")
-        .bind(rows.document_id)
-        .execute(&mut *conn)
-        .await?;
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
+pub async fn replace(conn: &mut PgConnection, place: &Place, rows: &TokenRows<'_>) -> sqlx::Result<()> {
+    sqlx::query("DELETE FROM token_embeddings WHERE document_id = $1").bind(place.id()).execute(&mut *conn).await?;
     let column = |at: usize| (!rows.vectors[at].is_empty()).then_some(&rows.vectors[at]);
     sqlx::query(
         "INSERT INTO token_embeddings (document_id, token_idx, token_id, tier, embed_256, embed_384, embed_512)
@@ -39,7 +37,7 @@ pub async fn replace(conn: &mut PgConnection, rows: &TokenRows<'_>) -> sqlx::Res
            FROM unnest($2::int[], $3::int[], $4::smallint[], $5::halfvec[], $6::halfvec[], $7::halfvec[])
              AS t(token_idx, token_id, tier, embed_256, embed_384, embed_512)",
     )
-    .bind(rows.document_id)
+    .bind(place.id())
     .bind(&rows.places)
     .bind(&rows.token_ids)
     .bind(&rows.tiers)
@@ -53,7 +51,7 @@ pub async fn replace(conn: &mut PgConnection, rows: &TokenRows<'_>) -> sqlx::Res
          ON CONFLICT (document_id) DO UPDATE
             SET model = EXCLUDED.model, width = EXCLUDED.width, tokens = EXCLUDED.tokens, vectors = EXCLUDED.vectors, created_at = now()",
     )
-    .bind(rows.document_id)
+    .bind(place.id())
     .bind(rows.model)
     .bind(rows.width)
     .bind(i32::try_from(rows.places.len()).unwrap_or(i32::MAX))

@@ -3,6 +3,7 @@
 use super::{
     advisory::AdvisoryLock,
     documents::add,
+    places::Place,
     scope::readable,
     search::{EXACT_LIMIT, Eligible, eligible},
     transaction,
@@ -42,8 +43,15 @@ pub fn shown(vector: &HalfVector) -> Vec<f32> {
     shown
 }
 
-/// Stores the vectors of documents, which are all of one model.
-pub async fn set(conn: &mut PgConnection, ids: &[DocumentId], vectors: &[HalfVector], model: &str) -> sqlx::Result<()> {
+/// Stores the vectors of documents at and under a place, which are all of one model.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = within.id().0))]
+pub async fn set(
+    conn: &mut PgConnection,
+    within: &Place,
+    ids: &[DocumentId],
+    vectors: &[HalfVector],
+    model: &str,
+) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO document_vectors (document_id, root_id, embed_model, embed)
          SELECT d.id, coalesce(d.path[1], d.id), $3, v.embed

@@ -1,5 +1,5 @@
 //! What a principal may read and change: guards beside the naive definition, and the lock that keeps a node from being born open.
-use crate::support::{TestApp, invariants, sample, server, until};
+use crate::support::{TestApp, invariants, place, sample, server, until};
 use http::{HeaderMap, header::AUTHORIZATION};
 use serde_json::Map;
 use sqlx::PgPool;
@@ -9,6 +9,7 @@ use svc::{
     store::{
         access,
         documents::{self, NewRow},
+        places,
         scope::{Readable, Writable},
         transaction,
     },
@@ -80,11 +81,14 @@ async fn someone(pool: &PgPool) -> Someone {
     Someone { id, headers }
 }
 
-async fn add(pool: &PgPool, parent: Option<(i64, Vec<i64>)>) -> i64 {
-    let path = parent.clone().map_or(Vec::new(), |(id, path)| path.into_iter().chain([id]).collect());
+async fn add(pool: &PgPool, parent: Option<i64>) -> i64 {
+    let mut tx = transaction::begin_creating(pool).await.unwrap();
+    let parent = match parent {
+        Some(id) => Some(place(&mut tx, id).await),
+        None => None,
+    };
     let row = NewRow {
-        parent_id: parent.map(|(id, _)| DocumentId(id)),
-        path: &path,
+        parent: parent.as_ref(),
         title: "t",
         content: "c",
         structured_content: &Map::new(),
@@ -94,8 +98,7 @@ async fn add(pool: &PgPool, parent: Option<(i64, Vec<i64>)>) -> i64 {
         content_hash: "sha256:",
         settled: Settled::Settled,
     };
-    let mut tx = transaction::begin_creating(pool).await.unwrap();
-    let id = documents::insert(&mut tx, &row).await.unwrap();
+    let id = documents::insert(&mut tx, &row).await.unwrap().id();
     tx.commit().await.unwrap();
     id.0
 }
@@ -114,8 +117,8 @@ async fn compare(pool: &PgPool, naive: &Naive, someone: &Someone) {
     let shown: BTreeSet<i64> = shown.into_iter().map(|row| row.id.0).collect();
     assert_eq!(shown, ids.iter().copied().filter(|id| naive.may(*id, false)).collect());
     for id in &ids {
-        let may = documents::is_writable(&mut conn, &caller.writable(), DocumentId(*id)).await.unwrap();
-        assert_eq!(may, naive.may(*id, true), "writing {id}");
+        let found = places::find(&mut conn, &caller.writable(), DocumentId(*id)).await.unwrap();
+        assert_eq!(found.is_some(), naive.may(*id, true), "writing {id}");
     }
     assert_eq!(documents::sizes(&mut conn, &Readable::everything(), &all).await.unwrap().len(), ids.len());
     assert!(documents::sizes(&mut conn, &Readable::default(), &all).await.unwrap().is_empty());
@@ -133,7 +136,7 @@ async fn guards_and_rights_are_those_of_the_definition_in_random_trees() {
             match (random.below(10), any) {
                 (0..=3, parent) | (4.., parent @ None) => {
                     let parent = parent.filter(|_| random.below(8) > 0).map(|id| (id, naive.path[&id].clone()));
-                    let id = add(&pool, parent.clone()).await;
+                    let id = add(&pool, parent.as_ref().map(|(id, _)| *id)).await;
                     naive
                         .path
                         .insert(id, parent.map_or(Vec::new(), |(id, path)| path.into_iter().chain([id]).collect()));
@@ -162,7 +165,8 @@ async fn guards_and_rights_are_those_of_the_definition_in_random_trees() {
                 }
                 (_, Some(id)) if random.below(3) == 0 => {
                     let mut conn = pool.acquire().await.unwrap();
-                    let gone: BTreeSet<i64> = documents::delete_subtree(&mut conn, DocumentId(id))
+                    let place = place(&mut conn, id).await;
+                    let gone: BTreeSet<i64> = documents::delete_subtree(&mut conn, &place)
                         .await
                         .unwrap()
                         .into_iter()
@@ -186,8 +190,7 @@ async fn a_node_that_is_created_while_its_parent_is_protected_is_guarded() {
     let pool = server::new_pool().await;
     let parent = add(&pool, None).await;
     let mut creating = transaction::begin_creating(&pool).await.unwrap();
-    let place =
-        documents::lock_parent(&mut creating, &Writable::everything(), DocumentId(parent)).await.unwrap().unwrap();
+    let place = places::lock_parent(&mut creating, &Writable::everything(), DocumentId(parent)).await.unwrap().unwrap();
     let protecting = tokio::spawn({
         let pool = pool.clone();
         async move {
@@ -202,10 +205,8 @@ async fn a_node_that_is_created_while_its_parent_is_protected_is_guarded() {
         sqlx::query_scalar::<_, bool>(waits).fetch_one(&pool).await.unwrap().then_some(())
     })
     .await;
-    let path = place.children_path();
     let row = NewRow {
-        parent_id: Some(DocumentId(parent)),
-        path: &path,
+        parent: Some(&place),
         title: "t",
         content: "c",
         structured_content: &Map::new(),
@@ -215,7 +216,7 @@ async fn a_node_that_is_created_while_its_parent_is_protected_is_guarded() {
         content_hash: "sha256:",
         settled: Settled::Settled,
     };
-    let child = documents::insert(&mut creating, &row).await.unwrap();
+    let child = documents::insert(&mut creating, &row).await.unwrap().id();
     creating.commit().await.unwrap();
     protecting.await.unwrap();
     let guard: i64 =

@@ -83,6 +83,14 @@ fn only_the_store_begins_transactions_and_in_one_file() {
 }
 
 #[test]
+fn only_a_task_takes_the_right_to_write_from_its_claim() {
+    for (path, text) in sources(&repository().join("src")) {
+        let is_allowed = path.starts_with("src/ingest/tasks") || path == Path::new("src/store/places.rs");
+        assert!(is_allowed || !text.contains("Place::of_claim"), "{} writes without a caller's right", path.display());
+    }
+}
+
+#[test]
 fn only_the_registry_and_the_console_mount_routes() {
     for (path, text) in sources(&repository().join("src")) {
         let mounts = text.contains(".route(");
@@ -116,7 +124,7 @@ fn architecture_is_short_and_names_every_room() {
 }
 
 /// The types of parameters that name the document, root or task that a function works on.
-const SUBJECTS: &[&str] = &["&AttemptRow", "&Grant", "&Held", "Cancel", "DocumentId", "RootId", "TaskId"];
+const SUBJECTS: &[&str] = &["&AttemptRow", "&Grant", "&Held", "&Place", "Cancel", "DocumentId", "RootId", "TaskId"];
 /// Parameters of these types that a function does not work on: where a page begins, and the other end of a link.
 const NO_SUBJECTS: &[&str] = &["after", "target_id"];
 

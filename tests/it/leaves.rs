@@ -1,7 +1,7 @@
 //! Tasks that reserve some leaves of a file and nothing else, so that a large flat file is embedded by many at once.
 use crate::{
     queue::claimer,
-    support::{PATIENCE, TestApp, Wish, invariants},
+    support::{PATIENCE, TestApp, Wish, invariants, place},
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use serde_json::json;
@@ -74,7 +74,8 @@ async fn a_flat_file_is_embedded_by_as_many_tasks_at_once_as_there_are_slots() {
         assert_eq!(claimed.is_empty(), waits, "a task with {mode}");
         sqlx::query("DELETE FROM task_queue WHERE id = $1").bind(id).execute(&mut *conn).await.unwrap();
     }
-    let deletion = reservations::hold_for_edit(&mut conn, &[], DocumentId(file), WriteMode::Subtree).await;
+    let whole = place(&mut conn, file).await;
+    let deletion = reservations::hold_for_edit(&mut conn, &whole, WriteMode::Subtree).await;
     assert!(matches!(deletion, Err(EditError::Held(holder)) if holder.task_type == "embed"));
     drop(conn);
 

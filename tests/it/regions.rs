@@ -2,7 +2,7 @@
 //! longer.
 use crate::{
     queue::{app, claim, claimer, finish, node, status, task},
-    support::TestApp,
+    support::{TestApp, place},
 };
 use std::time::Duration;
 use svc::store::{
@@ -25,7 +25,8 @@ async fn waits_for_a_lock<T>(app: &TestApp, server: i32, work: &tokio::task::Joi
 async fn delete_meanwhile(app: &TestApp, id: i64, holding: sqlx::Transaction<'_, sqlx::Postgres>) {
     let mut deleter = app.pool.acquire().await.unwrap();
     let server: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut *deleter).await.unwrap();
-    let deletion = tokio::spawn(async move { documents::delete_subtree(&mut deleter, DocumentId(id)).await });
+    let place = place(&mut deleter, id).await;
+    let deletion = tokio::spawn(async move { documents::delete_subtree(&mut deleter, &place).await });
     waits_for_a_lock(app, server, &deletion).await;
     holding.commit().await.unwrap();
     assert_eq!(deletion.await.unwrap().unwrap(), [DocumentId(id)]);
@@ -106,9 +107,8 @@ async fn an_edit_keeps_claims_away_from_its_region_and_holds_up_none() {
     let ids = |grants: &[Grant]| grants.iter().map(|grant| grant.task_id).collect::<Vec<_>>();
 
     let mut edit = app.pool.begin().await.unwrap();
-    reservations::hold_for_edit(&mut edit, &child.1, DocumentId(child.0), WriteMode::Itself)
-        .await
-        .expect("nobody holds it");
+    let edited = place(&mut edit, child.0).await;
+    reservations::hold_for_edit(&mut edit, &edited, WriteMode::Itself).await.expect("nobody holds it");
     let got = claim(&app, 4).await;
     assert_eq!(ids(&got), [own, elsewhere], "what does not touch the edit");
     edit.rollback().await.unwrap();
@@ -122,9 +122,7 @@ async fn an_edit_keeps_claims_away_from_its_region_and_holds_up_none() {
     assert_eq!(ids(&got), [whole]);
     let mut edit = app.pool.begin().await.unwrap();
     let server: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut *edit).await.unwrap();
-    let editing = tokio::spawn(async move {
-        reservations::hold_for_edit(&mut edit, &child.1, DocumentId(child.0), WriteMode::Itself).await
-    });
+    let editing = tokio::spawn(async move { reservations::hold_for_edit(&mut edit, &edited, WriteMode::Itself).await });
     waits_for_a_lock(&app, server, &editing).await;
     claiming.commit().await.unwrap();
     match editing.await.unwrap() {

@@ -8,7 +8,7 @@ use crate::{
         settle,
     },
     search::{self, bm25},
-    store::{self, evidence::Evidence, nodes::TextRow, vectors::Stored},
+    store::{self, evidence::Evidence, nodes::TextRow, places::Place, vectors::Stored},
 };
 use pgvector::HalfVector;
 use serde_json::{Map, Value, json};
@@ -43,7 +43,9 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let file = (batch.is_some() && !embedded.refused.is_empty()).then(|| grant.root_id.document());
     let locked: Vec<DocumentId> = ids.iter().copied().chain(file).collect();
     store::locks::documents(tx.conn(), &locked).await.classified()?;
-    store::vectors::set(tx.conn(), &embedded.ids, &embedded.vectors, model).await.classified()?;
+    store::vectors::set(tx.conn(), &Place::of_claim(grant), &embedded.ids, &embedded.vectors, model)
+        .await
+        .classified()?;
     for postings in &indexes {
         let replaced = bm25::replace(tx.conn(), postings).await;
         if matches!(replaced, Err(bm25::Error::StaleTerms(_))) {
@@ -75,8 +77,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
 
 /// The leaves that one task embeds.
 pub(super) struct Leaves {
-    /// The ids from the root to the node that contains the leaves, whose own id is last.
-    pub under: Vec<i64>,
+    /// The node that contains the leaves.
+    pub under: Place,
     pub range: LeafRange,
     /// The leaves' ids as ranges that contain no other leaf: the first and the last id of each.
     pub runs: Vec<(DocumentId, DocumentId)>,
@@ -89,10 +91,9 @@ pub(super) async fn enqueue(
     root_id: RootId,
     leaves: Leaves,
 ) -> Result<(), TaskFailure> {
-    let Some((document_id, ancestors)) = leaves.under.split_last() else { return Ok(()) };
     let work = Work::of(&EMBED).params(json!({"leaves": leaves.runs})).leaves(&leaves.range);
     let queueing = Queueing::of_file(root_id, &tools.settings.task_badges);
-    queueing.add(conn, (DocumentId(*document_id), ancestors), work).await.classified().map(|_| ())
+    queueing.add(conn, &leaves.under, work).await.classified().map(|_| ())
 }
 
 /// The leaves that a task's parameters name; `None` if the task embeds its own document.

@@ -10,7 +10,7 @@ use crate::{
     },
     reader::limits,
     spool::StoredFile,
-    store::{self, evidence::Evidence},
+    store::{self, evidence::Evidence, places::Place},
 };
 use serde_json::{Map, Value, json};
 use std::{fs::File, sync::Arc};
@@ -148,18 +148,17 @@ async fn enqueue(
     options: &Value,
 ) -> Result<i32, TaskFailure> {
     let grant = tx.grant();
-    let (id, path) = (grant.document_id, &grant.region.path);
-    let ancestors = &path[..path.len().saturating_sub(1)];
+    let place = Place::of_claim(grant);
     let queueing = Queueing::of_file(grant.root_id, &tools.settings.task_badges);
     let mut queued: Vec<(&str, TaskId)> = Vec::new();
     for rule in rules::due(format, patterns) {
         let comes_after = |(task, _): &&(&str, TaskId)| rule.after.iter().any(|before| before.name == *task);
         let after: Vec<TaskId> = queued.iter().filter(comes_after).map(|(_, id)| *id).collect();
         let work = Work::of(rule.task).params(Value::Object(rule.task.params(options))).after(&after);
-        queued.push((rule.task.name, queueing.add(tx.conn(), (id, ancestors), work).await.classified()?));
+        queued.push((rule.task.name, queueing.add(tx.conn(), &place, work).await.classified()?));
     }
     let count = i32::try_from(queued.len()).unwrap_or(i32::MAX);
-    store::ingest_nodes::grow(tx.conn(), id, count, 0, 0).await.classified()?;
+    store::ingest_nodes::grow(tx.conn(), place.id(), count, 0, 0).await.classified()?;
     Ok(count)
 }
 

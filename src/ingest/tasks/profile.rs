@@ -10,7 +10,7 @@ use crate::{
     embedding::EmbedError,
     ingest::{Tools, options::Profile, profile, tree},
     reader::limits,
-    store::{self, evidence::Evidence, ingest_nodes::Frontier, nodes::NewNode},
+    store::{self, evidence::Evidence, ingest_nodes::Frontier, nodes::NewNode, places::Place},
     usetype::Usetype,
 };
 use serde_json::{Map, Value, json};
@@ -88,6 +88,7 @@ async fn insert(
     anchor: &Value,
 ) -> Result<(), TaskFailure> {
     let grant = tx.grant();
+    let place = Place::of_claim(grant);
     let ids = store::nodes::reserve_ids(tx.conn(), 1).await.classified()?;
     let node = |id: &DocumentId| NewNode {
         id: *id,
@@ -102,14 +103,14 @@ async fn insert(
         anchor: anchor.clone(),
     };
     let nodes: Vec<NewNode> = ids.iter().map(node).collect();
-    store::nodes::insert(tx.conn(), &grant.task_type, &nodes).await.classified()?;
+    store::nodes::insert(tx.conn(), &place, &grant.task_type, &nodes).await.classified()?;
     store::ingest_nodes::grow(tx.conn(), grant.document_id, 1, 1, tokens).await.classified()?;
     let change = Frontier { total: 1, in_flight: 1, ..Frontier::default() };
     store::ingest_nodes::count(tx.conn(), grant.root_id.document(), change).await.classified()?;
     for id in ids {
         let leaf: Vec<i64> = grant.region.path.iter().copied().chain([id.0]).collect();
         let range = LeafRange { first: leaf.clone(), last: leaf };
-        let leaves = Leaves { under: grant.region.path.clone(), range, runs: vec![(id, id)] };
+        let leaves = Leaves { under: place.clone(), range, runs: vec![(id, id)] };
         embed::enqueue(tools, tx.conn(), grant.root_id, leaves).await?;
     }
     Ok(())

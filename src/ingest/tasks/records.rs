@@ -2,6 +2,8 @@
 //! reason.
 //!
 //! A sheet may have a million rows, so they wait in a spool file and are never all in memory.
+mod batches;
+
 use super::{
     Apply, OrTaskFailure, another_answer,
     apply::Transaction,
@@ -14,7 +16,7 @@ use crate::{
         Tools,
         options::Structure,
         records::{Fit, NewRecord, record},
-        tree::{self, BATCH, BATCH_TOKENS},
+        tree,
     },
     reader::limits,
     spool,
@@ -23,15 +25,17 @@ use crate::{
         evidence::Evidence,
         ingest_nodes::{Frontier, IngestNode},
         nodes::NewNode,
+        places::Place,
     },
     usetype::Usetype,
 };
+use batches::{Leaf, Leaves};
 use serde_json::{Map, Value, json};
 use std::{
     fs::File,
     io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write},
 };
-use svc_actors::{CancelToken, Grant, LeafRange, Outcome, TaskFailure, path_key};
+use svc_actors::{CancelToken, Grant, Outcome, TaskFailure};
 use svc_formats::{
     ChunkOptions,
     isolated::{Answer, Request, Step},
@@ -170,6 +174,7 @@ async fn insert(
     mut file: BufReader<File>,
 ) -> Result<u64, TaskFailure> {
     let grant = tx.grant();
+    let place = Place::of_claim(grant);
     let mut sum = Sum::default();
     let mut leaves = Leaves::default();
     loop {
@@ -188,15 +193,15 @@ async fn insert(
         let ids = store::nodes::reserve_ids(tx.conn(), count).await.classified()?;
         let rows = rows(grant, head, &records, &ids, sum.records);
         // If rows have megabytes, one statement would not do, because PostgreSQL's messages are limited to a gigabyte.
-        store::nodes::insert(tx.conn(), &grant.task_type, &rows.nodes).await.classified()?;
+        store::nodes::insert(tx.conn(), &place, &grant.task_type, &rows.nodes).await.classified()?;
         store::ingest_nodes::insert(tx.conn(), grant.root_id, &rows.containers).await.classified()?;
         for batch in leaves.add(rows.leaves) {
-            embed::enqueue(tools, tx.conn(), grant.root_id, batch.under(&grant.region.path)).await?;
+            embed::enqueue(tools, tx.conn(), grant.root_id, batch.under(&place)).await?;
         }
         sum.add(&records, rows.nodes.len());
     }
     if let Some(batch) = leaves.rest() {
-        embed::enqueue(tools, tx.conn(), grant.root_id, batch.under(&grant.region.path)).await?;
+        embed::enqueue(tools, tx.conn(), grant.root_id, batch.under(&place)).await?;
     }
     let (tasks, children) = (leaves.batches, i32::try_from(sum.records).unwrap_or(i32::MAX));
     store::ingest_nodes::grow(tx.conn(), grant.document_id, tasks, children, sum.tokens).await.classified()?;
@@ -220,79 +225,6 @@ impl Sum {
         self.nodes += i64::try_from(nodes).unwrap_or(i64::MAX);
         self.tokens += records.iter().map(|record| record.tokens).sum::<i64>();
         self.long += records.iter().filter(|record| !record.pieces.is_empty()).count() as u64;
-    }
-}
-
-/// A leaf that waits for a batch: its ids from below the sheet down to its own, and its tokens.
-type Leaf = (Vec<i64>, i64);
-
-/// The leaves that one task embeds.
-#[derive(Debug)]
-struct Batch {
-    /// The keys of the paths of the first and the last leaf.
-    first: Vec<i64>,
-    last: Vec<i64>,
-    /// The first and the last id.
-    ids: (DocumentId, DocumentId),
-    leaves: usize,
-    tokens: i64,
-}
-
-impl Batch {
-    fn of(leaf: &[i64], id: DocumentId) -> Batch {
-        Batch { first: leaf.to_vec(), last: leaf.to_vec(), ids: (id, id), leaves: 0, tokens: 0 }
-    }
-
-    /// Keys of records sort as numbers only if their ids have the same number of digits. Tasks with overlapping ranges
-    /// of keys would wait for each other.
-    fn takes(&self, (leaf, tokens): &Leaf) -> bool {
-        let digits = |leaf: &[i64]| leaf.first().and_then(|id| id.checked_ilog10());
-        self.leaves < BATCH && self.tokens + tokens <= BATCH_TOKENS && digits(leaf) == digits(&self.first)
-    }
-
-    fn add(&mut self, (leaf, tokens): Leaf, id: DocumentId) {
-        self.ids.1 = id;
-        self.leaves += 1;
-        self.tokens += tokens;
-        if path_key(&leaf) < path_key(&self.first) {
-            self.first = leaf;
-        } else if path_key(&leaf) > path_key(&self.last) {
-            self.last = leaf;
-        }
-    }
-
-    fn under(self, sheet: &[i64]) -> embed::Leaves {
-        let (first, last) = ([sheet, &self.first].concat(), [sheet, &self.last].concat());
-        embed::Leaves { under: sheet.to_vec(), range: LeafRange { first, last }, runs: vec![self.ids] }
-    }
-}
-
-/// Collects leaves into batches, by ascending ids.
-#[derive(Default)]
-struct Leaves {
-    open: Option<Batch>,
-    batches: i32,
-}
-
-impl Leaves {
-    /// Adds leaves; returns the batches that became full.
-    fn add(&mut self, leaves: Vec<Leaf>) -> Vec<Batch> {
-        let mut full = Vec::new();
-        for leaf in leaves {
-            let Some(id) = leaf.0.last().copied().map(DocumentId) else { continue };
-            if self.open.as_ref().is_some_and(|open| !open.takes(&leaf)) {
-                full.extend(self.rest());
-            }
-            self.open.get_or_insert_with(|| Batch::of(&leaf.0, id)).add(leaf, id);
-        }
-        full
-    }
-
-    /// The batch that is still open.
-    fn rest(&mut self) -> Option<Batch> {
-        let open = self.open.take()?;
-        self.batches += 1;
-        Some(open)
     }
 }
 
@@ -372,51 +304,4 @@ fn anchor(sheet: &str, head: &RecordsHead, record: &NewRecord) -> Value {
         anchor["hidden"] = true.into();
     }
     anchor
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn batches(leaves: Vec<Leaf>, piece: usize) -> Vec<Batch> {
-        let mut filling = Leaves::default();
-        let mut batches: Vec<Batch> = leaves.chunks(piece).flat_map(|piece| filling.add(piece.to_vec())).collect();
-        batches.extend(filling.rest());
-        assert_eq!(batches.len(), filling.batches as usize);
-        batches
-    }
-
-    #[test]
-    fn batches_hold_every_leaf_once() {
-        for count in [0, 1, BATCH - 1, BATCH, BATCH + 1, 3 * BATCH] {
-            let leaves: Vec<Leaf> = (0..count as i64).map(|n| (vec![n * 2 + 1000], 100)).collect();
-            let held = |batch: &Batch| {
-                leaves.iter().filter(|(leaf, _)| (batch.ids.0.0..=batch.ids.1.0).contains(&leaf[0])).count()
-            };
-            let batches = batches(leaves.clone(), 100);
-            assert_eq!(batches.iter().map(held).sum::<usize>(), count);
-            assert!(batches.iter().all(|batch| held(batch) <= BATCH), "{batches:?}");
-            assert_eq!(batches.len(), count.div_ceil(BATCH));
-        }
-        let tokens = [BATCH_TOKENS / 2, BATCH_TOKENS / 2, 1, 2 * BATCH_TOKENS, 1];
-        let long = (1..).zip(tokens).map(|(id, tokens)| (vec![id], tokens)).collect();
-        let cut: Vec<_> = batches(long, 5).iter().map(|batch| (batch.ids.0.0, batch.ids.1.0)).collect();
-        assert_eq!(cut, [(1, 2), (3, 3), (4, 4), (5, 5)], "tokens are counted too");
-    }
-
-    #[test]
-    fn a_batch_is_a_range_of_keys_though_ids_gain_a_digit() {
-        // Records 97, 98 in pieces 99 to 101, and 102.
-        let leaves = [vec![97], vec![98, 99], vec![98, 100], vec![98, 101], vec![102], vec![103]];
-        let cut: Vec<_> = batches(leaves.map(|leaf| (leaf, 1)).to_vec(), 9)
-            .into_iter()
-            .map(|batch| batch.under(&[7]))
-            .map(|leaves| (leaves.runs, path_key(&leaves.range.first), path_key(&leaves.range.last)))
-            .collect();
-        let of = |ids: [i64; 2], first: &str, last: &str| {
-            let [start, end] = ids.map(DocumentId);
-            (vec![(start, end)], first.to_owned(), last.to_owned())
-        };
-        assert_eq!(cut, [of([97, 101], "7/97/", "7/98/99/"), of([102, 103], "7/102/", "7/103/")]);
-    }
 }

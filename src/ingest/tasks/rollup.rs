@@ -3,7 +3,7 @@ use super::{Apply, OrTaskFailure, structure::model};
 use crate::{
     embedding::{EmbedError, Model},
     ingest::Tools,
-    store::{self, evidence::Evidence, ingest_nodes::Contents, vectors::Stored},
+    store::{self, evidence::Evidence, ingest_nodes::Contents, places::Place, vectors::Stored},
 };
 use pgvector::HalfVector;
 use serde_json::{Map, Value, json};
@@ -12,7 +12,8 @@ use svc_ids::DocumentId;
 use svc_models::ModelError;
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
-    let id = apply.grant.document_id;
+    let place = Place::of_claim(apply.grant);
+    let id = place.id();
     let model = model(tools).await?;
     let window = model.document_window();
     let Contents { tokens, failed_children } = {
@@ -41,7 +42,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         }
     };
     match vector {
-        Some(vector) => store::vectors::set(tx.conn(), &[id], &[vector], model).await.classified()?,
+        Some(vector) => store::vectors::set(tx.conn(), &place, &[id], &[vector], model).await.classified()?,
         None => rollup["without_vector"] = "nothing under this node has a vector".into(),
     }
     store::evidence::record(tx.conn(), id, Evidence::EffectiveContent, &effective).await.classified()?;

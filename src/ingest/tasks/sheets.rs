@@ -17,6 +17,7 @@ use crate::{
         evidence::Evidence,
         ingest_nodes::{Frontier, IngestNode},
         nodes::NewNode,
+        places::Place,
     },
     usetype::Usetype,
 };
@@ -61,7 +62,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
             anchor: anchor(sheet),
         })
         .collect();
-    store::nodes::insert(tx.conn(), &grant.task_type, &nodes).await.classified()?;
+    store::nodes::insert(tx.conn(), &Place::of_claim(grant), &grant.task_type, &nodes).await.classified()?;
     count(&mut tx, grant.document_id, grant.root_id, &ids).await?;
     for (sheet, id) in sheets.iter().zip(&ids) {
         let state = serde_json::to_value(sheet).classified()?;
@@ -120,7 +121,7 @@ async fn count(
 /// The profile comes first: if a sheet cannot be measured, its records are not tried.
 async fn enqueue(tools: &Tools, tx: &mut Transaction<'_>, sheet: &Sheet, id: DocumentId) -> Result<(), TaskFailure> {
     let grant = tx.grant();
-    let node = (id, grant.region.path.as_slice());
+    let node = Place::of_claim(grant).of_new(id, grant.region.path.clone());
     let queueing = Queueing::of_file(grant.root_id, &tools.settings.task_badges);
     let params = |task_type: &TaskType| {
         let mut params = task_type.params(&grant.params);
@@ -128,9 +129,9 @@ async fn enqueue(tools: &Tools, tx: &mut Transaction<'_>, sheet: &Sheet, id: Doc
         Value::Object(params)
     };
     let profile = Work::of(&PROFILE_SHEET).params(params(&PROFILE_SHEET));
-    let after = [queueing.add(tx.conn(), node, profile).await.classified()?];
+    let after = [queueing.add(tx.conn(), &node, profile).await.classified()?];
     let records = Work::of(&EXTRACT_SHEET).params(params(&EXTRACT_SHEET)).after(&after);
-    queueing.add(tx.conn(), node, records).await.classified().map(|_| ())
+    queueing.add(tx.conn(), &node, records).await.classified().map(|_| ())
 }
 
 /// Which sheet of its workbook a task is for.

@@ -17,6 +17,7 @@ use crate::{
         evidence::Evidence,
         ingest_nodes::{ChildrenDone, Frontier, IngestNode},
         nodes::NewNode,
+        places::Place,
     },
 };
 use serde_json::{Map, Value, json};
@@ -41,7 +42,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>, declared: bool) -> Result<Outc
     let mut tx = apply.begin_creating().await?;
     let ids = store::nodes::reserve_ids(tx.conn(), nodes.len()).await.classified()?;
     let batches = tree::batches(&nodes, &ids);
-    let made = Made { file: id, file_path: &grant.region.path, root_id: grant.root_id, nodes: &nodes, ids: &ids };
+    let made = Made { file: Place::of_claim(grant), root_id: grant.root_id, nodes: &nodes, ids: &ids };
     insert_nodes(&mut tx, &made, &extraction, &rule).await?;
     insert_counters(&mut tx, &made, &batches).await?;
     for batch in &batches {
@@ -102,9 +103,7 @@ pub(super) async fn model(tools: &Tools) -> Result<Model, TaskFailure> {
 
 /// Nodes with their ids.
 struct Made<'a> {
-    file: DocumentId,
-    /// The ids of the file's ancestors, and its own.
-    file_path: &'a [i64],
+    file: Place,
     root_id: RootId,
     nodes: &'a [Node],
     ids: &'a [DocumentId],
@@ -112,21 +111,20 @@ struct Made<'a> {
 
 impl Made<'_> {
     fn parent_id(&self, index: usize) -> DocumentId {
-        self.nodes[index].parent.map_or(self.file, |parent| self.ids[parent])
+        self.nodes[index].parent.map_or(self.file.id(), |parent| self.ids[parent])
     }
 
-    /// The ids down to a node, its own last; None: the file.
-    fn ids_down_to(&self, index: Option<usize>) -> Vec<i64> {
-        match index {
-            Some(index) => self.path(index).into_iter().chain([self.ids[index].0]).collect(),
-            None => self.file_path.to_vec(),
-        }
+    fn place(&self, index: usize) -> Place {
+        self.file.of_new(self.ids[index], self.path(index))
     }
 
     fn leaves(&self, batch: &Batch) -> Leaves {
         Leaves {
-            under: self.ids_down_to(batch.under),
-            range: LeafRange { first: self.ids_down_to(Some(batch.first)), last: self.ids_down_to(Some(batch.last)) },
+            under: batch.under.map_or_else(|| self.file.clone(), |index| self.place(index)),
+            range: LeafRange {
+                first: self.place(batch.first).children_path(),
+                last: self.place(batch.last).children_path(),
+            },
             runs: batch.runs.iter().map(|(first, last)| (self.ids[*first], self.ids[*last])).collect(),
         }
     }
@@ -139,7 +137,7 @@ impl Made<'_> {
             path.push(self.ids[parent].0);
             above = self.nodes[parent].parent;
         }
-        path.extend(self.file_path.iter().rev());
+        path.extend(self.file.children_path().iter().rev());
         path.reverse();
         path
     }
@@ -172,7 +170,7 @@ async fn insert_nodes(
                 }
             })
             .collect();
-        store::nodes::insert(tx.conn(), rule, &rows).await.classified()?;
+        store::nodes::insert(tx.conn(), &made.file, rule, &rows).await.classified()?;
     }
     Ok(())
 }
@@ -199,7 +197,7 @@ async fn insert_counters(tx: &mut Transaction<'_>, made: &Made<'_>, batches: &[B
     store::ingest_nodes::insert(tx.conn(), made.root_id, &rows).await.classified()?;
     let top = || made.nodes.iter().filter(|node| node.parent.is_none());
     let (children, tokens) = (i32::try_from(top().count()).unwrap_or(i32::MAX), top().map(|node| node.tokens).sum());
-    store::ingest_nodes::grow(tx.conn(), made.file, file_tasks, children, tokens).await.classified()?;
+    store::ingest_nodes::grow(tx.conn(), made.file.id(), file_tasks, children, tokens).await.classified()?;
     // An empty section has nothing to wait for.
     let bare: Vec<ChildrenDone> = sections()
         .filter(|(_, node)| node.children == 0)

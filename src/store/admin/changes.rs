@@ -1,5 +1,5 @@
 //! What the operator of the service does to tasks: cancel, put back, pause, resume.
-use crate::store::word::Word;
+use crate::store::{places::Place, word::Word};
 use serde_json::Value;
 use sqlx::{PgConnection, types::Json};
 use svc_client::wire::TaskStatus;
@@ -16,16 +16,16 @@ pub struct Moved {
 
 /// The tasks to cancel.
 #[derive(Clone, Copy, Debug)]
-pub enum Cancel {
-    /// All tasks of a root.
-    Root(RootId),
+pub enum Cancel<'a> {
+    /// All tasks of a file.
+    Root(&'a Place),
     Task(TaskId),
 }
 
-impl Cancel {
+impl Cancel<'_> {
     fn root(self) -> Option<RootId> {
         match self {
-            Cancel::Root(id) => Some(id),
+            Cancel::Root(file) => Some(file.id().as_root()),
             Cancel::Task(_) => None,
         }
     }
@@ -40,7 +40,7 @@ impl Cancel {
 
 /// Fails waiting tasks as cancelled. Tasks that waited for their regions or intents are woken.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = which.root().map(|id| id.0), task.id = which.task().map(|id| id.0)))]
-pub async fn cancel_waiting(conn: &mut PgConnection, which: Cancel) -> sqlx::Result<Vec<Moved>> {
+pub async fn cancel_waiting(conn: &mut PgConnection, which: Cancel<'_>) -> sqlx::Result<Vec<Moved>> {
     let cancelled: Vec<Moved> = sqlx::query_as(
         "WITH cancelled AS (
              UPDATE task_queue t SET status = 'failed', error_type = 'permanent', final = true, ready = false, parked_on = NULL, retry_after = NULL
@@ -63,7 +63,7 @@ pub async fn cancel_waiting(conn: &mut PgConnection, which: Cancel) -> sqlx::Res
 
 /// Requests the end of held tasks. From here on none of them can complete. Returns how many had no such request before.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = which.root().map(|id| id.0), task.id = which.task().map(|id| id.0)))]
-pub async fn cancel_held(conn: &mut PgConnection, which: Cancel) -> sqlx::Result<i64> {
+pub async fn cancel_held(conn: &mut PgConnection, which: Cancel<'_>) -> sqlx::Result<i64> {
     sqlx::query(
         "UPDATE task_queue t SET cancel_requested_at = clock_timestamp()
           WHERE t.id IN (SELECT id FROM task_queue WHERE status IN ('claimed', 'running', 'batched') AND cancel_requested_at IS NULL
@@ -181,8 +181,9 @@ pub async fn resume(conn: &mut PgConnection, task_type: &str) -> sqlx::Result<()
 
 /// Gives the unfinished tasks of a file the priority that the file has now; returns how many had another one. Only one
 /// such change of a file runs at a time, so that of two changes the later one applies to all tasks.
-#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
-pub async fn follow_priority(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<i64> {
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = file.id().0))]
+pub async fn follow_priority(conn: &mut PgConnection, file: &Place) -> sqlx::Result<i64> {
+    let root_id = file.id();
     // No lock of the queue or of the settler has these two keys.
     sqlx::query("SELECT pg_advisory_xact_lock(7377, hashint8($1))").bind(root_id).execute(&mut *conn).await?;
     sqlx::query_scalar(

@@ -12,7 +12,7 @@ mod workbook;
 
 use contract::Breaches;
 use futures_util::StreamExt;
-use sqlx::{PgPool, postgres::PgConnectOptions};
+use sqlx::{PgConnection, PgPool, postgres::PgConnectOptions};
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
@@ -25,6 +25,10 @@ use svc::{
     registry::{self, InProcess},
     service::Service,
     settings::{Settings, model_settings},
+    store::{
+        places::{self, Place},
+        scope::Writable,
+    },
     worker::{Role, RunningWorker},
 };
 use svc_client::{
@@ -34,6 +38,7 @@ use svc_client::{
         WaitQuery,
     },
 };
+use svc_ids::DocumentId;
 use svc_models::Engine;
 pub use workbook::{workbook, workbook_of_sheets};
 
@@ -239,6 +244,11 @@ impl TestApp {
     pub fn raw(&self, method: &str, path: &str) -> reqwest::RequestBuilder {
         http().request(method.parse().unwrap(), format!("{}{path}", self.base)).bearer_auth(TOKEN)
     }
+}
+
+/// The place of a document, which its holder may change.
+pub async fn place(conn: &mut PgConnection, id: i64) -> Place {
+    places::find(conn, &Writable::everything(), DocumentId(id)).await.unwrap().unwrap()
 }
 
 /// Asks repeatedly until there is an answer.

@@ -1,0 +1,75 @@
+//! Places in the tree that may be written: the proof that whoever changes something there has the right to.
+//!
+//! A function that changes a document, or what hangs on it, takes a [`Place`], and only this module makes one out of a
+//! [`Writable`]. So a handler that forgets to ask for the right does not compile.
+use super::{
+    documents::add,
+    scope::{Writable, readable},
+};
+use sqlx::PgConnection;
+use svc_actors::Grant;
+use svc_ids::DocumentId;
+
+/// The place of a node in the tree, whose holder may change the node.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct Place {
+    pub(super) id: DocumentId,
+    pub(super) path: Vec<i64>,
+}
+
+impl Place {
+    /// The place that a worker's claim covers. Whoever queued the task had the right to change the node.
+    pub fn of_claim(grant: &Grant) -> Place {
+        let path = grant.region.path.split_last().map_or(&[][..], |(_, ancestors)| ancestors);
+        Place { id: grant.document_id, path: path.to_vec() }
+    }
+
+    /// The place of a node that this transaction made somewhere under this one; `ancestors` are the node's, root first.
+    pub fn of_new(&self, id: DocumentId, ancestors: Vec<i64>) -> Place {
+        debug_assert!(ancestors.contains(&self.id.0), "{id} is not under {}", self.id);
+        Place { id, path: ancestors }
+    }
+
+    pub fn id(&self) -> DocumentId {
+        self.id
+    }
+
+    /// The ids of the node's ancestors, root first.
+    pub fn path(&self) -> &[i64] {
+        &self.path
+    }
+
+    /// The path of what is directly under this node.
+    pub fn children_path(&self) -> Vec<i64> {
+        let mut path = self.path.clone();
+        path.push(self.id.0);
+        path
+    }
+}
+
+/// Finds a node without locking it; `None` if the node does not exist or the scope does not cover it.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn find(conn: &mut PgConnection, scope: &Writable, id: DocumentId) -> sqlx::Result<Option<Place>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, id);
+    let query = concat!("SELECT d.id, d.path FROM documents d WHERE d.id = $3 AND ", readable!());
+    sqlx::query_as_with(query, arguments).fetch_optional(conn).await
+}
+
+/// Finds the node that is to get a child, and keeps it from being deleted until the transaction ends.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn lock_parent(conn: &mut PgConnection, scope: &Writable, id: DocumentId) -> sqlx::Result<Option<Place>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, id);
+    let query = concat!("SELECT d.id, d.path FROM documents d WHERE d.id = $3 AND ", readable!(), " FOR KEY SHARE");
+    sqlx::query_as_with(query, arguments).fetch_optional(conn).await
+}
+
+/// Locks a node that will be deleted.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn lock_for_delete(conn: &mut PgConnection, scope: &Writable, id: DocumentId) -> sqlx::Result<Option<Place>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, id);
+    let query = concat!("SELECT d.id, d.path FROM documents d WHERE d.id = $3 AND ", readable!(), " FOR UPDATE");
+    sqlx::query_as_with(query, arguments).fetch_optional(conn).await
+}
