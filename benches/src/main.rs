@@ -2,6 +2,7 @@
 //! progress to standard error.
 //!
 //! NAME selects by prefix, and `list` lists the benches. SIZE, or the variable BENCH_SIZE, sets how much is measured.
+mod access;
 #[cfg(feature = "tantivy")]
 mod bm25;
 mod cancel;
@@ -34,6 +35,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// A bench and the meaning of its size.
 const BENCHES: &[(&str, &str)] = &[
+    (
+        "access",
+        "each method's searches by a principal of 50 grants among 500 access roots, beside the owner's; SIZE: nodes, default 100000",
+    ),
     ("ingest", "uploads to settled, beside the bare encoder; SIZE: files, default 30"),
     ("queue/claim_finish", "claim and finish of short tasks; SIZE: pending tasks, default 10000 and then 1000000"),
     (
@@ -123,6 +128,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         }
     };
     match name {
+        "access" => access::run(size.unwrap_or(100_000), &mut out).await?,
         "cancel" => cancel::run(size.unwrap_or(100_000), &mut out).await?,
         "ingest" => ingest::run(size.unwrap_or(30), &mut out).await?,
         "queue/claim_finish" => {
