@@ -16,7 +16,7 @@ use crate::{
     },
     usetype::{Indexed, Usetype},
 };
-use bm25::{Allowed, Verified, Verify};
+use bm25::{Allowed, Answer, Verify};
 use sqlx::PgConnection;
 use std::{
     collections::{HashMap, HashSet},
@@ -257,8 +257,12 @@ async fn vector_leg(core: &Core, eligible: &Eligible, query: &str, limit: u32) -
 
 struct StillEligible<'a>(&'a Eligible);
 impl Verify for StillEligible<'_> {
-    fn verify<'a>(&'a self, conn: &'a mut PgConnection, ids: &'a [DocumentId]) -> Verified<'a> {
+    fn verify<'a>(&'a self, conn: &'a mut PgConnection, ids: &'a [DocumentId]) -> Answer<'a, Vec<DocumentId>> {
         Box::pin(store::search::verify(conn, self.0, ids))
+    }
+
+    fn list<'a>(&'a self, conn: &'a mut PgConnection) -> Answer<'a, Option<Vec<DocumentId>>> {
+        Box::pin(store::search::ids_of_few(conn, self.0))
     }
 }
 
@@ -274,28 +278,12 @@ async fn bm25_leg(
     let index = store::indexes::by_name(&mut tx, name).await.or_fail()?;
     let index =
         index.ok_or_else(|| Failure::new(Code::NotFound, format!("there is no index `{name}`")).with("index", name))?;
-    let narrow = narrow(&mut tx, eligible).await.or_fail()?;
-    let verify = StillEligible(eligible);
-    let allowed = match narrow {
-        Some(ids) => Allowed::Ids(ids),
-        None => Allowed::Verify(&verify),
-    };
+    let eligible = StillEligible(eligible);
+    let allowed = Allowed::Verify(&eligible);
     let hits = bm25::search(&mut tx, &core.postings, index.id, query, limit as usize, allowed).await.or_fail()?;
     tx.commit().await.or_fail()?;
     let ranked = hits.into_iter().map(|hit| (hit.document_id, hit.score)).collect();
     Ok(Leg { total: Total::of(&ranked, limit), ranked })
-}
-
-/// The eligible ids if a filter leaves few; a filter that leaves many is applied to the results instead.
-async fn narrow(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Option<Vec<DocumentId>>> {
-    let filtered = !eligible.scope.is_everything()
-        || eligible.parent_id.is_some()
-        || eligible.usetypes.is_some()
-        || eligible.structured_content.is_some();
-    if !filtered {
-        return Ok(None);
-    }
-    store::search::ids_of_few(conn, eligible).await
 }
 
 async fn respond(core: &Core, eligible: &Eligible, found: Found<'_>) -> Result<SearchResponse, Failure> {

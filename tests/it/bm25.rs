@@ -12,7 +12,7 @@ use std::{
     },
 };
 use svc::{
-    search::bm25::{self, Allowed, Hit, Text, Verified, Verify},
+    search::bm25::{self, Allowed, Answer, Hit, Text, Verify},
     store::{
         indexes::{self, IndexError},
         transaction::begin_snapshot,
@@ -85,9 +85,33 @@ struct Passing<F> {
 }
 
 impl<F: Fn(i64) -> bool + Send + Sync> Verify for Passing<F> {
-    fn verify<'a>(&'a self, _conn: &'a mut PgConnection, ids: &'a [DocumentId]) -> Verified<'a> {
+    fn verify<'a>(&'a self, _conn: &'a mut PgConnection, ids: &'a [DocumentId]) -> Answer<'a, Vec<DocumentId>> {
         self.asked.fetch_add(ids.len(), Ordering::Relaxed);
         Box::pin(async move { Ok(ids.iter().copied().filter(|id| (self.pass)(id.0)).collect()) })
+    }
+
+    fn list<'a>(&'a self, _conn: &'a mut PgConnection) -> Answer<'a, Option<Vec<DocumentId>>> {
+        Box::pin(async { Ok(None) })
+    }
+}
+
+/// A filter that lists these documents once `after` were verified.
+struct Listing {
+    ids: Vec<DocumentId>,
+    after: usize,
+}
+
+impl Verify for Listing {
+    fn verify<'a>(&'a self, _conn: &'a mut PgConnection, ids: &'a [DocumentId]) -> Answer<'a, Vec<DocumentId>> {
+        Box::pin(async move { Ok(ids.iter().copied().filter(|id| self.ids.contains(id)).collect()) })
+    }
+
+    fn list<'a>(&'a self, _conn: &'a mut PgConnection) -> Answer<'a, Option<Vec<DocumentId>>> {
+        Box::pin(async { Ok(Some(self.ids.clone())) })
+    }
+
+    fn listed_after(&self) -> usize {
+        self.after
     }
 }
 
@@ -129,7 +153,15 @@ async fn every_interleaving_ranks_like_a_naive_index() {
                         .filter(|id| id % 3 == 0)
                         .map(DocumentId)
                         .collect();
-                    let some = find(&pool, &cache, index, &query, limit, Allowed::Ids(ids)).await;
+                    let some = find(
+                        &pool,
+                        &cache,
+                        index,
+                        &query,
+                        limit,
+                        Allowed::Verify(&Listing { ids, after: random.below(40) as usize }),
+                    )
+                    .await;
                     assert_same(&some, &naive.search(&query, limit, |id| id % 3 == 0), &what);
                     let odd = Passing { pass: |id| id % 5 == 0, asked: AtomicUsize::new(0) };
                     let few = find(&pool, &cache, index, &query, limit, Allowed::Verify(&odd)).await;
@@ -355,7 +387,8 @@ async fn a_filter_is_exact_however_it_is_given() {
     // These are the worst ones, so the search must go through the whole list to find them.
     let worst: BTreeSet<i64> = ranking[2_970..].iter().map(|hit| hit.document_id.0).collect();
     let expected = naive.search("all w0 w5", 10, |id| worst.contains(&id));
-    let ids = Allowed::Ids(worst.iter().copied().chain([999_999]).map(DocumentId).collect());
+    let ids = worst.iter().copied().chain([999_999]).map(DocumentId).collect();
+    let ids = Allowed::Verify(&Listing { ids, after: 0 });
     assert_same(&find(&pool, &cache, index, "all w0 w5", 10, ids).await, &expected, "ids");
     let verifier = Passing { pass: |id| worst.contains(&id), asked: AtomicUsize::new(0) };
     let found = find(&pool, &cache, index, "all w0 w5", 10, Allowed::Verify(&verifier)).await;
@@ -367,7 +400,9 @@ async fn a_filter_is_exact_however_it_is_given() {
     assert!(best.asked.load(Ordering::Relaxed) < 200, "a filter that all pass needs the head of the list only");
     let none = Passing { pass: |_| false, asked: AtomicUsize::new(0) };
     assert!(find(&pool, &cache, index, "all", 10, Allowed::Verify(&none)).await.is_empty());
-    assert!(find(&pool, &cache, index, "all", 10, Allowed::Ids(vec![])).await.is_empty());
+    assert!(
+        find(&pool, &cache, index, "all", 10, Allowed::Verify(&Listing { ids: vec![], after: 0 })).await.is_empty()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

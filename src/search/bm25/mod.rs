@@ -13,7 +13,7 @@ mod write;
 
 use crate::{error::IntoFailure, store::indexes::IndexError};
 pub use compact::{Compaction, compact};
-pub use read::{Allowed, Hit, Verified, Verify, search};
+pub use read::{Allowed, Answer, Hit, Verify, search};
 use svc_client::{Code, Failure};
 use svc_ids::IndexId;
 pub use write::{Prepared, Text, append, intern, prepare, remove, replace};

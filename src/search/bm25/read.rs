@@ -26,20 +26,29 @@ pub struct Hit {
     pub score: f64,
 }
 
-/// The answer of a [`Verify`]: those of the ids that may be returned, in any order.
-pub type Verified<'a> = Pin<Box<dyn Future<Output = sqlx::Result<Vec<DocumentId>>> + Send + 'a>>;
+/// What a [`Verify`] answers later.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = sqlx::Result<T>> + Send + 'a>>;
 
-/// A filter too broad to list its documents. It is asked on the search's own connection, in its snapshot.
+/// A filter of documents. It is asked on the search's own connection, in its snapshot.
 pub trait Verify: Send + Sync {
-    fn verify<'a>(&'a self, conn: &'a mut PgConnection, document_ids: &'a [DocumentId]) -> Verified<'a>;
+    /// Those of the ids that may be returned, in any order.
+    fn verify<'a>(&'a self, conn: &'a mut PgConnection, document_ids: &'a [DocumentId]) -> Answer<'a, Vec<DocumentId>>;
+
+    /// All ids that may be returned if the filter is narrow, otherwise `None`.
+    fn list<'a>(&'a self, conn: &'a mut PgConnection) -> Answer<'a, Option<Vec<DocumentId>>>;
+
+    /// How many documents to verify before asking for the list. By default this is where verifying has taken about as
+    /// long as the list takes.
+    fn listed_after(&self) -> usize {
+        1_000
+    }
 }
 
 /// Which documents a search may return. Each way is exact.
 pub enum Allowed<'a> {
     All,
-    /// A narrow filter: only these documents, and scoring skips everything else.
-    Ids(Vec<DocumentId>),
-    /// A broad filter: the best documents are verified, and more are fetched until `limit` pass or none are left.
+    /// The best documents are verified, and more are fetched until `limit` pass or none are left. If too many fail, a
+    /// narrow filter lists its documents, and scoring skips everything else.
     Verify(&'a dyn Verify),
 }
 
@@ -65,28 +74,36 @@ pub async fn search(
     if wanted.is_empty() {
         return Ok(vec![]);
     }
-    let (allowed, verify) = match allowed {
-        Allowed::All => (None, None),
-        Allowed::Verify(verify) => (None, Some(verify)),
-        Allowed::Ids(ids) => {
-            let docnos = rows::docnos(&mut *conn, index, &ids).await?;
-            (Some(docnos.into_iter().map(i32::unsigned_abs).collect::<Arc<[u32]>>()), None)
-        }
+    let mut verify = match allowed {
+        Allowed::All => None,
+        Allowed::Verify(verify) => Some(verify),
     };
     let mut scoring = load(&mut *conn, cache, index, &totals, &wanted).await?;
-    scoring.allowed = allowed;
     let most = scoring.lists.iter().map(|list| list.postings.count()).sum::<usize>();
     scoring.prune = most > EXHAUSTIVE;
     scoring.k = if verify.is_some() { limit.saturating_mul(2).saturating_add(16) } else { limit };
     let mut verdicts: HashMap<DocumentId, bool> = HashMap::new();
+    let mut may_list = true;
     loop {
+        if let Some(filter) = verify
+            && may_list
+            && verdicts.len() >= filter.listed_after()
+        {
+            may_list = false;
+            if let Some(ids) = filter.list(&mut *conn).await? {
+                let docnos = rows::docnos(&mut *conn, index, &ids).await?;
+                scoring.allowed = Some(docnos.into_iter().map(i32::unsigned_abs).collect::<Arc<[u32]>>());
+                scoring.k = limit;
+                verify = None;
+            }
+        }
         // This also limits what the scoring holds for a huge `limit`.
         scoring.k = scoring.k.min(most.max(1));
         let (back, scored) = score(scoring, most).await?;
         scoring = back;
         let whole = scored.len() < scoring.k || scoring.k >= most;
         let mut hits = resolve(&mut *conn, index, &scored).await?;
-        let Some(verify) = verify else {
+        let Some(filter) = verify else {
             hits.truncate(limit);
             return Ok(hits);
         };
@@ -98,7 +115,7 @@ pub async fn search(
             hits.iter().map(|hit| hit.document_id).filter(|id| !verdicts.contains_key(id)).collect();
         for ids in unknown.chunks(VERIFY) {
             verdicts.extend(ids.iter().map(|&id| (id, false)));
-            let passed = verify.verify(&mut *conn, ids).await?;
+            let passed = filter.verify(&mut *conn, ids).await?;
             verdicts.extend(passed.into_iter().map(|id| (id, true)));
         }
         hits.retain(|hit| verdicts.get(&hit.document_id) == Some(&true));
