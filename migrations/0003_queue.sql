@@ -204,7 +204,9 @@ CREATE TABLE workers (
     started_at timestamptz NOT NULL DEFAULT now(),
     beat_at    timestamptz NOT NULL DEFAULT now(),
     lease      interval NOT NULL,
-    snapshot   jsonb NOT NULL DEFAULT '{}'
+    snapshot   jsonb NOT NULL DEFAULT '{}',
+    -- The worker fell silent, and that was told of.
+    lost       boolean NOT NULL DEFAULT false
 );
 
 -- When the fleet last did what one of its workers does for all.

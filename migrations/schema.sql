@@ -659,6 +659,38 @@ ALTER TABLE documents ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE event_counter (
+    one boolean DEFAULT true NOT NULL,
+    last bigint NOT NULL,
+    CONSTRAINT event_counter_one_check CHECK (one)
+);
+
+CREATE TABLE event_outbox (
+    id bigint NOT NULL,
+    seq bigint,
+    kind text NOT NULL,
+    document_id bigint,
+    root_id bigint,
+    path bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    guard bigint DEFAULT 0 NOT NULL,
+    from_path bigint[],
+    from_guard bigint,
+    readers bigint[],
+    at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    data jsonb DEFAULT '{}'::jsonb NOT NULL,
+    owner_only boolean NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0');
+
+ALTER TABLE event_outbox ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME event_outbox_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE extractions (
     document_id bigint NOT NULL,
     text text NOT NULL,
@@ -675,7 +707,8 @@ CREATE TABLE workers (
     started_at timestamp with time zone DEFAULT now() NOT NULL,
     beat_at timestamp with time zone DEFAULT now() NOT NULL,
     lease interval NOT NULL,
-    snapshot jsonb DEFAULT '{}'::jsonb NOT NULL
+    snapshot jsonb DEFAULT '{}'::jsonb NOT NULL,
+    lost boolean DEFAULT false NOT NULL
 );
 
 CREATE VIEW fleet AS
@@ -765,6 +798,12 @@ ALTER TABLE principals ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     NO MINVALUE
     NO MAXVALUE
     CACHE 1
+);
+
+CREATE TABLE queue_stall (
+    what text NOT NULL,
+    name text NOT NULL,
+    since timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
 CREATE TABLE schema_functions (
@@ -1057,6 +1096,12 @@ ALTER TABLE ONLY document_words
 ALTER TABLE ONLY documents
     ADD CONSTRAINT documents_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY event_counter
+    ADD CONSTRAINT event_counter_pkey PRIMARY KEY (one);
+
+ALTER TABLE ONLY event_outbox
+    ADD CONSTRAINT event_outbox_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY extractions
     ADD CONSTRAINT extractions_pkey PRIMARY KEY (document_id);
 
@@ -1080,6 +1125,9 @@ ALTER TABLE ONLY principals
 
 ALTER TABLE ONLY principals
     ADD CONSTRAINT principals_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY queue_stall
+    ADD CONSTRAINT queue_stall_pkey PRIMARY KEY (what, name);
 
 ALTER TABLE ONLY schema_functions
     ADD CONSTRAINT schema_functions_pkey PRIMARY KEY (name);
@@ -1169,6 +1217,10 @@ CREATE INDEX documents_roots ON documents USING btree (id) WHERE (parent_id IS N
 CREATE INDEX documents_siblings ON documents USING btree (parent_id, "position", id);
 
 CREATE INDEX documents_unsettled ON documents USING btree (settled, id) WHERE (settled <> 'settled'::text);
+
+CREATE UNIQUE INDEX event_outbox_seq ON event_outbox USING btree (seq);
+
+CREATE INDEX event_outbox_unnumbered ON event_outbox USING btree (id) WHERE (seq IS NULL);
 
 CREATE INDEX frontier_delta_root ON frontier_delta USING btree (root_id);
 

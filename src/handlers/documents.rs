@@ -20,14 +20,14 @@ use crate::{
     },
     usetype::Usetype,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use sqlx::PgConnection;
 use std::time::Duration;
 use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::{
     Call, Code, Failure, Validated, ops,
-    wire::{CreatedDocument, DocumentResponse, EvidenceResponse, LinkPage, NewDocument, Settled},
+    wire::{CreatedDocument, DocumentResponse, EventKind, EvidenceResponse, LinkPage, NewDocument, Settled},
 };
 use svc_ids::{DocumentId, TaskId};
 
@@ -99,6 +99,7 @@ async fn create(
         true => caller.enclose(conn, &place).await.or_fail()?,
         false => caller.clone(),
     };
+    store::events::record(conn, EventKind::DocumentCreated, &[id], &json!({})).await.or_fail()?;
     let queueing = Queueing { root_id: id.as_root(), badges: &service.settings.task_badges, priority: new.priority };
     let work = Work::of(&EMBED).write_mode(WriteMode::Itself);
     let task = queueing.add(conn, &place, work).await.or_fail()?;

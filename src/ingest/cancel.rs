@@ -10,6 +10,7 @@ use crate::store::{
 };
 use serde_json::json;
 use sqlx::{PgConnection, PgPool};
+use svc_client::wire::EventKind;
 use svc_ids::{DocumentId, RootId};
 
 /// The nodes of one transaction.
@@ -21,6 +22,8 @@ pub async fn fail_containers(conn: &mut PgConnection, file: &Place, tasks: i64) 
     let failed = cancelled::fail_containers(conn, file).await?;
     let evidence = json!({"at": chrono::Utc::now(), "nodes_failed": failed, "tasks_cancelled": tasks});
     store::evidence::record(conn, file.id(), Evidence::Cancelled, &evidence).await?;
+    let told = json!({"tasks": tasks});
+    store::events::record(conn, EventKind::IngestCancelled, &[file.id()], &told).await?;
     count(conn, file.id().as_root(), failed).await
 }
 

@@ -122,6 +122,9 @@ async fn finish_nodes(conn: &mut PgConnection, root_id: RootId, nodes: &[Touched
             let evidence = json!({"nodes": failed, "tasks_by_reason": reasons});
             store::evidence::record(conn, root_id.document(), Evidence::FailedParts, &evidence).await?;
         }
+        if left.contains(&root_id.document()) {
+            store::events::settled(conn, root_id).await?;
+        }
     }
     Ok(())
 }
@@ -165,6 +168,9 @@ pub async fn task_failed(
         let ids: Vec<DocumentId> = rows.iter().map(|row| row.id).collect();
         let moved = store::nodes::leave_flight(conn, &ids, Settled::Failed).await?;
         leaves_done(conn, root_id, &moved, Settled::Failed).await?;
+        if !moved.is_empty() {
+            store::events::part_failed(conn, document_id, root_id).await?;
+        }
         store::ingest_nodes::task_over(conn, document_id).await?;
         return Ok(Some(root_id));
     }
@@ -176,6 +182,7 @@ pub async fn task_failed(
             let done = ChildrenDone { parent_id, done: 1, failed: 1 };
             store::ingest_nodes::children_done(conn, root_id, &[done]).await?;
         }
+        store::events::failed(conn, document_id, root_id).await?;
     }
     store::ingest_nodes::close(conn, document_id).await?;
     Ok(Some(root_id))

@@ -30,7 +30,7 @@ use sqlx::{PgConnection, postgres::types::Oid};
 use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::{
     Code, Failure,
-    wire::{Settled, UploadQuery, UploadResponse},
+    wire::{EventKind, Settled, UploadQuery, UploadResponse},
 };
 use svc_formats::Detection;
 use svc_ids::DocumentId;
@@ -164,6 +164,8 @@ async fn existing(
         store::links::insert(conn, parent, found.id, "contains").await.or_fail()?;
         linked_into_parent = true;
     }
+    let told = json!({"content_hash": blob.content_hash, "linked": linked_into_parent});
+    store::events::record(conn, EventKind::IngestDuplicate, &[found.id], &told).await.or_fail()?;
     Ok(UploadResponse {
         document_id: found.id.0,
         settled: found.settled.0,
@@ -228,6 +230,8 @@ async fn store_new(
     }
     store::evidence::record_origin(conn, id, "upload", None).await.or_fail()?;
     begin(core, conn, &place, query.priority).await.or_fail()?;
+    let told = json!({"content_hash": blob.content_hash, "byte_size": blob.byte_size, "format": blob.format});
+    store::events::record(conn, EventKind::IngestAccepted, &[id], &told).await.or_fail()?;
     Ok(UploadResponse {
         document_id: id.0,
         settled: Settled::InFlight,

@@ -400,6 +400,7 @@ pub async fn unsettled(
 /// remove the index postings.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = root.id().0))]
 pub async fn delete_subtree(conn: &mut PgConnection, root: &Place) -> sqlx::Result<Vec<DocumentId>> {
+    super::events::deleted(conn, root.id()).await?;
     sqlx::query_scalar("WITH gone AS (DELETE FROM documents WHERE id = $1 OR path @> ARRAY[$1::bigint] RETURNING id) SELECT id FROM gone")
         .bind(root.id())
         .fetch_all(conn)

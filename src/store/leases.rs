@@ -234,6 +234,7 @@ pub async fn end(conn: &mut PgConnection, held: &Held) -> sqlx::Result<bool> {
         return Ok(false);
     }
     release(conn, held.id).await?;
+    super::events::task_failed(conn, held.id, held.scope_document_id).await?;
     fail_dependents(conn, held.id, held.scope_document_id).await?;
     Ok(true)
 }

@@ -12,6 +12,7 @@ pub mod blobs;
 pub(crate) mod cancelled;
 pub mod database;
 pub mod documents;
+pub mod events;
 pub(crate) mod evidence;
 pub mod indexes;
 pub mod ingest_nodes;

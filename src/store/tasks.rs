@@ -412,6 +412,7 @@ pub async fn fail(
         for (name, value) in &failure.evidence {
             super::evidence::record_as(conn, grant.document_id, name, value).await?;
         }
+        super::events::task_failed(conn, grant.task_id, grant.document_id).await?;
         fail_dependents(conn, grant.task_id, grant.document_id).await?;
     }
     Ok(if is_final { Failed::Final } else { Failed::Retry })

@@ -2,7 +2,7 @@
 use serde_json::Value;
 use sqlx::PgConnection;
 use std::time::Duration;
-use svc_client::wire::WorkerState;
+use svc_client::wire::{EventKind, WorkerState};
 use uuid::Uuid;
 
 /// A worker as it presents itself.
@@ -21,11 +21,17 @@ pub struct WorkerRow {
 
 /// Registers a worker, or records its heartbeat.
 pub async fn beat(conn: &mut PgConnection, worker: &WorkerRow, snapshot: &Value) -> sqlx::Result<()> {
+    // A worker that nobody knows, that started again or that was lost joins the fleet, which is told of.
     sqlx::query(
-        "INSERT INTO workers (worker_id, boot_nonce, version, badges, task_types, lease, snapshot, strict) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-         ON CONFLICT (worker_id) DO UPDATE SET beat_at = clock_timestamp(), snapshot = EXCLUDED.snapshot, boot_nonce = EXCLUDED.boot_nonce,
-             version = EXCLUDED.version, badges = EXCLUDED.badges, task_types = EXCLUDED.task_types, lease = EXCLUDED.lease, strict = EXCLUDED.strict,
-             started_at = CASE WHEN workers.boot_nonce = EXCLUDED.boot_nonce THEN workers.started_at ELSE clock_timestamp() END",
+        "WITH known AS (SELECT 1 FROM workers WHERE worker_id = $1 AND boot_nonce = $2 AND NOT lost),
+         beat AS (
+             INSERT INTO workers (worker_id, boot_nonce, version, badges, task_types, lease, snapshot, strict) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+             ON CONFLICT (worker_id) DO UPDATE SET beat_at = clock_timestamp(), snapshot = EXCLUDED.snapshot, boot_nonce = EXCLUDED.boot_nonce,
+                 version = EXCLUDED.version, badges = EXCLUDED.badges, task_types = EXCLUDED.task_types, lease = EXCLUDED.lease, strict = EXCLUDED.strict,
+                 lost = false,
+                 started_at = CASE WHEN workers.boot_nonce = EXCLUDED.boot_nonce THEN workers.started_at ELSE clock_timestamp() END
+             RETURNING worker_id, version, badges)
+         INSERT INTO event_outbox (kind, data, owner_only) SELECT $9, to_jsonb(beat), true FROM beat WHERE NOT EXISTS (SELECT 1 FROM known)",
     )
     .bind(&worker.worker_id)
     .bind(worker.boot_nonce)
@@ -35,6 +41,7 @@ pub async fn beat(conn: &mut PgConnection, worker: &WorkerRow, snapshot: &Value)
     .bind(worker.lease)
     .bind(snapshot)
     .bind(worker.strict)
+    .bind(EventKind::WorkerJoined.as_str())
     .execute(conn)
     .await
     .map(|_| ())
@@ -42,12 +49,15 @@ pub async fn beat(conn: &mut PgConnection, worker: &WorkerRow, snapshot: &Value)
 
 /// Signs a worker off.
 pub async fn remove(conn: &mut PgConnection, worker_id: &str, boot_nonce: Uuid) -> sqlx::Result<()> {
-    sqlx::query("DELETE FROM workers WHERE worker_id = $1 AND boot_nonce = $2")
+    let gone = sqlx::query("DELETE FROM workers WHERE worker_id = $1 AND boot_nonce = $2")
         .bind(worker_id)
         .bind(boot_nonce)
-        .execute(conn)
-        .await
-        .map(|_| ())
+        .execute(&mut *conn)
+        .await?;
+    match gone.rows_affected() {
+        0 => Ok(()),
+        _ => super::events::worker_signed_off(conn, worker_id).await,
+    }
 }
 
 /// Removes workers that have been silent for a day.

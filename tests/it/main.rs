@@ -30,6 +30,7 @@ mod locks;
 mod losses;
 mod network;
 mod outage;
+mod outbox;
 mod plan;
 mod principals;
 mod priority;

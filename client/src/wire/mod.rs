@@ -2,6 +2,7 @@
 mod access;
 mod admin;
 mod documents;
+mod events;
 mod ingest;
 mod plan;
 mod runner;
@@ -14,6 +15,7 @@ mod token_vectors;
 pub use access::*;
 pub use admin::*;
 pub use documents::*;
+pub use events::*;
 pub use ingest::*;
 pub use plan::*;
 pub use runner::*;

@@ -1,0 +1,62 @@
+//! Holds docs/events.md to the table of kinds.
+use super::{Audience, EventKind};
+use std::{collections::BTreeSet, fmt::Write, fs, path::Path};
+
+/// docs/events.md, from the table.
+fn page() -> String {
+    let mut page = "\
+# Events
+
+<!-- Generated from client/src/wire/events.rs; a test beside that file compares the two. -->
+
+What happens is recorded in the transaction that makes it true, and numbered after its commit, without gaps. Everybody who
+follows the events reads them in that order.
+
+## Who is told
+
+The owner is told of everything. A principal is told of an event if all of this holds:
+
+* The kind is for readers.
+* It could read the document when the event happened: nothing closed the document then, or the principal has had a grant at or
+  above it since before the event. For a move this holds of both places.
+* It can read the document now. Of a document that is gone, the nearest ancestor that is left decides; at the top of the tree
+  nothing does.
+
+So a grant opens nothing of the past, and a protection closes it. Who could read a document until it was deleted together with its
+access root is told of the deletion, and of nothing else that happened to it. A document that is open to all is also open to
+principals that were created later.
+
+## Kinds
+
+| Kind | What happened | For | Its data |
+|---|---|---|---|
+"
+    .to_owned();
+    for kind in EventKind::ALL {
+        let fields: Vec<String> = kind.fields().iter().map(|(name, holds)| format!("`{name}`: {holds}")).collect();
+        let audience = match kind.audience() {
+            Audience::Readers => "readers",
+            Audience::Owner => "the owner",
+        };
+        writeln!(page, "| `{kind}` | {} | {audience} | {} |", kind.meaning(), fields.join("; ")).unwrap();
+    }
+    page.push_str("\nNothing tells of a kind without data yet.\n");
+    page
+}
+
+#[test]
+fn the_page_of_events_is_the_table() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/events.md");
+    let (kept, page) = (fs::read_to_string(&file).unwrap_or_default(), page());
+    if kept != page {
+        fs::write(file.with_extension("md.new"), page).unwrap();
+        panic!("docs/events.md is out of date: read docs/events.md.new, then mv docs/events.md.new docs/events.md");
+    }
+}
+
+#[test]
+fn a_kind_has_one_name_and_says_what_happened() {
+    let names: BTreeSet<&str> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
+    assert_eq!(names.len(), EventKind::ALL.len(), "two kinds share a name");
+    assert!(EventKind::ALL.iter().all(|kind| kind.meaning().ends_with('.')));
+}

@@ -1,0 +1,232 @@
+//! What happened, recorded in the transaction that makes it true. A rollback leaves nothing of it.
+//!
+//! An event keeps the path and the guard that the document has at that moment, so that it is known later who could read the document.
+//! So an event is recorded after the document has its final guard, and a deletion before the document is gone.
+use super::{evidence::Evidence, text::storable_json};
+use serde_json::Value;
+use sqlx::PgConnection;
+use svc_client::wire::{Audience, EventKind};
+use svc_ids::{DocumentId, RootId, TaskId};
+
+/// The columns that every event of a document has, and where they come from: `documents d`. The file that a document belongs to is the
+/// nearest at or above it that was ingested.
+macro_rules! of_document {
+    () => {
+        "d.id, coalesce((SELECT n.document_id FROM ingest_node n WHERE n.document_id = ANY (d.path || d.id) AND n.root_id = n.document_id
+                          ORDER BY array_position(d.path || d.id, n.document_id) DESC LIMIT 1), d.id), d.path, d.guard"
+    };
+}
+
+/// Records that the same happened to each of these documents. What is told of documents themselves names their parent and usetype too.
+pub async fn record(
+    conn: &mut PgConnection,
+    kind: EventKind,
+    documents: &[DocumentId],
+    data: &Value,
+) -> sqlx::Result<()> {
+    let names_place = matches!(kind, EventKind::DocumentCreated | EventKind::DocumentUpdated);
+    sqlx::query(concat!(
+        "INSERT INTO event_outbox (document_id, root_id, path, guard, kind, data, owner_only)
+         SELECT ",
+        of_document!(),
+        ", $2, CASE WHEN $4 THEN jsonb_build_object('parent_id', d.parent_id, 'usetype', d.usetype) ELSE '{}' END || $3, $5
+           FROM documents d WHERE d.id = ANY($1) ORDER BY d.id"
+    ))
+    .bind(documents)
+    .bind(kind.as_str())
+    .bind(storable_json(data).as_ref())
+    .bind(names_place)
+    .bind(kind.audience() == Audience::Owner)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Where a document is before it is moved.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Origin {
+    parent_id: Option<i64>,
+    path: Vec<i64>,
+    guard: i64,
+}
+
+/// Reads where a document is, in the transaction that moves it and before it does; `None` if there is no such document.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn origin(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Option<Origin>> {
+    sqlx::query_as("SELECT parent_id, path, guard FROM documents WHERE id = $1").bind(id).fetch_optional(conn).await
+}
+
+/// Records that a document was moved, with everything under it.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn moved(conn: &mut PgConnection, id: DocumentId, from: &Origin) -> sqlx::Result<()> {
+    sqlx::query(concat!(
+        "INSERT INTO event_outbox (document_id, root_id, path, guard, kind, from_path, from_guard, data, owner_only)
+         SELECT ",
+        of_document!(),
+        ", $2, $3, $4, jsonb_build_object('parent_id', d.parent_id, 'from_parent_id', $5::bigint, 'usetype', d.usetype), false
+           FROM documents d WHERE d.id = $1"
+    ))
+    .bind(id)
+    .bind(EventKind::DocumentMoved.as_str())
+    .bind(&from.path)
+    .bind(from.guard)
+    .bind(from.parent_id)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Records that a document and everything under it is deleted, before it is: an event for the document itself, and for each file,
+/// access root and document under it that no task made. It keeps whose grants go with it.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = top.0))]
+pub async fn deleted(conn: &mut PgConnection, top: DocumentId) -> sqlx::Result<()> {
+    sqlx::query(concat!(
+        "INSERT INTO event_outbox (document_id, root_id, path, guard, kind, readers, data, owner_only)
+         SELECT ",
+        of_document!(),
+        ", $2, (SELECT array_agg(DISTINCT g.principal_id) FROM access_grants g
+                 WHERE g.document_id = ANY ((d.path || d.id)[cardinality(t.path) + 1:])),
+                jsonb_build_object('parent_id', d.parent_id, 'usetype', d.usetype), false
+           FROM documents t JOIN documents d ON d.id = t.id OR d.path @> ARRAY[$1::bigint]
+          WHERE t.id = $1
+            AND (d.id = t.id OR NOT EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> 'upload')
+                 OR EXISTS (SELECT 1 FROM access_roots a WHERE a.document_id = d.id))
+          ORDER BY d.id"
+    ))
+    .bind(top)
+    .bind(EventKind::DocumentDeleted.as_str())
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Records that a file has settled, after a warning for each evidence that its readers should know.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
+pub async fn settled(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
+    let warnings = [Evidence::ExtractEmpty, Evidence::FailedParts, Evidence::WithoutVector].map(Evidence::as_str);
+    sqlx::query(
+        "INSERT INTO event_outbox (document_id, root_id, path, guard, kind, data, owner_only)
+         SELECT d.id, d.id, d.path, d.guard, $2, jsonb_build_object('warning', e.name, 'detail', e.value), false
+           FROM documents d JOIN node_evidence e ON e.document_id = d.id AND e.name = ANY($4) AND e.value <> 'null' WHERE d.id = $1
+         UNION ALL
+         SELECT d.id, d.id, d.path, d.guard, $3, jsonb_build_object('nodes', f.total, 'nodes_failed', f.failed,
+                'seconds', round(extract(epoch FROM clock_timestamp() - d.created_at)::numeric, 3)), false
+           FROM documents d CROSS JOIN (SELECT coalesce(sum(total), 0)::bigint AS total, coalesce(sum(failed), 0)::bigint AS failed
+                                          FROM frontier_delta WHERE root_id = $1) f WHERE d.id = $1",
+    )
+    .bind(root_id)
+    .bind(EventKind::IngestWarning.as_str())
+    .bind(EventKind::IngestSettled.as_str())
+    .bind(warnings.as_slice())
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Records that a node failed with its last task, for that reason. If it is the file itself, the file failed; anything else is a warning.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0, root.id = root_id.0))]
+pub async fn failed(conn: &mut PgConnection, id: DocumentId, root_id: RootId) -> sqlx::Result<()> {
+    match id == root_id.document() {
+        true => told_failed(conn, id, root_id, EventKind::IngestFailed).await,
+        false => part_failed(conn, id, root_id).await,
+    }
+}
+
+/// Records that some nodes under a node failed with its last task, for that reason.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0, root.id = root_id.0))]
+pub async fn part_failed(conn: &mut PgConnection, id: DocumentId, root_id: RootId) -> sqlx::Result<()> {
+    told_failed(conn, id, root_id, EventKind::IngestWarning).await
+}
+
+async fn told_failed(conn: &mut PgConnection, id: DocumentId, root_id: RootId, kind: EventKind) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO event_outbox (document_id, root_id, path, guard, kind, data, owner_only)
+         SELECT d.id, $2, d.path, d.guard, $3,
+                CASE WHEN $4 THEN reason ELSE jsonb_build_object('warning', 'part_failed', 'detail', reason) END, false
+           FROM documents d CROSS JOIN LATERAL (
+                SELECT jsonb_build_object('task_type', max(a.task_type), 'error_type', max(a.error_type), 'code', max(a.code)) AS reason
+                  FROM (SELECT task_type, error_type, code FROM task_attempts
+                         WHERE document_id = d.id AND outcome = 'failed' AND error_type <> 'dependency' ORDER BY id DESC LIMIT 1) a) last
+          WHERE d.id = $1",
+    )
+    .bind(id)
+    .bind(root_id)
+    .bind(kind.as_str())
+    .bind(kind == EventKind::IngestFailed)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Records that a task failed for good, from its last attempt; for the owner.
+#[tracing::instrument(level = "debug", skip_all, fields(task.id = task_id.0, document.id = document_id.0))]
+pub(super) async fn task_failed(conn: &mut PgConnection, task_id: TaskId, document_id: DocumentId) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO event_outbox (document_id, root_id, kind, data, owner_only)
+         SELECT $2, (SELECT root_id FROM task_queue WHERE id = $1), $3,
+                jsonb_build_object('task_id', $1::bigint, 'task_type', a.task_type, 'error_type', a.error_type, 'code', a.code), true
+           FROM task_attempts a WHERE a.document_id = $2 AND a.task_id = $1 ORDER BY a.id DESC LIMIT 1",
+    )
+    .bind(task_id)
+    .bind(document_id)
+    .bind(EventKind::TaskFailed.as_str())
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Records that a worker left the fleet by itself; for the owner.
+pub(super) async fn worker_signed_off(conn: &mut PgConnection, worker_id: &str) -> sqlx::Result<()> {
+    sqlx::query("INSERT INTO event_outbox (kind, data, owner_only) VALUES ($1, jsonb_build_object('worker_id', $2::text, 'reason', 'signed_off'), true)")
+        .bind(EventKind::WorkerLost.as_str())
+        .bind(worker_id)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// Records which workers have fallen silent since the last call; for the owner.
+pub async fn silent_workers(conn: &mut PgConnection) -> sqlx::Result<()> {
+    sqlx::query(
+        "WITH silent AS (UPDATE workers SET lost = true WHERE NOT lost AND beat_at < clock_timestamp() - lease RETURNING worker_id)
+         INSERT INTO event_outbox (kind, data, owner_only)
+         SELECT $1, jsonb_build_object('worker_id', worker_id, 'reason', 'silent'), true FROM silent",
+    )
+    .bind(EventKind::WorkerLost.as_str())
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// What no living worker serves: a badge or a task type, with how many tasks wait and the seconds of the oldest.
+#[derive(Clone, Debug)]
+pub struct Unserved {
+    /// `badge` or `task_type`.
+    pub what: &'static str,
+    pub name: String,
+    pub tasks: i64,
+    pub seconds: f64,
+}
+
+/// Records what is not served any more and what is served again since the last call; for the owner.
+pub async fn unserved(conn: &mut PgConnection, all: &[Unserved]) -> sqlx::Result<()> {
+    sqlx::query(
+        "WITH present AS (SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::float8[]) AS p(what, name, tasks, seconds)),
+         begun AS (INSERT INTO queue_stall (what, name) SELECT what, name FROM present ON CONFLICT DO NOTHING RETURNING what, name),
+         over AS (DELETE FROM queue_stall s WHERE NOT EXISTS (SELECT 1 FROM present p WHERE p.what = s.what AND p.name = s.name)
+                  RETURNING what, name, since)
+         INSERT INTO event_outbox (kind, data, owner_only)
+         SELECT $5, to_jsonb(p), true FROM begun JOIN present p USING (what, name)
+         UNION ALL
+         SELECT $6, jsonb_build_object('what', what, 'name', name, 'seconds', extract(epoch FROM clock_timestamp() - since)::float8), true FROM over",
+    )
+    .bind(all.iter().map(|unserved| unserved.what).collect::<Vec<_>>())
+    .bind(all.iter().map(|unserved| unserved.name.as_str()).collect::<Vec<_>>())
+    .bind(all.iter().map(|unserved| unserved.tasks).collect::<Vec<_>>())
+    .bind(all.iter().map(|unserved| unserved.seconds).collect::<Vec<_>>())
+    .bind(EventKind::QueueStalled.as_str())
+    .bind(EventKind::QueueServed.as_str())
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
