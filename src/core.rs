@@ -5,6 +5,7 @@ use crate::{
     disk::Disk,
     embedding::{CrossEncoder, Embedder, Model},
     error::OrFail,
+    fetch::Fetcher,
     reader::Reader,
     settings::Settings,
     spool::SpoolCache,
@@ -27,6 +28,8 @@ pub struct Core {
     pub cross_encoder: Arc<CrossEncoder>,
     pub postings: Arc<Cache>,
     pub reader: Reader,
+    /// Calls addresses that callers name.
+    pub fetcher: Fetcher,
     pub spool: Arc<SpoolCache>,
     /// Learns of every write that was refused because the disk is full.
     pub disk: Arc<Disk>,

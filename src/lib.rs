@@ -10,6 +10,7 @@ mod disk;
 pub mod embedded;
 pub mod embedding;
 mod error;
+pub mod fetch;
 mod handlers;
 pub mod ingest;
 pub mod listener;

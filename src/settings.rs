@@ -11,6 +11,7 @@ use std::{
 };
 use svc_models::Precision;
 
+mod allowed;
 mod kind;
 mod models;
 mod source;
@@ -20,6 +21,7 @@ mod table;
 mod tests;
 
 pub use self::{
+    allowed::AllowedTarget,
     kind::Secret,
     models::{hub_settings, model_settings, reranker_settings},
     source::Origin,

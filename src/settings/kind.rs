@@ -1,5 +1,6 @@
 //! What a setting takes. Each kind reads and writes one text form, which file, environment and default share.
 
+use super::AllowedTarget;
 use std::{collections::BTreeMap, fmt, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 /// A text that is never printed: its `Debug` form is masked.
@@ -245,6 +246,18 @@ pub(super) fn origins() -> Kind<Vec<String>> {
     let read = move |text: &str| list.read(text).filter(|origins| origins.iter().all(is_origin));
     let write = |origins: &Vec<String>| serde_json::to_string(origins).unwrap_or_default();
     let takes = r#"a list of origins, such as ["https://app.example.org"]; * is refused, name each origin"#;
+    Kind { blank: true, ..Kind::new(takes, read, write).bare() }
+}
+
+/// Addresses that may be called although they are not public.
+pub(super) fn targets() -> Kind<Vec<AllowedTarget>> {
+    let list = words();
+    let read = move |text: &str| list.read(text)?.iter().map(|target| AllowedTarget::parse(target)).collect();
+    let write = |targets: &Vec<AllowedTarget>| {
+        let targets: Vec<_> = targets.iter().map(AllowedTarget::to_string).collect();
+        serde_json::to_string(&targets).unwrap_or_default()
+    };
+    let takes = r#"a list of host:port, IP addresses and networks, such as ["wiki.internal:8080", "10.1.0.0/16"]"#;
     Kind { blank: true, ..Kind::new(takes, read, write).bare() }
 }
 

@@ -2,7 +2,7 @@
 //! it.
 
 use super::{
-    Device, LogFormat, LogLevel, Migrate, Secret, SettingRow, SettingsError, Visibility, kind,
+    AllowedTarget, Device, LogFormat, LogLevel, Migrate, Secret, SettingRow, SettingsError, Visibility, kind,
     source::{Origin, Source},
 };
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
@@ -172,9 +172,12 @@ settings! {
         /// have limits of their own.
         SVC_STATEMENT_TIMEOUT_SECONDS statement_timeout: Duration = "30.0", kind::seconds(0.01..=3600.0);
         /// Largest page or file that the server fetches for a wiki: entry.
-        SVC_FETCH_MAX_BYTES fetch_max_bytes: u64 = "64 MiB", kind::bytes(1..=16 * GIB), waits_for "fetching web pages";
+        SVC_FETCH_MAX_BYTES fetch_max_bytes: u64 = "64 MiB", kind::bytes(1..=16 * GIB);
         /// Longest time for such a fetch, including redirects.
-        SVC_FETCH_TIMEOUT_SECONDS fetch_timeout: Duration = "30.0", kind::seconds(0.1..=3600.0), waits_for "fetching web pages";
+        SVC_FETCH_TIMEOUT_SECONDS fetch_timeout: Duration = "30.0", kind::seconds(0.1..=3600.0);
+        /// Addresses that are not public but may be called nevertheless, each as host:port, an IP address or a network
+        /// such as 10.1.0.0/16. The server calls public addresses only, because callers name them.
+        SVC_FETCH_ALLOW fetch_allow: Vec<AllowedTarget> = "[]", kind::targets();
     }
     "Embedding" {
         /// Model for document and token vectors: a name from config/models.toml, a hub id or a folder. The default is
