@@ -2,6 +2,7 @@
 use crate::{
     embedded::{EmbeddedError, EmbeddedPostgres, ServerState},
     embedding::{EmbedError, Embedder, Runner},
+    ingest::extension::TaskTypes,
     listener::{self, Limits},
     reader::{Reader, Unconfined},
     registry,
@@ -208,10 +209,20 @@ pub struct App {
 impl App {
     /// Starts everything. `reader` is the program that reads files in a child process.
     pub async fn start(settings: Arc<Settings>, owner_token: &str, reader: Reader) -> Result<App, AppError> {
+        App::start_with(settings, owner_token, reader, TaskTypes::default()).await
+    }
+
+    /// Does the same with task types that another crate registered.
+    pub async fn start_with(
+        settings: Arc<Settings>,
+        owner_token: &str,
+        reader: Reader,
+        types: TaskTypes,
+    ) -> Result<App, AppError> {
         let reader = reader.confined(&settings);
         reader.check().await?;
         let backend = Backend::start(&settings).await?;
-        match App::on(settings, owner_token, reader, &backend).await {
+        match App::on(settings, owner_token, reader, types, &backend).await {
             Ok((service, worker, listener)) => {
                 let address = listener.local_addr()?;
                 let (stop_server, stopped) = watch::channel(false);
@@ -230,6 +241,7 @@ impl App {
         settings: Arc<Settings>,
         owner_token: &str,
         reader: Reader,
+        types: TaskTypes,
         backend: &Backend,
     ) -> Result<(Arc<Service>, Option<RunningWorker>, TcpListener), AppError> {
         let embedder = load_embedder(&settings).await?;
@@ -241,8 +253,8 @@ impl App {
         }
         let address = settings.listen;
         let listener = TcpListener::bind(address).await.map_err(|source| AppError::Listen { address, source })?;
-        let service =
-            Arc::new(Service::new(settings.clone(), backend.pool.clone(), Some(embedder), owner_token, reader));
+        let service = Service::new(settings.clone(), backend.pool.clone(), Some(embedder), owner_token, reader);
+        let service = Arc::new(service.with_task_types(types));
         load_cross_encoder(&service).await?;
         let worker = if settings.ingest_worker_enabled {
             Some(RunningWorker::start(Role::of(&settings), service.tools(), backend.options.clone()).await?)

@@ -29,6 +29,7 @@ mod streamed;
 mod strict;
 mod surface;
 pub use contract::contract;
+pub(crate) use contract::contract_of;
 use decode::misfit;
 pub use decode::{BodyStalled, Decode};
 pub use encode::Encode;

@@ -6,7 +6,7 @@ use crate::{
     disk::Disk,
     embedding::{CrossEncoder, Embedder},
     fetch::Fetcher,
-    ingest::{Tools, copies::Copies},
+    ingest::{Tools, copies::Copies, extension::TaskTypes, upload::Intake},
     reader::Reader,
     sampler::Sampler,
     settings::Settings,
@@ -53,6 +53,8 @@ pub struct Service {
     pub keys: Keys,
     pub admission: Admission,
     pub copies: Copies,
+    /// The task types that plans, uploads and this process's worker know.
+    pub(crate) task_types: TaskTypes,
     pub metrics: PrometheusHandle,
     /// Concurrency limits for runner calls, one per kind, so that queued documents never block queries.
     pub runner_documents: Semaphore,
@@ -98,6 +100,7 @@ impl Service {
                 largest_body: settings.max_body_bytes,
             }),
             copies: Copies::new(&pool),
+            task_types: TaskTypes::default(),
             metrics: crate::telemetry::recorder(),
             runner_documents: Semaphore::new(RUNNER_CALLS),
             runner_queries: Semaphore::new(RUNNER_CALLS),
@@ -121,6 +124,17 @@ impl Service {
         }
     }
 
+    /// The same service with these task types, some of which another crate registered.
+    #[must_use]
+    pub fn with_task_types(self, task_types: TaskTypes) -> Service {
+        Service { task_types, ..self }
+    }
+
+    /// What files are taken in with.
+    pub(crate) fn intake(&self) -> Intake<'_> {
+        Intake { admission: &self.admission, copies: &self.copies, types: &self.task_types }
+    }
+
     /// Closes the connections of requests once there are none under way. The worker closes those of tasks.
     pub async fn close(&self) {
         self.sampler.close().await;
@@ -130,7 +144,7 @@ impl Service {
 
     /// What the tasks of this process work with.
     pub fn tools(&self) -> Tools {
-        Tools::new(Core { pool: self.task_pool.clone(), ..self.core.clone() })
+        Tools::new(Core { pool: self.task_pool.clone(), ..self.core.clone() }, self.task_types.clone())
     }
 
     /// Waits for a slot to search; 429 if none becomes free soon.

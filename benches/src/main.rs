@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     // The service that `scale` starts, the readers of files and the claimers of tasks are this same program, so that
     // what was just built is measured.
     match std::env::args_os().nth(1).as_deref().and_then(std::ffi::OsStr::to_str) {
-        Some("serve" | reader::SUBCOMMAND) => return svc::cli::main(),
+        Some("serve" | reader::SUBCOMMAND) => return svc::cli::main(svc::ingest::extension::TaskTypes::default()),
         Some(formats::SUBCOMMAND) => return formats::serve(),
         Some(queue::claimer::EVEN | queue::claimer::OVERLAPPED) => return queue::claimer::main(),
         _ => {}

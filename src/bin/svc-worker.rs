@@ -3,5 +3,5 @@
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> std::process::ExitCode {
-    svc::cli::worker_main()
+    svc::cli::worker_main(svc::ingest::extension::TaskTypes::default())
 }

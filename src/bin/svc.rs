@@ -3,5 +3,5 @@
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> std::process::ExitCode {
-    svc::cli::main()
+    svc::cli::main(svc::ingest::extension::TaskTypes::default())
 }

@@ -23,6 +23,7 @@ mod worker;
 use crate::{
     app::AppError,
     embedding::is_this_machine,
+    ingest::extension::TaskTypes,
     secrets,
     settings::{Settings, SettingsError},
 };
@@ -132,8 +133,8 @@ fn with_next_step(failure: &Failure) -> String {
     }
 }
 
-/// Runs `svc` and returns its exit code.
-pub fn main() -> ExitCode {
+/// Runs `svc` and returns its exit code. `types` are the task types of the program, some of which it may have registered.
+pub fn main(types: TaskTypes) -> ExitCode {
     if let Some(code) = crate::reader::serve_if_asked(std::env::args_os()) {
         return code;
     }
@@ -152,7 +153,7 @@ pub fn main() -> ExitCode {
         },
         _ => secrets::environment(),
     };
-    run_to_end("svc", run(arguments, environment))
+    run_to_end("svc", run(arguments, environment, types))
 }
 
 fn not_withdrawn(name: &str, error: &std::io::Error) -> ExitCode {
@@ -187,13 +188,17 @@ fn run_to_end(name: &str, work: impl Future<Output = Result<ExitCode, CliError>>
     code
 }
 
-async fn run(arguments: Arguments, mut environment: BTreeMap<String, String>) -> Result<ExitCode, CliError> {
+async fn run(
+    arguments: Arguments,
+    mut environment: BTreeMap<String, String>,
+    types: TaskTypes,
+) -> Result<ExitCode, CliError> {
     let name = if matches!(arguments.command, Command::Serve) { "SVC_API_TOKEN" } else { "SVC_TOKEN" };
     environment.extend(arguments.token.map(|token| (name.to_owned(), token)));
     let settings = Settings::load(arguments.config.as_deref(), environment.into_iter())?;
     let output = Output::choose(arguments.json, arguments.table);
     match arguments.command {
-        Command::Serve => serve::serve(settings).await,
+        Command::Serve => serve::serve(settings, types).await,
         Command::Ingest(arguments) => ingest::ingest(&upload_client(&settings)?, output, arguments).await,
         Command::Analyze(arguments) => plan::analyze(&upload_client(&settings)?, output, arguments).await,
         Command::Explain(arguments) => plan::explain(&client(&settings)?, output, arguments).await,

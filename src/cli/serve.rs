@@ -2,6 +2,7 @@
 use super::{CliError, token_file};
 use crate::{
     app::{App, asked_to_stop},
+    ingest::extension::TaskTypes,
     logging,
     reader::Reader,
     settings::Settings,
@@ -15,7 +16,7 @@ macro_rules! announce {
     };
 }
 
-pub async fn serve(settings: Settings) -> Result<ExitCode, CliError> {
+pub async fn serve(settings: Settings, types: TaskTypes) -> Result<ExitCode, CliError> {
     logging::start(settings.log_level, settings.log_format);
     for warning in settings.warnings() {
         tracing::warn!("{warning}");
@@ -26,7 +27,7 @@ pub async fn serve(settings: Settings) -> Result<ExitCode, CliError> {
     };
     let ephemeral = settings.api_token.is_blank();
     let data_dir = settings.data_dir.clone();
-    let mut app = App::start(Arc::new(settings), &token, Reader::of_this_program()?).await?;
+    let mut app = App::start_with(Arc::new(settings), &token, Reader::of_this_program()?, types).await?;
     if ephemeral {
         if let Err(error) = token_file::keep(&data_dir, &token) {
             tracing::warn!(error = %error, "the token could not be stored: set SVC_API_TOKEN for the command line");

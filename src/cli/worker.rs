@@ -7,6 +7,7 @@ use super::{
 use crate::{
     app::{Backend, DRAIN, asked_to_stop, load_embedder},
     disk::Disk,
+    ingest::extension::TaskTypes,
     logging,
     reader::{Reader, serve_if_asked},
     secrets,
@@ -87,19 +88,23 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "give a number of seconds above 0".to_owned())
 }
 
-/// Runs `svc-worker` and returns its exit code, which is 2 for unusable arguments.
-pub fn worker_main() -> ExitCode {
+/// Runs `svc-worker` with these task types and returns its exit code, which is 2 for unusable arguments.
+pub fn worker_main(types: TaskTypes) -> ExitCode {
     if let Some(code) = serve_if_asked(std::env::args_os()) {
         return code;
     }
     let arguments = Arguments::parse();
     match secrets::withdrawn_environment() {
-        Ok(environment) => run_to_end("svc-worker", run(arguments, environment)),
+        Ok(environment) => run_to_end("svc-worker", run(arguments, environment, types)),
         Err(error) => not_withdrawn("svc-worker", &error),
     }
 }
 
-async fn run(arguments: Arguments, environment: BTreeMap<String, String>) -> Result<ExitCode, CliError> {
+async fn run(
+    arguments: Arguments,
+    environment: BTreeMap<String, String>,
+    types: TaskTypes,
+) -> Result<ExitCode, CliError> {
     let flags = |name: &'static str, value: Option<String>| value.map(|value| (name.to_owned(), value));
     let as_text = |time: Option<Duration>| time.map(|time| time.as_secs_f64().to_string());
     // Flags override the environment, and the same rules check them.
@@ -134,7 +139,7 @@ async fn run(arguments: Arguments, environment: BTreeMap<String, String>) -> Res
     database::check_writable(&backend.pool).await.map_err(crate::app::AppError::from)?;
     backend.check_schema().await?;
     let embedder = load_embedder(&settings).await?;
-    let service = Service::new(settings, backend.pool.clone(), Some(embedder), "", reader);
+    let service = Service::new(settings, backend.pool.clone(), Some(embedder), "", reader).with_task_types(types);
     let mut worker = RunningWorker::start(role, service.tools(), backend.options.clone())
         .await
         .map_err(crate::app::AppError::from)?;

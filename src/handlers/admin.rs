@@ -3,7 +3,7 @@ use super::documents::{id_cursor, page_by_id};
 use crate::{
     access::Caller,
     error::OrFail,
-    ingest::{requeue::requeue, settle, tasks::types::is_built_in},
+    ingest::{requeue::requeue, settle},
     registry::Handle,
     service::Service,
     store::{self, admin::Cancel, audit::Entry},
@@ -47,7 +47,7 @@ impl Handle<ops::retry_task> for Service {
         let id = TaskId(call.path.id);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let before = task(&mut tx, id).await?;
-        if !requeue(&mut tx, id, DocumentId(before.document_id), RootId(before.root_id)).await? {
+        if !requeue(&mut tx, &self.task_types, id, DocumentId(before.document_id), RootId(before.root_id)).await? {
             let detail =
                 format!("task {id} is {}: only a task that has failed for good can be queued again", before.status);
             return Err(Failure::new(Code::Conflict, detail).with("task_status", before.status.as_str()));
@@ -70,12 +70,16 @@ impl Handle<ops::cancel_task> for Service {
             return Err(Failure::new(Code::Conflict, detail).with("task_status", before.status.as_str()));
         }
         let document_id = DocumentId(before.document_id);
-        settle::lock_for_failure(&mut tx, &before.task_type, document_id, &before.params).await.or_fail()?;
+        settle::lock_for_failure(&mut tx, &self.task_types, &before.task_type, document_id, &before.params)
+            .await
+            .or_fail()?;
         let stopping = store::admin::cancel_held(&mut tx, Cancel::Task(id)).await.or_fail()?;
         let cancelled = store::admin::cancel_waiting(&mut tx, Cancel::Task(id)).await.or_fail()?;
         for task in &cancelled {
             store::tasks::fail_dependents(&mut tx, task.id, task.scope_document_id).await.or_fail()?;
-            settle::task_failed(&mut tx, &task.task_type, task.scope_document_id, &task.params.0).await.or_fail()?;
+            settle::task_failed(&mut tx, &self.task_types, &task.task_type, task.scope_document_id, &task.params.0)
+                .await
+                .or_fail()?;
         }
         caller.record(&mut tx, on_task(AuditAct::TaskCancel, &before)).await.or_fail()?;
         tx.commit().await.or_fail()?;
@@ -122,7 +126,7 @@ impl Handle<ops::pause_task_type> for Service {
         let name = call.path.task_type;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let known = task_type(&mut tx, &name).await?;
-        let ours = is_built_in(&name);
+        let ours = self.task_types.names().any(|known| known == name);
         if !ours && !known.has_handler && !known.paused && known.pending + known.held + known.waiting_for_retry == 0 {
             let detail = format!("there is no task type `{name}` in the queue, and no living worker knows it");
             return Err(Failure::new(Code::NotFound, detail));

@@ -3,10 +3,7 @@ use super::admin::announce_cancel;
 use crate::{
     access::Caller,
     error::OrFail,
-    ingest::{
-        cancel, settle,
-        upload::{Intake, upload},
-    },
+    ingest::{cancel, settle, upload::upload},
     registry::Handle,
     service::Service,
     spool::SpooledUpload,
@@ -26,7 +23,7 @@ impl Handle<ops::upload_file> for Service {
         caller: &Caller,
         call: Call<ops::upload_file, SpooledUpload>,
     ) -> Result<UploadResponse, Failure> {
-        upload(self, Intake { admission: &self.admission, copies: &self.copies }, caller, call.query, call.body).await
+        upload(self, self.intake(), caller, call.query, call.body).await
     }
 }
 

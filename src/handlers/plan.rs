@@ -13,7 +13,7 @@ use svc_client::{
 
 impl Handle<ops::explain_ingest> for Service {
     async fn handle(&self, _: &Caller, call: Call<ops::explain_ingest>) -> Result<Plan, Failure> {
-        explain(call.body.0)
+        explain(&self.task_types, call.body.0)
     }
 }
 
@@ -23,6 +23,6 @@ impl Handle<ops::analyze_file> for Service {
         caller: &Caller,
         call: Call<ops::analyze_file, SpooledUpload>,
     ) -> Result<AnalyzeResponse, Failure> {
-        analyze(self, &self.admission, caller, call.body).await
+        analyze(self, self.intake(), caller, call.body).await
     }
 }

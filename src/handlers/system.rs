@@ -137,6 +137,6 @@ impl Handle<ops::read_metrics> for Service {
 
 impl Handle<ops::read_openapi> for Service {
     async fn handle(&self, _: &Caller, _: Call<ops::read_openapi>) -> Result<OpenApiDocument, Failure> {
-        Ok(OpenApiDocument(registry::contract().clone()))
+        Ok(OpenApiDocument(registry::contract_of(self)))
     }
 }

@@ -17,9 +17,7 @@ pub(crate) mod unlock;
 pub(crate) mod upload;
 
 use crate::{core::Core, store::kept::KeptConnections};
-use extension::{DuplicateTaskType, TaskHandler};
-use std::{ops::Deref, sync::Arc};
-use svc_actors::Lane;
+use std::ops::Deref;
 use tasks::types::TaskTypes;
 use tokio_util::task::TaskTracker;
 
@@ -36,24 +34,8 @@ pub struct Tools {
 }
 
 impl Tools {
-    pub fn new(core: Core) -> Tools {
-        Tools {
-            kept: KeptConnections::new(core.pool.clone()),
-            settling: TaskTracker::new(),
-            types: TaskTypes::default(),
-            core,
-        }
-    }
-
-    /// Registers `handler` for the tasks of this type. Call it before a worker starts with these tools. A type without
-    /// a place in the order of an ingestion has the stage of a probe.
-    pub fn register(
-        &mut self,
-        name: &'static str,
-        lane: Lane,
-        handler: Arc<dyn TaskHandler>,
-    ) -> Result<(), DuplicateTaskType> {
-        self.types.register(name, lane, handler)
+    pub fn new(core: Core, types: TaskTypes) -> Tools {
+        Tools { kept: KeptConnections::new(core.pool.clone()), settling: TaskTracker::new(), types, core }
     }
 }
 

@@ -14,6 +14,92 @@ pub struct Options {
     pub structure: Structure,
     pub rollup: Rollup,
     pub profile: Profile,
+    /// The groups of registered task types.
+    #[serde(flatten)]
+    registered: Map<String, Value>,
+}
+
+/// The parameters of a registered task type, as a group of the options.
+#[derive(Debug)]
+pub struct OptionGroup {
+    pub name: &'static str,
+    pub keys: &'static [OptionKey],
+}
+
+/// One parameter of a group.
+#[derive(Debug)]
+pub struct OptionKey {
+    pub name: &'static str,
+    /// Its type is the type that the key takes.
+    pub default: Preset,
+    /// What the key takes beyond its type.
+    pub constraint: Option<Constraint>,
+}
+
+/// The default of a parameter.
+#[derive(Clone, Copy, Debug)]
+pub enum Preset {
+    Flag(bool),
+    Whole(i64),
+    Number(f64),
+    Text(&'static str),
+}
+
+impl Preset {
+    fn value(self) -> Value {
+        match self {
+            Preset::Flag(flag) => flag.into(),
+            Preset::Whole(number) => number.into(),
+            Preset::Number(number) => number.into(),
+            Preset::Text(text) => text.into(),
+        }
+    }
+
+    /// The value in the form in which it is stored; the error is what a value of this type is.
+    fn read(self, value: &Value) -> Result<Value, &'static str> {
+        match self {
+            Preset::Flag(_) => value.as_bool().map(Value::from).ok_or("true or false"),
+            Preset::Whole(_) => value.as_i64().map(Value::from).ok_or("a whole number"),
+            Preset::Number(_) => value.as_f64().map(Value::from).ok_or("a number"),
+            Preset::Text(_) => value.as_str().map(Value::from).ok_or("a text"),
+        }
+    }
+}
+
+impl OptionGroup {
+    fn defaults(&self) -> Value {
+        self.keys.iter().map(|key| (key.name.to_owned(), key.default.value())).collect::<Map<_, _>>().into()
+    }
+
+    /// Brings the values of the keys into the form in which they are stored, or refuses them by name.
+    pub(super) fn check(&self, values: &mut Value) -> Result<(), Failure> {
+        for key in self.keys {
+            let name = format!("{}.{}", self.name, key.name);
+            let value = &mut values[key.name];
+            *value = key.default.read(value).map_err(|takes| Failure::field(&name, format!("takes {takes}")))?;
+            if let Some(text) = value.as_str() {
+                check_text(&name, text)?;
+            }
+            key.constraint.map_or(Ok(()), |constraint| constraint.check(&name, value))?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a group that built-in options hold already, or whose own defaults it would refuse.
+    pub(super) fn check_declared(&self) -> Result<(), Failure> {
+        if self.name == EXTRACT || Options::default().to_value().get(self.name).is_some() {
+            return Err(Failure::field(self.name, "is a group of the built-in options"));
+        }
+        self.check(&mut self.defaults())
+    }
+}
+
+/// Adds the defaults of registered groups that stored options lack, because the file was stored before the groups were registered.
+pub fn complete(stored: &mut Value, registered: &[&OptionGroup]) {
+    let Some(stored) = stored.as_object_mut() else { return };
+    for group in registered {
+        stored.entry(group.name).or_insert_with(|| group.defaults());
+    }
 }
 
 /// Used by both structure tasks.
@@ -84,10 +170,10 @@ const MODEL_CHARACTERS: usize = 255;
 
 impl Requested {
     /// Reads what a caller sent, for upload, explain and analyze alike. No error repeats a password.
-    pub fn read(overrides: Option<Value>) -> Result<Requested, Failure> {
+    pub fn read(overrides: Option<Value>, registered: &[&OptionGroup]) -> Result<Requested, Failure> {
         let mut overrides = overrides.unwrap_or_default();
         let extract = overrides.as_object_mut().and_then(|groups| groups.remove(EXTRACT));
-        Ok(Requested { options: Options::resolve(Some(&overrides))?, password: password(extract)? })
+        Ok(Requested { options: Options::resolve(Some(&overrides), registered)?, password: password(extract)? })
     }
 }
 
@@ -122,9 +208,9 @@ fn check_text(name: &str, text: &str) -> Result<(), Failure> {
 
 impl Options {
     /// Resolves everything that is stored.
-    fn resolve(overrides: Option<&Value>) -> Result<Options, Failure> {
-        let defaults = serde_json::to_value(Options::default()).unwrap_or_default();
-        let mut resolved = defaults.clone();
+    fn resolve(overrides: Option<&Value>, registered: &[&OptionGroup]) -> Result<Options, Failure> {
+        let mut resolved = Options::default().to_value();
+        complete(&mut resolved, registered);
         match overrides {
             None | Some(Value::Null) => {}
             Some(Value::Object(groups)) => {
@@ -134,6 +220,9 @@ impl Options {
             }
             Some(_) => return Err(Failure::field("options", "must be a JSON object of groups")),
         }
+        for group in registered {
+            group.check(&mut resolved[group.name])?;
+        }
         let options: Options = serde_json::from_value(resolved).map_err(|e| Failure::field("options", e))?;
         options.check()?;
         Ok(options)
@@ -142,6 +231,14 @@ impl Options {
     /// The form that is stored beside the bytes and compared with that of a later upload.
     pub fn to_value(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
+    }
+
+    /// Whether a file that was stored with these options was ingested as this one would be. Groups that nobody registers any more
+    /// do not count.
+    pub fn agree_with(&self, stored: &Value, registered: &[&OptionGroup]) -> bool {
+        let (asked, mut stored) = (self.to_value(), stored.clone());
+        complete(&mut stored, registered);
+        asked.as_object().is_some_and(|groups| groups.iter().all(|(name, group)| stored.get(name) == Some(group)))
     }
 
     fn check(&self) -> Result<(), Failure> {
@@ -165,8 +262,16 @@ const CONSTRAINTS: &[(&str, Constraint)] = &[
     ("rollup.llm_model", Constraint::Text(0, MODEL_CHARACTERS, Form::Any)),
 ];
 
+/// What a key takes beyond its type.
+fn constraint(group: &str, key: &str, registered: &[&OptionGroup]) -> Option<Constraint> {
+    let name = format!("{group}.{key}");
+    let built_in = CONSTRAINTS.iter().find(|(constrained, _)| *constrained == name).map(|(_, constraint)| *constraint);
+    let keys = registered.iter().filter(|known| known.name == group).flat_map(|known| known.keys);
+    built_in.or_else(|| keys.filter(|known| known.name == key).find_map(|known| known.constraint))
+}
+
 /// The options as the contract shows them: the defaults, their types, and what they take.
-pub fn schema() -> Value {
+pub fn schema(registered: &[&OptionGroup]) -> Value {
     let group = |group: &str, keys: &Value| {
         let key = |(key, default): (&String, &Value)| {
             let kind = match default {
@@ -177,15 +282,15 @@ pub fn schema() -> Value {
             };
             let mut schema =
                 Map::from_iter([("type".to_owned(), kind.into()), ("default".to_owned(), default.clone())]);
-            let name = format!("{group}.{key}");
-            let constraint = CONSTRAINTS.iter().find(|(constrained, _)| *constrained == name);
-            schema.extend(constraint.map(|(_, constraint)| constraint.keywords()).unwrap_or_default());
+            let constraint = constraint(group, key, registered);
+            schema.extend(constraint.map(|constraint| constraint.keywords()).unwrap_or_default());
             (key.clone(), Value::Object(schema))
         };
         let keys: Map<String, Value> = keys.as_object().into_iter().flatten().map(key).collect();
         json!({"type": "object", "properties": keys, "additionalProperties": false})
     };
-    let defaults = Options::default().to_value();
+    let mut defaults = Options::default().to_value();
+    complete(&mut defaults, registered);
     let mut groups: Map<String, Value> =
         defaults.as_object().into_iter().flatten().map(|(name, keys)| (name.clone(), group(name, keys))).collect();
     let password = json!({
@@ -250,15 +355,15 @@ mod tests {
 
     #[test]
     fn defaults_are_the_contract() {
-        let options = Options::resolve(None).expect("defaults");
+        let options = Options::resolve(None, &[]).expect("defaults");
         insta::assert_json_snapshot!(options.to_value());
     }
 
     #[test]
     fn overrides_replace_single_keys_and_order_does_not_matter() {
-        let one =
-            Options::resolve(Some(&json!({"structure": {"max_tokens": 60}, "rollup": {"penalty": 2}}))).expect("valid");
-        let other = Options::resolve(Some(&json!({"rollup": {"penalty": 2.0}, "structure": {"max_tokens": 60}})))
+        let one = Options::resolve(Some(&json!({"structure": {"max_tokens": 60}, "rollup": {"penalty": 2}})), &[])
+            .expect("valid");
+        let other = Options::resolve(Some(&json!({"rollup": {"penalty": 2.0}, "structure": {"max_tokens": 60}})), &[])
             .expect("valid");
         assert_eq!((one.structure.max_tokens, one.structure.min_chunk_length), (60, 20));
         assert_eq!(one.to_value(), other.to_value());
@@ -267,13 +372,13 @@ mod tests {
     #[test]
     fn a_password_is_taken_out_and_never_repeated() {
         let requested =
-            Requested::read(Some(json!({"extract": {"password": "hunter2"}, "structure": {"max_tokens": 60}})))
+            Requested::read(Some(json!({"extract": {"password": "hunter2"}, "structure": {"max_tokens": 60}})), &[])
                 .expect("valid");
         assert_eq!(requested.password, Some(Secret::new("hunter2")));
         assert!(!requested.options.to_value().to_string().contains("hunter2"));
         assert_eq!(requested.options.structure.max_tokens, 60);
         for none in [None, Some(json!(null)), Some(json!({})), Some(json!({"extract": {"password": null}}))] {
-            assert!(Requested::read(none).expect("valid").password.is_none());
+            assert!(Requested::read(none, &[]).expect("valid").password.is_none());
         }
         for (wrong, code) in [
             (json!({"extract": {"password": ["hunter2"]}}), Code::InvalidField),
@@ -283,7 +388,7 @@ mod tests {
             (json!({"extract": "hunter2"}), Code::InvalidField),
             (json!({"extract": {"passwort": "hunter2"}}), Code::UnknownOption),
         ] {
-            let failure = Requested::read(Some(wrong)).err().expect("refused");
+            let failure = Requested::read(Some(wrong), &[]).err().expect("refused");
             let text = serde_json::to_string(&failure).expect("a failure");
             assert!(failure.code == code && !text.contains("hunter2"), "{text}");
         }
@@ -292,7 +397,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         let code_and_text =
-            |value| Options::resolve(Some(&value)).map_err(|f| (f.code, f.detail)).expect_err("must be refused");
+            |value| Options::resolve(Some(&value), &[]).map_err(|f| (f.code, f.detail)).expect_err("must be refused");
         let (code, text) = code_and_text(json!({"structure": {"max_token": 60}}));
         assert_eq!(code, Code::UnknownOption);
         assert!(text.contains("structure.max_token") && text.contains("max_tokens"), "{text}");

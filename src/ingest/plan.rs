@@ -1,7 +1,6 @@
 //! What an upload would do, shown without doing it.
 use crate::{
     access::Caller,
-    admission::Admission,
     core::Core,
     error::OrFail,
     ingest::{
@@ -10,9 +9,10 @@ use crate::{
         tasks::{
             OrTaskFailure,
             probe::{Measured, measure_file},
+            types::TaskTypes,
         },
         unlock,
-        upload::recognise,
+        upload::{Intake, recognise},
     },
     spool::{self, SpooledUpload},
     store, words,
@@ -26,8 +26,8 @@ use svc_client::{
 use svc_formats::{Format, Pattern, Patterns};
 
 /// Plans a file of which only the format, and perhaps some patterns, are known.
-pub fn explain(request: ExplainRequest) -> Result<Plan, Failure> {
-    let Requested { options, .. } = Requested::read(request.options)?;
+pub fn explain(types: &TaskTypes, request: ExplainRequest) -> Result<Plan, Failure> {
+    let Requested { options, .. } = Requested::read(request.options, types.groups())?;
     let format = request.format.parse::<Format>().ok();
     let has_prober = format.is_some_and(Format::has_prober);
     let (source, patterns, ignored) = match request.patterns {
@@ -38,19 +38,25 @@ pub fn explain(request: ExplainRequest) -> Result<Plan, Failure> {
         None if has_prober => (PatternsSource::Unknown, None, Vec::new()),
         None => (PatternsSource::NoProber, Some(Patterns::default()), Vec::new()),
     };
-    let mut plan = plan(request.format, source, patterns.as_ref(), &options);
+    let mut plan = plan(types, request.format, source, patterns.as_ref(), &options);
     plan.patterns_ignored = ignored;
     Ok(plan)
 }
 
-fn plan(format: String, source: PatternsSource, patterns: Option<&Patterns>, options: &Options) -> Plan {
+fn plan(
+    types: &TaskTypes,
+    format: String,
+    source: PatternsSource,
+    patterns: Option<&Patterns>,
+    options: &Options,
+) -> Plan {
     let (known, options) = (format.parse::<Format>().ok(), options.to_value());
     Plan {
         prober_available: known.is_some_and(Format::has_prober),
         patterns_source: source,
         patterns_known: source != PatternsSource::Unknown,
         patterns_ignored: Vec::new(),
-        tasks: rules::plan(known, patterns, &options),
+        tasks: rules::plan(types, known, patterns, &options),
         options,
         format,
     }
@@ -83,14 +89,15 @@ fn read_patterns(format: Option<Format>, supplied: Map<String, Value>) -> Result
 /// Probes a file as the task of an upload would.
 pub async fn analyze(
     core: &Core,
-    admission: &Admission,
+    intake: Intake<'_>,
     caller: &Caller,
     upload: SpooledUpload,
 ) -> Result<AnalyzeResponse, Failure> {
+    let Intake { admission, types, .. } = intake;
     let SpooledUpload { filename, declared_mime, file, options } = upload;
-    let Requested { options, password } = Requested::read(options)?;
+    let Requested { options, password } = Requested::read(options, types.groups())?;
     let (spooled, detection) = recognise(file).await?;
-    let already_stored = stored_already(core, caller, &spooled.content_hash, &options).await?;
+    let already_stored = stored_already(core, types, caller, &spooled.content_hash, &options).await?;
     let opened = match (password, detection.format) {
         (Some(password), Some(format)) => {
             unlock::unlock(core, admission, &spooled.file, format, password).await?.map(|opened| (format, opened))
@@ -101,7 +108,7 @@ pub async fn analyze(
         Some((format, opened)) => Ok((format, opened.patterns().clone())),
         None => {
             let _permit = admission.reader().await?;
-            let measured = measure_file(core, || spool::reopen(&spooled.file).classified()).await;
+            let measured = measure_file(core, types, || spool::reopen(&spooled.file).classified()).await;
             measured.and_then(|Measured { format, patterns, refusal, .. }| match refusal {
                 Some(refusal) => Err(refusal),
                 None => Ok((format, patterns)),
@@ -111,7 +118,7 @@ pub async fn analyze(
     let (plan, probe_failed) = match measured {
         Ok((format, patterns)) => {
             let source = if format.has_prober() { PatternsSource::Probed } else { PatternsSource::NoProber };
-            (Some(plan(format.to_string(), source, Some(&patterns), &options)), None)
+            (Some(plan(types, format.to_string(), source, Some(&patterns), &options)), None)
         }
         Err(TaskFailure { class, code, message, .. }) => {
             (None, Some(ProbeFailure { error_type: words::error_type(class), code, message }))
@@ -134,6 +141,7 @@ pub async fn analyze(
 /// The node that an upload of these bytes would find.
 async fn stored_already(
     core: &Core,
+    types: &TaskTypes,
     caller: &Caller,
     content_hash: &str,
     options: &Options,
@@ -146,7 +154,7 @@ async fn stored_already(
     Ok(node.map(|node| StoredAlready {
         document_id: node.id.0,
         settled: node.settled.0,
-        options_agree: blob.options == options.to_value(),
+        options_agree: options.agree_with(&blob.options, types.groups()),
         options: blob.options,
     }))
 }
@@ -165,7 +173,7 @@ mod tests {
 
     fn asked(format: &str, patterns: Value) -> Result<Plan, Failure> {
         let patterns = patterns.as_object().cloned();
-        explain(ExplainRequest { format: format.to_owned(), patterns, options: None })
+        explain(&TaskTypes::default(), ExplainRequest { format: format.to_owned(), patterns, options: None })
     }
 
     #[test]

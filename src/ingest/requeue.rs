@@ -1,7 +1,7 @@
 //! Queues a task again that failed for good, and makes what failed with it wait again.
 use crate::{
     error::OrFail,
-    ingest::{cancel, tasks::types::leaves_of_failure},
+    ingest::{cancel, tasks::types::TaskTypes},
     store::{
         self,
         admin::{Moved, Returned},
@@ -15,6 +15,7 @@ use svc_ids::{DocumentId, RootId, TaskId};
 /// Queues a task of a node again, with those that failed because of it; returns false if it did not fail for good.
 pub async fn requeue(
     conn: &mut PgConnection,
+    types: &TaskTypes,
     task_id: TaskId,
     document_id: DocumentId,
     root_id: RootId,
@@ -27,7 +28,7 @@ pub async fn requeue(
     let Some(moved) = store::admin::put_back(conn, task_id).await.or_fail()? else { return Ok(false) };
     let mut nodes = Vec::new();
     for task in &moved {
-        nodes.extend(nodes_of(conn, task).await?);
+        nodes.extend(nodes_of(conn, types, task).await?);
     }
     if store::ingest_nodes::belongs(conn, document_id).await.or_fail()?.is_some() {
         let Returned { settled, failed } = store::admin::back_in_flight(conn, &nodes, root_id).await.or_fail()?;
@@ -39,8 +40,8 @@ pub async fn requeue(
 }
 
 /// The nodes that failed with a task.
-async fn nodes_of(conn: &mut PgConnection, task: &Moved) -> Result<Vec<DocumentId>, Failure> {
-    if let Some(runs) = leaves_of_failure(&task.task_type, &task.params.0) {
+async fn nodes_of(conn: &mut PgConnection, types: &TaskTypes, task: &Moved) -> Result<Vec<DocumentId>, Failure> {
+    if let Some(runs) = types.leaves_of_failure(&task.task_type, &task.params.0) {
         let rows = store::nodes::leaves(conn, task.scope_document_id, &runs).await.or_fail()?;
         let failed = rows.into_iter().filter(|row| row.settled.0 == Settled::Failed).map(|row| row.id);
         return Ok(failed.chain([task.scope_document_id]).collect());

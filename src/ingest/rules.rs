@@ -3,7 +3,7 @@
 use crate::{
     ingest::tasks::types::{
         EXTRACT_IMAGES, EXTRACT_TABLES, EXTRACT_TEXT, OCR, STRUCTURE_DECLARED, STRUCTURE_INFERRED, STRUCTURE_SHEETS,
-        TaskType,
+        TaskType, TaskTypes,
     },
     words,
 };
@@ -130,8 +130,8 @@ impl Rule {
     }
 
     /// Decides the task. `format` is `None` for a name that belongs to no detector, and `patterns` if nobody measured them.
-    fn decide(&self, format: Option<Format>, patterns: Option<&Patterns>) -> Decision {
-        let due = if self.task.has_handler() { PlanOutcome::Enqueued } else { PlanOutcome::Deferred };
+    fn decide(&self, types: &TaskTypes, format: Option<Format>, patterns: Option<&Patterns>) -> Decision {
+        let due = if types.current(self.task).has_handler() { PlanOutcome::Enqueued } else { PlanOutcome::Deferred };
         if !self.fits(format) {
             return Decision::of(PlanOutcome::Impossible);
         }
@@ -150,30 +150,31 @@ impl Rule {
         }
     }
 
-    fn row(&self, format: Option<Format>, patterns: Option<&Patterns>, options: &Value) -> PlanRow {
-        let Decision { outcome, if_condition_holds, reason } = self.decide(format, patterns);
+    fn row(&self, types: &TaskTypes, format: Option<Format>, patterns: Option<&Patterns>, options: &Value) -> PlanRow {
+        let Decision { outcome, if_condition_holds, reason } = self.decide(types, format, patterns);
+        let task = types.current(self.task);
         PlanRow {
-            task: self.task.name.to_owned(),
+            task: task.name.to_owned(),
             outcome,
             if_condition_holds,
             reason,
-            write_mode: words::write_mode(self.task.write_mode),
+            write_mode: words::write_mode(task.write_mode),
             requires: self.requires(format).map(|pattern| pattern.to_string()).collect(),
             forbids: self.forbids(format).map(|pattern| pattern.to_string()).collect(),
             after: self.after.iter().map(|task| task.name.to_owned()).collect(),
-            params: self.task.params(options),
+            params: task.params(options),
         }
     }
 }
 
 /// The plan of a file: a row for each task that plans show, with what it takes from these options.
-pub fn plan(format: Option<Format>, patterns: Option<&Patterns>, options: &Value) -> Vec<PlanRow> {
-    RULES.iter().filter(|rule| rule.planned).map(|rule| rule.row(format, patterns, options)).collect()
+pub fn plan(types: &TaskTypes, format: Option<Format>, patterns: Option<&Patterns>, options: &Value) -> Vec<PlanRow> {
+    RULES.iter().filter(|rule| rule.planned).map(|rule| rule.row(types, format, patterns, options)).collect()
 }
 
 /// The tasks to queue after the probe, in their order.
-pub fn due(format: Format, patterns: &Patterns) -> impl Iterator<Item = &'static Rule> {
-    RULES.iter().filter(move |rule| rule.decide(Some(format), Some(patterns)).outcome == PlanOutcome::Enqueued)
+pub fn due(types: &TaskTypes, format: Format, patterns: &Patterns) -> impl Iterator<Item = &'static Rule> {
+    RULES.iter().filter(move |rule| rule.decide(types, Some(format), Some(patterns)).outcome == PlanOutcome::Enqueued)
 }
 
 /// Whether the condition of any task in the plan of this format asks for a pattern.
@@ -189,7 +190,7 @@ mod tests {
 
     fn enqueued(format: Format, patterns: &[Pattern]) -> Vec<&'static str> {
         let patterns = patterns.iter().fold(Patterns::default(), |all, p| all.with(*p, true));
-        due(format, &patterns).map(|rule| rule.task.name).collect()
+        due(&TaskTypes::default(), format, &patterns).map(|rule| rule.task.name).collect()
     }
 
     #[test]
@@ -213,7 +214,7 @@ mod tests {
     #[test]
     fn plans_show_the_downward_pass_and_nothing_else() {
         let options = Options::default().to_value();
-        let plan = plan(Some(Format::Xlsx), Some(&Patterns::default()), &options);
+        let plan = plan(&TaskTypes::default(), Some(Format::Xlsx), Some(&Patterns::default()), &options);
         let tasks: Vec<_> = plan.iter().map(|row| row.task.as_str()).collect();
         let shown =
             ["extract:text", "extract:tables", "extract:images", "ocr", "structure:declared", "structure:inferred"];
@@ -222,7 +223,7 @@ mod tests {
 
     /// A line for each task: what becomes of it.
     fn shown(format: Option<Format>, patterns: Option<&Patterns>) -> Vec<String> {
-        let rows = plan(format, patterns, &Options::default().to_value());
+        let rows = plan(&TaskTypes::default(), format, patterns, &Options::default().to_value());
         let shown = rows.into_iter().map(|row| {
             let then = row.if_condition_holds.map(|then| format!(", if so {then}")).unwrap_or_default();
             let reason = row.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
@@ -272,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_row_shows_its_conditions_in_the_words_of_the_format() {
-        let rows = plan(Some(Format::Docx), None, &Options::default().to_value());
+        let rows = plan(&TaskTypes::default(), Some(Format::Docx), None, &Options::default().to_value());
         let declared = rows.iter().find(|row| row.task == "structure:declared").expect("a row a task");
         assert_eq!(declared.requires, ["has_text_layer", "has_heading_styles"]);
         assert_eq!(declared.after, ["extract:text"]);

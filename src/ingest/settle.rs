@@ -5,7 +5,7 @@ use crate::{
     ingest::{
         cancel,
         queueing::{Queueing, Work},
-        tasks::types::{SUMMARIZE, leaves_of_failure},
+        tasks::types::{SUMMARIZE, TaskTypes},
     },
     store::{
         self,
@@ -156,6 +156,7 @@ fn children_done(parents: impl Iterator<Item = DocumentId>, to: Settled) -> Vec<
 /// parents are notified.
 pub async fn task_failed(
     conn: &mut PgConnection,
+    types: &TaskTypes,
     task_type: &str,
     document_id: DocumentId,
     params: &Value,
@@ -163,7 +164,7 @@ pub async fn task_failed(
     let Some(Belongs { root_id, parent_id }) = store::ingest_nodes::belongs(conn, document_id).await? else {
         return Ok(None);
     };
-    if let Some(runs) = leaves_of_failure(task_type, params) {
+    if let Some(runs) = types.leaves_of_failure(task_type, params) {
         let rows = store::nodes::leaves(conn, document_id, &runs).await?;
         let ids: Vec<DocumentId> = rows.iter().map(|row| row.id).collect();
         let moved = store::nodes::leave_flight(conn, &ids, Settled::Failed).await?;
@@ -191,11 +192,12 @@ pub async fn task_failed(
 /// Locks what [`task_failed`] changes. Call this before locking a task in order to fail it for good.
 pub async fn lock_for_failure(
     conn: &mut PgConnection,
+    types: &TaskTypes,
     task_type: &str,
     document_id: DocumentId,
     params: &Value,
 ) -> sqlx::Result<()> {
-    let ids = match leaves_of_failure(task_type, params) {
+    let ids = match types.leaves_of_failure(task_type, params) {
         Some(runs) => {
             let rows = store::nodes::leaves(conn, document_id, &runs).await?;
             rows.into_iter().map(|row| row.id).collect()

@@ -6,7 +6,10 @@ use crate::{
     error::OrFail,
     ingest::{
         requeue::requeue,
-        tasks::{split_extraction, types::PROBE},
+        tasks::{
+            split_extraction,
+            types::{PROBE, TaskTypes},
+        },
     },
     reader::limits,
     spool,
@@ -85,7 +88,7 @@ impl Opened {
 
     /// Stores what was read for a node that was stored without the password, unless it was read anyway. If its probe
     /// failed, the probe runs again; returns whether it does.
-    pub async fn hand_in(&self, conn: &mut PgConnection, file: &Place) -> Result<bool, Failure> {
+    pub async fn hand_in(&self, conn: &mut PgConnection, types: &TaskTypes, file: &Place) -> Result<bool, Failure> {
         let id = file.id();
         // What a task does next is unknown while it changes.
         store::locks::files_around(conn, id).await.or_fail()?;
@@ -96,7 +99,7 @@ impl Opened {
             return Ok(false);
         }
         self.store(conn, file).await?;
-        requeue(conn, probe, id, id.as_root()).await
+        requeue(conn, types, probe, id, id.as_root()).await
     }
 
     /// Stores what was read, for the tasks of the node.

@@ -9,7 +9,7 @@ use crate::{
         copies::Copies,
         options::{Options, Requested, stored_with_others},
         queueing::{Queueing, Work},
-        tasks::types::PROBE,
+        tasks::types::{PROBE, TaskTypes},
         unlock::{self, Opened},
     },
     spool::{self, Spooled, SpooledUpload},
@@ -38,11 +38,12 @@ use svc_ids::DocumentId;
 /// A longer name is cut: nobody reads it, and titles are indexed.
 const TITLE_CHARACTERS: usize = 255;
 
-/// Limits how many files are read and stored at a time.
+/// What files are taken in with: the limits of how many are read and stored at a time, and the task types that they may get.
 #[derive(Clone, Copy)]
 pub struct Intake<'a> {
     pub admission: &'a Admission,
     pub copies: &'a Copies,
+    pub types: &'a TaskTypes,
 }
 
 /// Stores an upload, or finds the node that already holds its bytes.
@@ -55,7 +56,7 @@ pub async fn upload(
 ) -> Result<UploadResponse, Failure> {
     let SpooledUpload { filename, declared_mime, file, options } = upload;
     let title = title(filename.as_deref());
-    let Requested { options, password } = Requested::read(options)?;
+    let Requested { options, password } = Requested::read(options, intake.types.groups())?;
     let (spooled, detection) = recognise(file).await?;
     let opened = match (password, detection.format) {
         (Some(password), Some(format)) => {
@@ -93,7 +94,7 @@ pub async fn upload(
         None => None,
     };
     let response = match (found, lob) {
-        (Some(blob), _) => existing(&mut tx, caller, blob, &arrival, parent.as_ref()).await?,
+        (Some(blob), _) => existing(&mut tx, intake.types, caller, blob, &arrival, parent.as_ref()).await?,
         (None, Some(lob)) => store_new(core, &mut tx, caller, &arrival, lob, parent.as_ref(), &query).await?,
         (None, None) => return Err(Failure::new(Code::Internal, "the upload was neither found nor stored")),
     };
@@ -136,20 +137,21 @@ pub(super) async fn recognise(spooled: Spooled) -> Result<(Spooled, Detection), 
 
 async fn existing(
     conn: &mut PgConnection,
+    types: &TaskTypes,
     caller: &Caller,
     blob: BlobRow,
     arrival: &Arrival,
     parent: Option<&Place>,
 ) -> Result<UploadResponse, Failure> {
-    let asked = arrival.options.to_value();
-    if blob.options != asked {
+    if !arrival.options.agree_with(&blob.options, types.groups()) {
+        let asked = arrival.options.to_value();
         return Err(stored_with_others(blob.document_id.0, &blob.options, &asked));
     }
     let found = store::documents::read(conn, &caller.readable(), blob.document_id, false).await.or_fail()?;
     let mut found = found.ok_or_else(|| Failure::no_document(blob.document_id.0))?;
     if let Some(opened) = &arrival.opened {
         let file = caller.writes(conn, found.id).await.or_fail()??;
-        if opened.hand_in(conn, &file).await? {
+        if opened.hand_in(conn, types, &file).await? {
             found.settled = Word(Settled::InFlight);
         }
     }

@@ -1,6 +1,9 @@
 //! The contract as it is served: the rows of the table as one OpenAPI document.
 use super::{Mounted, Schemas, lifetime, registry};
-use crate::ingest::options;
+use crate::{
+    ingest::options::{self, OptionGroup},
+    service::Service,
+};
 use serde_json::{Map, Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,10 +29,18 @@ const FAMILIES: &[(&str, &str)] = &[
 /// The contract, made once.
 pub fn contract() -> &'static Value {
     static CONTRACT: OnceLock<Value> = OnceLock::new();
-    CONTRACT.get_or_init(|| build(&registry()))
+    CONTRACT.get_or_init(|| build(&registry(), &[]))
 }
 
-pub(super) fn build(rows: &[Mounted]) -> Value {
+/// The contract of a service, whose registered task types may have options.
+pub fn contract_of(service: &Service) -> Value {
+    match service.task_types.groups() {
+        [] => contract().clone(),
+        groups => build(&registry(), groups),
+    }
+}
+
+pub(super) fn build(rows: &[Mounted], registered: &[&OptionGroup]) -> Value {
     let mut paths = Paths::new();
     let mut schemas: Schemas = vec![("Failure".to_owned(), <Failure as utoipa::PartialSchema>::schema())];
     <Failure as utoipa::ToSchema>::schemas(&mut schemas);
@@ -59,13 +70,13 @@ pub(super) fn build(rows: &[Mounted]) -> Value {
     });
     document["components"]["headers"] = headers();
     for (row, answers) in rows.iter().zip(answers) {
-        complete(&mut document, row, answers);
+        complete(&mut document, row, answers, registered);
     }
     document
 }
 
 /// Adds to an operation's entry what its row says and its types do not.
-fn complete(document: &mut Value, row: &Mounted, answers: Vec<Described>) {
+fn complete(document: &mut Value, row: &Mounted, answers: Vec<Described>, registered: &[&OptionGroup]) {
     let info = &row.form.info;
     let Some(mut entry) = document.pointer_mut(&entry_pointer(info)).map(Value::take) else { return };
     for (name, constraint) in (row.constraints.parameters)() {
@@ -81,7 +92,7 @@ fn complete(document: &mut Value, row: &Mounted, answers: Vec<Described>) {
         }
     }
     if let Some(media) = entry.pointer_mut("/requestBody/content/multipart~1form-data") {
-        media["schema"]["properties"]["options"] = options::schema();
+        media["schema"]["properties"]["options"] = options::schema(registered);
         media["encoding"] = json!({"options": {"contentType": "application/json"}});
     }
     if let Some(body) = entry.pointer("/requestBody/content/application~1json/schema").cloned() {
@@ -91,7 +102,7 @@ fn complete(document: &mut Value, row: &Mounted, answers: Vec<Described>) {
             }
         }
         if let Some(schema) = property(document, &body, "options") {
-            *schema = options::schema();
+            *schema = options::schema(registered);
         }
         if let Some(schema) = target(document, &body) {
             bound(schema);

@@ -1,7 +1,10 @@
 //! The queue's port on PostgreSQL.
 use super::{starts::Starts, unserved};
 use crate::{
-    ingest::{Tools, settle, tasks::types::PROBE},
+    ingest::{
+        Tools, settle,
+        tasks::types::{PROBE, TaskTypes},
+    },
     search::bm25,
     store::{
         self,
@@ -40,6 +43,7 @@ pub struct PgQueue {
     kept: KeptConnections,
     starts: Starts,
     claimer: Claimer,
+    types: TaskTypes,
     badges: BTreeMap<String, String>,
     /// How long a task may run.
     deadline: Duration,
@@ -66,6 +70,7 @@ impl PgQueue {
             kept: tools.kept.clone(),
             pool: tools.pool.clone(),
             claimer,
+            types: tools.types.clone(),
             badges,
             deadline,
             settling: tools.settling.clone(),
@@ -86,12 +91,14 @@ impl PgQueue {
             return Ok((if ours { Failed::Retry } else { Failed::NotOurs }, None));
         }
         if store::tasks::is_last(&mut tx, grant, failure).await? {
-            settle::lock_for_failure(&mut tx, &grant.task_type, grant.document_id, &grant.params).await?;
+            settle::lock_for_failure(&mut tx, &self.types, &grant.task_type, grant.document_id, &grant.params).await?;
         }
         let delay = delay(grant.attempt).max(failure.retry_after.unwrap_or_default());
         let failed = store::tasks::fail(&mut tx, grant, failure, &self.claimer.worker_id, delay).await?;
         let root_id = match failed {
-            Failed::Final => settle::task_failed(&mut tx, &grant.task_type, grant.document_id, &grant.params).await?,
+            Failed::Final => {
+                settle::task_failed(&mut tx, &self.types, &grant.task_type, grant.document_id, &grant.params).await?
+            }
             _ => None,
         };
         tx.commit().await?;
@@ -117,11 +124,14 @@ impl PgQueue {
     async fn end(&self, held: &[Held]) -> sqlx::Result<()> {
         for task in held {
             let mut tx = store::transaction::begin(&self.pool).await?;
-            settle::lock_for_failure(&mut tx, &task.task_type, task.scope_document_id, &task.params.0).await?;
+            settle::lock_for_failure(&mut tx, &self.types, &task.task_type, task.scope_document_id, &task.params.0)
+                .await?;
             if !store::leases::end(&mut tx, task).await? {
                 continue;
             }
-            let root_id = settle::task_failed(&mut tx, &task.task_type, task.scope_document_id, &task.params.0).await?;
+            let root_id =
+                settle::task_failed(&mut tx, &self.types, &task.task_type, task.scope_document_id, &task.params.0)
+                    .await?;
             tx.commit().await?;
             if !task.cancelled {
                 tracing::error!(

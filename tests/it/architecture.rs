@@ -254,6 +254,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         &[
             "embedded",
             "embedding",
+            "ingest",
             "listener",
             "reader",
             "registry",
@@ -264,7 +265,22 @@ const FLOORS: &[(&str, &[&str])] = &[
             "worker",
         ],
     ),
-    ("cli", &["app", "disk", "embedding", "logging", "reader", "secrets", "service", "settings", "store", "worker"]),
+    (
+        "cli",
+        &[
+            "app",
+            "disk",
+            "embedding",
+            "ingest",
+            "logging",
+            "reader",
+            "secrets",
+            "service",
+            "settings",
+            "store",
+            "worker",
+        ],
+    ),
 ];
 
 /// The names that paths in `text` take from the root of the crate; `depth`: how many modules the file is below it.

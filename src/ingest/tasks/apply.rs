@@ -1,5 +1,5 @@
 //! The second half of every task: one short transaction whose last statement is fenced by the claim token.
-use super::{OrTaskFailure, types::leads_to};
+use super::OrTaskFailure;
 use crate::{
     ingest::{Tools, settle},
     store::{
@@ -113,7 +113,7 @@ impl<'a> Transaction<'a> {
                 false => Ok(Outcome::LostLease),
             };
         };
-        let leads_to = if ended.is_waited_for { Lanes::ALL } else { leads_to(&grant.task_type) };
+        let leads_to = if ended.is_waited_for { Lanes::ALL } else { tools.types.leads_to(&grant.task_type) };
         match next {
             Some(mut claimed) => {
                 claimed.grants.iter_mut().for_each(|grant| grant.deadline = Some(claims.deadline));

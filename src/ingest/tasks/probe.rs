@@ -1,5 +1,9 @@
 //! probe: what the bytes are and hold, and which tasks follow.
-use super::{Apply, OrTaskFailure, another_answer, apply::Transaction, types::OCR};
+use super::{
+    Apply, OrTaskFailure, another_answer,
+    apply::Transaction,
+    types::{OCR, TaskTypes},
+};
 use crate::{
     core::Core,
     ingest::{
@@ -26,7 +30,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let grant = apply.grant;
     let Measured { format, patterns, archive, refusal } = measure(tools, grant.document_id).await?;
     let options = options(tools, grant.document_id).await?;
-    let plan = rules::plan(Some(format), Some(&patterns), &options);
+    let plan = rules::plan(&tools.types, Some(format), Some(&patterns), &options);
     let matched = serde_json::to_value(&patterns).classified()?;
     let shown = json!({"format": format.as_str(), "tasks": plan});
     if let Some(refusal) = refusal {
@@ -80,12 +84,13 @@ async fn measure(tools: &Tools, id: DocumentId) -> Result<Measured, TaskFailure>
         return Ok(Measured { format, patterns, archive: None, refusal: None });
     }
     let file = stored_file(tools, id).await?;
-    measure_file(tools, || file.open().classified()).await
+    measure_file(tools, &tools.types, || file.open().classified()).await
 }
 
 /// Measures a file that nobody has opened with a password. `open` opens it to be read once.
 pub async fn measure_file(
     core: &Core,
+    types: &TaskTypes,
     open: impl Fn() -> Result<File, TaskFailure> + Send,
 ) -> Result<Measured, TaskFailure> {
     let request = Request::new(Step::Probe, limits(&core.settings));
@@ -96,7 +101,7 @@ pub async fn measure_file(
         _ => return Err(another_answer()),
     };
     let closed = patterns.holds(Pattern::IsEncrypted) || format == Format::Ole2;
-    let refusal = match closed && rules::due(format, &patterns).next().is_none() {
+    let refusal = match closed && rules::due(types, format, &patterns).next().is_none() {
         true => refusal(core, format, open()?).await?,
         false => None,
     };
@@ -113,7 +118,8 @@ async fn handed_in(tools: &Tools, id: DocumentId) -> Result<Option<Unlocked>, Ta
 /// The options that the file was uploaded with.
 async fn options(tools: &Tools, id: DocumentId) -> Result<Value, TaskFailure> {
     let mut conn = tools.pool.acquire().await.classified()?;
-    Ok(store::evidence::read_one(&mut conn, id, Evidence::Options).await.classified()?.unwrap_or_default())
+    let stored = store::evidence::read_one(&mut conn, id, Evidence::Options).await.classified()?;
+    Ok(tools.types.complete(stored.unwrap_or_default()))
 }
 
 /// Why a closed file is not read; `None` if it is read after all.
@@ -151,11 +157,12 @@ async fn enqueue(
     let place = Place::of_claim(grant);
     let queueing = Queueing::of_file(grant.root_id, &tools.settings.task_badges);
     let mut queued: Vec<(&str, TaskId)> = Vec::new();
-    for rule in rules::due(format, patterns) {
+    for rule in rules::due(&tools.types, format, patterns) {
         let comes_after = |(task, _): &&(&str, TaskId)| rule.after.iter().any(|before| before.name == *task);
         let after: Vec<TaskId> = queued.iter().filter(comes_after).map(|(_, id)| *id).collect();
-        let work = Work::of(rule.task).params(Value::Object(rule.task.params(options))).after(&after);
-        queued.push((rule.task.name, queueing.add(tx.conn(), &place, work).await.classified()?));
+        let task = tools.types.current(rule.task);
+        let work = Work::of(task).params(Value::Object(task.params(options))).after(&after);
+        queued.push((task.name, queueing.add(tx.conn(), &place, work).await.classified()?));
     }
     let count = i32::try_from(queued.len()).unwrap_or(i32::MAX);
     store::ingest_nodes::grow(tx.conn(), place.id(), count, 0, 0).await.classified()?;

@@ -1,14 +1,17 @@
 //! The table of task types. Dispatch, rules, queueing, requeueing and the types that a worker announces derive from it.
 //! The order of an ingestion is in `actors/src/stage.rs`.
 use super::{Apply, Run, embed, extract, probe, profile, records, rollup, sheets, structure};
-use crate::ingest::extension::{TaskHandler, run_registered};
+use crate::ingest::{
+    extension::{TaskDeclaration, TaskHandler, run_registered},
+    options::{self, OptionGroup},
+};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use svc_actors::{Lane, Lanes, WriteMode};
+use svc_client::Failure;
 use svc_ids::DocumentId;
 
 /// One task type.
-#[derive(Debug)]
 pub struct TaskType {
     pub name: &'static str,
     pub lane: Lane,
@@ -16,11 +19,18 @@ pub struct TaskType {
     pub write_mode: WriteMode,
     /// The groups of the file's options that its parameters carry.
     pub options: &'static [&'static str],
-    /// `None` if this crate has no handler; a due task of this type is then deferred.
-    run: Option<Run>,
+    run: Runner,
     pub final_failure: FinalFailure,
     /// The lanes of the tasks that it queues, or that can start when it ends.
     leads_to: Lanes,
+}
+
+/// Who runs a task type.
+enum Runner {
+    /// Nobody does, so a due task of this type is deferred.
+    Nobody,
+    Here(Run),
+    Registered(Arc<dyn TaskHandler>),
 }
 
 /// The nodes that fail together with a task that does not run again.
@@ -41,7 +51,7 @@ const fn deferred(name: &'static str, write_mode: WriteMode) -> TaskType {
         lane: Lane::Cpu,
         write_mode,
         options: &[],
-        run: None,
+        run: Runner::Nobody,
         final_failure: FinalFailure::Node,
         leads_to: Lanes::NONE,
     }
@@ -52,7 +62,7 @@ pub static PROBE: TaskType = TaskType {
     lane: Lane::Cpu,
     write_mode: WriteMode::Itself,
     options: &[],
-    run: Some(|tools, apply| Box::pin(probe::run(tools, apply))),
+    run: Runner::Here(|tools, apply| Box::pin(probe::run(tools, apply))),
     final_failure: FinalFailure::Node,
     leads_to: CPU,
 };
@@ -61,7 +71,7 @@ pub static EXTRACT_TEXT: TaskType = TaskType {
     lane: Lane::Cpu,
     write_mode: WriteMode::Itself,
     options: &[],
-    run: Some(|tools, apply| Box::pin(extract::run(tools, apply))),
+    run: Runner::Here(|tools, apply| Box::pin(extract::run(tools, apply))),
     final_failure: FinalFailure::Node,
     leads_to: CPU,
 };
@@ -73,7 +83,7 @@ pub static STRUCTURE_DECLARED: TaskType = TaskType {
     lane: Lane::Cpu,
     write_mode: WriteMode::Subtree,
     options: &["structure"],
-    run: Some(|tools, apply| Box::pin(structure::run(tools, apply, true))),
+    run: Runner::Here(|tools, apply| Box::pin(structure::run(tools, apply, true))),
     final_failure: FinalFailure::Node,
     leads_to: MODEL,
 };
@@ -82,7 +92,7 @@ pub static STRUCTURE_INFERRED: TaskType = TaskType {
     lane: Lane::Cpu,
     write_mode: WriteMode::Subtree,
     options: &["structure"],
-    run: Some(|tools, apply| Box::pin(structure::run(tools, apply, false))),
+    run: Runner::Here(|tools, apply| Box::pin(structure::run(tools, apply, false))),
     final_failure: FinalFailure::Node,
     leads_to: MODEL,
 };
@@ -91,7 +101,7 @@ pub static STRUCTURE_SHEETS: TaskType = TaskType {
     lane: Lane::Cpu,
     write_mode: WriteMode::Children,
     options: &["structure", "profile"],
-    run: Some(|tools, apply| Box::pin(sheets::run(tools, apply))),
+    run: Runner::Here(|tools, apply| Box::pin(sheets::run(tools, apply))),
     final_failure: FinalFailure::Node,
     leads_to: CPU,
 };
@@ -100,7 +110,7 @@ pub static PROFILE_SHEET: TaskType = TaskType {
     lane: Lane::Cpu,
     write_mode: WriteMode::Children,
     options: &["profile"],
-    run: Some(|tools, apply| Box::pin(profile::run(tools, apply))),
+    run: Runner::Here(|tools, apply| Box::pin(profile::run(tools, apply))),
     final_failure: FinalFailure::Node,
     leads_to: CPU.with(MODEL),
 };
@@ -109,7 +119,7 @@ pub static EXTRACT_SHEET: TaskType = TaskType {
     lane: Lane::Cpu,
     write_mode: WriteMode::Subtree,
     options: &["structure"],
-    run: Some(|tools, apply| Box::pin(records::run(tools, apply))),
+    run: Runner::Here(|tools, apply| Box::pin(records::run(tools, apply))),
     final_failure: FinalFailure::Node,
     leads_to: MODEL,
 };
@@ -118,7 +128,7 @@ pub static EMBED: TaskType = TaskType {
     lane: Lane::Model,
     write_mode: WriteMode::Subtree,
     options: &[],
-    run: Some(|tools, apply| Box::pin(embed::run(tools, apply))),
+    run: Runner::Here(|tools, apply| Box::pin(embed::run(tools, apply))),
     final_failure: FinalFailure::Leaves,
     leads_to: Lanes::NONE,
 };
@@ -127,7 +137,7 @@ pub static SUMMARIZE: TaskType = TaskType {
     lane: Lane::Model,
     write_mode: WriteMode::Itself,
     options: &[],
-    run: Some(|tools, apply| Box::pin(rollup::run(tools, apply))),
+    run: Runner::Here(|tools, apply| Box::pin(rollup::run(tools, apply))),
     final_failure: FinalFailure::Node,
     leads_to: Lanes::NONE,
 };
@@ -152,26 +162,10 @@ fn find(name: &str) -> Option<&'static TaskType> {
     TABLE.iter().copied().find(|known| known.name == name)
 }
 
-/// Whether a handler of this crate runs this task type.
-pub fn is_built_in(name: &str) -> bool {
-    find(name).is_some_and(TaskType::has_handler)
-}
-
-/// The lanes that may have more work once a task of this type has ended.
-pub(super) fn leads_to(name: &str) -> Lanes {
-    find(name).map_or(Lanes::ALL, |known| known.leads_to)
-}
-
-/// The runs of ids of the leaves that fail together with this task; `None` if its node does.
-pub fn leaves_of_failure(name: &str, params: &Value) -> Option<Vec<(DocumentId, DocumentId)>> {
-    find(name).filter(|known| known.final_failure == FinalFailure::Leaves)?;
-    embed::leaves_of(params)
-}
-
 impl TaskType {
     /// Without a handler a due task is deferred, not queued.
     pub fn has_handler(&self) -> bool {
-        self.run.is_some()
+        !matches!(self.run, Runner::Nobody)
     }
 
     /// The parameters that it takes from a file's options.
@@ -180,48 +174,100 @@ impl TaskType {
     }
 }
 
-/// The task types that a worker runs: those of the table with a handler, and those that were registered.
+/// The task types of a process: those of the table, and those that another crate registered.
 #[derive(Clone, Default)]
 pub struct TaskTypes {
-    registered: Vec<Registered>,
+    registered: Vec<Arc<TaskType>>,
+    groups: Vec<&'static OptionGroup>,
 }
 
-#[derive(Clone)]
-struct Registered {
-    name: &'static str,
-    lane: Lane,
-    handler: Arc<dyn TaskHandler>,
-}
-
-/// The name already has a handler.
+/// Why a task type cannot be registered.
 #[derive(Debug, thiserror::Error)]
-#[error("the task type `{0}` already has a handler; register this one under another name")]
-pub struct DuplicateTaskType(pub &'static str);
+pub enum RegisterError {
+    #[error("the task type `{0}` already has another handler; register this one under another name")]
+    Duplicate(&'static str),
+    #[error(
+        "the task type `{0}` declares the option group `{1}`, which another task type has; name the group differently"
+    )]
+    DuplicateGroup(&'static str, &'static str),
+    #[error("the options of the task type `{0}` are not usable: {1}")]
+    Options(&'static str, Failure),
+}
 
 impl TaskTypes {
-    /// Adds a task type whose handler is in another crate. A type of the table without a handler may get one this way.
-    pub(crate) fn register(
-        &mut self,
-        name: &'static str,
-        lane: Lane,
-        handler: Arc<dyn TaskHandler>,
-    ) -> Result<(), DuplicateTaskType> {
-        if self.names().any(|taken| taken == name) {
-            return Err(DuplicateTaskType(name));
+    /// Adds a task type whose handler is in another crate. A type of the table without a handler may get one this way;
+    /// it then has the lane and the region that are declared here. To register the same handler again changes nothing.
+    pub fn register(&mut self, declared: TaskDeclaration) -> Result<(), RegisterError> {
+        let TaskDeclaration { name, lane, write_mode, options, final_failure, handler } = declared;
+        match self.get(name).map(|known| &known.run) {
+            Some(Runner::Registered(known)) if Arc::ptr_eq(known, &handler) => return Ok(()),
+            Some(Runner::Registered(_) | Runner::Here(_)) => return Err(RegisterError::Duplicate(name)),
+            Some(Runner::Nobody) | None => {}
         }
-        self.registered.push(Registered { name, lane, handler });
+        if let Some(group) = options {
+            if self.groups.iter().any(|known| known.name == group.name) {
+                return Err(RegisterError::DuplicateGroup(name, group.name));
+            }
+            group.check_declared().map_err(|failure| RegisterError::Options(name, failure))?;
+            self.groups.push(group);
+        }
+        self.registered.push(Arc::new(TaskType {
+            name,
+            lane,
+            write_mode,
+            options: options.map_or(&[], |group| std::slice::from_ref(&group.name)),
+            run: Runner::Registered(handler),
+            final_failure,
+            leads_to: Lanes::ALL,
+        }));
         Ok(())
     }
 
+    /// The task type of this name.
+    pub(crate) fn get(&self, name: &str) -> Option<&TaskType> {
+        self.registered.iter().map(Arc::as_ref).find(|known| known.name == name).or_else(|| find(name))
+    }
+
+    /// The task type in the form in which this process knows it, with its registered handler if it has one.
+    pub(crate) fn current<'a>(&'a self, declared: &'a TaskType) -> &'a TaskType {
+        self.get(declared.name).unwrap_or(declared)
+    }
+
+    /// The option groups of the registered types.
+    pub(crate) fn groups(&self) -> &[&'static OptionGroup] {
+        &self.groups
+    }
+
+    /// A file's stored options, with the groups that were registered since.
+    pub(crate) fn complete(&self, mut options: Value) -> Value {
+        options::complete(&mut options, &self.groups);
+        options
+    }
+
+    fn with_handler(&self) -> impl Iterator<Item = &TaskType> {
+        let built_in = TABLE.iter().copied().filter(|known| known.has_handler());
+        built_in.chain(self.registered.iter().map(Arc::as_ref))
+    }
+
+    /// The names of the types that have a handler.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
-        let built_in = TABLE.iter().filter(|known| known.has_handler()).map(|known| known.name);
-        built_in.chain(self.registered.iter().map(|known| known.name))
+        self.with_handler().map(|known| known.name)
     }
 
     /// Whether any of them runs in this lane.
     pub(crate) fn use_lane(&self, lane: Lane) -> bool {
-        TABLE.iter().any(|known| known.has_handler() && known.lane == lane)
-            || self.registered.iter().any(|known| known.lane == lane)
+        self.with_handler().any(|known| known.lane == lane)
+    }
+
+    /// The lanes that may have more work once a task of this type has ended.
+    pub(super) fn leads_to(&self, name: &str) -> Lanes {
+        self.get(name).map_or(Lanes::ALL, |known| known.leads_to)
+    }
+
+    /// The runs of ids of the leaves that fail together with this task; `None` if its node does.
+    pub(crate) fn leaves_of_failure(&self, name: &str, params: &Value) -> Option<Vec<(DocumentId, DocumentId)>> {
+        self.get(name).filter(|known| known.final_failure == FinalFailure::Leaves)?;
+        embed::leaves_of(params)
     }
 
     /// Runs a task; `None` if no handler here runs its type.
@@ -230,12 +276,11 @@ impl TaskTypes {
         tools: &crate::ingest::Tools,
         apply: Apply<'_>,
     ) -> Option<Result<svc_actors::Outcome, svc_actors::TaskFailure>> {
-        let name = apply.grant.task_type.as_str();
-        if let Some(run) = find(name).and_then(|known| known.run) {
-            return Some(run(tools, apply).await);
+        match &self.get(&apply.grant.task_type)?.run {
+            Runner::Nobody => None,
+            Runner::Here(run) => Some(run(tools, apply).await),
+            Runner::Registered(handler) => Some(run_registered(handler.as_ref(), tools, apply).await),
         }
-        let registered = self.registered.iter().find(|known| known.name == name)?;
-        Some(run_registered(registered.handler.as_ref(), apply).await)
     }
 }
 
@@ -259,11 +304,12 @@ mod tests {
         let options = json!({"structure": {"max_tokens": 9}, "profile": {"sketch": true}, "extract": {}});
         assert_eq!(Value::Object(PROFILE_SHEET.params(&options)), json!({"profile": {"sketch": true}}));
         assert!(EMBED.params(&options).is_empty());
+        let types = TaskTypes::default();
         assert_eq!(
-            leaves_of_failure("embed", &json!({"leaves": [[3, 5], [8, 8]]})),
+            types.leaves_of_failure("embed", &json!({"leaves": [[3, 5], [8, 8]]})),
             Some([(3, 5), (8, 8)].map(|(first, last)| (DocumentId(first), DocumentId(last))).to_vec())
         );
-        assert_eq!(leaves_of_failure("embed", &json!({})), None);
-        assert_eq!(leaves_of_failure("probe", &json!({"leaves": [[3, 5]]})), None);
+        assert_eq!(types.leaves_of_failure("embed", &json!({})), None);
+        assert_eq!(types.leaves_of_failure("probe", &json!({"leaves": [[3, 5]]})), None);
     }
 }

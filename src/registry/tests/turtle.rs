@@ -128,7 +128,7 @@ async fn a_call_that_is_refused_gets_a_problem_and_not_a_stream() {
 
 #[tokio::test]
 async fn the_contract_and_the_answer_name_the_media_type() {
-    let document = contract::build(&[Mounted::of::<read_graph>()]);
+    let document = contract::build(&[Mounted::of::<read_graph>()], &[]);
     let entry = &document["paths"]["/graph"]["get"];
     let content = &entry["responses"]["200"]["content"];
     let media_types: Vec<&String> = content.as_object().expect("media types").keys().collect();

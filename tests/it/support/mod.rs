@@ -20,6 +20,7 @@ use std::{
 };
 use svc::{
     access::Caller,
+    ingest::extension::TaskTypes,
     listener::{self, Limits},
     reader::Reader,
     registry::{self, InProcess},
@@ -79,6 +80,8 @@ pub struct Wish<'a> {
     pub reader: Option<Reader>,
     /// Replaces the small model with default settings.
     pub engine: Option<Engine>,
+    /// The task types of another crate.
+    pub types: TaskTypes,
 }
 
 /// A service with its own database, listening on its own port.
@@ -118,13 +121,9 @@ impl TestApp {
             true => wish.engine.unwrap_or_else(engine).into(),
             false => svc::app::load_embedder(&settings).await.unwrap(),
         };
-        let service = Arc::new(Service::new(
-            settings.clone(),
-            pool.clone(),
-            Some(embedder),
-            TOKEN,
-            wish.reader.unwrap_or_else(reader),
-        ));
+        let reader = wish.reader.unwrap_or_else(reader);
+        let service = Service::new(settings.clone(), pool.clone(), Some(embedder), TOKEN, reader);
+        let service = Arc::new(service.with_task_types(wish.types));
         let worker = if wish.no_worker {
             None
         } else {
