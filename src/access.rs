@@ -36,9 +36,9 @@ pub struct Principal {
     /// The token that it showed.
     pub token_id: ApiTokenId,
     /// The guards of what it may read, besides what is open to all.
-    read: Vec<i64>,
+    read: Vec<DocumentId>,
     /// The guards of what it may change.
-    write: Vec<i64>,
+    write: Vec<DocumentId>,
 }
 
 impl Caller {
@@ -54,7 +54,7 @@ impl Caller {
     pub async fn record(&self, conn: &mut PgConnection, entry: Entry<'_>) -> sqlx::Result<()> {
         // `Nobody` never reaches this code, so a caller that is not a principal is the owner.
         let actor = match self.principal() {
-            Some(Principal { id, name, .. }) => Actor::Principal { id: id.0, name },
+            Some(Principal { id, name, .. }) => Actor::Principal { id: *id, name },
             None => Actor::Owner,
         };
         store::audit::record(conn, actor, entry).await
@@ -65,16 +65,16 @@ impl Caller {
     pub async fn enclose(&self, conn: &mut PgConnection, place: &Place) -> sqlx::Result<Caller> {
         store::access::protect_new(conn, place).await?;
         let id = place.id();
-        self.record(conn, Entry::new(AuditAct::DocumentProtect).document(id.0)).await?;
+        self.record(conn, Entry::new(AuditAct::DocumentProtect).document(id)).await?;
         let Caller::Principal(principal) = self else { return Ok(self.clone()) };
         // If the principal was deleted meanwhile, the node is the owner's alone.
         if store::access::grant(conn, principal.id, id, GrantRight::Write).await?.is_some() {
-            let entry = Entry::new(AuditAct::GrantPut).principal(principal.id.0, &principal.name).document(id.0);
+            let entry = Entry::new(AuditAct::GrantPut).principal(principal.id, &principal.name).document(id);
             self.record(conn, entry.with("right", GrantRight::Write.as_str())).await?;
         }
         let mut principal = principal.clone();
-        principal.read.push(id.0);
-        principal.write.push(id.0);
+        principal.read.push(id);
+        principal.write.push(id);
         Ok(Caller::Principal(principal))
     }
 

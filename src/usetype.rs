@@ -8,7 +8,15 @@ pub enum Indexed {
     Content,
 }
 
-macro_rules! usetypes { ($( $(#[doc = $doc:literal])* $variant:ident = $name:literal, leaf: $leaf:literal, $indexed:ident; )*) => {
+/// The name of [`Usetype::File`], for statements whose plan needs it as a constant.
+macro_rules! file_usetype {
+    () => {
+        "file"
+    };
+}
+pub(crate) use file_usetype;
+
+macro_rules! usetypes { ($( $(#[doc = $doc:literal])* $variant:ident = $name:expr, leaf: $leaf:literal, $indexed:ident; )*) => {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Usetype { $( $(#[doc = $doc])* $variant, )* }
 
@@ -35,7 +43,7 @@ usetypes! {
     /// A document that a caller creates and gives no usetype.
     Markdown = "markdown", leaf: false, TitleAndContent;
     /// An uploaded file.
-    File = "file", leaf: false, TitleAndContent;
+    File = file_usetype!(), leaf: false, TitleAndContent;
     /// A heading or page of a file, with what is under it.
     Section = "section", leaf: false, TitleAndContent;
     /// A piece of text that fits the model's window.

@@ -53,7 +53,7 @@ impl Handle<ops::create_principal> for Service {
         let new = call.body.0;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let made = store::principals::insert(&mut tx, &new).await.or_fail()?.ok_or_else(|| taken(&new.name))?;
-        let entry = Entry::new(AuditAct::PrincipalCreate).principal(made.id, &made.name);
+        let entry = Entry::new(AuditAct::PrincipalCreate).principal(PrincipalId(made.id), &made.name);
         caller.record(&mut tx, entry.with("kind", made.kind.as_str())).await.or_fail()?;
         tx.commit().await.or_fail()?;
         Ok(made)
@@ -94,7 +94,7 @@ impl Handle<ops::update_principal> for Service {
             Ok(Value::Object(changes)) => changes,
             _ => Map::new(),
         };
-        let entry = Entry::new(AuditAct::PrincipalUpdate).principal(id.0, &before.name);
+        let entry = Entry::new(AuditAct::PrincipalUpdate).principal(id, &before.name);
         let entry = changes.into_iter().fold(entry, |entry, (name, value)| entry.with(&name, value));
         caller.record(&mut tx, entry).await.or_fail()?;
         tx.commit().await.or_fail()?;
@@ -107,7 +107,7 @@ impl Handle<ops::delete_principal> for Service {
         let id = PrincipalId(call.path.id);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let gone = store::principals::delete(&mut tx, id).await.or_fail()?.ok_or_else(|| no_principal(id))?;
-        caller.record(&mut tx, Entry::new(AuditAct::PrincipalDelete).principal(id.0, &gone.name)).await.or_fail()?;
+        caller.record(&mut tx, Entry::new(AuditAct::PrincipalDelete).principal(id, &gone.name)).await.or_fail()?;
         tx.commit().await.or_fail()
     }
 }

@@ -95,7 +95,10 @@ impl Handle<ops::cancel_task> for Service {
 
 /// An act on a task, for the audit.
 fn on_task(act: AuditAct, task: &TaskResponse) -> Entry<'static> {
-    Entry::new(act).document(task.document_id).with("task_id", task.id).with("task_type", task.task_type.as_str())
+    Entry::new(act)
+        .document(DocumentId(task.document_id))
+        .with("task_id", task.id)
+        .with("task_type", task.task_type.as_str())
 }
 
 /// Tells the workers to look at once; otherwise they learn of it at their next heartbeat.

@@ -51,7 +51,7 @@ impl Handle<ops::issue_api_token> for Service {
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let principal = principal(&mut tx, PrincipalId(call.path.id)).await?;
         let issued = issue(&mut tx, &principal, &new.name, new.expires_at).await?;
-        let entry = Entry::new(AuditAct::TokenIssue).principal(principal.id, &principal.name);
+        let entry = Entry::new(AuditAct::TokenIssue).principal(PrincipalId(principal.id), &principal.name);
         let entry = entry.with("token_id", issued.token.id).with("name", new.name);
         caller.record(&mut tx, entry).await.or_fail()?;
         tx.commit().await.or_fail()?;
@@ -96,7 +96,7 @@ impl Handle<ops::rotate_api_token> for Service {
         }
         let principal = principal(&mut tx, old.principal_id).await?;
         let issued = issue(&mut tx, &principal, &old.name, rotation.expires_at.or(old.expires_at)).await?;
-        let entry = Entry::new(AuditAct::TokenRotate).principal(principal.id, &principal.name);
+        let entry = Entry::new(AuditAct::TokenRotate).principal(PrincipalId(principal.id), &principal.name);
         let entry = entry.with("token_id", id.0).with("new_token_id", issued.token.id).with("grace_seconds", grace);
         caller.record(&mut tx, entry).await.or_fail()?;
         tx.commit().await.or_fail()?;
@@ -111,7 +111,7 @@ impl Handle<ops::revoke_api_token> for Service {
         let (token, is_news) = store::api_tokens::revoke(&mut tx, id).await.or_fail()?.ok_or_else(|| no_token(id))?;
         if is_news {
             let principal = principal(&mut tx, PrincipalId(token.principal_id)).await?;
-            let entry = Entry::new(AuditAct::TokenRevoke).principal(principal.id, &principal.name);
+            let entry = Entry::new(AuditAct::TokenRevoke).principal(PrincipalId(principal.id), &principal.name);
             caller.record(&mut tx, entry.with("token_id", id.0)).await.or_fail()?;
         }
         tx.commit().await.or_fail()?;

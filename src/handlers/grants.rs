@@ -50,8 +50,8 @@ async fn grant(
     let (principal, root) = (PrincipalId(path.principal_id), DocumentId(path.id));
     let granted = store::access::grant(conn, principal, root, right).await.or_fail()?;
     if let Some(granted) = &granted {
-        let entry = Entry::new(AuditAct::GrantPut).principal(granted.principal_id, &granted.principal);
-        caller.record(conn, entry.document(path.id).with("right", right.as_str())).await.or_fail()?;
+        let entry = Entry::new(AuditAct::GrantPut).principal(PrincipalId(granted.principal_id), &granted.principal);
+        caller.record(conn, entry.document(root).with("right", right.as_str())).await.or_fail()?;
     }
     Ok(granted)
 }
@@ -65,7 +65,7 @@ async fn protect(conn: &mut PgConnection, caller: &Caller, id: DocumentId) -> Re
         _ => error.into_failure(),
     })?;
     if is_new {
-        return caller.record(conn, Entry::new(AuditAct::DocumentProtect).document(id.0)).await.or_fail();
+        return caller.record(conn, Entry::new(AuditAct::DocumentProtect).document(id)).await.or_fail();
     }
     must_exist(conn, caller, id).await
 }
@@ -79,7 +79,9 @@ impl Handle<ops::delete_grant> for Service {
             let detail = format!("principal {principal_id} has no grant on document {id}");
             return Err(Failure::new(Code::NotFound, detail));
         }
-        let entry = Entry::new(AuditAct::GrantDelete).principal(principal_id, &principal.name).document(id);
+        let entry = Entry::new(AuditAct::GrantDelete)
+            .principal(PrincipalId(principal_id), &principal.name)
+            .document(DocumentId(id));
         caller.record(&mut tx, entry).await.or_fail()?;
         tx.commit().await.or_fail()
     }
@@ -128,7 +130,7 @@ impl Handle<ops::unprotect_document> for Service {
             must_exist(&mut tx, caller, id).await?;
             return Err(Failure::new(Code::NotFound, format!("document {id} is no access root")));
         }
-        caller.record(&mut tx, Entry::new(AuditAct::DocumentUnprotect).document(id.0)).await.or_fail()?;
+        caller.record(&mut tx, Entry::new(AuditAct::DocumentUnprotect).document(id)).await.or_fail()?;
         tx.commit().await.or_fail()
     }
 }

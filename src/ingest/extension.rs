@@ -7,7 +7,6 @@ use crate::{
     ingest::{
         Tools,
         queueing::{Queueing, Work},
-        tasks::Apply,
     },
     store::{self, evidence::Evidence, places::Place},
 };
@@ -15,7 +14,7 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use sqlx::PgConnection;
 use std::sync::Arc;
-use svc_actors::{CancelToken, Grant, Lane, Outcome, TaskFailure, WriteMode};
+use svc_actors::{CancelToken, Lane, TaskFailure, WriteMode};
 use svc_ids::{DocumentId, RootId, TaskId};
 
 /// A task type, and everything that the service asks of it.
@@ -63,23 +62,6 @@ pub trait TaskHandler: Send + Sync {
     /// Does the task's writes in the worker's session, which is one transaction of this task. The worker commits it if
     /// this returns an outcome and the task is still ours, and rolls it back otherwise.
     async fn run(&self, task: &Task<'_>, session: &mut PgConnection) -> Result<TaskOutcome, TaskFailure>;
-}
-
-pub(crate) async fn run_registered(
-    handler: &dyn TaskHandler,
-    tools: &Tools,
-    apply: Apply<'_>,
-) -> Result<Outcome, TaskFailure> {
-    let Grant { task_id, document_id, root_id, params, .. } = apply.grant;
-    let (place, cancel) = (Place::of_claim(apply.grant), apply.cancel.clone());
-    let task =
-        Task { id: *task_id, document_id: *document_id, root_id: *root_id, params, place, tools, cancel: &cancel };
-    let mut tx = apply.begin().await?;
-    let outcome = handler.run(&task, tx.conn()).await?;
-    match outcome {
-        TaskOutcome::Completed(detail) => tx.complete(detail).await,
-        TaskOutcome::Skipped { reason, detail } => tx.skip(reason, detail).await,
-    }
 }
 
 /// Why a task cannot be queued.

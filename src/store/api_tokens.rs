@@ -3,7 +3,7 @@ use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use std::time::Duration;
 use svc_client::wire::ApiTokenResponse;
-use svc_ids::{ApiTokenId, PrincipalId};
+use svc_ids::{ApiTokenId, DocumentId, PrincipalId};
 
 /// The columns of an [`ApiTokenRow`].
 macro_rules! columns {
@@ -151,9 +151,9 @@ pub struct Holder {
     /// Whether the last use was recorded a minute ago or earlier.
     pub is_use_due: bool,
     /// The guards of what it may read, besides what is open to all.
-    pub read: Vec<i64>,
+    pub read: Vec<DocumentId>,
     /// The guards of what it may change.
-    pub write: Vec<i64>,
+    pub write: Vec<DocumentId>,
 }
 
 /// The statement that finds a [`Holder`] by this condition on `api_tokens t`. Rights add up downwards.

@@ -4,20 +4,21 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, types::Json};
 use svc_client::wire::{AuditAct, AuditEntry, AuditQuery, OWNER};
+use svc_ids::{DocumentId, PrincipalId};
 
 /// The caller that acts.
 #[derive(Clone, Copy, Debug)]
 pub enum Actor<'a> {
     Owner,
-    Principal { id: i64, name: &'a str },
+    Principal { id: PrincipalId, name: &'a str },
 }
 
 /// An act to be recorded.
 #[derive(Debug)]
 pub struct Entry<'a> {
     act: AuditAct,
-    principal: Option<(i64, &'a str)>,
-    document_id: Option<i64>,
+    principal: Option<(PrincipalId, &'a str)>,
+    document_id: Option<DocumentId>,
     detail: Map<String, Value>,
 }
 
@@ -28,13 +29,13 @@ impl<'a> Entry<'a> {
 
     /// Names the principal that is acted on.
     #[must_use]
-    pub fn principal(self, id: i64, name: &'a str) -> Entry<'a> {
+    pub fn principal(self, id: PrincipalId, name: &'a str) -> Entry<'a> {
         Entry { principal: Some((id, name)), ..self }
     }
 
     /// Names the document that is acted on.
     #[must_use]
-    pub fn document(self, id: i64) -> Entry<'a> {
+    pub fn document(self, id: DocumentId) -> Entry<'a> {
         Entry { document_id: Some(id), ..self }
     }
 

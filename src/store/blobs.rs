@@ -4,6 +4,7 @@ use super::{
     scope::{Readable, readable},
     word::Word,
 };
+use crate::usetype::file_usetype;
 use serde_json::Value;
 use sqlx::{PgConnection, PgPool, postgres::types::Oid};
 use svc_client::wire::DetectedBy;
@@ -127,7 +128,7 @@ pub async fn find(
         concat!(
             "SELECT b.document_id, b.lob, b.mime_type, b.declared_mime, b.detected_by, b.format, b.byte_size, b.content_hash, b.options
                FROM documents d JOIN document_blobs b ON b.document_id = d.id
-              WHERE d.usetype = 'file' AND d.content_hash = $3
+              WHERE d.usetype = '", file_usetype!(), "' AND d.content_hash = $3
                 AND (NOT $4::boolean OR d.guard <> 0) AND ",
             readable!(),
             " ORDER BY d.id LIMIT 1"

@@ -5,7 +5,7 @@ use super::{
     text::{storable, storable_json},
     word::Word,
 };
-use crate::usetype::Usetype;
+use crate::usetype::{Usetype, file_usetype};
 use serde_json::Value;
 use sqlx::PgConnection;
 use svc_client::wire::Settled;
@@ -144,14 +144,14 @@ pub async fn leave_flight(conn: &mut PgConnection, ids: &[DocumentId], to: Settl
 /// ids. Leaves of other files under the container do not count.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = under.0))]
 pub async fn settled_leaf_texts(conn: &mut PgConnection, under: DocumentId) -> sqlx::Result<Vec<String>> {
-    sqlx::query_scalar(
+    sqlx::query_scalar(concat!(
         "SELECT d.content FROM documents d
           WHERE d.path @> ARRAY[$1::bigint] AND d.usetype = ANY($2) AND d.settled = 'settled'
-            AND NOT d.path && (SELECT coalesce(array_agg(f.id), '{}') FROM documents f WHERE f.path @> ARRAY[$1::bigint] AND f.usetype = 'file')
+            AND NOT d.path && (SELECT coalesce(array_agg(f.id), '{}') FROM documents f WHERE f.path @> ARRAY[$1::bigint] AND f.usetype = '", file_usetype!(), "')
             AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> 'upload')
             AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id)
           ORDER BY d.id",
-    )
+    ))
     .bind(under)
     .bind(Usetype::leaves())
     .fetch_all(conn)

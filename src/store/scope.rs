@@ -3,6 +3,10 @@
 //!
 //! Each document bears its guard, the nearest access root at or above it, or 0 for none. So rights are a short list of guards.
 use sqlx::postgres::PgArguments;
+use svc_ids::DocumentId;
+
+/// The guard of a document under no access root.
+const NO_GUARD: DocumentId = DocumentId(0);
 
 /// The documents that a caller may read; resolved once a request.
 #[derive(Clone, Debug, Default)]
@@ -15,7 +19,7 @@ pub struct Writable(Guards);
 #[derive(Clone, Debug, Default)]
 struct Guards {
     everything: bool,
-    guards: Vec<i64>,
+    guards: Vec<DocumentId>,
 }
 
 impl Guards {
@@ -35,8 +39,8 @@ impl Readable {
     }
 
     /// What bears one of these guards, and what bears none.
-    pub fn under(guards: &[i64]) -> Readable {
-        let open = [0];
+    pub fn under(guards: &[DocumentId]) -> Readable {
+        let open = [NO_GUARD];
         Readable(Guards { everything: false, guards: open.iter().chain(guards).copied().collect() })
     }
 
@@ -58,8 +62,11 @@ impl Writable {
     }
 
     /// What bears one of these guards. What bears none is the owner's to change.
-    pub fn under(guards: &[i64]) -> Writable {
-        Writable(Guards { everything: false, guards: guards.iter().copied().filter(|guard| *guard != 0).collect() })
+    pub fn under(guards: &[DocumentId]) -> Writable {
+        Writable(Guards {
+            everything: false,
+            guards: guards.iter().copied().filter(|guard| *guard != NO_GUARD).collect(),
+        })
     }
 
     /// Whether this is everything.

@@ -5,6 +5,7 @@ mod extract;
 pub(super) mod probe;
 mod profile;
 mod records;
+mod registered;
 mod rollup;
 mod sheets;
 mod structure;

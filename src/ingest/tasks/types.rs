@@ -1,8 +1,8 @@
 //! The table of task types. Dispatch, rules, queueing, requeueing and the types that a worker announces derive from it.
 //! The order of an ingestion is in `actors/src/stage.rs`.
-use super::{Apply, Run, embed, extract, probe, profile, records, rollup, sheets, structure};
+use super::{Apply, Run, embed, extract, probe, profile, records, registered, rollup, sheets, structure};
 use crate::ingest::{
-    extension::{TaskDeclaration, TaskHandler, run_registered},
+    extension::{TaskDeclaration, TaskHandler},
     options::{self, OptionGroup},
 };
 use serde_json::{Map, Value};
@@ -279,7 +279,7 @@ impl TaskTypes {
         match &self.get(&apply.grant.task_type)?.run {
             Runner::Nobody => None,
             Runner::Here(run) => Some(run(tools, apply).await),
-            Runner::Registered(handler) => Some(run_registered(handler.as_ref(), tools, apply).await),
+            Runner::Registered(handler) => Some(registered::run(handler.as_ref(), tools, apply).await),
         }
     }
 }
