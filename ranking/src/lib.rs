@@ -1,14 +1,21 @@
-//! How results are ranked and sequences cut: text to terms, packed postings, BM25, rank fusion, late interaction and
-//! changepoints. Everything here is pure and works on numbers; the caller decides what is stored where.
+//! How results are ranked, sequences cut and texts chosen: text to terms, packed postings, BM25, rank fusion, late
+//! interaction, changepoints, clusters, extracts and coverage. Everything here is pure and works on numbers; the caller
+//! decides what is stored where.
 
 mod analyzer;
 mod block;
 mod cache;
 mod changepoints;
+mod clusters;
 mod config;
+mod coverage;
+mod extract;
 mod fusion;
 mod late_interaction;
+mod mixture;
+mod points;
 mod postings;
+mod random;
 mod score;
 mod topk;
 
@@ -19,8 +26,12 @@ pub use analyzer::{Analyzer, AnalyzerConfig, Bag, Language, StopWords};
 pub use block::{Posting, Row, decode_row, encode_rows};
 pub use cache::{Cache, SealedKey};
 pub use changepoints::{Segment, Segmenter, changepoints};
+pub use clusters::{Clustering, Member};
 pub use config::{Config, ConfigError};
+pub use coverage::{Chosen, Coverage, GUARANTEE, Portfolio, Rule, choose};
+pub use extract::{extract, sentences};
 pub use fusion::{Fused, Place, Weights, fuse};
 pub use late_interaction::{sum_of_nearest, unpack};
+pub use points::{Points, dot};
 pub use postings::Postings;
 pub use score::{Bounds, Curve, List, MAX_TERMS, Parameters, Scoring, idf};
