@@ -54,6 +54,10 @@ usetypes! {
     Record = "record", leaf: true, Content;
     /// What a sheet holds, column by column.
     Profile = "profile", leaf: true, Content;
+    /// Holds the summaries over what is beside it, and is never a result.
+    Raptor = "raptor", leaf: false, TitleAndContent;
+    /// What other texts say, in short.
+    Summary = "summary", leaf: false, TitleAndContent;
 }
 
 impl Usetype {

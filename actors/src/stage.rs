@@ -17,6 +17,7 @@ const STAGES: &[(&str, &str, i32)] = &[
     ("structure:semantic", "structure", 6),
     ("summarize", "rollup", 7),
     ("summarize:llm", "rollup", 8),
+    ("raptor", "raptor", 9),
 ];
 
 /// How far along its document is when a task of this type runs, 0 to 9. Of two equal uploads the one further along goes

@@ -1,6 +1,6 @@
 //! The encoder beside onnxruntime and torch: tokens per second, and the time for one query. All take turns in the same
 //! run, with two threads each, so that other load on the machine affects all of them.
-mod cranfield;
+pub mod cranfield;
 mod importance;
 mod peer;
 mod precision;

@@ -13,6 +13,7 @@ mod hostile;
 mod ingest;
 mod markdown;
 mod queue;
+mod raptor;
 #[path = "../../tests/it/support/rude.rs"]
 mod rude;
 mod sandbox;
@@ -67,6 +68,10 @@ const BENCHES: &[(&str, &str)] = &[
     (
         "hostile",
         "an ordinary client alone and then beside clients that hang up, flood and send hostile requests; SIZE: seconds, default 60",
+    ),
+    (
+        "raptor",
+        "what summaries and portfolios gain a reader with a budget of tokens, on Cranfield; SIZE: questions, default 75",
     ),
     ("spool", "a workbook of many sheets, with and without stored files on the disk; SIZE: sheets, default 100"),
     ("scale", "memory, ingestion and searches as the store grows; SIZE: nodes, default 100000"),
@@ -154,6 +159,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         "encoder/importance" => encoder::importance(size.unwrap_or(75), &mut out).await?,
         "formats" => formats::run(size.unwrap_or(100_000), &mut out)?,
         "hostile" => hostile::run(size.unwrap_or(60), &mut out).await?,
+        "raptor" => raptor::run(size.unwrap_or(75), &mut out).await?,
         "spool" => spool::run(size.unwrap_or(100), &mut out).await?,
         "scale" => scale::run(size.unwrap_or(100_000), &mut out).await?,
         other => return Err(format!("`{other}` has no code").into()),

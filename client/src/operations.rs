@@ -44,6 +44,15 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Reads a rectangle of a stored workbook: values, formulas and a rendered grid.
     GET    "/documents/{id}/cells"        read_cells(path: DocumentPath, query: CellsQuery) -> Json<CellsResponse>, fails [Conflict, TooLarge, NotAWorkbook];
 
+    /// Queues a tree of summaries over the leaves under a document, in place of the one that is there.
+    ///
+    /// The summaries are clustered and made after RAPTOR (arXiv 2401.18059). They are children of a document of their own
+    /// under this one, of the usetype `summary`, and a search finds them by that usetype. With `wait` the answer has the
+    /// tree, if that is made within a minute.
+    POST   "/documents/{id}/raptor"       make_raptor(path: DocumentPath, query: WaitQuery, body: OptionalJson<RaptorRequest>) -> Accepted<RaptorResponse>, access Write, needs Model, fails [Conflict, TooLarge];
+    /// Chooses the texts under a document that cover all of them best within a budget of tokens.
+    POST   "/documents/{id}/raptor/portfolio" choose_portfolio(path: DocumentPath, body: Json<PortfolioRequest>) -> Json<PortfolioResponse>, needs Model, fails [TooLarge, TextTooLong];
+
     /// Embeds a document's text now and stores its vector, and with it the vectors of its most important tokens.
     POST   "/documents/{id}/embed"        embed_document(path: DocumentPath, query: EmbedOptions, body: OptionalJson<EmbedOptions>) -> Json<EmbedResponse>, access Write, needs Model, fails [TextTooLong];
     /// Stores the vectors of the most important tokens of a document's text, for search by late interaction.

@@ -5,7 +5,7 @@ use crate::{
     mixture::Mixture,
     points::{Points, principal_components},
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How to make clusters.
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +103,7 @@ impl Clustering {
             }
             let next = stream.wrapping_mul(31).wrapping_add(7);
             let mut parts = self.parts(points, &cluster, next, stop)?;
+            alone(&mut parts);
             // A part must be much smaller than the whole, so that this ends soon.
             if parts.len() < 2 || parts.iter().any(|part| part.len() * 4 > cluster.len() * 3) {
                 parts = halves(points, &cluster, self.seed ^ next, stop)?;
@@ -111,6 +112,24 @@ impl Clustering {
         }
         Some(())
     }
+}
+
+/// Leaves each point only in the part that holds most of it, because parts that overlap may together be much more than the
+/// whole.
+fn alone(parts: &mut Vec<Vec<Member>>) {
+    let mut best: BTreeMap<usize, (f64, usize)> = BTreeMap::new();
+    for (part, members) in parts.iter().enumerate() {
+        for member in members {
+            let entry = best.entry(member.point).or_insert((member.share, part));
+            if member.share > entry.0 {
+                *entry = (member.share, part);
+            }
+        }
+    }
+    for (part, members) in parts.iter_mut().enumerate() {
+        members.retain(|member| best.get(&member.point).is_some_and(|(_, of)| *of == part));
+    }
+    parts.retain(|part| !part.is_empty());
 }
 
 fn halves(points: &Points, cluster: &[Member], seed: u64, stop: &dyn Fn() -> bool) -> Option<Vec<Vec<Member>>> {

@@ -13,6 +13,7 @@ mod models;
 mod output;
 mod plan;
 mod priority;
+mod raptor;
 mod search;
 mod serve;
 mod status;
@@ -73,6 +74,10 @@ enum Command {
     Priority(priority::PriorityArguments),
     /// Searches the documents.
     Search(search::SearchArguments),
+    /// Makes summaries over the texts under a document.
+    Raptor(raptor::RaptorArguments),
+    /// Chooses what to read under a document within a budget of tokens.
+    Portfolio(raptor::PortfolioArguments),
     /// Shows a document and everything under it.
     Tree(tree::TreeArguments),
     /// Lists documents: those without a parent, or the children of one.
@@ -205,6 +210,8 @@ async fn run(
         Command::Cancel(arguments) => cancel::cancel(&client(&settings)?, output, arguments).await,
         Command::Priority(arguments) => priority::priority(&client(&settings)?, output, arguments).await,
         Command::Search(arguments) => search::search(&client(&settings)?, output, arguments).await,
+        Command::Raptor(arguments) => raptor::raptor(&client(&settings)?, output, arguments).await,
+        Command::Portfolio(arguments) => raptor::portfolio(&client(&settings)?, output, arguments).await,
         Command::Tree(arguments) => tree::tree(&client(&settings)?, output, arguments).await,
         Command::Ls(arguments) => documents::ls(&client(&settings)?, output, arguments).await,
         Command::Get(arguments) => documents::get(&client(&settings)?, output, arguments).await,

@@ -5,7 +5,7 @@ use crate::{
     error::{IntoFailure, OrFail},
     ingest::{
         queueing::{Queueing, Work},
-        settle,
+        raptor, settle,
         tasks::types::EMBED,
     },
     registry::Handle,
@@ -191,6 +191,7 @@ impl Handle<ops::delete_document> for Service {
         if many_files {
             store::blobs::unlink_later(&mut tx).await.or_fail()?;
         }
+        raptor::forget_over(&mut tx, &place).await.or_fail()?;
         let before = store::ingest_nodes::count_by_path(&mut tx, &Readable::everything(), id).await.or_fail()?;
         let change = Frontier {
             total: -before.total,

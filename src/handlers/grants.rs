@@ -7,6 +7,7 @@ use super::{
 use crate::{
     access::Caller,
     error::{IntoFailure, OrFail},
+    ingest::raptor,
     registry::Handle,
     service::Service,
     store::{self, audit::Entry, away::sql_state},
@@ -65,6 +66,10 @@ async fn protect(conn: &mut PgConnection, caller: &Caller, id: DocumentId) -> Re
         _ => error.into_failure(),
     })?;
     if is_new {
+        // What was summarised for those who read above is theirs no longer.
+        if let Some(place) = store::places::find(conn, &caller.writable(), id).await.or_fail()? {
+            raptor::forget_over(conn, &place).await.or_fail()?;
+        }
         return caller.record(conn, Entry::new(AuditAct::DocumentProtect).document(id)).await.or_fail();
     }
     must_exist(conn, caller, id).await

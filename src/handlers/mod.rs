@@ -9,6 +9,7 @@ pub mod grants;
 pub mod ingest;
 pub mod lists;
 pub mod plan;
+pub mod raptor;
 pub mod runner;
 pub mod search;
 pub mod sheets;

@@ -7,6 +7,7 @@ pub(crate) mod options;
 pub(crate) mod plan;
 pub(crate) mod profile;
 pub(crate) mod queueing;
+pub(crate) mod raptor;
 pub(crate) mod records;
 pub(crate) mod requeue;
 pub(crate) mod rules;

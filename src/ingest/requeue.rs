@@ -42,6 +42,11 @@ pub async fn requeue(
 /// The nodes that failed with a task.
 async fn nodes_of(conn: &mut PgConnection, types: &TaskTypes, task: &Moved) -> Result<Vec<DocumentId>, Failure> {
     if let Some(runs) = types.leaves_of_failure(&task.task_type, &task.params.0) {
+        // A task that fails alone is tried again alone.
+        if runs.is_empty() {
+            store::ingest_nodes::grow(conn, task.scope_document_id, 1, 0, 0).await.or_fail()?;
+            return Ok(Vec::new());
+        }
         let rows = store::nodes::leaves(conn, task.scope_document_id, &runs).await.or_fail()?;
         let failed = rows.into_iter().filter(|row| row.settled.0 == Settled::Failed).map(|row| row.id);
         return Ok(failed.chain([task.scope_document_id]).collect());

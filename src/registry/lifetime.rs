@@ -95,6 +95,7 @@ mod tests {
         let expected = [
             "explain_ingest",
             "analyze_file",
+            "choose_portfolio",
             "search_vector",
             "search_fulltext",
             "search_bm25",

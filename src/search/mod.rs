@@ -1,6 +1,7 @@
 //! Finds documents. Ranking is pure, SQL stays in the store, and every leg applies the same filter.
 pub mod bm25;
 pub(crate) mod maxsim;
+pub(crate) mod portfolio;
 pub(crate) mod rerank;
 mod results;
 
@@ -226,11 +227,15 @@ async fn eligible(
         there.then_some(()).ok_or_else(|| Failure::no_document(id))?;
     }
     let filter = filter.unwrap_or_default();
+    // Who names a usetype wants it.
+    let is_named = |usetype: &&String| usetypes.as_ref().is_some_and(|named| named.contains(usetype));
+    let excluded = core.settings.search_exclude_usetypes.iter().filter(|usetype| !is_named(usetype)).cloned();
+    let excluded_usetypes = excluded.chain([Usetype::Raptor.as_str().to_owned()]).collect();
     Ok(Eligible {
         scope: caller.readable(),
         parent_id: parent_id.map(DocumentId),
         usetypes,
-        excluded_usetypes: core.settings.search_exclude_usetypes.clone(),
+        excluded_usetypes,
         event_time: (filter.event_time_from, filter.event_time_until),
         created_at: (filter.created_at_from, filter.created_at_until),
         structured_content: filter.structured_content.map(serde_json::Value::Object),

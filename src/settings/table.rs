@@ -227,7 +227,7 @@ settings! {
         SVC_BM25_B bm25_b: f64 = "0.75", kind::number(0.0..=1.0);
         /// Usetypes that are kept out of the BM25 index.
         SVC_BM25_EXCLUDE_USETYPES bm25_exclude_usetypes: Vec<String> = r#"["entity", "summary"]"#, kind::words();
-        /// Usetypes that are kept out of results.
+        /// Usetypes that are kept out of results, except of a search that names them in `usetype`.
         SVC_SEARCH_EXCLUDE_USETYPES search_exclude_usetypes: Vec<String> = r#"["entity", "summary"]"#, kind::words();
         /// Cross-encoder of the second stage.
         SVC_RERANKER_MODEL reranker_model: String = "cross-encoder/ms-marco-MiniLM-L6-v2", kind::required_text();

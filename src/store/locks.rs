@@ -38,6 +38,19 @@ pub async fn file(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> 
     each(conn, &[root_id]).await
 }
 
+/// Waits for anybody who settles or deletes in the tree of a node, and keeps them away until the transaction ends.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn tree(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<()> {
+    sqlx::query(
+        "SELECT pg_advisory_xact_lock($2, hashint8(coalesce((SELECT path[1] FROM documents WHERE id = $1), $1)))",
+    )
+    .bind(id)
+    .bind(TREE)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
 /// Keeps the settler away from every root of ingestion at, above and under a node until the transaction ends. Returns
 /// true if there are so many that their whole tree is locked; then events of other files in it may be left over.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
@@ -51,13 +64,7 @@ pub async fn files_around(conn: &mut PgConnection, id: DocumentId) -> sqlx::Resu
     .fetch_all(&mut *conn)
     .await?;
     if i64::try_from(roots.len()).unwrap_or(i64::MAX) > ONE_BY_ONE {
-        sqlx::query(
-            "SELECT pg_advisory_xact_lock($2, hashint8(coalesce((SELECT path[1] FROM documents WHERE id = $1), $1)))",
-        )
-        .bind(id)
-        .bind(TREE)
-        .execute(conn)
-        .await?;
+        tree(conn, id).await?;
         return Ok(true);
     }
     share_tree(conn, id).await?;

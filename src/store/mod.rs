@@ -24,6 +24,7 @@ pub(crate) mod nodes;
 pub mod places;
 pub(crate) mod principals;
 pub mod queue;
+pub(crate) mod raptor;
 pub mod reservations;
 pub(crate) mod roles;
 pub mod schema;

@@ -32,13 +32,19 @@ impl<'a> Stored<'a> {
     }
 }
 
-/// The vector as the API shows it: normalised again, because rounding to half precision changes its length.
-pub fn shown(vector: &HalfVector) -> Vec<f32> {
-    let mut shown: Vec<f32> = vector.to_vec().into_iter().map(f32::from).collect();
-    let length = shown.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt() as f32;
+/// The vector at length 1: normalised again, because rounding to half precision changes its length.
+pub fn unit(vector: &HalfVector) -> Vec<f32> {
+    let mut unit: Vec<f32> = vector.to_vec().into_iter().map(f32::from).collect();
+    let length = unit.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt() as f32;
     if length > 0.0 {
-        shown.iter_mut().for_each(|x| *x /= length);
+        unit.iter_mut().for_each(|x| *x /= length);
     }
+    unit
+}
+
+/// The vector as the API shows it.
+pub fn shown(vector: &HalfVector) -> Vec<f32> {
+    let mut shown = unit(vector);
     shown.resize(SHOWN_WIDTH.max(shown.len()), 0.0);
     shown
 }
@@ -114,7 +120,7 @@ pub async fn children_mean(
     sqlx::query_as(
         "SELECT count(*), CASE WHEN count(v.embed) > 0 THEN l2_normalize(avg(v.embed::vector))::halfvec END
            FROM documents d LEFT JOIN document_vectors v ON v.document_id = d.id AND v.embed_model = $2
-          WHERE d.parent_id = $1 AND d.settled = 'settled'
+          WHERE d.parent_id = $1 AND d.settled = 'settled' AND d.usetype <> 'raptor'
             AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> 'upload')",
     )
     .bind(parent)

@@ -36,6 +36,7 @@ mod principals;
 mod priority;
 mod probes;
 mod queue;
+mod raptor;
 mod reach;
 mod reading;
 mod readme;

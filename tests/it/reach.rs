@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use svc_client::{
     Access, Code, FileUpload, Json, OPERATIONS, OperationInfo,
     wire::{
-        DocumentPage, DocumentPath, FrontierResponse, GrantPath, GrantRight, LinkPage, NewDocument, SearchResponse,
-        Settled, TaskTypePath, TotalIs, UploadQuery, WaitQuery,
+        DocumentPage, DocumentPath, FrontierResponse, GrantPath, GrantRight, LinkPage, NewDocument, PortfolioResponse,
+        SearchResponse, Settled, TaskTypePath, TotalIs, UploadQuery, WaitQuery,
     },
 };
 
@@ -44,8 +44,10 @@ fn held(row: &OperationInfo) -> Held {
     match row.name {
         "list_roots" | "search" => Held::Lists,
         "read_frontier" | "read_document" | "read_bytes" | "list_children" | "list_subtree" | "list_links"
-        | "read_evidence" | "read_cells" => Held::Reads,
-        "cancel_ingest" | "change_priority" | "delete_document" | "embed_document" | "embed_tokens" => Held::Changes,
+        | "read_evidence" | "read_cells" | "choose_portfolio" => Held::Reads,
+        "cancel_ingest" | "change_priority" | "delete_document" | "embed_document" | "embed_tokens" | "make_raptor" => {
+            Held::Changes
+        }
         "upload_file" | "create_document" => Held::Adds,
         "search_vector" | "search_fulltext" | "search_bm25" | "search_maxsim" | "search_hybrid" => Held::Searches,
         "read_caller" => Held::Tells,
@@ -58,6 +60,8 @@ fn held(row: &OperationInfo) -> Held {
 /// The tree as it is, and the rights as the definition has them.
 struct World {
     settled: BTreeMap<i64, String>,
+    /// What has a text and a vector, and nothing under it.
+    leaves: Vec<i64>,
     /// Each with its id and both ends.
     links: Vec<(i64, i64, i64)>,
     naive: Naive,
@@ -73,6 +77,13 @@ impl World {
         self.settled = rows.iter().map(|(id, _, settled)| (*id, settled.clone())).collect();
         self.naive.path = rows.into_iter().map(|(id, path, _)| (id, path)).collect();
         self.naive.roots.retain(|id| self.naive.path.contains_key(id));
+        self.leaves = sqlx::query_scalar(
+            "SELECT d.id FROM documents d JOIN document_vectors v ON v.document_id = d.id
+              WHERE d.settled = 'settled' AND d.content <> '' AND NOT EXISTS (SELECT 1 FROM documents c WHERE c.parent_id = d.id)",
+        )
+        .fetch_all(&app.pool)
+        .await
+        .unwrap();
         self.links = sqlx::query_as("SELECT id, source_id, target_id FROM document_links ORDER BY id")
             .fetch_all(&app.pool)
             .await
@@ -139,6 +150,7 @@ fn call(
         }
         "create_document" => request.json(&json!({"title": "t", "content": "c", "parent_id": id})),
         "change_priority" => request.json(&json!({"priority": 1})),
+        "choose_portfolio" => request.json(&json!({"tokens": 1_000_000})),
         "search" => request.query(&[("q", "heron"), ("limit", "100")]),
         _ if held(row) == Held::Searches && id != 0 => {
             request.json(&json!({"query": "heron", "limit": 100, "parent_id": id}))
@@ -283,6 +295,19 @@ async fn compare(app: &TestApp, world: &World, who: &Someone) {
                             let got = (nodes_total, nodes_settled, nodes_in_flight, nodes_failed);
                             assert_eq!(got, expected, "{}", shown(id));
                         }
+                        "choose_portfolio" => {
+                            // A document alone has nothing to choose from, as one under which everything is hidden.
+                            let leaves = world.leaves.iter().filter(|leaf| at_or_under(**leaf, id) && **leaf != id);
+                            let expected = leaves.filter(|leaf| reads(**leaf)).count();
+                            if expected == 0 {
+                                assert_eq!(status(ask(id)).await, 422, "{}", shown(id));
+                                continue;
+                            }
+                            let chosen: PortfolioResponse = json_of(ask(id)).await;
+                            assert_eq!((chosen.leaves, chosen.candidates), (expected, expected), "{}", shown(id));
+                            let hidden = chosen.nodes.iter().find(|node| !reads(node.document.id));
+                            assert!(hidden.is_none(), "{}: {hidden:?}", shown(id));
+                        }
                         "read_cells" => {
                             // The cells are read from the file, which must be readable too.
                             let hidden = rights.line(id).into_iter().any(|node| !reads(node));
@@ -334,7 +359,8 @@ async fn grow(app: &TestApp, random: &mut Random) -> World {
         }
     }
     let naive = Naive::default();
-    let mut world = World { settled: BTreeMap::new(), links: Vec::new(), naive, grants: BTreeMap::new() };
+    let mut world =
+        World { settled: BTreeMap::new(), leaves: Vec::new(), links: Vec::new(), naive, grants: BTreeMap::new() };
     world.renew(app).await;
     assert!(world.ids().len() > 15 && world.links.len() > 3, "{:?}", world.links);
     world

@@ -47,6 +47,11 @@ impl Cranfield {
         Ok(Self { documents: texts, questions, relevant })
     }
 
+    /// The positions of the relevant documents by those of the questions that have some.
+    pub fn relevant(&self) -> &BTreeMap<usize, HashSet<usize>> {
+        &self.relevant
+    }
+
     /// The mean nDCG@10 over the questions that have relevant documents and scores. `score` returns the scores of all
     /// documents for a question.
     pub fn ndcg(&self, score: impl Fn(usize) -> Option<Vec<f32>>) -> f64 {

@@ -49,7 +49,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident { $( $(#[doc =
         /// The number of results, 1 to 100; 10 by default.
         #[serde(default = "default_limit")]
         pub limit: u32,
-        /// Finds only documents with these usetypes; by default with any.
+        /// Finds only documents with these usetypes; by default with any but those that `SVC_SEARCH_EXCLUDE_USETYPES` names.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub usetype: Option<Vec<String>>,
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -130,14 +130,14 @@ async fn prepare_postings(
     Ok(prepared)
 }
 
-struct Embedded {
-    ids: Vec<DocumentId>,
-    vectors: Vec<HalfVector>,
+pub(super) struct Embedded {
+    pub ids: Vec<DocumentId>,
+    pub vectors: Vec<HalfVector>,
     /// Nodes without a vector, because no text is ever cut, and what would help.
-    refused: Vec<(DocumentId, Value)>,
+    pub refused: Vec<(DocumentId, Value)>,
 }
 
-async fn embed(model: &Model, rows: &[TextRow]) -> Result<Embedded, TaskFailure> {
+pub(super) async fn embed(model: &Model, rows: &[TextRow]) -> Result<Embedded, TaskFailure> {
     let mut fitting: Vec<(DocumentId, String)> = rows.iter().map(|row| (row.id, searchable(row))).collect();
     let texts = |fitting: &[(DocumentId, String)]| fitting.iter().map(|(_, text)| text.clone()).collect();
     let mut refused = Vec::new();

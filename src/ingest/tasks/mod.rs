@@ -4,6 +4,7 @@ mod embed;
 mod extract;
 pub(super) mod probe;
 mod profile;
+mod raptor;
 mod records;
 mod registered;
 mod rollup;

@@ -1,9 +1,12 @@
 //! The table of task types. Dispatch, rules, queueing, requeueing and the types that a worker announces derive from it.
 //! The order of an ingestion is in `actors/src/stage.rs`.
-use super::{Apply, Run, embed, extract, probe, profile, records, registered, rollup, sheets, structure};
-use crate::ingest::{
-    extension::{TaskDeclaration, TaskHandler},
-    options::{self, OptionGroup},
+use super::{Apply, Run, embed, extract, probe, profile, raptor, records, registered, rollup, sheets, structure};
+use crate::{
+    ingest::{
+        extension::{TaskDeclaration, TaskHandler},
+        options::{self, OptionGroup},
+    },
+    store::raptor::RULE,
 };
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -40,6 +43,8 @@ pub enum FinalFailure {
     Node,
     /// The leaves that the parameters name, under the node; the node if they name none.
     Leaves,
+    /// None: the task only adds to what is there.
+    Nothing,
 }
 
 const CPU: Lanes = Lanes::of(Lane::Cpu);
@@ -141,8 +146,17 @@ pub static SUMMARIZE: TaskType = TaskType {
     final_failure: FinalFailure::Node,
     leads_to: Lanes::NONE,
 };
+pub static RAPTOR: TaskType = TaskType {
+    name: RULE,
+    lane: Lane::Model,
+    write_mode: WriteMode::Itself,
+    options: &[],
+    run: Runner::Here(|tools, apply| Box::pin(raptor::run(tools, apply))),
+    final_failure: FinalFailure::Nothing,
+    leads_to: Lanes::NONE,
+};
 
-/// Every task type of an ingestion.
+/// Every task type of the service.
 static TABLE: &[&TaskType] = &[
     &PROBE,
     &EXTRACT_TEXT,
@@ -156,6 +170,7 @@ static TABLE: &[&TaskType] = &[
     &EXTRACT_SHEET,
     &EMBED,
     &SUMMARIZE,
+    &RAPTOR,
 ];
 
 fn find(name: &str) -> Option<&'static TaskType> {
@@ -266,8 +281,11 @@ impl TaskTypes {
 
     /// The runs of ids of the leaves that fail together with this task; `None` if its node does.
     pub(crate) fn leaves_of_failure(&self, name: &str, params: &Value) -> Option<Vec<(DocumentId, DocumentId)>> {
-        self.get(name).filter(|known| known.final_failure == FinalFailure::Leaves)?;
-        embed::leaves_of(params)
+        match self.get(name)?.final_failure {
+            FinalFailure::Node => None,
+            FinalFailure::Leaves => embed::leaves_of(params),
+            FinalFailure::Nothing => Some(Vec::new()),
+        }
     }
 
     /// Runs a task; `None` if no handler here runs its type.
@@ -311,5 +329,6 @@ mod tests {
         );
         assert_eq!(types.leaves_of_failure("embed", &json!({})), None);
         assert_eq!(types.leaves_of_failure("probe", &json!({"leaves": [[3, 5]]})), None);
+        assert_eq!(types.leaves_of_failure("raptor", &json!({})), Some(Vec::new()));
     }
 }

@@ -119,6 +119,13 @@ evidence! {
     /// When the ingestion was cancelled, and how many nodes and tasks that ended.
     Cancelled = "cancelled", by "`POST /ingest/file/{id}/cancel`",
         absent "nobody cancelled it";
+    /// The tree of summaries that the node holds: how it was made, of how many `leaves`, and its `levels`.
+    Raptor = "raptor", by "`raptor`",
+        absent "the node does not hold such a tree";
+    /// How the summary was made: its `level`, the number of its `members`, its `tokens`, and the `method`: `concatenated` or
+    /// `extracted`.
+    Summary = "summary", by "`raptor`",
+        absent "no task made the node as a summary";
     /// What made the node: `upload`, a task, or `asserted` if a caller created it.
     Rule = "rule", by "what makes the node";
     /// Where the node comes from in its file: pages, slides, cells or characters.

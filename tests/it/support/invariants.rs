@@ -126,6 +126,11 @@ const INVARIANTS: &[(&str, &str)] = &[
           WHERE a.above <> coalesce(p.guard, 0)",
     ),
     (
+        "a summary tells of nothing that its readers may not read",
+        "SELECT s.id::text FROM documents s JOIN node_origins o ON o.document_id = s.id AND o.rule = 'raptor'
+           JOIN document_links l ON l.source_id = s.id JOIN documents m ON m.id = l.target_id WHERE m.guard <> s.guard",
+    ),
+    (
         "a vector is of a document and its root",
         "SELECT v.document_id::text FROM document_vectors v LEFT JOIN documents d ON d.id = v.document_id
           WHERE v.root_id IS DISTINCT FROM coalesce(d.path[1], d.id)",

@@ -1,0 +1,84 @@
+//! `svc raptor` and `svc portfolio`.
+use super::{
+    CliError,
+    output::{Output, one_line, say},
+};
+use clap::Args;
+use std::process::ExitCode;
+use svc_client::{
+    Client, Json, OptionalJson, Remote,
+    wire::{DocumentPath, PortfolioRequest, RaptorRequest, WaitQuery},
+};
+
+#[derive(Args)]
+pub struct RaptorArguments {
+    /// The document whose leaves are summarised.
+    id: i64,
+    /// The same seed makes the same summaries of the same leaves.
+    #[arg(long, default_value_t = 0)]
+    seed: u32,
+    /// The most levels of summaries, 1 to 10.
+    #[arg(long, default_value_t = RaptorRequest::default().max_levels)]
+    levels: u32,
+}
+
+#[derive(Args)]
+pub struct PortfolioArguments {
+    /// The document under which to choose.
+    id: i64,
+    /// The most tokens of all chosen texts together.
+    #[arg(long)]
+    tokens: u32,
+    /// What the reader wants to know.
+    #[arg(long)]
+    query: Option<String>,
+    /// Chooses no summaries.
+    #[arg(long)]
+    leaves: bool,
+}
+
+pub async fn raptor(client: &Client<Remote>, output: Output, arguments: RaptorArguments) -> Result<ExitCode, CliError> {
+    let request = RaptorRequest { seed: arguments.seed, max_levels: arguments.levels, ..RaptorRequest::default() };
+    let path = DocumentPath { id: arguments.id };
+    let made = client.make_raptor(path, WaitQuery { wait: true }, OptionalJson(Some(request))).await?;
+    match (output, &made.tree) {
+        (Output::Json, _) => Output::line(&made)?,
+        (Output::Table, Some(tree)) => {
+            say!("document {}: {} summaries of {} leaves", tree.raptor_id, tree.summaries, tree.leaves);
+            for level in &tree.levels {
+                say!("  level {}: {} summaries of {} texts", level.level, level.summaries, level.nodes);
+            }
+        }
+        (Output::Table, None) => say!("task {} goes on with {} leaves", made.task_id, made.leaves),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub async fn portfolio(
+    client: &Client<Remote>,
+    output: Output,
+    arguments: PortfolioArguments,
+) -> Result<ExitCode, CliError> {
+    let PortfolioArguments { id, tokens, query, leaves } = arguments;
+    let request = PortfolioRequest { query, summaries: !leaves, ..PortfolioRequest::new(tokens) };
+    let chosen = client.choose_portfolio(DocumentPath { id }, Json(request)).await?;
+    match output {
+        Output::Json => Output::line(&chosen)?,
+        Output::Table => {
+            say!(
+                "{} of {} texts with {} tokens cover {:.3}, at least {:.0} % of what is possible",
+                chosen.nodes.len(),
+                chosen.candidates,
+                chosen.tokens,
+                chosen.coverage,
+                100.0 * chosen.coverage / chosen.bound.max(f64::MIN_POSITIVE)
+            );
+            for node in &chosen.nodes {
+                let document = &node.document;
+                say!("{:>3}. {} {} ({} tokens)", node.turn, document.usetype, document.id, node.tokens);
+                say!("     {}", one_line(&document.content, 220));
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,336 @@
+//! raptor: a tree of summaries over the leaves under a document, in place of the one that was there.
+use super::{
+    Apply, OrTaskFailure,
+    apply::Transaction,
+    embed,
+    structure::{ROWS, model},
+};
+use crate::{
+    embedding::Model,
+    ingest::{
+        Tools,
+        raptor::{self, Level, NewSummary, Node, level},
+        tree,
+    },
+    search::bm25,
+    store::{
+        self,
+        evidence::Evidence,
+        ingest_nodes::Frontier,
+        nodes::{NewNode, TextRow},
+        places::Place,
+        raptor::{Derived, LeafRow, POSITION, RULE},
+        vectors,
+        word::Word,
+    },
+    usetype::Usetype,
+};
+use pgvector::HalfVector;
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use svc_actors::{CancelToken, Outcome, TaskFailure};
+use svc_client::wire::{EventKind, RAPTOR_BYTES, RAPTOR_LEAVES, RaptorLevel, RaptorRequest, RaptorTree, Settled};
+use svc_ids::DocumentId;
+
+/// The texts that the model embeds between two looks at whether the task was stopped.
+const TEXTS: usize = 64;
+
+pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
+    let grant = apply.grant;
+    let request: RaptorRequest = serde_json::from_value(grant.params.clone()).classified()?;
+    let model = model(tools).await?;
+    let place = Place::of_claim(grant);
+    let leaves = read(tools, &place, &model).await?;
+    if leaves.len() < 2 {
+        let reason = "fewer than two leaves with a vector are under the document".to_owned();
+        return apply.begin().await?.skip(reason, Map::new()).await;
+    }
+    let (ids, hashes): (Vec<DocumentId>, Vec<String>) =
+        leaves.iter().map(|leaf| (leaf.id, leaf.content_hash.clone())).unzip();
+    let mut made = Made::new(tools, model, request, apply.cancel.clone()).await?;
+    made.climb(leaves).await?;
+    let postings = made.postings(&place).await?;
+    vectors::ensure_index(&tools.pool, made.model.identity(), made.model.native_width()).await.classified()?;
+
+    let mut tx = apply.begin_creating().await?;
+    // A delete in this tree waits, and then sees the summaries, or it was before this look.
+    store::locks::tree(tx.conn(), place.id()).await.classified()?;
+    let unchanged = store::raptor::unchanged(tx.conn(), &place, &ids, &hashes).await.classified()?;
+    if unchanged < ids.len() as i64 {
+        return Err(TaskFailure::retryable("changed", "documents were changed while they were being summarised"));
+    }
+    if let Some(old) = store::raptor::tree(tx.conn(), &place).await.classified()? {
+        raptor::remove(tx.conn(), &old).await.classified()?;
+    }
+    let tree = made.store(&mut tx, &place, ids.len()).await?;
+    for postings in &postings {
+        let replaced = bm25::replace(tx.conn(), postings).await;
+        if matches!(replaced, Err(bm25::Error::StaleTerms(_))) {
+            tools.postings.forget_term_ids();
+        }
+        replaced.classified()?;
+    }
+    let mut detail = Map::new();
+    detail.insert("raptor_id".to_owned(), tree.raptor_id.into());
+    detail.insert("leaves".to_owned(), tree.leaves.into());
+    detail.insert("summaries".to_owned(), tree.summaries.into());
+    detail.insert("levels".to_owned(), tree.levels.len().into());
+    tx.complete(detail).await
+}
+
+/// The leaves in the order in which they are read.
+async fn read(tools: &Tools, place: &Place, model: &Model) -> Result<Vec<LeafRow>, TaskFailure> {
+    let excluded = &tools.settings.search_exclude_usetypes;
+    let mut tx = store::transaction::begin_search(&tools.pool).await.classified()?;
+    let extent =
+        store::raptor::extent(&mut tx, place, model.identity(), excluded, RAPTOR_LEAVES + 1).await.classified()?;
+    if extent.leaves > RAPTOR_LEAVES || extent.bytes > RAPTOR_BYTES {
+        let message = format!("more than {RAPTOR_LEAVES} leaves or {RAPTOR_BYTES} bytes are under the document by now");
+        return Err(TaskFailure::permanent("too_large", message));
+    }
+    let leaves = store::raptor::leaves(&mut tx, place, model.identity(), excluded).await.classified()?;
+    let placed: Vec<_> = leaves.iter().map(|leaf| (leaf.id, leaf.path.as_slice(), leaf.position)).collect();
+    let keys = store::raptor::reading_keys(&mut tx, place.id(), &placed).await.classified()?;
+    tx.commit().await.classified()?;
+    let mut keyed: Vec<_> = keys.into_iter().zip(leaves).collect();
+    keyed.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(keyed.into_iter().map(|(_, leaf)| leaf).collect())
+}
+
+/// A summary with its id and the level that it is on.
+struct Placed {
+    id: DocumentId,
+    level: usize,
+    new: NewSummary,
+    members: Vec<DocumentId>,
+}
+
+/// The tree as far as it has been made.
+struct Made<'a> {
+    tools: &'a Tools,
+    model: Model,
+    request: RaptorRequest,
+    cancel: CancelToken,
+    id: DocumentId,
+    summaries: Vec<Placed>,
+    levels: Vec<RaptorLevel>,
+    vectors: (Vec<DocumentId>, Vec<HalfVector>),
+    /// Summaries without a vector, and why.
+    refused: Vec<(DocumentId, Value)>,
+}
+
+impl<'a> Made<'a> {
+    async fn new(
+        tools: &'a Tools,
+        model: Model,
+        request: RaptorRequest,
+        cancel: CancelToken,
+    ) -> Result<Made<'a>, TaskFailure> {
+        let id = reserve(tools, 1).await?.pop();
+        let id = id.ok_or_else(|| TaskFailure::retryable("database", "the database reserved no id"))?;
+        let vectors = (Vec::new(), Vec::new());
+        Ok(Made {
+            tools,
+            model,
+            request,
+            cancel,
+            id,
+            summaries: Vec::new(),
+            levels: Vec::new(),
+            vectors,
+            refused: Vec::new(),
+        })
+    }
+
+    /// Makes level after level until there is one text, or no fewer texts than before.
+    async fn climb(&mut self, leaves: Vec<LeafRow>) -> Result<(), TaskFailure> {
+        let mut nodes = self.count(leaves).await?;
+        for number in 1..=self.request.max_levels as usize {
+            if nodes.len() < 2 {
+                break;
+            }
+            let level;
+            (nodes, level) = self.level(nodes).await?;
+            if level.summaries.is_empty() || level.summaries.len() + level.alone.len() >= nodes.len() {
+                break;
+            }
+            self.levels.push(RaptorLevel { level: number, nodes: nodes.len(), summaries: level.summaries.len() });
+            let mut next: Vec<Node> = level.alone.iter().map(|at| nodes[*at].clone()).collect();
+            next.extend(self.embed(number, &nodes, level.summaries).await?);
+            next.sort_by_key(|node| (node.first_leaf, node.id));
+            nodes = next;
+        }
+        Ok(())
+    }
+
+    async fn count(&self, leaves: Vec<LeafRow>) -> Result<Vec<Node>, TaskFailure> {
+        let (model, cancel) = (self.model.clone(), self.cancel.clone());
+        let counted = tokio::task::spawn_blocking(move || {
+            let node = |(first_leaf, leaf): (usize, LeafRow)| {
+                // A stopped task needs no count.
+                let tokens = if cancel.is_cancelled() { 0 } else { tokens(&model, &leaf.content) };
+                let LeafRow { id, title, content: text, embed, .. } = leaf;
+                Node { id, title, text, tokens, first_leaf, vector: unit(&embed) }
+            };
+            leaves.into_iter().enumerate().map(node).collect()
+        });
+        counted.await.classified()
+    }
+
+    async fn level(&self, nodes: Vec<Node>) -> Result<(Vec<Node>, Level), TaskFailure> {
+        let (model, cancel, request) = (self.model.clone(), self.cancel.clone(), self.request);
+        let made = tokio::task::spawn_blocking(move || {
+            let special = model.count_tokens("").unwrap_or(0);
+            let window = model.document_window().saturating_sub(special);
+            let count = |text: &str| tokens(&model, text);
+            let made = level(&nodes, &request, window, &count, &|| cancel.is_cancelled());
+            made.map(|level| (nodes, level))
+        });
+        made.await.classified()?.ok_or_else(stopped)
+    }
+
+    /// Embeds new summaries; returns those that can be clustered in turn.
+    async fn embed(&mut self, level: usize, nodes: &[Node], new: Vec<NewSummary>) -> Result<Vec<Node>, TaskFailure> {
+        let ids = reserve(self.tools, new.len()).await?;
+        let mut next = Vec::with_capacity(new.len());
+        let mut open = ids.into_iter().zip(new).peekable();
+        while open.peek().is_some() {
+            if self.cancel.is_cancelled() {
+                return Err(stopped());
+            }
+            let part: Vec<(DocumentId, NewSummary)> = open.by_ref().take(TEXTS).collect();
+            let rows: Vec<TextRow> = part.iter().map(|(id, new)| text_row(*id, new)).collect();
+            let embedded = embed::embed(&self.model, &rows).await?;
+            let vectors: HashMap<DocumentId, &HalfVector> =
+                embedded.ids.iter().copied().zip(&embedded.vectors).collect();
+            for (id, new) in part {
+                if let Some(vector) = vectors.get(&id) {
+                    let (title, text) = (new.title.clone(), new.summary.text.clone());
+                    let (tokens, first_leaf) = (new.summary.tokens, new.first_leaf);
+                    next.push(Node { id, title, text, tokens, first_leaf, vector: unit(vector) });
+                }
+                let members = new.members.iter().map(|(member, _)| nodes[*member].id).collect();
+                self.summaries.push(Placed { id, level, new, members });
+            }
+            self.vectors.0.extend(embedded.ids);
+            self.vectors.1.extend(embedded.vectors);
+            self.refused.extend(embedded.refused);
+        }
+        Ok(next)
+    }
+
+    /// The postings of the summaries, unless the settings keep summaries out of the indexes.
+    async fn postings(&self, place: &Place) -> Result<Vec<bm25::Prepared>, TaskFailure> {
+        let excluded = &self.tools.settings.bm25_exclude_usetypes;
+        if excluded.iter().any(|usetype| usetype == Usetype::Summary.as_str()) {
+            return Ok(Vec::new());
+        }
+        let covering = {
+            let mut conn = self.tools.pool.acquire().await.classified()?;
+            store::indexes::covering(&mut conn, &[place.id()]).await.classified()?
+        };
+        let mut prepared = Vec::new();
+        for (index, _) in covering {
+            for part in self.summaries.chunks(ROWS / 4) {
+                let text = |placed: &Placed| bm25::Text {
+                    document_id: placed.id,
+                    text: crate::search::text(Usetype::Summary.as_str(), &placed.new.title, &placed.new.summary.text),
+                };
+                let texts = part.iter().map(text).collect();
+                prepared.push(bm25::prepare(&self.tools.pool, &self.tools.postings, index, texts).await.classified()?);
+            }
+        }
+        Ok(prepared)
+    }
+
+    /// Stores the tree under its document.
+    async fn store(&self, tx: &mut Transaction<'_>, place: &Place, leaves: usize) -> Result<RaptorTree, TaskFailure> {
+        let tree = RaptorTree {
+            raptor_id: self.id.0,
+            model: self.model.identity().to_owned(),
+            request: self.request,
+            leaves,
+            summaries: self.summaries.len(),
+            levels: self.levels.clone(),
+            without_vector: self.refused.len(),
+        };
+        let within = place.of_new(self.id, place.children_path());
+        let node = |id, parent_id, path: &[i64], title: &str, content: &str, usetype, position| NewNode {
+            id,
+            parent_id,
+            path: path.to_vec(),
+            title: title.to_owned(),
+            content: content.to_owned(),
+            usetype,
+            position,
+            structured_content: json!({}),
+            anchor: json!({}),
+        };
+        let holder = node(self.id, place.id(), within.path(), "Summaries", "", Usetype::Raptor, POSITION);
+        store::nodes::insert(tx.conn(), place, RULE, &[holder]).await.classified()?;
+        let below = within.children_path();
+        for (part, first) in self.summaries.chunks(ROWS).zip((0..).step_by(ROWS)) {
+            let new = |(placed, position): (&Placed, i32)| {
+                let (title, text) = (tree::title(&placed.new.title), &placed.new.summary.text);
+                node(placed.id, self.id, &below, &title, text, Usetype::Summary, position)
+            };
+            let rows: Vec<NewNode> = part.iter().zip(first..).map(new).collect();
+            store::nodes::insert(tx.conn(), place, RULE, &rows).await.classified()?;
+        }
+        let derived = |placed: &Placed| {
+            let of =
+                |(of, (_, share)): (&DocumentId, &(usize, f64))| Derived { summary: placed.id, of: *of, share: *share };
+            placed.members.iter().zip(&placed.new.members).map(of).collect::<Vec<_>>()
+        };
+        let derived: Vec<Derived> = self.summaries.iter().flat_map(derived).collect();
+        store::raptor::link(tx.conn(), &within, &derived).await.classified()?;
+        let made = |placed: &Placed| {
+            let summary = &placed.new.summary;
+            let how = json!({"level": placed.level, "method": summary.method.as_str(), "members": placed.members.len(), "tokens": summary.tokens});
+            (placed.id, how)
+        };
+        let made: Vec<(DocumentId, Value)> = self.summaries.iter().map(made).collect();
+        store::raptor::record(tx.conn(), &within, &made).await.classified()?;
+        let shown = serde_json::to_value(&tree).classified()?;
+        store::evidence::record(tx.conn(), self.id, Evidence::Raptor, &shown).await.classified()?;
+        for (id, refusal) in &self.refused {
+            store::evidence::record(tx.conn(), *id, Evidence::Embed, refusal).await.classified()?;
+        }
+        vectors::set(tx.conn(), &within, &self.vectors.0, &self.vectors.1, self.model.identity()).await.classified()?;
+        let all: Vec<DocumentId> = made.iter().map(|(id, _)| *id).chain([self.id]).collect();
+        store::nodes::leave_flight(tx.conn(), &all, Settled::Settled).await.classified()?;
+        store::events::record(tx.conn(), EventKind::DocumentCreated, &[self.id], &json!({})).await.classified()?;
+        let count = all.len() as i64;
+        let change = Frontier { total: count, settled: count, ..Frontier::default() };
+        store::ingest_nodes::count(tx.conn(), place.id(), change).await.classified()?;
+        Ok(tree)
+    }
+}
+
+async fn reserve(tools: &Tools, count: usize) -> Result<Vec<DocumentId>, TaskFailure> {
+    let mut conn = tools.pool.acquire().await.classified()?;
+    store::nodes::reserve_ids(&mut conn, count).await.classified()
+}
+
+fn text_row(id: DocumentId, new: &NewSummary) -> TextRow {
+    TextRow {
+        id,
+        title: tree::title(&new.title),
+        content: new.summary.text.clone(),
+        usetype: Usetype::Summary.as_str().to_owned(),
+        settled: Word(Settled::InFlight),
+    }
+}
+
+fn stopped() -> TaskFailure {
+    TaskFailure::retryable("stopped", "the task was stopped")
+}
+
+/// A tokenizer that fails on a text has a defect; then the length in bytes is a safe upper bound.
+fn tokens(model: &Model, text: &str) -> usize {
+    model.count_content_tokens(text).unwrap_or(text.len())
+}
+
+fn unit(vector: &HalfVector) -> Vec<f32> {
+    vectors::unit(vector)
+}
