@@ -24,7 +24,6 @@ CREATE INDEX documents_siblings ON documents (parent_id, position, id);
 CREATE INDEX documents_roots ON documents (id) WHERE parent_id IS NULL;
 CREATE INDEX documents_guard ON documents (guard);
 CREATE INDEX documents_path ON documents USING gin (path);
-CREATE INDEX documents_file_hash ON documents (content_hash) WHERE usetype = 'file';
 -- The id is a key too, because parts of what is in flight are walked in that order, each from where the one before ended.
 CREATE INDEX documents_unsettled ON documents (settled, id) WHERE settled <> 'settled';
 
@@ -41,6 +40,7 @@ CREATE TABLE document_blobs (
     -- The resolved options of the upload; an upload of the same bytes with other options is refused.
     options       jsonb NOT NULL
 );
+CREATE INDEX document_blobs_content_hash ON document_blobs (content_hash);
 
 -- PostgreSQL holds a lock for each large object that a transaction deletes, and has room for some 14,000 locks in all. A transaction
 -- that deletes more files than that notes their bytes here; they are deleted in parts after the commit.

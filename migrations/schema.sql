@@ -1202,11 +1202,11 @@ CREATE INDEX access_roots_above ON access_roots USING btree (above);
 
 CREATE INDEX api_tokens_principal ON api_tokens USING btree (principal_id, id);
 
+CREATE INDEX document_blobs_content_hash ON document_blobs USING btree (content_hash);
+
 CREATE INDEX document_links_target ON document_links USING btree (target_id);
 
 CREATE INDEX document_words_words ON document_words USING gin (words);
-
-CREATE INDEX documents_file_hash ON documents USING btree (content_hash) WHERE (usetype = 'file'::text);
 
 CREATE INDEX documents_guard ON documents USING btree (guard);
 

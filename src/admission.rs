@@ -10,6 +10,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const SMALL_BODY: u64 = 64 * 1024;
 /// How much memory the bodies of all requests may take together, unless a single one may be larger.
 const BODIES_BYTES: u64 = 256 << 20;
+/// How many foreign addresses requests fetch at a time; a slow one must not keep uploads waiting.
+const FETCHES: usize = 16;
 const KIB: u64 = 1024;
 
 /// A slot, which becomes free when this is dropped.
@@ -24,6 +26,7 @@ pub struct Admission {
     pub readers: Arc<Semaphore>,
     downloads: Arc<Semaphore>,
     event_streams: Arc<Semaphore>,
+    fetches: Arc<Semaphore>,
 }
 
 /// The number of slots of one process.
@@ -45,6 +48,7 @@ impl Admission {
             readers: Arc::new(Semaphore::new(std::thread::available_parallelism().map_or(2, std::num::NonZero::get))),
             downloads: Arc::new(Semaphore::new(places.downloads)),
             event_streams: Arc::new(Semaphore::new(places.event_streams)),
+            fetches: Arc::new(Semaphore::new(FETCHES)),
         }
     }
 
@@ -55,6 +59,14 @@ impl Admission {
                 .with("setting", "SVC_UPLOADS_AT_ONCE")
         };
         wait(&self.uploads, 1, refusal).await
+    }
+
+    /// Waits for a slot to fetch a foreign address.
+    pub async fn fetch(&self) -> Result<Place, Failure> {
+        wait(&self.fetches, 1, || {
+            Failure::new(Code::TooManyRequests, "too many addresses are being fetched for other requests")
+        })
+        .await
     }
 
     /// Waits for a slot to send the bytes of a file. The download keeps the slot until it ends.

@@ -8,15 +8,7 @@ pub enum Indexed {
     Content,
 }
 
-/// The name of [`Usetype::File`], for statements whose plan needs it as a constant.
-macro_rules! file_usetype {
-    () => {
-        "file"
-    };
-}
-pub(crate) use file_usetype;
-
-macro_rules! usetypes { ($( $(#[doc = $doc:literal])* $variant:ident = $name:expr, leaf: $leaf:literal, $indexed:ident; )*) => {
+macro_rules! usetypes { ($( $(#[doc = $doc:literal])* $variant:ident = $name:literal, leaf: $leaf:literal, $indexed:ident; )*) => {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Usetype { $( $(#[doc = $doc])* $variant, )* }
 
@@ -40,10 +32,17 @@ macro_rules! usetypes { ($( $(#[doc = $doc:literal])* $variant:ident = $name:exp
 } }
 
 usetypes! {
-    /// A document that a caller creates and gives no usetype.
+    /// A document that a caller creates and gives no usetype, or a text in Markdown.
     Markdown = "markdown", leaf: false, TitleAndContent;
+    /// A plain text, stored through an entry of `POST /ingest`, as are those down to `wiki:pdf`.
+    Raw = "raw", leaf: false, TitleAndContent;
+    Conversation = "conversation", leaf: false, TitleAndContent;
+    Transcript = "transcript", leaf: false, TitleAndContent;
+    WikiUrl = "wiki:url", leaf: false, TitleAndContent;
+    WikiArxiv = "wiki:arxiv", leaf: false, TitleAndContent;
+    WikiPdf = "wiki:pdf", leaf: false, TitleAndContent;
     /// An uploaded file.
-    File = file_usetype!(), leaf: false, TitleAndContent;
+    File = "file", leaf: false, TitleAndContent;
     /// A heading or page of a file, with what is under it.
     Section = "section", leaf: false, TitleAndContent;
     /// A piece of text that fits the model's window.

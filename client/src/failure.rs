@@ -61,6 +61,8 @@ codes! {
     /// The text has more tokens than the model's window; svc never truncates a text.
     TextTooLong = "text_too_long", 422, "The text is longer than the model's window",
         ["token_count", "limit", "chars_total", "index"];
+    /// An address that the service was to fetch did not give what was expected of it; nothing was stored.
+    FetchFailed = "fetch_failed", 424, "The source could not be fetched", ["upstream_status"];
     /// Client and service come from different releases.
     VersionMismatch = "version_mismatch", 426, "Client and service are of different versions",
         ["client_version", "service_version"];
@@ -74,7 +76,7 @@ codes! {
     TimedOut = "timed_out", 503, "The request asks for more than the time allowed", ["setting"];
     /// The service, its database or its model is away for the moment; the same request may succeed later.
     Unavailable = "unavailable", 503, "The service cannot answer now",
-        ["setting", "document_id", "task_id", "checks", "models", "reranker", "sampled_seconds_ago"];
+        ["setting", "document_id", "task_id", "frontier", "blocked_by", "checks", "models", "reranker", "sampled_seconds_ago"];
     /// The disk of the data folder or of the database is full; nothing was stored.
     StorageFull = "storage_full", 507, "Nothing more can be stored";
     /// The client could not reach the service, or could not read its answer.

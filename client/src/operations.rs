@@ -6,6 +6,14 @@ use crate::{Code, Events, Meta, body::*, meta::Given, operation::*, reply::*, wi
 macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Stores one file and queues its ingestion; returns before that work is done.
     POST   "/ingest/file"                 upload_file(query: UploadQuery, body: FileUpload) -> Accepted<UploadResponse>, access Write, fails [UnknownOption, StoredWithOtherOptions, WrongPassword];
+    /// Stores a text, a conversation or what an address holds, and answers when it is ingested.
+    ///
+    /// `entry` says how the content is read; `GET /ingest/pipelines` lists the entries. It is stored as an upload is: the same bytes through
+    /// the same entry are found again, and other options are refused. The answer has the finished tree, or the failed one. After
+    /// `SVC_INGEST_WAIT_SECONDS` it is 503, names the document and what its tasks wait for, and the work goes on.
+    POST   "/ingest"                      ingest(body: Json<NewIngestion>) -> Created<IngestedTree>, access Write, fails [UnknownOption, StoredWithOtherOptions, WrongPassword, NotConfigured, FetchFailed];
+    /// Lists the entries of `POST /ingest`: where the content of each comes from, and the options that it gets.
+    GET    "/ingest/pipelines"            list_pipelines() -> Json<PipelineList>;
     /// Shows which tasks a file of this format would get, and why; stores nothing.
     POST   "/ingest/explain"              explain_ingest(body: Json<ExplainRequest>) -> Json<Plan>, fails [UnknownOption];
     /// Examines a file and shows what an upload of it would do; stores nothing and queues nothing.

@@ -14,8 +14,8 @@ mod message;
 mod syscalls;
 
 use crate::{
-    Access, Archive, Detection, Extraction, Format, FormatError, Limits, Patterns, Secret, archive, detect, extract,
-    probe, refusal,
+    Access, Archive, Detection, Extraction, Format, FormatError, Limits, PageSource, Patterns, Secret, WebPage,
+    archive, detect, extract, probe, refusal, web_page,
     xlsx::{self, Cells, Range, RecordsPart, SheetProfile, Workbook},
 };
 pub use confinement::{Confinement, Policy};
@@ -55,6 +55,8 @@ pub enum Step {
     Probe,
     /// Extract the text of a file of this format.
     Extract(Format),
+    /// Read the main content of a web page.
+    WebPage(PageSource),
     /// List a workbook's sheets.
     Workbook,
     /// Read a workbook's shared strings: a stream of [`Answer::SharedStrings`].
@@ -71,7 +73,7 @@ impl Step {
     /// The most bytes that one encoded answer may have, whatever the sum of all answers.
     fn largest_answer(&self, limits: &Limits) -> u64 {
         match self {
-            Self::Extract(_) => limits.answer_bytes,
+            Self::Extract(_) | Self::WebPage(_) => limits.answer_bytes,
             _ => limits.answer_bytes.min(64 << 20),
         }
     }
@@ -98,6 +100,7 @@ pub enum Answer {
         archive: Option<Archive>,
     },
     Extracted(Extraction),
+    WebPage(Box<WebPage>),
     Workbook(Workbook),
     SharedStrings(Vec<String>),
     SheetProfile(SheetProfile),
@@ -204,6 +207,7 @@ pub fn answer(request: &Request, input: Input, emit: &mut Emit<'_>) -> Result<()
             emit(Answer::Probed { detection, patterns, refusal, archive })
         }
         Step::Extract(format) => emit(Answer::Extracted(extract(*format, input, access)?)),
+        Step::WebPage(source) => emit(Answer::WebPage(Box::new(web_page::read(input, source, limits)?))),
         Step::Workbook => emit(Answer::Workbook(xlsx::workbook(input, limits)?)),
         Step::SharedStrings => xlsx::shared_strings(input, limits, &mut |texts| emit(Answer::SharedStrings(texts))),
         Step::ProfileSheet { sheet, sketch_columns } => {

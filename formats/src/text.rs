@@ -44,7 +44,7 @@ pub(crate) fn read_all<R: Read + Seek>(mut source: R, limits: &Limits) -> Result
     Ok(bytes)
 }
 
-fn headings(text: &str) -> impl Iterator<Item = Heading> {
+pub(crate) fn headings(text: &str) -> impl Iterator<Item = Heading> {
     let mut events = Parser::new_ext(text, MARKDOWN).into_offset_iter();
     std::iter::from_fn(move || {
         let mut open: Option<Heading> = None;

@@ -7,6 +7,7 @@ mod cells;
 mod config;
 mod documents;
 mod embed;
+mod fetch;
 mod follow;
 mod ingest;
 mod models;
@@ -64,6 +65,8 @@ enum Command {
     Serve,
     /// Uploads files and folders, and follows their ingestion to its end.
     Ingest(ingest::IngestArguments),
+    /// Has the service fetch web pages, PDF files and papers, and ingest them.
+    Fetch(fetch::FetchArguments),
     /// Shows what an upload of a file would do; stores nothing.
     Analyze(plan::AnalyzeArguments),
     /// Shows which tasks files of a format get, and on what they depend.
@@ -205,6 +208,7 @@ async fn run(
     match arguments.command {
         Command::Serve => serve::serve(settings, types).await,
         Command::Ingest(arguments) => ingest::ingest(&upload_client(&settings)?, output, arguments).await,
+        Command::Fetch(arguments) => fetch::fetch(&upload_client(&settings)?, output, arguments).await,
         Command::Analyze(arguments) => plan::analyze(&upload_client(&settings)?, output, arguments).await,
         Command::Explain(arguments) => plan::explain(&client(&settings)?, output, arguments).await,
         Command::Cancel(arguments) => cancel::cancel(&client(&settings)?, output, arguments).await,

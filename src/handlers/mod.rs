@@ -4,6 +4,7 @@ pub mod admin;
 pub mod api_tokens;
 pub mod bytes;
 pub mod documents;
+mod entries;
 pub mod frontier;
 pub mod grants;
 pub mod ingest;

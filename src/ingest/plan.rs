@@ -15,7 +15,9 @@ use crate::{
         upload::{Intake, recognise},
     },
     spool::{self, SpooledUpload},
-    store, words,
+    store,
+    usetype::Usetype,
+    words,
 };
 use serde_json::{Map, Value};
 use svc_actors::TaskFailure;
@@ -147,7 +149,9 @@ async fn stored_already(
     options: &Options,
 ) -> Result<Option<StoredAlready>, Failure> {
     let mut conn = core.pool.acquire().await.or_fail()?;
-    let Some(blob) = store::blobs::find(&mut conn, &caller.readable(), content_hash, false).await.or_fail()? else {
+    let Some(blob) =
+        store::blobs::find(&mut conn, &caller.readable(), Usetype::File, content_hash, false).await.or_fail()?
+    else {
         return Ok(None);
     };
     let node = store::documents::read(&mut conn, &caller.readable(), blob.document_id, false).await.or_fail()?;

@@ -24,7 +24,7 @@ use svc_formats::{
     isolated::{Answer, Request, Step},
 };
 
-/// What a password gave access to.
+/// What was read of a file before it was stored: with its password, or because its text is made by the request.
 pub struct Opened {
     patterns: Patterns,
     extraction: Extraction,
@@ -81,6 +81,10 @@ fn refused(error: FormatError) -> Result<Option<Opened>, Failure> {
 }
 
 impl Opened {
+    pub fn new(patterns: Patterns, extraction: Extraction) -> Opened {
+        Opened { patterns, extraction }
+    }
+
     /// What was measured.
     pub fn patterns(&self) -> &Patterns {
         &self.patterns
@@ -102,14 +106,19 @@ impl Opened {
         requeue(conn, types, probe, id, id.as_root()).await
     }
 
-    /// Stores what was read, for the tasks of the node.
+    /// Stores what was read with a password, for the tasks of the node.
     pub async fn store(&self, conn: &mut PgConnection, file: &Place) -> Result<(), Failure> {
+        self.store_as(conn, file, Evidence::Unlocked).await
+    }
+
+    /// Stores what was read, for the tasks of the node; `name` says why it was read by a request.
+    pub async fn store_as(&self, conn: &mut PgConnection, file: &Place, name: Evidence) -> Result<(), Failure> {
         let id = file.id();
         let (text, layout) =
             split_extraction(self.extraction.clone()).map_err(|error| Failure::new(Code::Internal, error))?;
         store::evidence::store_extraction(conn, id, &text, &layout).await.or_fail()?;
         let unlocked = serde_json::to_value(Unlocked { patterns: self.patterns.clone() })
             .map_err(|error| Failure::new(Code::Internal, error))?;
-        store::evidence::record(conn, id, Evidence::Unlocked, &unlocked).await.or_fail()
+        store::evidence::record(conn, id, name, &unlocked).await.or_fail()
     }
 }

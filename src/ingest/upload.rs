@@ -25,7 +25,8 @@ use crate::{
     usetype::Usetype,
     words,
 };
-use serde_json::{Map, json};
+use chrono::{DateTime, Utc};
+use serde_json::{Map, Value, json};
 use sqlx::{PgConnection, postgres::types::Oid};
 use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::{
@@ -55,9 +56,49 @@ pub async fn upload(
     upload: SpooledUpload,
 ) -> Result<UploadResponse, Failure> {
     let SpooledUpload { filename, declared_mime, file, options } = upload;
-    let title = title(filename.as_deref());
-    let Requested { options, password } = Requested::read(options, intake.types.groups())?;
-    let (spooled, detection) = recognise(file).await?;
+    let requested = Requested::read(options, intake.types.groups())?;
+    let (file, detection) = recognise(file).await?;
+    let incoming = Incoming {
+        title: title(filename.as_deref()),
+        declared_mime,
+        file,
+        detection,
+        usetype: Usetype::File,
+        event_time: None,
+        requested,
+        prepared: None,
+        evidence: Vec::new(),
+    };
+    arrive(core, intake, caller, query, incoming).await
+}
+
+/// A file that has arrived, with what is known of it.
+pub struct Incoming {
+    pub title: String,
+    pub declared_mime: Option<String>,
+    pub file: Spooled,
+    pub detection: Detection,
+    /// The usetype of the node. Bytes are found again among nodes of the same usetype.
+    pub usetype: Usetype,
+    pub event_time: Option<DateTime<Utc>>,
+    pub requested: Requested,
+    /// The text, if the request itself made it of the bytes.
+    pub prepared: Option<Opened>,
+    /// What else is known of a new node.
+    pub evidence: Vec<(Evidence, Value)>,
+}
+
+/// Stores a file, or finds the node that already holds its bytes.
+pub async fn arrive(
+    core: &Core,
+    intake: Intake<'_>,
+    caller: &Caller,
+    query: UploadQuery,
+    incoming: Incoming,
+) -> Result<UploadResponse, Failure> {
+    let Incoming { title, declared_mime, file: spooled, detection, usetype, event_time, requested, prepared, evidence } =
+        incoming;
+    let Requested { options, password } = requested;
     let opened = match (password, detection.format) {
         (Some(password), Some(format)) => {
             unlock::unlock(core, intake.admission, &spooled.file, format, password).await?
@@ -68,8 +109,12 @@ pub async fn upload(
         title,
         declared_mime,
         detection,
+        usetype,
+        event_time,
         options,
         opened,
+        prepared,
+        evidence,
         content_hash: spooled.content_hash.clone(),
         byte_size: spooled.byte_size,
     };
@@ -80,7 +125,7 @@ pub async fn upload(
     let (copies, _turn) = intake.copies.turn().await;
     let mut tx = store::transaction::begin_creating(copies).await.or_fail()?;
     store::blobs::lock_hash(&mut tx, &arrival.content_hash).await.or_fail()?;
-    let found = store::blobs::find(&mut tx, &scope, &arrival.content_hash, query.private).await.or_fail()?;
+    let found = store::blobs::find(&mut tx, &scope, usetype, &arrival.content_hash, query.private).await.or_fail()?;
     // The bytes come before any lock on the tree, because copying them takes long.
     let lob = match &found {
         Some(_) => None,
@@ -109,8 +154,13 @@ struct Arrival {
     title: String,
     declared_mime: Option<String>,
     detection: Detection,
+    usetype: Usetype,
+    event_time: Option<DateTime<Utc>>,
     options: Options,
+    /// What its password opened.
     opened: Option<Opened>,
+    prepared: Option<Opened>,
+    evidence: Vec<(Evidence, Value)>,
     content_hash: String,
     byte_size: u64,
 }
@@ -196,9 +246,9 @@ async fn store_new(
         title: &arrival.title,
         content: "",
         structured_content: &Map::new(),
-        usetype: Usetype::File.as_str(),
+        usetype: arrival.usetype.as_str(),
         position: None,
-        event_time: None,
+        event_time: arrival.event_time,
         content_hash: &arrival.content_hash,
         settled: Settled::InFlight,
     };
@@ -229,6 +279,12 @@ async fn store_new(
     store::evidence::record(conn, id, Evidence::Options, &blob.options).await.or_fail()?;
     if let Some(opened) = &arrival.opened {
         opened.store(conn, &place).await?;
+    }
+    if let Some(prepared) = &arrival.prepared {
+        prepared.store_as(conn, &place, Evidence::Prepared).await?;
+    }
+    for (name, value) in &arrival.evidence {
+        store::evidence::record(conn, id, *name, value).await.or_fail()?;
     }
     store::evidence::record_origin(conn, id, "upload", None).await.or_fail()?;
     begin(core, conn, &place, query.priority).await.or_fail()?;

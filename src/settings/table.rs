@@ -173,6 +173,11 @@ settings! {
         SVC_STATEMENT_TIMEOUT_SECONDS statement_timeout: Duration = "30.0", kind::seconds(0.01..=3600.0);
         /// Largest page or file that the server fetches for a wiki: entry.
         SVC_FETCH_MAX_BYTES fetch_max_bytes: u64 = "64 MiB", kind::bytes(1..=16 * GIB);
+        /// Address of arXiv, or of a mirror with the same paths, for the entry wiki:arxiv; blank: no papers are fetched.
+        SVC_ARXIV_URL arxiv_url: String = "https://arxiv.org", kind::web_address();
+        /// Longest time that POST /ingest waits for the ingestion that it has started; after it the answer is 503, and the
+        /// ingestion goes on.
+        SVC_INGEST_WAIT_SECONDS ingest_wait: Duration = "120.0", kind::seconds(0.1..=3600.0);
         /// Longest time for such a fetch, including redirects.
         SVC_FETCH_TIMEOUT_SECONDS fetch_timeout: Duration = "30.0", kind::seconds(0.1..=3600.0);
         /// Addresses that are not public but may be called nevertheless, each as host:port, an IP address or a network

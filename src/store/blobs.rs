@@ -4,7 +4,7 @@ use super::{
     scope::{Readable, readable},
     word::Word,
 };
-use crate::usetype::file_usetype;
+use crate::usetype::Usetype;
 use serde_json::Value;
 use sqlx::{PgConnection, PgPool, postgres::types::Oid};
 use svc_client::wire::DetectedBy;
@@ -114,21 +114,23 @@ pub async fn lock_hash(conn: &mut PgConnection, content_hash: &str) -> sqlx::Res
     sqlx::query("SELECT pg_advisory_xact_lock(7377, hashtext($1))").bind(content_hash).execute(conn).await.map(|_| ())
 }
 
-/// The oldest file node with these bytes that the scope covers; with `private`, only among access roots.
+/// The oldest file node of this usetype with these bytes that the scope covers; with `private`, only among access roots.
 pub async fn find(
     conn: &mut PgConnection,
     scope: &Readable,
+    usetype: Usetype,
     content_hash: &str,
     private: bool,
 ) -> sqlx::Result<Option<BlobRow>> {
     let mut arguments = scope.arguments();
     super::documents::add(&mut arguments, content_hash.to_owned());
     super::documents::add(&mut arguments, private);
+    super::documents::add(&mut arguments, usetype.as_str());
     sqlx::query_as_with(
         concat!(
             "SELECT b.document_id, b.lob, b.mime_type, b.declared_mime, b.detected_by, b.format, b.byte_size, b.content_hash, b.options
-               FROM documents d JOIN document_blobs b ON b.document_id = d.id
-              WHERE d.usetype = '", file_usetype!(), "' AND d.content_hash = $3
+               FROM document_blobs b JOIN documents d ON d.id = b.document_id
+              WHERE b.content_hash = $3 AND d.usetype = $5
                 AND (NOT $4::boolean OR d.guard <> 0) AND ",
             readable!(),
             " ORDER BY d.id LIMIT 1"

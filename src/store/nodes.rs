@@ -5,7 +5,8 @@ use super::{
     text::{storable, storable_json},
     word::Word,
 };
-use crate::usetype::{Usetype, file_usetype};
+use crate::usetype::Usetype;
+use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::PgConnection;
 use svc_client::wire::Settled;
@@ -73,6 +74,31 @@ pub async fn insert(conn: &mut PgConnection, within: &Place, rule: &str, nodes: 
         .execute(conn)
         .await
         .map(|_| ())
+}
+
+/// What a node of a conversation has of its turn.
+pub struct TurnNode {
+    pub id: DocumentId,
+    pub event_time: Option<DateTime<Utc>>,
+    /// A JSON object.
+    pub structured_content: Value,
+}
+
+/// Gives nodes that this transaction made under a place the time and the speaker of their turns.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = within.id().0))]
+pub async fn set_turns(conn: &mut PgConnection, within: &Place, turns: &[TurnNode]) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE documents d SET event_time = t.event_time, structured_content = t.structured_content
+           FROM unnest($2::bigint[], $3::timestamptz[], $4::jsonb[]) AS t(id, event_time, structured_content)
+          WHERE d.id = t.id AND d.path @> ARRAY[$1::bigint]",
+    )
+    .bind(within.id())
+    .bind(turns.iter().map(|turn| turn.id).collect::<Vec<_>>())
+    .bind(turns.iter().map(|turn| turn.event_time).collect::<Vec<_>>())
+    .bind(turns.iter().map(|turn| storable_json(&turn.structured_content).into_owned()).collect::<Vec<_>>())
+    .execute(conn)
+    .await
+    .map(|_| ())
 }
 
 /// An array in PostgreSQL's text form.
@@ -144,14 +170,14 @@ pub async fn leave_flight(conn: &mut PgConnection, ids: &[DocumentId], to: Settl
 /// ids. Leaves of other files under the container do not count.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = under.0))]
 pub async fn settled_leaf_texts(conn: &mut PgConnection, under: DocumentId) -> sqlx::Result<Vec<String>> {
-    sqlx::query_scalar(concat!(
+    sqlx::query_scalar(
         "SELECT d.content FROM documents d
           WHERE d.path @> ARRAY[$1::bigint] AND d.usetype = ANY($2) AND d.settled = 'settled'
-            AND NOT d.path && (SELECT coalesce(array_agg(f.id), '{}') FROM documents f WHERE f.path @> ARRAY[$1::bigint] AND f.usetype = '", file_usetype!(), "')
+            AND NOT d.path && (SELECT coalesce(array_agg(f.id), '{}') FROM documents f JOIN document_blobs b ON b.document_id = f.id WHERE f.path @> ARRAY[$1::bigint])
             AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> 'upload')
             AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id)
           ORDER BY d.id",
-    ))
+    )
     .bind(under)
     .bind(Usetype::leaves())
     .fetch_all(conn)

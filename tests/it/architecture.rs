@@ -195,6 +195,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "core",
             "embedding",
             "error",
+            "fetch",
             "reader",
             "search",
             "spool",

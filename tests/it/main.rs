@@ -17,6 +17,7 @@ mod contract;
 mod crash;
 mod documents;
 mod embedded;
+mod entries;
 mod events;
 mod extension;
 mod faults;

@@ -48,11 +48,11 @@ fn held(row: &OperationInfo) -> Held {
         "cancel_ingest" | "change_priority" | "delete_document" | "embed_document" | "embed_tokens" | "make_raptor" => {
             Held::Changes
         }
-        "upload_file" | "create_document" => Held::Adds,
+        "upload_file" | "create_document" | "ingest" => Held::Adds,
         "search_vector" | "search_fulltext" | "search_bm25" | "search_maxsim" | "search_hybrid" => Held::Searches,
         "read_caller" => Held::Tells,
         "analyze_file" => Held::Finds,
-        "explain_ingest" | "read_health" | "read_readiness" | "read_openapi" => Held::Apart,
+        "explain_ingest" | "list_pipelines" | "read_health" | "read_readiness" | "read_openapi" => Held::Apart,
         other => panic!("say how `{other}` is held to the definition of access, and what it lists or counts"),
     }
 }
@@ -148,6 +148,7 @@ fn call(
             let form = Form::new().part("file", Part::bytes(b"Bytes that nobody has.".to_vec()).file_name("x.txt"));
             request.query(&[("parent_id", id)]).multipart(form)
         }
+        "ingest" => request.json(&json!({"entry": "raw", "content": "Words that nobody has.", "parent_id": id})),
         "create_document" => request.json(&json!({"title": "t", "content": "c", "parent_id": id})),
         "change_priority" => request.json(&json!({"priority": 1})),
         "choose_portfolio" => request.json(&json!({"tokens": 1_000_000})),

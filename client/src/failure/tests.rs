@@ -9,6 +9,7 @@ const EVERYWHERE: [&str; 2] = ["remedy", "retry_after"];
 const MEMBERS: &[(&str, &str)] = &[
     ("remedy", "what the caller can do about it, as a sentence"),
     ("retry_after", "seconds after which another try may succeed, as in the header `Retry-After`"),
+    ("blocked_by", "how many unfinished tasks are not running, by the reason"),
     ("cells", "the number of cells in the requested area"),
     ("checks", "every check of `/ready` with its outcome"),
     ("chars_total", "the length of the text, in characters"),
@@ -16,6 +17,7 @@ const MEMBERS: &[(&str, &str)] = &[
     ("document_id", "the document in question"),
     ("field", "the field of the request, as a path"),
     ("file_id", "the file that the document belongs to; send the request there"),
+    ("frontier", "the route that tells how far the ingestion has come"),
     ("index", "the name of the missing index (404), or the position of the text in the request, from 0"),
     ("key", "the unknown option key, as a path"),
     ("limit", "the largest allowed value, in the unit of the detail, or the name of the limit"),
@@ -36,6 +38,7 @@ const MEMBERS: &[(&str, &str)] = &[
     ("task_status", "the status of the task"),
     ("task_type", "the type of the task that holds the region"),
     ("token_count", "the length of the text, in tokens of the model"),
+    ("upstream_status", "the status with which the fetched address answered"),
     ("without_direction", "the positions of the texts for which the model gave no vector, from 0"),
     ("worker", "the worker that runs the task"),
 ];

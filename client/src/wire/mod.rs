@@ -2,6 +2,7 @@
 mod access;
 mod admin;
 mod documents;
+mod entries;
 mod events;
 mod ingest;
 mod plan;
@@ -16,6 +17,7 @@ mod token_vectors;
 pub use access::*;
 pub use admin::*;
 pub use documents::*;
+pub use entries::*;
 pub use events::*;
 pub use ingest::*;
 pub use plan::*;

@@ -108,10 +108,14 @@ pub async fn measure_file(
     Ok(Measured { format, patterns, archive, refusal })
 }
 
-/// What an upload with the file's password left; another upload may bring one at any time.
+/// What an upload with the file's password left, which another upload may bring at any time, or the text that the
+/// request made of the bytes.
 async fn handed_in(tools: &Tools, id: DocumentId) -> Result<Option<Unlocked>, TaskFailure> {
     let mut conn = tools.pool.acquire().await.classified()?;
-    let left = store::evidence::read_one(&mut conn, id, Evidence::Unlocked).await.classified()?;
+    let left = match store::evidence::read_one(&mut conn, id, Evidence::Unlocked).await.classified()? {
+        Some(left) => Some(left),
+        None => store::evidence::read_one(&mut conn, id, Evidence::Prepared).await.classified()?,
+    };
     left.map(serde_json::from_value).transpose().classified()
 }
 

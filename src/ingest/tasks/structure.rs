@@ -8,7 +8,7 @@ use super::{
 use crate::{
     embedding::Model,
     ingest::{
-        Tools,
+        Tools, entries,
         options::Structure,
         tree::{self, Batch, CharacterIndex, Kind, Node},
     },
@@ -44,6 +44,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>, declared: bool) -> Result<Outc
     let batches = tree::batches(&nodes, &ids);
     let made = Made { file: Place::of_claim(grant), root_id: grant.root_id, nodes: &nodes, ids: &ids };
     insert_nodes(&mut tx, &made, &extraction, &rule).await?;
+    let begins: Vec<_> = nodes.iter().zip(&ids).map(|(node, id)| (*id, node.start)).collect();
+    entries::mark_turns(tx.conn(), &made.file, &begins).await.classified()?;
     insert_counters(&mut tx, &made, &batches).await?;
     for batch in &batches {
         embed::enqueue(tools, tx.conn(), grant.root_id, made.leaves(batch)).await?;

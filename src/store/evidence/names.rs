@@ -39,14 +39,33 @@ macro_rules! evidence { ($(
 
 evidence! {
     /// How the upload was recognised: `format`, `mime`, `by`, `declared_mime`, `byte_size`.
-    Detected = "detected", by "`POST /ingest/file`",
+    Detected = "detected", by "`POST /ingest/file`, `POST /ingest`",
         absent "the node is not an uploaded file";
     /// All ingest options of the upload, defaults included.
-    Options = "options", by "`POST /ingest/file`",
+    Options = "options", by "`POST /ingest/file`, `POST /ingest`",
         absent "the node is not an uploaded file";
     /// The patterns that were measured with the password of the upload; the password itself is stored nowhere.
     Unlocked = "unlocked", by "`POST /ingest/file`",
         absent "no upload of the file brought a password that opens it";
+    /// The `entry` through which the content came, and the `source` in the request: `content`, `turns`, `url` or `id`.
+    Entry = "entry", by "`POST /ingest`",
+        absent "the node is an uploaded file, or no file";
+    /// The patterns of a text that the request itself made of the stored bytes: of a web page, of turns, or of a plain text.
+    Prepared = "prepared", by "`POST /ingest`",
+        absent "the tasks read the stored bytes";
+    /// How the stored bytes were fetched: `url`, `final_url` after redirects, `status`, `media_type`, `etag`, `last_modified`,
+    /// `fetched_at`, `bytes`. What the answer did not say is null.
+    Fetched = "fetched", by "`POST /ingest`",
+        absent "the bytes were not fetched";
+    /// What a web page says of itself: `title`, `byline`, `site_name`, `lang`, `published_time`, as far as it does.
+    Page = "page", by "`POST /ingest`",
+        absent "the node is not a web page";
+    /// What arXiv says of a paper: `id`, `title`, `authors`, `abstract`, `date`, `updated`, `doi`, as far as it does.
+    Arxiv = "arxiv", by "`POST /ingest`",
+        absent "the node is not a paper of arXiv";
+    /// The turns of a conversation in their order, each with `speaker`, `time` and the byte at which it begins.
+    Turns = "turns", by "`POST /ingest`",
+        absent "the node is not a conversation that came in turns";
     /// The measured patterns of the file, each true or false.
     MatchedPatterns = "matched.patterns", by "`probe`";
     /// The `format`, and for each of the `tasks` whether it was enqueued, deferred or does not apply, with the reason.

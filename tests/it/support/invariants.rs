@@ -137,7 +137,7 @@ const INVARIANTS: &[(&str, &str)] = &[
     ),
     (
         "one node a hash in each zone",
-        "SELECT content_hash FROM documents WHERE usetype = 'file' GROUP BY content_hash, guard HAVING count(*) > 1",
+        "SELECT d.content_hash FROM documents d JOIN document_blobs b ON b.document_id = d.id GROUP BY d.content_hash, d.usetype, d.guard HAVING count(*) > 1",
     ),
 ];
 

@@ -8,6 +8,7 @@ pub mod proxy;
 pub mod rude;
 pub mod server;
 pub mod statements;
+pub mod web;
 mod workbook;
 
 use contract::Breaches;

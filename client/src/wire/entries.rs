@@ -1,0 +1,230 @@
+//! The entries of `POST /ingest`: texts, conversations and addresses, which become files as uploads do.
+use crate::{
+    Code, Failure, Located,
+    constraint::{Constraint, Form, constrain},
+    operation::Wire,
+    wire::{Attempt, DocumentResponse, FrontierResponse},
+    words::wire_words,
+};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
+use serde_json::Value;
+#[cfg(feature = "openapi")]
+use utoipa::ToSchema;
+
+wire_words! {
+    /// An entry of `POST /ingest`.
+    Entry {
+        Markdown = "markdown",
+        Raw = "raw",
+        Conversation = "conversation",
+        Transcript = "transcript",
+        WikiUrl = "wiki:url",
+        WikiArxiv = "wiki:arxiv",
+        WikiPdf = "wiki:pdf",
+    }
+    /// The field of a request that an entry's content comes from.
+    EntrySource { Content = "content", Turns = "turns", Url = "url", Id = "id", }
+}
+
+/// The most turns of one conversation.
+const TURNS: usize = 10_000;
+const SPEAKER: Constraint = Constraint::Text(1, 200, Form::NotBlank);
+
+/// What to ingest. An entry takes exactly one of `content`, `turns`, `url` and `id`; `GET /ingest/pipelines` says which.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct NewIngestion {
+    pub entry: Entry,
+    /// A text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// What was said, in its order: 1 to 10,000 turns.
+    #[cfg_attr(feature = "openapi", schema(min_items = 1, max_items = 10_000))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<Vec<Turn>>,
+    /// An address that the server fetches: http or https, and not in a private network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// The id of a paper, such as `2301.00001v2` or `hep-th/9901001`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// By default what the content says: the title of a page, or its first line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The node under which the document is put.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_id: Option<i64>,
+    /// Makes the document an access root that only the caller may read.
+    #[serde(default)]
+    pub private: bool,
+    /// The time that the content is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_time: Option<DateTime<Utc>>,
+    /// Ingest options, by group.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options: Option<Value>,
+    /// Whether the request has a field of this name, which versions before 0.3.0 took.
+    #[cfg_attr(feature = "openapi", schema(ignore))]
+    #[serde(default, skip_serializing, deserialize_with = "present")]
+    pub pipeline_config: bool,
+}
+
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    IgnoredAny::deserialize(deserializer).map(|_| true)
+}
+
+impl NewIngestion {
+    /// An ingestion of an entry that has nothing else yet.
+    pub fn of(entry: Entry) -> NewIngestion {
+        NewIngestion {
+            entry,
+            content: None,
+            turns: None,
+            url: None,
+            id: None,
+            title: None,
+            parent_id: None,
+            private: false,
+            event_time: None,
+            options: None,
+            pipeline_config: false,
+        }
+    }
+
+    fn check_more(&self) -> Result<(), Failure> {
+        if self.pipeline_config {
+            let detail = "`pipeline_config` is not known; give ingest options by group as `options`";
+            return Err(Failure::new(Code::UnknownOption, detail).with("key", "pipeline_config").with(
+                "remedy",
+                "move what it held to `options`; GET /ingest/pipelines shows them with their defaults",
+            ));
+        }
+        let Some(turns) = &self.turns else { return Ok(()) };
+        if turns.is_empty() || turns.len() > TURNS {
+            return Err(Failure::field("turns", format!("takes 1 to {TURNS} turns, got {}", turns.len())));
+        }
+        for (place, turn) in turns.iter().enumerate() {
+            SPEAKER.check(&format!("turns[{place}].speaker"), &turn.speaker)?;
+            if turn.speaker.chars().any(char::is_control) {
+                return Err(Failure::field(&format!("turns[{place}].speaker"), "takes one line"));
+            }
+        }
+        Ok(())
+    }
+}
+impl Wire for NewIngestion {
+    constrain! {
+        content: Constraint::Text(1, 1 << 24, Form::NotBlank),
+        url: Constraint::Text(1, 4096, Form::NotBlank),
+        id: Constraint::Text(1, 100, Form::NotBlank),
+        title: Constraint::Text(1, 1000, Form::NotBlank);
+        NewIngestion::check_more
+    }
+}
+
+/// What one speaker said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Turn {
+    /// One line of 1 to 200 characters.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 200))]
+    pub speaker: String,
+    pub text: String,
+    /// When it was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<DateTime<Utc>>,
+}
+
+/// A document that was ingested to its end, with what was made of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct IngestedTree {
+    /// The file node, which is the root of the tree.
+    pub document_id: i64,
+    /// True if the same bytes were stored through this entry already; then `document_id` is the node that holds them.
+    pub was_existing: bool,
+    /// True if the existing node was attached to the requested parent by a `contains` link.
+    pub linked_into_parent: bool,
+    /// The file node. If it is `failed`, the last of the `attempts` says why.
+    pub document: DocumentResponse,
+    /// The nodes under it in the order of `GET /documents/{id}/subtree`: the first page of that list.
+    pub nodes: Vec<DocumentResponse>,
+    /// The rest is read by `GET /documents/{id}/subtree` with this cursor; null if all nodes are here.
+    pub next_cursor: Option<String>,
+    /// The counts, and what a reader of the tree should know.
+    pub frontier: FrontierResponse,
+    /// The file node's attempt log, newest last.
+    pub attempts: Vec<Attempt>,
+}
+impl Wire for IngestedTree {}
+impl Located for IngestedTree {
+    fn location(&self) -> String {
+        format!("/documents/{}", self.document_id)
+    }
+}
+
+/// One entry of `POST /ingest`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct Pipeline {
+    pub entry: Entry,
+    /// The usetype of the file node that the entry makes.
+    pub usetype: String,
+    /// What the entry does, in a sentence.
+    pub about: String,
+    /// The fields of the request that may hold the content or say where it is; a request has exactly one.
+    pub sources: Vec<EntrySource>,
+    /// Whether the server fetches the content.
+    pub fetched: bool,
+    /// The media types that a fetched answer may have; empty if nothing is fetched.
+    pub accepts: Vec<String>,
+    /// The options that a request without `options` gets.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    pub options: Value,
+}
+
+/// The entries of `POST /ingest`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct PipelineList {
+    pub pipelines: Vec<Pipeline>,
+}
+impl Wire for PipelineList {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn refusal(body: Value) -> Failure {
+        serde_json::from_value::<NewIngestion>(body).unwrap().check().unwrap_err()
+    }
+
+    #[test]
+    fn the_old_name_of_the_options_is_refused_with_the_new_one() {
+        for value in [json!({}), json!(null), json!({"stages": []})] {
+            let failure = refusal(json!({"entry": "raw", "content": "x", "pipeline_config": value}));
+            assert_eq!((failure.status, failure.code), (400, Code::UnknownOption));
+            assert!(failure.detail.contains("`options`") && failure.members["key"] == "pipeline_config", "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_speaker_is_one_line() {
+        let turns = |turns: Value| json!({"entry": "conversation", "turns": turns});
+        for bad in [
+            json!([]),
+            json!([{"speaker": "", "text": "x"}]),
+            json!([{"speaker": "Ann", "text": "x"}, {"speaker": "A\nB", "text": "x"}]),
+            json!([{"speaker": "x".repeat(201), "text": "x"}]),
+        ] {
+            assert!(refusal(turns(bad.clone())).detail.starts_with("turns"), "{bad}");
+        }
+        let many = vec![json!({"speaker": "Ann", "text": "x"}); TURNS + 1];
+        assert!(refusal(turns(json!(many))).detail.contains("10000"));
+    }
+}

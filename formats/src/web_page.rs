@@ -1,0 +1,225 @@
+//! Reads web pages: the main content as Markdown, and what a page says of itself. Navigation, scripts and advertisements are left out.
+
+use crate::{Extraction, FormatError, Limits, charset, text};
+use dom_smoothie::{Article, Config, ParsePolicy, Readability, TextMode};
+use encoding_rs::Encoding;
+use serde::{Deserialize, Serialize};
+use std::io::{Read, Seek};
+
+/// Where a page comes from, as far as its reading depends on it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PageSource {
+    /// The address to which the page's links are relative.
+    pub url: String,
+    /// The encoding that the server declared.
+    pub charset: Option<String>,
+}
+
+/// A web page: its main content as Markdown, with absolute links.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct WebPage {
+    pub extraction: Extraction,
+    pub title: Option<String>,
+    pub byline: Option<String>,
+    pub site_name: Option<String>,
+    pub lang: Option<String>,
+    /// As the page writes it.
+    pub published_time: Option<String>,
+    /// Its tags `citation_...`, which pages of papers have, in their order.
+    pub citation: Vec<(String, String)>,
+}
+
+/// The encoding must be named within this many bytes.
+const HEAD_BYTES: usize = 1024;
+/// A longer text about the page is cut.
+const FACT_CHARACTERS: usize = 1000;
+/// The most tags `citation_...`, and the most characters of each; an abstract is one of them.
+const CITATIONS: usize = 2000;
+const CITATION_CHARACTERS: usize = 20_000;
+
+pub(crate) fn read<R: Read + Seek>(
+    source: R,
+    PageSource { url, charset }: &PageSource,
+    limits: &Limits,
+) -> Result<WebPage, FormatError> {
+    let bytes = text::read_all(source, limits)?;
+    let (html, charset) = decode(&bytes, charset.as_deref());
+    drop(bytes);
+    let open = || {
+        let config = Config { text_mode: TextMode::Markdown, ..Config::default() };
+        // Without a usable address, links stay as they are.
+        let page = Readability::new(html.as_str(), Some(url), Some(config.clone()));
+        page.or_else(|_| Readability::new(html.as_str(), None, Some(config))).ok()
+    };
+    let mut page = WebPage::default();
+    let Some(mut opened) = open() else { return Ok(page) };
+    page.citation = citation(&opened);
+    without_data(&opened);
+    // A page that is no article is taken whole.
+    let article = opened.parse().ok().or_else(|| {
+        let mut opened = open()?;
+        without_data(&opened);
+        opened.parse_with_policy(ParsePolicy::Raw).ok()
+    });
+    let Some(article) = article else { return Ok(page) };
+    page.extraction = extraction(&article, charset).within(limits)?;
+    let fact = |text: Option<String>| {
+        let text: String =
+            text?.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(FACT_CHARACTERS).collect();
+        (!text.is_empty()).then_some(text)
+    };
+    page.title = fact(Some(article.title));
+    page.byline = fact(article.byline);
+    page.site_name = fact(article.site_name);
+    page.lang = fact(article.lang);
+    page.published_time = fact(article.published_time);
+    Ok(page)
+}
+
+fn extraction(article: &Article, charset: &'static str) -> Extraction {
+    let text = charset::clean(article.text_content.trim());
+    let headings: Vec<_> = text::headings(&text).collect();
+    Extraction {
+        headings_from: (!headings.is_empty()).then(|| "html".to_owned()),
+        headings,
+        charset: Some(charset.to_owned()),
+        text,
+        ..Extraction::default()
+    }
+}
+
+/// Takes out what is written into addresses, such as whole images, because it is no text.
+fn without_data(page: &Readability) {
+    page.doc.select("img[src^='data:' i]").remove();
+    page.doc.select("a[href^='data:' i]").remove_attr("href");
+}
+
+fn citation(page: &Readability) -> Vec<(String, String)> {
+    let tags = page.doc.select("meta[name^='citation_']");
+    let mut found = Vec::new();
+    for tag in tags.iter().take(CITATIONS) {
+        let (Some(name), Some(content)) = (tag.attr("name"), tag.attr("content")) else { continue };
+        let content: String = content.trim().chars().take(CITATION_CHARACTERS).collect();
+        found.push((name.chars().take(100).collect(), content));
+    }
+    found
+}
+
+/// The text of a page: by its mark, by what the server declared, by what the page declares, or by what it resembles.
+fn decode(bytes: &[u8], declared: Option<&str>) -> (String, &'static str) {
+    let label = |label: &str| Encoding::for_label(label.as_bytes());
+    let marked = Encoding::for_bom(bytes).map(|(encoding, _)| encoding);
+    match marked.or_else(|| declared.and_then(label)).or_else(|| label(&in_head(bytes)?)) {
+        Some(encoding) => {
+            let (text, encoding, _) = encoding.decode(bytes);
+            (charset::clean(&text), encoding.name())
+        }
+        None => {
+            let decoded = charset::decode(bytes);
+            (decoded.text, decoded.charset)
+        }
+    }
+}
+
+/// What stands after `charset=` at the beginning of the page.
+fn in_head(bytes: &[u8]) -> Option<String> {
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD_BYTES)]).to_ascii_lowercase();
+    let (_, rest) = head.split_once("charset")?;
+    let rest = rest.trim_start().strip_prefix('=')?.trim_start().trim_start_matches(['"', '\'']);
+    let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && !"-_:.".contains(c)).unwrap_or(rest.len());
+    // A page whose beginning was read as bytes is not in units of two bytes, whatever it says.
+    let name = &rest[..end];
+    Some(if name.starts_with("utf-16") { "utf-8".to_owned() } else { name.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    fn of(html: impl AsRef<[u8]>, charset: Option<&str>) -> WebPage {
+        let source = PageSource {
+            url: "https://birds.example.org/wiki/Heron?view=1".to_owned(),
+            charset: charset.map(str::to_owned),
+        };
+        read(Cursor::new(html.as_ref()), &source, &Limits::default()).unwrap()
+    }
+
+    fn paragraph() -> String {
+        "The grey heron is a wading bird that stands in shallow water, and waits for fish and frogs, and eats them. "
+            .repeat(5)
+    }
+
+    fn page() -> String {
+        let text = paragraph();
+        format!(
+            "<!doctype html><html lang=en><head><title>Grey heron</title><meta name=author content='Ann Onym'>
+             <script>steal()</script><style>p {{ color: red }}</style></head><body>
+             <nav><a href=/home>Home</a><a href=/login>Log in</a></nav>
+             <article><p>{text} See <a href='../Egret#nest'>egrets</a> and <a href='javascript:steal()'>this</a>.</p>
+             <h2>Diet</h2><p>{text}</p><ul><li>fish<li>frogs</ul>
+             <table><tr><th>Part<th>Length<tr><td>Wing<td>46 cm</table><img src='data:image/png;base64,AAAA'>
+             <h3>In winter</h3><p>{text}</p></article>
+             <footer>Imprint and cookies</footer></body></html>"
+        )
+    }
+
+    #[test]
+    fn the_main_content_becomes_markdown_with_absolute_links() {
+        let WebPage { extraction, title, byline, lang, .. } = of(page(), None);
+        let facts = (title.as_deref(), byline.as_deref(), lang.as_deref());
+        assert_eq!(facts, (Some("Grey heron"), Some("Ann Onym"), Some("en")));
+        let text = &extraction.text;
+        assert!(text.contains("[egrets](https://birds.example.org/Egret#nest)"), "{text}");
+        for gone in ["Log in", "steal", "color: red", "cookies", "base64", "<p>"] {
+            assert!(!text.contains(gone), "{gone}: {text}");
+        }
+        assert!(text.contains("- fish\n- frogs") && text.contains("| Wing | 46 cm |"), "{text}");
+        let headings: Vec<_> =
+            extraction.headings.iter().map(|heading| (heading.level, heading.title.as_str())).collect();
+        assert_eq!(headings, [(2, "Diet"), (3, "In winter")]);
+        assert!(text[extraction.headings[0].start..].starts_with("## Diet"));
+    }
+
+    #[test]
+    fn a_page_that_is_no_article_is_taken_whole_and_an_empty_one_has_no_text() {
+        assert_eq!(of("<title>Tiny</title><p>One line.</p>", None).extraction.text, "One line.");
+        for empty in ["", "<html></html>", "<script>x()</script>", "<title>Only a title</title>", "\0\0\0", "<!--"] {
+            assert_eq!(of(empty, None).extraction.text, "", "{empty}");
+        }
+    }
+
+    #[test]
+    fn the_encoding_is_the_servers_or_the_pages_own() {
+        let latin = |text: &str| -> Vec<u8> { text.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect() };
+        assert_eq!(
+            of(latin("<p>Żółw</p>".replace(['Ż', 'ł'], "o").as_str()), Some("iso-8859-1")).extraction.text,
+            "oóow"
+        );
+        let declared = latin("<meta charset=\"ISO-8859-2\"><p>caf\u{e9}</p>");
+        assert_eq!(of(declared, None).extraction.text, "café");
+        let old = latin("<meta http-equiv=content-type content='text/html; charset=windows-1252'><p>caf\u{e9}</p>");
+        assert_eq!(of(old, None).extraction.text, "café");
+        assert_eq!(of("<meta charset=utf-16><p>café</p>", None).extraction.text, "café");
+        assert_eq!(of("\u{feff}<p>café</p>", Some("windows-1252")).extraction.text, "café");
+        assert_eq!(of("<p>café</p>", Some("no-such-encoding")).extraction.text, "café");
+    }
+
+    #[test]
+    fn the_page_of_a_paper_says_what_it_cites() {
+        let html = "<meta name=citation_title content=' Herons '><meta name=citation_author content='Onym, Ann'>
+                    <meta name=citation_author content='Body, Some'><meta name=other content=x><p>text</p>";
+        let names = ["citation_title", "citation_author", "citation_author"];
+        let found = of(html, None).citation;
+        assert_eq!(found.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), names);
+        assert_eq!(found[0].1, "Herons");
+    }
+
+    #[test]
+    fn a_text_over_its_limit_names_it() {
+        let source = PageSource { url: "https://example.org".to_owned(), charset: None };
+        let limits = Limits { text_bytes: 100, ..Limits::default() };
+        let error = read(Cursor::new(page()), &source, &limits).unwrap_err();
+        assert_eq!(error.limit(), Some(crate::Limit::TextBytes));
+    }
+}
