@@ -160,7 +160,7 @@ CREATE TABLE ingest_node (
     failed_children integer NOT NULL DEFAULT 0,
     -- The tokens of the text under a container, counted by its chunks.
     tokens          bigint NOT NULL DEFAULT 0,
-    rollup          text NOT NULL DEFAULT 'none' CHECK (rollup IN ('none', 'queued', 'done')),
+    rollup          text NOT NULL DEFAULT 'none' CHECK (rollup IN ('none', 'segmented', 'queued', 'done')),
     -- True at the root of an ingestion that was cancelled, until no node under it is in flight any more: a file of a million nodes
     -- is not marked as failed in one transaction.
     cancelled       boolean NOT NULL DEFAULT false,

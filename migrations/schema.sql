@@ -751,7 +751,7 @@ CREATE TABLE ingest_node (
     priority integer DEFAULT 0 NOT NULL,
     CONSTRAINT ingest_node_open_children_check CHECK ((open_children >= 0)),
     CONSTRAINT ingest_node_open_tasks_check CHECK ((open_tasks >= 0)),
-    CONSTRAINT ingest_node_rollup_check CHECK ((rollup = ANY (ARRAY['none'::text, 'queued'::text, 'done'::text])))
+    CONSTRAINT ingest_node_rollup_check CHECK ((rollup = ANY (ARRAY['none'::text, 'segmented'::text, 'queued'::text, 'done'::text])))
 );
 
 CREATE TABLE node_evidence (

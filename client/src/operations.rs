@@ -43,7 +43,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     DELETE "/documents/{id}"              delete_document(path: DocumentPath) -> NoContent, access Write;
     /// Lists a document's children in their order, page by page.
     GET    "/documents/{id}/children"     list_children(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>;
-    /// Lists everything under a document, parents before children, page by page.
+    /// Lists everything under a document by id, page by page: in the order of making, which puts a segment behind what it holds.
     GET    "/documents/{id}/subtree"      list_subtree(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>;
     /// Lists a document's typed links, in both directions.
     GET    "/documents/{id}/links"        list_links(path: DocumentPath, query: PageQuery) -> Json<LinkPage>;

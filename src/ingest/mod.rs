@@ -12,6 +12,7 @@ pub(crate) mod raptor;
 pub(crate) mod records;
 pub(crate) mod requeue;
 pub(crate) mod rules;
+pub(crate) mod segments;
 pub mod settle;
 pub(crate) mod tasks;
 pub(crate) mod tree;

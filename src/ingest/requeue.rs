@@ -5,7 +5,7 @@ use crate::{
     store::{
         self,
         admin::{Moved, Returned},
-        ingest_nodes::Frontier,
+        ingest_nodes::{Frontier, Rollup},
     },
 };
 use sqlx::PgConnection;
@@ -35,6 +35,10 @@ pub async fn requeue(
         let change = Frontier { in_flight: settled + failed, settled: -settled, failed: -failed, total: 0 };
         store::ingest_nodes::count(conn, root_id.document(), change).await.or_fail()?;
         store::ingest_nodes::recount(conn, root_id).await.or_fail()?;
+        // The task itself is the next step of such a rollup.
+        for task in moved.iter().filter(|task| types.rollup_after_failure(&task.task_type).is_some()) {
+            store::ingest_nodes::set_rollup(conn, task.scope_document_id, Rollup::Queued).await.or_fail()?;
+        }
     }
     Ok(true)
 }

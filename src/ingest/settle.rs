@@ -4,8 +4,9 @@
 use crate::{
     ingest::{
         cancel,
+        options::Options,
         queueing::{Queueing, Work},
-        tasks::types::{SUMMARIZE, TaskTypes},
+        tasks::types::{STRUCTURE_SEMANTIC, SUMMARIZE, TaskType, TaskTypes},
     },
     store::{
         self,
@@ -22,7 +23,7 @@ use svc_client::wire::Settled;
 use svc_ids::{DocumentId, RootId};
 
 /// The lanes of the tasks that settling queues.
-pub const QUEUES: Lanes = Lanes::of(Lane::Model);
+pub const QUEUES: Lanes = Lanes::of(Lane::Model).with(Lanes::of(Lane::Cpu));
 
 /// Takes all settle events of a root, unless somebody else is doing so: they will see ours too, or the sweep will.
 /// Returns true if tasks were queued.
@@ -43,16 +44,25 @@ pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, root_id: R
             return Ok(queued);
         };
         let mut settled = Vec::new();
+        // Read once a root, and only if a container is rolled up.
+        let mut options = None;
         for node in touched {
             if node.settled.0 != Settled::InFlight || node.open_tasks > 0 || node.open_children > 0 {
                 continue;
             }
-            if needs_rollup(&mut tx, &node).await? {
-                queue_summarize(&mut tx, badges, root_id, &node).await?;
-                queued = true;
-            } else {
+            if !needs_rollup(&mut tx, &node).await? {
                 settled.push(node);
+                continue;
             }
+            let options = match &mut options {
+                Some(options) => options,
+                none => none.insert(options_of(&mut tx, root_id).await?),
+            };
+            let task = next_task(&mut tx, &node, options).await?;
+            let work = Work::of(task).params(Value::Object(task.params(&options.to_value())));
+            Queueing::of_file(root_id, badges).add(&mut tx, &node.place(), work).await?;
+            store::ingest_nodes::queue_rollup(&mut tx, node.document_id).await?;
+            queued = true;
         }
         finish_nodes(&mut tx, root_id, &settled).await?;
         tx.commit().await?;
@@ -70,17 +80,21 @@ pub async fn settle_or_leave(pool: &PgPool, badges: &BTreeMap<String, String>, r
 
 /// A container is rolled up once, if something settled under it.
 async fn needs_rollup(conn: &mut PgConnection, node: &Touched) -> sqlx::Result<bool> {
-    Ok(node.rollup.0 == Rollup::None && store::ingest_nodes::has_settled_child(conn, node.document_id).await?)
+    Ok(matches!(node.rollup.0, Rollup::None | Rollup::Segmented)
+        && store::ingest_nodes::has_settled_child(conn, node.document_id).await?)
 }
 
-async fn queue_summarize(
-    conn: &mut PgConnection,
-    badges: &BTreeMap<String, String>,
-    root_id: RootId,
-    node: &Touched,
-) -> sqlx::Result<()> {
-    Queueing::of_file(root_id, badges).add(conn, &node.place(), Work::of(&SUMMARIZE)).await?;
-    store::ingest_nodes::queue_rollup(conn, node.document_id).await
+/// A container with too many children is cut into segments before it is rolled up.
+async fn next_task(conn: &mut PgConnection, node: &Touched, options: &Options) -> sqlx::Result<&'static TaskType> {
+    let is_long = node.rollup.0 == Rollup::None
+        && store::segments::has_more_children(conn, node.document_id, options.rollup.max_children).await?;
+    Ok(if is_long { &STRUCTURE_SEMANTIC } else { &SUMMARIZE })
+}
+
+/// The options of the file, or the defaults for what is no file.
+async fn options_of(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<Options> {
+    let blob = store::blobs::of_document(conn, root_id.document()).await?;
+    Ok(blob.map(|blob| serde_json::from_value(blob.options).unwrap_or_default()).unwrap_or_default())
 }
 
 async fn finish_nodes(conn: &mut PgConnection, root_id: RootId, nodes: &[Touched]) -> sqlx::Result<()> {
@@ -88,7 +102,7 @@ async fn finish_nodes(conn: &mut PgConnection, root_id: RootId, nodes: &[Touched
         return Ok(());
     }
     let ids: Vec<DocumentId> = nodes.iter().map(|node| node.document_id).collect();
-    for node in nodes.iter().filter(|node| node.rollup.0 == Rollup::None) {
+    for node in nodes.iter().filter(|node| matches!(node.rollup.0, Rollup::None | Rollup::Segmented)) {
         // Nothing settled under it, so the rollup counts as done without a result.
         store::evidence::record(conn, node.document_id, Evidence::EffectiveContent, &Value::Null).await?;
         if node.failed_children > 0 {
@@ -172,6 +186,11 @@ pub async fn task_failed(
         if !moved.is_empty() {
             store::events::part_failed(conn, document_id, root_id).await?;
         }
+        store::ingest_nodes::task_over(conn, document_id).await?;
+        return Ok(Some(root_id));
+    }
+    if let Some(rollup) = types.rollup_after_failure(task_type) {
+        store::ingest_nodes::set_rollup(conn, document_id, rollup).await?;
         store::ingest_nodes::task_over(conn, document_id).await?;
         return Ok(Some(root_id));
     }

@@ -323,7 +323,7 @@ pub async fn children(
     .await
 }
 
-/// Everything under a node after `after`, by id; as ingestion makes parents first, they come before their children.
+/// Everything under a node after `after`, by id.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = root.0))]
 pub async fn subtree(
     conn: &mut PgConnection,

@@ -107,11 +107,12 @@ pub async fn task_over(conn: &mut PgConnection, document_id: DocumentId) -> sqlx
     .map(|_| ())
 }
 
-/// Records that a rollup was decided and done, so that the settler may settle the node.
+/// Records how far a container's rollup has come, so that the settler takes the next step.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
-pub async fn rolled_up(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<()> {
-    sqlx::query("UPDATE ingest_node SET rollup = 'done' WHERE document_id = $1")
+pub async fn set_rollup(conn: &mut PgConnection, document_id: DocumentId, to: Rollup) -> sqlx::Result<()> {
+    sqlx::query("UPDATE ingest_node SET rollup = $2 WHERE document_id = $1")
         .bind(document_id)
+        .bind(to.as_str())
         .execute(conn)
         .await
         .map(|_| ())
@@ -197,7 +198,14 @@ pub async fn count_by_path(conn: &mut PgConnection, scope: &Readable, id: Docume
 
 svc_client::words! {
     /// How far a container's rollup has come.
-    pub Rollup { None = "none", Queued = "queued", Done = "done", }
+    pub Rollup {
+        None = "none",
+        /// Its children were cut into segments, or cannot be; it is not cut again.
+        Segmented = "segmented",
+        /// A task of the rollup is queued.
+        Queued = "queued",
+        Done = "done",
+    }
 }
 
 /// A container with done children or tasks, after its counts were brought up to date.

@@ -30,6 +30,7 @@ pub(crate) mod roles;
 pub mod schema;
 pub mod scope;
 pub mod search;
+pub(crate) mod segments;
 pub(crate) mod sheets;
 pub mod tasks;
 pub(crate) mod text;

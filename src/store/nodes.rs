@@ -102,7 +102,7 @@ pub async fn set_turns(conn: &mut PgConnection, within: &Place, turns: &[TurnNod
 }
 
 /// An array in PostgreSQL's text form.
-fn braces(ids: &[i64]) -> String {
+pub(super) fn braces(ids: &[i64]) -> String {
     let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
     format!("{{{}}}", ids.join(","))
 }

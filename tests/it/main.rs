@@ -44,6 +44,7 @@ mod readme;
 mod refusals;
 mod regions;
 mod rerank;
+mod rollup;
 mod rudeness;
 mod runner;
 mod schema;

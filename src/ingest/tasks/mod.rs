@@ -8,8 +8,10 @@ mod raptor;
 mod records;
 mod registered;
 mod rollup;
+mod semantic;
 mod sheets;
 mod structure;
+mod summary;
 pub(crate) mod types;
 
 use crate::{

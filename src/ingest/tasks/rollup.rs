@@ -1,9 +1,19 @@
-//! summarize: gives a container a vector derived from what is under it.
-use super::{Apply, OrTaskFailure, structure::model};
+//! summarize: gives a container a vector derived from what is under it. If the text under it does not fit the model's window, a language
+//! model is to paraphrase it; until then the container has the mean of its children's vectors.
+use super::{Apply, OrTaskFailure, structure::model, types::SUMMARIZE_LLM};
 use crate::{
     embedding::{EmbedError, Model},
-    ingest::Tools,
-    store::{self, evidence::Evidence, ingest_nodes::Contents, places::Place, vectors::Stored},
+    ingest::{
+        Tools,
+        queueing::{Queueing, Work},
+    },
+    store::{
+        self,
+        evidence::Evidence,
+        ingest_nodes::{Contents, Rollup},
+        places::Place,
+        vectors::Stored,
+    },
 };
 use pgvector::HalfVector;
 use serde_json::{Map, Value, json};
@@ -47,7 +57,15 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     }
     store::evidence::record(tx.conn(), id, Evidence::EffectiveContent, &effective).await.classified()?;
     store::evidence::record(tx.conn(), id, Evidence::Rollup, &rollup).await.classified()?;
-    store::ingest_nodes::rolled_up(tx.conn(), id).await.classified()?;
+    if effective.is_null() {
+        let grant = tx.grant();
+        let queueing = Queueing::of_file(grant.root_id, &tools.settings.task_badges);
+        let work = Work::of(&SUMMARIZE_LLM).params(grant.params.clone());
+        queueing.add(tx.conn(), &place, work).await.classified()?;
+        store::ingest_nodes::grow(tx.conn(), id, 1, 0, 0).await.classified()?;
+    } else {
+        store::ingest_nodes::set_rollup(tx.conn(), id, Rollup::Done).await.classified()?;
+    }
     let mut detail = Map::new();
     detail.insert("effective_content".to_owned(), effective);
     tx.complete(detail).await

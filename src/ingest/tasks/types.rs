@@ -1,12 +1,12 @@
 //! The table of task types. Dispatch, rules, queueing, requeueing and the types that a worker announces derive from it.
 //! The order of an ingestion is in `actors/src/stage.rs`.
-use super::{Apply, Run, embed, extract, probe, profile, raptor, records, registered, rollup, sheets, structure};
+use super::{Apply, Run, embed, extract, probe, profile, raptor, records, registered, rollup, semantic, sheets, structure, summary};
 use crate::{
     ingest::{
         extension::{TaskDeclaration, TaskHandler},
         options::{self, OptionGroup},
     },
-    store::raptor::RULE,
+    store::{ingest_nodes::Rollup, raptor::RULE},
 };
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -45,10 +45,13 @@ pub enum FinalFailure {
     Leaves,
     /// None: the task only adds to what is there.
     Nothing,
+    /// None: the container settles with what it has. Its rollup goes on from here.
+    Container(Rollup),
 }
 
 const CPU: Lanes = Lanes::of(Lane::Cpu);
 const MODEL: Lanes = Lanes::of(Lane::Model);
+const LLM: Lanes = Lanes::of(Lane::Llm);
 
 const fn deferred(name: &'static str, write_mode: WriteMode) -> TaskType {
     TaskType {
@@ -137,13 +140,32 @@ pub static EMBED: TaskType = TaskType {
     final_failure: FinalFailure::Leaves,
     leads_to: Lanes::NONE,
 };
+/// It moves the children under segments, so it writes the paths of everything under its node.
+pub static STRUCTURE_SEMANTIC: TaskType = TaskType {
+    name: "structure:semantic",
+    lane: Lane::Cpu,
+    write_mode: WriteMode::Subtree,
+    options: &["rollup"],
+    run: Runner::Here(|tools, apply| Box::pin(semantic::run(tools, apply))),
+    final_failure: FinalFailure::Container(Rollup::Segmented),
+    leads_to: Lanes::NONE,
+};
 pub static SUMMARIZE: TaskType = TaskType {
     name: "summarize",
     lane: Lane::Model,
     write_mode: WriteMode::Itself,
-    options: &[],
+    options: &["rollup"],
     run: Runner::Here(|tools, apply| Box::pin(rollup::run(tools, apply))),
     final_failure: FinalFailure::Node,
+    leads_to: LLM,
+};
+pub static SUMMARIZE_LLM: TaskType = TaskType {
+    name: "summarize:llm",
+    lane: Lane::Llm,
+    write_mode: WriteMode::Itself,
+    options: &["rollup"],
+    run: Runner::Here(|tools, apply| Box::pin(summary::run(tools, apply))),
+    final_failure: FinalFailure::Container(Rollup::Done),
     leads_to: Lanes::NONE,
 };
 pub static RAPTOR: TaskType = TaskType {
@@ -169,7 +191,9 @@ static TABLE: &[&TaskType] = &[
     &PROFILE_SHEET,
     &EXTRACT_SHEET,
     &EMBED,
+    &STRUCTURE_SEMANTIC,
     &SUMMARIZE,
+    &SUMMARIZE_LLM,
     &RAPTOR,
 ];
 
@@ -282,9 +306,18 @@ impl TaskTypes {
     /// The runs of ids of the leaves that fail together with this task; `None` if its node does.
     pub(crate) fn leaves_of_failure(&self, name: &str, params: &Value) -> Option<Vec<(DocumentId, DocumentId)>> {
         match self.get(name)?.final_failure {
-            FinalFailure::Node => None,
+            FinalFailure::Node | FinalFailure::Container(_) => None,
             FinalFailure::Leaves => embed::leaves_of(params),
             FinalFailure::Nothing => Some(Vec::new()),
+        }
+    }
+
+    /// From where a container's rollup goes on when this task of it will not run again; `None` if it is no task of a rollup, or if
+    /// something fails with it.
+    pub(crate) fn rollup_after_failure(&self, name: &str) -> Option<Rollup> {
+        match self.get(name)?.final_failure {
+            FinalFailure::Container(rollup) => Some(rollup),
+            FinalFailure::Node | FinalFailure::Leaves | FinalFailure::Nothing => None,
         }
     }
 

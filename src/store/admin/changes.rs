@@ -1,5 +1,8 @@
 //! What the operator of the service does to tasks: cancel, put back, pause, resume.
-use crate::store::{places::Place, word::Word};
+use crate::{
+    store::{places::Place, word::Word},
+    usetype::Usetype,
+};
 use serde_json::Value;
 use sqlx::{PgConnection, types::Json};
 use svc_client::wire::TaskStatus;
@@ -126,8 +129,34 @@ pub async fn put_back(conn: &mut PgConnection, task_id: TaskId) -> sqlx::Result<
     .bind(task_id)
     .fetch_all(&mut *conn)
     .await?;
+    let ids: Vec<TaskId> = moved.iter().map(|task| task.id).collect();
+    follow_moves(conn, &ids).await?;
     sqlx::query("DELETE FROM task_loss WHERE task_id = $1").bind(task_id).execute(conn).await?;
     Ok((!moved.is_empty()).then_some(moved))
+}
+
+/// Gives tasks the regions of their nodes' present places: since they failed, the nodes may have moved.
+async fn follow_moves(conn: &mut PgConnection, tasks: &[TaskId]) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE task_queue t SET node_path = at.key, node_depth = at.depth,
+                first_leaf = coalesce(at.first_leaf, t.first_leaf), last_leaf = coalesce(at.last_leaf, t.last_leaf)
+           FROM (SELECT q.id, array_to_string(d.path || d.id, '/') || '/' AS key, cardinality(d.path) AS depth, leaf.first_leaf, leaf.last_leaf
+                   FROM task_queue q JOIN documents d ON d.id = q.scope_document_id
+                  CROSS JOIN LATERAL (
+                        SELECT min(x.key) AS first_leaf, max(x.key) AS last_leaf
+                          FROM (SELECT (array_to_string(l.path || l.id, '/') || '/') COLLATE \"C\" AS key
+                                  FROM jsonb_array_elements(q.params -> 'leaves') AS run
+                                  JOIN documents l ON l.id BETWEEN (run ->> 0)::bigint AND (run ->> 1)::bigint AND l.path @> ARRAY[d.id]
+                                 WHERE q.first_leaf IS NOT NULL AND l.usetype = ANY($2)
+                                   AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = l.id)) x) leaf
+                  WHERE q.id = ANY($1)) at
+          WHERE t.id = at.id",
+    )
+    .bind(tasks)
+    .bind(Usetype::leaves())
+    .execute(conn)
+    .await
+    .map(|_| ())
 }
 
 /// How many nodes were put back in flight, by what they were before.

@@ -125,12 +125,17 @@ evidence! {
     /// How many chunks of the file have no vector, by the reason: `text_too_long` or `no_direction`.
     WithoutVector = "without_vector", by "`embed`",
         absent "every chunk that was embedded has its vector";
+    /// The number of `children` of a container with too many of them, and of the `segments` that they were cut into where
+    /// the subject changes, from the lowest level up.
+    StructureSemantic = "structure.semantic", by "`structure:semantic`",
+        null "the subject does not change, so the children stayed where they are",
+        absent "the node has no more than `rollup.max_children` children";
     /// What stands for the text of a container: `method`, `source_children`, `tokens`, `window`, `characters`.
     EffectiveContent = "effective_content", by "`summarize`",
         null "the text does not fit the window, or nothing settled under the node", absent "the node is not a container";
-    /// How many children failed, why the text under the container was not concatenated or has no direction, and whether
-    /// nothing under it has a vector.
-    Rollup = "rollup", by "`summarize`",
+    /// How many children failed, why the text under the container was not concatenated or has no direction, why no
+    /// language model summarized it, and whether nothing under it has a vector.
+    Rollup = "rollup", by "`summarize`, `summarize:llm`",
         absent "the node is not a container, or there is nothing under it";
     /// How many nodes under the settled file failed, and how many tasks failed for which reason.
     FailedParts = "failed_parts", by "the settling of the file",

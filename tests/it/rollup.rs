@@ -1,0 +1,188 @@
+//! How containers settle: segments of many children, summaries, and what waits for a language model.
+use crate::support::{TestApp, document, invariants, until};
+use serde_json::{Value, json};
+use svc_client::{
+    FileUpload, Json,
+    wire::{
+        DocumentPath, DocumentResponse, ErrorType, PageQuery, Settled, TaskPath, TaskQuery, TaskStatus, TaskTypePath,
+        UploadQuery, VectorSearch, WaitQuery,
+    },
+};
+
+/// Sentences about three subjects, one subject after the other, each long enough to be a chunk.
+fn three_subjects(of_each: usize) -> String {
+    let subjects = [
+        "The baker kneads bread dough with yeast, flour and water in batch number",
+        "The volcano erupts lava, ash and glowing magma from its crater on day",
+        "The court ruled that the tenant owes the landlord rent under lease clause",
+    ];
+    let lines = subjects.iter().flat_map(|subject| (0..of_each).map(move |n| format!("{subject} {n}.\n")));
+    lines.collect()
+}
+
+async fn upload(app: &TestApp, text: String, options: Value) -> i64 {
+    let file = FileUpload::from_bytes("subjects.txt", text, Some(options));
+    app.client.upload_file(UploadQuery::default(), file).await.unwrap().document_id
+}
+
+/// Options by which each sentence is a chunk.
+fn one_sentence_each() -> Value {
+    json!({"structure": {"max_tokens": 18}})
+}
+
+async fn evidence(app: &TestApp, id: i64) -> Value {
+    Value::Object(app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence)
+}
+
+async fn children(app: &TestApp, id: i64) -> Vec<DocumentResponse> {
+    let page = PageQuery { limit: Some(1000), ..PageQuery::default() };
+    app.client.list_children(DocumentPath { id }, page).await.unwrap().documents
+}
+
+fn of_type(name: &str) -> TaskTypePath {
+    TaskTypePath { task_type: name.to_owned() }
+}
+
+async fn waiting(app: &TestApp, root_id: i64, task_type: &str) -> Option<i64> {
+    let query = TaskQuery { root_id: Some(root_id), task_type: Some(task_type.to_owned()), ..TaskQuery::default() };
+    app.client.list_tasks(query).await.unwrap().tasks.pop().map(|task| task.id)
+}
+
+#[tokio::test]
+async fn a_container_with_many_children_is_cut_where_the_subject_changes() {
+    let app = TestApp::start().await;
+    let text = three_subjects(12);
+    let file = upload(&app, text.clone(), one_sentence_each()).await;
+    let frontier = app.settled(file).await;
+    assert_eq!((frontier.settled, frontier.nodes_total, frontier.nodes_failed), (Settled::Settled, 40, 0));
+    let segments = children(&app, file).await;
+    let titles: Vec<&str> = segments.iter().map(|segment| segment.title.as_str()).collect();
+    assert_eq!(titles, ["Segment 1", "Segment 2", "Segment 3"]);
+    let mut read = Vec::new();
+    for (segment, word) in segments.iter().zip(["baker", "volcano", "court"]) {
+        assert_eq!(
+            (segment.usetype.as_str(), segment.settled, &segment.path),
+            ("section", Settled::Settled, &vec![file])
+        );
+        let chunks = children(&app, segment.id).await;
+        assert!(chunks.len() == 12 && chunks.iter().all(|chunk| chunk.content.contains(word)), "{word}: {chunks:?}");
+        assert!(chunks.iter().all(|chunk| chunk.path == [file, segment.id]), "{chunks:?}");
+        read.extend(chunks.into_iter().map(|chunk| chunk.content));
+        let evidence = evidence(&app, segment.id).await;
+        assert_eq!(evidence["rule"], "structure:semantic");
+        assert_eq!(evidence["effective_content"]["source_children"], 12, "{evidence}");
+        let [from, to] = [0, 1].map(|end| evidence["anchor"]["characters"][end].as_u64().unwrap() as usize);
+        assert!(text[from..to].contains(word) && text[from..to].lines().count() == 12, "{evidence}");
+    }
+    assert_eq!(read.iter().map(|text| text.trim()).collect::<Vec<_>>(), text.lines().collect::<Vec<_>>());
+    let of_file = evidence(&app, file).await;
+    assert_eq!(of_file["structure.semantic"], json!({"children": 36, "segments": [3]}));
+
+    // What is found in a segment is found there and under the file, and nowhere else.
+    let search = |under| VectorSearch { parent_id: Some(under), ..VectorSearch::new("molten rock") };
+    let found = app.client.search_vector(Json(search(segments[1].id))).await.unwrap();
+    assert_eq!((found.total, found.results[0].document.parent_id), (12, Some(segments[1].id)));
+    assert_eq!(app.client.search_vector(Json(search(file))).await.unwrap().total, 39);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn segments_are_cut_again_while_there_are_too_many_and_options_decide() {
+    let app = TestApp::start().await;
+    let lines: String = (0..5).map(|_| three_subjects(4)).collect();
+    let mut options = one_sentence_each();
+    options["rollup"] = json!({"max_children": 6, "penalty": 0.6});
+    let file = upload(&app, lines, options).await;
+    assert_eq!(app.settled(file).await.settled, Settled::Settled);
+    let counts = evidence(&app, file).await["structure.semantic"]["segments"].clone();
+    assert_eq!(counts[0], 15, "{counts}");
+    let top = counts.as_array().unwrap().last().unwrap().as_u64().unwrap() as usize;
+    assert_eq!(children(&app, file).await.len(), top, "{counts}");
+    invariants::check_drained(&app.pool).await;
+
+    // One subject stays one container, and says that somebody looked. Few children are not looked at.
+    let same: String = (0..30).map(|n| format!("The baker kneads bread dough for the loaf of oven {n}.\n")).collect();
+    let file = upload(&app, same, one_sentence_each()).await;
+    app.settled(file).await;
+    let of_file = evidence(&app, file).await;
+    assert_eq!(of_file.get("structure.semantic"), Some(&Value::Null), "{of_file}");
+    assert!(children(&app, file).await.iter().all(|child| child.usetype == "chunk"));
+    let few = upload(&app, three_subjects(5), one_sentence_each()).await;
+    app.settled(few).await;
+    assert_eq!(evidence(&app, few).await.get("structure.semantic"), None);
+    assert_eq!(children(&app, few).await.len(), 15);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_hangs_on_a_chunk_moves_with_it_and_its_task_too() {
+    let app = TestApp::start().await;
+    app.client.pause_task_type(of_type("structure:semantic")).await.unwrap();
+    let file = upload(&app, three_subjects(8), one_sentence_each()).await;
+    let task = until("the task that cuts", async || waiting(&app, file, "structure:semantic").await).await;
+    let chunk = children(&app, file).await.pop().unwrap().id;
+    app.client.pause_task_type(of_type("embed")).await.unwrap();
+    let note = svc_client::wire::NewDocument { parent_id: Some(chunk), ..document("Note", "A note on the lease.") };
+    let note = app.client.create_document(WaitQuery::default(), Json(note)).await.unwrap().document.id;
+    app.client.resume_task_type(of_type("structure:semantic")).await.unwrap();
+    until("segments", async || (waiting(&app, file, "structure:semantic").await != Some(task)).then_some(())).await;
+    let settled = until("the file settles", async || {
+        let frontier = app.client.read_frontier(DocumentPath { id: file }).await.unwrap();
+        (frontier.settled == Settled::Settled).then_some(frontier)
+    });
+    assert_eq!(settled.await.nodes_failed, 0);
+    invariants::check(&app.pool).await;
+    let moved = app.client.read_document(DocumentPath { id: note }, Default::default()).await.unwrap().value().unwrap();
+    assert_eq!((moved.path.len(), moved.path[0], moved.path[2]), (3, file, chunk), "{moved:?}");
+
+    // A batch of chunks that is embedded again reserves them where they are now.
+    sqlx::query(
+        "UPDATE task_queue SET status = 'failed', error_type = 'permanent' WHERE root_id = $1 AND task_type = 'embed' AND final",
+    )
+    .bind(file)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let failed = TaskQuery { status: Some(TaskStatus::Failed), root_id: Some(file), ..TaskQuery::default() };
+    let failed = app.client.list_tasks(failed).await.unwrap().tasks;
+    let embed = failed.iter().find(|task| task.task_type == "embed").unwrap();
+    app.client.retry_task(TaskPath { id: embed.id }).await.unwrap();
+    invariants::check(&app.pool).await;
+    app.client.resume_task_type(of_type("embed")).await.unwrap();
+    assert_eq!(app.settled(file).await.settled, Settled::Settled);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn without_a_language_model_a_long_container_settles_with_the_mean_and_says_so() {
+    let app = TestApp::start().await;
+    let long: String = (0..300).map(|n| format!("Oven {n} bakes the bread dough of the baker.\n")).collect();
+    let file = upload(&app, long, json!({})).await;
+    let frontier = app.settled(file).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed, &frontier.warnings), (Settled::Settled, 0, &vec![]));
+    let of_file = evidence(&app, file).await;
+    assert_eq!(of_file["effective_content"], Value::Null);
+    let rollup = &of_file["rollup"];
+    assert!(rollup["not_summarized"]["reason"].as_str().unwrap().contains("SVC_LLM_BASE_URL"), "{rollup}");
+    assert_eq!(rollup["not_concatenated"]["embedding"], "mean of the children's vectors");
+    let attempts = of_file["attempts"].as_array().unwrap();
+    let summary = attempts.iter().find(|attempt| attempt["task_type"] == "summarize:llm").unwrap();
+    assert_eq!((&summary["error_type"], &summary["code"]), (&json!("dependency"), &json!("no_language_model")));
+    let found = VectorSearch { parent_id: None, ..VectorSearch::new("baking bread") };
+    let found = app.client.search_vector(Json(found)).await.unwrap();
+    assert!(found.results.iter().any(|result| result.document.id == file) || found.total > 0, "{found:?}");
+
+    // Once there is a model, the operator asks for the summary again; nothing else is done again.
+    let failed = TaskQuery { status: Some(TaskStatus::Failed), root_id: Some(file), ..TaskQuery::default() };
+    let task = app.client.list_tasks(failed).await.unwrap().tasks.pop().unwrap();
+    assert_eq!((task.task_type.as_str(), task.error_type), ("summarize:llm", Some(ErrorType::Dependency)));
+    app.client.retry_task(TaskPath { id: task.id }).await.unwrap();
+    assert_eq!(app.settled(file).await.settled, Settled::Settled);
+    let again = evidence(&app, file).await["attempts"].as_array().unwrap().len();
+    assert_eq!(again, attempts.len() + 1);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
