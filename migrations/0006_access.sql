@@ -10,6 +10,16 @@ CREATE TABLE principals (
     created_at timestamptz NOT NULL DEFAULT now()
 );
 
+-- A caller's own names for documents that it created in batches, by which a repeated call finds them; no principal is the owner.
+CREATE TABLE document_keys (
+    key          text NOT NULL,
+    principal_id bigint REFERENCES principals (id) ON DELETE CASCADE,
+    document_id  bigint NOT NULL REFERENCES documents (id) ON DELETE CASCADE,
+    UNIQUE NULLS NOT DISTINCT (key, principal_id)
+);
+CREATE INDEX document_keys_document ON document_keys (document_id);
+CREATE INDEX document_keys_principal ON document_keys (principal_id);
+
 -- What a principal shows to be let in. The secret itself is stored nowhere.
 CREATE TABLE api_tokens (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -201,6 +201,11 @@ BEGIN
     END LOOP;
 END $$;
 
+CREATE FUNCTION embedded_documents(params jsonb, own bigint) RETURNS bigint[]
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+    SELECT CASE WHEN params ? 'documents' THEN ARRAY(SELECT jsonb_array_elements_text(params -> 'documents')::bigint) ELSE ARRAY[own] END $$;
+
 CREATE FUNCTION end_task(task bigint, token uuid, document bigint, of_type text, attempt_number integer, how text, by_worker text, begun timestamp with time zone, fingerprint text, what jsonb) RETURNS boolean
     LANGUAGE plpgsql
     SET enable_seqscan TO 'off'
@@ -596,6 +601,12 @@ CREATE TABLE document_blobs (
     byte_size bigint NOT NULL,
     content_hash text NOT NULL,
     options jsonb NOT NULL
+);
+
+CREATE TABLE document_keys (
+    key text NOT NULL,
+    principal_id bigint,
+    document_id bigint NOT NULL
 );
 
 CREATE TABLE document_links (
@@ -1081,6 +1092,9 @@ ALTER TABLE ONLY document_blobs
 ALTER TABLE ONLY document_blobs
     ADD CONSTRAINT document_blobs_pkey PRIMARY KEY (document_id);
 
+ALTER TABLE ONLY document_keys
+    ADD CONSTRAINT document_keys_key_principal_id_key UNIQUE NULLS NOT DISTINCT (key, principal_id);
+
 ALTER TABLE ONLY document_links
     ADD CONSTRAINT document_links_pkey PRIMARY KEY (id);
 
@@ -1204,6 +1218,10 @@ CREATE INDEX api_tokens_principal ON api_tokens USING btree (principal_id, id);
 
 CREATE INDEX document_blobs_content_hash ON document_blobs USING btree (content_hash);
 
+CREATE INDEX document_keys_document ON document_keys USING btree (document_id);
+
+CREATE INDEX document_keys_principal ON document_keys USING btree (principal_id);
+
 CREATE INDEX document_links_target ON document_links USING btree (target_id);
 
 CREATE INDEX document_words_words ON document_words USING gin (words);
@@ -1290,6 +1308,12 @@ ALTER TABLE ONLY api_tokens
 
 ALTER TABLE ONLY document_blobs
     ADD CONSTRAINT document_blobs_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY document_keys
+    ADD CONSTRAINT document_keys_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY document_keys
+    ADD CONSTRAINT document_keys_principal_id_fkey FOREIGN KEY (principal_id) REFERENCES principals(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY document_links
     ADD CONSTRAINT document_links_source_id_fkey FOREIGN KEY (source_id) REFERENCES documents(id) ON DELETE CASCADE;

@@ -3,6 +3,7 @@
 //!
 //! NAME selects by prefix, and `list` lists the benches. SIZE, or the variable BENCH_SIZE, sets how much is measured.
 mod access;
+mod batch;
 #[cfg(feature = "tantivy")]
 mod bm25;
 mod cancel;
@@ -41,6 +42,10 @@ const BENCHES: &[(&str, &str)] = &[
         "each method's searches by a principal of 50 grants among 500 access roots, beside the owner's; SIZE: nodes, default 100000",
     ),
     ("ingest", "uploads to settled, beside the bare encoder; SIZE: files, default 30"),
+    (
+        "batch",
+        "documents of 200 words, stored in batches until found, beside the bare encoder; SIZE: documents, default 5000",
+    ),
     ("queue/claim_finish", "claim and finish of short tasks; SIZE: pending tasks, default 10000 and then 1000000"),
     (
         "queue/claims",
@@ -134,6 +139,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
     };
     match name {
         "access" => access::run(size.unwrap_or(100_000), &mut out).await?,
+        "batch" => batch::run(size.unwrap_or(5000), &mut out).await?,
         "cancel" => cancel::run(size.unwrap_or(100_000), &mut out).await?,
         "ingest" => ingest::run(size.unwrap_or(30), &mut out).await?,
         "queue/claim_finish" => {

@@ -36,7 +36,7 @@ codes! {
     /// The bearer token is missing or wrong.
     Unauthenticated = "unauthenticated", 401, "A valid bearer token is needed";
     /// The caller may read the resource but may not change it, or the operation is the owner's alone.
-    Forbidden = "forbidden", 403, "The caller may not do this", ["document_id"];
+    Forbidden = "forbidden", 403, "The caller may not do this", ["document_id", "index"];
     /// The resource does not exist, or the caller may not read it; the answer is the same for both.
     NotFound = "not_found", 404, "No such resource", ["index"];
     /// The path exists but does not take the request's method.
@@ -53,7 +53,7 @@ codes! {
     /// The requested range of bytes is outside the file.
     RangeNotSatisfiable = "range_not_satisfiable", 416, "The range is outside the file", ["size"];
     /// A field has a value that its constraint forbids; the detail names both.
-    InvalidField = "invalid_field", 422, "A field breaks a constraint", ["field", "limit", "ref", "sheets"];
+    InvalidField = "invalid_field", 422, "A field breaks a constraint", ["field", "index", "limit", "ref", "sheets"];
     /// The document is neither a readable xlsx workbook nor a part of one.
     NotAWorkbook = "not_a_workbook", 422, "The document is not in a workbook", ["reason"];
     /// The password given with the upload does not open the file.

@@ -31,6 +31,8 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
 
     /// Creates a document; with `wait` it answers once the document can be found, and warns if its vector is missing.
     POST   "/documents"                   create_document(query: WaitQuery, body: Json<NewDocument>) -> Created<CreatedDocument>, access Write;
+    /// Creates up to 1,000 documents in one transaction: all of them, or none, and then the error names the first one at fault by its `index`.
+    POST   "/documents/batch"             create_documents(body: Json<NewBatch>) -> Json<BatchResponse>, access Write, fails [Conflict];
     /// Lists the documents without a parent, page by page.
     GET    "/documents/roots"             list_roots(query: PageQuery) -> Json<DocumentPage>;
     /// Reads one document; its vector only on request.

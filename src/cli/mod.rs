@@ -9,6 +9,7 @@ mod documents;
 mod embed;
 mod fetch;
 mod follow;
+mod import;
 mod ingest;
 mod models;
 mod output;
@@ -67,6 +68,8 @@ enum Command {
     Ingest(ingest::IngestArguments),
     /// Has the service fetch web pages, PDF files and papers, and ingest them.
     Fetch(fetch::FetchArguments),
+    /// Creates a document for each line of a file of JSON objects; it may be repeated.
+    Import(import::ImportArguments),
     /// Shows what an upload of a file would do; stores nothing.
     Analyze(plan::AnalyzeArguments),
     /// Shows which tasks files of a format get, and on what they depend.
@@ -209,6 +212,7 @@ async fn run(
         Command::Serve => serve::serve(settings, types).await,
         Command::Ingest(arguments) => ingest::ingest(&upload_client(&settings)?, output, arguments).await,
         Command::Fetch(arguments) => fetch::fetch(&upload_client(&settings)?, output, arguments).await,
+        Command::Import(arguments) => import::import(&upload_client(&settings)?, output, arguments).await,
         Command::Analyze(arguments) => plan::analyze(&upload_client(&settings)?, output, arguments).await,
         Command::Explain(arguments) => plan::explain(&client(&settings)?, output, arguments).await,
         Command::Cancel(arguments) => cancel::cancel(&client(&settings)?, output, arguments).await,

@@ -204,6 +204,7 @@ impl Handle<ops::delete_document> for Service {
             let done = ChildrenDone { parent_id, done: 1, failed: 0 };
             store::ingest_nodes::children_done(&mut tx, root_id, &[done]).await.or_fail()?;
         }
+        store::batch::hand_over(&mut tx, &place).await.or_fail()?;
         let gone = store::documents::delete_subtree(&mut tx, &place).await.map_err(taken_out)?;
         bm25::remove(&mut tx, None, &gone).await.or_fail()?;
         store::ingest_nodes::forget(&mut tx, &gone).await.or_fail()?;

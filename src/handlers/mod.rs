@@ -2,6 +2,7 @@
 pub mod access;
 pub mod admin;
 pub mod api_tokens;
+pub mod batch;
 pub mod bytes;
 pub mod documents;
 mod entries;

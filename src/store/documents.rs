@@ -376,12 +376,12 @@ pub async fn unsettled(
                     (SELECT count(*) FROM (SELECT 1 FROM documents d WHERE d.settled = 'failed' AND ",
             in_scope!(),
             " LIMIT 10000) f),
-                    (SELECT count(*) FROM (SELECT 1 FROM task_queue t JOIN documents d ON d.id = t.scope_document_id
+                    (SELECT count(*) FROM (SELECT 1 FROM task_queue t JOIN documents d ON d.id = ANY(embedded_documents(t.params, t.scope_document_id))
                       WHERE t.task_type = 'embed' AND t.root_id = t.scope_document_id AND (NOT t.final OR t.error_type IS NOT NULL)
                         AND NOT t.final AND d.settled = 'settled' AND ",
             in_scope!(),
             " LIMIT 10000) f),
-                    (SELECT count(*) FROM (SELECT 1 FROM task_queue t JOIN documents d ON d.id = t.scope_document_id
+                    (SELECT count(*) FROM (SELECT 1 FROM task_queue t JOIN documents d ON d.id = ANY(embedded_documents(t.params, t.scope_document_id))
                       WHERE t.task_type = 'embed' AND t.root_id = t.scope_document_id AND (NOT t.final OR t.error_type IS NOT NULL)
                         AND t.final AND t.status = 'failed' AND d.settled = 'settled'
                         AND NOT EXISTS (SELECT 1 FROM document_vectors v WHERE v.document_id = d.id) AND ",

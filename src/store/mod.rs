@@ -8,6 +8,7 @@ pub mod advisory;
 pub(crate) mod api_tokens;
 pub(crate) mod audit;
 pub(crate) mod away;
+pub(crate) mod batch;
 pub mod blobs;
 pub(crate) mod cancelled;
 pub mod database;

@@ -5,11 +5,11 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use svc_ids::DocumentId;
 
-/// The children that ingestion made of a file's text or rows. Other files, documents of callers and the profile of a sheet stay where
-/// they are.
+/// The children that ingestion made of a file's text or rows. Other files, documents of callers, the profile of a sheet and a tree of
+/// summaries stay where they are.
 macro_rules! segmented {
     () => {
-        "JOIN node_origins o ON o.document_id = d.id AND o.rule <> 'upload' WHERE d.parent_id = $1 AND d.usetype <> 'profile'"
+        "JOIN node_origins o ON o.document_id = d.id AND o.rule <> 'upload' WHERE d.parent_id = $1 AND d.usetype NOT IN ('profile', 'raptor')"
     };
 }
 

@@ -412,7 +412,10 @@ pub async fn fail(
         for (name, value) in &failure.evidence {
             super::evidence::record_as(conn, grant.document_id, name, value).await?;
         }
-        super::events::task_failed(conn, grant.task_id, grant.document_id).await?;
+        // What only lacks a part that is not configured says so in the evidence of its node, and may do so for each of thousands.
+        if failure.class != ErrorClass::Dependency {
+            super::events::task_failed(conn, grant.task_id, grant.document_id).await?;
+        }
         fail_dependents(conn, grant.task_id, grant.document_id).await?;
     }
     Ok(if is_final { Failed::Final } else { Failed::Retry })

@@ -48,7 +48,7 @@ fn held(row: &OperationInfo) -> Held {
         "cancel_ingest" | "change_priority" | "delete_document" | "embed_document" | "embed_tokens" | "make_raptor" => {
             Held::Changes
         }
-        "upload_file" | "create_document" | "ingest" => Held::Adds,
+        "upload_file" | "create_document" | "create_documents" | "ingest" => Held::Adds,
         "search_vector" | "search_fulltext" | "search_bm25" | "search_maxsim" | "search_hybrid" => Held::Searches,
         "read_caller" => Held::Tells,
         "analyze_file" => Held::Finds,
@@ -150,6 +150,7 @@ fn call(
         }
         "ingest" => request.json(&json!({"entry": "raw", "content": "Words that nobody has.", "parent_id": id})),
         "create_document" => request.json(&json!({"title": "t", "content": "c", "parent_id": id})),
+        "create_documents" => request.json(&json!({"documents": [{"title": "t", "content": "c", "parent_id": id}]})),
         "change_priority" => request.json(&json!({"priority": 1})),
         "choose_portfolio" => request.json(&json!({"tokens": 1_000_000})),
         "search" => request.query(&[("q", "heron"), ("limit", "100")]),

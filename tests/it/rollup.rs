@@ -134,6 +134,14 @@ async fn what_hangs_on_a_chunk_moves_with_it_and_its_task_too() {
     });
     assert_eq!(settled.await.nodes_failed, 0);
     invariants::check(&app.pool).await;
+    let astray: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM task_queue t JOIN documents d ON d.id = t.scope_document_id
+          WHERE NOT t.final AND (t.node_path, t.node_depth) <> (array_to_string(d.path || d.id, '/') || '/', cardinality(d.path))",
+    )
+    .fetch_one(&app.pool)
+    .await
+    .unwrap();
+    assert_eq!(astray, 0, "a task that waits stands where its node is");
     let moved = app.client.read_document(DocumentPath { id: note }, Default::default()).await.unwrap().value().unwrap();
     assert_eq!((moved.path.len(), moved.path[0], moved.path[2]), (3, file, chunk), "{moved:?}");
 
@@ -145,6 +153,10 @@ async fn what_hangs_on_a_chunk_moves_with_it_and_its_task_too() {
     .execute(&app.pool)
     .await
     .unwrap();
+    sqlx::query("UPDATE task_attempts SET outcome = 'lease_lost' WHERE task_type = 'embed'")
+        .execute(&app.pool)
+        .await
+        .unwrap();
     let failed = TaskQuery { status: Some(TaskStatus::Failed), root_id: Some(file), ..TaskQuery::default() };
     let failed = app.client.list_tasks(failed).await.unwrap().tasks;
     let embed = failed.iter().find(|task| task.task_type == "embed").unwrap();

@@ -18,7 +18,7 @@ const MEMBERS: &[(&str, &str)] = &[
     ("field", "the field of the request, as a path"),
     ("file_id", "the file that the document belongs to; send the request there"),
     ("frontier", "the route that tells how far the ingestion has come"),
-    ("index", "the name of the missing index (404), or the position of the text in the request, from 0"),
+    ("index", "the name of the missing index (404), or the position of the text or document in the request, from 0"),
     ("key", "the unknown option key, as a path"),
     ("limit", "the largest allowed value, in the unit of the detail, or the name of the limit"),
     ("model", "the identity of the model that is loaded"),

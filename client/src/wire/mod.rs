@@ -1,6 +1,7 @@
 //! The values of the contract, one file per family.
 mod access;
 mod admin;
+mod batch;
 mod documents;
 mod entries;
 mod events;
@@ -16,6 +17,7 @@ mod token_vectors;
 
 pub use access::*;
 pub use admin::*;
+pub use batch::*;
 pub use documents::*;
 pub use entries::*;
 pub use events::*;

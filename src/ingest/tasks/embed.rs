@@ -1,5 +1,5 @@
-//! embed: vectors and postings for a batch of chunks, or for one document that was written over REST.
-use super::{Apply, OrTaskFailure, structure::model, types::EMBED};
+//! embed: vectors and postings for a batch of chunks, or for documents that were written over REST.
+use super::{Apply, OrTaskFailure, apply::Transaction, structure::model, types::EMBED};
 use crate::{
     embedding::{EmbedError, Model},
     ingest::{
@@ -10,10 +10,12 @@ use crate::{
     search::{self, bm25},
     store::{self, evidence::Evidence, nodes::TextRow, places::Place, vectors::Stored},
 };
+use chrono::{DateTime, Utc};
 use pgvector::HalfVector;
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
-use svc_actors::{LeafRange, Outcome, TaskFailure};
+use std::collections::HashSet;
+use svc_actors::{LeafRange, Outcome, TaskFailure, WriteMode};
 use svc_client::wire::Settled;
 use svc_ids::{DocumentId, IndexId, RootId};
 use svc_models::ModelError;
@@ -24,17 +26,24 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let grant = apply.grant;
     let model = model(tools).await?;
     let batch = leaves_of(&grant.params);
+    let together = documents_of(&grant.params);
+    let mut seen = Vec::new();
     let rows = {
         let mut conn = tools.pool.acquire().await.classified()?;
-        match &batch {
-            Some(runs) => store::nodes::leaves(&mut conn, grant.document_id, runs).await,
-            None => store::nodes::texts(&mut conn, &[grant.document_id]).await,
+        match (&batch, &together) {
+            (Some(runs), _) => store::nodes::leaves(&mut conn, grant.document_id, runs).await,
+            (None, Some(ids)) => {
+                // What changes after this counts as changed, though the text below may have it.
+                seen = store::batch::times(&mut conn, ids).await.classified()?;
+                store::nodes::texts(&mut conn, ids).await
+            }
+            (None, None) => store::nodes::texts(&mut conn, &[grant.document_id]).await,
         }
         .classified()?
     };
     let ids: Vec<DocumentId> = rows.iter().map(|row| row.id).collect();
-    let indexes = prepare_postings(tools, &rows, &ids).await?;
-    let embedded = embed(&model, &rows).await?;
+    let mut indexes = prepare_postings(tools, &rows, &ids).await?;
+    let mut embedded = embed(&model, &rows).await?;
     store::vectors::ensure_index(&tools.pool, model.identity(), model.native_width()).await.classified()?;
     let model = model.identity();
 
@@ -43,6 +52,11 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let file = (batch.is_some() && !embedded.refused.is_empty()).then(|| grant.root_id.document());
     let locked: Vec<DocumentId> = ids.iter().copied().chain(file).collect();
     store::locks::documents(tx.conn(), &locked).await.classified()?;
+    if together.is_some() {
+        let unchanged = leave_out_changed(tools, &mut tx, &seen).await?;
+        embedded.keep(&unchanged);
+        indexes.iter_mut().for_each(|postings| postings.keep(&unchanged));
+    }
     store::vectors::set(tx.conn(), &Place::of_claim(grant), &embedded.ids, &embedded.vectors, model)
         .await
         .classified()?;
@@ -75,6 +89,22 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     tx.complete(detail).await
 }
 
+/// Finds out which documents of a batch are still as they were read: the task reserves only one of them. Those that changed get a task
+/// of their own.
+async fn leave_out_changed(
+    tools: &Tools,
+    tx: &mut Transaction<'_>,
+    seen: &[(DocumentId, DateTime<Utc>)],
+) -> Result<HashSet<DocumentId>, TaskFailure> {
+    let unchanged = store::batch::unchanged(tx.conn(), seen).await.classified()?;
+    let changed: Vec<DocumentId> = seen.iter().map(|(id, _)| *id).filter(|id| !unchanged.contains(id)).collect();
+    for place in store::batch::places(tx.conn(), &changed).await.classified()? {
+        let queueing = Queueing::of_file(place.id().as_root(), &tools.settings.task_badges);
+        queueing.add(tx.conn(), &place, Work::of(&EMBED).write_mode(WriteMode::Itself)).await.classified()?;
+    }
+    Ok(unchanged)
+}
+
 /// The leaves that one task embeds.
 pub(super) struct Leaves {
     /// The node that contains the leaves.
@@ -99,6 +129,11 @@ pub(super) async fn enqueue(
 /// The leaves that a task's parameters name; `None` if the task embeds its own document.
 pub fn leaves_of(params: &Value) -> Option<Vec<(DocumentId, DocumentId)>> {
     serde_json::from_value(params.get("leaves")?.clone()).ok()
+}
+
+/// The documents that a task's parameters name; `None` if the task embeds leaves or its own document.
+fn documents_of(params: &Value) -> Option<Vec<DocumentId>> {
+    serde_json::from_value(params.get("documents")?.clone()).ok()
 }
 
 fn searchable(row: &TextRow) -> String {
@@ -135,6 +170,15 @@ pub(super) struct Embedded {
     pub vectors: Vec<HalfVector>,
     /// Nodes without a vector, because no text is ever cut, and what would help.
     pub refused: Vec<(DocumentId, Value)>,
+}
+
+impl Embedded {
+    /// Leaves out every document that is not among these.
+    fn keep(&mut self, kept: &HashSet<DocumentId>) {
+        let vectors = std::mem::take(&mut self.ids).into_iter().zip(std::mem::take(&mut self.vectors));
+        (self.ids, self.vectors) = vectors.filter(|(id, _)| kept.contains(id)).unzip();
+        self.refused.retain(|(id, _)| kept.contains(id));
+    }
 }
 
 pub(super) async fn embed(model: &Model, rows: &[TextRow]) -> Result<Embedded, TaskFailure> {

@@ -5,7 +5,7 @@ use crate::store::indexes::{
     terms,
 };
 use sqlx::{PgConnection, PgPool};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use svc_ids::{DocumentId, IndexId};
 use svc_ranking::{Analyzer, Bag, Cache, Curve, Posting, Row, encode_rows};
 
@@ -41,6 +41,11 @@ struct Document {
 }
 
 impl Prepared {
+    /// Leaves out every document that is not among these.
+    pub fn keep(&mut self, ids: &HashSet<DocumentId>) {
+        self.documents.retain(|document| ids.contains(&document.id));
+    }
+
     fn document_ids(&self) -> Vec<DocumentId> {
         self.documents.iter().map(|document| document.id).collect()
     }

@@ -82,11 +82,6 @@ const INVARIANTS: &[(&str, &str)] = &[
         "a path leads over the parent",
         "SELECT d.id::text FROM documents d LEFT JOIN documents p ON p.id = d.parent_id WHERE d.path <> CASE WHEN p.id IS NULL THEN '{}' ELSE p.path || p.id END",
     ),
-    (
-        "a task that owes work stands at its node's place",
-        "SELECT t.id::text FROM task_queue t JOIN documents d ON d.id = t.scope_document_id
-          WHERE NOT t.final AND (t.node_path, t.node_depth) <> (array_to_string(d.path || d.id, '/') || '/', cardinality(d.path))",
-    ),
     ("retries stay within the cap", "SELECT id::text FROM task_queue WHERE retry_count > max_retries"),
     (
         "permanent means one attempt, where nobody cancelled it",

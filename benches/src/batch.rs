@@ -1,0 +1,88 @@
+//! Documents of 200 words, stored in batches until they can be found, beside the bare encoder on the same texts.
+use crate::{
+    figure::{BoxError, Figure, Peer},
+    markdown::Prose,
+    sandbox::{Sandbox, TOKEN, interruptible},
+    uploads,
+};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use svc::{app::App, reader::Reader};
+use svc_client::{
+    Client, Json, Remote,
+    wire::{BatchItem, NewBatch, VectorSearch},
+};
+use svc_models::Engine;
+
+/// The documents of one round. Both sides take turns, so that whatever else the machine does meets both.
+const ROUND: usize = 500;
+const WORDS: usize = 200;
+/// The time between two looks at the queue.
+const LOOK: Duration = Duration::from_millis(10);
+
+pub async fn run(documents: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    let sandbox = Sandbox::new()?;
+    let app = App::start(Arc::new(sandbox.settings()?), TOKEN, Reader::of_this_program()?).await?;
+    let measured = interruptible(measure(&app, documents, out)).await;
+    app.stop(std::future::pending()).await;
+    measured
+}
+
+async fn measure(app: &App, documents: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
+    let client = uploads::client(&format!("http://{}", app.address))?;
+    let engine =
+        app.service.embedder.as_ref().and_then(svc::embedding::Embedder::engine).ok_or("the service has no model")?;
+    // A round that does not count warms up connections, statements and the model's threads.
+    let warm = texts(0, 64);
+    encode(engine, &warm).await?;
+    store(app, &client, warm).await?;
+    let (mut encoding, mut storing, mut done) = (0.0, 0.0, 0);
+    while done < documents {
+        let texts = texts(1 + done, ROUND.min(documents - done));
+        let count = texts.len();
+        encoding += encode(engine, &texts).await?;
+        storing += store(app, &client, texts).await?;
+        done += count;
+        eprintln!("bench: {done} of {documents} documents, {:.3} of the encoder's speed", encoding / storing);
+    }
+    let found = client.search_vector(Json(VectorSearch::new("an old bridge over the river"))).await?;
+    if found.scope_state.in_flight != 0 || found.scope_state.failed != 0 {
+        return Err(format!("not all documents can be found: {:?}", found.scope_state).into());
+    }
+    let count = documents as f64;
+    let encoder = Peer { name: "the bare encoder", version: svc_client::VERSION.into(), value: count / encoding };
+    out(Figure::beside("batch/stored_and_found", documents, "documents/s", count / storing, encoder));
+    Ok(())
+}
+
+fn texts(seed: usize, count: usize) -> Vec<String> {
+    let mut prose = Prose::new(seed as u64);
+    (0..count).map(|_| prose.words(WORDS)).collect()
+}
+
+/// The seconds that the model alone takes. The service embeds the title too, so the text here is the same.
+async fn encode(engine: &Engine, texts: &[String]) -> Result<f64, BoxError> {
+    let texts = texts.iter().map(|text| format!("Note\n{text}")).collect();
+    let start = Instant::now();
+    engine.embed_documents(texts).await?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// The seconds until the documents are stored and can be found.
+async fn store(app: &App, client: &Client<Remote>, texts: Vec<String>) -> Result<f64, BoxError> {
+    let item = |content| BatchItem { title: "Note".to_owned(), content, ..BatchItem::default() };
+    let documents = texts.into_iter().map(item).collect();
+    let start = Instant::now();
+    client.create_documents(Json(NewBatch { documents, priority: 0 })).await?;
+    loop {
+        let waits: bool = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM task_queue WHERE NOT final)")
+            .fetch_one(&app.service.pool)
+            .await?;
+        if !waits {
+            return Ok(start.elapsed().as_secs_f64());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}

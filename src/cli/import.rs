@@ -1,0 +1,257 @@
+//! `svc import`: creates a document for each line of a file, in batches, and says which lines were refused and why.
+use super::{
+    CliError, SOME_FAILED,
+    output::{Output, say},
+};
+use clap::Args;
+use indicatif::ProgressBar;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{self, BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+use svc_client::{
+    Client, Code, Failure, Json, Remote,
+    wire::{BatchItem, BatchResponse, NewBatch},
+};
+
+/// The most documents and bytes of lines in one call. A call is one transaction, so a small one is soon over.
+const LINES: usize = 500;
+const BYTES: usize = 4 << 20;
+/// The longest line. The service refuses a larger body in any case.
+const LINE_BYTES: usize = 15 << 20;
+/// The longest wait between two tries of a call that the service cannot take now.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// The exit code that a shell reports for a program ended by SIGINT.
+const INTERRUPTED: u8 = 130;
+
+#[derive(Args)]
+pub struct ImportArguments {
+    /// A file with one JSON object a line: `title`, `content`, and what else a document takes; `key` names it, and
+    /// `parent_key` its parent. `-` reads standard input.
+    file: PathBuf,
+    /// The document under which lines without a parent are put.
+    #[arg(long, value_name = "ID")]
+    parent: Option<i64>,
+    /// Has these documents embedded before those of a lower priority: -100 to 100.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true)]
+    priority: i32,
+}
+
+/// A line that was refused, from 1.
+#[derive(Serialize)]
+struct Refused {
+    line: usize,
+    reason: String,
+}
+
+/// What became of the lines.
+#[derive(Default, Serialize)]
+struct Summary {
+    lines: usize,
+    stored: usize,
+    /// Those that an earlier import had stored.
+    existing: usize,
+    refused: usize,
+}
+
+pub async fn import(client: &Client<Remote>, output: Output, arguments: ImportArguments) -> Result<ExitCode, CliError> {
+    let bar = ProgressBar::no_length();
+    let mut summary = Summary::default();
+    let done = tokio::select! {
+        done = run(client, output, &arguments, &bar, &mut summary) => Some(done),
+        _ = tokio::signal::ctrl_c() => None,
+    };
+    bar.finish_and_clear();
+    let again = "run the same command again to go on: lines that are stored are not stored twice";
+    match done {
+        None => {
+            eprintln!(
+                "stopped at line {}; the {} documents that are stored are embedded in the background; {again}",
+                summary.lines, summary.stored
+            );
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        Some(Err(error)) => {
+            eprintln!("{} documents are stored; {again}", summary.stored);
+            return Err(error);
+        }
+        Some(Ok(())) => {}
+    }
+    match output {
+        Output::Json => Output::line(&summary)?,
+        Output::Table => {
+            let Summary { lines, stored, existing, refused } = summary;
+            say!("{lines} lines: {stored} documents stored, {existing} stored before, {refused} refused");
+            if stored > 0 {
+                say!("they are found once they are embedded: `svc status` shows the queue");
+            }
+        }
+    }
+    Ok(if summary.refused > 0 { ExitCode::from(SOME_FAILED) } else { ExitCode::SUCCESS })
+}
+
+async fn run(
+    client: &Client<Remote>,
+    output: Output,
+    arguments: &ImportArguments,
+    bar: &ProgressBar,
+    summary: &mut Summary,
+) -> Result<(), CliError> {
+    let mut lines = Some(Lines::open(&arguments.file, arguments.parent)?);
+    while let Some(mut reader) = lines.take() {
+        let read = tokio::task::spawn_blocking(move || reader.part().map(|part| (reader, part)));
+        let (reader, part) = read.await.map_err(|error| CliError::Other(error.to_string()))??;
+        if part.is_end {
+            return Ok(());
+        }
+        lines = Some(reader);
+        let mut refused = part.refused;
+        let answers = send(client, part.items, arguments.priority, &mut refused).await?;
+        summary.lines = part.last_line;
+        summary.existing += answers.documents.iter().filter(|answer| answer.was_existing).count();
+        summary.stored += answers.documents.iter().filter(|answer| !answer.was_existing).count();
+        summary.refused += refused.len();
+        refused.sort_by_key(|refused| refused.line);
+        for line in &refused {
+            match output {
+                Output::Json => Output::line(line)?,
+                Output::Table => bar.suspend(|| say_refused(line))?,
+            }
+        }
+        bar.set_position(summary.lines as u64);
+    }
+    Ok(())
+}
+
+fn say_refused(refused: &Refused) -> Result<(), CliError> {
+    say!("line {} is refused: {}", refused.line, refused.reason);
+    Ok(())
+}
+
+/// Stores a part of the lines. One that the service refuses is left out, and the others are sent again.
+async fn send(
+    client: &Client<Remote>,
+    mut items: Vec<(usize, BatchItem)>,
+    priority: i32,
+    refused: &mut Vec<Refused>,
+) -> Result<BatchResponse, CliError> {
+    let mut wait = Duration::from_millis(500);
+    while !items.is_empty() {
+        let documents = items.iter().map(|(_, item)| item.clone()).collect();
+        match client.create_documents(Json(NewBatch { documents, priority })).await {
+            Ok(answer) => return Ok(answer),
+            Err(failure) if is_temporary(&failure) && wait < LONGEST_WAIT => {
+                tokio::time::sleep(wait).await;
+                wait *= 2;
+            }
+            Err(failure) => {
+                let index = failure.members.get("index").and_then(|index| usize::try_from(index.as_u64()?).ok());
+                let Some(index) = index.filter(|index| *index < items.len()) else { return Err(failure.into()) };
+                let (line, _) = items.remove(index);
+                refused.push(Refused { line, reason: failure.to_string() });
+            }
+        }
+    }
+    Ok(BatchResponse { documents: Vec::new() })
+}
+
+/// A call that may be made again, which changes nothing if the first one was carried out.
+fn is_temporary(failure: &Failure) -> bool {
+    let is_held = failure.code == Code::Conflict && failure.members.contains_key("retry_after");
+    matches!(failure.code, Code::Unavailable | Code::TooManyRequests) || is_held
+}
+
+/// The lines of a file, read in parts.
+struct Lines {
+    input: Box<dyn BufRead + Send>,
+    parent: Option<i64>,
+    line: usize,
+    /// How often each line without a key came, so that the second of two equal lines is another document.
+    seen: HashMap<[u8; 16], u32>,
+}
+
+struct Part {
+    items: Vec<(usize, BatchItem)>,
+    refused: Vec<Refused>,
+    last_line: usize,
+    is_end: bool,
+}
+
+impl Lines {
+    fn open(path: &Path, parent: Option<i64>) -> Result<Lines, CliError> {
+        let input: Box<dyn BufRead + Send> = if path == Path::new("-") {
+            Box::new(BufReader::new(io::stdin()))
+        } else {
+            let file = File::open(path).map_err(|error| CliError::Other(format!("{}: {error}", path.display())))?;
+            Box::new(BufReader::with_capacity(1 << 16, file))
+        };
+        Ok(Lines { input, parent, line: 0, seen: HashMap::new() })
+    }
+
+    fn part(&mut self) -> io::Result<Part> {
+        let mut part = Part { items: Vec::new(), refused: Vec::new(), last_line: self.line, is_end: true };
+        let (mut bytes, mut line) = (0, Vec::new());
+        while part.items.len() < LINES && bytes < BYTES {
+            line.clear();
+            self.input.by_ref().take(LINE_BYTES as u64).read_until(b'\n', &mut line)?;
+            if line.is_empty() {
+                break;
+            }
+            self.line += 1;
+            (part.last_line, part.is_end) = (self.line, false);
+            bytes += line.len();
+            let item = match line.len() == LINE_BYTES && line.last() != Some(&b'\n') {
+                true => {
+                    skip_line(&mut self.input)?;
+                    Err(format!("it is longer than {} MiB", LINE_BYTES >> 20))
+                }
+                false if line.trim_ascii().is_empty() => continue,
+                false => self.item(line.trim_ascii()),
+            };
+            match item {
+                Ok(item) => part.items.push((self.line, item)),
+                Err(reason) => part.refused.push(Refused { line: self.line, reason }),
+            }
+        }
+        Ok(part)
+    }
+
+    fn item(&mut self, line: &[u8]) -> Result<BatchItem, String> {
+        let mut item: BatchItem = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+        item.check_as("").map_err(|failure| failure.detail)?;
+        if item.parent_id.is_none() && item.parent_key.is_none() {
+            item.parent_id = self.parent;
+        }
+        if item.key.is_none() {
+            let mut hash = [0; 16];
+            hash.copy_from_slice(
+                &Sha256::new().chain_update(format!("{:?}", self.parent)).chain_update(line).finalize()[..16],
+            );
+            let copy = self.seen.entry(hash).or_default();
+            item.key = Some(format!("line:{}:{copy}", hex::encode(hash)));
+            *copy += 1;
+        }
+        Ok(item)
+    }
+}
+
+/// Reads up to the end of a line without keeping it.
+fn skip_line(input: &mut dyn BufRead) -> io::Result<()> {
+    loop {
+        let buffer = input.fill_buf()?;
+        let (length, is_end) = match buffer.iter().position(|byte| *byte == b'\n') {
+            Some(at) => (at + 1, true),
+            None => (buffer.len(), buffer.is_empty()),
+        };
+        input.consume(length);
+        if is_end {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Documents that are created together: their keys, their rows, and the tasks that embed many of them at once.
+use super::{
+    documents::{content_hash, words},
+    nodes::braces,
+    places::Place,
+    scope::{Readable, readable},
+    text::{storable, storable_json},
+};
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use sqlx::PgConnection;
+use std::collections::{HashMap, HashSet};
+use svc_ids::{DocumentId, PrincipalId};
+
+/// A document to be made.
+pub struct NewDocument<'a> {
+    /// One of [`super::nodes::reserve_ids`].
+    pub place: Place,
+    pub title: &'a str,
+    pub content: &'a str,
+    pub structured_content: Value,
+    pub usetype: &'a str,
+    pub position: Option<i32>,
+    pub event_time: Option<DateTime<Utc>>,
+}
+
+/// The place of a document that [`insert`] is to make, under a parent that may be written, or at the top.
+pub fn new_place(parent: Option<&Place>, id: DocumentId) -> Place {
+    Place { id, path: parent.map(Place::children_path).unwrap_or_default() }
+}
+
+/// Stores documents, parents before their children; each is as guarded as the nearest ancestor that was there before. The transaction is
+/// one of [`super::transaction::begin_creating`].
+pub async fn insert(conn: &mut PgConnection, documents: &[NewDocument<'_>]) -> sqlx::Result<()> {
+    let contents: Vec<String> = documents.iter().map(|new| storable(new.content).into_owned()).collect();
+    sqlx::query(
+        concat!(
+            "WITH made AS (
+                 INSERT INTO documents (id, parent_id, path, title, content, usetype, position, event_time, content_hash, structured_content, guard)
+                 OVERRIDING SYSTEM VALUE
+                 SELECT id, path[cardinality(path)], path, title, content, usetype, position, event_time, content_hash, structured_content,
+                        coalesce((SELECT p.guard FROM documents p WHERE p.id = ANY(n.path) ORDER BY cardinality(p.path) DESC LIMIT 1), 0)
+                   FROM (SELECT id, path::bigint[] AS path, title, content, usetype, position, event_time, content_hash, structured_content
+                           FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int[], $7::timestamptz[], $8::text[], $9::jsonb[])
+                             AS n(id, path, title, content, usetype, position, event_time, content_hash, structured_content)) n
+                 RETURNING id, title, content)
+             INSERT INTO document_words (document_id, words) SELECT id, ", words!(), " FROM made"
+        ),
+    )
+    .bind(documents.iter().map(|new| new.place.id()).collect::<Vec<_>>())
+    .bind(documents.iter().map(|new| braces(new.place.path())).collect::<Vec<_>>())
+    .bind(documents.iter().map(|new| storable(new.title).into_owned()).collect::<Vec<_>>())
+    .bind(&contents)
+    .bind(documents.iter().map(|new| new.usetype).collect::<Vec<_>>())
+    .bind(documents.iter().map(|new| new.position).collect::<Vec<_>>())
+    .bind(documents.iter().map(|new| new.event_time).collect::<Vec<_>>())
+    .bind(contents.iter().map(|content| content_hash(content)).collect::<Vec<_>>())
+    .bind(documents.iter().map(|new| storable_json(&new.structured_content).into_owned()).collect::<Vec<_>>())
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// The documents that a caller created with these keys; no principal is the owner.
+pub async fn with_keys(
+    conn: &mut PgConnection,
+    principal: Option<PrincipalId>,
+    keys: &[&str],
+) -> sqlx::Result<HashMap<String, DocumentId>> {
+    let rows: Vec<(String, DocumentId)> = sqlx::query_as(
+        "SELECT key, document_id FROM document_keys WHERE key = ANY($2) AND principal_id IS NOT DISTINCT FROM $1",
+    )
+    .bind(principal)
+    .bind(keys)
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().collect())
+}
+
+/// Gives new documents their keys, in place of documents that lose theirs; false if another call of the caller has just taken one of
+/// them.
+pub async fn give_keys(
+    conn: &mut PgConnection,
+    principal: Option<PrincipalId>,
+    keys: &[(&str, DocumentId)],
+    lost: &[DocumentId],
+) -> sqlx::Result<bool> {
+    let (keys, ids): (Vec<&str>, Vec<DocumentId>) = keys.iter().copied().unzip();
+    sqlx::query(
+        "DELETE FROM document_keys WHERE document_id = ANY($1) AND key = ANY($2) AND principal_id IS NOT DISTINCT FROM $3",
+    )
+    .bind(lost)
+    .bind(&keys)
+    .bind(principal)
+    .execute(&mut *conn)
+    .await?;
+    let given = sqlx::query(
+        "INSERT INTO document_keys (principal_id, key, document_id)
+         SELECT $1, key, id FROM unnest($2::text[], $3::bigint[]) AS k(key, id) ORDER BY key ON CONFLICT DO NOTHING",
+    )
+    .bind(principal)
+    .bind(&keys)
+    .bind(&ids)
+    .execute(conn)
+    .await?;
+    Ok(given.rows_affected() == keys.len() as u64)
+}
+
+/// Those of these documents that the scope covers.
+pub async fn readable_of(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    ids: &[DocumentId],
+) -> sqlx::Result<HashSet<DocumentId>> {
+    let mut arguments = scope.arguments();
+    super::documents::add(&mut arguments, ids.to_vec());
+    let query = concat!("SELECT d.id FROM documents d WHERE d.id = ANY($3) AND ", readable!());
+    let ids: Vec<DocumentId> = sqlx::query_scalar_with(query, arguments).fetch_all(conn).await?;
+    Ok(ids.into_iter().collect())
+}
+
+/// When these documents were changed last, as far as they still exist.
+pub async fn times(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<Vec<(DocumentId, DateTime<Utc>)>> {
+    sqlx::query_as("SELECT id, updated_at FROM documents WHERE id = ANY($1) ORDER BY id")
+        .bind(ids)
+        .fetch_all(conn)
+        .await
+}
+
+/// Those of these documents that are still as they were at these times. The caller has locked them.
+pub async fn unchanged(
+    conn: &mut PgConnection,
+    documents: &[(DocumentId, DateTime<Utc>)],
+) -> sqlx::Result<HashSet<DocumentId>> {
+    let (ids, times): (Vec<DocumentId>, Vec<DateTime<Utc>>) = documents.iter().copied().unzip();
+    let ids: Vec<DocumentId> = sqlx::query_scalar(
+        "SELECT d.id FROM unnest($1::bigint[], $2::timestamptz[]) AS seen(id, at) JOIN documents d ON d.id = seen.id AND d.updated_at = seen.at",
+    )
+    .bind(&ids)
+    .bind(&times)
+    .fetch_all(conn)
+    .await?;
+    Ok(ids.into_iter().collect())
+}
+
+/// The places of documents, as far as they still exist.
+pub async fn places(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<Vec<Place>> {
+    sqlx::query_as("SELECT id, path FROM documents WHERE id = ANY($1) ORDER BY id").bind(ids).fetch_all(conn).await
+}
+
+/// Hands the tasks that embed many documents, and stand at one that is about to be deleted, to another of their documents.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = gone.id().0))]
+pub async fn hand_over(conn: &mut PgConnection, gone: &Place) -> sqlx::Result<()> {
+    sqlx::query(
+        "WITH heirs AS (
+             SELECT t.id AS task_id, (SELECT min(d.id) FROM jsonb_array_elements_text(t.params -> 'documents') AS member(id)
+                                        JOIN documents d ON d.id = member.id::bigint AND d.id <> $1 AND NOT d.path @> ARRAY[$1::bigint]) AS id
+               FROM documents g JOIN task_queue t ON t.scope_document_id = g.id
+              WHERE (g.id = $1 OR g.path @> ARRAY[$1::bigint]) AND NOT t.final AND t.params ? 'documents')
+         UPDATE task_queue t SET scope_document_id = d.id, root_id = d.id, node_depth = cardinality(d.path),
+                node_path = array_to_string(d.path || d.id, '/') || '/'
+           FROM heirs h JOIN documents d ON d.id = h.id WHERE t.id = h.task_id",
+    )
+    .bind(gone.id())
+    .execute(conn)
+    .await
+    .map(|_| ())
+}

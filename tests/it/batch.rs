@@ -1,0 +1,180 @@
+//! Many documents in one call, and files of them.
+use crate::support::{TOKEN, TestApp, Wish, invariants, repository, until};
+use serde_json::{Value, json};
+use std::process::{Command, Output};
+use svc_client::{
+    Code, Failure, Json,
+    wire::{BatchResponse, DocumentPath, NewBatch, PageQuery, TaskQuery, TaskTypePath, VectorSearch},
+};
+
+async fn create(app: &TestApp, documents: Value) -> Result<BatchResponse, Failure> {
+    let batch: NewBatch = serde_json::from_value(json!({"documents": documents})).unwrap();
+    app.client.create_documents(Json(batch)).await
+}
+
+fn ids(answer: &BatchResponse) -> Vec<i64> {
+    answer.documents.iter().map(|document| document.document_id).collect()
+}
+
+/// Waits until every task is done.
+async fn drained(app: &TestApp) {
+    until("the queue is empty", async || {
+        app.client.list_tasks(TaskQuery::default()).await.unwrap().tasks.is_empty().then_some(())
+    })
+    .await;
+}
+
+async fn documents(app: &TestApp) -> i64 {
+    sqlx::query_scalar("SELECT count(*) FROM documents").fetch_one(&app.pool).await.unwrap()
+}
+
+fn embeds() -> TaskTypePath {
+    TaskTypePath { task_type: "embed".to_owned() }
+}
+
+#[tokio::test]
+async fn a_batch_makes_a_tree_that_is_found_and_may_be_repeated() {
+    let app = TestApp::start().await;
+    let folder = app.create("Folder", "", None).await.id;
+    let mut batch = vec![json!({"title": "Birds", "content": "About birds.", "key": "birds", "parent_id": folder})];
+    let text = |n| format!("Heron number {n} stands in the shallow water and waits for a fish.");
+    batch.extend((0..150).map(|n| json!({"title": format!("Heron {n}"), "content": text(n), "parent_key": "birds"})));
+    batch.push(json!({"title": "Apart", "content": "A lighthouse.", "private": true, "key": "apart", "position": 3}));
+    batch.push(json!({"title": "Under it", "content": "Its lamp.", "parent_key": "apart"}));
+    let answer = create(&app, batch.clone().into()).await.unwrap();
+    assert!(
+        answer.documents.iter().zip(0..).all(|(document, index)| document.index == index && !document.was_existing)
+    );
+    let ids = ids(&answer);
+    drained(&app).await;
+    let read = async |at: usize| {
+        app.client.read_document(DocumentPath { id: ids[at] }, Default::default()).await.unwrap().value().unwrap()
+    };
+    assert_eq!((read(0).await.path, read(7).await.path), (vec![folder], vec![folder, ids[0]]));
+    assert_eq!(
+        (read(7).await.content, read(151).await.position, read(152).await.path),
+        (text(6), Some(3), vec![ids[151]])
+    );
+    let found = app.client.search_vector(Json(VectorSearch::new("a bird that fishes"))).await.unwrap();
+    assert_eq!((found.total, found.scope_state.in_flight), (ids.len() as u64 + 1, 0));
+    let tasks: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM task_queue WHERE task_type = 'embed' AND scope_document_id > $1")
+            .bind(folder)
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+    assert_eq!(tasks, 3, "a task embeds many documents");
+    let guards: Vec<i64> = sqlx::query_scalar("SELECT guard FROM documents WHERE id = ANY($1) ORDER BY id")
+        .bind(&ids[150..])
+        .fetch_all(&app.pool)
+        .await
+        .unwrap();
+    assert_eq!(guards, [0, ids[151], ids[151]]);
+
+    // Those with a key are found again, also as parents of later calls; the others are new ones.
+    let keyed = json!([batch[0], {"title": "One more", "content": "", "parent_key": "birds"}]);
+    let again = create(&app, keyed).await.unwrap();
+    assert_eq!((again.documents[0].document_id, again.documents[0].was_existing), (ids[0], true));
+    assert!(!again.documents[1].was_existing);
+    let children =
+        app.client.list_children(DocumentPath { id: ids[0] }, PageQuery { limit: Some(1000), ..PageQuery::default() });
+    assert_eq!(children.await.unwrap().documents.len(), 151);
+    drained(&app).await;
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn one_bad_document_stores_none_and_is_named() {
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    let good = json!({"title": "Good", "content": "Fine."});
+    for (bad, code, says) in [
+        (json!({"title": "", "content": ""}), Code::InvalidField, "documents.1.title"),
+        (json!({"title": "t", "content": "", "usetype": "no spaces"}), Code::InvalidField, "documents.1.usetype"),
+        (json!({"title": "t", "content": "", "parent_id": 4711}), Code::NotFound, "4711"),
+        (json!({"title": "t", "content": "", "parent_key": "later"}), Code::InvalidField, "`later`"),
+        (json!({"title": "t", "content": "", "parent_key": "a", "parent_id": 1}), Code::InvalidField, "parent_key"),
+    ] {
+        let refused =
+            create(&app, json!([good, bad, {"title": "t", "content": "", "key": "later"}])).await.unwrap_err();
+        assert_eq!((refused.code, refused.members["index"].as_u64()), (code, Some(1)), "{refused:?}");
+        assert!(refused.detail.contains(says), "{refused:?}");
+    }
+    let twice =
+        create(&app, json!([{"title": "t", "content": "", "key": "k"}, {"title": "t", "content": "", "key": "k"}]));
+    assert_eq!(twice.await.unwrap_err().members["index"], 1);
+    for wrong in [json!([]), json!(vec![good; 1001])] {
+        assert_eq!(create(&app, wrong).await.unwrap_err().members["field"], "documents");
+    }
+    assert_eq!(documents(&app).await, 0);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_is_deleted_or_changed_of_a_batch_keeps_no_other_document_from_being_found() {
+    let app = TestApp::start().await;
+    app.client.pause_task_type(embeds()).await.unwrap();
+    let batch: Vec<Value> = (0..9).map(|n| json!({"title": format!("Note {n}"), "content": "A heron."})).collect();
+    let ids = ids(&create(&app, batch.into()).await.unwrap());
+    let waiting = app.client.search_vector(Json(VectorSearch::new("heron"))).await.unwrap();
+    assert_eq!((waiting.total, waiting.scope_state.in_flight), (0, 9));
+    // The task stands at the first one.
+    for id in &ids[..2] {
+        app.client.delete_document(DocumentPath { id: *id }).await.unwrap();
+    }
+    invariants::check(&app.pool).await;
+    app.client.resume_task_type(embeds()).await.unwrap();
+    drained(&app).await;
+    let found = app.client.search_vector(Json(VectorSearch::new("heron"))).await.unwrap();
+    assert_eq!((found.total, found.scope_state.in_flight), (7, 0));
+    for id in ids[2..].iter() {
+        app.client.delete_document(DocumentPath { id: *id }).await.unwrap();
+    }
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+/// Runs `svc import` on a file of these lines.
+async fn import(app: &TestApp, lines: &str, arguments: &[&str]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("documents.ndjson");
+    std::fs::write(&file, lines).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
+    command
+        .args(["--json", "import", file.to_str().unwrap()])
+        .args(arguments)
+        .env("SVC_URL", &app.base)
+        .env("SVC_API_TOKEN", TOKEN)
+        .env("SVC_CONFIG", "/dev/null")
+        .current_dir(repository());
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    drop(folder);
+    output
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_of_documents_is_imported_once_however_often() {
+    let app = TestApp::start().await;
+    let parent = app.create("Imported", "", None).await.id;
+    let mut lines: String =
+        (0..1200).map(|n| format!("{}\n", json!({"title": format!("Line {n}"), "content": "c"}))).collect();
+    lines += "\n{\"title\": \"no content\"}\nnot json\n";
+    lines += "{\"title\": \"Child\", \"content\": \"\", \"parent_key\": \"nobody\"}\n";
+    lines += "{\"title\": \"Same\", \"content\": \"s\"}\n{\"title\": \"Same\", \"content\": \"s\"}";
+    let parent = parent.to_string();
+    let first = import(&app, &lines, &["--parent", &parent]).await;
+    let said: Vec<Value> =
+        String::from_utf8_lossy(&first.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(first.status.code(), Some(3), "{}", String::from_utf8_lossy(&first.stderr));
+    let refused: Vec<u64> = said.iter().filter_map(|line| line["line"].as_u64()).collect();
+    assert_eq!(refused, [1202, 1203, 1204], "{said:?}");
+    assert!(said[2]["reason"].as_str().unwrap().contains("`nobody`"), "{said:?}");
+    assert_eq!(said[3], json!({"lines": 1206, "stored": 1202, "existing": 0, "refused": 3}));
+    let again = import(&app, &lines, &["--parent", &parent]).await;
+    let summary = String::from_utf8_lossy(&again.stdout).lines().last().unwrap().to_owned();
+    assert_eq!(serde_json::from_str::<Value>(&summary).unwrap()["existing"], 1202, "{summary}");
+    assert_eq!(documents(&app).await, 1203);
+    drained(&app).await;
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
