@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::process::{Command, Output};
 
 /// Runs `svc` against the service of a test.
-async fn svc(app: &TestApp, arguments: &[&str]) -> Output {
+pub async fn svc(app: &TestApp, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
     command
         .args(arguments)
@@ -15,7 +15,7 @@ async fn svc(app: &TestApp, arguments: &[&str]) -> Output {
     tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
 }
 
-fn lines(output: &Output) -> Vec<Value> {
+pub fn lines(output: &Output) -> Vec<Value> {
     String::from_utf8_lossy(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 

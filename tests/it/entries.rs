@@ -1,5 +1,6 @@
 //! `POST /ingest`: texts, conversations and fetched addresses as files, answered with their finished trees.
 use crate::{
+    cli::{lines, svc},
     principals::{grant, someone},
     support::{TOKEN, TestApp, Wish, document, http, invariants, sample, until, web::Web},
 };
@@ -295,6 +296,25 @@ async fn a_paper_comes_with_its_title_authors_and_abstract() {
     assert_eq!(damaged.document.settled, Settled::Failed);
     let last = damaged.attempts.last().unwrap();
     assert!(last.outcome == AttemptOutcome::Failed && last.message.as_ref().unwrap().contains("damaged"), "{last:?}");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_command_line_fetches_addresses_and_papers() {
+    let (app, web) = with_web(&[]).await;
+    web.put("/wiki/Heron", "200 OK", "content-type: text/html\r\n", page("Grey heron", "/x").as_bytes());
+    let (there, gone) = (web.url("/wiki/Heron"), web.url("/gone"));
+    let fetched = svc(&app, &["fetch", &there, &gone, "no-paper"]).await;
+    assert_eq!(fetched.status.code(), Some(3), "some addresses are refused: {fetched:?}");
+    let reports = lines(&fetched);
+    assert_eq!((&reports[0]["title"], &reports[0]["state"]), (&json!("Grey heron"), &json!("settled")));
+    let codes: Vec<_> = reports[1..].iter().map(|report| report["error"]["code"].as_str().unwrap()).collect();
+    assert_eq!(codes, ["fetch_failed", "invalid_field"], "{reports:?}");
+    let shown = svc(&app, &["--table", "fetch", &there]).await;
+    assert!(
+        shown.status.success() && String::from_utf8_lossy(&shown.stdout).contains("settled: Grey heron"),
+        "{shown:?}"
+    );
     app.end().await;
 }
 
