@@ -20,7 +20,10 @@ CREATE TABLE documents (
     guard              bigint NOT NULL
 ) WITH (fillfactor = 85);
 
-CREATE INDEX documents_siblings ON documents (parent_id, position, id);
+-- A list of siblings has the order of this index: a document without a position comes after all positions that a column can hold.
+CREATE INDEX documents_siblings ON documents (parent_id, coalesce(position::bigint, 2147483648), id);
+-- Each document comes before everything under it, and a subtree is one stretch of the index.
+CREATE INDEX documents_preorder ON documents ((path || id));
 CREATE INDEX documents_roots ON documents (id) WHERE parent_id IS NULL;
 CREATE INDEX documents_guard ON documents (guard);
 CREATE INDEX documents_path ON documents USING gin (path);

@@ -4,8 +4,6 @@
 -- Whether a vector can be found is read from the row of its document.
 CREATE TABLE document_vectors (
     document_id bigint NOT NULL REFERENCES documents (id) ON DELETE CASCADE,
-    -- The topmost node above the document, or the document itself.
-    root_id     bigint NOT NULL,
     -- A query is compared only with the vectors of its own model. Each model gets an HNSW index of its own width with
     -- its first vectors.
     embed_model text NOT NULL,

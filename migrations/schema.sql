@@ -630,7 +630,6 @@ ALTER TABLE document_links ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
 
 CREATE TABLE document_vectors (
     document_id bigint NOT NULL,
-    root_id bigint NOT NULL,
     embed_model text NOT NULL,
     embed halfvec NOT NULL
 );
@@ -1230,9 +1229,11 @@ CREATE INDEX documents_guard ON documents USING btree (guard);
 
 CREATE INDEX documents_path ON documents USING gin (path);
 
+CREATE INDEX documents_preorder ON documents USING btree (((path || id)));
+
 CREATE INDEX documents_roots ON documents USING btree (id) WHERE (parent_id IS NULL);
 
-CREATE INDEX documents_siblings ON documents USING btree (parent_id, "position", id);
+CREATE INDEX documents_siblings ON documents USING btree (parent_id, COALESCE(("position")::bigint, '2147483648'::bigint), id);
 
 CREATE INDEX documents_unsettled ON documents USING btree (settled, id) WHERE (settled <> 'settled'::text);
 

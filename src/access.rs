@@ -64,7 +64,19 @@ impl Caller {
     /// that right.
     pub async fn enclose(&self, conn: &mut PgConnection, place: &Place) -> sqlx::Result<Caller> {
         store::access::protect_new(conn, place).await?;
-        let id = place.id();
+        self.own(conn, place.id()).await
+    }
+
+    /// Does the same to a document that this transaction moved to the top, unless it is an access root already.
+    pub async fn enclose_moved(&self, conn: &mut PgConnection, place: &Place) -> sqlx::Result<Caller> {
+        match store::access::protect_held(conn, place.id()).await? {
+            true => self.own(conn, place.id()).await,
+            false => Ok(self.clone()),
+        }
+    }
+
+    /// Grants this caller a document that was made an access root for it.
+    async fn own(&self, conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Caller> {
         self.record(conn, Entry::new(AuditAct::DocumentProtect).document(id)).await?;
         let Caller::Principal(principal) = self else { return Ok(self.clone()) };
         // If the principal was deleted meanwhile, the node is the owner's alone.

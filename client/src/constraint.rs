@@ -38,7 +38,7 @@ impl Form {
             Form::Any => None,
             Form::NotBlank => Some(r"\S"),
             Form::Name => Some("^[a-zA-Z0-9_:.-]+$"),
-            Form::Cursor => Some(r"^-?[0-9]{1,19}(\.[0-9]{1,19})?$"),
+            Form::Cursor => Some(r"^-?[0-9]{1,19}(\.[0-9]{1,19})*$"),
         }
     }
 
@@ -49,8 +49,7 @@ impl Form {
             Form::Name => text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-:.".contains(&byte)),
             Form::Cursor => {
                 let digits = |part: &str| (1..=19).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
-                let (first, second) = text.split_once('.').unwrap_or((text, "0"));
-                digits(first.strip_prefix('-').unwrap_or(first)) && digits(second)
+                text.strip_prefix('-').unwrap_or(text).split('.').all(digits)
             }
         };
         (!fits).then_some(match self {
@@ -64,8 +63,8 @@ impl Form {
 
 /// The rows in one page of a list.
 pub const PAGE: Constraint = Constraint::Whole(1, 1000);
-/// Where a page begins.
-pub const CURSOR: Constraint = Constraint::Text(1, 40, Form::Cursor);
+/// Where a page begins; the place in a subtree has a number for each level.
+pub const CURSOR: Constraint = Constraint::Text(1, 5_200, Form::Cursor);
 /// The range of the priority of an upload or a creation.
 pub const PRIORITY: Constraint = Constraint::Whole(-100, 100);
 /// The name of a usetype or of a task type.
@@ -221,6 +220,8 @@ mod tests {
             (json!("ä"), NAME, false),
             (json!("7"), CURSOR, true),
             (json!("-7.9"), CURSOR, true),
+            (json!("7.9.11"), CURSOR, true),
+            (json!("7..9"), CURSOR, false),
             (json!("7."), CURSOR, false),
             (json!("x"), CURSOR, false),
             (json!(" \n\u{a0}"), Constraint::Text(1, 10, Form::NotBlank), false),

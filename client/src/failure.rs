@@ -45,7 +45,9 @@ codes! {
     RequestTimeout = "request_timeout", 408, "The request did not come in time", ["setting"];
     /// The resource is in a state that does not allow the request, for example because a task holds this part of the tree.
     Conflict = "conflict", 409, "The request conflicts with the present state",
-        ["task_status", "task_id", "task_type", "worker", "file_id", "model"];
+        ["task_status", "task_id", "task_type", "worker", "file_id", "model", "link_id"];
+    /// The resource is no longer in the version that `If-Match` names; nothing was changed.
+    PreconditionFailed = "precondition_failed", 412, "The resource has changed", ["document_id"];
     /// The file, the body or the requested area is larger than its limit.
     TooLarge = "too_large", 413, "The request is too large", ["limit", "setting", "cells", "ref"];
     /// The body's media type is not one that the operation takes.

@@ -27,7 +27,7 @@ pub use remote::Remote;
 pub use reply::Described;
 pub use reply::{
     Accepted, Conditional, Created, Download, FileBytes, Located, MediaType, NoContent, Pieces, Prometheus, Reply,
-    Text, TextStream, Turtle, Validated,
+    Text, TextStream, Turtle, Validated, Version, Versioned,
 };
 #[doc(hidden)]
 pub use words::ReadWord;

@@ -37,6 +37,7 @@ macro_rules! meta { ($( $field:ident: $name:expr, $about:literal; )*) => {
 meta! {
     accept: header::ACCEPT, "The media types that the caller accepts.";
     if_none_match: header::IF_NONE_MATCH, "Entity tags of the versions that the caller has, or `*`; if one of them is current, the answer is 304 without a body.";
+    if_match: header::IF_MATCH, "Entity tags of the versions that the caller wants to change, or `*` for any; if none of them is current, the answer is 412 and nothing is changed.";
     range: header::RANGE, "The range of bytes to send, for example `bytes=0-1023` or `bytes=-500`; a request for several ranges is answered with the whole file.";
     if_range: header::IF_RANGE, "An entity tag; if it is not current, `Range` is ignored and the answer is the whole file.";
     last_event_id: HeaderName::from_static("last-event-id"), "The id of the last event that the caller received; earlier events are not sent again.";
@@ -54,7 +55,14 @@ impl Meta {
     pub fn knows(&self, etag: &str) -> bool {
         self.if_none_match
             .as_deref()
-            .is_some_and(|list| list.trim() == "*" || tags(list).any(|tag| tag == opaque(etag)))
+            .is_some_and(|list| list.trim() == "*" || tags(list).any(|(_, tag)| tag == opaque(etag)))
+    }
+
+    /// Whether the caller wants to change the version that the entity tag names, by RFC 9110's strong comparison.
+    pub fn may_change(&self, etag: &str) -> bool {
+        self.if_match
+            .as_deref()
+            .is_none_or(|list| list.trim() == "*" || tags(list).any(|(is_weak, tag)| !is_weak && tag == etag))
     }
 
     /// Whether the answer may be a range of the version that the entity tag names, by RFC 9110's strong comparison.
@@ -89,13 +97,13 @@ fn opaque(tag: &str) -> &str {
     tag.strip_prefix("W/").unwrap_or(tag)
 }
 
-/// The entity tags of a list, without the prefix of weak ones. A tag may contain a comma.
-fn tags(list: &str) -> impl Iterator<Item = &str> {
+/// The entity tags of a list, each with whether it is weak, and without the prefix that says so. A tag may contain a comma.
+fn tags(list: &str) -> impl Iterator<Item = (bool, &str)> {
     let mut rest = list;
     std::iter::from_fn(move || {
         let from = rest.find('"')?;
         let length = rest[from + 1..].find('"')? + 2;
-        let tag = &rest[from..from + length];
+        let tag = (rest[..from].ends_with("W/"), &rest[from..from + length]);
         rest = &rest[from + length..];
         Some(tag)
     })
@@ -120,6 +128,18 @@ mod tests {
 
     fn knows(list: &str, etag: &str) -> bool {
         Meta { if_none_match: Some(list.to_owned()), ..Meta::default() }.knows(etag)
+    }
+
+    #[test]
+    fn a_change_is_of_a_version_that_is_exactly_named() {
+        let may_change = |list: &str| Meta { if_match: Some(list.to_owned()), ..Meta::default() }.may_change(r#""a""#);
+        for current in [r#""a""#, r#""x", "a""#, r#"W/"x", "a""#, "*"] {
+            assert!(may_change(current), "{current}");
+        }
+        for other in [r#"W/"a""#, r#""b""#, "a", ""] {
+            assert!(!may_change(other), "{other}");
+        }
+        assert!(Meta::default().may_change(r#""a""#), "nobody asked");
     }
 
     #[test]

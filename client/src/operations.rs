@@ -37,6 +37,12 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     GET    "/documents/roots"             list_roots(query: PageQuery) -> Json<DocumentPage>;
     /// Reads one document; its vector only on request.
     GET    "/documents/{id}"              read_document(path: DocumentPath, query: EmbedQuery) -> Conditional<Json<DocumentResponse>>;
+    /// Changes the fields of a document that the body names, or moves it with all under it.
+    ///
+    /// A new text is searched by its words at once, and by its meaning once it is embedded anew; the vector of the old text is
+    /// gone with the old text. A caller that sends the `ETag` of what it read as `If-Match` overwrites no change of another's.
+    /// A part of an ingested file takes a new text as well: it and the sections above it are `in_flight` until they are embedded anew.
+    PATCH  "/documents/{id}"              update_document(path: DocumentPath, query: WaitQuery, body: Json<DocumentChange>) -> Versioned<Json<UpdatedDocument>>, access Write, fails [PreconditionFailed];
     /// Reads the stored bytes of a file, or one range of them.
     ///
     /// To continue a download that broke off, send the missing range in `Range` and the `ETag` of the first part in `If-Range`.
@@ -45,10 +51,20 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     DELETE "/documents/{id}"              delete_document(path: DocumentPath) -> NoContent, access Write;
     /// Lists a document's children in their order, page by page.
     GET    "/documents/{id}/children"     list_children(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>;
-    /// Lists everything under a document by id, page by page: in the order of making, which puts a segment behind what it holds.
+    /// Lists the documents above a document, root first, page by page.
+    ///
+    /// A document that the caller may not read is left out; `path` has its id nevertheless.
+    GET    "/documents/{id}/ancestors"    list_ancestors(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>;
+    /// Lists the other children of a document's parent in their order, page by page; for a root, the other roots.
+    GET    "/documents/{id}/siblings"     list_siblings(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>;
+    /// Lists everything under a document, page by page: each document before what is under it, and siblings by id.
     GET    "/documents/{id}/subtree"      list_subtree(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>;
     /// Lists a document's typed links, in both directions.
     GET    "/documents/{id}/links"        list_links(path: DocumentPath, query: PageQuery) -> Json<LinkPage>;
+    /// Links a document to another one.
+    POST   "/documents/{id}/links"        create_link(path: DocumentPath, body: Json<NewLink>) -> Created<LinkResponse>, access Write;
+    /// Deletes a link that leads from this document.
+    DELETE "/documents/{id}/links/{link_id}" delete_link(path: LinkPath) -> NoContent, access Write;
     /// Reads everything that the pipeline recorded about a document.
     GET    "/documents/{id}/evidence"     read_evidence(path: DocumentPath) -> Json<EvidenceResponse>;
     /// Reads a rectangle of a stored workbook: values, formulas and a rendered grid.

@@ -329,6 +329,37 @@ impl<R: Reply> Reply for Conditional<R> {
     }
 }
 
+/// A value with the version that it has now.
+#[derive(Clone, Debug)]
+pub struct Version<V> {
+    /// The entity tag by which a later change may name this version; empty if the service gave none.
+    pub etag: String,
+    pub value: V,
+}
+
+/// The same answer with an `ETag`, and 412 for a caller whose `If-Match` names other versions.
+pub struct Versioned<R>(PhantomData<R>);
+impl<R: Reply> Reply for Versioned<R> {
+    type Value = Version<R::Value>;
+    fn is_success(status: u16) -> bool {
+        R::is_success(status)
+    }
+    fn accept() -> &'static str {
+        R::accept()
+    }
+    fn heeds() -> Vec<&'static str> {
+        [vec!["if-match"], R::heeds()].concat()
+    }
+    async fn receive(answer: Incoming) -> Result<Self::Value, Failure> {
+        let etag = answer.header(header::ETAG).unwrap_or_default().to_owned();
+        Ok(Version { etag, value: R::receive(answer).await? })
+    }
+    #[cfg(feature = "openapi")]
+    fn describe(schemas: &mut Schemas) -> Vec<Described> {
+        R::describe(schemas).into_iter().map(|one| one.with(&["ETag"])).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

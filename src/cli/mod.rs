@@ -6,6 +6,7 @@ mod cancel;
 mod cells;
 mod config;
 mod documents;
+mod edits;
 mod embed;
 mod fetch;
 mod follow;
@@ -88,6 +89,12 @@ enum Command {
     Tree(tree::TreeArguments),
     /// Lists documents: those without a parent, or the children of one.
     Ls(documents::LsArguments),
+    /// Creates a document from a text that is given or piped in.
+    Add(edits::AddArguments),
+    /// Changes fields of a document.
+    Edit(edits::EditArguments),
+    /// Moves a document and everything under it.
+    Mv(edits::MvArguments),
     /// Shows one document with its text.
     Get(documents::IdArguments),
     /// Writes the stored bytes of a document's file to a file or to a pipe.
@@ -222,6 +229,9 @@ async fn run(
         Command::Portfolio(arguments) => raptor::portfolio(&client(&settings)?, output, arguments).await,
         Command::Tree(arguments) => tree::tree(&client(&settings)?, output, arguments).await,
         Command::Ls(arguments) => documents::ls(&client(&settings)?, output, arguments).await,
+        Command::Add(arguments) => edits::add(&client(&settings)?, output, arguments).await,
+        Command::Edit(arguments) => edits::edit(&client(&settings)?, output, arguments).await,
+        Command::Mv(arguments) => edits::mv(&client(&settings)?, output, arguments).await,
         Command::Get(arguments) => documents::get(&client(&settings)?, output, arguments).await,
         Command::Bytes(arguments) => bytes::bytes(&client(&settings)?, output, arguments).await,
         Command::Rm(arguments) => documents::rm(&client(&settings)?, output, arguments).await,

@@ -40,7 +40,8 @@ pub struct PortfolioArguments {
 pub async fn raptor(client: &Client<Remote>, output: Output, arguments: RaptorArguments) -> Result<ExitCode, CliError> {
     let request = RaptorRequest { seed: arguments.seed, max_levels: arguments.levels, ..RaptorRequest::default() };
     let path = DocumentPath { id: arguments.id };
-    let made = client.make_raptor(path, WaitQuery { wait: true }, OptionalJson(Some(request))).await?;
+    let made =
+        client.make_raptor(path, WaitQuery { wait: true, ..WaitQuery::default() }, OptionalJson(Some(request))).await?;
     match (output, &made.tree) {
         (Output::Json, _) => Output::line(&made)?,
         (Output::Table, Some(tree)) => {

@@ -45,7 +45,8 @@ impl Handle<ops::read_task> for Service {
 impl Handle<ops::retry_task> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::retry_task>) -> Result<TaskResponse, Failure> {
         let id = TaskId(call.path.id);
-        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        // Meanwhile no document moves: a task that is put back gets the region of its document's place.
+        let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
         let before = task(&mut tx, id).await?;
         if !requeue(&mut tx, &self.task_types, id, DocumentId(before.document_id), RootId(before.root_id)).await? {
             let detail =

@@ -1,4 +1,7 @@
 //! Documents: the nodes of the tree.
+mod links;
+mod update;
+
 use super::lists::must_exist;
 use crate::{
     access::Caller,
@@ -27,7 +30,7 @@ use std::time::Duration;
 use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::{
     Call, Code, Failure, Validated, ops,
-    wire::{CreatedDocument, DocumentResponse, EventKind, EvidenceResponse, LinkPage, NewDocument, Settled},
+    wire::{CreatedDocument, DocumentResponse, EventKind, EvidenceResponse, NewDocument, Settled},
 };
 use svc_ids::{DocumentId, TaskId};
 
@@ -48,7 +51,7 @@ impl Handle<ops::create_document> for Service {
             wait_for(self, id, task).await?;
             warnings.extend(missing_vector(self, id).await?);
         }
-        Ok(CreatedDocument { document: read(self, &caller, id, false).await?, warnings })
+        Ok(CreatedDocument { document: read(self, &caller, id, call.query.include_embed).await?, warnings })
     }
 }
 
@@ -76,6 +79,7 @@ async fn create(
         },
         None => None,
     };
+    parent.as_ref().map_or(Ok(()), |parent| parent.admits(0))?;
     let row = NewRow {
         parent: parent.as_ref(),
         title: &new.title,
@@ -251,18 +255,6 @@ pub(super) fn page_by_id<T>(mut rows: Vec<T>, limit: u32, id: impl Fn(&T) -> i64
 pub(super) fn id_cursor(cursor: Option<&str>) -> Result<i64, Failure> {
     cursor
         .map_or(Ok(0), |text| text.parse().map_err(|_| Failure::field("cursor", "takes a next_cursor from this list")))
-}
-
-impl Handle<ops::list_links> for Service {
-    async fn handle(&self, caller: &Caller, call: Call<ops::list_links>) -> Result<LinkPage, Failure> {
-        let (id, limit, after) =
-            (DocumentId(call.path.id), call.query.rows(), id_cursor(call.query.cursor.as_deref())?);
-        let mut conn = self.pool.acquire().await.or_fail()?;
-        must_exist(&mut conn, caller, id).await?;
-        let rows = store::links::of_document(&mut conn, &caller.readable(), id, after, limit + 1).await.or_fail()?;
-        let (links, next_cursor) = page_by_id(rows, limit, |link| link.id);
-        Ok(LinkPage { links, next_cursor })
-    }
 }
 
 impl Handle<ops::read_evidence> for Service {

@@ -7,7 +7,7 @@ use crate::{
     service::Service,
     store::{
         self,
-        documents::{Listed, Shape, SiblingCursor, sibling_position},
+        documents::{Descendant, Listed, Shape, SiblingCursor, sibling_position},
     },
 };
 use sqlx::PgConnection;
@@ -27,8 +27,8 @@ impl Handle<ops::list_roots> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::list_roots>) -> Result<DocumentPage, Failure> {
         let after = DocumentId(id_cursor(call.query.cursor.as_deref())?);
         let mut conn = self.pool.acquire().await.or_fail()?;
-        let listed =
-            store::documents::roots(&mut conn, &caller.readable(), after, call.query.rows() + 1).await.or_fail()?;
+        let (scope, limit) = (caller.readable(), call.query.rows() + 1);
+        let listed = store::documents::roots(&mut conn, &scope, None, after, limit).await.or_fail()?;
         page(self, &mut conn, caller, &call.query, listed, |last| last.id.to_string()).await
     }
 }
@@ -36,32 +36,98 @@ impl Handle<ops::list_roots> for Service {
 impl Handle<ops::list_subtree> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::list_subtree>) -> Result<DocumentPage, Failure> {
         let id = DocumentId(call.path.id);
-        let after = DocumentId(id_cursor(call.query.cursor.as_deref())?);
+        let after = call.query.cursor.as_deref().map(way_cursor).transpose()?.unwrap_or_default();
         let (scope, limit) = (caller.readable(), call.query.rows() + 1);
         let mut conn = self.pool.acquire().await.or_fail()?;
         must_exist(&mut conn, caller, id).await?;
-        let listed = store::documents::subtree(&mut conn, &scope, id, after, limit).await.or_fail()?;
-        page(self, &mut conn, caller, &call.query, listed, |last| last.id.to_string()).await
+        let found = store::documents::subtree(&mut conn, &scope, id, &after, limit).await.or_fail()?;
+        let ways: HashMap<DocumentId, String> = found.iter().map(|found| (found.listed.id, way(found))).collect();
+        let listed = found.into_iter().map(|found| found.listed).collect();
+        page(self, &mut conn, caller, &call.query, listed, |last| ways[&last.id].clone()).await
     }
+}
+
+/// The place of a document in the list of a subtree: the ids on the way down to it.
+fn way(found: &Descendant) -> String {
+    found.way.iter().map(i64::to_string).collect::<Vec<_>>().join(".")
+}
+
+fn way_cursor(text: &str) -> Result<Vec<i64>, Failure> {
+    text.split('.').map(|id| id.parse().map_err(|_| not_a_cursor())).collect()
 }
 
 impl Handle<ops::list_children> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::list_children>) -> Result<DocumentPage, Failure> {
-        let after = call.query.cursor.as_deref().map(sibling_cursor).transpose()?;
-        let (id, scope, limit) = (DocumentId(call.path.id), caller.readable(), call.query.rows() + 1);
+        let id = DocumentId(call.path.id);
         let mut conn = self.pool.acquire().await.or_fail()?;
         must_exist(&mut conn, caller, id).await?;
-        let listed = store::documents::children(&mut conn, &scope, id, after, limit).await.or_fail()?;
-        let cursor = |last: &Listed| format!("{}.{}", sibling_position(last.position), last.id);
-        page(self, &mut conn, caller, &call.query, listed, cursor).await
+        children(self, &mut conn, caller, &call.query, id, None).await
     }
+}
+
+impl Handle<ops::list_siblings> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::list_siblings>) -> Result<DocumentPage, Failure> {
+        let id = DocumentId(call.path.id);
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        let path = path(&mut conn, caller, id).await?;
+        if let Some(parent) = path.last() {
+            return children(self, &mut conn, caller, &call.query, DocumentId(*parent), Some(id)).await;
+        }
+        let after = DocumentId(id_cursor(call.query.cursor.as_deref())?);
+        let (scope, limit) = (caller.readable(), call.query.rows() + 1);
+        let listed = store::documents::roots(&mut conn, &scope, Some(id), after, limit).await.or_fail()?;
+        page(self, &mut conn, caller, &call.query, listed, |last| last.id.to_string()).await
+    }
+}
+
+/// A page of the children of a document, without one of them. The parent itself need not be readable.
+async fn children(
+    service: &Service,
+    conn: &mut PgConnection,
+    caller: &Caller,
+    query: &PageQuery,
+    parent: DocumentId,
+    except: Option<DocumentId>,
+) -> Result<DocumentPage, Failure> {
+    let after = query.cursor.as_deref().map(sibling_cursor).transpose()?;
+    let (scope, limit) = (caller.readable(), query.rows() + 1);
+    let listed = store::documents::children(conn, &scope, parent, except, after, limit).await.or_fail()?;
+    let cursor = |last: &Listed| format!("{}.{}", sibling_position(last.position), last.id);
+    page(service, conn, caller, query, listed, cursor).await
 }
 
 fn sibling_cursor(text: &str) -> Result<SiblingCursor, Failure> {
     let parts = text.split_once('.').and_then(|(position, id)| {
         Some(SiblingCursor { position: position.parse().ok()?, id: DocumentId(id.parse().ok()?) })
     });
-    parts.ok_or_else(|| Failure::field("cursor", "takes a next_cursor from this list"))
+    parts.ok_or_else(not_a_cursor)
+}
+
+fn not_a_cursor() -> Failure {
+    Failure::field("cursor", "takes a next_cursor from this list")
+}
+
+impl Handle<ops::list_ancestors> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::list_ancestors>) -> Result<DocumentPage, Failure> {
+        let after = id_cursor(call.query.cursor.as_deref())?;
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        let path = path(&mut conn, caller, DocumentId(call.path.id)).await?;
+        let begin = match call.query.cursor {
+            None => 0,
+            Some(_) => path.iter().position(|id| *id == after).ok_or_else(not_a_cursor)? + 1,
+        };
+        let ids: Vec<DocumentId> = path[begin..].iter().copied().map(DocumentId).collect();
+        let mut listed = store::documents::sizes(&mut conn, &caller.readable(), &ids).await.or_fail()?;
+        listed.sort_unstable_by_key(|row| ids.iter().position(|id| *id == row.id));
+        listed.truncate(call.query.rows() as usize + 1);
+        page(self, &mut conn, caller, &call.query, listed, |last| last.id.to_string()).await
+    }
+}
+
+/// The ids of a document's ancestors, root first; 404 if the caller may not read the document.
+async fn path(conn: &mut PgConnection, caller: &Caller, id: DocumentId) -> Result<Vec<i64>, Failure> {
+    let path = store::documents::path(conn, &caller.readable(), id).await.or_fail()?;
+    path.ok_or_else(|| Failure::no_document(id.0))
 }
 
 /// 404 if the caller may read no such document.

@@ -46,6 +46,7 @@ impl Handle<ops::search> for Service {
         let body = HybridSearch {
             limit: call.query.limit,
             include_content: call.query.include_content,
+            include_embed: call.query.include_embed,
             ..HybridSearch::new(&call.query.q)
         };
         search::hybrid(self, caller, body).await

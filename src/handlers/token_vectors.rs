@@ -26,6 +26,7 @@ impl Handle<ops::embed_document> for Service {
         };
         let text = text(self, caller, id).await?;
         let model = self.model().await?;
+        let read = text.clone();
         // What may be refused comes first.
         let tokens = match with_tokens {
             true => Some(tokens(self, &model, text.clone()).await?.0),
@@ -39,7 +40,7 @@ impl Handle<ops::embed_document> for Service {
         })?;
         let stored = |vector| Stored::new(model.identity(), model.native_width(), vector);
         store::vectors::ensure_index(&self.pool, model.identity(), model.native_width()).await.or_fail()?;
-        write(self, caller, id, vectors.pop().map(stored), tokens.as_ref()).await?;
+        write(self, caller, (id, &read), vectors.pop().map(stored), tokens.as_ref()).await?;
         let token_count = tokens.map_or(0, |rows| rows.places.len());
         Ok(EmbedResponse { document_id: id.0, embedded: true, with_tokens, token_count })
     }
@@ -50,8 +51,8 @@ impl Handle<ops::embed_tokens> for Service {
         let id = DocumentId(call.path.id);
         let text = text(self, caller, id).await?;
         let model = self.model().await?;
-        let (rows, text_tokens) = tokens(self, &model, text).await?;
-        write(self, caller, id, None, Some(&rows)).await?;
+        let (rows, text_tokens) = tokens(self, &model, text.clone()).await?;
+        write(self, caller, (id, &text), None, Some(&rows)).await?;
         Ok(TokensResponse {
             document_id: id.0,
             model: rows.model.to_owned(),
@@ -82,17 +83,26 @@ async fn tokens<'a>(service: &Service, model: &'a Model, text: String) -> Result
     Ok((maxsim::rows(&service.settings, model.identity(), &tokens)?, tokens.len()))
 }
 
+/// Stores the vectors of a text, unless the document has another one by now.
 async fn write(
     service: &Service,
     caller: &Caller,
-    id: DocumentId,
+    (id, text): (DocumentId, &str),
     vector: Option<Stored<'_>>,
     tokens: Option<&TokenRows<'_>>,
 ) -> Result<(), Failure> {
     let mut tx = store::transaction::begin(&service.pool).await.or_fail()?;
-    let Some(place) = store::places::lock_parent(&mut tx, &caller.writable(), id).await.or_fail()? else {
+    let Some(place) = store::places::lock_for_change(&mut tx, &caller.writable(), id).await.or_fail()? else {
         return Err(caller.refusal(&mut tx, id).await.or_fail()?);
     };
+    let now = store::nodes::texts(&mut tx, &[id]).await.or_fail()?;
+    if now.iter().all(|row| search::text(&row.usetype, &row.title, &row.content) != text) {
+        return Err(Failure::new(
+            Code::Conflict,
+            format!("the text of document {id} changed while it was being embedded"),
+        )
+        .with("remedy", "embed it again"));
+    }
     store::reservations::hold_for_edit(&mut tx, &place, WriteMode::Itself).await.or_fail()?;
     if let Some(Stored { model, vector }) = vector {
         store::vectors::set(&mut tx, &place, &[id], &[vector], model).await.or_fail()?;

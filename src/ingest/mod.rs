@@ -2,6 +2,7 @@
 //! its actor.
 pub(crate) mod cancel;
 pub(crate) mod copies;
+pub(crate) mod edit;
 pub(crate) mod entries;
 pub mod extension;
 pub(crate) mod options;

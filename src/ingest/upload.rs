@@ -138,6 +138,7 @@ pub async fn arrive(
         },
         None => None,
     };
+    parent.as_ref().map_or(Ok(()), |parent| parent.admits(0))?;
     let response = match (found, lob) {
         (Some(blob), _) => existing(&mut tx, intake.types, caller, blob, &arrival, parent.as_ref()).await?,
         (None, Some(lob)) => store_new(core, &mut tx, caller, &arrival, lob, parent.as_ref(), &query).await?,

@@ -11,7 +11,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::time::Duration;
 use svc_client::{
     Accepted, Conditional, Created, Event, Events, Failure, FileBytes, Json, Located, MediaType, NoContent, PROBLEM,
-    Reply, Text, TextStream, Validated, Wire,
+    Reply, Text, TextStream, Validated, Version, Versioned, Wire,
 };
 
 /// A stream of events sends a sign of life at least this often, so that proxies and clients keep it open.
@@ -71,6 +71,14 @@ impl<R: Encode> Encode for Conditional<R> {
         set(response.headers_mut(), header::ETAG, &etag);
         // Only the caller may store the answer, and must ask again before each use.
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+        response
+    }
+}
+
+impl<R: Encode> Encode for Versioned<R> {
+    fn encode(Version { etag, value }: Self::Value) -> Response {
+        let mut response = R::encode(value);
+        set(response.headers_mut(), header::ETAG, &etag);
         response
     }
 }

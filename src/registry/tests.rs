@@ -60,9 +60,13 @@ async fn every_operation_is_one_route_one_entry_and_two_methods() {
     for row in
         OPERATIONS.iter().filter(|row| !matches!(row.access, svc_client::Access::Public | svc_client::Access::Metrics))
     {
-        let request = Request::builder()
-            .method(row.method.clone())
-            .uri(row.path.replace("{id}", "7").replace("{principal_id}", "8").replace("{task_type}", "embed"));
+        let request = Request::builder().method(row.method.clone()).uri(
+            row.path
+                .replace("{id}", "7")
+                .replace("{principal_id}", "8")
+                .replace("{link_id}", "9")
+                .replace("{task_type}", "embed"),
+        );
         let (status, headers, problem) = call(&router, request, "").await;
         if row.access == svc_client::Access::RunnerKey {
             assert_eq!((status, problem["setting"].as_str()), (501, Some("SVC_RUNNER_KEY")), "{}", row.name);

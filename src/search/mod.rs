@@ -89,6 +89,7 @@ struct Found<'a> {
     limit: u32,
     second_stage: Option<RerankMethod>,
     include_content: bool,
+    include_embed: bool,
     ranked: Ranked,
     total: Total,
     legs: HashMap<DocumentId, Legs>,
@@ -105,6 +106,7 @@ macro_rules! found {
             limit: $body.limit,
             second_stage: $body.second_stage(),
             include_content: $body.include_content,
+            include_embed: $body.include_embed,
             ranked: $ranked,
             total: $total,
             legs: HashMap::new(),
@@ -303,7 +305,8 @@ async fn respond(core: &Core, eligible: &Eligible, found: Found<'_>) -> Result<S
     let mut conn = core.pool.acquire().await.or_fail()?;
     let Unsettled { in_flight, failed } =
         store::documents::unsettled(&mut conn, &eligible.scope, eligible.parent_id).await.or_fail()?;
-    let mut documents = results::show(core, &mut conn, &eligible.scope, &ids, found.include_content).await?;
+    let mut documents =
+        results::show(core, &mut conn, &eligible.scope, &ids, (found.include_content, found.include_embed)).await?;
     drop(conn);
     let results: Vec<SearchResult> = ranked
         .into_iter()

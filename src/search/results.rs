@@ -14,13 +14,13 @@ use svc_client::{Failure, wire::DocumentResponse};
 use svc_ids::DocumentId;
 
 /// The documents of an answer, by rank. Their texts are included as long as there is room: a text that does not fit is
-/// left out, and a shorter one after it may still be included.
+/// left out, and a shorter one after it may still be included. Their vectors, which are small, are shown if asked for.
 pub(super) async fn show(
     core: &Core,
     conn: &mut PgConnection,
     scope: &Readable,
     ids: &[DocumentId],
-    content: bool,
+    (content, embed): (bool, bool),
 ) -> Result<HashMap<DocumentId, DocumentResponse>, Failure> {
     let sizes = store::documents::sizes(conn, scope, ids).await.or_fail()?;
     let sizes: HashMap<DocumentId, Listed> = sizes.into_iter().map(|size| (size.id, size)).collect();
@@ -37,7 +37,7 @@ pub(super) async fn show(
     let mut documents = HashMap::with_capacity(ids.len());
     for (ids, content, structured_content) in shapes {
         if !ids.is_empty() {
-            let shape = Shape { embed: false, content, structured_content };
+            let shape = Shape { embed, content, structured_content };
             let rows = store::documents::read_many(conn, scope, &ids, shape).await.or_fail()?;
             documents.extend(rows.into_iter().map(|row| (row.id, row.into())));
         }

@@ -23,7 +23,8 @@ pub(super) async fn share(conn: &mut PgConnection) -> sqlx::Result<()> {
         .map(|_| ())
 }
 
-async fn hold_alone(conn: &mut PgConnection) -> sqlx::Result<()> {
+/// Lets this transaction change guards; its first statement.
+pub(super) async fn hold_alone(conn: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(AdvisoryLock::Access.key()).execute(conn).await.map(|_| ())
 }
 
@@ -42,6 +43,12 @@ pub async fn protect_new(conn: &mut PgConnection, place: &Place) -> sqlx::Result
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn protect(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<bool> {
     hold_alone(conn).await?;
+    protect_held(conn, id).await
+}
+
+/// Does the same in a transaction that holds the lock already.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn protect_held(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<bool> {
     let old: Option<i64> = sqlx::query_scalar(
         "INSERT INTO access_roots (document_id, above) SELECT id, guard FROM documents WHERE id = $1
          ON CONFLICT DO NOTHING RETURNING above",

@@ -12,6 +12,9 @@ use sqlx::{Arguments, PgConnection, postgres::PgArguments, types::Json};
 use svc_client::wire::{DocumentResponse, Settled};
 use svc_ids::DocumentId;
 
+mod list;
+pub use list::*;
+
 /// The columns of a [`DocumentRow`], from `documents d`; $3 says whether to include the vector.
 macro_rules! columns {
     ($content:literal, $structured_content:literal) => {
@@ -34,39 +37,12 @@ macro_rules! words {
 }
 pub(super) use words;
 
-/// The columns of a [`Listed`], from `documents d`. No text is unpacked in order to measure it; packed text counts as
-/// 16 times its size.
-macro_rules! listed {
-    () => {
-        "d.id, d.position, octet_length(d.content)::bigint AS content_bytes, \
-         pg_column_size(d.structured_content)::bigint \
-         * CASE WHEN pg_column_compression(d.structured_content) IS NULL THEN 1 ELSE 16 END AS structured_bytes"
-    };
-}
-
-/// A document in a list, with the size of what it holds.
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
-pub struct Listed {
-    pub id: DocumentId,
-    pub position: Option<i32>,
-    pub content_bytes: i64,
-    /// An estimate.
-    pub structured_bytes: i64,
-}
-
 /// What to read of documents besides their plain columns.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub embed: bool,
     pub content: bool,
     pub structured_content: bool,
-}
-
-/// Whether `documents d` is readable, and under $5 if that is given.
-macro_rules! in_scope {
-    () => {
-        concat!(readable!(), " AND ($3::bigint IS NULL OR d.path @> ARRAY[$3] OR d.id = $3)")
-    };
 }
 
 /// A document as it is stored.
@@ -210,14 +186,6 @@ pub async fn read_many(
     Ok(rows)
 }
 
-/// The sizes of those of `ids` that the scope covers, in any order.
-pub async fn sizes(conn: &mut PgConnection, scope: &Readable, ids: &[DocumentId]) -> sqlx::Result<Vec<Listed>> {
-    let mut arguments = scope.arguments();
-    add(&mut arguments, ids.to_vec());
-    let query = concat!("SELECT ", listed!(), " FROM documents d WHERE d.id = ANY($3) AND ", readable!());
-    sqlx::query_as_with(query, arguments).fetch_all(conn).await
-}
-
 /// How a document begins.
 #[derive(Debug, sqlx::FromRow)]
 pub struct Beginning {
@@ -256,144 +224,6 @@ pub async fn is_readable(conn: &mut PgConnection, scope: &Readable, id: Document
     add(&mut arguments, id);
     let query = concat!("SELECT EXISTS (SELECT 1 FROM documents d WHERE d.id = $3 AND ", readable!(), ")");
     sqlx::query_scalar_with(query, arguments).fetch_one(conn).await
-}
-
-/// The documents without a parent after `after`, by id.
-pub async fn roots(
-    conn: &mut PgConnection,
-    scope: &Readable,
-    after: DocumentId,
-    limit: u32,
-) -> sqlx::Result<Vec<Listed>> {
-    let mut arguments = scope.arguments();
-    add(&mut arguments, after);
-    add(&mut arguments, i64::from(limit));
-    sqlx::query_as_with(
-        concat!(
-            "SELECT ",
-            listed!(),
-            " FROM documents d WHERE d.parent_id IS NULL AND d.id > $3 AND ",
-            readable!(),
-            " ORDER BY d.id LIMIT $4"
-        ),
-        arguments,
-    )
-    .persistent(false)
-    .fetch_all(conn)
-    .await
-}
-
-/// A place in a list of siblings: explicit positions first, then age.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SiblingCursor {
-    /// `i32::MAX + 1` for a sibling without a position.
-    pub position: i64,
-    pub id: DocumentId,
-}
-
-/// The position of a sibling in the order of [`children`].
-pub fn sibling_position(position: Option<i32>) -> i64 {
-    position.map_or(i64::from(i32::MAX) + 1, i64::from)
-}
-
-/// The children of a node after a cursor, in their order.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = parent.0))]
-pub async fn children(
-    conn: &mut PgConnection,
-    scope: &Readable,
-    parent: DocumentId,
-    after: Option<SiblingCursor>,
-    limit: u32,
-) -> sqlx::Result<Vec<Listed>> {
-    let after = after.unwrap_or(SiblingCursor { position: i64::MIN, id: DocumentId(0) });
-    let mut arguments = scope.arguments();
-    add(&mut arguments, parent);
-    add(&mut arguments, after.position);
-    add(&mut arguments, after.id);
-    add(&mut arguments, i64::from(limit));
-    sqlx::query_as_with(
-        concat!(
-            "SELECT ", listed!(), " FROM documents d WHERE d.parent_id = $3 AND (coalesce(d.position::bigint, 2147483648), d.id) > ($4, $5) AND ",
-            readable!(), " ORDER BY d.position NULLS LAST, d.id LIMIT $6"
-        ),
-        arguments,
-    )
-    .persistent(false)
-    .fetch_all(conn)
-    .await
-}
-
-/// Everything under a node after `after`, by id.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = root.0))]
-pub async fn subtree(
-    conn: &mut PgConnection,
-    scope: &Readable,
-    root: DocumentId,
-    after: DocumentId,
-    limit: u32,
-) -> sqlx::Result<Vec<Listed>> {
-    let mut arguments = scope.arguments();
-    add(&mut arguments, root);
-    add(&mut arguments, after);
-    add(&mut arguments, i64::from(limit));
-    sqlx::query_as_with(
-        concat!(
-            "SELECT ",
-            listed!(),
-            " FROM documents d WHERE d.path @> ARRAY[$3::bigint] AND d.id > $4 AND ",
-            readable!(),
-            " ORDER BY d.id LIMIT $5"
-        ),
-        arguments,
-    )
-    .persistent(false)
-    .fetch_all(conn)
-    .await
-}
-
-/// Nodes that a search cannot show.
-#[derive(Clone, Copy, Debug)]
-pub struct Unsettled {
-    pub in_flight: i64,
-    pub failed: i64,
-}
-
-/// How many nodes of the readable scope a search cannot show, each counted up to 10,000. A
-/// document that was written over REST is settled at once, but is only found once its own task has embedded it.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = under.map(|id| id.0)))]
-pub async fn unsettled(
-    conn: &mut PgConnection,
-    scope: &Readable,
-    under: Option<DocumentId>,
-) -> sqlx::Result<Unsettled> {
-    let mut arguments = scope.arguments();
-    add(&mut arguments, under);
-    let (in_flight, failed, waiting, unembedded): (i64, i64, i64, i64) = sqlx::query_as_with(
-        concat!(
-            "SELECT (SELECT count(*) FROM (SELECT 1 FROM documents d WHERE d.settled = 'in_flight' AND ",
-            in_scope!(),
-            " LIMIT 10000) f),
-                    (SELECT count(*) FROM (SELECT 1 FROM documents d WHERE d.settled = 'failed' AND ",
-            in_scope!(),
-            " LIMIT 10000) f),
-                    (SELECT count(*) FROM (SELECT 1 FROM task_queue t JOIN documents d ON d.id = ANY(embedded_documents(t.params, t.scope_document_id))
-                      WHERE t.task_type = 'embed' AND t.root_id = t.scope_document_id AND (NOT t.final OR t.error_type IS NOT NULL)
-                        AND NOT t.final AND d.settled = 'settled' AND ",
-            in_scope!(),
-            " LIMIT 10000) f),
-                    (SELECT count(*) FROM (SELECT 1 FROM task_queue t JOIN documents d ON d.id = ANY(embedded_documents(t.params, t.scope_document_id))
-                      WHERE t.task_type = 'embed' AND t.root_id = t.scope_document_id AND (NOT t.final OR t.error_type IS NOT NULL)
-                        AND t.final AND t.status = 'failed' AND d.settled = 'settled'
-                        AND NOT EXISTS (SELECT 1 FROM document_vectors v WHERE v.document_id = d.id) AND ",
-            in_scope!(),
-            " LIMIT 10000) f)"
-        ),
-        arguments,
-    )
-    .persistent(false)
-    .fetch_one(conn)
-    .await?;
-    Ok(Unsettled { in_flight: (in_flight + waiting).min(10_000), failed: (failed + unembedded).min(10_000) })
 }
 
 /// Removes a document and everything under it, with every row that depends on them; returns their ids. The caller must

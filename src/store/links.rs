@@ -1,5 +1,6 @@
 //! Typed edges between documents.
 use super::{
+    advisory::AdvisoryLock,
     documents::add,
     places::Place,
     scope::{Readable, readable},
@@ -7,7 +8,7 @@ use super::{
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, types::Json};
-use svc_client::wire::LinkResponse;
+use svc_client::wire::{LinkResponse, NewLink};
 use svc_ids::DocumentId;
 
 #[derive(sqlx::FromRow)]
@@ -19,6 +20,20 @@ struct LinkRow {
     score: Option<f64>,
     metadata: Json<Map<String, Value>>,
     created_at: DateTime<Utc>,
+}
+
+impl From<LinkRow> for LinkResponse {
+    fn from(row: LinkRow) -> LinkResponse {
+        LinkResponse {
+            id: row.id,
+            source_id: row.source_id,
+            target_id: row.target_id,
+            link_type: row.link_type,
+            score: row.score,
+            metadata: row.metadata.0,
+            created_at: row.created_at,
+        }
+    }
 }
 
 /// Links two documents; adding the same link again changes nothing.
@@ -38,6 +53,82 @@ pub async fn insert(
     .execute(conn)
     .await
     .map(|_| ())
+}
+
+/// Adds a link; `None` if there is such a link already.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = source.id().0))]
+pub async fn create(conn: &mut PgConnection, source: &Place, new: &NewLink) -> sqlx::Result<Option<LinkResponse>> {
+    let row: Option<LinkRow> = sqlx::query_as(
+        "INSERT INTO document_links (source_id, target_id, link_type, score, metadata) VALUES ($1, $2, $3, $4, $5)
+         ON CONFLICT DO NOTHING RETURNING id, source_id, target_id, link_type, score, metadata, created_at",
+    )
+    .bind(source.id())
+    .bind(new.target_id)
+    .bind(&new.link_type)
+    .bind(new.score)
+    .bind(Json(&new.metadata))
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(LinkResponse::from))
+}
+
+/// The id of a link between two documents.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = source_id.0))]
+pub async fn find(
+    conn: &mut PgConnection,
+    source_id: DocumentId,
+    target_id: DocumentId,
+    link_type: &str,
+) -> sqlx::Result<Option<i64>> {
+    sqlx::query_scalar("SELECT id FROM document_links WHERE source_id = $1 AND target_id = $2 AND link_type = $3")
+        .bind(source_id)
+        .bind(target_id)
+        .bind(link_type)
+        .fetch_optional(conn)
+        .await
+}
+
+/// Whether a document is above another one, in the tree or by links of a type that stand for it. Until the transaction ends, nobody
+/// else asks this in order to add such a link.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = below.id().0))]
+pub async fn is_above(
+    conn: &mut PgConnection,
+    target_id: DocumentId,
+    below: &Place,
+    link_type: &str,
+) -> sqlx::Result<bool> {
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(AdvisoryLock::Links.key()).execute(&mut *conn).await?;
+    sqlx::query_scalar(
+        "WITH RECURSIVE above(id) AS (
+             SELECT unnest($2::bigint[])
+             UNION
+             SELECT up.id FROM above a JOIN document_links l ON l.target_id = a.id AND l.link_type = $3
+               JOIN documents d ON d.id = l.source_id CROSS JOIN LATERAL unnest(d.path || d.id) AS up(id))
+         SELECT EXISTS (SELECT 1 FROM above WHERE id = $1)",
+    )
+    .bind(target_id)
+    .bind(below.children_path())
+    .bind(link_type)
+    .fetch_one(conn)
+    .await
+}
+
+/// Deletes a link that leads from a document to one that the scope covers; false if there is none.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = source.id().0))]
+pub async fn delete(conn: &mut PgConnection, scope: &Readable, source: &Place, link_id: i64) -> sqlx::Result<bool> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, source.id());
+    add(&mut arguments, link_id);
+    let gone = sqlx::query_with(
+        concat!(
+            "DELETE FROM document_links l USING documents d WHERE l.id = $4 AND l.source_id = $3 AND d.id = l.target_id AND ",
+            readable!()
+        ),
+        arguments,
+    )
+    .execute(conn)
+    .await?;
+    Ok(gone.rows_affected() > 0)
 }
 
 /// A document's links after a cursor, in both directions, if the scope covers the other end.
@@ -65,16 +156,5 @@ pub async fn of_document(
     )
     .fetch_all(conn)
     .await?;
-    Ok(rows
-        .into_iter()
-        .map(|row| LinkResponse {
-            id: row.id,
-            source_id: row.source_id,
-            target_id: row.target_id,
-            link_type: row.link_type,
-            score: row.score,
-            metadata: row.metadata.0,
-            created_at: row.created_at,
-        })
-        .collect())
+    Ok(rows.into_iter().map(LinkResponse::from).collect())
 }

@@ -12,6 +12,9 @@ use sqlx::PgConnection;
 use svc_client::wire::Settled;
 use svc_ids::DocumentId;
 
+/// The rules of nodes that no file's ingestion made: the file itself, and what a caller asked for.
+pub const NOT_OF_A_FILE: [&str; 5] = ["upload", "split", "chunk", "segment", super::raptor::RULE];
+
 /// A node to be made.
 pub struct NewNode {
     /// One of [`reserve_ids`].
@@ -174,12 +177,13 @@ pub async fn settled_leaf_texts(conn: &mut PgConnection, under: DocumentId) -> s
         "SELECT d.content FROM documents d
           WHERE d.path @> ARRAY[$1::bigint] AND d.usetype = ANY($2) AND d.settled = 'settled'
             AND NOT d.path && (SELECT coalesce(array_agg(f.id), '{}') FROM documents f JOIN document_blobs b ON b.document_id = f.id WHERE f.path @> ARRAY[$1::bigint])
-            AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> 'upload')
+            AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> ALL($3))
             AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id)
           ORDER BY d.id",
     )
     .bind(under)
     .bind(Usetype::leaves())
+    .bind(&NOT_OF_A_FILE[..])
     .fetch_all(conn)
     .await
 }

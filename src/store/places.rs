@@ -8,7 +8,12 @@ use super::{
 };
 use sqlx::PgConnection;
 use svc_actors::Grant;
+use svc_client::Failure;
 use svc_ids::DocumentId;
+
+/// The most levels that callers give the tree, of which a file's own nodes may exceed it by a few. An entry of an index holds the
+/// ids of a whole line, and has a limit.
+pub const DEEPEST: usize = 240;
 
 /// The place of a node in the tree, whose holder may change the node.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
@@ -37,6 +42,33 @@ impl Place {
     /// The ids of the node's ancestors, root first.
     pub fn path(&self) -> &[i64] {
         &self.path
+    }
+
+    /// Whether this is a node itself or lies somewhere under it.
+    pub fn is_within(&self, id: DocumentId) -> bool {
+        self.id == id || self.path.contains(&id.0)
+    }
+
+    /// The place that the node has once it is moved under another one, or to the top.
+    pub fn moved(&self, under: Option<&Place>) -> Place {
+        Place { id: self.id, path: under.map(Place::children_path).unwrap_or_default() }
+    }
+
+    /// The places from an ancestor down to the parent. A file's containers are kept up to date with its leaves, whoever may change a leaf.
+    pub fn containers(&self, from: DocumentId) -> Vec<Place> {
+        let first = self.path.iter().position(|id| *id == from.0).unwrap_or(self.path.len());
+        (first..self.path.len())
+            .map(|at| Place { id: DocumentId(self.path[at]), path: self.path[..at].to_vec() })
+            .collect()
+    }
+
+    /// Refuses a child that would have this many levels under it, if that is deeper than the tree goes.
+    pub fn admits(&self, levels: usize) -> Result<(), Failure> {
+        if self.path.len() + 1 + levels < DEEPEST {
+            return Ok(());
+        }
+        let detail = format!("document {} lies too deep: the tree has at most {DEEPEST} levels", self.id);
+        Err(Failure::field("parent_id", detail).with("limit", DEEPEST))
     }
 
     /// The path of what is directly under this node.
@@ -71,5 +103,14 @@ pub async fn lock_for_delete(conn: &mut PgConnection, scope: &Writable, id: Docu
     let mut arguments = scope.arguments();
     add(&mut arguments, id);
     let query = concat!("SELECT d.id, d.path FROM documents d WHERE d.id = $3 AND ", readable!(), " FOR UPDATE");
+    sqlx::query_as_with(query, arguments).fetch_optional(conn).await
+}
+
+/// Locks a node that will be changed or moved.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn lock_for_change(conn: &mut PgConnection, scope: &Writable, id: DocumentId) -> sqlx::Result<Option<Place>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, id);
+    let query = concat!("SELECT d.id, d.path FROM documents d WHERE d.id = $3 AND ", readable!(), " FOR NO KEY UPDATE");
     sqlx::query_as_with(query, arguments).fetch_optional(conn).await
 }

@@ -182,11 +182,11 @@ pub async fn unfinished(conn: &mut PgConnection, place: &Place) -> sqlx::Result<
 pub async fn tree(conn: &mut PgConnection, place: &Place) -> sqlx::Result<Option<Place>> {
     sqlx::query_as(
         "SELECT d.id, d.path FROM documents d JOIN node_origins o ON o.document_id = d.id AND o.rule = $2
-          WHERE d.parent_id = $1 AND d.position = $3 AND d.usetype = 'raptor' ORDER BY d.id LIMIT 1",
+          WHERE d.parent_id = $1 AND coalesce(d.position::bigint, 2147483648) = $3 AND d.usetype = 'raptor' ORDER BY d.id LIMIT 1",
     )
     .bind(place.id())
     .bind(RULE)
-    .bind(POSITION)
+    .bind(i64::from(POSITION))
     .fetch_optional(conn)
     .await
 }
@@ -196,7 +196,7 @@ pub async fn tree(conn: &mut PgConnection, place: &Place) -> sqlx::Result<Option
 pub async fn over(conn: &mut PgConnection, place: &Place) -> sqlx::Result<Vec<Place>> {
     sqlx::query_as(
         "SELECT d.id, d.path FROM documents d JOIN node_origins o ON o.document_id = d.id AND o.rule = $3
-          WHERE d.parent_id = ANY($2) AND d.position = $4 AND d.usetype = 'raptor'
+          WHERE d.parent_id = ANY($2) AND coalesce(d.position::bigint, 2147483648) = $4 AND d.usetype = 'raptor'
             AND EXISTS (SELECT 1 FROM documents s JOIN document_links l ON l.source_id = s.id AND l.link_type = $5 JOIN documents m ON m.id = l.target_id
                          WHERE s.parent_id = d.id AND (m.id = $1 OR m.path @> ARRAY[$1::bigint]))
           ORDER BY d.id",
@@ -204,7 +204,7 @@ pub async fn over(conn: &mut PgConnection, place: &Place) -> sqlx::Result<Vec<Pl
     .bind(place.id())
     .bind(place.path())
     .bind(RULE)
-    .bind(POSITION)
+    .bind(i64::from(POSITION))
     .bind(LINK)
     .fetch_all(conn)
     .await

@@ -59,6 +59,13 @@ pub async fn begin_creating(pool: &PgPool) -> sqlx::Result<Transaction> {
     Ok(tx)
 }
 
+/// Begins a transaction that moves nodes. Until it ends, nothing is created and no other guard changes.
+pub async fn begin_moving(pool: &PgPool) -> sqlx::Result<Transaction> {
+    let mut tx = begin(pool).await?;
+    super::access::hold_alone(&mut tx).await?;
+    Ok(tx)
+}
+
 /// Begins the transaction of a task that creates nodes, see [`begin_bounded`] and [`begin_creating`].
 pub async fn begin_bounded_creating(kept: &KeptConnections, limit: Duration) -> sqlx::Result<Transaction> {
     let mut tx = begin_bounded(kept, limit).await?;

@@ -3,6 +3,7 @@
 use super::{
     advisory::AdvisoryLock,
     documents::add,
+    nodes::NOT_OF_A_FILE,
     places::Place,
     scope::readable,
     search::{EXACT_LIMIT, Eligible, eligible},
@@ -59,8 +60,8 @@ pub async fn set(
     model: &str,
 ) -> sqlx::Result<()> {
     sqlx::query(
-        "INSERT INTO document_vectors (document_id, root_id, embed_model, embed)
-         SELECT d.id, coalesce(d.path[1], d.id), $3, v.embed
+        "INSERT INTO document_vectors (document_id, embed_model, embed)
+         SELECT d.id, $3, v.embed
            FROM unnest($1::bigint[], $2::halfvec[]) AS v(id, embed) JOIN documents d ON d.id = v.id ORDER BY d.id
          ON CONFLICT (document_id) DO UPDATE SET embed_model = excluded.embed_model, embed = excluded.embed",
     )
@@ -121,10 +122,11 @@ pub async fn children_mean(
         "SELECT count(*), CASE WHEN count(v.embed) > 0 THEN l2_normalize(avg(v.embed::vector))::halfvec END
            FROM documents d LEFT JOIN document_vectors v ON v.document_id = d.id AND v.embed_model = $2
           WHERE d.parent_id = $1 AND d.settled = 'settled' AND d.usetype <> 'raptor'
-            AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> 'upload')",
+            AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> ALL($3))",
     )
     .bind(parent)
     .bind(model)
+    .bind(&NOT_OF_A_FILE[..])
     .fetch_one(conn)
     .await
 }

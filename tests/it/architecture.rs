@@ -125,8 +125,8 @@ fn architecture_is_short_and_names_every_room() {
 
 /// The types of parameters that name the document, root or task that a function works on.
 const SUBJECTS: &[&str] = &["&AttemptRow", "&Grant", "&Held", "&Place", "Cancel", "DocumentId", "RootId", "TaskId"];
-/// Parameters of these types that a function does not work on: where a page begins, and the other end of a link.
-const NO_SUBJECTS: &[&str] = &["after", "target_id"];
+/// Parameters of these types that a function does not work on: where a page begins, what it leaves out, and the other end of a link.
+const NO_SUBJECTS: &[&str] = &["after", "except", "target_id"];
 
 /// The parameters of a signature that begins after its opening parenthesis, each as a name and a type.
 fn parameters(signature: &str) -> Vec<(&str, &str)> {

@@ -56,6 +56,33 @@ async fn a_folder_is_ingested_searched_and_shown() {
     app.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn documents_are_added_edited_moved_and_removed() {
+    let app = TestApp::start().await;
+    let added = svc(&app, &["add", "--content", "# Herons\n\nThey wait.", "--position", "-2", "--wait"]).await;
+    assert!(added.status.success(), "{}", text(&added.stderr));
+    let herons = lines(&added).remove(0);
+    assert_eq!((herons["title"].as_str(), herons["position"].as_i64()), (Some("# Herons"), Some(-2)));
+    let id = herons["id"].to_string();
+    let file = sample("release-notes.txt").display().to_string();
+    let notes =
+        lines(&svc(&app, &["add", "--title", "Notes", "--file", &file, "--under", &id, "--wait"]).await).remove(0);
+    assert_eq!(notes["parent_id"], herons["id"]);
+    let note = notes["id"].to_string();
+    let edited = svc(&app, &["edit", &id, "--title", "Herons", "--position", "none"]).await;
+    let edited = lines(&edited).remove(0);
+    assert_eq!((edited["title"].as_str(), &edited["position"]), (Some("Herons"), &Value::Null));
+    let stale = svc(&app, &["edit", &note, "--title", "x", "--if-match", "\"old\""]).await;
+    assert!(stale.status.code() == Some(1) && text(&stale.stderr).contains("precondition_failed"));
+    assert_eq!(lines(&svc(&app, &["mv", &note, "--top"]).await)[0]["parent_id"], Value::Null);
+    let shown = text(&svc(&app, &["--table", "mv", &note, &id]).await.stdout);
+    assert!(shown.contains(&format!("moved document {note}: Notes, under document {id}")), "{shown}");
+    assert_eq!(lines(&svc(&app, &["ls", &id]).await).len(), 1);
+    assert!(svc(&app, &["rm", &id]).await.status.success());
+    assert!(!svc(&app, &["get", &note]).await.status.success());
+    app.end().await;
+}
+
 #[tokio::test]
 async fn a_reader_that_has_enough_is_no_failure() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_svc"))

@@ -3,7 +3,7 @@ use crate::support::{TestApp, document, invariants, sample};
 use serde_json::json;
 use svc_client::{
     Code, Json,
-    wire::{DocumentPath, EmbedQuery, PageQuery, Settled, WaitQuery},
+    wire::{DocumentPage, DocumentPath, EmbedQuery, NewDocument, PageQuery, Settled, WaitQuery},
 };
 
 #[tokio::test]
@@ -14,7 +14,8 @@ async fn a_document_is_read_back_as_it_was_written() {
         "event_time": "2021-02-03T04:05:06Z", "structured_content": {"a": [1, null, "x"]},
     }))
     .unwrap();
-    let created = app.client.create_document(WaitQuery { wait: true }, Json(new)).await.unwrap();
+    let created =
+        app.client.create_document(WaitQuery { wait: true, ..WaitQuery::default() }, Json(new)).await.unwrap();
     let read = app
         .client
         .read_document(DocumentPath { id: created.id }, EmbedQuery { include_embed: true })
@@ -97,6 +98,9 @@ async fn lists_come_page_by_page_in_a_stable_order() {
     }
     assert_eq!(seen, expected.iter().map(|(_, _, title)| *title).collect::<Vec<_>>());
     assert_eq!(app.subtree(root.id).await.len(), 6);
+    let first = expected[0].1;
+    let others = titles(app.client.list_siblings(DocumentPath { id: first }, PageQuery::default()).await.unwrap());
+    assert_eq!(others, expected[1..].iter().map(|(_, _, title)| *title).collect::<Vec<_>>());
     let roots = app.client.list_roots(PageQuery::default()).await.unwrap();
     assert_eq!((roots.documents.len(), roots.next_cursor), (1, None));
     let wrong = PageQuery { cursor: Some("x".into()), ..PageQuery::default() };
@@ -104,6 +108,36 @@ async fn lists_come_page_by_page_in_a_stable_order() {
         app.client.list_children(DocumentPath { id: root.id }, wrong).await.unwrap_err().code,
         Code::InvalidField
     );
+    app.end().await;
+}
+
+fn titles(page: DocumentPage) -> Vec<String> {
+    page.documents.into_iter().map(|document| document.title).collect()
+}
+
+#[tokio::test]
+async fn a_document_has_ancestors_root_first_and_a_root_has_other_roots_as_siblings() {
+    let app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
+    let mut line: Vec<i64> = Vec::new();
+    for title in ["top", "middle", "low", "leaf"] {
+        let new = NewDocument { parent_id: line.last().copied(), ..document(title, "") };
+        line.push(app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().id);
+    }
+    let leaf = DocumentPath { id: line[3] };
+    let all = app.client.list_ancestors(leaf, PageQuery::default()).await.unwrap();
+    assert_eq!((titles(all.clone()).join(" "), all.next_cursor), ("top middle low".to_owned(), None));
+    let query = |cursor| PageQuery { cursor, limit: Some(2), ..PageQuery::default() };
+    let first = app.client.list_ancestors(leaf, query(None)).await.unwrap();
+    assert_eq!(titles(first.clone()), ["top", "middle"]);
+    let second = app.client.list_ancestors(leaf, query(first.next_cursor)).await.unwrap();
+    assert_eq!((titles(second.clone()).join(" "), second.next_cursor), ("low".to_owned(), None));
+    let strange = app.client.list_ancestors(leaf, query(Some(line[3].to_string()))).await.unwrap_err();
+    assert_eq!(strange.code, Code::InvalidField);
+
+    let other = app.client.create_document(WaitQuery::default(), Json(document("other", ""))).await.unwrap();
+    let roots = app.client.list_siblings(DocumentPath { id: other.id }, PageQuery::default()).await.unwrap();
+    assert_eq!(titles(roots), ["top"]);
+    assert!(app.client.list_siblings(leaf, PageQuery::default()).await.unwrap().documents.is_empty());
     app.end().await;
 }
 

@@ -383,7 +383,12 @@ async fn an_entry_keeps_the_zones_of_access() {
     assert!(!theirs.was_existing && theirs.document_id != mine.document_id, "what one may not read is not found");
     let again = one.client.ingest(Json(text(true))).await.unwrap();
     assert_eq!((again.document_id, again.was_existing), (mine.document_id, true));
-    let folder = app.client.create_document(WaitQuery { wait: true }, Json(document("Folder", "x"))).await.unwrap().id;
+    let folder = app
+        .client
+        .create_document(WaitQuery { wait: true, ..WaitQuery::default() }, Json(document("Folder", "x")))
+        .await
+        .unwrap()
+        .id;
     grant(&app, &one, folder, GrantRight::Write).await;
     grant(&app, &two, folder, GrantRight::Read).await;
     // A document that a caller reads, and finds through its bytes, is linked to the parent that it may write.
@@ -438,7 +443,12 @@ async fn an_upload_finds_adopts_and_encloses_by_what_its_caller_may_reach() {
     let apart = three.client.upload_file(private, file(json!({"structure": {"max_tokens": 60}}))).await.unwrap();
     assert!(!apart.was_existing);
     // A parent adopts what is stored by a link; the file stays where it is, and keeps its own parent.
-    let folder = app.client.create_document(WaitQuery { wait: true }, Json(document("Folder", "x"))).await.unwrap().id;
+    let folder = app
+        .client
+        .create_document(WaitQuery { wait: true, ..WaitQuery::default() }, Json(document("Folder", "x")))
+        .await
+        .unwrap()
+        .id;
     grant(&app, &one, folder, GrantRight::Write).await;
     grant(&app, &two, folder, GrantRight::Read).await;
     let under = UploadQuery { parent_id: Some(folder), ..open };

@@ -47,7 +47,10 @@ async fn file(app: &TestApp) -> i64 {
 }
 
 async fn summarise(app: &TestApp, id: i64, request: RaptorRequest) -> RaptorTree {
-    let made = app.client.make_raptor(DocumentPath { id }, WaitQuery { wait: true }, OptionalJson(Some(request))).await;
+    let made = app
+        .client
+        .make_raptor(DocumentPath { id }, WaitQuery { wait: true, ..WaitQuery::default() }, OptionalJson(Some(request)))
+        .await;
     let made = match made {
         Ok(made) => made,
         Err(failure) => panic!("{failure:?}: {}", evidence(app, id).await["attempts"]),

@@ -43,11 +43,10 @@ fn held(row: &OperationInfo) -> Held {
     }
     match row.name {
         "list_roots" | "search" => Held::Lists,
-        "read_frontier" | "read_document" | "read_bytes" | "list_children" | "list_subtree" | "list_links"
-        | "read_evidence" | "read_cells" | "choose_portfolio" => Held::Reads,
-        "cancel_ingest" | "change_priority" | "delete_document" | "embed_document" | "embed_tokens" | "make_raptor" => {
-            Held::Changes
-        }
+        "read_frontier" | "read_document" | "read_bytes" | "list_children" | "list_ancestors" | "list_siblings"
+        | "list_subtree" | "list_links" | "read_evidence" | "read_cells" | "choose_portfolio" => Held::Reads,
+        "cancel_ingest" | "change_priority" | "update_document" | "delete_document" | "create_link" | "delete_link"
+        | "embed_document" | "embed_tokens" | "make_raptor" => Held::Changes,
         "upload_file" | "create_document" | "create_documents" | "ingest" => Held::Adds,
         "search_vector" | "search_fulltext" | "search_bm25" | "search_maxsim" | "search_hybrid" => Held::Searches,
         "read_caller" => Held::Tells,
@@ -141,7 +140,12 @@ fn call(
     id: i64,
     query: &[(&str, String)],
 ) -> reqwest::RequestBuilder {
-    let path = row.path.replace("{id}", &id.to_string()).replace("{principal_id}", "1").replace("{task_type}", "embed");
+    let path = row
+        .path
+        .replace("{id}", &id.to_string())
+        .replace("{principal_id}", "1")
+        .replace("{link_id}", "1")
+        .replace("{task_type}", "embed");
     let request = http().request(row.method.clone(), format!("{}{path}", app.base)).bearer_auth(secret).query(query);
     match row.name {
         "upload_file" => {
@@ -151,6 +155,8 @@ fn call(
         "ingest" => request.json(&json!({"entry": "raw", "content": "Words that nobody has.", "parent_id": id})),
         "create_document" => request.json(&json!({"title": "t", "content": "c", "parent_id": id})),
         "create_documents" => request.json(&json!({"documents": [{"title": "t", "content": "c", "parent_id": id}]})),
+        "update_document" => request.json(&json!({"title": "t"})),
+        "create_link" => request.json(&json!({"target_id": id, "link_type": "cites"})),
         "change_priority" => request.json(&json!({"priority": 1})),
         "choose_portfolio" => request.json(&json!({"tokens": 1_000_000})),
         "search" => request.query(&[("q", "heron"), ("limit", "100")]),
@@ -274,8 +280,21 @@ async fn compare(app: &TestApp, world: &World, who: &Someone) {
                         }
                         "list_subtree" => {
                             let of = |node: &i64| rights.path[node].contains(&id) && readable(node);
-                            let expected: Vec<i64> = ids.iter().copied().filter(of).collect();
+                            let mut expected: Vec<i64> = ids.iter().copied().filter(of).collect();
+                            expected.sort_by_key(|id| rights.line(*id));
                             assert_eq!(pages(app, &who.secret, row, id).await, expected, "{}", shown(id));
+                        }
+                        "list_ancestors" => {
+                            let expected: Vec<i64> = rights.path[&id].iter().copied().filter(|id| reads(*id)).collect();
+                            assert_eq!(pages(app, &who.secret, row, id).await, expected, "{}", shown(id));
+                        }
+                        "list_siblings" => {
+                            let of = |node: &i64| {
+                                *node != id && rights.path[node].last() == rights.path[&id].last() && readable(node)
+                            };
+                            let mut got = pages(app, &who.secret, row, id).await;
+                            got.sort_unstable();
+                            assert_eq!(got, ids.iter().copied().filter(of).collect::<Vec<_>>(), "{}", shown(id));
                         }
                         "list_links" => {
                             let of = |(_, source, target): &&(i64, i64, i64)| {
@@ -339,7 +358,9 @@ async fn grow(app: &TestApp, random: &mut Random) -> World {
     for number in 0..10 {
         let parent_id = folders[random.below(folders.len())];
         let new = NewDocument { parent_id, ..document(&format!("Folder {number}"), "The heron waits by the water.") };
-        folders.push(Some(app.client.create_document(WaitQuery { wait: true }, Json(new)).await.unwrap().id));
+        folders.push(Some(
+            app.client.create_document(WaitQuery { wait: true, ..WaitQuery::default() }, Json(new)).await.unwrap().id,
+        ));
     }
     let mut files = Vec::new();
     let notes =

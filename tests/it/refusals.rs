@@ -56,7 +56,10 @@ async fn one_text_without_a_direction_is_refused_alone() {
 async fn the_answer_of_a_creation_says_that_the_document_has_no_vector_and_why() {
     let app = poisoned().await;
     let create = async |content: &str, wait| {
-        app.client.create_document(WaitQuery { wait }, Json(document("A document", content))).await.unwrap()
+        app.client
+            .create_document(WaitQuery { wait, ..WaitQuery::default() }, Json(document("A document", content)))
+            .await
+            .unwrap()
     };
     assert!(create("The tide comes twice a day.", true).await.warnings.is_empty());
     let strange = create("A blade of obsidian.", true).await;

@@ -49,7 +49,7 @@ async fn each_method_finds_what_it_is_good_at() {
     let legs = first.legs.unwrap();
     assert_eq!((legs.vector.unwrap().rank, legs.bm25.unwrap().rank), (1, 1));
     assert!((first.score - (0.86 + 0.14) / 61.0).abs() < 1e-12);
-    let query = SearchQuery { q: "magma in the crust".into(), limit: 2, include_content: true };
+    let query = SearchQuery { q: "magma in the crust".into(), limit: 2, include_content: true, include_embed: false };
     let convenience = app.client.search(query).await.unwrap();
     assert_eq!((titles(&convenience)[0], convenience.results.len()), ("Volcanoes", 2));
     assert_eq!((convenience.total, convenience.total_is), (6, TotalIs::Exact), "all of them match by their vectors");
@@ -86,7 +86,7 @@ async fn filters_hold_in_every_leg() {
         new.usetype = Some(if n < 3 { "raw".into() } else { "markdown".into() });
         new.structured_content = serde_json::from_value(json!({"shelf": n % 3, "tags": ["a"]})).unwrap();
         new.event_time = Some(format!("202{n}-01-01T00:00:00Z").parse().unwrap());
-        app.client.create_document(WaitQuery { wait: true }, Json(new)).await.unwrap();
+        app.client.create_document(WaitQuery { wait: true, ..WaitQuery::default() }, Json(new)).await.unwrap();
     }
     let query = "the water rises a few letters of ice rises in March";
     macro_rules! found {
@@ -202,7 +202,11 @@ async fn a_search_that_can_find_nothing_says_why() {
             assert_eq!((status_got, problem["code"].as_str()), (status, Some(code)), "{path} {body}: {problem}");
         }
     }
-    let blank = app.client.search(SearchQuery { q: " ".into(), limit: 2, include_content: true }).await.unwrap_err();
+    let blank = app
+        .client
+        .search(SearchQuery { q: " ".into(), limit: 2, include_content: true, include_embed: false })
+        .await
+        .unwrap_err();
     assert_eq!((blank.code, blank.members["field"].as_str()), (Code::InvalidField, Some("q")));
     app.end().await;
 }
@@ -213,7 +217,7 @@ async fn excluded_usetypes_are_in_no_answer() {
     for usetype in ["entity", "summary", "markdown"] {
         let mut new = document(usetype, "Zanzibar is named in all three.");
         new.usetype = Some(usetype.into());
-        app.client.create_document(WaitQuery { wait: true }, Json(new)).await.unwrap();
+        app.client.create_document(WaitQuery { wait: true, ..WaitQuery::default() }, Json(new)).await.unwrap();
     }
     let (vector, bm25) = (VectorSearch::new("Zanzibar"), Bm25Search::new("Zanzibar"));
     let (fulltext, hybrid) = (FulltextSearch::new("Zanzibar"), HybridSearch::new("Zanzibar"));
@@ -265,6 +269,19 @@ async fn the_index_of_a_model_finds_what_comparing_each_vector_finds() {
     .await
     .unwrap();
     assert_eq!(indexes, 2);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn results_have_their_vectors_on_request() {
+    let app = TestApp::start().await;
+    let new = Json(document("Tides", FACTS[0].1));
+    let created = app.client.create_document(WaitQuery { wait: true, include_embed: true }, new).await.unwrap();
+    let stored = created.embed.clone().unwrap();
+    let found = app.client.search_bm25(Json(Bm25Search { include_embed: true, ..Bm25Search::new("tides") })).await;
+    assert_eq!(found.unwrap().results[0].document.embed, Some(stored));
+    let found = app.client.search_bm25(Json(Bm25Search::new("tides"))).await.unwrap();
+    assert_eq!(found.results[0].document.embed, None);
     app.end().await;
 }
 

@@ -111,7 +111,7 @@ async fn a_search_leaves_out_the_texts_that_it_has_no_room_for_and_says_so() {
         let content = format!("heron {}", "marsh ".repeat(TEXT / 6 + number));
         let structured_content = json!({"number": number}).as_object().unwrap().clone();
         let new = NewDocument { structured_content, ..document(&format!("number {number}"), &content) };
-        app.client.create_document(WaitQuery { wait: true }, Json(new)).await.unwrap();
+        app.client.create_document(WaitQuery { wait: true, ..WaitQuery::default() }, Json(new)).await.unwrap();
     }
     let search = |include_content| Bm25Search { include_content, ..Bm25Search::new("heron") };
     let answer = app.client.search_bm25(Json(search(true))).await.unwrap();

@@ -21,6 +21,7 @@ const MEMBERS: &[(&str, &str)] = &[
     ("index", "the name of the missing index (404), or the position of the text or document in the request, from 0"),
     ("key", "the unknown option key, as a path"),
     ("limit", "the largest allowed value, in the unit of the detail, or the name of the limit"),
+    ("link_id", "the link that exists already"),
     ("model", "the identity of the model that is loaded"),
     ("models", "the state of the models"),
     ("reason", "a stable word for why the workbook cannot be read"),

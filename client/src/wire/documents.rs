@@ -6,7 +6,7 @@ use crate::{
     words::wire_words,
 };
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use std::ops::Deref;
 #[cfg(feature = "openapi")]
@@ -32,13 +32,15 @@ pub struct EmbedQuery {
 }
 impl Params for EmbedQuery {}
 
-/// Whether to wait for the work that a call starts.
+/// Whether to wait for the work that a call starts, and what to show of the document.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(IntoParams))]
 #[serde(default, deny_unknown_fields)]
 pub struct WaitQuery {
     /// Answer once the document is embedded and indexed, and not at once. Only then can `warnings` say what it lacks.
     pub wait: bool,
+    /// Whether to include the 768-dimension vector, which a new text has only after `wait`.
+    pub include_embed: bool,
 }
 impl Params for WaitQuery {}
 
@@ -173,6 +175,73 @@ impl Deref for CreatedDocument {
     }
 }
 
+/// What to change of a document; an absent field stays.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct DocumentChange {
+    /// 1 to 1,000 characters.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String, required = false))]
+    pub title: Option<String>,
+    /// May be empty. A file, a section or another container of an ingested file has no text of its own.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String, required = false))]
+    pub content: Option<String>,
+    /// Takes the place of the whole object, with the limits of a new one.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "super::structured::present")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Object, required = false))]
+    pub structured_content: Option<Map<String, Value>>,
+    /// The parts of an ingested file keep theirs.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String, required = false))]
+    pub usetype: Option<String>,
+    /// The explicit order among siblings; null for none.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "nullable")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<i32>))]
+    pub position: Option<Option<i32>>,
+    /// The time that the content is about; null for none.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "nullable")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<DateTime<Utc>>))]
+    pub event_time: Option<Option<DateTime<Utc>>>,
+    /// The document under which this one is put, with all under it; null puts it at the top. The caller must be allowed to
+    /// write both. The parts of an ingested file stay in it.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "nullable")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<i64>))]
+    pub parent_id: Option<Option<i64>>,
+}
+impl Wire for DocumentChange {
+    constrain! { title: Constraint::Text(1, 1000, Form::Any), usetype: NAME }
+}
+
+/// Reads a field that takes no null.
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+/// Reads a field whose null is a value.
+fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+/// A document after a change.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct UpdatedDocument {
+    #[serde(flatten)]
+    pub document: DocumentResponse,
+    /// Why some searches cannot find the document, as after its creation; only an answer after `wait` can say so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+impl Wire for UpdatedDocument {}
+impl Deref for UpdatedDocument {
+    type Target = DocumentResponse;
+    fn deref(&self) -> &DocumentResponse {
+        &self.document
+    }
+}
+
 wire_words! {
     /// How far a node has come on its way into the indexes.
     Settled { InFlight = "in_flight", Settled = "settled", Failed = "failed", }
@@ -201,6 +270,45 @@ pub struct LinkResponse {
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub metadata: Map<String, Value>,
     pub created_at: DateTime<Utc>,
+}
+
+/// A link to create.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct NewLink {
+    /// The document that the link leads to; the caller must be allowed to read it.
+    pub target_id: i64,
+    /// For example `contains`, `cites`, `derived_from`. Links of the type `contains` form no circle, neither among
+    /// themselves nor with the tree.
+    pub link_type: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<f64>,
+    /// The caller's own JSON object, with the limits of a document's.
+    #[serde(default, skip_serializing_if = "Map::is_empty", deserialize_with = "super::structured::object")]
+    pub metadata: Map<String, Value>,
+}
+impl Wire for NewLink {
+    constrain! { link_type: NAME }
+}
+
+/// A link of a document.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(IntoParams))]
+#[serde(deny_unknown_fields)]
+pub struct LinkPath {
+    /// The id of the document that the link leads from.
+    pub id: i64,
+    /// The link's id.
+    pub link_id: i64,
+}
+impl Params for LinkPath {}
+
+impl Wire for LinkResponse {}
+impl Located for LinkResponse {
+    fn location(&self) -> String {
+        format!("/documents/{}/links", self.source_id)
+    }
 }
 
 /// Links, page by page.

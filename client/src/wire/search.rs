@@ -67,6 +67,9 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident { $( $(#[doc =
         /// lower rank that do not fit are left out too, and `omitted` says so for each.
         #[serde(default = "include_content")]
         pub include_content: bool,
+        /// Whether to include the results' 768-dimension vectors.
+        #[serde(default)]
+        pub include_embed: bool,
         $( $(#[doc = $fdoc])* #[serde(default, skip_serializing_if = "Option::is_none")] pub $field: Option<$type>, )*
     }
     impl $name {
@@ -74,7 +77,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident { $( $(#[doc =
         pub fn new(query: &str) -> $name {
             $name {
                 query: query.to_owned(), parent_id: None, limit: default_limit(), usetype: None, filter: None,
-                rerank: false, rerank_method: RerankMethod::default(), rerank_top: default_rerank_top(), include_content: true, $( $field: None, )*
+                rerank: false, rerank_method: RerankMethod::default(), rerank_top: default_rerank_top(), include_content: true, include_embed: false, $( $field: None, )*
             }
         }
 
@@ -213,6 +216,9 @@ pub struct SearchQuery {
     /// Whether to include the results' texts; true by default.
     #[serde(default = "include_content")]
     pub include_content: bool,
+    /// Whether to include the results' 768-dimension vectors.
+    #[serde(default)]
+    pub include_embed: bool,
 }
 impl Params for SearchQuery {
     constrain! { q: QUERY, limit: LIMIT }

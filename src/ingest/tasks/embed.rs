@@ -7,7 +7,7 @@ use crate::{
         queueing::{Queueing, Work},
         settle,
     },
-    search::{self, bm25},
+    search::{self, bm25, maxsim},
     store::{self, evidence::Evidence, nodes::TextRow, places::Place, vectors::Stored},
 };
 use chrono::{DateTime, Utc};
@@ -16,9 +16,9 @@ use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
 use std::collections::HashSet;
 use svc_actors::{LeafRange, Outcome, TaskFailure, WriteMode};
-use svc_client::wire::Settled;
+use svc_client::wire::{RunnerTextKind, Settled};
 use svc_ids::{DocumentId, IndexId, RootId};
-use svc_models::ModelError;
+use svc_models::{ModelError, TokenVectors};
 
 const NO_DIRECTION: &str = "the model returned no numbers for this text; embed it with another model; until then only its words are searchable";
 
@@ -44,6 +44,10 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let ids: Vec<DocumentId> = rows.iter().map(|row| row.id).collect();
     let mut indexes = prepare_postings(tools, &rows, &ids).await?;
     let mut embedded = embed(&model, &rows).await?;
+    let tokens = match grant.params["tokens"].as_bool() {
+        Some(true) => tokens(&model, &rows).await?,
+        _ => Vec::new(),
+    };
     store::vectors::ensure_index(&tools.pool, model.identity(), model.native_width()).await.classified()?;
     let model = model.identity();
 
@@ -60,6 +64,13 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     store::vectors::set(tx.conn(), &Place::of_claim(grant), &embedded.ids, &embedded.vectors, model)
         .await
         .classified()?;
+    let within = Place::of_claim(grant);
+    for (id, tokens) in &tokens {
+        let rows = maxsim::rows(&tools.settings, model, tokens);
+        let rows = rows.map_err(|failure| TaskFailure::permanent("token_vectors", failure.detail))?;
+        let place = if *id == within.id() { within.clone() } else { within.of_new(*id, within.children_path()) };
+        store::token_vectors::replace(tx.conn(), &place, &rows).await.classified()?;
+    }
     for postings in &indexes {
         let replaced = bm25::replace(tx.conn(), postings).await;
         if matches!(replaced, Err(bm25::Error::StaleTerms(_))) {
@@ -213,6 +224,18 @@ pub(super) async fn embed(model: &Model, rows: &[TextRow]) -> Result<Embedded, T
     let stored = |vector| Stored::new(model.identity(), model.native_width(), vector).vector;
     let vectors = embedded.classified()?.into_iter().map(stored).collect();
     Ok(Embedded { ids: fitting.into_iter().map(|(id, _)| id).collect(), vectors, refused })
+}
+
+/// The token vectors of documents that had some before their text changed. A text that is too long for them has none.
+async fn tokens(model: &Model, rows: &[TextRow]) -> Result<Vec<(DocumentId, TokenVectors)>, TaskFailure> {
+    let mut found = Vec::new();
+    for row in rows.iter().filter(|row| !row.content.is_empty()) {
+        match model.token_vectors(vec![searchable(row)], RunnerTextKind::Document).await {
+            Err(EmbedError::Model(ModelError::TextTooLong { .. } | ModelError::NoDirection { .. })) => {}
+            vectors => found.extend(vectors.classified()?.pop().map(|vectors| (row.id, vectors))),
+        }
+    }
+    Ok(found)
 }
 
 /// A node with a statement about it, or with its text.

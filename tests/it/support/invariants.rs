@@ -45,7 +45,7 @@ const INVARIANTS: &[(&str, &str)] = &[
     (
         "a structure's children are made once",
         "SELECT parent_id || '.' || position FROM documents d JOIN node_origins o ON o.document_id = d.id WHERE o.rule <> 'upload'
-          GROUP BY parent_id, position HAVING count(*) > 1",
+          GROUP BY parent_id, o.rule, position HAVING count(*) > 1",
     ),
     (
         "dependencies are completed before a task runs",
@@ -135,9 +135,30 @@ const INVARIANTS: &[(&str, &str)] = &[
            JOIN document_links l ON l.source_id = s.id JOIN documents m ON m.id = l.target_id WHERE m.guard <> s.guard",
     ),
     (
-        "a vector is of a document and its root",
-        "SELECT v.document_id::text FROM document_vectors v LEFT JOIN documents d ON d.id = v.document_id
-          WHERE v.root_id IS DISTINCT FROM coalesce(d.path[1], d.id)",
+        "a path is the parent's path and the parent",
+        "SELECT d.id::text FROM documents d LEFT JOIN documents p ON p.id = d.parent_id
+          WHERE d.path IS DISTINCT FROM CASE WHEN p.id IS NULL THEN '{}' ELSE p.path || p.id END",
+    ),
+    (
+        "an unfinished task has the region of its document's place",
+        "SELECT t.id::text FROM task_queue t JOIN documents d ON d.id = t.scope_document_id
+          WHERE NOT t.final AND (t.node_path <> array_to_string(d.path || d.id, '/') || '/' OR t.node_depth <> cardinality(d.path)
+             OR NOT starts_with(coalesce(t.first_leaf, t.node_path), t.node_path) OR NOT starts_with(coalesce(t.last_leaf, t.node_path), t.node_path))
+         UNION ALL SELECT r.task_id::text FROM task_reservation r JOIN task_queue t ON t.id = r.task_id WHERE r.node_path <> t.node_path",
+    ),
+    (
+        "no row points to nothing, where no foreign key says so",
+        "SELECT 'ingest_node ' || n.document_id FROM ingest_node n
+          WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.id = n.root_id)
+             OR (n.parent_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM documents d WHERE d.id = n.parent_id))
+         UNION ALL SELECT 'settle_event ' || e.id FROM settle_event e
+          WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.id = e.root_id) OR NOT EXISTS (SELECT 1 FROM documents d WHERE d.id = e.document_id)
+         UNION ALL SELECT 'frontier_delta ' || f.root_id FROM frontier_delta f WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.id = f.root_id)
+         UNION ALL SELECT 'task_queue ' || t.id FROM task_queue t WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.id = t.root_id)
+         UNION ALL SELECT 'task_reservation ' || r.task_id FROM task_reservation r WHERE NOT EXISTS (SELECT 1 FROM task_queue t WHERE t.id = r.task_id)
+         UNION ALL SELECT 'search_index_entries ' || e.document_id FROM search_index_entries e WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.id = e.document_id)
+         UNION ALL SELECT 'token_embeddings ' || e.document_id FROM token_embeddings e WHERE NOT EXISTS (SELECT 1 FROM token_packs p WHERE p.document_id = e.document_id)
+         UNION ALL SELECT 'access_roots ' || a.document_id FROM access_roots a WHERE a.above <> 0 AND NOT EXISTS (SELECT 1 FROM access_roots r WHERE r.document_id = a.above)",
     ),
     (
         "one node a hash in each zone",

@@ -216,10 +216,10 @@ impl TestApp {
     /// Creates a document and waits until it can be found.
     pub async fn create(&self, title: &str, content: &str, parent_id: Option<i64>) -> DocumentResponse {
         let new = NewDocument { parent_id, ..document(title, content) };
-        self.client.create_document(WaitQuery { wait: true }, Json(new)).await.unwrap().document
+        self.client.create_document(WaitQuery { wait: true, ..WaitQuery::default() }, Json(new)).await.unwrap().document
     }
 
-    /// Everything under a node, by id.
+    /// Everything under a node, each before what is under it.
     pub async fn subtree(&self, id: i64) -> Vec<DocumentResponse> {
         let mut all = Vec::new();
         let mut cursor = None;

@@ -1,0 +1,74 @@
+//! Typed links between documents.
+use super::{id_cursor, page_by_id};
+use crate::{
+    access::Caller,
+    error::{IntoFailure, OrFail},
+    handlers::lists::must_exist,
+    registry::Handle,
+    service::Service,
+    store::{self, away::sql_state},
+};
+use svc_client::{
+    Call, Code, Failure, ops,
+    wire::{LinkPage, LinkResponse},
+};
+use svc_ids::DocumentId;
+
+/// The type of the links that stand for parentage.
+const CONTAINS: &str = "contains";
+
+impl Handle<ops::list_links> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::list_links>) -> Result<LinkPage, Failure> {
+        let (id, limit, after) =
+            (DocumentId(call.path.id), call.query.rows(), id_cursor(call.query.cursor.as_deref())?);
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        must_exist(&mut conn, caller, id).await?;
+        let rows = store::links::of_document(&mut conn, &caller.readable(), id, after, limit + 1).await.or_fail()?;
+        let (links, next_cursor) = page_by_id(rows, limit, |link| link.id);
+        Ok(LinkPage { links, next_cursor })
+    }
+}
+
+impl Handle<ops::create_link> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::create_link>) -> Result<LinkResponse, Failure> {
+        let (id, new) = (DocumentId(call.path.id), call.body.0);
+        let target = DocumentId(new.target_id);
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        let source = caller.writes(&mut tx, id).await.or_fail()??;
+        must_exist(&mut tx, caller, target).await?;
+        if target == id {
+            return Err(Failure::field("target_id", "a document is not linked to itself"));
+        }
+        if new.link_type == CONTAINS && store::links::is_above(&mut tx, target, &source, CONTAINS).await.or_fail()? {
+            let detail = format!("document {target} is above document {id}, which cannot contain it");
+            return Err(Failure::field("target_id", detail).with("remedy", "link them with another type"));
+        }
+        let made =
+            store::links::create(&mut tx, &source, &new).await.map_err(|error| match sql_state(&error).as_ref() {
+                // One of the two was deleted meanwhile.
+                "23503" => Failure::no_document(target.0),
+                _ => error.into_failure(),
+            })?;
+        let Some(made) = made else {
+            let known = store::links::find(&mut tx, id, target, &new.link_type).await.or_fail()?;
+            let detail = format!("document {id} has a link `{}` to document {target} already", new.link_type);
+            return Err(Failure::new(Code::Conflict, detail)
+                .with("link_id", known)
+                .with("remedy", "delete that link first"));
+        };
+        tx.commit().await.or_fail()?;
+        Ok(made)
+    }
+}
+
+impl Handle<ops::delete_link> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::delete_link>) -> Result<(), Failure> {
+        let (id, link_id) = (DocumentId(call.path.id), call.path.link_id);
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        let source = caller.writes(&mut tx, id).await.or_fail()??;
+        if !store::links::delete(&mut tx, &caller.readable(), &source, link_id).await.or_fail()? {
+            return Err(Failure::new(Code::NotFound, format!("no link {link_id} leads from document {id}")));
+        }
+        tx.commit().await.or_fail()
+    }
+}

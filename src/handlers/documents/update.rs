@@ -1,0 +1,254 @@
+//! Changes the fields of a document, or moves it.
+use super::{etag_of, missing_vector, read, wait_for};
+use crate::{
+    access::Caller,
+    error::{IntoFailure, OrFail},
+    ingest::{edit, raptor, settle},
+    registry::Handle,
+    service::Service,
+    store::{
+        self,
+        documents::{DocumentRow, content_hash},
+        edits::{Edit, Part},
+        places::Place,
+        scope::Readable,
+    },
+};
+use serde_json::json;
+use sqlx::PgConnection;
+use svc_actors::{Lanes, WriteMode};
+use svc_client::{
+    Call, Code, Failure, Meta, Version, ops,
+    wire::{DocumentChange, DocumentResponse, EventKind, UpdatedDocument},
+};
+use svc_ids::{DocumentId, TaskId};
+
+impl Handle<ops::update_document> for Service {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        call: Call<ops::update_document>,
+    ) -> Result<Version<UpdatedDocument>, Failure> {
+        let (id, change, query) = (DocumentId(call.path.id), call.body.0, call.query);
+        let begin = match change.parent_id {
+            Some(_) => store::transaction::begin_moving(&self.pool).await,
+            None => store::transaction::begin(&self.pool).await,
+        };
+        let mut tx = begin.or_fail()?;
+        let changed = update(self, &mut tx, caller, id, &change, &call.meta).await?;
+        let mut document = match query.wait {
+            true => None,
+            false => {
+                let row = store::documents::read(&mut tx, &changed.caller.readable(), id, query.include_embed).await;
+                Some(DocumentResponse::from(row.or_fail()?.ok_or_else(|| Failure::no_document(id.0))?))
+            }
+        };
+        tx.commit().await.or_fail()?;
+        if changed.leaves_events {
+            after_a_large_move(self).await;
+        }
+        self.wake.notify(Lanes::ALL);
+        let mut warnings = Vec::new();
+        if let (true, Some(task)) = (query.wait, changed.task) {
+            wait_for(self, id, task).await?;
+            warnings.extend(missing_vector(self, id).await?);
+        }
+        let document = match document.take() {
+            Some(document) => document,
+            None => read(self, &changed.caller, id, query.include_embed).await?,
+        };
+        Ok(Version { etag: etag_of(&document)?, value: UpdatedDocument { document, warnings } })
+    }
+}
+
+/// What a change led to.
+struct Changed {
+    /// The task that embeds the new text.
+    task: Option<TaskId>,
+    /// The caller, with the right to what was made its own.
+    caller: Caller,
+    /// While the whole tree was locked, files in it may have left events behind.
+    leaves_events: bool,
+}
+
+async fn update(
+    service: &Service,
+    conn: &mut PgConnection,
+    caller: &Caller,
+    id: DocumentId,
+    change: &DocumentChange,
+    meta: &Meta,
+) -> Result<Changed, Failure> {
+    let place = caller.writes(conn, id).await.or_fail()??;
+    let part = store::edits::part(conn, &place).await.or_fail()?.ok_or_else(|| Failure::no_document(id.0))?;
+    // The locks in their order: those of files, then rows of documents, then what hangs on them.
+    let mut leaves_events = false;
+    let mut target = None;
+    let writes_text = change.title.is_some() || change.content.is_some();
+    if let Some(parent_id) = change.parent_id {
+        leaves_events = store::locks::files_around(conn, id).await.or_fail()?;
+        target = match parent_id {
+            Some(parent) => Some(Some(new_parent(conn, caller, DocumentId(parent)).await?)),
+            None => Some(None),
+        };
+    } else if let (true, Some(file)) = (writes_text, part.file) {
+        store::locks::file(conn, file).await.or_fail()?;
+    }
+    if let (true, Some(file)) = (writes_text, part.file) {
+        edit::lock(conn, &place, file).await?;
+    }
+    let Some(mut place) = store::places::lock_for_change(conn, &caller.writable(), id).await.or_fail()? else {
+        return Err(caller.refusal(conn, id).await.or_fail()?);
+    };
+    let before = store::documents::read(conn, &caller.readable(), id, true).await.or_fail()?;
+    let before = before.ok_or_else(|| Failure::no_document(id.0))?;
+    let hash = change.content.as_deref().map(content_hash);
+    let edit = differing(&before, change, hash.as_deref());
+    let (parent_id, text, was) = (before.parent_id, (before.usetype.clone(), before.content.chars().count()), before);
+    must_match(meta, was)?;
+    refuse(id, &edit, part)?;
+
+    let mut caller = caller.clone();
+    if let Some(target) = target.filter(|target| target.as_ref().map(Place::id) != parent_id) {
+        if let Some(file) = part.file {
+            return Err(Failure::field(
+                "parent_id",
+                format!("document {id} is a part of file {file}, and stays in it"),
+            )
+            .with("remedy", "move the file, or create a document with the text of this one"));
+        }
+        if part.is_summary {
+            let detail = format!("document {id} summarises what is beside it, and moves with that");
+            return Err(Failure::field("parent_id", detail).with("remedy", "move the document that was summarised"));
+        }
+        let origin = store::events::origin(conn, id).await.or_fail()?.ok_or_else(|| Failure::no_document(id.0))?;
+        place = relocate(conn, &place, target.as_ref()).await?;
+        if service.settings.is_enclosed(target.map(|target| target.id().0)) {
+            caller = caller.enclose_moved(conn, &place).await.or_fail()?;
+        }
+        store::events::moved(conn, id, &origin).await.or_fail()?;
+    }
+    let mut task = None;
+    if edit != Edit::default() {
+        store::reservations::hold_for_edit(conn, &place, WriteMode::Itself).await.or_fail()?;
+        store::edits::write(conn, &place, &edit).await.or_fail()?;
+        let told = json!({"fields": fields(&edit)});
+        store::events::record(conn, EventKind::DocumentUpdated, &[id], &told).await.or_fail()?;
+        let is_searched_otherwise = edit.title.is_some() || edit.content.is_some() || edit.usetype.is_some();
+        if is_searched_otherwise && !part.is_container {
+            if edit.content.is_some() {
+                // Summaries quote the old text.
+                raptor::forget_over(conn, &place).await.or_fail()?;
+            }
+            let characters = edit.content.map_or(text.1, |(content, _)| content.chars().count());
+            let grown = (characters as i64 - text.1 as i64) / edit::CHARACTERS_OF_A_TOKEN;
+            task = edit::embed_again(service, conn, &place, part.file, grown).await?;
+        }
+    }
+    Ok(Changed { task, caller, leaves_events })
+}
+
+/// The place of the new parent; 404 and 403 as for the document itself.
+async fn new_parent(conn: &mut PgConnection, caller: &Caller, id: DocumentId) -> Result<Place, Failure> {
+    match store::places::lock_parent(conn, &caller.writable(), id).await.or_fail()? {
+        Some(parent) => Ok(parent),
+        None => Err(caller.refusal(conn, id).await.or_fail()?),
+    }
+}
+
+/// What of a change differs from what is.
+fn differing<'a>(before: &DocumentRow, change: &'a DocumentChange, hash: Option<&'a str>) -> Edit<'a> {
+    let content = change.content.as_deref().filter(|content| *content != before.content);
+    Edit {
+        title: change.title.as_deref().filter(|title| *title != before.title),
+        content: content.zip(hash),
+        structured_content: change.structured_content.as_ref().filter(|object| **object != before.structured_content.0),
+        usetype: change.usetype.as_deref().filter(|usetype| *usetype != before.usetype),
+        position: change.position.filter(|position| *position != before.position),
+        event_time: change.event_time.filter(|time| *time != before.event_time),
+    }
+}
+
+/// The names of the fields that change.
+fn fields(edit: &Edit<'_>) -> Vec<&'static str> {
+    let all = [
+        ("title", edit.title.is_some()),
+        ("content", edit.content.is_some()),
+        ("structured_content", edit.structured_content.is_some()),
+        ("usetype", edit.usetype.is_some()),
+        ("position", edit.position.is_some()),
+        ("event_time", edit.event_time.is_some()),
+    ];
+    all.into_iter().filter(|(_, changes)| *changes).map(|(name, _)| name).collect()
+}
+
+/// 412 if the caller named versions, and the document is in none of them: neither as it is read, nor as it is read with its
+/// vector.
+fn must_match(meta: &Meta, before: DocumentRow) -> Result<(), Failure> {
+    if meta.if_match.is_none() {
+        return Ok(());
+    }
+    let with_vector = DocumentResponse::from(before);
+    let plain = DocumentResponse { embed: None, ..with_vector.clone() };
+    for shown in [plain, with_vector.clone()] {
+        if meta.may_change(&etag_of(&shown)?) {
+            return Ok(());
+        }
+    }
+    let id = with_vector.id;
+    Err(Failure::new(Code::PreconditionFailed, format!("document {id} is not what it was when you read it"))
+        .with("document_id", id)
+        .with("remedy", "read it again, and repeat your change on what it is now"))
+}
+
+/// Refuses what a part of an ingested file does not take.
+fn refuse(id: DocumentId, edit: &Edit<'_>, part: Part) -> Result<(), Failure> {
+    if edit.content.is_some() && part.is_container {
+        return Err(Failure::field(
+            "content",
+            format!("document {id} is a container, whose text is that of the documents under it"),
+        )
+        .with("remedy", "change the documents under it"));
+    }
+    if edit.usetype.is_some() && (part.is_container || part.file.is_some()) {
+        return Err(Failure::field(
+            "usetype",
+            format!("document {id} was ingested, and its usetype says what ingestion made it for"),
+        )
+        .with("remedy", "leave its usetype, or create a document of your own"));
+    }
+    Ok(())
+}
+
+/// Puts a node with all under it in its new place, with the tasks that wait there and the counts of files above.
+async fn relocate(conn: &mut PgConnection, from: &Place, target: Option<&Place>) -> Result<Place, Failure> {
+    let id = from.id();
+    if let Some(parent) = target.filter(|parent| parent.is_within(id)) {
+        let detail = format!("document {} is at or under document {id}, which cannot be under itself", parent.id());
+        return Err(Failure::field("parent_id", detail).with("remedy", "choose a document outside of what you move"));
+    }
+    if let Some(parent) = target {
+        parent.admits(store::moves::height(conn, from).await.or_fail()?)?;
+    }
+    let to = from.moved(target);
+    for place in [from, &to] {
+        store::reservations::hold_for_edit(conn, place, WriteMode::Subtree).await.or_fail()?;
+    }
+    // Summaries above quote what leaves them.
+    raptor::forget_over(conn, from).await.or_fail()?;
+    let counts = store::ingest_nodes::count_by_path(conn, &Readable::everything(), id).await.or_fail()?;
+    store::moves::relocate(conn, from, target).await.map_err(IntoFailure::into_failure)?;
+    // Before the rows were locked, an edit may have queued a task at the old place, and a worker may hold it by now.
+    store::reservations::hold_for_edit(conn, from, WriteMode::Subtree).await.or_fail()?;
+    store::moves::relocate_tasks(conn, from, &to).await.or_fail()?;
+    store::moves::count(conn, from, &to, counts).await.or_fail()?;
+    Ok(to)
+}
+
+/// Takes what the files of a tree left behind while the whole tree was locked. An error is only logged, because the move took
+/// effect; the sweep does the rest.
+async fn after_a_large_move(service: &Service) {
+    if let Err(error) = settle::take_left(&service.pool, &service.settings.task_badges).await {
+        tracing::warn!(error = %error, "could not settle what was left while a large tree was moved; the sweep will do it");
+    }
+}

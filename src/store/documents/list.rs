@@ -1,0 +1,214 @@
+//! Documents in lists: roots, children, subtrees, and what of them a search cannot show.
+use super::add;
+use crate::store::scope::{Readable, readable};
+use sqlx::PgConnection;
+use svc_ids::DocumentId;
+
+/// The columns of a [`Listed`], from `documents d`. No text is unpacked in order to measure it; packed text counts as
+/// 16 times its size.
+macro_rules! listed {
+    () => {
+        "d.id, d.position, octet_length(d.content)::bigint AS content_bytes, \
+         pg_column_size(d.structured_content)::bigint \
+         * CASE WHEN pg_column_compression(d.structured_content) IS NULL THEN 1 ELSE 16 END AS structured_bytes"
+    };
+}
+
+/// A document in a list, with the size of what it holds.
+#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+pub struct Listed {
+    pub id: DocumentId,
+    pub position: Option<i32>,
+    pub content_bytes: i64,
+    /// An estimate.
+    pub structured_bytes: i64,
+}
+
+/// Whether `documents d` is readable, and under $5 if that is given.
+macro_rules! in_scope {
+    () => {
+        concat!(readable!(), " AND ($3::bigint IS NULL OR d.path @> ARRAY[$3] OR d.id = $3)")
+    };
+}
+
+/// The sizes of those of `ids` that the scope covers, in any order.
+pub async fn sizes(conn: &mut PgConnection, scope: &Readable, ids: &[DocumentId]) -> sqlx::Result<Vec<Listed>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, ids.to_vec());
+    let query = concat!("SELECT ", listed!(), " FROM documents d WHERE d.id = ANY($3) AND ", readable!());
+    sqlx::query_as_with(query, arguments).fetch_all(conn).await
+}
+
+/// The ids of a document's ancestors, root first.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn path(conn: &mut PgConnection, scope: &Readable, id: DocumentId) -> sqlx::Result<Option<Vec<i64>>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, id);
+    let query = concat!("SELECT d.path FROM documents d WHERE d.id = $3 AND ", readable!());
+    sqlx::query_scalar_with(query, arguments).fetch_optional(conn).await
+}
+
+/// The documents without a parent after `after`, by id, without one of them.
+pub async fn roots(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    except: Option<DocumentId>,
+    after: DocumentId,
+    limit: u32,
+) -> sqlx::Result<Vec<Listed>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, after);
+    add(&mut arguments, i64::from(limit));
+    add(&mut arguments, except);
+    sqlx::query_as_with(
+        concat!(
+            "SELECT ",
+            listed!(),
+            " FROM documents d WHERE d.parent_id IS NULL AND d.id > $3 AND d.id IS DISTINCT FROM $5 AND ",
+            readable!(),
+            " ORDER BY d.id LIMIT $4"
+        ),
+        arguments,
+    )
+    .persistent(false)
+    .fetch_all(conn)
+    .await
+}
+
+/// A place in a list of siblings: explicit positions first, then age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SiblingCursor {
+    /// `i32::MAX + 1` for a sibling without a position.
+    pub position: i64,
+    pub id: DocumentId,
+}
+
+/// The position of a sibling in the order of [`children`].
+pub fn sibling_position(position: Option<i32>) -> i64 {
+    position.map_or(i64::from(i32::MAX) + 1, i64::from)
+}
+
+/// The children of a node after a cursor, in their order, without one of them. An index has this order, so a page reads no more than its own rows.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = parent.0))]
+pub async fn children(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    parent: DocumentId,
+    except: Option<DocumentId>,
+    after: Option<SiblingCursor>,
+    limit: u32,
+) -> sqlx::Result<Vec<Listed>> {
+    let after = after.unwrap_or(SiblingCursor { position: i64::MIN, id: DocumentId(0) });
+    let mut arguments = scope.arguments();
+    add(&mut arguments, parent);
+    add(&mut arguments, after.position);
+    add(&mut arguments, after.id);
+    add(&mut arguments, i64::from(limit));
+    add(&mut arguments, except);
+    sqlx::query_as_with(
+        concat!(
+            "SELECT ",
+            listed!(),
+            " FROM documents d WHERE d.parent_id = $3 AND (coalesce(d.position::bigint, 2147483648), d.id) > ($4, $5)
+              AND d.id IS DISTINCT FROM $7 AND ",
+            readable!(),
+            " ORDER BY coalesce(d.position::bigint, 2147483648), d.id LIMIT $6"
+        ),
+        arguments,
+    )
+    .persistent(false)
+    .fetch_all(conn)
+    .await
+}
+
+/// A document of a subtree.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Descendant {
+    /// The ids from the child of the subtree's root down to the document itself.
+    pub way: Vec<i64>,
+    #[sqlx(flatten)]
+    pub listed: Listed,
+}
+
+/// Everything under a node after the document at the end of a way, each document before what is under it and siblings by id.
+/// An index has this order, so a page reads no more than its own rows, wherever it begins.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = root.0))]
+pub async fn subtree(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    root: DocumentId,
+    after: &[i64],
+    limit: u32,
+) -> sqlx::Result<Vec<Descendant>> {
+    let line: Option<Vec<i64>> = sqlx::query_scalar("SELECT path || id FROM documents WHERE id = $1")
+        .bind(root)
+        .fetch_optional(&mut *conn)
+        .await?;
+    let Some(line) = line else { return Ok(Vec::new()) };
+    // The line of whatever is under the root begins with the root's own, so it lies between that and the next id in its place.
+    let end: Vec<i64> = line.iter().copied().take(line.len() - 1).chain([root.0.saturating_add(1)]).collect();
+    let depth = i32::try_from(line.len()).unwrap_or(i32::MAX);
+    let mut arguments = scope.arguments();
+    add(&mut arguments, [&line, after].concat());
+    add(&mut arguments, end);
+    add(&mut arguments, depth);
+    add(&mut arguments, i64::from(limit));
+    sqlx::query_as_with(
+        concat!(
+            "SELECT (d.path || d.id)[$5 + 1 :] AS way, ",
+            listed!(),
+            " FROM documents d WHERE d.path || d.id > $3::bigint[] AND d.path || d.id < $4::bigint[] AND ",
+            readable!(),
+            " ORDER BY d.path || d.id LIMIT $6"
+        ),
+        arguments,
+    )
+    .persistent(false)
+    .fetch_all(conn)
+    .await
+}
+
+/// Nodes that a search cannot show.
+#[derive(Clone, Copy, Debug)]
+pub struct Unsettled {
+    pub in_flight: i64,
+    pub failed: i64,
+}
+
+/// How many nodes of the readable scope a search cannot show, each counted up to 10,000. A
+/// document that was written over REST is settled at once, but is only found once its own task has embedded it.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = under.map(|id| id.0)))]
+pub async fn unsettled(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    under: Option<DocumentId>,
+) -> sqlx::Result<Unsettled> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, under);
+    let (in_flight, failed, waiting, unembedded): (i64, i64, i64, i64) = sqlx::query_as_with(
+        concat!(
+            "SELECT (SELECT count(*) FROM (SELECT 1 FROM documents d WHERE d.settled = 'in_flight' AND ",
+            in_scope!(),
+            " LIMIT 10000) f),
+                    (SELECT count(*) FROM (SELECT 1 FROM documents d WHERE d.settled = 'failed' AND ",
+            in_scope!(),
+            " LIMIT 10000) f),
+                    (SELECT count(*) FROM (SELECT 1 FROM task_queue t JOIN documents d ON d.id = ANY(embedded_documents(t.params, t.scope_document_id))
+                      WHERE t.task_type = 'embed' AND t.root_id = t.scope_document_id AND (NOT t.final OR t.error_type IS NOT NULL)
+                        AND NOT t.final AND d.settled = 'settled' AND ",
+            in_scope!(),
+            " LIMIT 10000) f),
+                    (SELECT count(*) FROM (SELECT 1 FROM task_queue t JOIN documents d ON d.id = ANY(embedded_documents(t.params, t.scope_document_id))
+                      WHERE t.task_type = 'embed' AND t.root_id = t.scope_document_id AND (NOT t.final OR t.error_type IS NOT NULL)
+                        AND t.final AND t.status = 'failed' AND d.settled = 'settled'
+                        AND NOT EXISTS (SELECT 1 FROM document_vectors v WHERE v.document_id = d.id) AND ",
+            in_scope!(),
+            " LIMIT 10000) f)"
+        ),
+        arguments,
+    )
+    .persistent(false)
+    .fetch_one(conn)
+    .await?;
+    Ok(Unsettled { in_flight: (in_flight + waiting).min(10_000), failed: (failed + unembedded).min(10_000) })
+}

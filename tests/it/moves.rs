@@ -1,0 +1,330 @@
+//! Moves of subtrees, and what holds after any changes of the tree.
+use crate::{
+    access::Random,
+    edits::{patch, patched},
+    principals::{grant, someone},
+    support::{TestApp, Wish, document, invariants, sample, until},
+};
+use serde_json::json;
+use std::collections::BTreeSet;
+use svc_client::{
+    Code, FileUpload, Json,
+    wire::{
+        Bm25Search, DocumentPath, EmbedQuery, GrantRight, LinkPath, NewDocument, NewLink, PageQuery, Settled,
+        UploadQuery, WaitQuery,
+    },
+};
+
+async fn add(app: &TestApp, title: &str, parent_id: Option<i64>) -> i64 {
+    let new = NewDocument { parent_id, ..document(title, "The heron waits by the water.") };
+    app.client.create_document(WaitQuery::default(), Json(new)).await.unwrap().id
+}
+
+async fn path(app: &TestApp, id: i64) -> Vec<i64> {
+    let read = app.client.read_document(DocumentPath { id }, EmbedQuery::default()).await.unwrap();
+    read.value().unwrap().path
+}
+
+async fn total(app: &TestApp, id: i64) -> i64 {
+    app.client.read_frontier(DocumentPath { id }).await.unwrap().nodes_total
+}
+
+#[tokio::test]
+async fn a_subtree_moves_whole_and_is_listed_parents_first() {
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    let low = add(&app, "low", None).await;
+    let leaf = add(&app, "leaf", Some(low)).await;
+    let middle = add(&app, "middle", None).await;
+    let top = add(&app, "top", None).await;
+    // Each parent is younger than its child from here on.
+    let moved = patch(&app, low, json!({"parent_id": middle})).await.unwrap().value.document;
+    assert_eq!((moved.parent_id, moved.path), (Some(middle), vec![middle]));
+    patch(&app, middle, json!({"parent_id": top, "title": "the middle"})).await.unwrap();
+    assert_eq!(path(&app, leaf).await, [top, middle, low]);
+    let listed: Vec<i64> = app.subtree(top).await.iter().map(|document| document.id).collect();
+    assert_eq!(listed, [middle, low, leaf]);
+    let mut one_by_one = Vec::new();
+    let mut cursor = None;
+    loop {
+        let query = PageQuery { cursor, limit: Some(1), ..PageQuery::default() };
+        let page = app.client.list_subtree(DocumentPath { id: top }, query).await.unwrap();
+        one_by_one.extend(page.documents.iter().map(|document| document.id));
+        match page.next_cursor {
+            Some(next) => cursor = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(one_by_one, listed);
+    for (id, parent) in [(top, leaf), (middle, middle), (top, middle)] {
+        let refused = patch(&app, id, json!({"parent_id": parent})).await.unwrap_err();
+        assert_eq!((refused.code, refused.members["field"].as_str()), (Code::InvalidField, Some("parent_id")));
+    }
+    assert_eq!(patch(&app, top, json!({"parent_id": 424_242})).await.unwrap_err().code, Code::NotFound);
+    patch(&app, low, json!({"parent_id": null})).await.unwrap();
+    assert_eq!((path(&app, low).await, path(&app, leaf).await), (vec![], vec![low]));
+    assert_eq!(app.subtree(top).await.len(), 1);
+    let moves: i64 = sqlx::query_scalar("SELECT count(*) FROM event_outbox WHERE kind = 'document.moved'")
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+    assert_eq!(moves, 3);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_tree_has_a_bottom() {
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    let mut line = vec![add(&app, "top", None).await];
+    let deepest = svc::store::places::DEEPEST;
+    // Rows that the service would make one by one.
+    for _ in 1..deepest {
+        let last = *line.last().unwrap();
+        let id: i64 = sqlx::query_scalar(
+            "WITH made AS (INSERT INTO documents (parent_id, path, title, content, usetype, content_hash, guard)
+                           SELECT id, path || id, 't', '', 'markdown', 'sha256:', 0 FROM documents WHERE id = $1 RETURNING id, title, content)
+             INSERT INTO document_words SELECT id, to_tsvector(title) FROM made RETURNING document_id",
+        )
+        .bind(last)
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+        line.push(id);
+    }
+    let bottom = *line.last().unwrap();
+    let refused = app
+        .client
+        .create_document(WaitQuery::default(), Json(NewDocument { parent_id: Some(bottom), ..document("t", "") }))
+        .await
+        .unwrap_err();
+    assert_eq!((refused.code, refused.members["limit"].as_u64()), (Code::InvalidField, Some(deepest as u64)));
+    let query = UploadQuery { parent_id: Some(bottom), ..UploadQuery::default() };
+    let refused = app.client.upload_file(query, FileUpload::from_bytes("x.txt", "x", None)).await.unwrap_err();
+    assert_eq!(refused.code, Code::InvalidField);
+    let pair = add(&app, "pair", None).await;
+    add(&app, "child", Some(pair)).await;
+    let above = line[deepest - 2];
+    assert_eq!(patch(&app, pair, json!({"parent_id": above})).await.unwrap_err().code, Code::InvalidField);
+    patch(&app, pair, json!({"parent_id": line[deepest - 3]})).await.unwrap();
+    assert_eq!(app.subtree(line[0]).await.len(), deepest + 1);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_move_needs_the_right_to_write_at_both_ends_and_takes_the_guard_of_its_new_place() {
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    let (one, other) = (someone(&app, "one").await, someone(&app, "other").await);
+    let (mine, theirs, open) =
+        (add(&app, "mine", None).await, add(&app, "theirs", None).await, add(&app, "open", None).await);
+    let node = add(&app, "node", Some(mine)).await;
+    let inner = add(&app, "inner", Some(node)).await;
+    let nested = add(&app, "nested", Some(inner)).await;
+    grant(&app, &one, mine, GrantRight::Write).await;
+    grant(&app, &other, theirs, GrantRight::Write).await;
+    app.client.protect_document(DocumentPath { id: nested }).await.unwrap();
+    let try_move = async |parent: Option<i64>| {
+        let change = crate::edits::change(json!({"parent_id": parent}));
+        let moved = one.client.update_document(DocumentPath { id: node }, WaitQuery::default(), change).await;
+        moved.map(|moved| moved.value.document.path).map_err(|failure| failure.code)
+    };
+    assert_eq!(try_move(Some(theirs)).await, Err(Code::NotFound), "a closed place looks like a missing one");
+    assert_eq!(try_move(Some(open)).await, Err(Code::Forbidden), "it may read that place, and not write there");
+    grant(&app, &one, theirs, GrantRight::Read).await;
+    assert_eq!(try_move(Some(theirs)).await, Err(Code::Forbidden));
+    grant(&app, &one, theirs, GrantRight::Write).await;
+    assert_eq!(try_move(Some(theirs)).await, Ok(vec![theirs]));
+    let read = async |id| other.client.read_document(DocumentPath { id }, EmbedQuery::default()).await.is_ok();
+    assert!(
+        read(node).await && read(inner).await && read(nested).await,
+        "who reaches the new place reaches what came there"
+    );
+    invariants::check(&app.pool).await;
+    patch(&app, node, json!({"parent_id": open})).await.unwrap();
+    assert!(read(inner).await && !read(nested).await, "the root within keeps its own door");
+    invariants::check(&app.pool).await;
+    patch(&app, nested, json!({"parent_id": mine})).await.unwrap();
+    patch(&app, node, json!({"parent_id": nested})).await.unwrap();
+    assert!(!read(inner).await);
+    app.end().await;
+
+    // Where new roots are their creator's, so is what is moved to the top.
+    let settings = [("SVC_DEFAULT_VISIBILITY", "owner")];
+    let app = TestApp::with(Wish { no_worker: true, settings: &settings, ..Default::default() }).await;
+    let (one, other) = (someone(&app, "one").await, someone(&app, "other").await);
+    let top = add(&app, "top", None).await;
+    let node = add(&app, "node", Some(top)).await;
+    let inner = add(&app, "inner", Some(node)).await;
+    grant(&app, &one, top, GrantRight::Write).await;
+    let change = crate::edits::change(json!({"parent_id": null}));
+    one.client.update_document(DocumentPath { id: node }, WaitQuery::default(), change).await.unwrap();
+    for id in [node, inner] {
+        let read = EmbedQuery::default();
+        assert!(one.client.read_document(DocumentPath { id }, read).await.is_ok());
+        assert_eq!(other.client.read_document(DocumentPath { id }, read).await.unwrap_err().code, Code::NotFound);
+    }
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_in_the_queue_moves_with_its_document() {
+    let mut app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    let (from, to) = (add(&app, "from", None).await, add(&app, "to", None).await);
+    let folder = add(&app, "folder", Some(from)).await;
+    let note = add(&app, "note", Some(folder)).await;
+    let query = UploadQuery { parent_id: Some(folder), ..UploadQuery::default() };
+    let upload = FileUpload::from_path(&sample("handbook.md"), None).await.unwrap();
+    let file = app.client.upload_file(query, upload).await.unwrap().document_id;
+    let query = UploadQuery { parent_id: Some(to), ..UploadQuery::default() };
+    let outer = app.client.upload_file(query, FileUpload::from_bytes("outer.md", "# Outer\n\nA file.", None)).await;
+    let outer = outer.unwrap().document_id;
+    patch(&app, folder, json!({"parent_id": outer})).await.unwrap();
+    invariants::check(&app.pool).await;
+    assert_eq!((total(&app, outer).await, total(&app, file).await), (4, 1));
+    app.start_worker().await;
+    assert_eq!(app.settled(file).await.settled, Settled::Settled);
+    assert_eq!(app.settled(outer).await.settled, Settled::Settled);
+    until("all to be found", async || {
+        let found = app.client.search_bm25(Json(Bm25Search { limit: 100, ..Bm25Search::new("heron") })).await.unwrap();
+        (found.results.iter().any(|result| result.document.id == note)).then_some(())
+    })
+    .await;
+    assert_eq!(total(&app, outer).await, 1 + app.subtree(outer).await.len() as i64);
+    until("the folder to move", async || patch(&app, folder, json!({"parent_id": null})).await.ok()).await;
+    assert_eq!(total(&app, outer).await, 1 + app.subtree(outer).await.len() as i64);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+/// Many create under a folder while it moves between an open and a closed place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_created_under_a_moving_folder_is_where_the_folder_is() {
+    let app = TestApp::start().await;
+    let (open, closed) = (add(&app, "open", None).await, add(&app, "closed", None).await);
+    app.client.protect_document(DocumentPath { id: closed }).await.unwrap();
+    let folder = add(&app, "folder", Some(open)).await;
+    let create = async || {
+        for n in 0..25 {
+            add(&app, &format!("note {n}"), Some(folder)).await;
+        }
+    };
+    let moves = async || {
+        for n in 0..12 {
+            let parent = if n % 2 == 0 { closed } else { open };
+            patched(&app, folder, json!({"parent_id": parent})).await;
+        }
+        patched(&app, folder, json!({"parent_id": closed})).await;
+    };
+    tokio::join!(create(), create(), moves());
+    let guards: BTreeSet<i64> = sqlx::query_scalar("SELECT DISTINCT guard FROM documents WHERE path @> ARRAY[$1]")
+        .bind(folder)
+        .fetch_all(&app.pool)
+        .await
+        .unwrap()
+        .into_iter()
+        .collect();
+    assert_eq!((guards, app.subtree(folder).await.len()), (BTreeSet::from([closed]), 50));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn links_have_two_ends_and_contain_in_no_circle() {
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    let one = someone(&app, "one").await;
+    let (source, target) = (add(&app, "source", None).await, add(&app, "target", None).await);
+    let child = add(&app, "child", Some(target)).await;
+    let hidden = add(&app, "hidden", None).await;
+    grant(&app, &one, source, GrantRight::Write).await;
+    app.client.protect_document(DocumentPath { id: hidden }).await.unwrap();
+    let new = |target_id, link_type: &str| {
+        Json(NewLink { target_id, link_type: link_type.to_owned(), score: Some(0.5), metadata: Default::default() })
+    };
+    let link = async |id, new| one.client.create_link(DocumentPath { id }, new).await;
+    let made = link(source, new(target, "cites")).await.unwrap();
+    assert_eq!((made.source_id, made.target_id, made.score), (source, target, Some(0.5)));
+    let again = link(source, new(target, "cites")).await.unwrap_err();
+    assert_eq!((again.code, again.members["link_id"].as_i64()), (Code::Conflict, Some(made.id)));
+    assert_eq!(link(source, new(hidden, "cites")).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(link(target, new(source, "cites")).await.unwrap_err().code, Code::Forbidden);
+    assert_eq!(link(source, new(source, "cites")).await.unwrap_err().code, Code::InvalidField);
+    link(source, new(target, "contains")).await.unwrap();
+    // The source contains the target, and so what is under the target.
+    let circle = app.client.create_link(DocumentPath { id: child }, new(source, "contains")).await.unwrap_err();
+    assert_eq!((circle.code, circle.members["field"].as_str()), (Code::InvalidField, Some("target_id")));
+    let up = app.client.create_link(DocumentPath { id: child }, new(target, "contains")).await.unwrap_err();
+    assert_eq!(up.code, Code::InvalidField);
+    app.client.create_link(DocumentPath { id: child }, new(source, "cites")).await.unwrap();
+    let unlink = async |id, link_id| app.client.delete_link(LinkPath { id, link_id }).await;
+    assert_eq!(unlink(target, made.id).await.unwrap_err().code, Code::NotFound, "it leads from the other end");
+    unlink(source, made.id).await.unwrap();
+    assert_eq!(unlink(source, made.id).await.unwrap_err().code, Code::NotFound);
+    let links = app.client.list_links(DocumentPath { id: source }, PageQuery::default()).await.unwrap().links;
+    assert_eq!(links.iter().map(|link| link.link_type.as_str()).collect::<Vec<_>>(), ["contains", "cites"]);
+    app.end().await;
+}
+
+/// After random creations, uploads, moves, edits, links and deletes, no row points to nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_points_to_nothing_whatever_was_made_moved_edited_and_deleted() {
+    for seed in [5, 11] {
+        let (app, mut random) = (TestApp::start().await, Random(seed * 15_485_863));
+        let mut done = [0; 7];
+        for step in 0..70 {
+            let ids: Vec<i64> =
+                sqlx::query_scalar("SELECT id FROM documents ORDER BY id").fetch_all(&app.pool).await.unwrap();
+            let any = |random: &mut Random| (!ids.is_empty()).then(|| ids[random.below(ids.len())]);
+            let (id, other) = (any(&mut random), any(&mut random).filter(|_| random.below(4) > 0));
+            let kind = random.below(12);
+            let outcome = match (kind, id) {
+                (0..=2, _) | (_, None) => {
+                    let new = NewDocument { parent_id: other, ..document(&format!("Note {step}"), "A heron waits.") };
+                    app.client.create_document(WaitQuery::default(), Json(new)).await.map(|_| 0)
+                }
+                (3, _) => {
+                    let text =
+                        format!("# File {step}\n\nA heron in file {step}.\n\n# More\n\nAnd one more heron of {step}.");
+                    let query = UploadQuery { parent_id: other, ..UploadQuery::default() };
+                    let file = FileUpload::from_bytes(&format!("{step}.md"), text, None);
+                    app.client.upload_file(query, file).await.map(|_| 1)
+                }
+                (4..=6, Some(id)) => patch(&app, id, json!({"parent_id": other})).await.map(|_| 2),
+                (7 | 8, Some(id)) => patch(&app, id, json!({"content": format!("A coot at {step}.")})).await.map(|_| 3),
+                (9, Some(id)) => {
+                    let new = NewLink {
+                        target_id: other.unwrap_or(id),
+                        link_type: "cites".into(),
+                        score: None,
+                        metadata: Default::default(),
+                    };
+                    app.client.create_link(DocumentPath { id }, Json(new)).await.map(|_| 4)
+                }
+                (10, Some(id)) => app.client.protect_document(DocumentPath { id }).await.map(|_| 5),
+                (_, Some(id)) => app.client.delete_document(DocumentPath { id }).await.map(|()| 6),
+            };
+            match outcome {
+                Ok(kind) => done[kind] += 1,
+                Err(failure) => {
+                    let expected = [Code::Conflict, Code::Unavailable, Code::InvalidField, Code::NotFound];
+                    assert!(expected.contains(&failure.code), "seed {seed}, step {step}: {failure}");
+                }
+            }
+            if step % 10 == 9 {
+                invariants::check(&app.pool).await;
+            }
+        }
+        assert!(done.iter().all(|count| *count > 0), "seed {seed}: {done:?}");
+        let files: Vec<i64> =
+            sqlx::query_scalar("SELECT id FROM documents WHERE usetype = 'file'").fetch_all(&app.pool).await.unwrap();
+        for file in files {
+            app.settled(file).await;
+        }
+        until("the queue to be empty", async || {
+            let open: i64 = sqlx::query_scalar("SELECT count(*) FROM task_queue WHERE NOT final")
+                .fetch_one(&app.pool)
+                .await
+                .unwrap();
+            (open == 0).then_some(())
+        })
+        .await;
+        invariants::check_drained(&app.pool).await;
+        app.end().await;
+    }
+}
