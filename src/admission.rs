@@ -1,5 +1,8 @@
 //! Slots that a request takes before its body is read, so that callers wait outside and not while they hold what others
-//! need.
+//! need; and rate limits.
+pub mod rates;
+
+use rates::{PerSecond, Rates};
 use std::{sync::Arc, time::Duration};
 use svc_client::{Code, Failure};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -27,6 +30,10 @@ pub struct Admission {
     downloads: Arc<Semaphore>,
     event_streams: Arc<Semaphore>,
     fetches: Arc<Semaphore>,
+    requests: Arc<Semaphore>,
+    embeds: Arc<Semaphore>,
+    /// How many requests a principal may make.
+    pub rates: Rates,
 }
 
 /// The number of slots of one process.
@@ -35,6 +42,9 @@ pub struct Places {
     pub uploads: usize,
     pub downloads: usize,
     pub event_streams: usize,
+    pub requests: usize,
+    pub embeds: usize,
+    pub rates: PerSecond,
     /// The largest body that is held in memory, in bytes.
     pub largest_body: u64,
 }
@@ -49,7 +59,28 @@ impl Admission {
             downloads: Arc::new(Semaphore::new(places.downloads)),
             event_streams: Arc::new(Semaphore::new(places.event_streams)),
             fetches: Arc::new(Semaphore::new(FETCHES)),
+            requests: Arc::new(Semaphore::new(places.requests)),
+            embeds: Arc::new(Semaphore::new(places.embeds)),
+            rates: Rates::new(places.rates),
         }
+    }
+
+    /// Waits for a slot to work on a request whose body has arrived.
+    pub async fn request(&self) -> Result<Place, Failure> {
+        let refusal = || {
+            Failure::new(Code::TooManyRequests, "the service is already working on as many requests as it may at once")
+                .with("setting", "SVC_REQUESTS_AT_ONCE")
+        };
+        wait(&self.requests, 1, refusal).await
+    }
+
+    /// Waits for a slot to embed a document on request.
+    pub async fn embed(&self) -> Result<Place, Failure> {
+        let refusal = || {
+            Failure::new(Code::TooManyRequests, "the service is already embedding as many documents as it may at once")
+                .with("setting", "SVC_EMBEDS_AT_ONCE")
+        };
+        wait(&self.embeds, 1, refusal).await
     }
 
     /// Waits for a slot to receive a file and store it.
@@ -118,7 +149,15 @@ async fn wait(places: &Arc<Semaphore>, count: u32, refusal: impl FnOnce() -> Fai
 mod tests {
     use super::*;
 
-    const PLACES: Places = Places { uploads: 2, downloads: 1, event_streams: 1, largest_body: 16 << 20 };
+    const PLACES: Places = Places {
+        uploads: 2,
+        downloads: 1,
+        event_streams: 1,
+        requests: 1,
+        embeds: 1,
+        rates: PerSecond { reads: 0, writes: 0, costly: 0 },
+        largest_body: 16 << 20,
+    };
 
     #[tokio::test(start_paused = true)]
     async fn who_finds_no_place_in_time_is_told_when_to_come_again() {

@@ -1,5 +1,5 @@
 //! Mounts the operation table: one route and one OpenAPI entry per row, and the calls in process.
-use crate::{access::Caller, service::Service};
+use crate::{access::Caller, admission::rates::Class, service::Service};
 use axum::{
     Router,
     body::Body as HttpBody,
@@ -98,6 +98,8 @@ impl Form {
                     let meta = meta(&parts);
                     let _place = O::Body::admit(&service, &parts.headers).await?;
                     let body = O::Body::decode(&service, Request::from_parts(parts, body)).await?;
+                    // Not before the body has arrived, or slow clients would keep others waiting.
+                    let _place = lifetime::slot(&service.admission, &O::INFO).await?;
                     let answer = service.handle(&caller, Call { meta, path, query, body });
                     lifetime::in_time(&O::INFO, service.settings.request_timeout, answer).await.map(O::Reply::encode)
                 })
@@ -149,6 +151,10 @@ macro_rules! mount_all { ($(
 } }
 operation_table!(mount_all);
 
+/// What a principal has left of its requests, and how many it may make.
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
 /// Pages that are not operations; everything else that is mounted is a row of the table.
 pub const PAGES: &[&str] = &["/docs", "/"];
 
@@ -185,8 +191,15 @@ fn cors(origins: &[String]) -> tower_http::cors::CorsLayer {
     let origins: Vec<HeaderValue> = origins.iter().filter_map(|origin| origin.parse().ok()).collect();
     let own = [header::AUTHORIZATION, header::CONTENT_TYPE, HeaderName::from_static(VERSION_HEADER)];
     let headers: Vec<HeaderName> = own.into_iter().chain(Meta::headers().into_iter().map(|meta| meta.name)).collect();
-    let shown =
-        [header::ETAG, header::CONTENT_RANGE, header::CONTENT_DISPOSITION, header::LOCATION, header::RETRY_AFTER];
+    let shown = [
+        header::ETAG,
+        header::CONTENT_RANGE,
+        header::CONTENT_DISPOSITION,
+        header::LOCATION,
+        header::RETRY_AFTER,
+        RATE_LIMIT,
+        RATE_LIMIT_POLICY,
+    ];
     let methods = [http::Method::GET, http::Method::POST, http::Method::PATCH, http::Method::PUT, http::Method::DELETE];
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(origins))
@@ -205,10 +218,17 @@ async fn answer(service: Arc<Service>, form: Form, request: Request) -> Response
     let (tasks, operation) = (service.requests.clone(), info.clone());
     let cut_off = (path.clone(), id.clone());
     let work = async move {
+        let mut standing = None;
         let outcome = async {
             check_version(&request)?;
             let caller = service.keys.authenticate(&service.pool, info.access, request.headers()).await?;
             caller.admit(info.access)?;
+            let limited = caller.principal().zip(Class::of(&info));
+            let taken = limited.and_then(|(caller, class)| service.admission.rates.take(caller.id, class, started));
+            standing = taken.map(|taken| taken.unwrap_or_else(|refused| refused));
+            if let Some(Err(refused)) = taken {
+                return Err(refused.refusal());
+            }
             let served = AssertUnwindSafe(serve(service.clone(), caller, request)).catch_unwind().await;
             let served = served.unwrap_or_else(|_| {
                 tracing::error!("the handler panicked");
@@ -224,6 +244,9 @@ async fn answer(service: Arc<Service>, form: Form, request: Request) -> Response
         };
         let mut response = outcome.await.unwrap_or_else(|failure| problem(failure, &path, &id));
         identify(&mut response, &id);
+        if let Some(standing) = standing {
+            surface::rate(&mut response, &standing);
+        }
         let (status, elapsed) = (response.status().as_u16(), started.elapsed());
         metrics::counter!(crate::telemetry::REQUESTS, "operation" => info.name, "status" => status.to_string())
             .increment(1);

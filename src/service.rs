@@ -1,7 +1,7 @@
 //! The service: what every operation works with.
 use crate::{
     access::Keys,
-    admission::{Admission, Places},
+    admission::{Admission, Places, rates::PerSecond},
     core::{Core, Wake, no_model},
     disk::Disk,
     embedding::{CrossEncoder, Embedder},
@@ -97,6 +97,13 @@ impl Service {
                 uploads: settings.uploads_at_once,
                 downloads: settings.downloads_at_once,
                 event_streams: settings.event_streams,
+                requests: settings.requests_at_once,
+                embeds: settings.embeds_at_once,
+                rates: PerSecond {
+                    reads: settings.rate_reads,
+                    writes: settings.rate_writes,
+                    costly: settings.rate_costly,
+                },
                 largest_body: settings.max_body_bytes,
             }),
             copies: Copies::new(&pool),

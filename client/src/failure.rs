@@ -68,7 +68,7 @@ codes! {
     /// Client and service come from different releases.
     VersionMismatch = "version_mismatch", 426, "Client and service are of different versions",
         ["client_version", "service_version"];
-    /// As many requests of this kind are being served as a setting allows.
+    /// As many requests of this kind are being served, or were made by this principal, as a setting allows.
     TooManyRequests = "too_many_requests", 429, "Too much is waiting", ["setting"];
     /// A defect or an unexpected error; the log has the cause under the problem's `request_id`.
     Internal = "internal", 500, "The service failed", ["document_id", "without_direction"];

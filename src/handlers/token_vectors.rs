@@ -25,6 +25,7 @@ impl Handle<ops::embed_document> for Service {
             (query, body) => query.or(body).unwrap_or(true),
         };
         let text = text(self, caller, id).await?;
+        let _place = self.admission.embed().await?;
         let model = self.model().await?;
         let read = text.clone();
         // What may be refused comes first.
@@ -50,6 +51,7 @@ impl Handle<ops::embed_tokens> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::embed_tokens>) -> Result<TokensResponse, Failure> {
         let id = DocumentId(call.path.id);
         let text = text(self, caller, id).await?;
+        let _place = self.admission.embed().await?;
         let model = self.model().await?;
         let (rows, text_tokens) = tokens(self, &model, text.clone()).await?;
         write(self, caller, (id, &text), None, Some(&rows)).await?;

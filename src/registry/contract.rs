@@ -243,6 +243,8 @@ fn headers() -> Value {
         "Content-Disposition": text("`attachment`, with the file's name."),
         "Content-Range": text("The range that is sent and the size of the whole file; in a refusal, only the size."),
         "Content-Length": {"description": "Bytes of the body.", "schema": {"type": "integer", "minimum": 0}},
+        "RateLimit": text("If the caller is a principal: the class of the operation, `r` requests that are left of it, and `t` seconds until all are back, or until the next one is taken if none is left."),
+        "RateLimit-Policy": text("If the caller is a principal: the class of the operation, with `q` requests in `w` seconds."),
         "Retry-After": {"description": "Seconds after which another try may succeed.", "schema": {"type": "integer", "minimum": 0}},
     })
 }
@@ -261,7 +263,8 @@ fn problem_response(status: u16, codes: &[Code], schema: &str) -> Value {
     let mut with = |name: &str| headers[name] = json!({"$ref": format!("#/components/headers/{name}")});
     match status {
         401 => with("WWW-Authenticate"),
-        409 | 429 | 503 => with("Retry-After"),
+        409 | 503 => with("Retry-After"),
+        429 => ["Retry-After", "RateLimit", "RateLimit-Policy"].into_iter().for_each(with),
         416 => with("Content-Range"),
         _ => {}
     }

@@ -1,6 +1,9 @@
 //! How long a request lives: one that changes something is carried out to its end, whatever its client does; one that
 //! only reads ends with its client.
-use crate::telemetry;
+use crate::{
+    admission::{Admission, Place},
+    telemetry,
+};
 use axum::response::Response;
 use std::time::Duration;
 use svc_client::{Access, Code, Failure, OperationInfo};
@@ -12,6 +15,15 @@ use tracing::{Instrument, Span};
 /// right to read changes nothing, whatever its method, and a runner stores nothing.
 pub(super) fn only_reads(info: &OperationInfo) -> bool {
     info.method == http::Method::GET || matches!(info.access, Access::Read | Access::RunnerKey)
+}
+
+/// Waits for a slot to work on a request. Probes need none, so that they answer under any load; the calls of a runner have slots of
+/// their own.
+pub(super) async fn slot(admission: &Admission, info: &OperationInfo) -> Result<Option<Place>, Failure> {
+    match info.access {
+        Access::Public | Access::Metrics | Access::RunnerKey => Ok(None),
+        Access::Read | Access::Write | Access::Owner => admission.request().await.map(Some),
+    }
 }
 
 /// Gives up a read or a search that takes longer than `limit`. A runner's calls, and everything that changes something,

@@ -1,7 +1,7 @@
 //! What every answer shows to the outside, whether or not it is of an operation: its id, its headers, its line in the
 //! log.
-use super::{problem, request_id};
-use crate::telemetry;
+use super::{RATE_LIMIT, RATE_LIMIT_POLICY, problem, request_id};
+use crate::{admission::rates::Standing, telemetry};
 use axum::{
     extract::Request,
     middleware::Next,
@@ -56,6 +56,15 @@ pub(super) async fn guard(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await.into_response();
     harden(response.headers_mut());
     response
+}
+
+/// Says what the caller has left of its requests.
+pub(super) fn rate(response: &mut Response, standing: &Standing) {
+    for (name, value) in [(RATE_LIMIT_POLICY, standing.policy()), (RATE_LIMIT, standing.limit())] {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            response.headers_mut().insert(name, value);
+        }
+    }
 }
 
 fn harden(headers: &mut HeaderMap) {

@@ -142,6 +142,19 @@ settings! {
         /// Most bytes of documents' texts in one answer: a page of a list ends there, and a search leaves out further
         /// texts.
         SVC_PAGE_BYTES page_bytes: u64 = "8 MiB", kind::bytes(64 * 1024..=GIB);
+        /// Reads that a principal may make in a second, on average over ten seconds; further ones are refused with 429. The
+        /// owner has no limit. 0: no limit.
+        SVC_RATE_READS rate_reads: usize = "100", kind::integer(0..=1_000_000);
+        /// Writes that a principal may make in a second, on average over ten seconds; 0: no limit.
+        SVC_RATE_WRITES rate_writes: usize = "50", kind::integer(0..=1_000_000);
+        /// Searches, embeddings and analyses that a principal may ask for in a second, on average over ten seconds; 0: no
+        /// limit.
+        SVC_RATE_COSTLY rate_costly: usize = "20", kind::integer(0..=1_000_000);
+        /// Most requests that a process works on at a time, besides probes and the calls of a runner; further ones wait
+        /// briefly and are then refused with 429.
+        SVC_REQUESTS_AT_ONCE requests_at_once: usize = "256", kind::integer(1..=100_000);
+        /// Most documents that are embedded on request at a time; further ones wait briefly and are then refused with 429.
+        SVC_EMBEDS_AT_ONCE embeds_at_once: usize = "4", kind::integer(1..=1000);
         /// Number of files that are received and stored at a time; further ones wait briefly and are then refused with
         /// 429.
         SVC_UPLOADS_AT_ONCE uploads_at_once: usize = "16", kind::integer(1..=1000);

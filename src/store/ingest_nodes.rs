@@ -1,22 +1,11 @@
-//! The counters of ingestion, settle events and the frontier.
-use super::{
-    documents::add,
-    places::Place,
-    scope::{Readable, readable},
-    word::Word,
-};
+//! The counters of ingestion and settle events.
+mod frontier;
+
+use super::{places::Place, word::Word};
+pub use frontier::*;
 use sqlx::PgConnection;
 use svc_client::wire::Settled;
 use svc_ids::{DocumentId, RootId};
-
-/// Changes of the counts under a root.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
-pub struct Frontier {
-    pub total: i64,
-    pub in_flight: i64,
-    pub settled: i64,
-    pub failed: i64,
-}
 
 /// Starts counting for containers in flight.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
@@ -138,62 +127,6 @@ pub async fn children_done(conn: &mut PgConnection, root_id: RootId, by_parent: 
         .execute(conn)
         .await
         .map(|_| ())
-}
-
-/// Counts what moved at or under a node, for every root of ingestion above it; this only appends.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = at.0))]
-pub async fn count(conn: &mut PgConnection, at: DocumentId, change: Frontier) -> sqlx::Result<()> {
-    sqlx::query(
-        "INSERT INTO frontier_delta
-         SELECT n.document_id, $2, $3, $4, $5 FROM documents d CROSS JOIN unnest(d.path || d.id) AS above(id)
-           JOIN ingest_node n ON n.document_id = above.id AND n.root_id = above.id
-          WHERE d.id = $1",
-    )
-    .bind(at)
-    .bind(change.total)
-    .bind(change.in_flight)
-    .bind(change.settled)
-    .bind(change.failed)
-    .execute(conn)
-    .await
-    .map(|_| ())
-}
-
-/// The counts under a root of ingestion; `None` if nothing was ever counted there.
-#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
-pub async fn frontier(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<Option<Frontier>> {
-    let row: (Option<i64>, Option<i64>, Option<i64>, Option<i64>) = sqlx::query_as(
-        "SELECT sum(total)::bigint, sum(in_flight)::bigint, sum(settled)::bigint, sum(failed)::bigint FROM frontier_delta WHERE root_id = $1",
-    )
-    .bind(root_id)
-    .fetch_one(conn)
-    .await?;
-    Ok(match row {
-        (Some(total), Some(in_flight), Some(settled), Some(failed)) => {
-            Some(Frontier { total, in_flight, settled, failed })
-        }
-        _ => None,
-    })
-}
-
-/// The counts at and under any node, of what the scope covers, by its path; for nodes that are not a root of ingestion, and for
-/// callers who may not read all that is under them.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
-pub async fn count_by_path(conn: &mut PgConnection, scope: &Readable, id: DocumentId) -> sqlx::Result<Frontier> {
-    let mut arguments = scope.arguments();
-    add(&mut arguments, id);
-    sqlx::query_as_with(
-        concat!(
-            "SELECT count(*) AS total, count(*) FILTER (WHERE settled = 'in_flight') AS in_flight,
-                    count(*) FILTER (WHERE settled = 'settled') AS settled, count(*) FILTER (WHERE settled = 'failed') AS failed
-               FROM documents d WHERE (d.id = $3 OR d.path @> ARRAY[$3::bigint]) AND ",
-            readable!()
-        ),
-        arguments,
-    )
-    .persistent(false)
-    .fetch_one(conn)
-    .await
 }
 
 svc_client::words! {
@@ -374,19 +307,6 @@ pub async fn recount(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<(
         "INSERT INTO settle_event (root_id, document_id, done, failed)
          SELECT n.root_id, n.document_id, 0, 0 FROM ingest_node n JOIN documents d ON d.id = n.document_id
           WHERE n.root_id = $1 AND d.settled = 'in_flight'",
-    )
-    .bind(root_id)
-    .execute(conn)
-    .await
-    .map(|_| ())
-}
-
-/// Folds a root's deltas into one row; call it when nobody else counts under the root.
-#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
-pub async fn fold_frontier(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
-    sqlx::query(
-        "WITH old AS (DELETE FROM frontier_delta WHERE root_id = $1 RETURNING *)
-         INSERT INTO frontier_delta SELECT $1, sum(total), sum(in_flight), sum(settled), sum(failed) FROM old HAVING count(*) > 0",
     )
     .bind(root_id)
     .execute(conn)

@@ -28,6 +28,7 @@ mod hangups;
 mod hostile;
 mod ingest;
 mod leaves;
+mod limits;
 mod listener;
 mod locks;
 mod losses;

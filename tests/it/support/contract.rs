@@ -68,7 +68,8 @@ fn judge(method: &str, path: &str, parts: &Parts, bytes: Option<&Bytes>, broken:
     };
     let response = resolve(response);
     for name in response["headers"].as_object().into_iter().flatten().map(|(name, _)| name) {
-        if name != "Retry-After" && !parts.headers.contains_key(name.to_ascii_lowercase()) {
+        let is_optional = ["Retry-After", "RateLimit", "RateLimit-Policy"].contains(&name.as_str());
+        if !is_optional && !parts.headers.contains_key(name.to_ascii_lowercase()) {
             broken.push(format!("the header {name} is missing"));
         }
     }

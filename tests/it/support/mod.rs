@@ -114,6 +114,10 @@ impl TestApp {
             ("SVC_WORKER_LEASE_SECONDS", "6"),
             ("SVC_WORKER_REAP_SECONDS", "1"),
             ("SVC_INGEST_WORKER_POLL_SECONDS", "0.2"),
+            // Tests call as fast as they can.
+            ("SVC_RATE_READS", "0"),
+            ("SVC_RATE_WRITES", "0"),
+            ("SVC_RATE_COSTLY", "0"),
         ];
         extra.extend(wish.settings);
         let settings = Arc::new(settings(&extra));

@@ -1,0 +1,128 @@
+//! Limits of how much callers may ask for: rates of principals, requests at work, addresses and headers.
+use crate::{
+    principals::someone,
+    support::{TOKEN, TestApp, Wish, http, until},
+};
+use reqwest::{Response, StatusCode};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+fn header<'a>(answer: &'a Response, name: &str) -> Option<&'a str> {
+    answer.headers().get(name).map(|value| value.to_str().unwrap())
+}
+
+async fn get(app: &TestApp, token: &str, path: &str) -> Response {
+    http().get(format!("{}{path}", app.base)).bearer_auth(token).send().await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_principal_that_asks_too_much_is_told_when_to_come_again_and_nobody_else_notices() {
+    let settings = [("SVC_RATE_READS", "1"), ("SVC_RATE_COSTLY", "1")];
+    let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Wish::default() }).await;
+    let (greedy, other) = (someone(&app, "greedy").await, someone(&app, "other").await);
+    let read = async |token: &str| get(&app, token, "/documents/roots").await;
+
+    let first = read(&greedy.secret).await;
+    assert_eq!(first.status(), StatusCode::OK);
+    assert_eq!(header(&first, "ratelimit-policy"), Some("\"reads\";q=10;w=10"));
+    assert_eq!(header(&first, "ratelimit"), Some("\"reads\";r=9;t=1"));
+    let refused = until("a refusal", async || {
+        let answer = read(&greedy.secret).await;
+        (answer.status() != StatusCode::OK).then_some(answer)
+    })
+    .await;
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(header(&refused, "retry-after"), Some("1"));
+    assert_eq!(header(&refused, "ratelimit"), Some("\"reads\";r=0;t=1"));
+    let problem: Value = refused.json().await.unwrap();
+    assert_eq!((&problem["code"], &problem["setting"]), (&"too_many_requests".into(), &"SVC_RATE_READS".into()));
+
+    // Another class, another principal, the owner and the probes go on.
+    let search = get(&app, &greedy.secret, "/search/?q=words").await;
+    assert_eq!((search.status(), header(&search, "ratelimit-policy")), (StatusCode::OK, Some("\"costly\";q=10;w=10")));
+    assert_eq!(read(&other.secret).await.status(), StatusCode::OK);
+    for _ in 0..20 {
+        let owners = read(TOKEN).await;
+        assert_eq!((owners.status(), header(&owners, "ratelimit")), (StatusCode::OK, None));
+    }
+    assert_eq!(get(&app, &greedy.secret, "/health").await.status(), StatusCode::OK);
+    until("the bucket to have one more", async || {
+        (read(&greedy.secret).await.status() == StatusCode::OK).then_some(())
+    })
+    .await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn probes_answer_while_every_request_slot_is_taken() {
+    let settings = [("SVC_REQUESTS_AT_ONCE", "3")];
+    let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Wish::default() }).await;
+    // What reads documents waits for this lock.
+    let mut lock = app.pool.begin().await.unwrap();
+    // The server must not end this transaction for being idle while the test waits.
+    sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(&mut *lock).await.unwrap();
+    sqlx::query("LOCK TABLE documents").execute(&mut *lock).await.unwrap();
+    let at_work: Vec<_> = (0..3).map(|_| tokio::spawn(app.raw("GET", "/documents/roots").send())).collect();
+    until("all slots to be taken", async || {
+        let waiting: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM pg_stat_activity
+              WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%d.parent_id IS NULL%'",
+        )
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+        (waiting == 3).then_some(())
+    })
+    .await;
+
+    let refused = tokio::spawn(app.raw("GET", "/access/me").send());
+    for path in ["/health", "/metrics", "/openapi.json"] {
+        assert_eq!(app.raw("GET", path).send().await.unwrap().status(), StatusCode::OK, "{path}");
+        assert!(!refused.is_finished(), "{path} answers before a request without a slot is given up");
+    }
+    let refused = refused.await.unwrap().unwrap();
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(header(&refused, "retry-after").is_some());
+    assert_eq!(refused.json::<Value>().await.unwrap()["setting"], "SVC_REQUESTS_AT_ONCE");
+
+    lock.rollback().await.unwrap();
+    for answer in at_work {
+        assert_eq!(answer.await.unwrap().unwrap().status(), StatusCode::OK);
+    }
+    assert_eq!(app.raw("GET", "/access/me").send().await.unwrap().status(), StatusCode::OK, "the slots are free again");
+    app.end().await;
+}
+
+/// The status line of the answer to this.
+async fn status(app: &TestApp, request: String) -> String {
+    let mut stream = TcpStream::connect(app.base.strip_prefix("http://").unwrap()).await.unwrap();
+    // The service may close before it has read everything.
+    drop(stream.write_all(request.as_bytes()).await);
+    let mut answer = Vec::new();
+    drop(stream.read_to_end(&mut answer).await);
+    String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn addresses_and_headers_have_a_longest_form() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let request = |address: usize, value: usize, headers: usize| {
+        let more: String = (0..headers).map(|number| format!("X-{number}: a\r\n")).collect();
+        let (address, value) = ("a".repeat(address), "b".repeat(value));
+        format!("GET /health?{address} HTTP/1.1\r\nHost: svc\r\nConnection: close\r\nX-Long: {value}\r\n{more}\r\n")
+    };
+    for (address, value, headers, expected) in [
+        // A parameter that nobody knows.
+        (60_000, 1, 0, "422"),
+        (70_000, 1, 0, "414"),
+        (1, 200_000, 0, "431"),
+        (1, 1, 200, "431"),
+    ] {
+        let line = status(&app, request(address, value, headers)).await;
+        assert!(line.contains(expected), "{address} {value} {headers}: {line}");
+    }
+    app.end().await;
+}
