@@ -39,3 +39,49 @@ CREATE TABLE queue_stall (
     since timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (what, name)
 );
+
+-- The addresses that are called when something happens.
+CREATE TABLE webhooks (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    -- Who created it, by whose rights events are chosen; null for the owner.
+    principal_id bigint REFERENCES principals (id) ON DELETE CASCADE,
+    url          text NOT NULL,
+    -- All if empty.
+    kinds        text[] NOT NULL,
+    -- Only what happens at or under this document.
+    root_id      bigint,
+    -- The key of its signatures. It is stored as it is, because a signature cannot be made without it.
+    secret       bytea NOT NULL CHECK (octet_length(secret) = 32),
+    -- The key from before a rotation, which signs too until then.
+    old_secret   bytea,
+    old_until    timestamptz,
+    -- The number of the last event that was looked at.
+    after_seq    bigint NOT NULL,
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    -- When the first of the tries failed that have failed in a row.
+    failing_since timestamptz,
+    off_since    timestamptz
+);
+CREATE INDEX webhooks_principal ON webhooks (principal_id, id);
+
+-- One event for one webhook. Any process sends it.
+CREATE TABLE webhook_delivery (
+    id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    webhook_id    bigint NOT NULL REFERENCES webhooks (id) ON DELETE CASCADE,
+    -- The number of the event; null for a test.
+    seq           bigint,
+    state         text NOT NULL DEFAULT 'pending',
+    tries         integer NOT NULL DEFAULT 0,
+    due_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- The process that sends it has until then; after that it is sent again.
+    claimed_until timestamptz,
+    claim         uuid,
+    tried_at      timestamptz,
+    status        integer,
+    error         text,
+    created_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    UNIQUE (webhook_id, seq)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX webhook_delivery_due ON webhook_delivery (webhook_id, due_at, id) WHERE state = 'pending';
+CREATE INDEX webhook_delivery_list ON webhook_delivery (webhook_id, id);
+CREATE INDEX webhook_delivery_over ON webhook_delivery (id) WHERE state <> 'pending';

@@ -367,6 +367,28 @@ BEGIN
              FOR NO KEY UPDATE SKIP LOCKED) t);
 END $$;
 
+CREATE FUNCTION number_events(most integer, channel text) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    before bigint;
+    given integer;
+BEGIN
+    IF NOT EXISTS (SELECT 1 FROM event_outbox WHERE seq IS NULL) THEN
+        RETURN 0;
+    END IF;
+    SELECT last INTO STRICT before FROM event_counter FOR UPDATE;
+    WITH part AS MATERIALIZED (SELECT id FROM event_outbox WHERE seq IS NULL ORDER BY id LIMIT most),
+         place AS MATERIALIZED (SELECT id, row_number() OVER (ORDER BY id) AS number FROM part)
+    UPDATE event_outbox e SET seq = before + place.number FROM place WHERE e.id = place.id;
+    GET DIAGNOSTICS given = ROW_COUNT;
+    IF given > 0 THEN
+        UPDATE event_counter SET last = before + given;
+        PERFORM pg_notify(channel, (before + given)::text);
+    END IF;
+    RETURN given;
+END $$;
+
 CREATE FUNCTION park_tasks(tasks bigint[], blockers bigint[], intent_after_parks integer, intent_after interval) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
@@ -1065,6 +1087,56 @@ CREATE TABLE upkeep_turn (
     taken_at timestamp with time zone NOT NULL
 );
 
+CREATE TABLE webhook_delivery (
+    id bigint NOT NULL,
+    webhook_id bigint NOT NULL,
+    seq bigint,
+    state text DEFAULT 'pending'::text NOT NULL,
+    tries integer DEFAULT 0 NOT NULL,
+    due_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    claimed_until timestamp with time zone,
+    claim uuid,
+    tried_at timestamp with time zone,
+    status integer,
+    error text,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0');
+
+ALTER TABLE webhook_delivery ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME webhook_delivery_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE webhooks (
+    id bigint NOT NULL,
+    principal_id bigint,
+    url text NOT NULL,
+    kinds text[] NOT NULL,
+    root_id bigint,
+    secret bytea NOT NULL,
+    old_secret bytea,
+    old_until timestamp with time zone,
+    after_seq bigint NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    failing_since timestamp with time zone,
+    off_since timestamp with time zone,
+    CONSTRAINT webhooks_secret_check CHECK ((octet_length(secret) = 32))
+);
+
+ALTER TABLE webhooks ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME webhooks_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 ALTER TABLE ONLY search_term_stats ALTER COLUMN term_id SET DEFAULT nextval('search_term_seq'::regclass);
 
 ALTER TABLE ONLY access_audit
@@ -1202,6 +1274,15 @@ ALTER TABLE ONLY token_packs
 ALTER TABLE ONLY upkeep_turn
     ADD CONSTRAINT upkeep_turn_pkey PRIMARY KEY (name);
 
+ALTER TABLE ONLY webhook_delivery
+    ADD CONSTRAINT webhook_delivery_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY webhook_delivery
+    ADD CONSTRAINT webhook_delivery_webhook_id_seq_key UNIQUE (webhook_id, seq);
+
+ALTER TABLE ONLY webhooks
+    ADD CONSTRAINT webhooks_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (worker_id);
 
@@ -1280,6 +1361,14 @@ CREATE INDEX task_queue_retry ON task_queue USING btree (retry_after) WHERE ((re
 CREATE INDEX task_queue_scope ON task_queue USING btree (scope_document_id);
 
 CREATE INDEX task_queue_unfinished ON task_queue USING btree (task_type, created_at) WHERE (NOT final);
+
+CREATE INDEX webhook_delivery_due ON webhook_delivery USING btree (webhook_id, due_at, id) WHERE (state = 'pending'::text);
+
+CREATE INDEX webhook_delivery_list ON webhook_delivery USING btree (webhook_id, id);
+
+CREATE INDEX webhook_delivery_over ON webhook_delivery USING btree (id) WHERE (state <> 'pending'::text);
+
+CREATE INDEX webhooks_principal ON webhooks USING btree (principal_id, id);
 
 CREATE TRIGGER access_audit_keep BEFORE DELETE OR UPDATE OR TRUNCATE ON access_audit FOR EACH STATEMENT EXECUTE FUNCTION keep_audit();
 
@@ -1360,3 +1449,9 @@ ALTER TABLE ONLY token_embeddings
 
 ALTER TABLE ONLY token_packs
     ADD CONSTRAINT token_packs_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY webhook_delivery
+    ADD CONSTRAINT webhook_delivery_webhook_id_fkey FOREIGN KEY (webhook_id) REFERENCES webhooks(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY webhooks
+    ADD CONSTRAINT webhooks_principal_id_fkey FOREIGN KEY (principal_id) REFERENCES principals(id) ON DELETE CASCADE;

@@ -2,6 +2,7 @@
 use crate::{
     embedded::{EmbeddedError, EmbeddedPostgres, ServerState},
     embedding::{EmbedError, Embedder, Runner},
+    events::sequencer,
     ingest::extension::TaskTypes,
     listener::{self, Limits},
     reader::{Reader, Unconfined},
@@ -13,6 +14,7 @@ use crate::{
         database::{self, DatabaseError},
         indexes, schema, transaction,
     },
+    webhooks,
     worker::{Role, RunningWorker, unserved, wakeup},
 };
 use sqlx::{PgPool, postgres::PgConnectOptions};
@@ -259,7 +261,9 @@ impl App {
         let worker = if settings.ingest_worker_enabled {
             Some(RunningWorker::start(Role::of(&settings), service.tools(), backend.options.clone()).await?)
         } else {
-            // The workers are elsewhere; these two end with the runtime.
+            // The workers are elsewhere; these end with the runtime.
+            drop(sequencer::start(backend.pool.clone()));
+            drop(webhooks::start(backend.pool.clone(), &settings));
             drop(wakeup::announce(backend.pool.clone(), service.wake.clone(), None));
             drop(unserved::watch(backend.pool.clone(), settings.worker_reap));
             None

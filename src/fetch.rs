@@ -122,6 +122,13 @@ impl Fetcher {
         Fetcher::looking_up(&settings.fetch_allow, Arc::new(SystemLookup))
     }
 
+    /// The client of webhooks, which also calls addresses that are not public if SVC_WEBHOOK_PRIVATE is on.
+    pub fn of_webhooks(settings: &Settings) -> Fetcher {
+        let everywhere = ["0.0.0.0/0", "::/0"].iter().filter_map(|network| network.parse().ok());
+        let allowed: Vec<_> = everywhere.filter(|_| settings.webhook_private).map(AllowedTarget::Network).collect();
+        Fetcher::looking_up(&allowed, Arc::new(SystemLookup))
+    }
+
     fn looking_up(allowed: &[AllowedTarget], lookup: Arc<dyn Lookup>) -> Fetcher {
         let tls =
             tls().inspect_err(|error| tracing::warn!(%error, "nothing can be fetched, because TLS does not start"));

@@ -5,6 +5,7 @@ use crate::{
     core::{Core, Wake, no_model},
     disk::Disk,
     embedding::{CrossEncoder, Embedder},
+    events::News,
     fetch::Fetcher,
     ingest::{Tools, copies::Copies, extension::TaskTypes, upload::Intake},
     reader::Reader,
@@ -35,7 +36,7 @@ const SEARCHING_PATIENCE: Duration = Duration::from_secs(1);
 /// wait.
 const RUNNER_CALLS: usize = 16;
 
-/// How many streams of events may read the state of the queue at once.
+/// How many streams of events may read from the database at once.
 const WATCHERS: usize = 2;
 
 /// One running service; cheap to share.
@@ -64,8 +65,10 @@ pub struct Service {
     pub stopping: AtomicBool,
     /// Cancelled when the listener stops, to end the streams of events, which would last for hours.
     pub ending: CancellationToken,
-    /// Slots for reading the state of the queue on behalf of a stream of events.
+    /// Slots for reading from the database on behalf of a stream of events.
     pub watching: Arc<Semaphore>,
+    /// Tells streams of events that there are new ones.
+    pub news: News,
 }
 
 /// A service is its core, with the keys and limits for its callers.
@@ -115,6 +118,7 @@ impl Service {
             stopping: AtomicBool::new(false),
             ending: CancellationToken::new(),
             watching: Arc::new(Semaphore::new(WATCHERS)),
+            news: News::new(&pool),
             core: Core {
                 pool: database::pool_of_requests(&pool, connections, settings.statement_timeout),
                 cross_encoder: Arc::new(CrossEncoder::new(&settings)),

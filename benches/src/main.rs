@@ -8,6 +8,7 @@ mod batch;
 mod bm25;
 mod cancel;
 mod encoder;
+mod events;
 mod figure;
 mod formats;
 mod hostile;
@@ -40,6 +41,10 @@ const BENCHES: &[(&str, &str)] = &[
     (
         "access",
         "each method's searches by a principal of 50 grants among 500 access roots, beside the owner's; SIZE: nodes, default 100000",
+    ),
+    (
+        "events",
+        "from the commit of an event to its reader, and ingestion of small files with and without events; SIZE: files a round, default 100",
     ),
     ("ingest", "uploads to settled, beside the bare encoder; SIZE: files, default 30"),
     (
@@ -141,6 +146,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         "access" => access::run(size.unwrap_or(100_000), &mut out).await?,
         "batch" => batch::run(size.unwrap_or(5000), &mut out).await?,
         "cancel" => cancel::run(size.unwrap_or(100_000), &mut out).await?,
+        "events" => events::run(size.unwrap_or(100), &mut out).await?,
         "ingest" => ingest::run(size.unwrap_or(30), &mut out).await?,
         "queue/claim_finish" => {
             let sizes = size.map_or(vec![10_000, 1_000_000], |size| vec![size]);

@@ -79,6 +79,32 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Chooses the texts under a document that cover all of them best within a budget of tokens.
     POST   "/documents/{id}/raptor/portfolio" choose_portfolio(path: DocumentPath, body: Json<PortfolioRequest>) -> Json<PortfolioResponse>, needs Model, fails [TooLarge, TextTooLong];
 
+    /// Follows what happens, as server-sent events: kinds and fields are in docs/events.md. The stream does not end by itself.
+    ///
+    /// Each event has its number as id and its kind as name. A caller that comes back with `Last-Event-ID` misses nothing, as long as
+    /// it comes within the time for which events are kept; then it gets 410. A caller is told only of what it may read. The event
+    /// `problem` carries a `Failure` and closes the stream.
+    GET    "/events"                      follow_events(query: EventQuery) -> Events<EventResponse>, fails [EventsExpired];
+    /// Creates a webhook: an address that is called when something happens. Only this answer shows its secret.
+    ///
+    /// Calls follow Standard Webhooks: `webhook-id` is the same in every try, and `webhook-signature` is made with the secret. The
+    /// receiver is sent what the creator may read, from now on, until it answers with 2xx.
+    POST   "/webhooks"                    create_webhook(body: Json<NewWebhook>) -> Created<IssuedWebhook>, access Write;
+    /// Lists the caller's webhooks, for the owner all, page by page.
+    GET    "/webhooks"                    list_webhooks(query: PageQuery) -> Json<WebhookPage>;
+    /// Reads one webhook, without its secret.
+    GET    "/webhooks/{id}"               read_webhook(path: WebhookPath) -> Json<WebhookResponse>;
+    /// Deletes a webhook with its deliveries.
+    DELETE "/webhooks/{id}"               delete_webhook(path: WebhookPath) -> NoContent, access Write;
+    /// Has the webhook's address called with an event `webhook.test`.
+    POST   "/webhooks/{id}/test"          test_webhook(path: WebhookPath) -> Accepted<DeliveryResponse>, access Write;
+    /// Gives a webhook another secret, which only this answer shows; for a day, calls are signed with both.
+    POST   "/webhooks/{id}/rotate"        rotate_webhook(path: WebhookPath) -> Json<IssuedWebhook>, access Write;
+    /// Lists what a webhook was sent and is to be sent, newest first, page by page.
+    GET    "/webhooks/{id}/deliveries"    list_deliveries(path: WebhookPath, query: PageQuery) -> Json<DeliveryPage>;
+    /// Sends a delivery now, also one that was given up, and tries it as often as a new one.
+    POST   "/webhooks/deliveries/{id}/retry" retry_delivery(path: DeliveryPath) -> Accepted<DeliveryResponse>, access Write;
+
     /// Embeds a document's text now and stores its vector, and with it the vectors of its most important tokens.
     POST   "/documents/{id}/embed"        embed_document(path: DocumentPath, query: EmbedOptions, body: OptionalJson<EmbedOptions>) -> Json<EmbedResponse>, access Write, needs Model, fails [TextTooLong];
     /// Stores the vectors of the most important tokens of a document's text, for search by late interaction.

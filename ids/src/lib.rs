@@ -35,6 +35,10 @@ ids! {
     PrincipalId,
     /// The token of a principal.
     ApiTokenId,
+    /// An address that is called when something happens.
+    WebhookId,
+    /// One event for one webhook.
+    DeliveryId,
 }
 
 impl RootId {

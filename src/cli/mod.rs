@@ -8,6 +8,7 @@ mod config;
 mod documents;
 mod edits;
 mod embed;
+mod events;
 mod fetch;
 mod follow;
 mod import;
@@ -105,6 +106,8 @@ enum Command {
     Cells(cells::CellsArguments),
     /// Manages who may read and write what: principals, tokens, grants and the audit.
     Access(access::AccessArguments),
+    /// Prints what happens, as it happens.
+    Events(events::EventsArguments),
     /// Shows the service's checks, queue and workers.
     Status,
     /// Lists the known, cached and loaded models; fetches models.
@@ -237,6 +240,7 @@ async fn run(
         Command::Rm(arguments) => documents::rm(&client(&settings)?, output, arguments).await,
         Command::Cells(arguments) => cells::cells(&client(&settings)?, output, arguments).await,
         Command::Access(arguments) => access::access(&client(&settings)?, output, arguments).await,
+        Command::Events(arguments) => events::events(&client(&settings)?, output, arguments).await,
         Command::Status => status::status(&client(&settings)?, output).await,
         Command::Models(arguments) => models::models(&settings, &client(&settings)?, output, arguments).await,
         Command::Embed(arguments) => embed::embed(&settings, output, arguments).await,

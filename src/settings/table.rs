@@ -162,6 +162,11 @@ settings! {
         SVC_DOWNLOADS_AT_ONCE downloads_at_once: usize = "64", kind::integer(1..=10_000);
         /// Most streams of events that a process keeps open; further ones are refused with 429.
         SVC_EVENT_STREAMS event_streams: usize = "500", kind::integer(1..=100_000);
+        /// Hours for which events are kept: a reader that is away for longer misses some, and is told so with 410.
+        SVC_EVENT_RETENTION_HOURS event_retention_hours: f64 = "168.0", kind::number(0.01..=87_600.0);
+        /// Whether webhooks may have addresses that are not public, and http: anyone with a token can then have the service call into
+        /// its own network.
+        SVC_WEBHOOK_PRIVATE webhook_private: bool = "false", kind::flag();
         /// Most connections of clients, and never more than the limit of open files allows; the one that was idle
         /// longest makes room.
         SVC_MAX_CONNECTIONS max_connections: usize = "4096", kind::integer(16..=1_000_000);

@@ -17,6 +17,8 @@ pub enum AdvisoryLock {
     Schema = 0x7376_6305,
     /// Held while what is too old is purged.
     Purge = 0x7376_6306,
+    /// Held by the connection that numbers events, for as long as it lasts.
+    Sequencer = 0x7376_6307,
     /// Held by who adds a link that must not close a circle.
     Links = 0x7376_6310,
 }

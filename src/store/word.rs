@@ -2,7 +2,7 @@
 use sqlx::{
     Decode, Postgres, Type,
     error::BoxDynError,
-    postgres::{PgTypeInfo, PgValueRef},
+    postgres::{PgHasArrayType, PgTypeInfo, PgValueRef},
 };
 use std::{error::Error, str::FromStr};
 
@@ -17,6 +17,16 @@ impl<T> Type<Postgres> for Word<T> {
 
     fn compatible(column: &PgTypeInfo) -> bool {
         <str as Type<Postgres>>::compatible(column)
+    }
+}
+
+impl<T> PgHasArrayType for Word<T> {
+    fn array_type_info() -> PgTypeInfo {
+        <&str as PgHasArrayType>::array_type_info()
+    }
+
+    fn array_compatible(column: &PgTypeInfo) -> bool {
+        <&str as PgHasArrayType>::array_compatible(column)
     }
 }
 

@@ -6,12 +6,14 @@ pub(crate) mod unserved;
 pub mod wakeup;
 
 use crate::{
+    events::sequencer,
     ingest::{
         Tools,
         tasks::{Claims, TaskHandler},
     },
     settings::Settings,
     store::{self, tasks::Claimer, workers::WorkerRow},
+    webhooks,
 };
 use sqlx::{PgPool, postgres::PgConnectOptions};
 use std::{sync::Arc, time::Duration};
@@ -99,6 +101,7 @@ impl RunningWorker {
             strict: role.strict_badges,
             lease: role.lease,
         };
+        let sending = webhooks::start(tools.pool.clone(), &tools.settings);
         let (pool, wake, badges) = (tools.pool.clone(), tools.wake.clone(), tools.settings.task_badges.clone());
         let retention = Some(tools.settings.task_retention_days).filter(|days| *days > 0.0);
         let retention = retention.map(|days| Duration::from_secs_f64(days * 86_400.0));
@@ -107,7 +110,9 @@ impl RunningWorker {
         let queue = queue::PgQueue::new(&tools, claimer, badges, reading, retention);
         let heart = heart::factory(options.clone(), row.clone());
         let worker = Worker::start(settings, Arc::new(queue), heart, Arc::new(TaskHandler::new(tools, claims))).await?;
-        let listeners = wakeup::start(options, pool.clone(), wake, worker.waker());
+        let mut listeners = wakeup::start(options, pool.clone(), wake, worker.waker());
+        listeners.push(sequencer::start(pool.clone()));
+        listeners.push(sending);
         Ok(RunningWorker { worker, pool, row, listeners })
     }
 

@@ -31,7 +31,7 @@ use uuid::Uuid;
 const FIRST_DELAY: Duration = Duration::from_secs(5);
 /// No retry waits longer, except for jitter and a provider's own demand.
 const LONGEST_DELAY: Duration = Duration::from_secs(600);
-/// The most chunks of the queue that one look purges: more than the fleet completes between two looks.
+/// The most chunks of the queue, and of the events, that one look purges: more than the fleet completes between two looks.
 const PURGE_CHUNKS: usize = 100;
 
 /// The time between two repairs of what a bug left behind, by one worker of the fleet; a little less than the time
@@ -53,6 +53,7 @@ pub struct PgQueue {
     unserved_every: Duration,
     /// How long ended tasks are kept; `None`: for ever.
     retention: Option<Duration>,
+    events_kept: Duration,
     /// The last task that a purge has looked at.
     purged_up_to: AtomicI64,
 }
@@ -76,6 +77,7 @@ impl PgQueue {
             settling: tools.settling.clone(),
             unserved_every: tools.settings.worker_reap,
             retention,
+            events_kept: Duration::from_secs_f64(tools.settings.event_retention_hours * 3600.0),
             purged_up_to: AtomicI64::new(0),
         }
     }
@@ -190,6 +192,13 @@ impl PgQueue {
             );
         }
         store::workers::forget_silent(&mut conn).await?;
+        for _ in 0..PURGE_CHUNKS {
+            let events = store::event_feed::sweep(&mut conn, self.events_kept).await?;
+            let deliveries = store::deliveries::sweep(&mut conn, self.events_kept).await?;
+            if !events && !deliveries {
+                break;
+            }
+        }
         let indexes = store::indexes::list(&mut conn, IndexId(0), 1000).await?;
         drop(conn);
         for index in indexes {

@@ -49,6 +49,11 @@ fn held(row: &OperationInfo) -> Held {
         | "embed_document" | "embed_tokens" | "make_raptor" => Held::Changes,
         "upload_file" | "create_document" | "create_documents" | "ingest" => Held::Adds,
         "search_vector" | "search_fulltext" | "search_bm25" | "search_maxsim" | "search_hybrid" => Held::Searches,
+        // What of the events a principal is told, `event_feed` holds to a definition.
+        "follow_events" => Held::Apart,
+        // A principal has webhooks of its own: `webhooks` holds that.
+        "create_webhook" | "list_webhooks" | "read_webhook" | "delete_webhook" | "test_webhook" | "rotate_webhook"
+        | "list_deliveries" | "retry_delivery" => Held::Apart,
         "read_caller" => Held::Tells,
         "analyze_file" => Held::Finds,
         "explain_ingest" | "list_pipelines" | "read_health" | "read_readiness" | "read_openapi" => Held::Apart,

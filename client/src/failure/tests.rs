@@ -24,6 +24,7 @@ const MEMBERS: &[(&str, &str)] = &[
     ("link_id", "the link that exists already"),
     ("model", "the identity of the model that is loaded"),
     ("models", "the state of the models"),
+    ("oldest_seq", "the number of the oldest event that is kept"),
     ("reason", "a stable word for why the workbook cannot be read"),
     ("ref", "the cell reference that was asked for or is meant"),
     ("requested_options", "the options of this upload"),

@@ -74,6 +74,9 @@ wire_words! {
         TaskCancel = "task.cancel",
         TaskTypePause = "task_type.pause",
         TaskTypeResume = "task_type.resume",
+        WebhookCreate = "webhook.create",
+        WebhookRotate = "webhook.rotate",
+        WebhookDelete = "webhook.delete",
     }
 }
 

@@ -1,5 +1,111 @@
 //! What happened, as it is told to those who follow it.
-use crate::words::wire_words;
+use crate::{
+    Failure,
+    constraint::{Constraint, Form, constrain},
+    operation::{Params, Wire},
+    words::wire_words,
+};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+#[cfg(feature = "openapi")]
+use utoipa::{IntoParams, ToSchema};
+
+/// Which events to follow; an absent field does not filter.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(IntoParams))]
+#[serde(default, deny_unknown_fields)]
+pub struct EventQuery {
+    /// Kinds with commas between them; `ingest.*` stands for all whose name begins so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kinds: Option<String>,
+    /// Only what happened at or under this document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root: Option<i64>,
+    /// The number of an event, to begin after it, or `now`; if absent, the stream begins with the oldest event that is kept. The
+    /// header `Last-Event-ID` goes before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+}
+impl Params for EventQuery {
+    constrain! {
+        kinds: Constraint::Text(1, 1000, Form::NotBlank),
+        since: Constraint::Text(1, 20, Form::NotBlank);
+        |query| query.kinds().and_then(|_| query.since()).map(|_| ())
+    }
+}
+
+/// Where a stream of events begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// With what happens from now on.
+    Now,
+    /// After the event with this number.
+    After(i64),
+}
+
+impl EventQuery {
+    /// The kinds that are wanted; none means all.
+    pub fn kinds(&self) -> Result<Vec<EventKind>, Failure> {
+        self.kinds.as_deref().map_or(Ok(Vec::new()), kinds)
+    }
+
+    /// Where to begin.
+    pub fn since(&self) -> Result<Option<Since>, Failure> {
+        let read = |since: &str| match since {
+            "now" => Ok(Since::Now),
+            number => match number.parse() {
+                Ok(number) if number >= 0 => Ok(Since::After(number)),
+                _ => Err(Failure::field("since", "takes the number of an event, or `now`")),
+            },
+        };
+        self.since.as_deref().map(read).transpose()
+    }
+}
+
+/// Reads kinds with commas between them, each a kind or a family with `.*`.
+pub fn kinds(list: &str) -> Result<Vec<EventKind>, Failure> {
+    let mut wanted = Vec::new();
+    for word in list.split(',').map(str::trim) {
+        let family = word.strip_suffix('*').filter(|family| family.ends_with('.'));
+        let of: Vec<EventKind> = EventKind::ALL
+            .iter()
+            .copied()
+            .filter(|kind| match family {
+                Some(family) => kind.as_str().starts_with(family),
+                None => kind.as_str() == word,
+            })
+            .collect();
+        if of.is_empty() {
+            let word: String = word.chars().take(64).collect();
+            let detail = format!(
+                "takes kinds of docs/events.md with commas between them, or `ingest.*` and the like, got `{word}`"
+            );
+            return Err(Failure::field("kinds", detail));
+        }
+        wanted.extend(of.into_iter().filter(|kind| !wanted.contains(kind)).collect::<Vec<_>>());
+    }
+    Ok(wanted)
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct EventResponse {
+    /// Its number. Numbers follow the order in which events may be read; those between belong to events that are not shown.
+    pub seq: i64,
+    pub kind: EventKind,
+    /// When it happened, which may be a little out of order.
+    pub at: DateTime<Utc>,
+    /// What it happened to; null if to no document.
+    pub document_id: Option<i64>,
+    /// The file that the document belongs to, or the document itself.
+    pub root_id: Option<i64>,
+    /// Further facts, by kind: docs/events.md.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    pub data: Value,
+}
+impl Wire for EventResponse {}
 
 macro_rules! kinds { ($(
     $(#[doc = $doc:literal])+ $name:ident = $text:literal, for $for:ident, [$($field:literal: $holds:literal),*];
@@ -90,6 +196,9 @@ kinds! {
     /// A worker left the fleet.
     WorkerLost = "worker.lost", for Owner,
         ["worker_id": "its id", "reason": "`signed_off` or `silent`"];
+    /// A webhook was switched off.
+    WebhookOff = "webhook.off", for Owner,
+        ["webhook_id": "its id", "reason": "`gone`: the receiver answered with 410; `failing`: everything failed for a week"];
     /// A message of the bulk feed was given up.
     FeedDead = "feed.dead", for Owner, [];
 }

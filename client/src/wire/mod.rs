@@ -14,6 +14,7 @@ mod sheets;
 mod structured;
 mod system;
 mod token_vectors;
+mod webhooks;
 
 pub use access::*;
 pub use admin::*;
@@ -29,3 +30,4 @@ pub use search::*;
 pub use sheets::*;
 pub use system::*;
 pub use token_vectors::*;
+pub use webhooks::*;

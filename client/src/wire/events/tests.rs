@@ -12,6 +12,29 @@ fn page() -> String {
 What happens is recorded in the transaction that makes it true, and numbered after its commit, without gaps. Everybody who
 follows the events reads them in that order.
 
+## How to follow
+
+`GET /events` is a stream of server-sent events: `id` is the number, `event` the kind, `data` the event as JSON, for example
+`{\"seq\": 7, \"kind\": \"ingest.settled\", \"at\": \"...\", \"document_id\": 3, \"root_id\": 3, \"data\": {\"nodes\": 12, ...}}`.
+
+* `?kinds=ingest.settled,document.*` and `?root=3` choose; `?since=7` begins after number 7, `?since=now` with what happens next.
+* After a break, send the last id in `Last-Event-ID`, as browsers do by themselves. Events are kept for SVC_EVENT_RETENTION_HOURS;
+  after that the answer is 410 `events_expired` with the oldest number.
+* `svc events` prints them.
+
+## Webhooks
+
+`POST /webhooks` with `{\"url\": \"https://...\", \"kinds\": \"ingest.*\"}` has an address called instead, by the rules of
+[Standard Webhooks](https://www.standardwebhooks.com); its libraries verify the signature with the `secret` of the answer. The
+body is `{\"type\": kind, \"timestamp\": at, \"data\": {\"seq\", \"document_id\", \"root_id\", \"data\"}}`, never more than 20 KiB.
+
+* Anything but 2xx within 20 seconds is a failure, also a redirect. It is tried at once, after 5 s, 5 min, 30 min, 2, 5, 10, 14, 20
+  and 24 h, or later if the receiver sends `Retry-After`; then the delivery is dead, and `POST /webhooks/deliveries/{id}/retry`
+  sends it again. `webhook-id` is the same in every try: a receiver may see it twice.
+* 410, or a week in which everything fails, switches the webhook off.
+* What is sent is chosen by the rights that its creator has then. A principal has webhooks of its own; the owner sees all.
+* Only https addresses in public networks are called, unless SVC_WEBHOOK_PRIVATE is on.
+
 ## Who is told
 
 The owner is told of everything. A principal is told of an event if all of this holds:

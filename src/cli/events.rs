@@ -1,0 +1,111 @@
+//! `svc events`.
+use super::{
+    CliError, SILENT_FOR,
+    output::{Output, one_line, say},
+};
+use clap::Args;
+use futures_util::StreamExt;
+use std::{process::ExitCode, time::Duration};
+use svc_client::{
+    Client, Code, Event, EventStream, Failure, Meta, Remote,
+    wire::{EventQuery, EventResponse},
+};
+
+/// The time before a stream that broke off is opened again.
+const AGAIN: Duration = Duration::from_secs(2);
+/// How many times in a row the service may be away.
+const AWAY: u32 = 150;
+
+#[derive(Args)]
+pub struct EventsArguments {
+    /// Where to begin: after the event with this number, or `now`; `0` begins with the first event.
+    #[arg(long, value_name = "NUMBER", default_value = "now")]
+    since: String,
+    /// Only these kinds, with commas between them; `ingest.*` stands for all whose name begins so.
+    #[arg(long, value_name = "KINDS")]
+    kinds: Option<String>,
+    /// Only what happens at or under this document.
+    #[arg(long, value_name = "ID")]
+    root: Option<i64>,
+}
+
+pub async fn events(client: &Client<Remote>, output: Output, arguments: EventsArguments) -> Result<ExitCode, CliError> {
+    let query = EventQuery { kinds: arguments.kinds, root: arguments.root, since: Some(arguments.since) };
+    let mut following = Following::begin(client, query).await?;
+    loop {
+        tokio::select! {
+            event = following.next() => show(output, &event?)?,
+            _ = tokio::signal::ctrl_c() => return Ok(ExitCode::SUCCESS),
+        }
+    }
+}
+
+fn show(output: Output, event: &EventResponse) -> Result<(), CliError> {
+    match output {
+        Output::Json => Output::line(event)?,
+        Output::Table => {
+            let document = event.document_id.map_or("-".to_owned(), |id| id.to_string());
+            let (at, data) = (event.at.format("%F %T"), one_line(&event.data.to_string(), 200));
+            say!("{:>8}  {at}  {:<18}  {document:>10}  {data}", event.seq, event.kind);
+        }
+    }
+    Ok(())
+}
+
+/// Events without an end. A stream that breaks off is opened again where it was.
+pub struct Following<'a> {
+    client: &'a Client<Remote>,
+    query: EventQuery,
+    stream: Option<EventStream<EventResponse>>,
+    last: Option<String>,
+}
+
+impl Following<'_> {
+    /// Begins to follow; from here on no event is missed.
+    pub async fn begin(client: &Client<Remote>, query: EventQuery) -> Result<Following<'_>, Failure> {
+        let stream = client.follow_events(query.clone()).await?;
+        Ok(Following { client, query, stream: Some(stream), last: None })
+    }
+
+    /// The next event.
+    pub async fn next(&mut self) -> Result<EventResponse, Failure> {
+        let mut away = 0;
+        loop {
+            let stream = match &mut self.stream {
+                Some(stream) => stream,
+                None => match self.open().await {
+                    Ok(stream) => self.stream.insert(stream),
+                    Err(failure) if may_pass(&failure) && away < AWAY => {
+                        away += 1;
+                        tokio::time::sleep(AGAIN).await;
+                        continue;
+                    }
+                    Err(failure) => return Err(failure),
+                },
+            };
+            // A proxy that holds a stream up shows nothing of it, not even the signs of life.
+            match tokio::time::timeout(SILENT_FOR, stream.next()).await {
+                Ok(Some(Ok(Event { id, data, .. }))) => {
+                    self.last = id;
+                    return Ok(data);
+                }
+                Ok(Some(Err(failure))) if !may_pass(&failure) => return Err(failure),
+                Ok(Some(Err(_)) | None) => {
+                    self.stream = None;
+                    tokio::time::sleep(AGAIN).await;
+                }
+                Err(_) => self.stream = None,
+            }
+        }
+    }
+
+    async fn open(&self) -> Result<EventStream<EventResponse>, Failure> {
+        let meta = Meta { last_event_id: self.last.clone(), ..Meta::default() };
+        self.client.given(meta).follow_events(self.query.clone()).await
+    }
+}
+
+/// Whether the same call may succeed later.
+fn may_pass(failure: &Failure) -> bool {
+    matches!(failure.code, Code::Unavailable | Code::Unreachable | Code::TooManyRequests | Code::TimedOut)
+}

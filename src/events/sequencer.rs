@@ -1,0 +1,34 @@
+//! Numbers the events of the fleet. A number that an event got in its own transaction would be seen out of order, so one process numbers
+//! what is committed. Every process would, and one after another takes over when the one before is gone.
+use crate::store::event_feed;
+use sqlx::PgPool;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// The time between two looks for new events. A notification by each writer would make the commits wait for each other.
+const PAUSE: Duration = Duration::from_millis(200);
+/// The time between two tries to become the one that numbers.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Numbers events whenever this process is the one, until it is aborted.
+pub fn start(pool: PgPool) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        loop {
+            if let Err(error) = number(&pool).await {
+                tracing::debug!(%error, "not numbering events; another process will, or this one again");
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    })
+}
+
+/// Numbers events for as long as this process is the one and has its connection.
+async fn number(pool: &PgPool) -> sqlx::Result<()> {
+    let Some(mut conn) = event_feed::sequencer(pool).await? else { return Ok(()) };
+    tracing::debug!("this process numbers the events");
+    loop {
+        if event_feed::number(&mut conn).await? < event_feed::BATCH {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}

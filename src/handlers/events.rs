@@ -1,0 +1,160 @@
+//! What happened, as a stream that never ends by itself and goes on where a caller left off.
+use crate::{
+    access::Caller,
+    admission,
+    error::OrFail,
+    registry::Handle,
+    service::Service,
+    store::{
+        self,
+        event_feed::{Audience, PAGE, Page, Wanted},
+    },
+};
+use futures_util::{StreamExt, stream};
+use sqlx::PgPool;
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+use svc_client::{
+    Call, Code, Event, EventStream, Failure, ops,
+    wire::{EventResponse, Since},
+};
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+/// How often a stream without events makes sure that its caller may still read.
+const BEAT: Duration = Duration::from_secs(2);
+/// The pause while the database is away.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How many times in a row the database may be unreachable before a stream ends.
+const AWAY: u32 = 30;
+
+impl Handle<ops::follow_events> for Service {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        call: Call<ops::follow_events>,
+    ) -> Result<EventStream<EventResponse>, Failure> {
+        let place = self.admission.event_stream()?;
+        let since = match call.meta.last_event_id.as_deref() {
+            Some(id) => Some(Since::After(
+                id.trim()
+                    .parse()
+                    .map_err(|_| Failure::field("Last-Event-ID", "takes the id of an event of this service"))?,
+            )),
+            None => call.query.since()?,
+        };
+        let news = self.news.follow();
+        let kept = store::event_feed::kept(&mut *self.pool.acquire().await.or_fail()?).await.or_fail()?;
+        let after = match since {
+            None => kept.oldest - 1,
+            Some(Since::Now) => kept.newest,
+            Some(Since::After(after)) if after > kept.newest => {
+                return Err(Failure::field("since", format!("the last event has the number {}", kept.newest)));
+            }
+            Some(Since::After(after)) if after + 1 < kept.oldest => return Err(expired(kept.oldest)),
+            Some(Since::After(after)) => after,
+        };
+        let follow = Follow {
+            pool: self.pool.clone(),
+            caller: caller.clone(),
+            wanted: Wanted { kinds: call.query.kinds()?, root: call.query.root },
+            after,
+            read: VecDeque::new(),
+            news,
+            reading: self.watching.clone(),
+            ending: self.ending.clone(),
+            _place: place,
+        };
+        Ok(stream::unfold(Some(follow), async |follow| follow?.next().await).boxed())
+    }
+}
+
+fn expired(oldest: i64) -> Failure {
+    Failure::new(Code::EventsExpired, format!("the oldest event that is kept has the number {oldest}"))
+        .with("oldest_seq", oldest)
+        .with(
+            "remedy",
+            "read the present state of what you follow, and follow again without `since` and `Last-Event-ID`",
+        )
+}
+
+/// A stream of events. It reads the next page when the caller has taken the one before, with the rights that the caller has then.
+struct Follow {
+    pool: PgPool,
+    caller: Caller,
+    wanted: Wanted,
+    /// The number of the last event that was looked at.
+    after: i64,
+    /// Events that were read and have not been sent yet.
+    read: VecDeque<EventResponse>,
+    news: watch::Receiver<i64>,
+    reading: Arc<Semaphore>,
+    ending: CancellationToken,
+    _place: admission::Place,
+}
+
+type Sent = Result<Event<EventResponse>, Failure>;
+
+impl Follow {
+    /// The next event and the rest of the stream; `None` when the service ends.
+    async fn next(mut self) -> Option<(Sent, Option<Follow>)> {
+        let mut away = 0;
+        loop {
+            if let Some(event) = self.read.pop_front() {
+                let event = Event { id: Some(event.seq.to_string()), name: event.kind.as_str().into(), data: event };
+                return Some((Ok(event), Some(self)));
+            }
+            let looked = if *self.news.borrow_and_update() > self.after {
+                self.look().await
+            } else {
+                tokio::select! {
+                    changed = tokio::time::timeout(BEAT, self.news.changed()) => match changed {
+                        Ok(_) => continue,
+                        Err(_) => self.renew().await,
+                    },
+                    () = self.ending.cancelled() => return None,
+                }
+            };
+            match looked {
+                Ok(()) => away = 0,
+                Err(failure) if failure.code == Code::Unavailable && away < AWAY => {
+                    away += 1;
+                    tokio::select! {
+                        () = tokio::time::sleep(PAUSE) => {}
+                        () = self.ending.cancelled() => return None,
+                    }
+                }
+                Err(failure) => return Some((Err(failure), None)),
+            }
+        }
+    }
+
+    /// Gives the caller the rights that it has now; 401 if its token has ended.
+    async fn renew(&mut self) -> Result<(), Failure> {
+        self.caller = self.caller.again(&self.pool).await?;
+        Ok(())
+    }
+
+    /// Reads the next page.
+    async fn look(&mut self) -> Result<(), Failure> {
+        // The semaphore is never closed.
+        let _turn = self.reading.clone().acquire_owned().await.ok();
+        self.renew().await?;
+        let audience = Audience {
+            readable: self.caller.readable(),
+            principal: self.caller.principal().map(|principal| principal.id),
+        };
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        let page = store::event_feed::page(&mut conn, &audience, &self.wanted, self.after, PAGE).await.or_fail()?;
+        let Page { events, looked_at } = page;
+        // Numbers have no gaps, so a gap is what was deleted because it was too old.
+        match looked_at {
+            Some((first, last)) if first == self.after + 1 => {
+                self.after = last;
+                self.read = events.into();
+                Ok(())
+            }
+            Some((first, _)) => Err(expired(first)),
+            None => Err(expired(store::event_feed::kept(&mut conn).await.or_fail()?.oldest)),
+        }
+    }
+}

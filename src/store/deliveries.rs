@@ -1,0 +1,224 @@
+//! The deliveries of webhooks: claimed by any process, at most a few at a time for each address.
+use super::{documents::add, webhooks::Of, word::Word};
+use chrono::{DateTime, Utc};
+use serde_json::json;
+use sqlx::{PgConnection, postgres::PgArguments};
+use std::time::Duration;
+use svc_client::wire::{DeliveryResponse, DeliveryState, EventKind};
+use svc_ids::{DeliveryId, WebhookId};
+use uuid::Uuid;
+
+/// The most deliveries that are sent to one webhook at a time, by the whole fleet.
+pub const AT_ONCE: i64 = 4;
+/// How many webhooks one claim serves.
+const SERVED: i64 = 16;
+/// How many old deliveries are deleted in one statement.
+const SWEPT: i64 = 1_000;
+
+/// The columns of a [`Row`], from `webhook_delivery d`.
+macro_rules! columns {
+    () => {
+        "d.id, d.webhook_id, d.seq, d.state, d.tries, d.due_at, d.tried_at, d.status, d.error"
+    };
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: i64,
+    webhook_id: i64,
+    seq: Option<i64>,
+    state: Word<DeliveryState>,
+    tries: i32,
+    due_at: DateTime<Utc>,
+    tried_at: Option<DateTime<Utc>>,
+    status: Option<i32>,
+    error: Option<String>,
+}
+
+/// The id of a message, the same in every try.
+pub fn message_id(id: i64, seq: Option<i64>) -> String {
+    seq.map_or_else(|| format!("test_{id}"), |seq| format!("evt_{seq}"))
+}
+
+impl From<Row> for DeliveryResponse {
+    fn from(row: Row) -> DeliveryResponse {
+        DeliveryResponse {
+            id: row.id,
+            webhook_id: row.webhook_id,
+            message_id: message_id(row.id, row.seq),
+            state: row.state.0,
+            tries: row.tries,
+            due_at: row.due_at,
+            tried_at: row.tried_at,
+            status: row.status,
+            error: row.error,
+        }
+    }
+}
+
+/// Queues a delivery that tells of nothing.
+pub async fn insert_test(conn: &mut PgConnection, webhook_id: WebhookId) -> sqlx::Result<DeliveryResponse> {
+    let row: Row =
+        sqlx::query_as(concat!("INSERT INTO webhook_delivery AS d (webhook_id) VALUES ($1) RETURNING ", columns!()))
+            .bind(webhook_id)
+            .fetch_one(conn)
+            .await?;
+    Ok(row.into())
+}
+
+/// The deliveries of a webhook before `before`, newest first.
+pub async fn list(
+    conn: &mut PgConnection,
+    webhook_id: WebhookId,
+    before: i64,
+    limit: u32,
+) -> sqlx::Result<Vec<DeliveryResponse>> {
+    let rows: Vec<Row> = sqlx::query_as(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM webhook_delivery d WHERE d.webhook_id = $1 AND d.id < $2 ORDER BY d.id DESC LIMIT $3"
+    ))
+    .bind(webhook_id)
+    .bind(before)
+    .bind(i64::from(limit))
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(DeliveryResponse::from).collect())
+}
+
+/// Makes a delivery due now, with all its tries; `None` if there is none of these webhooks, or the webhook is switched off.
+pub async fn retry(conn: &mut PgConnection, of: Of, id: DeliveryId) -> sqlx::Result<Option<DeliveryResponse>> {
+    let mut arguments: PgArguments = of.arguments();
+    add(&mut arguments, id);
+    let row: Option<Row> = sqlx::query_as_with(
+        concat!(
+            "UPDATE webhook_delivery d SET state = 'pending', tries = 0, due_at = clock_timestamp() FROM webhooks w
+              WHERE d.id = $3 AND w.id = d.webhook_id AND w.off_since IS NULL AND ($1::boolean OR w.principal_id = $2) RETURNING ",
+            columns!()
+        ),
+        arguments,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(DeliveryResponse::from))
+}
+
+/// A delivery that this process sends now.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Claimed {
+    pub id: DeliveryId,
+    pub webhook_id: WebhookId,
+    /// The number of the event; `None` for a test.
+    pub seq: Option<i64>,
+    /// The tries that were begun, this one included.
+    pub tries: i32,
+    claim: Uuid,
+}
+
+/// Claims due deliveries for as long as a try may take, in the caller's transaction.
+pub async fn claim(conn: &mut PgConnection, limit: Duration) -> sqlx::Result<Vec<Claimed>> {
+    let locked: Vec<WebhookId> = sqlx::query_scalar(
+        "SELECT w.id FROM webhooks w
+          WHERE w.off_since IS NULL AND EXISTS (
+                SELECT 1 FROM webhook_delivery d WHERE d.webhook_id = w.id AND d.state = 'pending' AND d.due_at <= clock_timestamp()
+                   AND coalesce(d.claimed_until <= clock_timestamp(), true))
+          ORDER BY w.id FOR NO KEY UPDATE SKIP LOCKED LIMIT $1",
+    )
+    .bind(SERVED)
+    .fetch_all(&mut *conn)
+    .await?;
+    if locked.is_empty() {
+        return Ok(Vec::new());
+    }
+    // From here on nobody else claims for these webhooks, so what this statement counts is what is under way.
+    sqlx::query_as(
+        "WITH due AS (
+             SELECT d.id FROM unnest($1::bigint[]) AS w(id) CROSS JOIN LATERAL (
+                 SELECT id FROM webhook_delivery WHERE webhook_id = w.id AND state = 'pending' AND due_at <= clock_timestamp()
+                    AND coalesce(claimed_until <= clock_timestamp(), true) ORDER BY due_at, id
+                  LIMIT greatest($2 - (SELECT count(*) FROM webhook_delivery b
+                                        WHERE b.webhook_id = w.id AND b.state = 'pending' AND b.claimed_until > clock_timestamp()), 0)) d)
+         UPDATE webhook_delivery d SET claimed_until = clock_timestamp() + $3, claim = gen_random_uuid(), tries = tries + 1, tried_at = clock_timestamp()
+           FROM due WHERE d.id = due.id RETURNING d.id, d.webhook_id, d.seq, d.tries, d.claim",
+    )
+    .bind(locked)
+    .bind(AT_ONCE)
+    .bind(limit)
+    .fetch_all(conn)
+    .await
+}
+
+/// How a try ended.
+#[derive(Clone, Debug)]
+pub enum Ended {
+    /// With 2xx.
+    Delivered { status: u16 },
+    /// It failed, and the next try is due after this time; `None` if this was the last.
+    Failed { status: Option<u16>, error: String, again: Option<Duration> },
+    /// It was not sent, because it may not be.
+    Withheld,
+}
+
+/// Records how a try ended; nothing if another process has claimed the delivery since.
+pub async fn record(conn: &mut PgConnection, claimed: &Claimed, ended: &Ended) -> sqlx::Result<()> {
+    let (state, status, error, again) = match ended {
+        Ended::Delivered { status } => (DeliveryState::Delivered, Some(*status), None, None),
+        Ended::Failed { status, error, again: Some(again) } => {
+            (DeliveryState::Pending, *status, Some(error.as_str()), Some(*again))
+        }
+        Ended::Failed { status, error, again: None } => (DeliveryState::Dead, *status, Some(error.as_str()), None),
+        Ended::Withheld => (DeliveryState::Withheld, None, None, None),
+    };
+    sqlx::query(
+        "WITH tried AS (
+             UPDATE webhook_delivery SET state = $3, status = $4, error = $5, due_at = clock_timestamp() + coalesce($6, interval '0'),
+                    claimed_until = NULL, claim = NULL
+              WHERE id = $1 AND claim = $2 RETURNING webhook_id)
+         UPDATE webhooks w SET failing_since = CASE WHEN $5 IS NOT NULL THEN coalesce(w.failing_since, clock_timestamp()) END
+           FROM tried WHERE w.id = tried.webhook_id AND $3 <> 'withheld' AND (w.failing_since IS NULL) = ($5 IS NOT NULL)",
+    )
+    .bind(claimed.id)
+    .bind(claimed.claim)
+    .bind(state.as_str())
+    .bind(status.map(i32::from))
+    .bind(error.map(super::text::storable).as_deref())
+    .bind(again.map(super::tasks::interval))
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Switches a webhook off: always if the receiver is gone, else if everything has failed for this long. Whoever may read its events and
+/// the owner see it there; the owner is told.
+pub async fn switch_off(conn: &mut PgConnection, id: WebhookId, is_gone: bool, patience: Duration) -> sqlx::Result<()> {
+    let reason = if is_gone { "gone" } else { "failing" };
+    sqlx::query(
+        "WITH off AS (
+             UPDATE webhooks SET off_since = clock_timestamp()
+              WHERE id = $1 AND off_since IS NULL AND ($2 OR failing_since < clock_timestamp() - $3) RETURNING id)
+         INSERT INTO event_outbox (kind, data, owner_only)
+         SELECT $4, $5 || jsonb_build_object('webhook_id', id), true FROM off",
+    )
+    .bind(id)
+    .bind(is_gone)
+    .bind(patience)
+    .bind(EventKind::WebhookOff.as_str())
+    .bind(json!({"reason": reason}))
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Deletes deliveries that were over before this time ago; returns whether there may be more.
+pub async fn sweep(conn: &mut PgConnection, retention: Duration) -> sqlx::Result<bool> {
+    let gone = sqlx::query(
+        "DELETE FROM webhook_delivery WHERE id IN (
+             SELECT id FROM (SELECT id, created_at FROM webhook_delivery WHERE state <> 'pending' ORDER BY id LIMIT $2) o
+              WHERE o.created_at < clock_timestamp() - $1)",
+    )
+    .bind(super::tasks::interval(retention))
+    .bind(SWEPT)
+    .execute(conn)
+    .await?;
+    Ok(gone.rows_affected() == SWEPT.unsigned_abs())
+}

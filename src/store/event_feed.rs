@@ -1,0 +1,187 @@
+//! The numbered events: who numbers them, who may read which, and until when they are kept.
+use super::{advisory::AdvisoryLock, documents::add, scope::Readable, word::Word};
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use sqlx::{
+    PgConnection, PgPool,
+    postgres::{PgConnectOptions, PgListener, PgPoolOptions},
+    types::Json,
+};
+use std::time::Duration;
+use svc_client::wire::{EventKind, EventResponse};
+use svc_ids::PrincipalId;
+
+/// The channel on which the newest number is announced.
+pub const CHANNEL: &str = "svc_events";
+/// How many events are numbered in one transaction.
+pub const BATCH: i32 = 1_000;
+/// How many events are read at once.
+pub const PAGE: i64 = 500;
+/// How many old events are deleted in one statement.
+const SWEPT: i64 = 1_000;
+
+/// A connection of its own that may number the events until it is closed; `None` if another has that right.
+pub async fn sequencer(pool: &PgPool) -> sqlx::Result<Option<PgConnection>> {
+    let mut conn = pool.acquire().await?;
+    let ours: bool = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)")
+        .bind(AdvisoryLock::Sequencer.key())
+        .fetch_one(&mut *conn)
+        .await?;
+    // The lock belongs to the session, so the connection never goes back to the pool.
+    Ok(ours.then(|| conn.detach()))
+}
+
+/// Numbers the next committed events and announces the newest number; returns how many it numbered, at most [`BATCH`].
+pub async fn number(conn: &mut PgConnection) -> sqlx::Result<i32> {
+    sqlx::query_scalar("SELECT number_events($1, $2)").bind(BATCH).bind(CHANNEL).fetch_one(conn).await
+}
+
+/// The numbers of the events that are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct Kept {
+    /// The next number to be given if nothing is kept.
+    pub oldest: i64,
+    /// The last number that was given, 0 before the first.
+    pub newest: i64,
+}
+
+/// Reads which events are kept.
+pub async fn kept(conn: &mut PgConnection) -> sqlx::Result<Kept> {
+    sqlx::query_as(
+        "SELECT coalesce((SELECT min(seq) FROM event_outbox), last + 1) AS oldest, last AS newest FROM event_counter",
+    )
+    .fetch_one(conn)
+    .await
+}
+
+/// The last number that was given.
+pub async fn newest(pool: &PgPool) -> sqlx::Result<i64> {
+    sqlx::query_scalar("SELECT last FROM event_counter").fetch_one(pool).await
+}
+
+/// Listens to the announcements of new numbers, on a connection of its own.
+pub async fn listener(pool: &PgPool) -> sqlx::Result<PgListener> {
+    let options = PgConnectOptions::clone(&pool.connect_options());
+    let own = PgPoolOptions::new().max_connections(1).connect_lazy_with(options);
+    let mut listener = PgListener::connect_with(&own).await?;
+    listener.listen(CHANNEL).await?;
+    Ok(listener)
+}
+
+/// Who reads events.
+#[derive(Clone, Debug)]
+pub struct Audience {
+    pub readable: Readable,
+    /// `None` for the owner.
+    pub principal: Option<PrincipalId>,
+}
+
+/// Which events are wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// All kinds if empty.
+    pub kinds: Vec<EventKind>,
+    /// Only what happened at or under this document.
+    pub root: Option<i64>,
+}
+
+/// Whether a principal ($3) could read the document of `event_outbox e` when the event happened. A grant counts from its making on, and
+/// the grants that are left of then tell who had one: it lay on the document or above it.
+macro_rules! could_read {
+    ($guard:literal, $path:literal) => {
+        concat!(
+            "(",
+            $guard,
+            " = 0 OR EXISTS (SELECT 1 FROM access_grants g WHERE g.principal_id = $3 AND g.document_id = ANY (",
+            $path,
+            " || e.document_id) AND g.created_at <= e.at))"
+        )
+    };
+}
+
+/// Whether a caller ($1: the owner, $2: its guards, $3: its id) is told of `event_outbox e`; docs/events.md explains the rule. Of a
+/// document `d` that is gone, the nearest ancestor that is left says how far it would be open.
+macro_rules! is_told {
+    () => {
+        concat!(
+            "($1::boolean OR (NOT e.owner_only AND ($3 = ANY (e.readers) OR (",
+            could_read!("e.guard", "e.path"),
+            " AND (e.from_guard IS NULL OR ",
+            could_read!("e.from_guard", "e.from_path"),
+            ") AND coalesce(d.guard, (SELECT p.guard FROM documents p WHERE p.id = ANY (e.path) ORDER BY cardinality(p.path) DESC LIMIT 1), 0)
+                   = ANY ($2::bigint[])))))"
+        )
+    };
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    seq: i64,
+    kind: Word<EventKind>,
+    at: DateTime<Utc>,
+    document_id: Option<i64>,
+    root_id: Option<i64>,
+    /// Null for an event that is not shown.
+    data: Option<Json<Value>>,
+}
+
+/// Some events in their order.
+#[derive(Debug)]
+pub struct Page {
+    /// Those that are wanted and may be read.
+    pub events: Vec<EventResponse>,
+    /// The number of the first and the last event that was looked at; `None` if there was none.
+    pub looked_at: Option<(i64, i64)>,
+}
+
+/// Looks at the next events after a number, at most `limit`.
+pub async fn page(
+    conn: &mut PgConnection,
+    audience: &Audience,
+    wanted: &Wanted,
+    after: i64,
+    limit: i64,
+) -> sqlx::Result<Page> {
+    let mut arguments = audience.readable.arguments();
+    add(&mut arguments, audience.principal);
+    add(&mut arguments, after);
+    add(&mut arguments, limit);
+    add(&mut arguments, wanted.kinds.iter().map(|kind| kind.as_str()).collect::<Vec<_>>());
+    add(&mut arguments, wanted.root);
+    let rows: Vec<Row> = sqlx::query_as_with(
+        concat!(
+            "SELECT e.seq, e.kind, e.at, e.document_id, e.root_id,
+                    CASE WHEN ($6::text[] = '{}' OR e.kind = ANY ($6)) AND ($7::bigint IS NULL OR e.document_id = $7 OR e.path @> ARRAY[$7])
+                          AND ",
+            is_told!(),
+            " THEN e.data END AS data
+               FROM (SELECT * FROM event_outbox WHERE seq > $4 ORDER BY seq LIMIT $5) e LEFT JOIN documents d ON d.id = e.document_id
+              ORDER BY e.seq"
+        ),
+        arguments,
+    )
+    .fetch_all(conn)
+    .await?;
+    let looked_at = rows.first().map(|row| row.seq).zip(rows.last().map(|row| row.seq));
+    let shown = |row: Row| {
+        let Row { seq, kind: Word(kind), at, document_id, root_id, data } = row;
+        data.map(|Json(data)| EventResponse { seq, kind, at, document_id, root_id, data })
+    };
+    Ok(Page { events: rows.into_iter().filter_map(shown).collect(), looked_at })
+}
+
+/// Deletes the oldest events if they are older than this, up to the first that is not, so that those that are kept have no gap.
+/// Returns whether there may be more.
+pub async fn sweep(conn: &mut PgConnection, retention: Duration) -> sqlx::Result<bool> {
+    let gone = sqlx::query(
+        "WITH oldest AS MATERIALIZED (
+             SELECT seq, at < clock_timestamp() - $1 AS is_old FROM event_outbox WHERE seq IS NOT NULL ORDER BY seq LIMIT $2)
+         DELETE FROM event_outbox e USING oldest o
+          WHERE e.seq = o.seq AND o.seq < coalesce((SELECT min(seq) FROM oldest WHERE NOT is_old), o.seq + 1)",
+    )
+    .bind(super::tasks::interval(retention))
+    .bind(SWEPT)
+    .execute(conn)
+    .await?;
+    Ok(gone.rows_affected() == SWEPT.unsigned_abs())
+}
