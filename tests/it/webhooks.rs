@@ -361,7 +361,10 @@ async fn a_principal_has_its_own_webhooks_and_is_sent_what_it_may_read_then() {
     assert_eq!(other.client.delete_webhook(path).await.unwrap_err().code, Code::NotFound);
     assert_eq!(other.client.list_deliveries(path, PageQuery::default()).await.unwrap_err().code, Code::NotFound);
     assert!(other.client.list_webhooks(PageQuery::default()).await.unwrap().webhooks.is_empty());
-    assert_eq!(world.app.client.list_webhooks(PageQuery::default()).await.unwrap().webhooks, [issued.webhook.clone()]);
+    assert_eq!(
+        world.app.client.list_webhooks(PageQuery::default()).await.unwrap().webhooks,
+        std::slice::from_ref(&issued.webhook)
+    );
 
     world.create(Some(hidden)).await;
     let shown = world.create(Some(closed)).await;
