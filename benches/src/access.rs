@@ -62,7 +62,7 @@ async fn prepare(service: &mut ServiceProcess) -> Result<(String, Vec<i64>), Box
         let folder = serde_json::json!({"title": format!("folder {number}"), "content": "a folder"});
         let folder: NewDocument = serde_json::from_value(folder)?;
         // The first vector makes the model's index.
-        let query = WaitQuery { wait: number == 0 };
+        let query = WaitQuery { wait: number == 0, ..WaitQuery::default() };
         let id = client.create_document(query, Json(folder)).await?.document.id;
         client.protect_document(DocumentPath { id }).await?;
         roots.push(id);
@@ -103,7 +103,7 @@ async fn fill(pool: &PgPool, roots: &[i64], nodes: usize) -> Result<(), BoxError
         (0..400).map(|_| (0..WIDTH).map(|_| random.random_range(-1.0..1.0)).collect()).collect();
     for from in (0..nodes).step_by(BATCH) {
         let count = BATCH.min(nodes - from);
-        let parents: Vec<i64> = (from..from + count).map(|number| roots[number % roots.len()]).collect();
+        let parents: Vec<i64> = (from..from + count).map(|number| roots[number * roots.len() / nodes]).collect();
         let texts: Vec<String> = (0..count).map(|_| prose.words(40)).collect();
         let vectors: Vec<String> = (0..count)
             .map(|_| {
@@ -136,8 +136,8 @@ async fn fill(pool: &PgPool, roots: &[i64], nodes: usize) -> Result<(), BoxError
         .fetch_all(pool)
         .await?;
         sqlx::query(
-            "INSERT INTO document_vectors (document_id, root_id, embed_model, embed)
-             SELECT v.id, d.path[1], $3, v.embed::halfvec FROM unnest($1::bigint[], $2::text[]) AS v(id, embed) JOIN documents d ON d.id = v.id",
+            "INSERT INTO document_vectors (document_id, embed_model, embed)
+             SELECT v.id, $3, v.embed::halfvec FROM unnest($1::bigint[], $2::text[]) AS v(id, embed)",
         )
         .bind(&ids)
         .bind(&vectors)

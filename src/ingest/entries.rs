@@ -174,9 +174,9 @@ pub async fn ingest(
     let Some(row) = ROWS.iter().find(|row| row.entry == new.entry) else {
         return Err(Failure::new(Code::Internal, format!("the entry `{}` has no row", new.entry)));
     };
+    let requested = Requested::read(new.options.take(), intake.types.groups())?;
     let given = row.given(&mut new)?;
     let source = given.source();
-    let requested = Requested::read(new.options.take(), intake.types.groups())?;
     // Fetching takes long, so what would be refused after it is refused before it.
     if let Some(id) = new.parent_id {
         let mut conn = core.pool.acquire().await.or_fail()?;

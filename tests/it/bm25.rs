@@ -39,14 +39,14 @@ async fn plain_index(pool: &PgPool, name: &str) -> (IndexId, Config) {
     (create(pool, name, &config).await, config)
 }
 
-async fn put(pool: &PgPool, cache: &Cache, index: IndexId, pairs: &[(i64, String)]) {
+pub(crate) async fn put(pool: &PgPool, cache: &Cache, index: IndexId, pairs: &[(i64, String)]) {
     let prepared = bm25::prepare(pool, cache, index, texts(pairs)).await.expect("prepared");
     let mut tx = pool.begin().await.expect("begun");
     bm25::replace(&mut tx, &prepared).await.expect("replaced");
     tx.commit().await.expect("committed");
 }
 
-async fn take(pool: &PgPool, ids: &[i64]) -> i64 {
+pub(crate) async fn take(pool: &PgPool, ids: &[i64]) -> i64 {
     let ids: Vec<DocumentId> = ids.iter().copied().map(DocumentId).collect();
     let mut tx = pool.begin().await.expect("begun");
     let taken = bm25::remove(&mut tx, None, &ids).await.expect("removed");

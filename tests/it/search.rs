@@ -1,5 +1,8 @@
 //! Finding documents.
-use crate::support::{TestApp, Wish, document, sample};
+use crate::{
+    bm25,
+    support::{TestApp, Wish, document, sample},
+};
 use serde_json::json;
 use svc::store::{
     scope::Readable,
@@ -317,5 +320,28 @@ async fn a_text_over_the_window_is_never_cut_and_its_words_are_found() {
         refused.members["token_count"].as_u64() > refused.members["limit"].as_u64()
             && refused.members.contains_key("remedy")
     );
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_a_narrow_filter_leaves_is_found_behind_thousands_that_match_better() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let ids: Vec<i64> = sqlx::query_scalar(
+        "INSERT INTO documents (title, content, usetype, content_hash, guard)
+         SELECT 'Heron', 'heron', CASE WHEN n <= 5 THEN 'note' ELSE 'markdown' END, 'x', 0 FROM generate_series(1, 3000) n RETURNING id",
+    )
+    .fetch_all(&app.pool)
+    .await
+    .unwrap();
+    let text = |at: usize| if at < 5 { "a heron among many words that say little of it" } else { "heron" };
+    let texts: Vec<(i64, String)> = ids.iter().enumerate().map(|(at, id)| (*id, text(at).to_owned())).collect();
+    let index = sqlx::query_scalar("SELECT id FROM search_indexes WHERE name = 'default'").fetch_one(&app.pool).await;
+    bm25::put(&app.pool, &svc_ranking::Cache::new(1 << 20), index.unwrap(), &texts).await;
+    let query = Bm25Search { usetype: Some(vec!["note".to_owned()]), ..Bm25Search::new("heron") };
+    let found: Vec<i64> =
+        app.client.search_bm25(Json(query)).await.unwrap().results.iter().map(|result| result.document.id).collect();
+    assert_eq!(found, ids[..5]);
+    bm25::take(&app.pool, &ids).await;
+    sqlx::query("DELETE FROM documents").execute(&app.pool).await.unwrap();
     app.end().await;
 }

@@ -117,7 +117,7 @@ impl NewIngestion {
 }
 impl Wire for NewIngestion {
     constrain! {
-        content: Constraint::Text(1, 1 << 24, Form::NotBlank),
+        content: Constraint::Text(1, 1 << 23, Form::NotBlank),
         url: Constraint::Text(1, 4096, Form::NotBlank),
         id: Constraint::Text(1, 100, Form::NotBlank),
         title: Constraint::Text(1, 1000, Form::NotBlank);

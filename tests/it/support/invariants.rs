@@ -142,7 +142,8 @@ const INVARIANTS: &[(&str, &str)] = &[
     (
         "an unfinished task has the region of its document's place",
         "SELECT t.id::text FROM task_queue t JOIN documents d ON d.id = t.scope_document_id
-          WHERE NOT t.final AND (t.node_path <> array_to_string(d.path || d.id, '/') || '/' OR t.node_depth <> cardinality(d.path)
+          WHERE NOT t.final AND ('/' || t.node_path) LIKE '%/' || d.id || '/'
+            AND (t.node_path <> array_to_string(d.path || d.id, '/') || '/' OR t.node_depth <> cardinality(d.path)
              OR NOT starts_with(coalesce(t.first_leaf, t.node_path), t.node_path) OR NOT starts_with(coalesce(t.last_leaf, t.node_path), t.node_path))
          UNION ALL SELECT r.task_id::text FROM task_reservation r JOIN task_queue t ON t.id = r.task_id WHERE r.node_path <> t.node_path",
     ),
