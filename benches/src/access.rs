@@ -149,7 +149,7 @@ async fn fill(pool: &PgPool, roots: &[i64], nodes: usize) -> Result<(), BoxError
         let mut tx = transaction::begin(pool).await?;
         bm25::append(&mut tx, &prepared).await?;
         tx.commit().await?;
-        if (from / BATCH + 1) % 50 == 0 {
+        if (from / BATCH + 1).is_multiple_of(50) {
             eprintln!("bench: {} of {nodes} nodes", from + count);
         }
     }

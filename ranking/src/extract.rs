@@ -112,7 +112,8 @@ fn cosine(a: &[(u32, f32)], b: &[(u32, f32)]) -> f32 {
             std::cmp::Ordering::Greater => _ = b.next(),
             std::cmp::Ordering::Equal => {
                 sum += x * y;
-                (a.next(), b.next());
+                a.next();
+                b.next();
             }
         }
     }

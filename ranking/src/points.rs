@@ -169,7 +169,7 @@ fn eigenvectors(mut matrix: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
     order.into_iter().map(|at| vectors[at].clone()).collect()
 }
 
-/// Rotates so that the element at (p, q) becomes zero; the rows of `vectors` turn along.
+/// Rotates so that the element at (p, q), where p is less than q, becomes zero; the rows of `vectors` turn along.
 fn rotate(matrix: &mut [Vec<f64>], vectors: &mut [Vec<f64>], p: usize, q: usize) {
     if matrix[p][q] == 0.0 {
         return;
@@ -184,9 +184,9 @@ fn rotate(matrix: &mut [Vec<f64>], vectors: &mut [Vec<f64>], p: usize, q: usize)
         (row[p], row[q]) = (c * x - s * y, s * x + c * y);
     }
     for rows in [matrix, vectors] {
-        for k in 0..rows.len() {
-            let (x, y) = (rows[p][k], rows[q][k]);
-            (rows[p][k], rows[q][k]) = (c * x - s * y, s * x + c * y);
+        let (before, from_q) = rows.split_at_mut(q);
+        for (x, y) in before[p].iter_mut().zip(&mut from_q[0]) {
+            (*x, *y) = (c * *x - s * *y, s * *x + c * *y);
         }
     }
 }

@@ -94,7 +94,8 @@ async fn a_deletion_is_told_of_for_all_that_was_created_and_keeps_whose_grants_g
     grant(&app, &reader, closed, GrantRight::Read).await;
     grant(&app, &other, create(None).await, GrantRight::Read).await;
     app.client.delete_document(DocumentPath { id: top }).await.unwrap();
-    let gone: Vec<(i64, Option<i64>, i64, Option<Vec<i64>>)> = sqlx::query_as(
+    type Gone = (i64, Option<i64>, i64, Option<Vec<i64>>);
+    let gone: Vec<Gone> = sqlx::query_as(
         "SELECT document_id, root_id, guard, readers FROM event_outbox WHERE kind = 'document.deleted' ORDER BY id",
     )
     .fetch_all(&app.pool)
