@@ -3,7 +3,11 @@
 pub mod rates;
 
 use rates::{PerSecond, Rates};
-use std::{sync::Arc, time::Duration};
+use std::{
+    mem,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 use svc_client::{Code, Failure};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -20,6 +24,30 @@ const KIB: u64 = 1024;
 /// A slot, which becomes free when this is dropped.
 pub type Place = OwnedSemaphorePermit;
 
+tokio::task_local! {
+    /// The slots of the request that is carried out here.
+    static HELD: Mutex<Vec<Place>>;
+}
+
+/// Carries out a request that holds these slots until it ends, or until it waits for tasks.
+pub async fn holding<T>(slots: Vec<Place>, request: impl Future<Output = T>) -> T {
+    HELD.scope(Mutex::new(slots), request).await
+}
+
+/// The right of a request to wait for tasks.
+pub struct Waiting {
+    _place: Place,
+}
+
+impl Waiting {
+    /// Waits, and gives the request's other slots back first, because others have work to do meanwhile.
+    pub async fn until<T>(self, done: impl Future<Output = T>) -> T {
+        // A call in process holds none.
+        drop(HELD.try_with(|held| mem::take(&mut *held.lock().unwrap_or_else(PoisonError::into_inner))));
+        done.await
+    }
+}
+
 /// The slots of one process.
 pub struct Admission {
     uploads: Arc<Semaphore>,
@@ -31,6 +59,7 @@ pub struct Admission {
     event_streams: Arc<Semaphore>,
     fetches: Arc<Semaphore>,
     requests: Arc<Semaphore>,
+    waits: Arc<Semaphore>,
     embeds: Arc<Semaphore>,
     /// How many requests a principal may make.
     pub rates: Rates,
@@ -43,6 +72,7 @@ pub struct Places {
     pub downloads: usize,
     pub event_streams: usize,
     pub requests: usize,
+    pub waits: usize,
     pub embeds: usize,
     pub rates: PerSecond,
     /// The largest body that is held in memory, in bytes.
@@ -60,6 +90,7 @@ impl Admission {
             event_streams: Arc::new(Semaphore::new(places.event_streams)),
             fetches: Arc::new(Semaphore::new(FETCHES)),
             requests: Arc::new(Semaphore::new(places.requests)),
+            waits: Arc::new(Semaphore::new(places.waits)),
             embeds: Arc::new(Semaphore::new(places.embeds)),
             rates: Rates::new(places.rates),
         }
@@ -72,6 +103,18 @@ impl Admission {
                 .with("setting", "SVC_REQUESTS_AT_ONCE")
         };
         wait(&self.requests, 1, refusal).await
+    }
+
+    /// Takes a slot for a request that will wait for tasks. Take it before anything is stored: a request that finds none
+    /// is refused at once, because the others may wait for minutes.
+    pub fn waiting(&self) -> Result<Waiting, Failure> {
+        let refusal = |_| {
+            Failure::new(Code::TooManyRequests, "as many requests as may wait for tasks at once are waiting already")
+                .with("setting", "SVC_WAITS_AT_ONCE")
+                .with("remedy", "ask for an answer at once and look for the result later, or try again later")
+                .with("retry_after", PATIENCE.as_secs())
+        };
+        self.waits.clone().try_acquire_owned().map(|place| Waiting { _place: place }).map_err(refusal)
     }
 
     /// Waits for a slot to embed a document on request.
@@ -154,6 +197,7 @@ mod tests {
         downloads: 1,
         event_streams: 1,
         requests: 1,
+        waits: 1,
         embeds: 1,
         rates: PerSecond { reads: 0, writes: 0, costly: 0 },
         largest_body: 16 << 20,
@@ -167,6 +211,21 @@ mod tests {
         assert_eq!((refused.status, &refused.members["retry_after"]), (429, &5.into()));
         drop(held);
         assert!(admission.upload().await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_tasks_holds_no_slot_that_others_need() {
+        let admission = Admission::new(PLACES);
+        let slots = vec![admission.request().await.expect("a slot"), admission.upload().await.expect("a slot")];
+        let request = async {
+            let waiting = admission.waiting().expect("a slot");
+            assert!(admission.request().await.is_err(), "it is at work");
+            let refused = admission.waiting().err().expect("only one may wait");
+            assert_eq!(refused.members["setting"], "SVC_WAITS_AT_ONCE");
+            waiting.until(async { assert!(admission.request().await.is_ok(), "it waits") }).await;
+        };
+        holding(slots, request).await;
+        assert!(admission.waiting().is_ok());
     }
 
     #[tokio::test(start_paused = true)]

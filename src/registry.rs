@@ -1,5 +1,9 @@
 //! Mounts the operation table: one route and one OpenAPI entry per row, and the calls in process.
-use crate::{access::Caller, admission::rates::Class, service::Service};
+use crate::{
+    access::Caller,
+    admission::{self, rates::Class},
+    service::Service,
+};
 use axum::{
     Router,
     body::Body as HttpBody,
@@ -96,11 +100,13 @@ impl Form {
                     let path: O::Path = path(&mut parts).await?;
                     let query: O::Query = query(&parts)?;
                     let meta = meta(&parts);
-                    let _place = O::Body::admit(&service, &parts.headers).await?;
+                    let admitted = O::Body::admit(&service, &parts.headers).await?;
                     let body = O::Body::decode(&service, Request::from_parts(parts, body)).await?;
                     // Not before the body has arrived, or slow clients would keep others waiting.
-                    let _place = lifetime::slot(&service.admission, &O::INFO).await?;
+                    let slot = lifetime::slot(&service.admission, &O::INFO).await?;
                     let answer = service.handle(&caller, Call { meta, path, query, body });
+                    let slots = admitted.into_iter().chain(slot).collect();
+                    let answer = admission::holding(slots, answer);
                     lifetime::in_time(&O::INFO, service.settings.request_timeout, answer).await.map(O::Reply::encode)
                 })
             },

@@ -101,6 +101,7 @@ impl Service {
                 downloads: settings.downloads_at_once,
                 event_streams: settings.event_streams,
                 requests: settings.requests_at_once,
+                waits: settings.waits_at_once,
                 embeds: settings.embeds_at_once,
                 rates: PerSecond {
                     reads: settings.rate_reads,

@@ -42,13 +42,14 @@ const WAIT_STEP: Duration = Duration::from_millis(20);
 impl Handle<ops::create_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::create_document>) -> Result<CreatedDocument, Failure> {
         let new = call.body.0;
+        let waiting = call.query.wait.then(|| self.admission.waiting()).transpose()?;
         let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
         let (id, task, caller) = create(self, &mut tx, caller, &new).await?;
         tx.commit().await.or_fail()?;
         self.wake.notify(Lanes::of(Lane::Model));
         let mut warnings = Vec::new();
-        if call.query.wait {
-            wait_for(self, id, task).await?;
+        if let Some(waiting) = waiting {
+            waiting.until(wait_for(self, id, task)).await?;
             warnings.extend(missing_vector(self, id).await?);
         }
         Ok(CreatedDocument { document: read(self, &caller, id, call.query.include_embed).await?, warnings })

@@ -22,9 +22,10 @@ impl Handle<ops::list_pipelines> for Service {
 
 impl Handle<ops::ingest> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::ingest>) -> Result<IngestedTree, Failure> {
+        let waiting = self.admission.waiting()?;
         let stored = entries::ingest(self, self.intake(), caller, call.body.0).await?;
         let id = stored.document_id;
-        self.drained(id).await?;
+        waiting.until(self.drained(id)).await?;
         // The caller may read a private document since it was stored, and another one no longer.
         let caller = &caller.again(&self.pool).await?;
         let path = DocumentPath { id };

@@ -28,6 +28,7 @@ const WAIT_STEP: Duration = Duration::from_millis(50);
 impl Handle<ops::make_raptor> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::make_raptor>) -> Result<RaptorResponse, Failure> {
         let (id, request) = (DocumentId(call.path.id), call.body.0.unwrap_or_default());
+        let waiting = call.query.wait.then(|| self.admission.waiting()).transpose()?;
         let model = self.model().await?;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let Some(place) = store::places::lock_parent(&mut tx, &caller.writable(), id).await.or_fail()? else {
@@ -37,9 +38,9 @@ impl Handle<ops::make_raptor> for Service {
         let task_id = queue(self, &mut tx, &place, &request).await?;
         tx.commit().await.or_fail()?;
         self.wake.notify(Lanes::of(Lane::Model));
-        let tree = match call.query.wait {
-            true => wait_for(self, &place, task_id).await?,
-            false => None,
+        let tree = match waiting {
+            Some(waiting) => waiting.until(wait_for(self, &place, task_id)).await?,
+            None => None,
         };
         Ok(RaptorResponse { document_id: id.0, task_id: task_id.0, leaves, tree })
     }

@@ -4,7 +4,8 @@ use crate::{
     support::{TOKEN, TestApp, Wish, http, until},
 };
 use reqwest::{Response, StatusCode};
-use serde_json::Value;
+use serde_json::{Value, json};
+use svc_client::wire::TaskTypePath;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -93,6 +94,47 @@ async fn probes_answer_while_every_request_slot_is_taken() {
         assert_eq!(answer.await.unwrap().unwrap().status(), StatusCode::OK);
     }
     assert_eq!(app.raw("GET", "/access/me").send().await.unwrap().status(), StatusCode::OK, "the slots are free again");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_tasks_keeps_nobody_from_working() {
+    const WAITS: usize = 24;
+    let settings = [("SVC_REQUESTS_AT_ONCE", "3"), ("SVC_UPLOADS_AT_ONCE", "3"), ("SVC_WAITS_AT_ONCE", "24")];
+    let app = TestApp::with(Wish { settings: &settings, ..Wish::default() }).await;
+    let embed = || TaskTypePath { task_type: "embed".to_owned() };
+    app.client.pause_task_type(embed()).await.unwrap();
+    let ask = |number: usize| {
+        let text = format!("The gauge was read {number} times.");
+        match number % 2 {
+            0 => app.raw("POST", "/documents?wait=true").json(&json!({"title": "Gauge", "content": text})),
+            _ => app.raw("POST", "/ingest").json(&json!({"entry": "raw", "title": "Gauge", "content": text})),
+        }
+    };
+    let waiting: Vec<_> = (0..WAITS).map(|number| tokio::spawn(ask(number).send())).collect();
+    let stored = async || {
+        let roots: Value = app.raw("GET", "/documents/roots").send().await.unwrap().json().await.unwrap();
+        roots["documents"].as_array().map_or(0, Vec::len)
+    };
+    until("all to be stored and to wait", async || (stored().await == WAITS).then_some(())).await;
+    for _ in 0..10 {
+        assert_eq!(app.raw("GET", "/access/me").send().await.unwrap().status(), StatusCode::OK);
+    }
+    // It is refused before anything is stored.
+    for number in [WAITS, WAITS + 1] {
+        let refused = ask(number).send().await.unwrap();
+        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert!(header(&refused, "retry-after").is_some());
+        assert_eq!(refused.json::<Value>().await.unwrap()["setting"], "SVC_WAITS_AT_ONCE");
+    }
+    assert_eq!(stored().await, WAITS);
+    assert!(waiting.iter().all(|answer| !answer.is_finished()), "all of them waited");
+
+    app.client.resume_task_type(embed()).await.unwrap();
+    for answer in waiting {
+        let answer = answer.await.unwrap().unwrap();
+        assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
+    }
     app.end().await;
 }
 

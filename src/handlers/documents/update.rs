@@ -30,6 +30,7 @@ impl Handle<ops::update_document> for Service {
         call: Call<ops::update_document>,
     ) -> Result<Version<UpdatedDocument>, Failure> {
         let (id, change, query) = (DocumentId(call.path.id), call.body.0, call.query);
+        let waiting = query.wait.then(|| self.admission.waiting()).transpose()?;
         let begin = match change.parent_id {
             Some(_) => store::transaction::begin_moving(&self.pool).await,
             None => store::transaction::begin(&self.pool).await,
@@ -49,8 +50,8 @@ impl Handle<ops::update_document> for Service {
         }
         self.wake.notify(Lanes::ALL);
         let mut warnings = Vec::new();
-        if let (true, Some(task)) = (query.wait, changed.task) {
-            wait_for(self, id, task).await?;
+        if let (Some(waiting), Some(task)) = (waiting, changed.task) {
+            waiting.until(wait_for(self, id, task)).await?;
             warnings.extend(missing_vector(self, id).await?);
         }
         let document = match document.take() {
