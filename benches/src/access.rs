@@ -2,23 +2,30 @@
 use crate::{
     figure::{BoxError, Figure, Peer, median},
     markdown::Prose,
-    sandbox::{Sandbox, interruptible},
-    service_process::ServiceProcess,
+    sandbox::{Sandbox, TOKEN, interruptible},
     uploads,
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
-use std::{fmt::Write as _, time::Instant};
+use std::{path::Path, sync::Arc, time::Instant};
 use svc::{
-    app::Backend,
+    app::App,
+    embedding::Embedder,
+    reader::Reader,
     search::bm25::{self, Text},
-    store::transaction,
+    store::{
+        scope::Readable,
+        search::Eligible,
+        transaction,
+        vectors::{self, Stored},
+    },
 };
 use svc_client::{
     Client, Json, Remote,
     wire::{
-        Bm25Search, DocumentPath, FulltextSearch, GrantPath, GrantRight, HybridSearch, NewApiToken, NewDocument,
-        NewGrant, NewPrincipal, PrincipalKind, PrincipalPath, SearchResponse, VectorSearch, WaitQuery,
+        BatchItem, Bm25Search, DocumentPath, FulltextSearch, GrantPath, GrantRight, HybridSearch, NewApiToken,
+        NewBatch, NewGrant, NewPrincipal, PrincipalKind, PrincipalPath, SearchResponse, VectorSearch,
     },
 };
 use svc_ids::{DocumentId, IndexId};
@@ -27,45 +34,65 @@ use svc_ranking::Cache;
 /// The access roots, which cover the whole store, and how many of them the principal is granted.
 const ROOTS: usize = 500;
 const GRANTS: usize = 50;
-/// The width of the vectors of the model that `make setup` brings.
-const WIDTH: usize = 384;
-const BATCH: usize = 1_000;
+const BATCH: usize = 2_000;
 /// How many searches of each method run for each caller; the first ones, which warm it up, do not count.
 const SEARCHES: usize = 60;
 const WARMING: usize = 10;
+/// How many searches are compared with the exact answer, and how many results of each.
+const COMPARED: usize = 30;
+const NEAREST: u32 = 10;
+
+/// What a filled store is searched with. A kept folder has it as a file, so that a store is filled once.
+#[derive(Serialize, Deserialize)]
+struct Filled {
+    nodes: usize,
+    /// The principal's token.
+    token: String,
+    /// The roots that the principal is granted.
+    granted: Vec<DocumentId>,
+}
 
 pub async fn run(nodes: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let sandbox = Sandbox::new()?;
-    // The first start makes what a store has before its nodes: the indexes, the roots and the principal.
-    let mut service = ServiceProcess::start(&sandbox)?;
-    let prepared = interruptible(prepare(&mut service)).await;
-    let stopped = service.stop().await;
-    let (token, roots) = prepared?;
-    stopped?;
+    let app = App::start(Arc::new(sandbox.settings()?), TOKEN, Reader::of_this_program()?).await?;
+    let measured = interruptible(async {
+        let client = uploads::client(&format!("http://{}", app.address))?;
+        let filled = filled(&app, &client, sandbox.path(), nodes).await?;
+        let http = reqwest::Client::builder().no_proxy().build()?;
+        let reader = Client(Remote::new(&format!("http://{}", app.address), &filled.token, http));
+        measure(&client, &reader, filled.nodes, out).await?;
+        compare(&app, &client, &reader, &filled, out).await
+    })
+    .await;
+    app.stop(std::future::pending()).await;
+    measured
+}
 
-    let backend = Backend::start(&sandbox.settings()?).await?;
-    let filled = interruptible(fill(&backend.pool, &roots, nodes)).await;
-    backend.stop().await;
-    filled?;
-
-    let mut service = ServiceProcess::start(&sandbox)?;
-    let measured = interruptible(measure(&mut service, &token, nodes, out)).await;
-    let stopped = service.stop().await;
-    measured.and(stopped)
+/// Fills the store, unless a run before has.
+async fn filled(app: &App, client: &Client<Remote>, folder: &Path, nodes: usize) -> Result<Filled, BoxError> {
+    let note = folder.join("access.json");
+    if let Ok(known) = std::fs::read(&note) {
+        return Ok(serde_json::from_slice(&known)?);
+    }
+    let (token, roots) = prepare(client).await?;
+    let granted = roots.iter().step_by(ROOTS / GRANTS).map(|&id| DocumentId(id)).collect();
+    fill(&app.service.pool, &roots, nodes).await?;
+    let filled = Filled { nodes, token, granted };
+    std::fs::write(note, serde_json::to_vec(&filled)?)?;
+    Ok(filled)
 }
 
 /// Makes the folders, protects them, and grants some to a principal, whose token it returns.
-async fn prepare(service: &mut ServiceProcess) -> Result<(String, Vec<i64>), BoxError> {
-    let client = uploads::client(&service.base().await?)?;
-    let mut roots = Vec::with_capacity(ROOTS);
-    for number in 0..ROOTS {
-        let folder = serde_json::json!({"title": format!("folder {number}"), "content": "a folder"});
-        let folder: NewDocument = serde_json::from_value(folder)?;
-        // The first vector makes the model's index.
-        let query = WaitQuery { wait: number == 0, ..WaitQuery::default() };
-        let id = client.create_document(query, Json(folder)).await?.document.id;
+async fn prepare(client: &Client<Remote>) -> Result<(String, Vec<i64>), BoxError> {
+    let mut prose = Prose::new(2);
+    // The first vector makes the model's index; the folders' vectors are what those of the nodes are made from.
+    let folder =
+        |number| BatchItem { title: format!("folder {number}"), content: prose.words(40), ..BatchItem::default() };
+    let documents = (0..ROOTS).map(folder).collect();
+    let batch = client.create_documents(Json(NewBatch { documents, priority: 0 })).await?;
+    let roots: Vec<i64> = batch.documents.iter().map(|stored| stored.document_id).collect();
+    for &id in &roots {
         client.protect_document(DocumentPath { id }).await?;
-        roots.push(id);
     }
     let reader = NewPrincipal { name: "reader".to_owned(), kind: PrincipalKind::User };
     let reader = client.create_principal(Json(reader)).await?.id;
@@ -76,51 +103,43 @@ async fn prepare(service: &mut ServiceProcess) -> Result<(String, Vec<i64>), Box
     let issued = client
         .issue_api_token(PrincipalPath { id: reader }, Json(NewApiToken { name: "bench".to_owned(), expires_at: None }))
         .await?;
+    for &id in &roots {
+        uploads::settled(client, id).await?;
+    }
     Ok((issued.secret, roots))
 }
 
 /// Stores the nodes under the folders as ingestion would: with words, a vector and postings.
 async fn fill(pool: &PgPool, roots: &[i64], nodes: usize) -> Result<(), BoxError> {
-    let (model,): (String,) =
-        sqlx::query_as("SELECT embed_model FROM document_vectors LIMIT 1").fetch_one(pool).await?;
+    let folders: Vec<(String, Vec<f32>)> =
+        sqlx::query_as("SELECT embed_model, embed::vector::real[] FROM document_vectors ORDER BY document_id")
+            .fetch_all(pool)
+            .await?;
+    let (model, width) = folders.first().map(|(model, vector)| (model.clone(), vector.len())).ok_or("no vectors")?;
     let (index_id, name): (IndexId, String) =
         sqlx::query_as("SELECT id, name FROM search_indexes ORDER BY id LIMIT 1").fetch_one(pool).await?;
-    let hnsw: Vec<(String, String)> = sqlx::query_as(
-        "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'document_vectors' AND indexdef LIKE '%hnsw%'",
+    let indexes: Vec<(String, String)> = sqlx::query_as(
+        "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'document_vectors' AND indexdef LIKE '%hnsw%'
+             OR indexname = 'document_words_words'",
     )
     .fetch_all(pool)
     .await?;
-    let (drop, create) = hnsw
-        .first()
-        .map(|(name, make)| (format!("DROP INDEX {name}"), make.clone()))
-        .ok_or("the model has no index")?;
+    if indexes.len() != 2 {
+        return Err("the model or the words have no index".into());
+    }
     // An index that is made at the end is made faster.
-    sqlx::raw_sql(sqlx::AssertSqlSafe(drop)).execute(pool).await?;
+    for (name, _) in &indexes {
+        sqlx::raw_sql(sqlx::AssertSqlSafe(format!("DROP INDEX {name}"))).execute(pool).await?;
+    }
     let cache = Cache::new(256 << 20);
+    let space = Space::between(folders.into_iter().map(|(_, vector)| vector).collect());
     let mut prose = Prose::new(3);
     let mut random = SmallRng::seed_from_u64(5);
-    let centres: Vec<Vec<f32>> =
-        (0..400).map(|_| (0..WIDTH).map(|_| random.random_range(-1.0..1.0)).collect()).collect();
     for from in (0..nodes).step_by(BATCH) {
         let count = BATCH.min(nodes - from);
         let parents: Vec<i64> = (from..from + count).map(|number| roots[number * roots.len() / nodes]).collect();
         let texts: Vec<String> = (0..count).map(|_| prose.words(40)).collect();
-        let vectors: Vec<String> = (0..count)
-            .map(|_| {
-                let centre = &centres[random.random_range(0..centres.len())];
-                let mut text = String::with_capacity(WIDTH * 6);
-                for (at, x) in centre.iter().enumerate() {
-                    // Writing to a String cannot fail.
-                    let _ = write!(
-                        text,
-                        "{}{:.2}",
-                        if at == 0 { "[" } else { "," },
-                        x + random.random_range(-0.7..0.7_f32)
-                    );
-                }
-                text + "]"
-            })
-            .collect();
+        let vectors: Vec<_> = (0..count).map(|_| Stored::new(&model, width, space.draw(&mut random)).vector).collect();
         let ids: Vec<i64> = sqlx::query_scalar(
             "WITH made AS (
                  INSERT INTO documents (parent_id, path, title, content, usetype, content_hash, guard)
@@ -137,7 +156,7 @@ async fn fill(pool: &PgPool, roots: &[i64], nodes: usize) -> Result<(), BoxError
         .await?;
         sqlx::query(
             "INSERT INTO document_vectors (document_id, embed_model, embed)
-             SELECT v.id, $3, v.embed::halfvec FROM unnest($1::bigint[], $2::text[]) AS v(id, embed)",
+             SELECT v.id, $3, v.embed FROM unnest($1::bigint[], $2::halfvec[]) AS v(id, embed)",
         )
         .bind(&ids)
         .bind(&vectors)
@@ -149,11 +168,11 @@ async fn fill(pool: &PgPool, roots: &[i64], nodes: usize) -> Result<(), BoxError
         let mut tx = transaction::begin(pool).await?;
         bm25::append(&mut tx, &prepared).await?;
         tx.commit().await?;
-        if (from / BATCH + 1).is_multiple_of(50) {
+        if (from / BATCH + 1).is_multiple_of(25) {
             eprintln!("bench: {} of {nodes} nodes", from + count);
         }
     }
-    eprintln!("bench: the index `{name}` is compacted, and the vectors get theirs");
+    eprintln!("bench: the index `{name}` is compacted, and the words and vectors get theirs");
     bm25::compact(pool, index_id).await?;
     let mut conn = pool.acquire().await?;
     sqlx::raw_sql(
@@ -161,32 +180,63 @@ async fn fill(pool: &PgPool, roots: &[i64], nodes: usize) -> Result<(), BoxError
     )
     .execute(&mut *conn)
     .await?;
-    sqlx::raw_sql(sqlx::AssertSqlSafe(create)).execute(&mut *conn).await?;
+    for (_, create) in indexes {
+        sqlx::raw_sql(sqlx::AssertSqlSafe(create)).execute(&mut *conn).await?;
+    }
     sqlx::raw_sql("VACUUM ANALYZE").execute(&mut *conn).await?;
     // The settings above are not for whoever takes this connection next.
     conn.close().await?;
     Ok(())
 }
 
+/// Where the vectors of the nodes lie. Those of real texts vary in ten to thirty directions and hardly in the others, and an HNSW index
+/// finds its way among them; among vectors that vary evenly in all directions it does not.
+struct Space {
+    middle: Vec<f32>,
+    directions: Vec<Vec<f32>>,
+}
+
+impl Space {
+    const DIRECTIONS: usize = 20;
+
+    /// The space around real vectors, in the directions from one to another.
+    fn between(vectors: Vec<Vec<f32>>) -> Space {
+        let mut middle = vec![0.0; vectors[0].len()];
+        for vector in &vectors {
+            middle.iter_mut().zip(vector).for_each(|(sum, x)| *sum += x / vectors.len() as f32);
+        }
+        let from_to = |pair: &[Vec<f32>]| pair[0].iter().zip(&pair[1]).map(|(from, to)| to - from).collect();
+        Space { middle, directions: vectors.chunks_exact(2).take(Space::DIRECTIONS).map(from_to).collect() }
+    }
+
+    fn draw(&self, random: &mut SmallRng) -> Vec<f32> {
+        let mut vector = self.middle.clone();
+        for direction in &self.directions {
+            // The sum of three is nearly normal.
+            let share: f32 = (0..3).map(|_| random.random_range(-0.3..0.3_f32)).sum();
+            vector.iter_mut().zip(direction).for_each(|(x, step)| *x += share * step);
+        }
+        vector
+    }
+}
+
 async fn measure(
-    service: &mut ServiceProcess,
-    token: &str,
+    owner: &Client<Remote>,
+    reader: &Client<Remote>,
     nodes: usize,
     out: &mut dyn FnMut(Figure),
 ) -> Result<(), BoxError> {
-    let base = service.base().await?;
-    let owner = uploads::client(&base)?;
-    let http = reqwest::Client::builder().no_proxy().build()?;
-    let reader = Client(Remote::new(&base, token, http));
     for method in ["vector", "fulltext", "bm25", "hybrid"] {
-        let mut prose = Prose::new(7);
+        let mut queries = Prose::new(7);
         let (mut owners, mut readers) = (Vec::new(), Vec::new());
         for number in 0..SEARCHES {
-            // Full text leaves out the shortest words, and wants all others in one text.
-            let query: Vec<String> =
-                std::iter::repeat_with(|| prose.words(1)).filter(|word| word.len() > 5).take(2).collect();
-            let query = query.join(" ");
-            for (client, times) in [(&owner, &mut owners), (&reader, &mut readers)] {
+            let query = query(&mut queries);
+            // Whoever is first reads what the second finds in memory.
+            let mut turns = [(owner, &mut owners), (reader, &mut readers)];
+            if number % 2 == 1 {
+                turns.swap(0, 1);
+            }
+            for (client, times) in turns {
                 let start = Instant::now();
                 let found = search(client, method, &query).await?.results.len();
                 if number >= WARMING {
@@ -200,6 +250,49 @@ async fn measure(
         let peer = Peer { name: "the owner", version: env!("CARGO_PKG_VERSION").into(), value: median(&mut owners) };
         let name = format!("access/{method}, {GRANTS} of {ROOTS} roots");
         out(Figure::beside(&name, nodes, "ms", median(&mut readers), peer));
+    }
+    Ok(())
+}
+
+/// Two words. Full text leaves out the shortest words, and wants all others in one text.
+fn query(prose: &mut Prose) -> String {
+    let words: Vec<String> = std::iter::repeat_with(|| prose.words(1)).filter(|word| word.len() > 5).take(2).collect();
+    words.join(" ")
+}
+
+/// How much of the exact answer each caller's vector search finds.
+async fn compare(
+    app: &App,
+    owner: &Client<Remote>,
+    reader: &Client<Remote>,
+    filled: &Filled,
+    out: &mut dyn FnMut(Figure),
+) -> Result<(), BoxError> {
+    let engine = app.service.embedder.as_ref().and_then(Embedder::engine).ok_or("the service has no model")?;
+    let (model, width): (String, i32) =
+        sqlx::query_as("SELECT embed_model, vector_dims(embed::vector) FROM document_vectors LIMIT 1")
+            .fetch_one(&app.service.pool)
+            .await?;
+    let width = usize::try_from(width)?;
+    let callers =
+        [("the owner", owner, Readable::everything()), ("the principal", reader, Readable::under(&filled.granted))];
+    for (name, client, scope) in callers {
+        let eligible = Eligible { scope, ..Eligible::default() };
+        let mut queries = Prose::new(11);
+        let mut found = 0;
+        for _ in 0..COMPARED {
+            let query = query(&mut queries);
+            let vector = engine.embed_query(query.clone()).await?;
+            let results = search(client, "vector", &query).await?.results;
+            let mut tx = transaction::begin_search(&app.service.pool).await?;
+            let stored = Stored::new(&model, width, vector);
+            let nearest = vectors::exact(&mut tx, &eligible, &stored, i64::from(NEAREST), i64::MAX).await?;
+            let nearest = nearest.ok_or("an exact search without a bound found a bound")?.ranked;
+            tx.commit().await?;
+            found += nearest.iter().filter(|(id, _)| results.iter().any(|result| result.document.id == id.0)).count();
+        }
+        let recall = found as f64 / (COMPARED * NEAREST as usize) as f64;
+        out(Figure::alone(&format!("access/recall@{NEAREST} of {name}"), filled.nodes, "share", recall));
     }
     Ok(())
 }

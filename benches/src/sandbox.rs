@@ -1,19 +1,28 @@
 //! A place for one bench: its own data folder, and settings that nothing on this machine affects.
 use crate::figure::BoxError;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use svc::settings::{Settings, SettingsError};
 
 pub const TOKEN: &str = "owner-token-of-the-benches";
 
-/// Removed with its folder when dropped.
+/// Removed with its folder when dropped, unless the variable BENCH_FOLDER names one to keep.
 pub struct Sandbox {
-    folder: tempfile::TempDir,
+    folder: PathBuf,
+    _removed: Option<tempfile::TempDir>,
 }
 
 impl Sandbox {
     pub fn new() -> std::io::Result<Self> {
+        if let Some(kept) = std::env::var_os("BENCH_FOLDER").filter(|folder| !folder.is_empty()) {
+            return Ok(Self { folder: kept.into(), _removed: None });
+        }
         // It is not in the home folder: if we are root, PostgreSQL runs as another user, who may not enter that.
-        Ok(Self { folder: tempfile::Builder::new().prefix("svc-bench.").tempdir()? })
+        let folder = tempfile::Builder::new().prefix("svc-bench.").tempdir()?;
+        Ok(Self { folder: folder.path().to_owned(), _removed: Some(folder) })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.folder
     }
 
     /// All SVC_ variables of a process that works here.
@@ -21,7 +30,7 @@ impl Sandbox {
         // This is where `make setup` put the server and the model.
         let kept = ["SVC_CACHE_DIR", "SVC_POSTGRES_HOME"];
         let kept = kept.into_iter().filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
-        let folder = self.folder.path().display().to_string();
+        let folder = self.folder.display().to_string();
         let own = [
             ("SVC_CONFIG", "/dev/null"),
             ("SVC_DATA_DIR", &folder),

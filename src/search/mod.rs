@@ -1,5 +1,6 @@
 //! Finds documents. Ranking is pure, SQL stays in the store, and every leg applies the same filter.
 pub mod bm25;
+mod legs;
 pub(crate) mod maxsim;
 pub(crate) mod portfolio;
 pub(crate) mod rerank;
@@ -9,22 +10,16 @@ use crate::{
     access::Caller,
     core::Core,
     error::OrFail,
-    store::{
-        self,
-        documents::Unsettled,
-        search::{EXACT_LIMIT, Eligible},
-        vectors::Stored,
-    },
+    store::{self, documents::Unsettled, search::Eligible},
     usetype::{Indexed, Usetype},
 };
-use bm25::{Allowed, Answer, Verify};
-use sqlx::PgConnection;
+use legs::{Leg, bm25_leg, vector_leg};
 use std::{
     collections::{HashMap, HashSet},
     time::Instant,
 };
 use svc_client::{
-    Code, Failure,
+    Failure,
     wire::{
         Bm25Search, FulltextSearch, HybridSearch, HybridWeights, Leg as WireLeg, Legs, MaxsimSearch, RerankMethod,
         ScopeState, SearchFilter, SearchMethod, SearchResponse, SearchResult, TotalIs, VectorSearch,
@@ -65,12 +60,6 @@ impl Total {
         let most = counted.clone().map(|(leg, _)| leg.total.count).max().unwrap_or_default();
         Total { count: most.max(union as u64), exact: counted.map(|(leg, _)| leg).all(all_seen) }
     }
-}
-
-/// What one leg found, and how many documents match it in all.
-struct Leg {
-    ranked: Ranked,
-    total: Total,
 }
 
 /// The text by which a node is found; that of a caller's own usetype has the title.
@@ -191,7 +180,7 @@ pub async fn hybrid(core: &Core, caller: &Caller, body: HybridSearch) -> Result<
     let mut fused = fuse(&numbers(&vector), &numbers(&bm25), weights, 2 * depth as usize);
     let total = Total::of_both(&vector, &bm25, weights, fused.len());
     fused.truncate(body.depth() as usize);
-    let legs = fused.iter().map(|result| (DocumentId(result.id), legs(result))).collect();
+    let legs = fused.iter().map(|result| (DocumentId(result.id), places(result))).collect();
     let ranked = fused.iter().map(|result| (DocumentId(result.id), result.score)).collect();
     respond(core, &eligible, Found { legs, ..found!(Hybrid, started, body, ranked, total) }).await
 }
@@ -210,7 +199,7 @@ fn numbers(leg: &Leg) -> Vec<(i64, f64)> {
     leg.ranked.iter().map(|(id, score)| (id.0, *score)).collect()
 }
 
-fn legs(fused: &Fused) -> Legs {
+fn places(fused: &Fused) -> Legs {
     let leg = |place: Option<Place>| place.map(|Place { rank, score }| WireLeg { rank, score });
     Legs { vector: leg(fused.vector), bm25: leg(fused.bm25) }
 }
@@ -242,55 +231,6 @@ async fn eligible(
         created_at: (filter.created_at_from, filter.created_at_until),
         structured_content: filter.structured_content.map(serde_json::Value::Object),
     })
-}
-
-async fn vector_leg(core: &Core, eligible: &Eligible, query: &str, limit: u32) -> Result<Leg, Failure> {
-    let model = core.model().await?;
-    let embedded = model.embed_query(query.to_owned()).await.or_fail()?;
-    let (query, limit) = (Stored::new(model.identity(), model.native_width(), embedded), i64::from(limit));
-    let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
-    let count = store::vectors::count(&mut tx, eligible, query.model).await.or_fail()?;
-    let mut ranked = Vec::new();
-    if count > EXACT_LIMIT {
-        ranked = store::vectors::approximate(&mut tx, eligible, &query, limit).await.or_fail()?;
-    }
-    // Behind a filter the index may return too few: a search returns `limit` results whenever that many exist.
-    if (ranked.len() as i64) < limit.min(count) {
-        ranked = store::vectors::exact(&mut tx, eligible, &query, limit).await.or_fail()?;
-    }
-    tx.commit().await.or_fail()?;
-    Ok(Leg { ranked, total: Total { count: count.unsigned_abs(), exact: count <= EXACT_LIMIT } })
-}
-
-struct StillEligible<'a>(&'a Eligible);
-impl Verify for StillEligible<'_> {
-    fn verify<'a>(&'a self, conn: &'a mut PgConnection, ids: &'a [DocumentId]) -> Answer<'a, Vec<DocumentId>> {
-        Box::pin(store::search::verify(conn, self.0, ids))
-    }
-
-    fn list<'a>(&'a self, conn: &'a mut PgConnection) -> Answer<'a, Option<Vec<DocumentId>>> {
-        Box::pin(store::search::ids_of_few(conn, self.0))
-    }
-}
-
-async fn bm25_leg(
-    core: &Core,
-    eligible: &Eligible,
-    index: Option<&str>,
-    query: &str,
-    limit: u32,
-) -> Result<Leg, Failure> {
-    let name = index.unwrap_or("default");
-    let mut tx = store::transaction::begin_snapshot(&core.pool).await.or_fail()?;
-    let index = store::indexes::by_name(&mut tx, name).await.or_fail()?;
-    let index =
-        index.ok_or_else(|| Failure::new(Code::NotFound, format!("there is no index `{name}`")).with("index", name))?;
-    let eligible = StillEligible(eligible);
-    let allowed = Allowed::Verify(&eligible);
-    let hits = bm25::search(&mut tx, &core.postings, index.id, query, limit as usize, allowed).await.or_fail()?;
-    tx.commit().await.or_fail()?;
-    let ranked = hits.into_iter().map(|hit| (hit.document_id, hit.score)).collect();
-    Ok(Leg { total: Total::of(&ranked, limit), ranked })
 }
 
 async fn respond(core: &Core, eligible: &Eligible, found: Found<'_>) -> Result<SearchResponse, Failure> {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use sqlx::{PgConnection, postgres::PgArguments};
 use svc_ids::DocumentId;
 
-/// Up to this many eligible documents are compared exactly; above, the HNSW index proposes candidates.
+/// Up to about this many eligible documents are compared exactly; above, the HNSW index may propose candidates.
 pub const EXACT_LIMIT: i64 = 10_000;
 
 /// What a search may return.
@@ -38,6 +38,16 @@ macro_rules! eligible {
 pub(super) use eligible;
 
 impl Eligible {
+    /// Whether everything is eligible but for some usetypes.
+    pub fn is_open(&self) -> bool {
+        self.scope.is_everything()
+            && self.parent_id.is_none()
+            && self.usetypes.is_none()
+            && self.event_time == (None, None)
+            && self.created_at == (None, None)
+            && self.structured_content.is_none()
+    }
+
     pub(super) fn arguments(&self) -> PgArguments {
         let mut arguments = self.scope.arguments();
         add(&mut arguments, self.parent_id);
@@ -52,32 +62,50 @@ impl Eligible {
     }
 }
 
-/// How many documents are eligible, counted up to one above [`EXACT_LIMIT`].
-pub async fn count(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<i64> {
-    let mut arguments = eligible.arguments();
-    add(&mut arguments, EXACT_LIMIT + 1);
-    sqlx::query_scalar_with(
-        concat!("SELECT count(*) FROM (SELECT 1 FROM documents d WHERE ", eligible!(), " LIMIT $11) e"),
-        arguments,
+/// What the planner expects of a filter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expected {
+    /// How many documents are eligible.
+    pub eligible: f64,
+    /// How many documents there are.
+    pub all: f64,
+}
+
+impl Expected {
+    /// The share of the documents that are eligible: at most 1, and more than 0.
+    pub fn share(&self) -> f64 {
+        (self.eligible / self.all.max(1.0)).clamp(1e-6, 1.0)
+    }
+}
+
+/// How many documents the planner expects to be eligible. That takes no longer however many there are, and is as true as the statistics
+/// of the table, so that only what is fast or slow may depend on it.
+pub async fn expected(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Expected> {
+    let plan: Value = sqlx::query_scalar_with(
+        concat!("EXPLAIN (FORMAT JSON) SELECT FROM documents d WHERE ", eligible!()),
+        eligible.arguments(),
     )
-    .fetch_one(conn)
-    .await
+    .fetch_one(&mut *conn)
+    .await?;
+    let eligible = plan.pointer("/0/Plan/Plan Rows").and_then(Value::as_f64).unwrap_or_default();
+    let all: f32 =
+        sqlx::query_scalar("SELECT reltuples FROM pg_class WHERE oid = 'documents'::regclass").fetch_one(conn).await?;
+    // A table that was never analysed has none.
+    Ok(Expected { eligible, all: f64::from(all).max(eligible) })
 }
 
-/// The ids of the eligible documents; call it only if [`count`] found at most [`EXACT_LIMIT`].
-pub async fn ids(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Vec<DocumentId>> {
-    sqlx::query_scalar_with(concat!("SELECT d.id FROM documents d WHERE ", eligible!()), eligible.arguments())
-        .fetch_all(conn)
-        .await
-}
-
-/// The ids if few are eligible, planned for this very filter within a transaction that has other statements too.
+/// The ids of the eligible documents, if they are at most [`EXACT_LIMIT`]; planned for this very filter within a transaction that has
+/// other statements too.
 pub async fn ids_of_few(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Option<Vec<DocumentId>>> {
     sqlx::query("SET LOCAL plan_cache_mode = force_custom_plan").execute(&mut *conn).await?;
-    let few = count(conn, eligible).await? <= EXACT_LIMIT;
-    let ids = if few { Some(ids(conn, eligible).await?) } else { None };
+    let mut arguments = eligible.arguments();
+    add(&mut arguments, EXACT_LIMIT + 1);
+    let ids: Vec<DocumentId> =
+        sqlx::query_scalar_with(concat!("SELECT d.id FROM documents d WHERE ", eligible!(), " LIMIT $11"), arguments)
+            .fetch_all(&mut *conn)
+            .await?;
     sqlx::query("SET LOCAL plan_cache_mode TO DEFAULT").execute(conn).await?;
-    Ok(ids)
+    Ok((ids.len() as i64 <= EXACT_LIMIT).then_some(ids))
 }
 
 /// Those of `ids` that are eligible.

@@ -6,7 +6,7 @@ use super::{
     nodes::NOT_OF_A_FILE,
     places::Place,
     scope::readable,
-    search::{EXACT_LIMIT, Eligible, eligible},
+    search::{Eligible, eligible},
     transaction,
 };
 use pgvector::HalfVector;
@@ -131,69 +131,73 @@ pub async fn children_mean(
     .await
 }
 
-/// The number of eligible documents with a vector of this model, counted up to one above [`EXACT_LIMIT`].
-pub async fn count(conn: &mut PgConnection, eligible: &Eligible, model: &str) -> sqlx::Result<i64> {
-    let mut arguments = eligible.arguments();
-    add(&mut arguments, EXACT_LIMIT + 1);
-    add(&mut arguments, model.to_owned());
-    sqlx::query_scalar_with(
-        concat!(
-            "SELECT count(*) FROM (SELECT 1 FROM documents d JOIN document_vectors v ON v.document_id = d.id WHERE ",
-            eligible!(),
-            " AND v.embed_model = $12 LIMIT $11) e"
-        ),
-        arguments,
-    )
-    .fetch_one(conn)
-    .await
+/// The nearest documents by cosine among all that are eligible.
+#[derive(Debug)]
+pub struct Nearest {
+    pub ranked: Vec<(DocumentId, f64)>,
+    /// How many eligible documents have a vector of the model.
+    pub count: i64,
 }
 
-/// The nearest eligible documents by cosine, found by comparing each one; ties are broken by id. The eligible ids are
-/// found first, because a join would read every vector.
+/// The nearest eligible documents by cosine, found by comparing each one; ties are broken by id. `None` if more than `most` are
+/// eligible, which is found out before anything is compared.
 pub async fn exact(
     conn: &mut PgConnection,
     eligible: &Eligible,
     query: &Stored<'_>,
     limit: i64,
-) -> sqlx::Result<Vec<(DocumentId, f64)>> {
+    most: i64,
+) -> sqlx::Result<Option<Nearest>> {
     let mut arguments = eligible.arguments();
     add(&mut arguments, query.model.to_owned());
     add(&mut arguments, query.vector.clone());
     add(&mut arguments, limit);
-    // `+ 0` keeps the planner from the HNSW index, whose answer is not exact.
-    sqlx::query_as_with(
+    add(&mut arguments, most.saturating_add(1));
+    // The ids are found first, because a join reads the key of every vector that there is. Without an ORDER BY of its own, the part that
+    // compares cannot use the HNSW index, whose answer is not exact.
+    let rows: Vec<(bool, i64, Option<DocumentId>, Option<f64>)> = sqlx::query_as_with(
         concat!(
-            "SELECT v.document_id, 1 - (v.embed <=> (SELECT $12::halfvec)) FROM document_vectors v
-              WHERE v.embed_model = $11 AND v.document_id = ANY(ARRAY(SELECT d.id FROM documents d WHERE ",
+            "WITH e AS MATERIALIZED (SELECT ARRAY(SELECT d.id FROM documents d WHERE ",
             eligible!(),
-            ")) ORDER BY (v.embed <=> (SELECT $12::halfvec)) + 0, v.document_id LIMIT $13"
+            " LIMIT $14) AS ids),
+             n AS MATERIALIZED (
+                 SELECT v.document_id, v.embed <=> (SELECT $12::halfvec) AS distance FROM document_vectors v
+                  WHERE v.embed_model = $11 AND v.document_id = ANY((SELECT ids FROM e WHERE cardinality(ids) < $14)::bigint[]))
+             SELECT cardinality(e.ids) < $14, (SELECT count(*) FROM n), r.document_id, 1 - r.distance
+               FROM e LEFT JOIN (SELECT document_id, distance FROM n ORDER BY distance, document_id LIMIT $13) r ON true
+              ORDER BY r.distance, r.document_id"
         ),
         arguments,
     )
     .fetch_all(conn)
-    .await
+    .await?;
+    let Some((true, count, ..)) = rows.first() else { return Ok(None) };
+    let count = *count;
+    Ok(Some(Nearest { ranked: rows.into_iter().filter_map(|(_, _, id, score)| Some((id?, score?))).collect(), count }))
 }
 
-/// The nearest eligible documents from the model's HNSW index; it may return fewer than there are.
+/// How many entries the HNSW index looks at before it returns the first.
+pub const LOOKED_AT: i64 = 200;
+
+/// The nearest `limit` of the first `candidates` eligible documents that the model's HNSW index returns; it may return fewer than there
+/// are.
 pub async fn approximate(
     conn: &mut PgConnection,
     eligible: &Eligible,
     query: &Stored<'_>,
     limit: i64,
+    candidates: i64,
 ) -> sqlx::Result<Vec<(DocumentId, f64)>> {
-    for setting in [
-        "SET LOCAL hnsw.iterative_scan = relaxed_order",
-        "SET LOCAL hnsw.ef_search = 200",
-        "SET LOCAL hnsw.max_scan_tuples = 200000",
-        "SET LOCAL hnsw.scan_mem_multiplier = 4",
-    ] {
-        sqlx::query(setting).execute(&mut *conn).await?;
-    }
+    let settings = format!(
+        "SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = {LOOKED_AT};
+         SET LOCAL hnsw.max_scan_tuples = 200000; SET LOCAL hnsw.scan_mem_multiplier = 4"
+    );
+    sqlx::raw_sql(AssertSqlSafe(settings)).execute(&mut *conn).await?;
     let mut arguments = eligible.arguments();
     add(&mut arguments, query.model.to_owned());
     add(&mut arguments, query.vector.clone());
     add(&mut arguments, limit);
-    add(&mut arguments, (limit * 4).max(40));
+    add(&mut arguments, candidates);
     // The expression of the index names its width, so the query must name the same.
     let width = query.vector.to_vec().len();
     let statement = format!(

@@ -17,6 +17,8 @@ const EXHAUSTIVE: usize = 64 << 10;
 /// Up to this many postings, scoring stays on the async thread, because handing it over would cost more.
 const INLINE: usize = 32 << 10;
 const LONG_QUERY: usize = 16 << 10;
+/// The most documents that are verified before it is known what share of them passes.
+const FIRST: usize = 2_000;
 /// How many documents one call of a verifier gets.
 const VERIFY: usize = 10_000;
 
@@ -36,6 +38,11 @@ pub trait Verify: Send + Sync {
 
     /// All ids that may be returned if the filter is narrow, otherwise `None`.
     fn list<'a>(&'a self, conn: &'a mut PgConnection) -> Answer<'a, Option<Vec<DocumentId>>>;
+
+    /// The share of the documents that are expected to pass, more than 0 and at most 1; a wrong one costs time alone.
+    fn share(&self) -> f64 {
+        1.0
+    }
 
     /// How many documents to verify before asking for the list. By default this is where verifying has taken about as
     /// long as the list takes.
@@ -81,7 +88,10 @@ pub async fn search(
     let mut scoring = load(&mut *conn, cache, index, &totals, &wanted).await?;
     let most = scoring.lists.iter().map(|list| list.postings.count()).sum::<usize>();
     scoring.prune = most > EXHAUSTIVE;
-    scoring.k = if verify.is_some() { limit.saturating_mul(2).saturating_add(16) } else { limit };
+    scoring.k = match verify {
+        Some(filter) => enough(limit, filter.share()).min(FIRST).max(limit.saturating_mul(2).saturating_add(16)),
+        None => limit,
+    };
     let mut verdicts: HashMap<DocumentId, bool> = HashMap::new();
     let mut may_list = true;
     loop {
@@ -118,13 +128,20 @@ pub async fn search(
             let passed = filter.verify(&mut *conn, ids).await?;
             verdicts.extend(passed.into_iter().map(|id| (id, true)));
         }
+        let seen = hits.len();
         hits.retain(|hit| verdicts.get(&hit.document_id) == Some(&true));
         if hits.len() >= limit || whole {
             hits.truncate(limit);
             return Ok(hits);
         }
-        scoring.k = scoring.k.saturating_mul(4);
+        let share = hits.len().max(1) as f64 / seen.max(1) as f64;
+        scoring.k = enough(limit, share).clamp(scoring.k.saturating_mul(2), scoring.k.saturating_mul(16));
     }
+}
+
+/// How many documents to fetch so that `limit` of them most likely pass, where this share does.
+fn enough(limit: usize, share: f64) -> usize {
+    (limit as f64 / share * 1.25) as usize + 16
 }
 
 /// `(term, times in the query)`, by term.

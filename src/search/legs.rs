@@ -1,0 +1,172 @@
+//! The legs: what a search ranks by vectors, and what it ranks by BM25.
+use super::{Ranked, Total, bm25};
+use crate::{
+    core::Core,
+    error::OrFail,
+    store::{
+        self,
+        search::{EXACT_LIMIT, Eligible, Expected},
+        vectors::{LOOKED_AT, Nearest, Stored},
+    },
+};
+use bm25::{Allowed, Answer, Verify};
+use sqlx::PgConnection;
+use svc_client::{Code, Failure};
+use svc_ids::DocumentId;
+
+/// What one leg found, and how many documents match it in all.
+pub(super) struct Leg {
+    pub ranked: Ranked,
+    pub total: Total,
+}
+
+/// How many more candidates than results the HNSW index is asked for where everything is eligible: what it returns is nearly in order.
+const SPARE: f64 = 3.0;
+
+/// Up to this many candidates cost little whatever share of the documents is eligible, so all the spare ones are asked for.
+const FEW: i64 = 40;
+
+/// How many vectors are compared in the time in which the HNSW index returns one entry and its document is looked up, as measured.
+const ENTRY: f64 = 10.0;
+
+/// How the nearest vectors are found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    /// By comparing all that are eligible, if they are at most this many.
+    Exact { most: i64 },
+    /// By this many candidates of the HNSW index.
+    Approximate { candidates: i64 },
+}
+
+impl Way {
+    /// Whichever is faster; it is exact for up to [`EXACT_LIMIT`] documents in any case.
+    fn choose(expected: Expected, limit: i64) -> Way {
+        let way = Way::approximate(expected, limit);
+        let Way::Approximate { candidates } = way else { return way };
+        let entries = (candidates as f64 / expected.share()).max(LOOKED_AT as f64);
+        let faster = (ENTRY * entries).max(EXACT_LIMIT as f64);
+        if expected.eligible > faster {
+            return way;
+        }
+        // If the planner is wrong, this ends before it takes long, and the index is asked.
+        Way::Exact { most: 2 * expected.eligible.max(EXACT_LIMIT as f64) as i64 }
+    }
+
+    /// The spare candidates are a share of the entries and not of the results. So behind a narrow filter the index goes as far beyond
+    /// the last result as without a filter.
+    fn approximate(expected: Expected, limit: i64) -> Way {
+        let spare = SPARE * limit as f64;
+        let candidates = limit + (spare * expected.share()).ceil() as i64;
+        Way::Approximate { candidates: candidates.max(FEW.min(limit + spare as i64)) }
+    }
+}
+
+/// Ranks by cosine similarity to the query.
+pub(super) async fn vector_leg(core: &Core, eligible: &Eligible, query: &str, limit: u32) -> Result<Leg, Failure> {
+    let model = core.model().await?;
+    let (embedded, expected) =
+        tokio::try_join!(async { model.embed_query(query.to_owned()).await.or_fail() }, expected(core, eligible))?;
+    let (query, limit) = (Stored::new(model.identity(), model.native_width(), embedded), i64::from(limit));
+    let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
+    let mut way = Way::choose(expected, limit);
+    let mut exact = None;
+    if let Way::Exact { most } = way {
+        exact = store::vectors::exact(&mut tx, eligible, &query, limit, most).await.or_fail()?;
+        way = Way::approximate(expected, limit);
+    }
+    let mut approximate = Vec::new();
+    if let (None, Way::Approximate { candidates }) = (&exact, way) {
+        approximate = store::vectors::approximate(&mut tx, eligible, &query, limit, candidates).await.or_fail()?;
+        // Behind a filter the index may return too few: a search returns `limit` results whenever that many exist.
+        if (approximate.len() as i64) < limit {
+            exact = store::vectors::exact(&mut tx, eligible, &query, limit, i64::MAX).await.or_fail()?;
+        }
+    }
+    tx.commit().await.or_fail()?;
+    Ok(match exact {
+        Some(Nearest { ranked, count }) => Leg { ranked, total: Total { count: count.unsigned_abs(), exact: true } },
+        None => Leg { total: Total { count: approximate.len() as u64, exact: false }, ranked: approximate },
+    })
+}
+
+/// What the planner expects, asked on a connection that is given back at once: the embedding beside it may have to wait.
+async fn expected(core: &Core, eligible: &Eligible) -> Result<Expected, Failure> {
+    let mut conn = core.pool.acquire().await.or_fail()?;
+    store::search::expected(&mut conn, eligible).await.or_fail()
+}
+
+struct StillEligible<'a> {
+    eligible: &'a Eligible,
+    /// `None` where everything is eligible but for some usetypes.
+    expected: Option<Expected>,
+}
+
+impl Verify for StillEligible<'_> {
+    fn verify<'a>(&'a self, conn: &'a mut PgConnection, ids: &'a [DocumentId]) -> Answer<'a, Vec<DocumentId>> {
+        Box::pin(store::search::verify(conn, self.eligible, ids))
+    }
+
+    fn list<'a>(&'a self, conn: &'a mut PgConnection) -> Answer<'a, Option<Vec<DocumentId>>> {
+        Box::pin(store::search::ids_of_few(conn, self.eligible))
+    }
+
+    fn share(&self) -> f64 {
+        self.expected.map_or(1.0, |expected| expected.share())
+    }
+
+    fn listed_after(&self) -> usize {
+        match self.expected {
+            // To find out that they are too many takes as long as to verify thousands.
+            Some(expected) if expected.eligible > 2.0 * EXACT_LIMIT as f64 => 8_000,
+            _ => 2_000,
+        }
+    }
+}
+
+/// Ranks by BM25.
+pub(super) async fn bm25_leg(
+    core: &Core,
+    eligible: &Eligible,
+    index: Option<&str>,
+    query: &str,
+    limit: u32,
+) -> Result<Leg, Failure> {
+    let name = index.unwrap_or("default");
+    let mut tx = store::transaction::begin_snapshot(&core.pool).await.or_fail()?;
+    let index = store::indexes::by_name(&mut tx, name).await.or_fail()?;
+    let index =
+        index.ok_or_else(|| Failure::new(Code::NotFound, format!("there is no index `{name}`")).with("index", name))?;
+    let expected = match eligible.is_open() {
+        true => None,
+        false => Some(store::search::expected(&mut tx, eligible).await.or_fail()?),
+    };
+    let filter = StillEligible { eligible, expected };
+    let allowed = Allowed::Verify(&filter);
+    let hits = bm25::search(&mut tx, &core.postings, index.id, query, limit as usize, allowed).await.or_fail()?;
+    tx.commit().await.or_fail()?;
+    let ranked = hits.into_iter().map(|hit| (hit.document_id, hit.score)).collect();
+    Ok(Leg { total: Total::of(&ranked, limit), ranked })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn way(eligible: f64, all: f64, limit: i64) -> Way {
+        Way::choose(Expected { eligible, all }, limit)
+    }
+
+    #[test]
+    fn few_vectors_are_all_compared_and_so_are_more_where_the_index_takes_longer() {
+        for (eligible, all) in [(0.0, 0.0), (1.0, 1e7), (10_000.0, 10_000.0), (10_000.0, 1e7)] {
+            for limit in [1, 10, 100, 1_000] {
+                assert!(matches!(way(eligible, all, limit), Way::Exact { most } if most >= 2 * EXACT_LIMIT));
+            }
+        }
+        assert_eq!(way(1e6, 1e6, 10), Way::Approximate { candidates: 40 });
+        assert_eq!(way(1e5, 1e6, 10), Way::Approximate { candidates: 40 });
+        assert_eq!(way(1e5, 1e6, 100), Way::Approximate { candidates: 130 });
+        // A tenth of 120,000: the index would look at 1,300 entries for 130 candidates.
+        assert_eq!(way(12_000.0, 120_000.0, 100), Way::Exact { most: 24_000 });
+    }
+}
