@@ -70,6 +70,15 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Reads a rectangle of a stored workbook: values, formulas and a rendered grid.
     GET    "/documents/{id}/cells"        read_cells(path: DocumentPath, query: CellsQuery) -> Json<CellsResponse>, fails [Conflict, TooLarge, NotAWorkbook];
 
+    /// Cuts a document's text into documents under it, where the caller says or at its headings. The text itself stays.
+    POST   "/documents/{id}/split"        split_document(path: DocumentPath, query: PiecesQuery, body: Json<SplitRequest>) -> Created<PiecesResponse>, access Write, fails [Conflict, TooLarge];
+    /// Cuts a document's text into chunks under it, as ingestion cuts a file's. The text itself stays.
+    POST   "/documents/{id}/chunk"        chunk_document(path: DocumentPath, query: PiecesQuery, body: OptionalJson<ChunkRequest>) -> Created<PiecesResponse>, access Write, needs Model, fails [Conflict, TooLarge];
+    /// Puts a document's children into segments, between which the subject changes, as ingestion does with a file's.
+    ///
+    /// A segment is a new document, of the usetype `section`, between the document and its children; its vector is the mean of theirs. Children
+    /// with rights of their own, and trees of summaries, stay where they are.
+    POST   "/documents/{id}/segment"      segment_document(path: DocumentPath, body: OptionalJson<SegmentRequest>) -> Json<SegmentResponse>, access Write, needs Model, fails [Conflict, TooLarge];
     /// Queues a tree of summaries over the leaves under a document, in place of the one that is there.
     ///
     /// The summaries are clustered and made after RAPTOR (arXiv 2401.18059). They are children of a document of their own

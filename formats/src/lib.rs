@@ -46,6 +46,7 @@ pub use ole2::CompoundKind;
 pub use patterns::{Pattern, Patterns, UnknownPattern};
 pub use sections::{Section, sections};
 use std::io::{Read, Seek};
+pub use text::headings;
 pub use web_page::{PageSource, WebPage};
 
 /// Measures what the file holds. A pattern that was not measured is absent from the answer.

@@ -44,7 +44,8 @@ pub(crate) fn read_all<R: Read + Seek>(mut source: R, limits: &Limits) -> Result
     Ok(bytes)
 }
 
-pub(crate) fn headings(text: &str) -> impl Iterator<Item = Heading> {
+/// The headings of a text in Markdown, in their order.
+pub fn headings(text: &str) -> impl Iterator<Item = Heading> {
     let mut events = Parser::new_ext(text, MARKDOWN).into_offset_iter();
     std::iter::from_fn(move || {
         let mut open: Option<Heading> = None;

@@ -15,6 +15,7 @@ mod import;
 mod ingest;
 mod models;
 mod output;
+mod pieces;
 mod plan;
 mod priority;
 mod raptor;
@@ -96,6 +97,12 @@ enum Command {
     Edit(edits::EditArguments),
     /// Moves a document and everything under it.
     Mv(edits::MvArguments),
+    /// Cuts a document's text into documents under it.
+    Split(pieces::SplitArguments),
+    /// Cuts a document's text into chunks under it.
+    Chunk(pieces::ChunkArguments),
+    /// Puts a document's children into segments, between which the subject changes.
+    Segment(pieces::SegmentArguments),
     /// Shows one document with its text.
     Get(documents::IdArguments),
     /// Writes the stored bytes of a document's file to a file or to a pipe.
@@ -235,6 +242,9 @@ async fn run(
         Command::Add(arguments) => edits::add(&client(&settings)?, output, arguments).await,
         Command::Edit(arguments) => edits::edit(&client(&settings)?, output, arguments).await,
         Command::Mv(arguments) => edits::mv(&client(&settings)?, output, arguments).await,
+        Command::Split(arguments) => pieces::split(&client(&settings)?, output, arguments).await,
+        Command::Chunk(arguments) => pieces::chunk(&client(&settings)?, output, arguments).await,
+        Command::Segment(arguments) => pieces::segment(&client(&settings)?, output, arguments).await,
         Command::Get(arguments) => documents::get(&client(&settings)?, output, arguments).await,
         Command::Bytes(arguments) => bytes::bytes(&client(&settings)?, output, arguments).await,
         Command::Rm(arguments) => documents::rm(&client(&settings)?, output, arguments).await,

@@ -19,7 +19,7 @@ use svc_client::{
     Call, Code, Failure, ops,
     wire::{BatchItem, BatchResponse, BatchedDocument, EventKind, NewBatch},
 };
-use svc_ids::DocumentId;
+use svc_ids::{DocumentId, TaskId};
 
 /// The most documents that one task embeds.
 const TOGETHER: usize = 64;
@@ -190,15 +190,15 @@ impl<'a> Making<'a> {
     }
 }
 
-/// Queues what embeds the documents, many by one task. The task stands at its first document and reserves only that; see
+/// Queues what embeds documents, given with the bytes of their texts, many by one task. The task stands at its first document and reserves only that; see
 /// `ingest/tasks/embed.rs` for what happens if another one changes meanwhile.
-async fn queue(
+pub(super) async fn queue(
     service: &Service,
     conn: &mut PgConnection,
     documents: &[(Place, usize)],
     priority: i32,
-) -> Result<(), Failure> {
-    let mut rest = documents;
+) -> Result<Vec<TaskId>, Failure> {
+    let (mut rest, mut tasks) = (documents, Vec::new());
     while let Some((first, _)) = rest.first() {
         let mut bytes = 0;
         let fits = |(_, size): &&(Place, usize)| {
@@ -214,7 +214,7 @@ async fn queue(
         };
         let queueing = Queueing { root_id: first.id().as_root(), badges: &service.settings.task_badges, priority };
         let work = Work::of(&EMBED).write_mode(WriteMode::Itself).params(params);
-        queueing.add(conn, first, work).await.or_fail()?;
+        tasks.push(queueing.add(conn, first, work).await.or_fail()?);
     }
-    Ok(())
+    Ok(tasks)
 }

@@ -1,5 +1,7 @@
 //! Documents: the nodes of the tree.
 mod links;
+mod pieces;
+mod segments;
 mod update;
 
 use super::lists::must_exist;
@@ -26,7 +28,7 @@ use crate::{
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use sqlx::PgConnection;
-use std::time::Duration;
+use std::{slice, time::Duration};
 use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::{
     Call, Code, Failure, Validated, ops,
@@ -49,7 +51,7 @@ impl Handle<ops::create_document> for Service {
         self.wake.notify(Lanes::of(Lane::Model));
         let mut warnings = Vec::new();
         if let Some(waiting) = waiting {
-            waiting.until(wait_for(self, id, task)).await?;
+            waiting.until(wait_for(self, id, &[task])).await?;
             warnings.extend(missing_vector(self, id).await?);
         }
         Ok(CreatedDocument { document: read(self, &caller, id, call.query.include_embed).await?, warnings })
@@ -111,14 +113,20 @@ async fn create(
     Ok((id, task, caller))
 }
 
-async fn wait_for(service: &Service, id: DocumentId, task: TaskId) -> Result<(), Failure> {
+/// Waits for all of these tasks, which embed a document or what is under it.
+async fn wait_for(service: &Service, id: DocumentId, tasks: &[TaskId]) -> Result<(), Failure> {
+    let mut left = tasks.iter();
+    let mut task = left.next();
     let done = async {
         let mut step = WAIT_STEP;
-        loop {
+        while let Some(id_of_task) = task {
             let mut conn = service.pool.acquire().await.or_fail()?;
-            match store::tasks::ended(&mut conn, task).await.or_fail()? {
+            match store::tasks::ended(&mut conn, *id_of_task).await.or_fail()? {
                 None => {}
-                Some(true) => return Ok(()),
+                Some(true) => {
+                    task = left.next();
+                    continue;
+                }
                 Some(false) => {
                     let detail =
                         "the document is stored, but it could not be embedded and indexed; its evidence has the reason";
@@ -129,11 +137,12 @@ async fn wait_for(service: &Service, id: DocumentId, task: TaskId) -> Result<(),
             tokio::time::sleep(step).await;
             step = (step * 2).min(Duration::from_millis(500));
         }
+        Ok(())
     };
     tokio::time::timeout(WAIT, done).await.unwrap_or_else(|_| {
         Err(Failure::new(Code::Unavailable, "the document is stored, but it is not yet embedded and indexed")
             .with("document_id", id.0)
-            .with("task_id", task.0)
+            .with("task_id", tasks.last().map(|task| task.0))
             .with("remedy", "read the document until it can be found; do not create it again"))
     })
 }
@@ -196,7 +205,7 @@ impl Handle<ops::delete_document> for Service {
         if many_files {
             store::blobs::unlink_later(&mut tx).await.or_fail()?;
         }
-        raptor::forget_over(&mut tx, &place).await.or_fail()?;
+        raptor::forget_over(&mut tx, slice::from_ref(&place)).await.or_fail()?;
         let before = store::ingest_nodes::count_by_path(&mut tx, &Readable::everything(), id).await.or_fail()?;
         let change = Frontier {
             total: -before.total,
@@ -209,8 +218,8 @@ impl Handle<ops::delete_document> for Service {
             let done = ChildrenDone { parent_id, done: 1, failed: 0 };
             store::ingest_nodes::children_done(&mut tx, root_id, &[done]).await.or_fail()?;
         }
-        store::batch::hand_over(&mut tx, &place).await.or_fail()?;
-        let gone = store::documents::delete_subtree(&mut tx, &place).await.map_err(taken_out)?;
+        store::batch::hand_over(&mut tx, slice::from_ref(&place)).await.or_fail()?;
+        let gone = store::documents::delete_subtrees(&mut tx, slice::from_ref(&place)).await.map_err(taken_out)?;
         bm25::remove(&mut tx, None, &gone).await.or_fail()?;
         store::ingest_nodes::forget(&mut tx, &gone).await.or_fail()?;
         tx.commit().await.or_fail()?;

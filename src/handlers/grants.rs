@@ -68,7 +68,7 @@ async fn protect(conn: &mut PgConnection, caller: &Caller, id: DocumentId) -> Re
     if is_new {
         // What was summarised for those who read above is theirs no longer.
         if let Some(place) = store::places::find(conn, &caller.writable(), id).await.or_fail()? {
-            raptor::forget_over(conn, &place).await.or_fail()?;
+            raptor::forget_over(conn, std::slice::from_ref(&place)).await.or_fail()?;
         }
         return caller.record(conn, Entry::new(AuditAct::DocumentProtect).document(id)).await.or_fail();
     }

@@ -129,7 +129,8 @@ async fn wait_for(service: &Service, place: &Place, task_id: TaskId) -> Result<O
             .with("remedy", "read the attempts in the document's evidence"));
     }
     let mut conn = service.pool.acquire().await.or_fail()?;
-    let Some(tree) = store::raptor::tree(&mut conn, place).await.or_fail()? else { return Ok(None) };
+    let trees = store::raptor::trees(&mut conn, &[place.id()]).await.or_fail()?;
+    let Some(tree) = trees.first() else { return Ok(None) };
     let recorded = store::evidence::read_one(&mut conn, tree.id(), Evidence::Raptor).await.or_fail()?;
     recorded.map(serde_json::from_value).transpose().map_err(|error| Failure::new(Code::Internal, error))
 }

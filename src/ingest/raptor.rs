@@ -98,10 +98,10 @@ fn title(members: &[&Node]) -> String {
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(title, _)| title.to_owned()).unwrap_or_default()
 }
 
-/// Removes the trees of summaries that tell of something at or under a place. Whoever deletes the place, moves it away or
+/// Removes the trees of summaries that tell of something at or under these places. Whoever deletes a place, moves it away or
 /// gives it another guard must do this in the same transaction, since a summary quotes what it summarises.
-pub async fn forget_over(conn: &mut PgConnection, place: &Place) -> Result<(), bm25::Error> {
-    for tree in store::raptor::over(conn, place).await? {
+pub async fn forget_over(conn: &mut PgConnection, places: &[Place]) -> Result<(), bm25::Error> {
+    for tree in store::raptor::over(conn, places).await? {
         remove(conn, &tree).await?;
     }
     Ok(())
@@ -110,7 +110,7 @@ pub async fn forget_over(conn: &mut PgConnection, place: &Place) -> Result<(), b
 /// Removes a tree of summaries.
 pub async fn remove(conn: &mut PgConnection, tree: &Place) -> Result<(), bm25::Error> {
     let under = tree.path().last().copied().map(DocumentId);
-    let gone = store::documents::delete_subtree(conn, tree).await?;
+    let gone = store::documents::delete_subtrees(conn, std::slice::from_ref(tree)).await?;
     bm25::remove(conn, None, &gone).await?;
     store::ingest_nodes::forget(conn, &gone).await?;
     if let Some(under) = under {

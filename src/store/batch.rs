@@ -148,20 +148,19 @@ pub async fn places(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result
     sqlx::query_as("SELECT id, path FROM documents WHERE id = ANY($1) ORDER BY id").bind(ids).fetch_all(conn).await
 }
 
-/// Hands the tasks that embed many documents, and stand at one that is about to be deleted, to another of their documents.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = gone.id().0))]
-pub async fn hand_over(conn: &mut PgConnection, gone: &Place) -> sqlx::Result<()> {
+/// Hands the tasks that embed many documents, and stand at or under one that is about to be deleted, to another of their documents.
+pub async fn hand_over(conn: &mut PgConnection, gone: &[Place]) -> sqlx::Result<()> {
     sqlx::query(
         "WITH heirs AS (
              SELECT t.id AS task_id, (SELECT min(d.id) FROM jsonb_array_elements_text(t.params -> 'documents') AS member(id)
-                                        JOIN documents d ON d.id = member.id::bigint AND d.id <> $1 AND NOT d.path @> ARRAY[$1::bigint]) AS id
+                                        JOIN documents d ON d.id = member.id::bigint AND d.id <> ALL($1) AND NOT d.path && $1) AS id
                FROM documents g JOIN task_queue t ON t.scope_document_id = g.id
-              WHERE (g.id = $1 OR g.path @> ARRAY[$1::bigint]) AND NOT t.final AND t.params ? 'documents')
+              WHERE (g.id = ANY($1) OR g.path && $1) AND NOT t.final AND t.params ? 'documents')
          UPDATE task_queue t SET scope_document_id = d.id, root_id = d.id, node_depth = cardinality(d.path),
                 node_path = array_to_string(d.path || d.id, '/') || '/'
            FROM heirs h JOIN documents d ON d.id = h.id WHERE t.id = h.task_id",
     )
-    .bind(gone.id())
+    .bind(gone.iter().map(Place::id).collect::<Vec<_>>())
     .execute(conn)
     .await
     .map(|_| ())

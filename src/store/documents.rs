@@ -226,15 +226,17 @@ pub async fn is_readable(conn: &mut PgConnection, scope: &Readable, id: Document
     sqlx::query_scalar_with(query, arguments).fetch_one(conn).await
 }
 
-/// Removes a document and everything under it, with every row that depends on them; returns their ids. The caller must
-/// remove the index postings.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = root.id().0))]
-pub async fn delete_subtree(conn: &mut PgConnection, root: &Place) -> sqlx::Result<Vec<DocumentId>> {
-    super::events::deleted(conn, root.id()).await?;
-    sqlx::query_scalar("WITH gone AS (DELETE FROM documents WHERE id = $1 OR path @> ARRAY[$1::bigint] RETURNING id) SELECT id FROM gone")
-        .bind(root.id())
-        .fetch_all(conn)
-        .await
+/// Removes documents and everything under them, with every row that depends on them; returns their ids. None of the documents is
+/// under another. The caller must remove the index postings.
+pub async fn delete_subtrees(conn: &mut PgConnection, roots: &[Place]) -> sqlx::Result<Vec<DocumentId>> {
+    let roots: Vec<DocumentId> = roots.iter().map(Place::id).collect();
+    super::events::deleted(conn, &roots).await?;
+    sqlx::query_scalar(
+        "WITH gone AS (DELETE FROM documents WHERE id = ANY($1) OR path && $1 RETURNING id) SELECT id FROM gone",
+    )
+    .bind(roots)
+    .fetch_all(conn)
+    .await
 }
 
 /// `sha256:<hex>` of a content.

@@ -2,7 +2,11 @@
 //!
 //! An event keeps the path and the guard that the document has at that moment, so that it is known later who could read the document.
 //! So an event is recorded after the document has its final guard, and a deletion before the document is gone.
-use super::{evidence::Evidence, text::storable_json};
+use super::{
+    evidence::Evidence,
+    nodes::{OF_CALLERS, braces},
+    text::storable_json,
+};
 use serde_json::Value;
 use sqlx::PgConnection;
 use svc_client::wire::{Audience, EventKind};
@@ -42,44 +46,47 @@ pub async fn record(
     .map(|_| ())
 }
 
-/// Where a document is before it is moved.
+/// Where a document is before it moves.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct Origin {
-    parent_id: Option<i64>,
+    id: DocumentId,
+    parent_id: Option<DocumentId>,
     path: Vec<i64>,
     guard: i64,
 }
 
-/// Reads where a document is, in the transaction that moves it and before it does; `None` if there is no such document.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
-pub async fn origin(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Option<Origin>> {
-    sqlx::query_as("SELECT parent_id, path, guard FROM documents WHERE id = $1").bind(id).fetch_optional(conn).await
+/// Reads where documents are, in the transaction that moves them and before it does.
+pub async fn origins(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<Vec<Origin>> {
+    sqlx::query_as("SELECT id, parent_id, path, guard FROM documents WHERE id = ANY($1)")
+        .bind(ids)
+        .fetch_all(conn)
+        .await
 }
 
-/// Records that a document was moved, with everything under it.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
-pub async fn moved(conn: &mut PgConnection, id: DocumentId, from: &Origin) -> sqlx::Result<()> {
+/// Records that documents were moved, each with everything under it.
+pub async fn moved(conn: &mut PgConnection, from: &[Origin]) -> sqlx::Result<()> {
     sqlx::query(concat!(
         "INSERT INTO event_outbox (document_id, root_id, path, guard, kind, from_path, from_guard, data, owner_only)
          SELECT ",
         of_document!(),
-        ", $2, $3, $4, jsonb_build_object('parent_id', d.parent_id, 'from_parent_id', $5::bigint, 'usetype', d.usetype), false
-           FROM documents d WHERE d.id = $1"
+        ", $2, o.path::bigint[], o.guard,
+                jsonb_build_object('parent_id', d.parent_id, 'from_parent_id', o.parent_id, 'usetype', d.usetype), false
+           FROM unnest($1::bigint[], $3::text[], $4::bigint[], $5::bigint[]) AS o(id, path, guard, parent_id)
+           JOIN documents d ON d.id = o.id ORDER BY d.id"
     ))
-    .bind(id)
+    .bind(from.iter().map(|origin| origin.id).collect::<Vec<_>>())
     .bind(EventKind::DocumentMoved.as_str())
-    .bind(&from.path)
-    .bind(from.guard)
-    .bind(from.parent_id)
+    .bind(from.iter().map(|origin| braces(&origin.path)).collect::<Vec<_>>())
+    .bind(from.iter().map(|origin| origin.guard).collect::<Vec<_>>())
+    .bind(from.iter().map(|origin| origin.parent_id).collect::<Vec<_>>())
     .execute(conn)
     .await
     .map(|_| ())
 }
 
-/// Records that a document and everything under it is deleted, before it is: an event for the document itself, and for each file,
-/// access root and document under it that no task made. It keeps whose grants go with it.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = top.0))]
-pub async fn deleted(conn: &mut PgConnection, top: DocumentId) -> sqlx::Result<()> {
+/// Records that documents and everything under them is deleted, before it is: an event for each of the documents, and for each file,
+/// access root and document under them that no task made. It keeps whose grants go with it.
+pub(super) async fn deleted(conn: &mut PgConnection, tops: &[DocumentId]) -> sqlx::Result<()> {
     sqlx::query(concat!(
         "INSERT INTO event_outbox (document_id, root_id, path, guard, kind, readers, data, owner_only)
          SELECT ",
@@ -87,14 +94,16 @@ pub async fn deleted(conn: &mut PgConnection, top: DocumentId) -> sqlx::Result<(
         ", $2, (SELECT array_agg(DISTINCT g.principal_id) FROM access_grants g
                  WHERE g.document_id = ANY ((d.path || d.id)[cardinality(t.path) + 1:])),
                 jsonb_build_object('parent_id', d.parent_id, 'usetype', d.usetype), false
-           FROM documents t JOIN documents d ON d.id = t.id OR d.path @> ARRAY[$1::bigint]
-          WHERE t.id = $1
-            AND (d.id = t.id OR NOT EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> 'upload')
+           FROM documents t CROSS JOIN LATERAL (
+                SELECT t.* UNION ALL SELECT u.* FROM documents u WHERE u.path @> ARRAY[t.id]) d
+          WHERE t.id = ANY($1)
+            AND (d.id = t.id OR NOT EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> ALL($3))
                  OR EXISTS (SELECT 1 FROM access_roots a WHERE a.document_id = d.id))
           ORDER BY d.id"
     ))
-    .bind(top)
+    .bind(tops)
     .bind(EventKind::DocumentDeleted.as_str())
+    .bind(&OF_CALLERS[..])
     .execute(conn)
     .await
     .map(|_| ())

@@ -56,8 +56,8 @@ pub async fn tree(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<()> {
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn files_around(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<bool> {
     let roots: Vec<RootId> = sqlx::query_scalar(
-        "SELECT DISTINCT n.root_id FROM documents d JOIN ingest_node n ON n.document_id = d.id
-          WHERE d.id = $1 OR d.path @> ARRAY[$1::bigint] OR d.id = ANY (SELECT unnest(path) FROM documents WHERE id = $1) LIMIT $2",
+        "SELECT n.root_id FROM ingest_node n WHERE n.document_id = ANY ((SELECT path || id FROM documents WHERE id = $1)::bigint[])
+         UNION SELECT n.root_id FROM documents d JOIN ingest_node n ON n.document_id = d.id WHERE d.path @> ARRAY[$1::bigint] LIMIT $2",
     )
     .bind(id)
     .bind(ONE_BY_ONE + 1)

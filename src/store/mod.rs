@@ -26,6 +26,7 @@ pub(crate) mod links;
 pub mod locks;
 pub(crate) mod moves;
 pub(crate) mod nodes;
+pub(crate) mod pieces;
 pub mod places;
 pub(crate) mod principals;
 pub mod queue;

@@ -12,8 +12,16 @@ use sqlx::PgConnection;
 use svc_client::wire::Settled;
 use svc_ids::DocumentId;
 
+/// The rows of one insert.
+pub const ROWS: usize = 2000;
+/// The rules of nodes that an operation of the same name makes.
+pub const SPLIT: &str = "split";
+pub const CHUNK: &str = "chunk";
+pub const SEGMENT: &str = "segment";
+/// The rules of nodes that a caller asked for one by one, so that events tell of each.
+pub const OF_CALLERS: [&str; 4] = ["upload", SPLIT, CHUNK, SEGMENT];
 /// The rules of nodes that no file's ingestion made: the file itself, and what a caller asked for.
-pub const NOT_OF_A_FILE: [&str; 5] = ["upload", "split", "chunk", "segment", super::raptor::RULE];
+pub const NOT_OF_A_FILE: [&str; 5] = ["upload", SPLIT, CHUNK, SEGMENT, super::raptor::RULE];
 
 /// A node to be made.
 pub struct NewNode {

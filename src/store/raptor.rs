@@ -33,6 +33,18 @@ macro_rules! leaf {
     };
 }
 
+/// The leaves `documents d` that have the guard of a place and a vector `v` of a model; the arguments are these two and the usetypes that
+/// are none.
+macro_rules! leaves_under {
+    () => {
+        concat!(
+            "FROM documents n JOIN documents d ON d.path @> ARRAY[$1::bigint] AND d.guard = n.guard
+             JOIN document_vectors v ON v.document_id = d.id AND v.embed_model = $2 WHERE n.id = $1 AND ",
+            leaf!("$3")
+        )
+    };
+}
+
 /// The usetypes that are no leaves: what a search leaves out, and summaries.
 fn no_leaves(excluded: &[String]) -> Vec<String> {
     let own = [Usetype::Raptor, Usetype::Summary].map(|usetype| usetype.as_str().to_owned());
@@ -58,11 +70,8 @@ pub async fn extent(
 ) -> sqlx::Result<Extent> {
     sqlx::query_as(concat!(
         "SELECT count(*) AS leaves, coalesce(sum(bytes), 0)::bigint AS bytes FROM (
-             SELECT octet_length(d.content)::bigint AS bytes
-               FROM documents n JOIN documents d ON d.path @> ARRAY[$1::bigint] AND d.guard = n.guard
-               JOIN document_vectors v ON v.document_id = d.id AND v.embed_model = $2
-              WHERE n.id = $1 AND ",
-        leaf!("$3"),
+             SELECT octet_length(d.content)::bigint AS bytes ",
+        leaves_under!(),
         " LIMIT $4) l"
     ))
     .bind(place.id())
@@ -96,11 +105,8 @@ pub async fn leaves(
     excluded: &[String],
 ) -> sqlx::Result<Vec<LeafRow>> {
     sqlx::query_as(concat!(
-        "SELECT d.id, d.path, d.position, d.title, d.content, d.content_hash, v.embed
-           FROM documents n JOIN documents d ON d.path @> ARRAY[$1::bigint] AND d.guard = n.guard
-           JOIN document_vectors v ON v.document_id = d.id AND v.embed_model = $2
-          WHERE n.id = $1 AND ",
-        leaf!("$3"),
+        "SELECT d.id, d.path, d.position, d.title, d.content, d.content_hash, v.embed ",
+        leaves_under!(),
         " ORDER BY d.id"
     ))
     .bind(place.id())
@@ -177,32 +183,31 @@ pub async fn unfinished(conn: &mut PgConnection, place: &Place) -> sqlx::Result<
     .await
 }
 
-/// The tree of summaries of a document, whose place is that of the node that holds the summaries.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
-pub async fn tree(conn: &mut PgConnection, place: &Place) -> sqlx::Result<Option<Place>> {
+/// The trees of summaries of documents: the place of a tree is that of the node that holds the summaries.
+pub async fn trees(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<Vec<Place>> {
     sqlx::query_as(
         "SELECT d.id, d.path FROM documents d JOIN node_origins o ON o.document_id = d.id AND o.rule = $2
-          WHERE d.parent_id = $1 AND coalesce(d.position::bigint, 2147483648) = $3 AND d.usetype = 'raptor' ORDER BY d.id LIMIT 1",
+          WHERE d.parent_id = ANY($1) AND coalesce(d.position::bigint, 2147483648) = $3 AND d.usetype = 'raptor' ORDER BY d.id",
     )
-    .bind(place.id())
+    .bind(documents)
     .bind(RULE)
     .bind(i64::from(POSITION))
-    .fetch_optional(conn)
+    .fetch_all(conn)
     .await
 }
 
-/// The trees of summaries above a place that tell of something at or under it.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
-pub async fn over(conn: &mut PgConnection, place: &Place) -> sqlx::Result<Vec<Place>> {
+/// The trees of summaries above places that tell of something at or under one of them.
+pub async fn over(conn: &mut PgConnection, places: &[Place]) -> sqlx::Result<Vec<Place>> {
+    let above: BTreeSet<i64> = places.iter().flat_map(|place| place.path().iter().copied()).collect();
     sqlx::query_as(
         "SELECT d.id, d.path FROM documents d JOIN node_origins o ON o.document_id = d.id AND o.rule = $3
           WHERE d.parent_id = ANY($2) AND coalesce(d.position::bigint, 2147483648) = $4 AND d.usetype = 'raptor'
             AND EXISTS (SELECT 1 FROM documents s JOIN document_links l ON l.source_id = s.id AND l.link_type = $5 JOIN documents m ON m.id = l.target_id
-                         WHERE s.parent_id = d.id AND (m.id = $1 OR m.path @> ARRAY[$1::bigint]))
+                         WHERE s.parent_id = d.id AND (m.id = ANY($1) OR m.path && $1))
           ORDER BY d.id",
     )
-    .bind(place.id())
-    .bind(place.path())
+    .bind(places.iter().map(Place::id).collect::<Vec<_>>())
+    .bind(Vec::from_iter(above))
     .bind(RULE)
     .bind(i64::from(POSITION))
     .bind(LINK)

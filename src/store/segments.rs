@@ -1,15 +1,30 @@
 //! The children of a container as structure:semantic reads them, and the segments that it puts between the two.
-use super::{nodes::braces, places::Place};
+use super::{
+    documents::sibling_position,
+    nodes::{NOT_OF_A_FILE, SEGMENT, braces},
+    places::Place,
+};
 use pgvector::HalfVector;
 use serde_json::Value;
 use sqlx::PgConnection;
 use svc_ids::DocumentId;
 
-/// The children that ingestion made of a file's text or rows. Other files, documents of callers, the profile of a sheet and a tree of
-/// summaries stay where they are.
+/// The children that ingestion made of a file's text or rows; the argument is the number of the rules that are not its own. Other files,
+/// documents of callers, the profile of a sheet and a tree of summaries stay where they are.
 macro_rules! segmented {
+    ($others:literal) => {
+        concat!(
+            "JOIN node_origins o ON o.document_id = d.id AND o.rule <> ALL(",
+            $others,
+            "::text[]) WHERE d.parent_id = $1 AND d.usetype <> 'profile'"
+        )
+    };
+}
+
+/// The place of a sibling in its order, as the index of siblings has it.
+macro_rules! order {
     () => {
-        "JOIN node_origins o ON o.document_id = d.id AND o.rule <> 'upload' WHERE d.parent_id = $1 AND d.usetype NOT IN ('profile', 'raptor')"
+        "coalesce(d.position::bigint, 2147483648), d.id"
     };
 }
 
@@ -18,13 +33,21 @@ macro_rules! segmented {
 pub async fn has_more_children(conn: &mut PgConnection, parent: DocumentId, than: usize) -> sqlx::Result<bool> {
     sqlx::query_scalar(concat!(
         "SELECT count(*) > $2 FROM (SELECT 1 FROM documents d ",
-        segmented!(),
+        segmented!("$3"),
         " LIMIT $2 + 1) children"
     ))
     .bind(parent)
     .bind(i64::try_from(than).unwrap_or(i64::MAX))
+    .bind(&NOT_OF_A_FILE[..])
     .fetch_one(conn)
     .await
+}
+
+/// The child after which a page begins, by its position and its id; `None` for the first page.
+pub type After = Option<(Option<i32>, DocumentId)>;
+
+fn cursor(after: After) -> (i64, DocumentId) {
+    after.map_or((i64::MIN, DocumentId(0)), |(position, id)| (sibling_position(position), id))
 }
 
 /// One child of a container.
@@ -47,27 +70,172 @@ pub async fn children(
     conn: &mut PgConnection,
     parent: DocumentId,
     model: &str,
-    after: Option<(Option<i32>, DocumentId)>,
+    after: After,
     limit: usize,
 ) -> sqlx::Result<Vec<Child>> {
-    let (position, id) =
-        after.map_or((i64::MIN, DocumentId(0)), |(position, id)| (super::documents::sibling_position(position), id));
+    let (position, id) = cursor(after);
     sqlx::query_as(concat!(
         "SELECT page.id, page.position, page.has_failed, n.tokens, CASE WHEN n.document_id IS NULL THEN page.content END AS content, v.embed
            FROM (SELECT d.id, d.position, d.settled, d.settled = 'failed' AS has_failed, d.content FROM documents d ",
-        segmented!(),
-        " AND (coalesce(d.position::bigint, 2147483648), d.id) > ($3, $4) ORDER BY d.position NULLS LAST, d.id LIMIT $5) page
+        segmented!("$6"),
+        " AND (",
+        order!(),
+        ") > ($3, $4) ORDER BY ",
+        order!(),
+        " LIMIT $5) page
            LEFT JOIN ingest_node n ON n.document_id = page.id
            LEFT JOIN document_vectors v ON v.document_id = page.id AND v.embed_model = $2 AND page.settled = 'settled'
-          ORDER BY page.position NULLS LAST, page.id"
+          ORDER BY coalesce(page.position::bigint, 2147483648), page.id"
     ))
     .bind(parent)
     .bind(model)
     .bind(position)
     .bind(id)
     .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+    .bind(&NOT_OF_A_FILE[..])
     .fetch_all(conn)
     .await
+}
+
+/// The children of a container that a caller segments, under which of these nodes they may be now: all that have its guard, but no tree
+/// of summaries.
+macro_rules! members {
+    () => {
+        "d.parent_id = ANY($2) AND d.id <> ALL($2) AND d.usetype <> 'raptor' AND d.guard = (SELECT guard FROM documents WHERE id = $1)"
+    };
+}
+
+/// The members of a container after one of them, in their order. They are directly under one of `parents`: the container or its segments.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = container.id().0))]
+pub async fn members(
+    conn: &mut PgConnection,
+    container: &Place,
+    parents: &[DocumentId],
+    model: &str,
+    after: After,
+    limit: usize,
+) -> sqlx::Result<Vec<Child>> {
+    let (position, id) = cursor(after);
+    sqlx::query_as(concat!(
+        "SELECT d.id, d.position, d.settled = 'failed' AS has_failed, 0::bigint AS tokens, NULL::text AS content, v.embed
+           FROM documents d LEFT JOIN document_vectors v ON v.document_id = d.id AND v.embed_model = $3 AND d.settled = 'settled'
+          WHERE ",
+        members!(),
+        " AND (",
+        order!(),
+        ") > ($4, $5) ORDER BY ",
+        order!(),
+        " LIMIT $6"
+    ))
+    .bind(container.id())
+    .bind(parents)
+    .bind(model)
+    .bind(position)
+    .bind(id)
+    .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+    .fetch_all(conn)
+    .await
+}
+
+/// The ids of all members of a container in their order, up to `limit`.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = container.id().0))]
+pub async fn member_ids(
+    conn: &mut PgConnection,
+    container: &Place,
+    parents: &[DocumentId],
+    limit: usize,
+) -> sqlx::Result<Vec<DocumentId>> {
+    sqlx::query_scalar(concat!("SELECT d.id FROM documents d WHERE ", members!(), " ORDER BY ", order!(), " LIMIT $3"))
+        .bind(container.id())
+        .bind(parents)
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .fetch_all(conn)
+        .await
+}
+
+/// Whether some of these documents, which have no vector, will have one once their tasks are done.
+pub async fn are_expected(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT 1 FROM documents WHERE id = ANY($1) AND settled = 'in_flight')
+             OR EXISTS (SELECT 1 FROM task_queue t
+                         WHERE t.task_type = 'embed' AND t.root_id = t.scope_document_id AND (NOT t.final OR t.error_type IS NOT NULL)
+                           AND NOT t.final AND embedded_documents(t.params, t.scope_document_id) && $1)",
+    )
+    .bind(documents)
+    .fetch_one(conn)
+    .await
+}
+
+/// A segment that a caller had made.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Made {
+    #[sqlx(flatten)]
+    pub place: Place,
+    /// It is an access root, or under one that its container is not under.
+    pub has_own_rights: bool,
+}
+
+/// The segments that a caller had made of the children of a container, all levels of them.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = container.id().0))]
+pub async fn made(conn: &mut PgConnection, container: &Place) -> sqlx::Result<Vec<Made>> {
+    sqlx::query_as(
+        "WITH RECURSIVE made AS (
+             SELECT d.id, d.path, d.guard FROM documents d JOIN node_origins o ON o.document_id = d.id AND o.rule = $2 WHERE d.parent_id = $1
+             UNION ALL
+             SELECT d.id, d.path, d.guard FROM made m JOIN documents d ON d.parent_id = m.id
+               JOIN node_origins o ON o.document_id = d.id AND o.rule = $2)
+         SELECT m.id, m.path, m.guard <> c.guard AS has_own_rights FROM made m JOIN documents c ON c.id = $1 ORDER BY m.id",
+    )
+    .bind(container.id())
+    .bind(SEGMENT)
+    .fetch_all(conn)
+    .await
+}
+
+/// The documents directly under these segments, without other segments among them.
+pub async fn contents(conn: &mut PgConnection, segments: &[DocumentId]) -> sqlx::Result<Vec<DocumentId>> {
+    sqlx::query_scalar("SELECT id FROM documents WHERE parent_id = ANY($1) AND id <> ALL($1) ORDER BY id")
+        .bind(segments)
+        .fetch_all(conn)
+        .await
+}
+
+/// Puts what is in segments of a container directly under the container, with the tasks that wait there. The segments are empty then.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = container.id().0))]
+pub async fn dissolve(conn: &mut PgConnection, container: &Place, segments: &[DocumentId]) -> sqlx::Result<()> {
+    lock(conn, segments).await?;
+    let contents = contents(conn, segments).await?;
+    sqlx::query(
+        "UPDATE documents d SET parent_id = CASE WHEN d.parent_id = ANY($2) THEN $1 ELSE d.parent_id END,
+                path = (SELECT array_agg(above.id ORDER BY above.place) FROM unnest(d.path) WITH ORDINALITY AS above(id, place) WHERE above.id <> ALL($2))
+          WHERE d.path && $2 AND d.id <> ALL($2)",
+    )
+    .bind(container.id())
+    .bind(segments)
+    .execute(&mut *conn)
+    .await?;
+    follow_moves(conn, &contents).await
+}
+
+/// Gives new segments of a container the mean of the vectors directly under each.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = within.id().0))]
+pub async fn set_means(
+    conn: &mut PgConnection,
+    within: &Place,
+    segments: &[DocumentId],
+    model: &str,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO document_vectors (document_id, embed_model, embed)
+         SELECT d.parent_id, $2, l2_normalize(avg(v.embed::vector))::halfvec
+           FROM documents d JOIN document_vectors v ON v.document_id = d.id AND v.embed_model = $2
+          WHERE d.parent_id = ANY($1) GROUP BY d.parent_id",
+    )
+    .bind(segments)
+    .bind(model)
+    .execute(conn)
+    .await
+    .map(|_| ())
 }
 
 /// What a node is called and where it comes from.

@@ -1,22 +1,19 @@
 //! What a principal may read and change: guards beside the naive definition, and the lock that keeps a node from being born open.
-use crate::support::{TestApp, invariants, place, sample, server, until};
+use crate::support::{TestApp, insert, invariants, place, sample, server, until};
 use http::{HeaderMap, header::AUTHORIZATION};
-use serde_json::Map;
 use sqlx::PgPool;
 use std::collections::{BTreeMap, BTreeSet};
 use svc::{
     access::{Keys, NewSecret},
     store::{
-        access,
-        documents::{self, NewRow},
-        places,
+        access, documents, places,
         scope::{Readable, Writable},
         transaction,
     },
 };
 use svc_client::{
     Access, FileUpload,
-    wire::{GrantRight, Settled, UploadQuery},
+    wire::{GrantRight, UploadQuery},
 };
 use svc_ids::{DocumentId, PrincipalId};
 
@@ -83,22 +80,7 @@ async fn someone(pool: &PgPool) -> Someone {
 
 async fn add(pool: &PgPool, parent: Option<i64>) -> i64 {
     let mut tx = transaction::begin_creating(pool).await.unwrap();
-    let parent = match parent {
-        Some(id) => Some(place(&mut tx, id).await),
-        None => None,
-    };
-    let row = NewRow {
-        parent: parent.as_ref(),
-        title: "t",
-        content: "c",
-        structured_content: &Map::new(),
-        usetype: "markdown",
-        position: None,
-        event_time: None,
-        content_hash: "sha256:",
-        settled: Settled::Settled,
-    };
-    let id = documents::insert(&mut tx, &row).await.unwrap().id();
+    let id = insert(&mut tx, parent).await;
     tx.commit().await.unwrap();
     id.0
 }
@@ -166,7 +148,7 @@ async fn guards_and_rights_are_those_of_the_definition_in_random_trees() {
                 (_, Some(id)) if random.below(3) == 0 => {
                     let mut conn = pool.acquire().await.unwrap();
                     let place = place(&mut conn, id).await;
-                    let gone: BTreeSet<i64> = documents::delete_subtree(&mut conn, &place)
+                    let gone: BTreeSet<i64> = documents::delete_subtrees(&mut conn, &[place])
                         .await
                         .unwrap()
                         .into_iter()
@@ -190,7 +172,6 @@ async fn a_node_that_is_created_while_its_parent_is_protected_is_guarded() {
     let pool = server::new_pool().await;
     let parent = add(&pool, None).await;
     let mut creating = transaction::begin_creating(&pool).await.unwrap();
-    let place = places::lock_parent(&mut creating, &Writable::everything(), DocumentId(parent)).await.unwrap().unwrap();
     let protecting = tokio::spawn({
         let pool = pool.clone();
         async move {
@@ -205,18 +186,7 @@ async fn a_node_that_is_created_while_its_parent_is_protected_is_guarded() {
         sqlx::query_scalar::<_, bool>(waits).fetch_one(&pool).await.unwrap().then_some(())
     })
     .await;
-    let row = NewRow {
-        parent: Some(&place),
-        title: "t",
-        content: "c",
-        structured_content: &Map::new(),
-        usetype: "markdown",
-        position: None,
-        event_time: None,
-        content_hash: "sha256:",
-        settled: Settled::Settled,
-    };
-    let child = documents::insert(&mut creating, &row).await.unwrap().id();
+    let child = insert(&mut creating, Some(parent)).await;
     creating.commit().await.unwrap();
     protecting.await.unwrap();
     let guard: i64 =

@@ -2,10 +2,10 @@
 use crate::{
     access::{Naive, Random},
     principals::{grant, idle, someone},
-    support::{PATIENCE, TestApp, Wish, document, server, until},
+    support::{PATIENCE, TestApp, Wish, document, insert, server, until},
 };
 use futures_util::StreamExt;
-use serde_json::{Map, json};
+use serde_json::json;
 use sqlx::PgPool;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,6 @@ use svc::{
     events::sequencer,
     store::{
         access, documents,
-        documents::NewRow,
         event_feed::{self, Audience, Kept, PAGE, Wanted},
         events, places,
         scope::{Readable, Writable},
@@ -24,9 +23,7 @@ use svc::{
 };
 use svc_client::{
     Code, Event, EventStream, Json, Meta,
-    wire::{
-        ApiTokenPath, DocumentPath, EventKind, EventQuery, EventResponse, GrantRight, NewDocument, Settled, WaitQuery,
-    },
+    wire::{ApiTokenPath, DocumentPath, EventKind, EventQuery, EventResponse, GrantRight, NewDocument, WaitQuery},
 };
 use svc_ids::{DocumentId, PrincipalId};
 
@@ -341,22 +338,7 @@ impl World {
 
 async fn add(pool: &PgPool, parent: Option<i64>) -> i64 {
     let mut tx = transaction::begin_creating(pool).await.unwrap();
-    let parent = match parent {
-        Some(id) => places::lock_parent(&mut tx, &Writable::everything(), DocumentId(id)).await.unwrap(),
-        None => None,
-    };
-    let row = NewRow {
-        parent: parent.as_ref(),
-        title: "t",
-        content: "c",
-        structured_content: &Map::new(),
-        usetype: "markdown",
-        position: None,
-        event_time: None,
-        content_hash: "sha256:",
-        settled: Settled::Settled,
-    };
-    let id = documents::insert(&mut tx, &row).await.unwrap().id();
+    let id = insert(&mut tx, parent).await;
     events::record(&mut tx, EventKind::DocumentCreated, &[id], &json!({})).await.unwrap();
     tx.commit().await.unwrap();
     id.0
@@ -365,7 +347,7 @@ async fn add(pool: &PgPool, parent: Option<i64>) -> i64 {
 /// Moves a document with everything under it, and gives all of it the paths and guards of the definition.
 async fn relocate(pool: &PgPool, naive: &mut Naive, id: i64, parent: Option<i64>) {
     let mut tx = transaction::begin(pool).await.unwrap();
-    let origin = events::origin(&mut tx, DocumentId(id)).await.unwrap().expect("the document");
+    let origin = events::origins(&mut tx, &[DocumentId(id)]).await.unwrap();
     let old = naive.path[&id].len();
     let above = parent.map_or(Vec::new(), |parent| naive.line(parent));
     for (other, path) in &mut naive.path {
@@ -392,7 +374,7 @@ async fn relocate(pool: &PgPool, naive: &mut Naive, id: i64, parent: Option<i64>
             .await
             .unwrap();
     }
-    events::moved(&mut tx, DocumentId(id), &origin).await.unwrap();
+    events::moved(&mut tx, &origin).await.unwrap();
     tx.commit().await.unwrap();
 }
 
@@ -487,7 +469,7 @@ async fn a_principal_is_told_what_the_definition_says_in_random_trees() {
                     }
                     let mut tx = transaction::begin(&pool).await.unwrap();
                     let place = places::find(&mut tx, &Writable::everything(), DocumentId(top)).await.unwrap().unwrap();
-                    documents::delete_subtree(&mut tx, &place).await.unwrap();
+                    documents::delete_subtrees(&mut tx, &[place]).await.unwrap();
                     tx.commit().await.unwrap();
                     world.naive.path.retain(|id, _| !gone.contains(id));
                     world.naive.roots.retain(|id| !gone.contains(id));

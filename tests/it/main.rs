@@ -37,6 +37,7 @@ mod moves;
 mod network;
 mod outage;
 mod outbox;
+mod pieces;
 mod plan;
 mod principals;
 mod priority;

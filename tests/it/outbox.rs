@@ -124,8 +124,8 @@ async fn what_is_rolled_back_is_not_told_of_and_a_move_names_both_places() {
     let (from, to) = (create(None).await, create(None).await);
     let id = create(Some(from)).await;
     let mut tx = transaction::begin(&app.pool).await.unwrap();
-    let origin = events::origin(&mut tx, DocumentId(id)).await.unwrap().expect("the document");
-    events::moved(&mut tx, DocumentId(id), &origin).await.unwrap();
+    let origin = events::origins(&mut tx, &[DocumentId(id)]).await.unwrap();
+    events::moved(&mut tx, &origin).await.unwrap();
     events::record(&mut tx, EventKind::DocumentUpdated, &[DocumentId(id)], &json!({})).await.unwrap();
     tx.rollback().await.unwrap();
     assert_eq!(kinds(&app.pool, id).await, ["document.created"]);

@@ -46,7 +46,8 @@ fn held(row: &OperationInfo) -> Held {
         "read_frontier" | "read_document" | "read_bytes" | "list_children" | "list_ancestors" | "list_siblings"
         | "list_subtree" | "list_links" | "read_evidence" | "read_cells" | "choose_portfolio" => Held::Reads,
         "cancel_ingest" | "change_priority" | "update_document" | "delete_document" | "create_link" | "delete_link"
-        | "embed_document" | "embed_tokens" | "make_raptor" => Held::Changes,
+        | "embed_document" | "embed_tokens" | "make_raptor" | "split_document" | "chunk_document"
+        | "segment_document" => Held::Changes,
         "upload_file" | "create_document" | "create_documents" | "ingest" => Held::Adds,
         "search_vector" | "search_fulltext" | "search_bm25" | "search_maxsim" | "search_hybrid" => Held::Searches,
         // What of the events a principal is told, `event_feed` holds to a definition.
@@ -161,6 +162,7 @@ fn call(
         "create_document" => request.json(&json!({"title": "t", "content": "c", "parent_id": id})),
         "create_documents" => request.json(&json!({"documents": [{"title": "t", "content": "c", "parent_id": id}]})),
         "update_document" => request.json(&json!({"title": "t"})),
+        "split_document" => request.json(&json!({"at": [1]})),
         "create_link" => request.json(&json!({"target_id": id, "link_type": "cites"})),
         "change_priority" => request.json(&json!({"priority": 1})),
         "choose_portfolio" => request.json(&json!({"tokens": 1_000_000})),

@@ -26,7 +26,7 @@ async fn delete_meanwhile(app: &TestApp, id: i64, holding: sqlx::Transaction<'_,
     let mut deleter = app.pool.acquire().await.unwrap();
     let server: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut *deleter).await.unwrap();
     let place = place(&mut deleter, id).await;
-    let deletion = tokio::spawn(async move { documents::delete_subtree(&mut deleter, &place).await });
+    let deletion = tokio::spawn(async move { documents::delete_subtrees(&mut deleter, &[place]).await });
     waits_for_a_lock(app, server, &deletion).await;
     holding.commit().await.unwrap();
     assert_eq!(deletion.await.unwrap().unwrap(), [DocumentId(id)]);

@@ -16,6 +16,7 @@ use crate::{
 };
 use serde_json::json;
 use sqlx::PgConnection;
+use std::slice;
 use svc_actors::{Lanes, WriteMode};
 use svc_client::{
     Call, Code, Failure, Meta, Version, ops,
@@ -51,7 +52,7 @@ impl Handle<ops::update_document> for Service {
         self.wake.notify(Lanes::ALL);
         let mut warnings = Vec::new();
         if let (Some(waiting), Some(task)) = (waiting, changed.task) {
-            waiting.until(wait_for(self, id, task)).await?;
+            waiting.until(wait_for(self, id, &[task])).await?;
             warnings.extend(missing_vector(self, id).await?);
         }
         let document = match document.take() {
@@ -122,12 +123,12 @@ async fn update(
             let detail = format!("document {id} summarises what is beside it, and moves with that");
             return Err(Failure::field("parent_id", detail).with("remedy", "move the document that was summarised"));
         }
-        let origin = store::events::origin(conn, id).await.or_fail()?.ok_or_else(|| Failure::no_document(id.0))?;
+        let origin = store::events::origins(conn, &[id]).await.or_fail()?;
         place = relocate(conn, &place, target.as_ref()).await?;
         if service.settings.is_enclosed(target.map(|target| target.id().0)) {
             caller = caller.enclose_moved(conn, &place).await.or_fail()?;
         }
-        store::events::moved(conn, id, &origin).await.or_fail()?;
+        store::events::moved(conn, &origin).await.or_fail()?;
     }
     let mut task = None;
     if edit != Edit::default() {
@@ -139,7 +140,7 @@ async fn update(
         if is_searched_otherwise && !part.is_container {
             if edit.content.is_some() {
                 // Summaries quote the old text.
-                raptor::forget_over(conn, &place).await.or_fail()?;
+                raptor::forget_over(conn, slice::from_ref(&place)).await.or_fail()?;
             }
             let characters = edit.content.map_or(text.1, |(content, _)| content.chars().count());
             let grown = (characters as i64 - text.1 as i64) / edit::CHARACTERS_OF_A_TOKEN;
@@ -236,7 +237,7 @@ async fn relocate(conn: &mut PgConnection, from: &Place, target: Option<&Place>)
         store::reservations::hold_for_edit(conn, place, WriteMode::Subtree).await.or_fail()?;
     }
     // Summaries above quote what leaves them.
-    raptor::forget_over(conn, from).await.or_fail()?;
+    raptor::forget_over(conn, slice::from_ref(from)).await.or_fail()?;
     let counts = store::ingest_nodes::count_by_path(conn, &Readable::everything(), id).await.or_fail()?;
     store::moves::relocate(conn, from, target).await.map_err(IntoFailure::into_failure)?;
     // Before the rows were locked, an edit may have queued a task at the old place, and a worker may hold it by now.
@@ -248,7 +249,7 @@ async fn relocate(conn: &mut PgConnection, from: &Place, target: Option<&Place>)
 
 /// Takes what the files of a tree left behind while the whole tree was locked. An error is only logged, because the move took
 /// effect; the sweep does the rest.
-async fn after_a_large_move(service: &Service) {
+pub(super) async fn after_a_large_move(service: &Service) {
     if let Err(error) = settle::take_left(&service.pool, &service.settings.task_badges).await {
         tracing::warn!(error = %error, "could not settle what was left while a large tree was moved; the sweep will do it");
     }

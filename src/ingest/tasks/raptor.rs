@@ -1,10 +1,5 @@
 //! raptor: a tree of summaries over the leaves under a document, in place of the one that was there.
-use super::{
-    Apply, OrTaskFailure,
-    apply::Transaction,
-    embed,
-    structure::{ROWS, model},
-};
+use super::{Apply, OrTaskFailure, apply::Transaction, embed, structure::model};
 use crate::{
     embedding::Model,
     ingest::{
@@ -17,7 +12,7 @@ use crate::{
         self,
         evidence::Evidence,
         ingest_nodes::Frontier,
-        nodes::{NewNode, TextRow},
+        nodes::{NewNode, ROWS, TextRow},
         places::Place,
         raptor::{Derived, LeafRow, POSITION, RULE},
         vectors,
@@ -59,7 +54,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     if unchanged < ids.len() as i64 {
         return Err(TaskFailure::retryable("changed", "documents were changed while they were being summarised"));
     }
-    if let Some(old) = store::raptor::tree(tx.conn(), &place).await.classified()? {
+    for old in store::raptor::trees(tx.conn(), &[place.id()]).await.classified()? {
         raptor::remove(tx.conn(), &old).await.classified()?;
     }
     let tree = made.store(&mut tx, &place, ids.len()).await?;

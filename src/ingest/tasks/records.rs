@@ -4,12 +4,7 @@
 //! A sheet may have a million rows, so they wait in a spool file and are never all in memory.
 mod batches;
 
-use super::{
-    Apply, OrTaskFailure, another_answer,
-    apply::Transaction,
-    embed, sheets,
-    structure::{ROWS, model},
-};
+use super::{Apply, OrTaskFailure, another_answer, apply::Transaction, embed, sheets, structure::model};
 use crate::{
     embedding::Model,
     ingest::{
@@ -24,7 +19,7 @@ use crate::{
         self,
         evidence::Evidence,
         ingest_nodes::{Frontier, IngestNode},
-        nodes::NewNode,
+        nodes::{NewNode, ROWS},
         places::Place,
     },
     usetype::Usetype,

@@ -16,7 +16,7 @@ use crate::{
         self,
         evidence::Evidence,
         ingest_nodes::{ChildrenDone, Frontier, IngestNode},
-        nodes::NewNode,
+        nodes::{NewNode, ROWS},
         places::Place,
     },
 };
@@ -24,9 +24,6 @@ use serde_json::{Map, Value, json};
 use svc_actors::{CancelToken, LeafRange, Outcome, TaskFailure};
 use svc_formats::{ChunkOptions, Extraction};
 use svc_ids::{DocumentId, RootId};
-
-/// The rows of one insert.
-pub(super) const ROWS: usize = 2000;
 
 pub async fn run(tools: &Tools, apply: Apply<'_>, declared: bool) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;

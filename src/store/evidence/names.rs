@@ -127,9 +127,9 @@ evidence! {
         absent "every chunk that was embedded has its vector";
     /// The number of `children` of a container with too many of them, and of the `segments` that they were cut into where
     /// the subject changes, from the lowest level up.
-    StructureSemantic = "structure.semantic", by "`structure:semantic`",
+    StructureSemantic = "structure.semantic", by "`structure:semantic`, `POST /documents/{id}/segment`",
         null "the subject does not change, so the children stayed where they are",
-        absent "the node has no more than `rollup.max_children` children";
+        absent "the node has no more than `rollup.max_children` children, or no caller asked for segments";
     /// What stands for the text of a container: `method`, `source_children`, `tokens`, `window`, `characters`.
     EffectiveContent = "effective_content", by "`summarize`",
         null "the text does not fit the window, or nothing settled under the node", absent "the node is not a container";
@@ -150,11 +150,11 @@ evidence! {
     /// `extracted`.
     Summary = "summary", by "`raptor`",
         absent "no task made the node as a summary";
-    /// What made the node: `upload`, a task, or `asserted` if a caller created it.
+    /// What made the node: `upload`, a task, `split`, `chunk` or `segment` by the operation of this name, or `asserted` if a caller created it.
     Rule = "rule", by "what makes the node";
-    /// Where the node comes from in its file: pages, slides, cells or characters.
+    /// Where the node comes from in its file, or in the document that it was cut from: pages, slides, cells or characters.
     Anchor = "anchor", by "what makes the node",
-        absent "the node is not a part of a file";
+        absent "the node is not a part of another";
     /// The last thousand attempts at the node's tasks, oldest first, each with its outcome, error and duration.
     Attempts = "attempts", by "every task";
 }

@@ -28,6 +28,7 @@ use svc::{
     service::Service,
     settings::{Settings, model_settings},
     store::{
+        documents::{self, NewRow},
         places::{self, Place},
         scope::Writable,
     },
@@ -36,7 +37,7 @@ use svc::{
 use svc_client::{
     Client, Failure, FileUpload, Json, Remote,
     wire::{
-        DocumentPath, DocumentResponse, FrontierResponse, NewDocument, PageQuery, UploadQuery, UploadResponse,
+        DocumentPath, DocumentResponse, FrontierResponse, NewDocument, PageQuery, Settled, UploadQuery, UploadResponse,
         WaitQuery,
     },
 };
@@ -253,6 +254,26 @@ impl TestApp {
 /// The place of a document, which its holder may change.
 pub async fn place(conn: &mut PgConnection, id: i64) -> Place {
     places::find(conn, &Writable::everything(), DocumentId(id)).await.unwrap().unwrap()
+}
+
+/// Stores a document under another one or at the top, in a transaction that creates.
+pub async fn insert(conn: &mut PgConnection, parent: Option<i64>) -> DocumentId {
+    let parent = match parent {
+        Some(id) => places::lock_parent(conn, &Writable::everything(), DocumentId(id)).await.unwrap(),
+        None => None,
+    };
+    let row = NewRow {
+        parent: parent.as_ref(),
+        title: "t",
+        content: "c",
+        structured_content: &serde_json::Map::new(),
+        usetype: "markdown",
+        position: None,
+        event_time: None,
+        content_hash: "sha256:",
+        settled: Settled::Settled,
+    };
+    documents::insert(conn, &row).await.unwrap().id()
 }
 
 /// Asks repeatedly until there is an answer.

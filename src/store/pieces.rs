@@ -1,0 +1,44 @@
+//! The documents that callers had a text cut into.
+use super::places::Place;
+use sqlx::PgConnection;
+use svc_ids::DocumentId;
+
+/// The documents directly under another one that an operation made there, locked until the transaction ends.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = under.id().0))]
+pub async fn lock(conn: &mut PgConnection, under: &Place, rule: &str) -> sqlx::Result<Vec<Place>> {
+    sqlx::query_as(
+        "SELECT d.id, d.path FROM documents d JOIN node_origins o ON o.document_id = d.id AND o.rule = $2
+          WHERE d.parent_id = $1 ORDER BY d.id FOR UPDATE OF d",
+    )
+    .bind(under.id())
+    .bind(rule)
+    .fetch_all(conn)
+    .await
+}
+
+/// One of these documents that has something under it.
+pub async fn occupied(conn: &mut PgConnection, pieces: &[Place]) -> sqlx::Result<Option<DocumentId>> {
+    sqlx::query_scalar("SELECT parent_id FROM documents WHERE parent_id = ANY($1) LIMIT 1")
+        .bind(pieces.iter().map(Place::id).collect::<Vec<_>>())
+        .fetch_optional(conn)
+        .await
+}
+
+/// Why documents have no vector.
+#[derive(Debug, sqlx::FromRow)]
+pub struct Refused {
+    pub documents: i64,
+    pub reason: String,
+    pub remedy: String,
+}
+
+/// Why those of these documents that the model refused have no vector.
+pub async fn refused(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<Vec<Refused>> {
+    sqlx::query_as(
+        "SELECT count(*) AS documents, coalesce(value ->> 'skipped', '') AS reason, coalesce(max(value ->> 'remedy'), '') AS remedy
+           FROM node_evidence WHERE document_id = ANY($1) AND name = 'embed' GROUP BY 2 ORDER BY 2",
+    )
+    .bind(ids)
+    .fetch_all(conn)
+    .await
+}
