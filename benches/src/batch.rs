@@ -2,14 +2,11 @@
 use crate::{
     figure::{BoxError, Figure, Peer},
     markdown::Prose,
-    sandbox::{Sandbox, TOKEN, interruptible},
+    sandbox::with_app,
     uploads,
 };
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
-use svc::{app::App, reader::Reader};
+use std::time::{Duration, Instant};
+use svc::app::App;
 use svc_client::{
     Client, Json, Remote,
     wire::{BatchItem, NewBatch, VectorSearch},
@@ -23,11 +20,7 @@ const WORDS: usize = 200;
 const LOOK: Duration = Duration::from_millis(10);
 
 pub async fn run(documents: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
-    let sandbox = Sandbox::new()?;
-    let app = App::start(Arc::new(sandbox.settings()?), TOKEN, Reader::of_this_program()?).await?;
-    let measured = interruptible(measure(&app, documents, out)).await;
-    app.stop(std::future::pending()).await;
-    measured
+    with_app(|_| {}, async |app: &App| measure(app, documents, out).await).await
 }
 
 async fn measure(app: &App, documents: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {

@@ -3,18 +3,14 @@
 use crate::{
     figure::{BoxError, Figure},
     formats::make,
-    sandbox::{Sandbox, TOKEN, interruptible},
+    sandbox::with_app,
     uploads,
 };
 use std::{
     path::Path,
-    sync::Arc,
     time::{Duration, Instant},
 };
-use svc::{
-    app::App,
-    reader::{Reader, SUBCOMMAND},
-};
+use svc::{app::App, reader::SUBCOMMAND};
 use svc_client::{
     Client, FileUpload, Remote,
     wire::{DocumentPath, TaskQuery, TaskStatus, UploadQuery},
@@ -39,15 +35,14 @@ const OF_WORKBOOK: &[Stage] =
 pub async fn run(rows: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let folder = tempfile::Builder::new().prefix("svc-bench.").tempdir()?;
     let (pdf, workbook) = (make("pdf", PDF_PAGES, folder.path())?, make("workbook", rows, folder.path())?);
-    let sandbox = Sandbox::new()?;
-    let app = App::start(Arc::new(sandbox.settings()?), TOKEN, Reader::of_this_program()?).await?;
-    let measured = interruptible(async {
-        each(&app, "cancel/pdf", PDF_PAGES, &pdf, OF_PDF, out).await?;
-        each(&app, "cancel/workbook", rows, &workbook, OF_WORKBOOK, out).await
-    });
-    let measured = measured.await;
-    app.stop(std::future::pending()).await;
-    measured
+    with_app(
+        |_| {},
+        async |app: &App| {
+            each(app, "cancel/pdf", PDF_PAGES, &pdf, OF_PDF, out).await?;
+            each(app, "cancel/workbook", rows, &workbook, OF_WORKBOOK, out).await
+        },
+    )
+    .await
 }
 
 async fn each(

@@ -2,19 +2,15 @@
 use crate::{
     figure::{BoxError, Figure, Peer, median},
     markdown,
-    sandbox::{Sandbox, TOKEN, interruptible},
+    sandbox::with_app,
     uploads,
 };
 use futures_util::StreamExt;
 use serde_json::json;
 use sqlx::PgPool;
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 use svc::{
     app::App,
-    reader::Reader,
     store::{events, transaction},
 };
 use svc_client::{
@@ -31,11 +27,7 @@ const WRITERS: usize = 8;
 const ROUNDS: usize = 5;
 
 pub async fn run(files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
-    let sandbox = Sandbox::new()?;
-    let app = App::start(Arc::new(sandbox.settings()?), TOKEN, Reader::of_this_program()?).await?;
-    let measured = interruptible(measure(&app, files, out)).await;
-    app.stop(std::future::pending()).await;
-    measured
+    with_app(|_| {}, async |app: &App| measure(app, files, out).await).await
 }
 
 async fn measure(app: &App, files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {

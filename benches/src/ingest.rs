@@ -2,22 +2,18 @@
 use crate::{
     figure::{BoxError, Figure, Peer},
     markdown,
-    sandbox::{Sandbox, TOKEN, interruptible},
+    sandbox::with_app,
     uploads,
 };
-use std::{sync::Arc, time::Instant};
-use svc::{app::App, reader::Reader};
+use std::time::Instant;
+use svc::app::App;
 use svc_models::Engine;
 
 /// The texts in one call of the bare encoder: enough to sort by length, few enough to keep their vectors.
 const TEXTS: usize = 4096;
 
 pub async fn run(files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
-    let sandbox = Sandbox::new()?;
-    let app = App::start(Arc::new(sandbox.settings()?), TOKEN, Reader::of_this_program()?).await?;
-    let measured = interruptible(measure(&app, files, out)).await;
-    app.stop(std::future::pending()).await;
-    measured
+    with_app(|_| {}, async |app: &App| measure(app, files, out).await).await
 }
 
 async fn measure(app: &App, files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {

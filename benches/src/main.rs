@@ -7,6 +7,7 @@ mod batch;
 #[cfg(feature = "tantivy")]
 mod bm25;
 mod cancel;
+mod children;
 mod encoder;
 mod events;
 mod figure;
@@ -61,6 +62,10 @@ const BENCHES: &[(&str, &str)] = &[
     (
         "cancel",
         "a large PDF and a large workbook, cancelled in the middle of each stage; SIZE: rows of the workbook, default 100000",
+    ),
+    (
+        "children",
+        "pages, changes and deletes of many children of one document, again in a store ten times as full elsewhere, and again with a tenth of the children; SIZE: children, default 100000",
     ),
     ("bm25", "appends, compaction and searches, beside tantivy; always 100000 documents"),
     ("encoder/throughput", "tokens a second beside onnxruntime and torch; SIZE: rounds, default 5"),
@@ -146,6 +151,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         "access" => access::run(size.unwrap_or(100_000), &mut out).await?,
         "batch" => batch::run(size.unwrap_or(5000), &mut out).await?,
         "cancel" => cancel::run(size.unwrap_or(100_000), &mut out).await?,
+        "children" => children::run(size.unwrap_or(100_000), &mut out).await?,
         "events" => events::run(size.unwrap_or(100), &mut out).await?,
         "ingest" => ingest::run(size.unwrap_or(30), &mut out).await?,
         "queue/claim_finish" => {

@@ -3,16 +3,15 @@
 use crate::{
     encoder::cranfield::Cranfield,
     figure::{BoxError, Figure, median},
-    sandbox::{Sandbox, TOKEN, interruptible},
+    sandbox::with_app,
     uploads,
 };
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     path::Path,
-    sync::Arc,
     time::Instant,
 };
-use svc::{app::App, reader::Reader};
+use svc::app::App;
 use svc_client::{
     Client, FileUpload, Json, OptionalJson, Remote,
     wire::{
@@ -41,11 +40,7 @@ struct Text {
 type Reading<'a> = Vec<&'a Text>;
 
 pub async fn run(questions: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
-    let sandbox = Sandbox::new()?;
-    let app = App::start(Arc::new(sandbox.settings()?), TOKEN, Reader::of_this_program()?).await?;
-    let measured = interruptible(measure(&app, questions, out)).await;
-    app.stop(std::future::pending()).await;
-    measured
+    with_app(|_| {}, async |app: &App| measure(app, questions, out).await).await
 }
 
 async fn measure(app: &App, questions: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {

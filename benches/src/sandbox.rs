@@ -1,7 +1,14 @@
 //! A place for one bench: its own data folder, and settings that nothing on this machine affects.
 use crate::figure::BoxError;
-use std::path::{Path, PathBuf};
-use svc::settings::{Settings, SettingsError};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use svc::{
+    app::App,
+    reader::Reader,
+    settings::{Settings, SettingsError},
+};
 
 pub const TOKEN: &str = "owner-token-of-the-benches";
 
@@ -48,6 +55,20 @@ impl Sandbox {
         let others = others.filter(|(name, _)| !name.starts_with("SVC_"));
         Settings::load(Some(Path::new("/dev/null")), others.chain(self.variables()))
     }
+}
+
+/// Measures on a service of its own in this process, which is stopped whatever happens. `change` changes its settings.
+pub async fn with_app<T>(
+    change: impl FnOnce(&mut Settings),
+    measure: impl AsyncFnOnce(&App) -> Result<T, BoxError>,
+) -> Result<T, BoxError> {
+    let sandbox = Sandbox::new()?;
+    let mut settings = sandbox.settings()?;
+    change(&mut settings);
+    let app = App::start(Arc::new(settings), TOKEN, Reader::of_this_program()?).await?;
+    let measured = interruptible(measure(&app)).await;
+    app.stop(std::future::pending()).await;
+    measured
 }
 
 /// Gives up when the process is asked to end, so that the caller can take down what it started.

@@ -2,12 +2,12 @@
 //! its disk and in one that does.
 use crate::{
     figure::{BoxError, Figure, Peer},
-    sandbox::{Sandbox, TOKEN, interruptible},
+    sandbox::with_app,
     uploads,
     workbook::workbook_of_sheets,
 };
-use std::{sync::Arc, time::Instant};
-use svc::{app::App, reader::Reader};
+use std::time::Instant;
+use svc::{app::App, settings::Settings};
 use svc_client::{FileUpload, wire::UploadQuery};
 
 /// The number of texts in the table that all sheets share.
@@ -20,21 +20,20 @@ pub async fn run(sheets: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxEr
     let texts = (0..TEXTS).map(|n| format!("{n} {:x}", n.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
     let workbook = workbook_of_sheets(sheets, ROWS, &names.chain(texts).collect::<Vec<_>>());
     eprintln!("bench: a workbook of {} bytes", workbook.len());
-    let value = seconds(&workbook, Some("0")).await?;
+    let value = seconds(&workbook, Some(0)).await?;
     let ours = seconds(&workbook, None).await?;
     let peer = Peer { name: "SVC_SPOOL_MAX_BYTES=0", version: svc_client::VERSION.into(), value };
     out(Figure::beside("spool/workbook", sheets, "s", ours, peer));
     Ok(())
 }
 
-async fn seconds(workbook: &[u8], spool_max_bytes: Option<&str>) -> Result<f64, BoxError> {
-    let sandbox = Sandbox::new()?;
-    let mut settings = sandbox.settings()?;
-    if let Some(bytes) = spool_max_bytes {
-        settings.spool_max = bytes.parse()?;
-    }
-    let app = App::start(Arc::new(settings), TOKEN, Reader::of_this_program()?).await?;
-    let measured = interruptible(async {
+async fn seconds(workbook: &[u8], spool_max_bytes: Option<u64>) -> Result<f64, BoxError> {
+    let change = |settings: &mut Settings| {
+        if let Some(bytes) = spool_max_bytes {
+            settings.spool_max = bytes;
+        }
+    };
+    with_app(change, async |app: &App| {
         let client = uploads::client(&format!("http://{}", app.address))?;
         // A file that is not counted warms up connections, statements and the model's threads.
         uploads::ingest(&client, std::iter::once(("warm.md".to_owned(), "Warm.".to_owned()))).await?;
@@ -44,7 +43,5 @@ async fn seconds(workbook: &[u8], spool_max_bytes: Option<&str>) -> Result<f64, 
         uploads::settled(&client, stored.document_id).await?;
         Ok(start.elapsed().as_secs_f64())
     })
-    .await;
-    app.stop(std::future::pending()).await;
-    measured
+    .await
 }

@@ -1,14 +1,11 @@
 //! Many files at once through the whole service: when half of them are settled, as a share of the time until all are.
 use crate::{
     figure::{BoxError, Figure},
-    sandbox::{Sandbox, TOKEN, interruptible},
+    sandbox::with_app,
     uploads,
 };
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
-use svc::{app::App, reader::Reader};
+use std::time::{Duration, Instant};
+use svc::app::App;
 use svc_client::{
     FileUpload,
     wire::{TaskTypePath, UploadQuery},
@@ -18,11 +15,7 @@ use svc_client::{
 const LOOK: Duration = Duration::from_millis(100);
 
 pub async fn run(files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
-    let sandbox = Sandbox::new()?;
-    let app = App::start(Arc::new(sandbox.settings()?), TOKEN, Reader::of_this_program()?).await?;
-    let measured = interruptible(measure(&app, files, out)).await;
-    app.stop(std::future::pending()).await;
-    measured
+    with_app(|_| {}, async |app: &App| measure(app, files, out).await).await
 }
 
 async fn measure(app: &App, files: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
