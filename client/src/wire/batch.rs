@@ -3,6 +3,7 @@ use crate::{
     Failure,
     constraint::{Constrained, Constraint, Form, NAME, PRIORITY, constrain},
     operation::Wire,
+    wire::documents::document_to_create,
 };
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -47,40 +48,17 @@ impl Wire for NewBatch {
     } }
 }
 
+document_to_create! {
 /// One document to create together with others.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct BatchItem {
-    /// 1 to 1,000 characters.
-    pub title: String,
-    /// May be empty.
-    pub content: String,
+BatchItem {
     /// The caller's own name for the document, 1 to 255 characters. If the caller has created a document with this key
     /// before, that one is answered and stays as it is, so a call or an import may be repeated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent_id: Option<i64>,
+    key: Option<String>,
     /// The key of the parent, instead of `parent_id`: of an earlier document of this call, or of an earlier call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent_key: Option<String>,
-    /// `markdown` by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usetype: Option<String>,
-    /// The caller's own JSON object, as for a single document.
-    #[serde(default, skip_serializing_if = "Map::is_empty", deserialize_with = "super::structured::object")]
-    pub structured_content: Map<String, Value>,
-    /// The explicit order among siblings.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub position: Option<i32>,
-    /// The time that the content is about, for imported content.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub event_time: Option<DateTime<Utc>>,
-    /// Makes the node an access root that only the caller may read.
-    #[serde(default)]
-    pub private: bool,
-}
+    parent_key: Option<String>,
+} }
 
 /// A list checks only how many there are; [`NewBatch`] checks each.
 impl Constrained for BatchItem {

@@ -76,37 +76,47 @@ impl PageQuery {
     }
 }
 
+/// Makes a type of documents to create: what all of them take, and fields of its own. A flattened struct would take unknown fields.
+macro_rules! document_to_create { ($(#[$meta:meta])* $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty,)* }) => {
+    $(#[$meta])*
+    #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+    #[cfg_attr(feature = "openapi", derive(ToSchema))]
+    #[serde(deny_unknown_fields)]
+    pub struct $name {
+        /// 1 to 1,000 characters.
+        pub title: String,
+        /// May be empty.
+        pub content: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub parent_id: Option<i64>,
+        /// `markdown` by default.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub usetype: Option<String>,
+        /// The caller's own JSON object, with at most 100,000 values, 64 levels and 1 MiB of keys and texts. The service
+        /// never writes into it.
+        #[serde(default, skip_serializing_if = "Map::is_empty", deserialize_with = "super::structured::object")]
+        pub structured_content: Map<String, Value>,
+        /// The explicit order among siblings.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub position: Option<i32>,
+        /// The time that the content is about, for imported content.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub event_time: Option<DateTime<Utc>>,
+        /// Makes the node an access root that only the caller may read.
+        #[serde(default)]
+        pub private: bool,
+        $($(#[$field_meta])* pub $field: $type,)*
+    }
+} }
+pub(super) use document_to_create;
+
+document_to_create! {
 /// A document to create.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct NewDocument {
-    /// 1 to 1,000 characters.
-    pub title: String,
-    /// May be empty.
-    pub content: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent_id: Option<i64>,
-    /// `markdown` by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usetype: Option<String>,
-    /// The caller's own JSON object, with at most 100,000 values, 64 levels and 1 MiB of keys and texts. The service
-    /// never writes into it.
-    #[serde(default, skip_serializing_if = "Map::is_empty", deserialize_with = "super::structured::object")]
-    pub structured_content: Map<String, Value>,
-    /// The explicit order among siblings.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub position: Option<i32>,
-    /// The time that the content is about, for imported content.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub event_time: Option<DateTime<Utc>>,
-    /// Makes the node an access root that only the caller may read.
-    #[serde(default)]
-    pub private: bool,
+NewDocument {
     /// A priority from -100 to 100: documents with a higher one are embedded first.
     #[serde(default)]
-    pub priority: i32,
-}
+    priority: i32,
+} }
 impl Wire for NewDocument {
     constrain! { title: Constraint::Text(1, 1000, Form::Any), usetype: NAME, priority: PRIORITY }
 }

@@ -108,7 +108,7 @@ pub struct EventResponse {
 impl Wire for EventResponse {}
 
 macro_rules! kinds { ($(
-    $(#[doc = $doc:literal])+ $name:ident = $text:literal, for $for:ident, [$($field:literal: $holds:literal),*];
+    $(#[doc = $doc:literal])+ $name:ident = $text:literal, for $for:ident, [$($field:literal: $holds:expr),*];
 )*) => {
     wire_words! {
         /// What happened.
@@ -131,6 +131,12 @@ macro_rules! kinds { ($(
         pub fn audience(self) -> Audience { match self { $( EventKind::$name => Audience::$for, )* } }
     }
 } }
+
+/// What fields of several kinds hold.
+const ABOVE: &str = "the document above it; null at the top";
+const USETYPE: &str = "its usetype";
+const ERROR_TYPE: &str = "the class of its failure";
+const CODE: &str = "the stable reason";
 
 /// Who is told of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +162,7 @@ kinds! {
         ["nodes": "the nodes of the file", "nodes_failed": "how many of them failed", "seconds": "the time since the file was stored"];
     /// A file failed and has no searchable tree.
     IngestFailed = "ingest.failed", for Readers,
-        ["task_type": "the task that failed", "error_type": "the class of its failure", "code": "the stable reason"];
+        ["task_type": "the task that failed", "error_type": ERROR_TYPE, "code": CODE];
     /// Somebody ended the ingestion of a file.
     IngestCancelled = "ingest.cancelled", for Readers,
         ["tasks": "the tasks that this ended"];
@@ -164,17 +170,17 @@ kinds! {
     IngestReprocessed = "ingest.reprocessed", for Readers, [];
     /// A document was created, not by the ingestion of a file.
     DocumentCreated = "document.created", for Readers,
-        ["parent_id": "the document above it; null at the top", "usetype": "its usetype"];
+        ["parent_id": ABOVE, "usetype": USETYPE];
     /// A document was changed.
     DocumentUpdated = "document.updated", for Readers,
-        ["parent_id": "the document above it; null at the top", "usetype": "its usetype", "fields": "the names of what was changed"];
+        ["parent_id": ABOVE, "usetype": USETYPE, "fields": "the names of what was changed"];
     /// A document was moved, with everything under it.
     DocumentMoved = "document.moved", for Readers,
-        ["parent_id": "the document above it now", "from_parent_id": "the document above it before", "usetype": "its usetype"];
+        ["parent_id": "the document above it now", "from_parent_id": "the document above it before", "usetype": USETYPE];
     /// A document was deleted. Of what was under it, files, access roots and documents that were created on their own are told of by
     /// events of their own.
     DocumentDeleted = "document.deleted", for Readers,
-        ["parent_id": "the document above it; null at the top", "usetype": "its usetype"];
+        ["parent_id": ABOVE, "usetype": USETYPE];
     /// A fact was recorded.
     TripleCreated = "triple.created", for Readers, [];
     /// A fact was replaced by a newer one.
@@ -183,7 +189,7 @@ kinds! {
     TripleInvalidated = "triple.invalidated", for Readers, [];
     /// A task failed and is not tried again. Those that failed because of it are not told of.
     TaskFailed = "task.failed", for Owner,
-        ["task_id": "its id", "task_type": "its type", "error_type": "the class of its failure", "code": "the stable reason"];
+        ["task_id": "its id", "task_type": "its type", "error_type": ERROR_TYPE, "code": CODE];
     /// Tasks wait, and no living worker can run them.
     QueueStalled = "queue.stalled", for Owner,
         ["what": "`badge` or `task_type`", "name": "which; the empty badge is that of tasks without one", "tasks": "how many wait", "seconds": "how long the oldest has waited"];

@@ -1,0 +1,246 @@
+//! What a search of an index finds.
+use super::{
+    create, find,
+    naive::{Naive, Random, assert_same},
+    plain_index, put,
+};
+use sqlx::PgConnection;
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+use svc::{
+    search::bm25::{self, Allowed, Answer, Verify},
+    store::indexes,
+};
+use svc_ids::{DocumentId, IndexId};
+use svc_ranking::{Cache, Config, Language, StopWords};
+
+/// A verifier that passes what `pass` accepts and counts its calls.
+pub(super) struct Passing<F> {
+    pub(super) pass: F,
+    pub(super) asked: AtomicUsize,
+}
+
+impl<F: Fn(i64) -> bool + Send + Sync> Verify for Passing<F> {
+    fn verify<'a>(&'a self, _conn: &'a mut PgConnection, ids: &'a [DocumentId]) -> Answer<'a, Vec<DocumentId>> {
+        self.asked.fetch_add(ids.len(), Ordering::Relaxed);
+        Box::pin(async move { Ok(ids.iter().copied().filter(|id| (self.pass)(id.0)).collect()) })
+    }
+
+    fn list<'a>(&'a self, _conn: &'a mut PgConnection) -> Answer<'a, Option<Vec<DocumentId>>> {
+        Box::pin(async { Ok(None) })
+    }
+}
+
+/// A filter that lists these documents once `after` were verified.
+pub(super) struct Listing {
+    pub(super) ids: Vec<DocumentId>,
+    pub(super) after: usize,
+}
+
+impl Verify for Listing {
+    fn verify<'a>(&'a self, _conn: &'a mut PgConnection, ids: &'a [DocumentId]) -> Answer<'a, Vec<DocumentId>> {
+        Box::pin(async move { Ok(ids.iter().copied().filter(|id| self.ids.contains(id)).collect()) })
+    }
+
+    fn list<'a>(&'a self, _conn: &'a mut PgConnection) -> Answer<'a, Option<Vec<DocumentId>>> {
+        Box::pin(async { Ok(Some(self.ids.clone())) })
+    }
+
+    fn listed_after(&self) -> usize {
+        self.after
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_filter_is_exact_however_it_is_given() {
+    let pool = crate::support::server::new_pool().await;
+    let cache = Cache::new(16 << 20);
+    let (index, config) = plain_index(&pool, "filtered").await;
+    let mut naive = Naive::new(config);
+    let mut random = Random(3);
+    let pairs: Vec<(i64, String)> = (0..3_000).map(|id| (id, format!("all {}", random.text(6, 20)))).collect();
+    pairs.iter().for_each(|(id, text)| naive.put(*id, text));
+    put(&pool, &cache, index, &pairs).await;
+    bm25::compact(&pool, index).await.expect("compacted");
+    let ranking = naive.search("all w0 w5", 3_000, |_| true);
+    // These are the worst ones, so the search must go through the whole list to find them.
+    let worst: BTreeSet<i64> = ranking[2_970..].iter().map(|hit| hit.document_id.0).collect();
+    let expected = naive.search("all w0 w5", 10, |id| worst.contains(&id));
+    let ids = worst.iter().copied().chain([999_999]).map(DocumentId).collect();
+    let ids = Allowed::Verify(&Listing { ids, after: 0 });
+    assert_same(&find(&pool, &cache, index, "all w0 w5", 10, ids).await, &expected, "ids");
+    let verifier = Passing { pass: |id| worst.contains(&id), asked: AtomicUsize::new(0) };
+    let found = find(&pool, &cache, index, "all w0 w5", 10, Allowed::Verify(&verifier)).await;
+    assert_same(&found, &expected, "verified");
+    assert!(verifier.asked.load(Ordering::Relaxed) <= 3_000, "a document was verified twice");
+    let best = Passing { pass: |_| true, asked: AtomicUsize::new(0) };
+    let found = find(&pool, &cache, index, "all w0 w5", 10, Allowed::Verify(&best)).await;
+    assert_same(&found, &ranking[..10], "all pass");
+    assert!(best.asked.load(Ordering::Relaxed) < 200, "a filter that all pass needs the head of the list only");
+    let none = Passing { pass: |_| false, asked: AtomicUsize::new(0) };
+    assert!(find(&pool, &cache, index, "all", 10, Allowed::Verify(&none)).await.is_empty());
+    assert!(
+        find(&pool, &cache, index, "all", 10, Allowed::Verify(&Listing { ids: vec![], after: 0 })).await.is_empty()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ties_go_to_the_lower_document() {
+    let pool = crate::support::server::new_pool().await;
+    let cache = Cache::new(1 << 20);
+    let (index, _) = plain_index(&pool, "ties").await;
+    // They are indexed in descending order, so that document numbers run against document ids.
+    for id in (1..=300i64).rev() {
+        put(&pool, &cache, index, &[(id, "same words".to_owned())]).await;
+    }
+    for _ in 0..2 {
+        let found = find(&pool, &cache, index, "same", 7, Allowed::All).await;
+        assert_eq!(found.iter().map(|hit| hit.document_id.0).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7]);
+        bm25::compact(&pool, index).await.expect("compacted");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changed_weights_hold_at_once() {
+    let pool = crate::support::server::new_pool().await;
+    let cache = Cache::new(16 << 20);
+    let (index, config) = plain_index(&pool, "weights").await;
+    let mut naive = Naive::new(config);
+    let mut random = Random(41);
+    // There are enough postings per query for pruning, so bounds left from other weights would lose documents.
+    for start in (0..30_000i64).step_by(3_000) {
+        let pairs: Vec<(i64, String)> =
+            (start..start + 3_000).map(|id| (id, format!("all any {}", random.text(8, 40)))).collect();
+        pairs.iter().for_each(|(id, text)| naive.put(*id, text));
+        put(&pool, &cache, index, &pairs).await;
+    }
+    bm25::compact(&pool, index).await.expect("compacted");
+    for (k1, b) in [(1.2, 0.75), (0.1, 0.0), (4.0, 1.0), (1.2, 0.75)] {
+        let config = Config { k1, b, ..naive.config };
+        let mut tx = pool.begin().await.expect("begun");
+        indexes::configure(&mut tx, index, &config).await.expect("configured");
+        tx.commit().await.expect("committed");
+        naive.config = config;
+        for query in ["all any w0", "w7 any w3", "all any w5 w1"] {
+            let found = find(&pool, &cache, index, query, 10, Allowed::All).await;
+            assert_same(&found, &naive.search(query, 10, |_| true), &format!("{k1} {b} {query}"));
+        }
+    }
+    bm25::compact(&pool, index).await.expect("compacted");
+    // Longer documents raise the average above the one that the sealed bounds were built for.
+    let pairs: Vec<(i64, String)> = (50_000..50_400).map(|id| (id, "long tail ".repeat(900))).collect();
+    pairs.iter().for_each(|(id, text)| naive.put(*id, text));
+    put(&pool, &cache, index, &pairs).await;
+    for _ in 0..2 {
+        for query in ["all any w0", "all any w5 w1", "tail w5 all any w2"] {
+            let found = find(&pool, &cache, index, query, 10, Allowed::All).await;
+            assert_same(&found, &naive.search(query, 10, |_| true), query);
+        }
+        bm25::compact(&pool, index).await.expect("compacted");
+    }
+    let mut tx = pool.begin().await.expect("begun");
+    let mut other = naive.config;
+    other.analyzer.language = Language::English;
+    let refused = indexes::configure(&mut tx, index, &other).await.expect_err("filled");
+    assert!(refused.to_string().contains("clear"), "{refused}");
+    let (empty, _) = plain_index(&pool, "empty").await;
+    indexes::configure(&mut tx, empty, &other).await.expect("nothing is indexed");
+    tx.commit().await.expect("committed");
+    put(&pool, &cache, empty, &[(1, "all running".to_owned())]).await;
+    assert_eq!(find(&pool, &cache, empty, "runs", 10, Allowed::All).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_index_covers_everything_or_what_lies_under_its_members() {
+    let pool = crate::support::server::new_pool().await;
+    let mut conn = pool.acquire().await.expect("a connection");
+    let insert = async |parent: Option<DocumentId>, path: &[DocumentId], usetype: &str, settled: &str| -> DocumentId {
+        sqlx::query_scalar(
+            "INSERT INTO documents (parent_id, path, title, content, usetype, settled, content_hash, guard)
+             VALUES ($1, $2, 't', 'c', $3, $4, 'sha256:', 0) RETURNING id",
+        )
+        .bind(parent)
+        .bind(path)
+        .bind(usetype)
+        .bind(settled)
+        .fetch_one(&pool)
+        .await
+        .expect("inserted")
+    };
+    let root = insert(None, &[], "markdown", "settled").await;
+    let child = insert(Some(root), &[root], "chunk", "settled").await;
+    let outside = insert(None, &[], "markdown", "settled").await;
+    let all = indexes::by_name(&mut conn, "default").await.expect("read").expect("there from the start").id;
+    let (narrow, _) = plain_index(&pool, "narrow").await;
+    sqlx::query("INSERT INTO search_index_members (index_id, root_document_id) VALUES ($1, $2)")
+        .bind(narrow)
+        .bind(root)
+        .execute(&pool)
+        .await
+        .expect("a member");
+    let covered = indexes::covering(&mut conn, &[root, child, outside]).await.expect("read");
+    assert_eq!(covered, [(all, root), (all, child), (all, outside), (narrow, root), (narrow, child)]);
+    assert_eq!(indexes::list(&mut conn, IndexId(0), 10).await.expect("read").len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cranfield_reaches_its_quality() {
+    let pool = crate::support::server::new_pool().await;
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/ir");
+    let Ok(docs) = std::fs::read_to_string(folder.join("cran.all.1400.xml")) else {
+        crate::support::left_out("nDCG@10 on Cranfield (no ../shared/ir)");
+        return;
+    };
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).expect("beside the documents");
+    let between = |text: &str, tag: &str| -> String {
+        let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
+        let start = text.find(&open).map_or(0, |at| at + open.len());
+        text[start..text[start..].find(&close).map_or(text.len(), |at| start + at)].to_owned()
+    };
+    let docs: Vec<(i64, String)> = docs
+        .split("<doc>")
+        .skip(1)
+        .map(|doc| {
+            let id = between(doc, "docno").trim().parse().expect("a number");
+            (id, format!("{}\n{}", between(doc, "title"), between(doc, "text")))
+        })
+        .collect();
+    let queries: Vec<String> = read("cran.qry.xml").split("<top>").skip(1).map(|top| between(top, "title")).collect();
+    let mut relevant: HashMap<usize, BTreeSet<i64>> = HashMap::new();
+    for line in read("cranqrel.trec.txt").lines() {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        if let [query, _, document, grade] = columns[..]
+            && grade.parse::<i32>().is_ok_and(|grade| grade > 0)
+        {
+            let query: usize = query.parse().expect("a number");
+            relevant.entry(query).or_default().insert(document.parse().expect("a number"));
+        }
+    }
+    let mut figures = vec![];
+    for stop_words in [StopWords::Keep, StopWords::Remove] {
+        let mut config = Config::default();
+        config.analyzer.stop_words = Some(stop_words);
+        let index = create(&pool, &format!("{stop_words:?}"), &config).await;
+        let cache = Cache::new(16 << 20);
+        for chunk in docs.chunks(200) {
+            put(&pool, &cache, index, chunk).await;
+        }
+        bm25::compact(&pool, index).await.expect("compacted");
+        let mut sum = 0.0;
+        for (i, query) in queries.iter().enumerate() {
+            let Some(relevant) = relevant.get(&(i + 1)) else { continue };
+            let found = find(&pool, &cache, index, query, 10, Allowed::All).await;
+            let discount = |rank: usize| 1.0 / (rank as f64 + 2.0).log2();
+            let gained: f64 = (found.iter().enumerate())
+                .filter(|(_, hit)| relevant.contains(&hit.document_id.0))
+                .map(|(rank, _)| discount(rank))
+                .sum();
+            sum += gained / (0..relevant.len().min(10)).map(discount).sum::<f64>();
+        }
+        figures.push(sum / relevant.len() as f64);
+    }
+    println!("Cranfield nDCG@10: stop words kept {:.4}, removed {:.4}", figures[0], figures[1]);
+    assert!(figures[1] >= 0.384, "nDCG@10 is {:.4} with the default analyzer", figures[1]);
+}
