@@ -143,7 +143,8 @@ impl Options {
         for group in registered {
             group.check(&mut resolved[group.name])?;
         }
-        let options: Options = serde_json::from_value(resolved).map_err(|e| Failure::field("options", e))?;
+        let options: Options = serde_path_to_error::deserialize(resolved)
+            .map_err(|error| Failure::field(&error.path().to_string(), error.inner()))?;
         options.check()?;
         Ok(options)
     }
@@ -241,9 +242,17 @@ fn override_group(resolved: &mut Value, group: &str, keys: &Value) -> Result<(),
         if !target.contains_key(key) {
             return Err(unknown(&format!("{group}.{key}"), &target.keys().cloned().collect::<Vec<_>>()));
         }
-        target.insert(key.clone(), value.clone());
+        target.insert(key.clone(), whole(value));
     }
     Ok(())
+}
+
+/// A number with a fraction of zero is a whole one, as in JSON Schema.
+fn whole(value: &Value) -> Value {
+    match value.as_f64().filter(|number| value.is_f64() && number.fract() == 0.0 && number.abs() < 1e15) {
+        Some(number) => Value::from(number as i64),
+        None => value.clone(),
+    }
 }
 
 fn unknown(key: &str, known: &[String]) -> Failure {
@@ -287,6 +296,8 @@ mod tests {
             .expect("valid");
         assert_eq!((one.structure.max_tokens, one.structure.min_chunk_length), (60, 20));
         assert_eq!(one.to_value(), other.to_value());
+        let float = Options::resolve(Some(&json!({"structure": {"max_tokens": 60.0}})), &[]).expect("a whole number");
+        assert_eq!(float.structure.max_tokens, 60);
     }
 
     #[test]
@@ -322,6 +333,8 @@ mod tests {
         assert_eq!(code, Code::UnknownOption);
         assert!(text.contains("structure.max_token") && text.contains("max_tokens"), "{text}");
         assert_eq!(code_and_text(json!({"ocr": {}})).0, Code::UnknownOption);
+        let (_, text) = code_and_text(json!({"structure": {"max_tokens": 60.5}}));
+        assert!(text.starts_with("structure.max_tokens: "), "{text}");
         for wrong in [
             json!([]),
             json!({"structure": 3}),

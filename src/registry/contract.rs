@@ -104,9 +104,7 @@ fn complete(document: &mut Value, row: &Mounted, answers: Vec<Described>, regist
         if let Some(schema) = property(document, &body, "options") {
             *schema = options::schema(registered);
         }
-        if let Some(schema) = target(document, &body) {
-            bound(schema);
-        }
+        bound_all(document, &body);
     }
     let heeded: BTreeSet<&str> = row.forms().flat_map(|form| (form.heeds)()).collect();
     let known = Meta::headers();
@@ -348,6 +346,34 @@ fn bound(schema: &mut Value) {
         }
         Value::Array(entries) => entries.iter_mut().for_each(bound),
         _ => {}
+    }
+}
+
+/// Does the same for a schema and everything that it refers to.
+fn bound_all(document: &mut Value, schema: &Value) {
+    let mut seen = BTreeSet::new();
+    let mut open = references(schema);
+    while let Some(reference) = open.pop() {
+        let Some(schema) = reference.strip_prefix('#').and_then(|place| document.pointer_mut(place)) else { continue };
+        bound(schema);
+        let more = references(schema);
+        if seen.insert(reference) {
+            open.extend(more);
+        }
+    }
+}
+
+fn references(schema: &Value) -> Vec<String> {
+    match schema {
+        Value::Object(members) => members
+            .iter()
+            .flat_map(|(name, value)| match (name.as_str(), value) {
+                ("$ref", Value::String(reference)) => vec![reference.clone()],
+                _ => references(value),
+            })
+            .collect(),
+        Value::Array(entries) => entries.iter().flat_map(references).collect(),
+        _ => Vec::new(),
     }
 }
 

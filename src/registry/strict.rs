@@ -1,6 +1,6 @@
 //! A deserializer around another, which holds requests to the contract where serde's derive is lenient: an object is
-//! never written as a list of its values, no text contains a NUL (PostgreSQL stores none), and errors describe what is
-//! taken in words of JSON.
+//! never written as a list of its values, no text contains a NUL (PostgreSQL stores none), no number is so large that it
+//! cannot be read back, and errors describe what is taken in words of JSON.
 use serde::{
     Deserializer,
     de::{
@@ -28,6 +28,13 @@ impl<T> Strict<T> {
         Strict { inner, text: true }
     }
 }
+
+/// Up to here a float holds every whole number exactly.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// PostgreSQL writes a float in JSON with all its digits. Reading those back rounds on the way, which takes the largest floats beyond
+/// what a float holds: one such document would then fail every list that it is in.
+const LARGEST: f64 = 1e308;
 
 /// What a type takes, in words of JSON.
 #[derive(Clone, Copy)]
@@ -205,7 +212,21 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Asked<V> {
         visit_bool bool, Unexpected::Bool;
         visit_i64 i64, Unexpected::Signed;
         visit_u64 u64, Unexpected::Unsigned;
-        visit_f64 f64, Unexpected::Float;
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<V::Value, E> {
+        let wanted = self.wanted;
+        if value.abs() > LARGEST {
+            return Err(E::custom(format_args!("must be a number from -{LARGEST:e} to {LARGEST:e}")));
+        }
+        match wanted {
+            Wanted::Own => self.inner.visit_f64(value),
+            // JSON Schema knows one kind of numbers, so 2.0 is a whole one.
+            Wanted::Whole(..) if value.fract() == 0.0 && value.abs() <= EXACT => {
+                self.inner.visit_i64(value as i64).map_err(|_: E| E::invalid_type(Unexpected::Float(value), &wanted))
+            }
+            _ => self.inner.visit_f64(value).map_err(|_: E| E::invalid_type(Unexpected::Float(value), &wanted)),
+        }
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<V::Value, E> {

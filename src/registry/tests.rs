@@ -111,6 +111,18 @@ fn every_reference_of_the_contract_resolves() {
 }
 
 #[test]
+fn a_document_of_a_batch_takes_what_a_single_one_takes() {
+    let schemas = &contract()["components"]["schemas"];
+    for field in ["title", "usetype", "parent_id", "position"] {
+        for keyword in ["minLength", "maxLength", "pattern", "minimum", "maximum"] {
+            let of = |schema: &str| &schemas[schema]["properties"][field][keyword];
+            assert_eq!(of("BatchItem"), of("NewDocument"), "{field}: {keyword}");
+        }
+    }
+    assert_eq!(schemas["BatchItem"]["properties"]["key"]["maxLength"], 255);
+}
+
+#[test]
 fn the_contract_is_this() {
     insta::assert_json_snapshot!(contract());
 }

@@ -185,6 +185,26 @@ async fn what_cannot_be_stored_is_refused_by_name() {
     app.end().await;
 }
 
+#[tokio::test]
+async fn a_number_is_refused_that_no_list_could_read_back() {
+    let app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
+    let create = async |number: f64| {
+        let body = json!({"title": "t", "content": "c", "structured_content": {"k": [number]}});
+        app.raw("POST", "/documents").json(&body).send().await.unwrap()
+    };
+    let refused = create(f64::MAX).await;
+    assert_eq!(refused.status(), 422);
+    let problem: serde_json::Value = refused.json().await.unwrap();
+    assert!(problem["field"].as_str().unwrap().starts_with("structured_content.k[0]"), "{problem}");
+    for number in [1e308, -1e308, f64::MIN_POSITIVE] {
+        assert_eq!(create(number).await.status(), 201, "{number}");
+    }
+    let listed = app.client.list_roots(PageQuery::default()).await.unwrap().documents;
+    assert_eq!(listed.len(), 3);
+    assert!(listed[0].structured_content["k"][0].as_f64().is_some_and(|number| (number / 1e308 - 1.0).abs() < 1e-9));
+    app.end().await;
+}
+
 /// The number of rows in every table.
 async fn rows(app: &TestApp) -> Vec<(String, i64)> {
     let tables: Vec<String> = sqlx::query_scalar(

@@ -54,9 +54,11 @@ BatchItem {
     /// The caller's own name for the document, 1 to 255 characters. If the caller has created a document with this key
     /// before, that one is answered and stays as it is, so a call or an import may be repeated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 255, pattern = r"\S"))]
     key: Option<String>,
     /// The key of the parent, instead of `parent_id`: of an earlier document of this call, or of an earlier call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 255, pattern = r"\S"))]
     parent_key: Option<String>,
 } }
 

@@ -84,6 +84,7 @@ macro_rules! document_to_create { ($(#[$meta:meta])* $name:ident { $($(#[$field_
     #[serde(deny_unknown_fields)]
     pub struct $name {
         /// 1 to 1,000 characters.
+        #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 1000))]
         pub title: String,
         /// May be empty.
         pub content: String,
@@ -91,6 +92,7 @@ macro_rules! document_to_create { ($(#[$meta:meta])* $name:ident { $($(#[$field_
         pub parent_id: Option<i64>,
         /// `markdown` by default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 100, pattern = "^[a-zA-Z0-9_:.-]+$"))]
         pub usetype: Option<String>,
         /// The caller's own JSON object, with at most 100,000 values, 64 levels and 1 MiB of keys and texts. The service
         /// never writes into it.

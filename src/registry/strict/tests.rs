@@ -56,6 +56,27 @@ fn what_is_right_is_read_as_ever() {
 }
 
 #[test]
+fn a_whole_number_may_have_a_fraction_of_zero() {
+    let read = read(r#"{"text": "t", "number": 7.0, "many": [{"a": -2e3, "b": 1.0}]}"#).expect("valid");
+    assert_eq!((read.number, read.many[0].a), (Some(7), -2000));
+}
+
+#[test]
+fn a_number_that_could_not_be_read_back_is_refused() {
+    for number in ["1.7976931348623157e308", "-1.7976931348623157e308", "1.1e308"] {
+        for (text, path) in [
+            (format!(r#"{{"text": "t", "any": [{{"k": {number}}}]}}"#), "any"),
+            (format!(r#"{{"text": "t", "inner": {{"a": 1, "b": {number}}}}}"#), "inner.b"),
+        ] {
+            let (at, reason) = read(&text).expect_err("too large");
+            assert!(at.starts_with(path) && reason.contains("1e308"), "{at}: {reason}");
+        }
+    }
+    let read = read(r#"{"text": "t", "any": [1e308, -1e308, 5e-324]}"#).expect("valid");
+    assert_eq!(read.any, json!([1e308, -1e308, 5e-324]));
+}
+
+#[test]
 fn an_object_is_no_list_at_any_depth() {
     for (text, path) in [
         (r#"["text", 7]"#, "."),
@@ -88,6 +109,9 @@ fn what_is_wrong_is_said_without_a_word_of_rust() {
         (r#"{"text": "t", "number": -1}"#, "number", "a whole number from 0 to 4294967295"),
         (r#"{"text": "t", "number": 4294967296}"#, "number", "a whole number from 0 to 4294967295"),
         (r#"{"text": "t", "number": 1.5}"#, "number", "a whole number from 0"),
+        (r#"{"text": "t", "number": -1.0}"#, "number", "a whole number from 0"),
+        (r#"{"text": "t", "number": 4294967296.0}"#, "number", "a whole number from 0"),
+        (r#"{"text": "t", "number": 1e300}"#, "number", "a whole number from 0"),
         (r#"{"text": "t", "flag": "yes"}"#, "flag", "true or false"),
         (r#"{"text": "t", "flag": 1}"#, "flag", "true or false"),
         (r#"{"text": "t", "many": {}}"#, "many", "a list"),
