@@ -162,7 +162,8 @@ impl Touched {
 }
 
 /// Takes up to 10,000 events of a root and lowers the counts, with one aggregated change per node in the order of ids.
-/// Returns the touched nodes, or `None` if there was no event.
+/// Returns the touched nodes, or `None` if there was no event. A failed container waits for no child: a cancel has set its
+/// count to 0, and the tasks that it stopped end after that.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn apply_events(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<Option<Vec<Touched>>> {
     let events: Vec<(DocumentId, i64, i64)> = sqlx::query_as(
@@ -178,7 +179,8 @@ pub async fn apply_events(conn: &mut PgConnection, root_id: RootId) -> sqlx::Res
         return Ok(None);
     }
     let touched = sqlx::query_as(
-        "UPDATE ingest_node n SET open_children = n.open_children - e.done, failed_children = n.failed_children + e.failed
+        "UPDATE ingest_node n SET open_children = n.open_children - CASE d.settled WHEN 'failed' THEN 0 ELSE e.done END,
+                failed_children = n.failed_children + e.failed
            FROM unnest($1::bigint[], $2::int[], $3::int[]) AS e(id, done, failed) JOIN documents d ON d.id = e.id
           WHERE n.document_id = e.id
          RETURNING n.document_id, n.parent_id, n.open_tasks, n.open_children, n.failed_children, n.rollup, d.settled, d.path",

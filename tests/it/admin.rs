@@ -256,10 +256,10 @@ async fn what_ends_while_a_file_is_cancelled_leaves_no_event() {
     app.client.pause_task_type(TaskTypePath { task_type: "embed".to_owned() }).await.unwrap();
     let id = app.upload_bytes("long.md", long_text()).await.unwrap().document_id;
     waits_for_pause(&app, id).await;
-    // Stands for a stopped task that ends while the cancel has the file's lock.
+    // Stands for a stopped task that ends, with the leaves that fail with it, while the cancel has the file's lock.
     sqlx::raw_sql(
         "CREATE FUNCTION ends_now() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-             INSERT INTO settle_event (root_id, document_id, done, failed) VALUES (NEW.root_id, NEW.document_id, 0, 0); RETURN NULL; END $$;
+             INSERT INTO settle_event (root_id, document_id, done, failed) VALUES (NEW.root_id, NEW.document_id, 40, 40); RETURN NULL; END $$;
          CREATE TRIGGER ends_now AFTER UPDATE ON ingest_node FOR EACH ROW WHEN (OLD.cancelled AND NOT NEW.cancelled) EXECUTE FUNCTION ends_now()",
     )
     .execute(&app.pool)
