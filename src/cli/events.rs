@@ -1,13 +1,14 @@
 //! `svc events`.
 use super::{
     CliError, SILENT_FOR,
+    follow::may_pass,
     output::{Output, one_line, say},
 };
 use clap::Args;
 use futures_util::StreamExt;
 use std::{process::ExitCode, time::Duration};
 use svc_client::{
-    Client, Code, Event, EventStream, Failure, Meta, Remote,
+    Client, Event, EventStream, Failure, Meta, Remote,
     wire::{EventQuery, EventResponse},
 };
 
@@ -35,9 +36,14 @@ pub async fn events(client: &Client<Remote>, output: Output, arguments: EventsAr
     loop {
         tokio::select! {
             event = following.next() => show(output, &event?)?,
-            _ = tokio::signal::ctrl_c() => return Ok(ExitCode::SUCCESS),
+            _ = tokio::signal::ctrl_c() => break,
         }
     }
+    match &following.last {
+        Some(last) => eprintln!("the events are kept: `svc events --since {last}` goes on after this one"),
+        None => eprintln!("nothing happened meanwhile"),
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn show(output: Output, event: &EventResponse) -> Result<(), CliError> {
@@ -103,9 +109,4 @@ impl Following<'_> {
         let meta = Meta { last_event_id: self.last.clone(), ..Meta::default() };
         self.client.given(meta).follow_events(self.query.clone()).await
     }
-}
-
-/// Whether the same call may succeed later.
-fn may_pass(failure: &Failure) -> bool {
-    matches!(failure.code, Code::Unavailable | Code::Unreachable | Code::TooManyRequests | Code::TimedOut)
 }

@@ -1,6 +1,6 @@
 //! `svc fetch`: has the service fetch addresses and papers, and ingest them.
 use super::{
-    CliError, SOME_FAILED,
+    CliError, INTERRUPTED, SOME_FAILED,
     output::{Output, one_line, say},
 };
 use clap::Args;
@@ -34,7 +34,7 @@ pub async fn fetch(client: &Client<Remote>, output: Output, arguments: FetchArgu
     let options = arguments.options.as_deref().map(serde_json::from_str::<Value>).transpose();
     let options = options.map_err(|error| CliError::Other(format!("--options is not JSON: {error}")))?;
     let mut bad = false;
-    for address in &arguments.addresses {
+    for (asked, address) in arguments.addresses.iter().enumerate() {
         let entry = arguments.entry.unwrap_or_else(|| entry_of(address));
         let (url, id) = match address.contains("://") {
             true => (Some(address.clone()), None),
@@ -42,7 +42,14 @@ pub async fn fetch(client: &Client<Remote>, output: Output, arguments: FetchArgu
         };
         let (parent_id, private, options) = (arguments.parent, arguments.private, options.clone());
         let new = NewIngestion { url, id, parent_id, private, options, ..NewIngestion::of(entry) };
-        let outcome = client.ingest(Json(new)).await;
+        let outcome = tokio::select! {
+            outcome = client.ingest(Json(new)) => outcome,
+            _ = tokio::signal::ctrl_c() => {
+                let left = arguments.addresses.len() - asked - 1;
+                eprintln!("the service goes on with {address}: `svc status` shows the queue; {left} addresses were not asked for");
+                return Ok(ExitCode::from(INTERRUPTED));
+            }
+        };
         bad |= outcome.as_ref().map_or(true, |tree| tree.document.settled == Settled::Failed);
         match outcome {
             Err(failure) if failure.code == Code::Unauthenticated => return Err(failure.into()),

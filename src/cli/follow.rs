@@ -51,7 +51,7 @@ pub async fn follow(
 }
 
 /// Whether the same call may succeed later.
-fn may_pass(failure: &Failure) -> bool {
+pub fn may_pass(failure: &Failure) -> bool {
     matches!(failure.code, Code::Unavailable | Code::Unreachable | Code::TooManyRequests | Code::TimedOut)
 }
 

@@ -1,6 +1,6 @@
 //! `svc import`: creates a document for each line of a file, in batches, and says which lines were refused and why.
 use super::{
-    CliError, SOME_FAILED,
+    CliError, INTERRUPTED, SOME_FAILED,
     output::{Output, say},
 };
 use clap::Args;
@@ -27,8 +27,6 @@ const BYTES: usize = 4 << 20;
 const LINE_BYTES: usize = 15 << 20;
 /// The longest wait between two tries of a call that the service cannot take now.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// The exit code that a shell reports for a program ended by SIGINT.
-const INTERRUPTED: u8 = 130;
 
 #[derive(Args)]
 pub struct ImportArguments {

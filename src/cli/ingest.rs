@@ -1,7 +1,8 @@
 //! `svc ingest`: uploads files, follows the frontier, and says at the end what failed and why.
 use super::{
-    CliError, SOME_FAILED,
-    follow::follow,
+    CliError, INTERRUPTED, SOME_FAILED,
+    events::Following,
+    follow::{follow, may_pass},
     output::{Output, one_line, say},
 };
 use clap::Args;
@@ -10,25 +11,23 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::{
-    collections::VecDeque,
+    cell::Cell,
+    collections::{BTreeMap, VecDeque},
     fs,
     path::{Path, PathBuf},
+    pin::pin,
     process::ExitCode,
-    sync::atomic::{AtomicI64, Ordering},
     time::{Duration, Instant},
 };
 use svc_client::{
     Client, Code, Failure, FileUpload, Remote,
-    wire::{Attempt, AttemptOutcome, DocumentPath, ErrorType, FrontierResponse, Settled, UploadQuery},
+    wire::{Attempt, AttemptOutcome, DocumentPath, ErrorType, EventQuery, FrontierResponse, Settled, UploadQuery},
 };
 
 /// How many uploads run at once.
 const UPLOADS: usize = 4;
-/// How many files are followed at once.
-const WATCHED: usize = 32;
-
-/// The exit code that a shell reports for a program ended by SIGINT.
-const INTERRUPTED: u8 = 130;
+/// The kinds of events after which nothing is left to do for a file.
+const ENDS: &str = "ingest.settled,ingest.failed,ingest.cancelled,document.deleted";
 
 #[derive(Args)]
 pub struct IngestArguments {
@@ -114,23 +113,31 @@ pub async fn ingest(client: &Client<Remote>, output: Output, arguments: IngestAr
             .unwrap_or_else(|_| ProgressStyle::default_bar()),
     );
     bar.set_message("uploading");
-    let uploads = stream::iter(files).map(|file| upload(client, file, query, options.clone())).buffered(UPLOADS);
-    let mut reports: Vec<Report> = uploads.inspect(|_| bar.inc(1)).try_collect().await?;
-    if !arguments.no_wait {
-        let interrupted = tokio::select! {
-            followed = follow_all(client, &mut reports, &bar) => followed.map(|()| false)?,
-            _ = tokio::signal::ctrl_c() => true,
-        };
-        if interrupted {
-            bar.finish_and_clear();
-            let open = reports.iter().filter(|report| report.state == FileState::InFlight).count();
-            eprintln!(
-                "{open} files continue in the background: `svc status` shows the queue, `svc cancel ID` ends one"
-            );
-            return Ok(ExitCode::from(INTERRUPTED));
+    let number = files.len();
+    let mut reports = Vec::with_capacity(number);
+    let work = async {
+        let uploads = stream::iter(files).map(|file| upload(client, file, query, options.clone())).buffered(UPLOADS);
+        let mut uploads = pin!(uploads);
+        while let Some(report) = uploads.try_next().await? {
+            reports.push(report);
+            bar.inc(1);
         }
-    }
+        if arguments.no_wait { Ok(()) } else { follow_all(client, &mut reports, &bar).await }
+    };
+    let interrupted = tokio::select! {
+        done = work => done.map(|()| false)?,
+        _ = tokio::signal::ctrl_c() => true,
+    };
     bar.finish_and_clear();
+    if interrupted {
+        let open = reports.iter().filter(|report| report.state == FileState::InFlight).count();
+        eprintln!("{open} files continue in the background: `svc status` shows the queue, `svc cancel ID` ends one");
+        if reports.len() < number {
+            let left = number - reports.len();
+            eprintln!("{left} files were not uploaded: run the same command again, which stores no file twice");
+        }
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
     explain(client, &mut reports).await?;
     match output {
         Output::Json => reports.iter().try_for_each(Output::line)?,
@@ -216,32 +223,76 @@ async fn upload(
     }
 }
 
-/// Follows every file that was stored until it is done.
+/// Follows every file that was stored until it is done. The stream of events tells which have ended, and the stream of one
+/// file how far it has come. Each file is that one in its turn, unless it has ended before, so an event that is missed costs
+/// nothing.
 async fn follow_all(client: &Client<Remote>, reports: &mut [Report], bar: &ProgressBar) -> Result<(), CliError> {
-    let open: Vec<(usize, i64)> =
-        reports.iter().enumerate().filter_map(|(index, report)| Some((index, report.document_id?))).collect();
-    bar.set_position(0);
-    bar.set_length(open.len() as u64);
-    // The number of settled nodes of each file.
-    let settled: Vec<AtomicI64> = reports.iter().map(|_| AtomicI64::new(0)).collect();
-    let seen = |index: usize, frontier: &FrontierResponse| {
-        settled[index].store(frontier.nodes_settled, Ordering::Relaxed);
-        let nodes: i64 = settled.iter().map(|nodes| nodes.load(Ordering::Relaxed)).sum();
-        bar.set_message(format!("ingesting, {nodes} nodes settled"));
-    };
-    let seen = &seen;
-    let follows = open.into_iter().map(|(index, id)| async move {
-        Ok::<_, Failure>((index, follow(client, id, |frontier| seen(index, frontier)).await?))
-    });
-    let mut done = stream::iter(follows).buffer_unordered(WATCHED);
-    while let Some((index, frontier)) = done.try_next().await? {
-        match frontier {
-            Some(frontier) => take(&mut reports[index], frontier),
-            None => reports[index].state = FileState::Deleted,
+    // The same bytes may have come twice.
+    let mut open: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
+    for (index, report) in reports.iter().enumerate() {
+        if let Some(id) = report.document_id {
+            open.entry(id).or_default().push(index);
         }
-        bar.inc(1);
+    }
+    bar.set_position(0);
+    bar.set_length(open.values().map(Vec::len).sum::<usize>() as u64);
+    let query = EventQuery { kinds: Some(ENDS.to_owned()), since: Some("now".to_owned()), root: None };
+    // Without it the files are followed one after another.
+    let mut events = if open.len() > 1 { Following::begin(client, query).await.ok() } else { None };
+    let settled = Cell::new(0);
+    let seen = |frontier: &FrontierResponse| {
+        bar.set_message(format!("ingesting, {} nodes settled", settled.get() + frontier.nodes_settled));
+    };
+    while let Some(first) = open.keys().next().copied() {
+        let mut followed = pin!(follow(client, first, seen));
+        while open.contains_key(&first) {
+            let (id, frontier) = tokio::select! {
+                frontier = &mut followed => (first, frontier?),
+                id = next_end(&mut events) => match open.contains_key(&id) {
+                    true => match ended(client, id).await? {
+                        Some(frontier) => (id, frontier),
+                        None => continue,
+                    },
+                    // Another's.
+                    false => continue,
+                },
+            };
+            for index in open.remove(&id).unwrap_or_default() {
+                match frontier.clone() {
+                    Some(frontier) => take(&mut reports[index], frontier),
+                    None => reports[index].state = FileState::Deleted,
+                }
+                bar.inc(1);
+            }
+            settled.set(settled.get() + frontier.map_or(0, |frontier| frontier.nodes_settled));
+        }
     }
     Ok(())
+}
+
+/// The next document that an event tells of; never, if there are no events.
+async fn next_end(events: &mut Option<Following<'_>>) -> i64 {
+    while let Some(following) = events {
+        match following.next().await {
+            Ok(event) => match event.document_id {
+                Some(id) => return id,
+                None => continue,
+            },
+            Err(_) => *events = None,
+        }
+    }
+    std::future::pending().await
+}
+
+/// The last frontier of a file that is done, `Some(None)` if it was deleted; `None` while there is work left.
+async fn ended(client: &Client<Remote>, id: i64) -> Result<Option<Option<FrontierResponse>>, Failure> {
+    match client.read_frontier(DocumentPath { id }).await {
+        Ok(frontier) if frontier.nodes_in_flight == 0 && frontier.tasks_unfinished == 0 => Ok(Some(Some(frontier))),
+        Err(failure) if failure.code == Code::NotFound => Ok(Some(None)),
+        Err(failure) if !may_pass(&failure) => Err(failure),
+        // Its turn comes.
+        Ok(_) | Err(_) => Ok(None),
+    }
 }
 
 fn take(report: &mut Report, frontier: FrontierResponse) {

@@ -41,6 +41,8 @@ pub use worker::worker_main;
 
 /// The exit code if everything ended but some files were refused or failed.
 pub const SOME_FAILED: u8 = 3;
+/// The exit code that a shell reports for a program ended by SIGINT.
+const INTERRUPTED: u8 = 130;
 
 /// A document store organised as a tree: it ingests files and finds what is in them by meaning and by words.
 #[derive(Parser)]

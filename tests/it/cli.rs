@@ -1,7 +1,17 @@
 //! The command line, as a program reads it and as a person does.
-use crate::support::{TOKEN, TestApp, http, repository, sample};
+use crate::support::{
+    TOKEN, TestApp, Wish, http, left_out,
+    proxy::{Proxy, Weather},
+    repository, sample, until,
+};
+use reqwest::Response;
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+};
+use svc_client::wire::TaskTypePath;
 
 /// Runs `svc` against the service of a test.
 pub async fn svc(app: &TestApp, arguments: &[&str]) -> Output {
@@ -50,6 +60,11 @@ async fn a_folder_is_ingested_searched_and_shown() {
     assert!(shown.contains("results by bm25") && shown.contains("handbook.md ›"), "{shown}");
     let tree = text(&svc(&app, &["--table", "tree", &id]).await.stdout);
     assert!(tree.contains("file “handbook.md” [settled]") && tree.contains("    "), "{tree}");
+    let made = lines(&svc(&app, &["raptor", &id]).await);
+    assert!(made[0]["tree"]["summaries"].as_u64().unwrap() > 0, "{}", made[0]);
+    let chosen = ["--table", "portfolio", &id, "--tokens", "300", "--query", "what to do when the radar gauge fails"];
+    let chosen = text(&svc(&app, &chosen).await.stdout);
+    assert!(chosen.contains("radar gauge is silent") && chosen.contains("of what is possible"), "{chosen}");
     app.sampled().await;
     let status = lines(&svc(&app, &["status"]).await);
     assert_eq!((status[0]["ready"].as_bool(), status[0]["queue"]["pending"].as_i64()), (Some(true), Some(0)));
@@ -215,7 +230,7 @@ async fn settings_are_shown_with_their_origin_and_no_secret() {
 
 #[tokio::test]
 async fn the_documentation_page_needs_nothing_from_elsewhere() {
-    let app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
     let page = http().get(format!("{}/docs/", app.base)).send().await.unwrap();
     assert_eq!(page.status(), 200);
     let page = page.text().await.unwrap();
@@ -225,7 +240,7 @@ async fn the_documentation_page_needs_nothing_from_elsewhere() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_token_is_said_once_and_ends_a_command_with_1() {
-    let app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
     let (one, other) = (sample("handbook.md").display().to_string(), sample("empty.txt").display().to_string());
     for arguments in [&["status"][..], &["ingest", &one, &other], &["search", "x"], &["ls"]] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
@@ -240,7 +255,7 @@ async fn a_wrong_token_is_said_once_and_ends_a_command_with_1() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proxy_sees_nothing_of_what_is_meant_for_this_machine() {
-    let app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
     let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     proxy.set_nonblocking(true).unwrap();
     let address = format!("http://{}", proxy.local_addr().unwrap());
@@ -257,7 +272,7 @@ async fn a_proxy_sees_nothing_of_what_is_meant_for_this_machine() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn documents_are_listed_shown_and_deleted() {
-    let app = TestApp::with(crate::support::Wish { no_worker: true, ..Default::default() }).await;
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
     let create = async |title: &str, parent_id| {
         let new = svc_client::wire::NewDocument { parent_id, ..crate::support::document(title, "Its text.") };
         app.client.create_document(Default::default(), svc_client::Json(new)).await.unwrap().id.to_string()
@@ -287,4 +302,191 @@ async fn a_shell_gets_completions_of_every_command() {
             assert!(text.contains(command), "{shell} does not know {command}");
         }
     }
+}
+
+/// Runs a script in a shell that has loaded the completions of `svc`; `None` if the shell is not installed.
+fn in_shell(shell: &str, script: &str) -> Option<Output> {
+    Command::new(shell).arg("--version").output().ok()?;
+    let svc = Path::new(env!("CARGO_BIN_EXE_svc")).parent().unwrap();
+    let path = format!("{}:{}", svc.display(), std::env::var("PATH").unwrap_or_default());
+    Some(Command::new(shell).args(["-c", script]).env("PATH", path).output().unwrap())
+}
+
+#[test]
+fn shells_load_the_completions_and_complete_with_them() {
+    let bash = r#"
+        set -u
+        source <(svc completions bash)
+        complete_line() {
+            COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+            _svc svc "${@: -1}" "${@: -2:1}"
+            echo "${COMPREPLY[*]}"
+        }
+        complete_line svc in
+        complete_line svc acc
+        complete_line svc ingest --no
+        complete -p svc"#;
+    let zsh = "autoload -U compinit && compinit -D && source <(svc completions zsh) && whence -w _svc && print ${_comps[svc]}";
+    let fish = "svc completions fish | source; complete -C 'svc in'";
+    for (shell, script, expected) in [
+        ("bash", bash, &["ingest", "access", "--no-wait", "_svc"][..]),
+        ("zsh", zsh, &["_svc: function", "_svc"]),
+        ("fish", fish, &["ingest"]),
+    ] {
+        let Some(done) = in_shell(shell, script) else {
+            assert_ne!(shell, "bash", "bash is needed to build");
+            left_out(&format!("the completions in {shell}, which is not installed"));
+            continue;
+        };
+        let (answer, errors) = (text(&done.stdout), text(&done.stderr));
+        assert!(done.status.success() && errors.is_empty(), "{shell}: {errors}");
+        let answered: Vec<&str> = answer.lines().collect();
+        assert!(answered.len() >= expected.len(), "{shell}: {answer}");
+        for (line, expected) in answered.iter().zip(expected) {
+            assert!(line.contains(expected), "{shell}: {answer}");
+        }
+    }
+}
+
+/// Files that are small and differ.
+fn some_files(app: &TestApp, count: usize) -> PathBuf {
+    let folder = app.service.settings.data_dir.join("to-ingest");
+    std::fs::create_dir_all(&folder).unwrap();
+    for number in 0..count {
+        std::fs::write(
+            folder.join(format!("{number}.md")),
+            format!("# Gauge {number}\n\nIt was read {number} times.\n"),
+        )
+        .unwrap();
+    }
+    folder
+}
+
+/// Starts `svc`, to be ended later.
+fn start(base: &str, arguments: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
+    command.args(arguments).env("SVC_URL", base).env("SVC_API_TOKEN", TOKEN).env("SVC_CONFIG", "/dev/null");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+async fn end_of(child: Child) -> Output {
+    tokio::task::spawn_blocking(move || child.wait_with_output().unwrap()).await.unwrap()
+}
+
+fn interrupt(child: &Child) {
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+}
+
+fn embed() -> TaskTypePath {
+    TaskTypePath { task_type: "embed".to_owned() }
+}
+
+/// A service that keeps two streams of events open: one that tells of all files, and one of a file.
+async fn with_two_streams() -> TestApp {
+    TestApp::with(Wish { settings: &[("SVC_EVENT_STREAMS", "2")], ..Default::default() }).await
+}
+
+/// Takes as many streams of events as there are, and returns them.
+async fn free_streams(app: &TestApp) -> Vec<Response> {
+    let mut taken = Vec::new();
+    loop {
+        let stream = app.raw("GET", "/events?since=now").send().await.unwrap();
+        match stream.status().as_u16() {
+            200 => taken.push(stream),
+            429 => return taken,
+            other => panic!("{other}"),
+        }
+    }
+}
+
+/// Waits until somebody else has this many of the two streams.
+async fn streams(app: &TestApp, count: usize) {
+    until(&format!("{count} streams of events"), async || (free_streams(app).await.len() == 2 - count).then_some(()))
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_are_followed_through_a_connection_that_breaks_and_events_that_are_missed() {
+    const FILES: usize = 12;
+    let app = with_two_streams().await;
+    app.client.pause_task_type(embed()).await.unwrap();
+    let folder = some_files(&app, FILES);
+    let proxy = Proxy::of_service(app.base.strip_prefix("http://").unwrap().parse().unwrap()).await;
+    let child = start(&format!("http://{}", proxy.address), &["ingest", &folder.display().to_string()]);
+    streams(&app, 2).await;
+    proxy.set(Weather::Cut);
+    streams(&app, 0).await;
+    let roots = app.client.list_roots(Default::default()).await.unwrap().documents;
+    assert_eq!(roots.len(), FILES);
+    app.client.resume_task_type(embed()).await.unwrap();
+    for root in &roots {
+        app.settled(root.id).await;
+    }
+    // All that there was to tell is over when the service can be reached again.
+    proxy.set(Weather::Fair);
+    let done = end_of(child).await;
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert!(lines(&done).iter().all(|report| report["state"] == "settled"), "{}", text(&done.stdout));
+    assert_eq!(lines(&done).len(), FILES);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_are_followed_where_no_stream_is_to_be_had() {
+    let app = with_two_streams().await;
+    let taken = free_streams(&app).await;
+    assert_eq!(taken.len(), 2);
+    let done = svc(&app, &["ingest", &some_files(&app, 4).display().to_string()]).await;
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert!(lines(&done).iter().all(|report| report["state"] == "settled"), "{}", text(&done.stdout));
+    drop(taken);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ctrl_c_says_what_goes_on_without_the_command() {
+    let app = with_two_streams().await;
+    app.client.pause_task_type(embed()).await.unwrap();
+    let folder = some_files(&app, 3).display().to_string();
+    let ingest = start(&app.base, &["ingest", &folder]);
+    streams(&app, 2).await;
+    interrupt(&ingest);
+    let done = end_of(ingest).await;
+    let said = text(&done.stderr);
+    assert_eq!(done.status.code(), Some(130), "{said}");
+    assert!(said.contains("3 files continue in the background") && said.contains("`svc cancel ID`"), "{said}");
+    assert!(!said.contains("not uploaded"), "{said}");
+
+    // Its input stays open, as a terminal does.
+    let mut import = start(&app.base, &["import", "-"]);
+    let mut input = import.stdin.take().unwrap();
+    for number in 0..500 {
+        writeln!(input, r#"{{"title": "Line {number}", "content": "It was read."}}"#).unwrap();
+    }
+    until("the first lines to be stored", async || {
+        let stored: i64 = sqlx::query_scalar("SELECT count(*) FROM documents WHERE title LIKE 'Line %'")
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+        (stored == 500).then_some(())
+    })
+    .await;
+    interrupt(&import);
+    let done = end_of(import).await;
+    let said = text(&done.stderr);
+    assert_eq!(done.status.code(), Some(130), "{said}");
+    assert!(said.contains("stopped at line") && said.contains("run the same command again"), "{said}");
+    drop(input);
+
+    let mut events = start(&app.base, &["events", "--since", "0"]);
+    let mut output = BufReader::new(events.stdout.take().unwrap());
+    let mut first = String::new();
+    output.read_line(&mut first).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&first).unwrap()["seq"], 1);
+    interrupt(&events);
+    std::io::copy(&mut output, &mut std::io::sink()).unwrap();
+    let done = end_of(events).await;
+    let said = text(&done.stderr);
+    assert!(done.status.success() && said.contains("`svc events --since "), "{:?} {said}", done.status);
+    app.end().await;
 }

@@ -1,7 +1,7 @@
-//! A TCP proxy between a worker and PostgreSQL that can cut, swallow and delay.
+//! A TCP proxy, before PostgreSQL or a service, that can cut, swallow and delay.
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream, UnixStream},
     sync::watch,
 };
@@ -18,7 +18,14 @@ pub enum Weather {
     Slow(Duration),
 }
 
-/// Listens on its own port and connects to the server's socket.
+/// Where the server listens.
+#[derive(Clone)]
+enum Server {
+    Socket(PathBuf),
+    Port(SocketAddr),
+}
+
+/// Listens on its own port and connects to the server.
 pub struct Proxy {
     pub address: SocketAddr,
     weather: Arc<watch::Sender<Weather>>,
@@ -31,6 +38,15 @@ impl Proxy {
     }
 
     pub async fn start_on(address: &str, socket: PathBuf) -> Proxy {
+        Proxy::before(address, Server::Socket(socket)).await
+    }
+
+    /// A proxy before a service.
+    pub async fn of_service(service: SocketAddr) -> Proxy {
+        Proxy::before("127.0.0.1", Server::Port(service)).await
+    }
+
+    async fn before(address: &str, server: Server) -> Proxy {
         let listener = TcpListener::bind((address, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let weather = Arc::new(watch::Sender::new(Weather::Fair));
@@ -41,7 +57,7 @@ impl Proxy {
                 if *changes.borrow() == Weather::Cut {
                     continue;
                 }
-                tokio::spawn(carry(client, socket.clone(), changes.subscribe()));
+                tokio::spawn(connect(client, server.clone(), changes.subscribe()));
             }
         });
         Proxy { address, weather, accepting }
@@ -58,11 +74,25 @@ impl Drop for Proxy {
     }
 }
 
-async fn carry(mut client: TcpStream, socket: PathBuf, weather: watch::Receiver<Weather>) {
-    let Ok(mut server) = UnixStream::connect(socket).await else { return };
+async fn connect(client: TcpStream, server: Server, weather: watch::Receiver<Weather>) {
+    match server {
+        Server::Socket(path) => {
+            if let Ok(server) = UnixStream::connect(path).await {
+                carry(client, server, weather).await;
+            }
+        }
+        Server::Port(address) => {
+            if let Ok(server) = TcpStream::connect(address).await {
+                carry(client, server, weather).await;
+            }
+        }
+    }
+}
+
+async fn carry(mut client: TcpStream, server: impl AsyncRead + AsyncWrite, weather: watch::Receiver<Weather>) {
     let mut cut = weather.clone();
     let (mut from_client, mut to_client) = client.split();
-    let (mut from_server, mut to_server) = server.split();
+    let (mut from_server, mut to_server) = tokio::io::split(server);
     tokio::select! {
         _ = cut.wait_for(|weather| *weather == Weather::Cut) => {}
         () = pump(&mut from_client, &mut to_server, weather.clone()) => {}
