@@ -8,7 +8,7 @@ IMPORTS := --config imports_granularity=Crate,group_imports=One
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test chaos fuzz test-devices lint fmt bench clean-cache
+.PHONY: help setup demo run test chaos fuzz fuzz-api test-devices lint fmt bench clean-cache
 
 help: ## Prints the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,7 @@ run: setup ## Runs the service on its usual data folder, until Ctrl-C.
 test: setup ## Runs every test, with a PostgreSQL of their own.
 	cargo test --workspace
 	@config/openapi.sh
+	@config/fuzz-api.sh 1 45
 	@[ -d ../shared/corpus ] || echo "left out: the corpus of real files and the Cranfield collection (no ../shared beside the repository); the samples in tests/samples stood in"
 
 chaos: setup ## Hurts workers, database and network at random: make chaos SECONDS=600 SEED=7.
@@ -68,6 +69,10 @@ bench: ## Runs the benchmarks, or one: make bench BENCH=name.
 # The stable compiler only accepts the sanitizer's flags when it is told to.
 fuzz: ## Fuzzes one reader: make fuzz TARGET=docx SECONDS=60.
 	@config/fuzz.sh "$(TARGET)" "$(or $(SECONDS),60)"
+
+fuzz-api: setup ## Fuzzes a service of its own by its contract: make fuzz-api SEED=7 FUZZ_SECONDS=600.
+	$(BUILD)
+	@config/fuzz-api.sh "$(or $(SEED),1)" "$(or $(FUZZ_SECONDS),60)"
 
 clean-cache: ## Removes everything fetched and built; data folders stay.
 	rm -rf "$(SVC_CACHE_DIR)/target" "$(SVC_CACHE_DIR)/target-devices" "$(SVC_CACHE_DIR)/downloads" "$(SVC_CACHE_DIR)/postgres" "$(SVC_CACHE_DIR)/models"
