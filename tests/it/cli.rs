@@ -381,11 +381,6 @@ fn embed() -> TaskTypePath {
     TaskTypePath { task_type: "embed".to_owned() }
 }
 
-/// A service that keeps two streams of events open: one that tells of all files, and one of a file.
-async fn with_two_streams() -> TestApp {
-    TestApp::with(Wish { settings: &[("SVC_EVENT_STREAMS", "2")], ..Default::default() }).await
-}
-
 /// Takes as many streams of events as there are, and returns them.
 async fn free_streams(app: &TestApp) -> Vec<Response> {
     let mut taken = Vec::new();
@@ -399,23 +394,26 @@ async fn free_streams(app: &TestApp) -> Vec<Response> {
     }
 }
 
-/// Waits until somebody else has this many of the two streams.
-async fn streams(app: &TestApp, count: usize) {
-    until(&format!("{count} streams of events"), async || (free_streams(app).await.len() == 2 - count).then_some(()))
-        .await;
+/// A proxy before the service.
+async fn before(app: &TestApp) -> Proxy {
+    Proxy::of_service(app.base.strip_prefix("http://").unwrap().parse().unwrap()).await
+}
+
+/// Waits until `svc ingest` has uploaded its files and follows events.
+async fn follows(proxy: &Proxy) {
+    until("events to be followed", async || proxy.has_heard("GET /events?").then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_are_followed_through_a_connection_that_breaks_and_events_that_are_missed() {
     const FILES: usize = 12;
-    let app = with_two_streams().await;
+    let app = TestApp::start().await;
     app.client.pause_task_type(embed()).await.unwrap();
     let folder = some_files(&app, FILES);
-    let proxy = Proxy::of_service(app.base.strip_prefix("http://").unwrap().parse().unwrap()).await;
+    let proxy = before(&app).await;
     let child = start(&format!("http://{}", proxy.address), &["ingest", &folder.display().to_string()]);
-    streams(&app, 2).await;
+    follows(&proxy).await;
     proxy.set(Weather::Cut);
-    streams(&app, 0).await;
     let roots = app.client.list_roots(Default::default()).await.unwrap().documents;
     assert_eq!(roots.len(), FILES);
     app.client.resume_task_type(embed()).await.unwrap();
@@ -433,7 +431,7 @@ async fn files_are_followed_through_a_connection_that_breaks_and_events_that_are
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_are_followed_where_no_stream_is_to_be_had() {
-    let app = with_two_streams().await;
+    let app = TestApp::with(Wish { settings: &[("SVC_EVENT_STREAMS", "2")], ..Default::default() }).await;
     let taken = free_streams(&app).await;
     assert_eq!(taken.len(), 2);
     let done = svc(&app, &["ingest", &some_files(&app, 4).display().to_string()]).await;
@@ -445,11 +443,12 @@ async fn files_are_followed_where_no_stream_is_to_be_had() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ctrl_c_says_what_goes_on_without_the_command() {
-    let app = with_two_streams().await;
+    let app = TestApp::start().await;
     app.client.pause_task_type(embed()).await.unwrap();
     let folder = some_files(&app, 3).display().to_string();
-    let ingest = start(&app.base, &["ingest", &folder]);
-    streams(&app, 2).await;
+    let proxy = before(&app).await;
+    let ingest = start(&format!("http://{}", proxy.address), &["ingest", &folder]);
+    follows(&proxy).await;
     interrupt(&ingest);
     let done = end_of(ingest).await;
     let said = text(&done.stderr);

@@ -1,5 +1,10 @@
 //! A TCP proxy, before PostgreSQL or a service, that can cut, swallow and delay.
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream, UnixStream},
@@ -25,10 +30,14 @@ enum Server {
     Port(SocketAddr),
 }
 
+/// The beginning of everything that the clients have sent, piece by piece.
+type Heard = Arc<Mutex<Vec<String>>>;
+
 /// Listens on its own port and connects to the server.
 pub struct Proxy {
     pub address: SocketAddr,
     weather: Arc<watch::Sender<Weather>>,
+    heard: Heard,
     accepting: tokio::task::JoinHandle<()>,
 }
 
@@ -50,17 +59,23 @@ impl Proxy {
         let listener = TcpListener::bind((address, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let weather = Arc::new(watch::Sender::new(Weather::Fair));
-        let changes = weather.clone();
+        let (changes, heard) = (weather.clone(), Heard::default());
+        let hears = heard.clone();
         let accepting = tokio::spawn(async move {
             loop {
                 let Ok((client, _)) = listener.accept().await else { continue };
                 if *changes.borrow() == Weather::Cut {
                     continue;
                 }
-                tokio::spawn(connect(client, server.clone(), changes.subscribe()));
+                tokio::spawn(connect(client, server.clone(), changes.subscribe(), hears.clone()));
             }
         });
-        Proxy { address, weather, accepting }
+        Proxy { address, weather, heard, accepting }
+    }
+
+    /// Whether a client has sent something that begins so.
+    pub fn has_heard(&self, beginning: &str) -> bool {
+        self.heard.lock().unwrap().iter().any(|piece| piece.starts_with(beginning))
     }
 
     pub fn set(&self, weather: Weather) {
@@ -74,29 +89,37 @@ impl Drop for Proxy {
     }
 }
 
-async fn connect(client: TcpStream, server: Server, weather: watch::Receiver<Weather>) {
+async fn connect(client: TcpStream, server: Server, weather: watch::Receiver<Weather>, heard: Heard) {
     match server {
         Server::Socket(path) => {
             if let Ok(server) = UnixStream::connect(path).await {
-                carry(client, server, weather).await;
+                carry(client, server, weather, heard).await;
             }
         }
         Server::Port(address) => {
             if let Ok(server) = TcpStream::connect(address).await {
-                carry(client, server, weather).await;
+                carry(client, server, weather, heard).await;
             }
         }
     }
 }
 
-async fn carry(mut client: TcpStream, server: impl AsyncRead + AsyncWrite, weather: watch::Receiver<Weather>) {
+async fn carry(
+    mut client: TcpStream,
+    server: impl AsyncRead + AsyncWrite,
+    weather: watch::Receiver<Weather>,
+    heard: Heard,
+) {
+    let hear = |piece: &[u8]| {
+        heard.lock().unwrap().push(String::from_utf8_lossy(&piece[..piece.len().min(40)]).into_owned());
+    };
     let mut cut = weather.clone();
     let (mut from_client, mut to_client) = client.split();
     let (mut from_server, mut to_server) = tokio::io::split(server);
     tokio::select! {
         _ = cut.wait_for(|weather| *weather == Weather::Cut) => {}
-        () = pump(&mut from_client, &mut to_server, weather.clone()) => {}
-        () = pump(&mut from_server, &mut to_client, weather) => {}
+        () = pump(&mut from_client, &mut to_server, weather.clone(), hear) => {}
+        () = pump(&mut from_server, &mut to_client, weather, |_| {}) => {}
     }
 }
 
@@ -104,10 +127,12 @@ async fn pump(
     from: &mut (impl AsyncReadExt + Unpin),
     to: &mut (impl AsyncWriteExt + Unpin),
     mut weather: watch::Receiver<Weather>,
+    hear: impl Fn(&[u8]),
 ) {
     let mut bytes = vec![0; 16 * 1024];
     loop {
         let Ok(read) = from.read(&mut bytes).await else { return };
+        hear(&bytes[..read]);
         let now = *weather.borrow_and_update();
         match now {
             Weather::Blackhole => {
