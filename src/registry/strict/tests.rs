@@ -63,7 +63,7 @@ fn a_whole_number_may_have_a_fraction_of_zero() {
 
 #[test]
 fn a_number_that_could_not_be_read_back_is_refused() {
-    for number in ["1.7976931348623157e308", "-1.7976931348623157e308", "1.1e308"] {
+    for number in ["1.5e308", "-1.5e308", "1.1e308"] {
         for (text, path) in [
             (format!(r#"{{"text": "t", "any": [{{"k": {number}}}]}}"#), "any"),
             (format!(r#"{{"text": "t", "inner": {{"a": 1, "b": {number}}}}}"#), "inner.b"),
