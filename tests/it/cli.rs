@@ -103,8 +103,8 @@ async fn a_reader_that_has_enough_is_no_failure() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_svc"))
         .args(["--table", "config"])
         .env("SVC_CONFIG", "/dev/null")
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     drop(child.stdout.take());
