@@ -16,7 +16,8 @@ CREATE TABLE documents (
     updated_at         timestamptz NOT NULL DEFAULT now(),
     content_hash       text NOT NULL,
     settled            text NOT NULL DEFAULT 'settled' CHECK (settled IN ('in_flight', 'settled', 'failed')),
-    -- The nearest access root at or above the document, 0 for none: a principal's rights are a short list of guards.
+    -- The nearest access root at or above the document, 0 for none: a principal's rights are a short list of guards. It is -1 in a
+    -- generation of a file, which nobody may read.
     guard              bigint NOT NULL
 ) WITH (fillfactor = 85);
 
@@ -83,3 +84,17 @@ CREATE TABLE extractions (
     text        text NOT NULL,
     layout      jsonb NOT NULL
 );
+
+-- The trees that reprocesses of files build. A generation is a tree of its own until one transaction puts it under its file, so it is
+-- independent of where the file lies and of who may read it. Its nodes bear the guard -1, which nobody may read, not even the owner.
+CREATE TABLE generations (
+    generation_id bigint PRIMARY KEY REFERENCES documents (id) ON DELETE CASCADE,
+    -- The file, whose bytes its tasks read; null once it is deleted.
+    document_id   bigint REFERENCES documents (id) ON DELETE SET NULL,
+    options       jsonb NOT NULL,
+    started_at    timestamptz NOT NULL DEFAULT now(),
+    -- It was cancelled or replaced, and goes once no worker holds a task of it.
+    abandoned     boolean NOT NULL DEFAULT false
+);
+CREATE INDEX generations_document ON generations (document_id);
+CREATE UNIQUE INDEX generations_running ON generations (document_id) WHERE NOT abandoned;

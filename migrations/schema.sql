@@ -770,6 +770,14 @@ CREATE TABLE frontier_delta (
     failed bigint NOT NULL
 );
 
+CREATE TABLE generations (
+    generation_id bigint NOT NULL,
+    document_id bigint,
+    options jsonb NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    abandoned boolean DEFAULT false NOT NULL
+);
+
 CREATE TABLE ingest_node (
     document_id bigint NOT NULL,
     parent_id bigint,
@@ -1190,6 +1198,9 @@ ALTER TABLE ONLY event_outbox
 ALTER TABLE ONLY extractions
     ADD CONSTRAINT extractions_pkey PRIMARY KEY (document_id);
 
+ALTER TABLE ONLY generations
+    ADD CONSTRAINT generations_pkey PRIMARY KEY (generation_id);
+
 ALTER TABLE ONLY ingest_node
     ADD CONSTRAINT ingest_node_pkey PRIMARY KEY (document_id);
 
@@ -1324,6 +1335,10 @@ CREATE INDEX event_outbox_unnumbered ON event_outbox USING btree (id) WHERE (seq
 
 CREATE INDEX frontier_delta_root ON frontier_delta USING btree (root_id);
 
+CREATE INDEX generations_document ON generations USING btree (document_id);
+
+CREATE UNIQUE INDEX generations_running ON generations USING btree (document_id) WHERE (NOT abandoned);
+
 CREATE INDEX ingest_node_cancelled ON ingest_node USING btree (document_id) WHERE cancelled;
 
 CREATE INDEX ingest_node_parent ON ingest_node USING btree (parent_id);
@@ -1422,6 +1437,12 @@ ALTER TABLE ONLY documents
 
 ALTER TABLE ONLY extractions
     ADD CONSTRAINT extractions_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY generations
+    ADD CONSTRAINT generations_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE SET NULL;
+
+ALTER TABLE ONLY generations
+    ADD CONSTRAINT generations_generation_id_fkey FOREIGN KEY (generation_id) REFERENCES documents(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY ingest_node
     ADD CONSTRAINT ingest_node_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;

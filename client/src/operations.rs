@@ -24,8 +24,16 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// the event `end` closes the stream when no work is left. The event `problem` carries a `Failure` and closes the stream
     /// too. With `Last-Event-ID` the caller is not sent again what it has seen.
     GET    "/ingest/file/{id}/frontier"   read_frontier(path: DocumentPath) -> Json<FrontierResponse>, or follow_frontier -> Events<FrontierResponse>;
-    /// Ends a file's ingestion: what waits fails as cancelled at once, what runs is stopped within 2 seconds.
+    /// Ends a file's ingestion: what waits fails as cancelled at once, what runs is stopped within 2 seconds. If the file is being
+    /// reprocessed, only that ends, and the tree that it has stays.
     POST   "/ingest/file/{id}/cancel"     cancel_ingest(path: DocumentPath) -> Accepted<CancelResponse>, access Write;
+    /// Ingests a stored file again, with other options, while the tree that it has stays searchable.
+    ///
+    /// The new tree takes the place of the old one in one transaction when it is done; if it fails, the old one stays. The file keeps its
+    /// id, its place, its fields and who may reach it. Links that lead into the old tree follow to the node with the same anchor. The
+    /// frontier has the progress as `reprocess`, and the evidence `reprocess` says how it ended. A file that is still being ingested, or
+    /// reprocessed without `replace`, is 409.
+    POST   "/ingest/file/{id}/reprocess"  reprocess_file(path: DocumentPath, body: OptionalJson<ReprocessRequest>) -> Accepted<ReprocessResponse>, access Write, fails [Conflict, UnknownOption, WrongPassword];
     /// Changes the priority of a file's ingestion, for the tasks that wait and for all that follow.
     PUT    "/ingest/file/{id}/priority"   change_priority(path: DocumentPath, body: Json<PriorityChange>) -> Json<PriorityResponse>, access Write;
 

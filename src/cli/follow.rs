@@ -37,7 +37,7 @@ pub async fn follow(
                 Ok(frontier) => {
                     away = 0;
                     seen(&frontier);
-                    if frontier.nodes_in_flight == 0 && frontier.tasks_unfinished == 0 {
+                    if frontier.is_at_rest() {
                         return Ok(Some(frontier));
                     }
                 }

@@ -43,15 +43,40 @@ pub struct IngestArguments {
     /// Puts these files before files of a lower priority at every stage: -100 to 100.
     #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
+    #[command(flatten)]
+    options: OptionArguments,
+    /// Returns when the files are stored, without following their ingestion.
+    #[arg(long)]
+    no_wait: bool,
+}
+
+#[derive(Args)]
+pub struct OptionArguments {
     /// Ingest options as JSON, for example '{"structure": {"max_tokens": 200}}'.
     #[arg(long, value_name = "JSON")]
     options: Option<String>,
     /// A file whose first line is the password for the files that need one; the password is never stored.
     #[arg(long, value_name = "PATH")]
     password_file: Option<PathBuf>,
-    /// Returns when the files are stored, without following their ingestion.
-    #[arg(long)]
-    no_wait: bool,
+}
+
+impl OptionArguments {
+    /// The options to send, with the password among them.
+    pub fn read(&self) -> Result<Option<Value>, CliError> {
+        let options = self.options.as_deref().map(serde_json::from_str::<Value>).transpose();
+        let mut options = options.map_err(|error| CliError::Other(format!("--options is not JSON: {error}")))?;
+        if let Some(path) = &self.password_file {
+            let text =
+                fs::read_to_string(path).map_err(|error| CliError::Other(format!("{}: {error}", path.display())))?;
+            let password = text.lines().next().unwrap_or_default();
+            // The service refuses other content of `extract`.
+            match options.get_or_insert_with(|| json!({})) {
+                Value::Object(groups) => drop(groups.insert("extract".to_owned(), json!({"password": password}))),
+                _ => return Err(CliError::Other("--options takes a JSON object of groups".to_owned())),
+            }
+        }
+        Ok(options)
+    }
 }
 
 svc_client::words! {
@@ -93,17 +118,7 @@ struct Report {
 
 pub async fn ingest(client: &Client<Remote>, output: Output, arguments: IngestArguments) -> Result<ExitCode, CliError> {
     let started = Instant::now();
-    let options = arguments.options.as_deref().map(serde_json::from_str::<Value>).transpose();
-    let mut options = options.map_err(|error| CliError::Other(format!("--options is not JSON: {error}")))?;
-    if let Some(path) = &arguments.password_file {
-        let text = fs::read_to_string(path).map_err(|error| CliError::Other(format!("{}: {error}", path.display())))?;
-        let password = text.lines().next().unwrap_or_default();
-        // The service refuses other content of `extract`.
-        match options.get_or_insert_with(|| json!({})) {
-            Value::Object(groups) => drop(groups.insert("extract".to_owned(), json!({"password": password}))),
-            _ => return Err(CliError::Other("--options takes a JSON object of groups".to_owned())),
-        }
-    }
+    let options = arguments.options.read()?;
     let files = files(&arguments.paths)?;
     let query = UploadQuery { parent_id: arguments.parent, private: arguments.private, priority: arguments.priority };
 

@@ -19,6 +19,7 @@ mod pieces;
 mod plan;
 mod priority;
 mod raptor;
+mod reprocess;
 mod search;
 mod serve;
 mod status;
@@ -79,7 +80,9 @@ enum Command {
     Analyze(plan::AnalyzeArguments),
     /// Shows which tasks files of a format get, and on what they depend.
     Explain(plan::ExplainArguments),
-    /// Ends a file's ingestion.
+    /// Ingests a stored file again with other options, while the tree that it has stays searchable.
+    Reprocess(reprocess::ReprocessArguments),
+    /// Ends a file's ingestion, or only its reprocess if one runs.
     Cancel(cancel::CancelArguments),
     /// Changes the priority of a file's ingestion.
     Priority(priority::PriorityArguments),
@@ -234,6 +237,7 @@ async fn run(
         Command::Import(arguments) => import::import(&upload_client(&settings)?, output, arguments).await,
         Command::Analyze(arguments) => plan::analyze(&upload_client(&settings)?, output, arguments).await,
         Command::Explain(arguments) => plan::explain(&client(&settings)?, output, arguments).await,
+        Command::Reprocess(arguments) => reprocess::reprocess(&client(&settings)?, output, arguments).await,
         Command::Cancel(arguments) => cancel::cancel(&client(&settings)?, output, arguments).await,
         Command::Priority(arguments) => priority::priority(&client(&settings)?, output, arguments).await,
         Command::Search(arguments) => search::search(&client(&settings)?, output, arguments).await,

@@ -4,13 +4,13 @@ mod pieces;
 mod segments;
 mod update;
 
-use super::lists::must_exist;
+use super::{lists::must_exist, reprocess::after_giving_up};
 use crate::{
     access::Caller,
     error::{IntoFailure, OrFail},
     ingest::{
         queueing::{Queueing, Work},
-        raptor, settle,
+        raptor, reprocess, settle,
         tasks::types::EMBED,
     },
     registry::Handle,
@@ -218,11 +218,13 @@ impl Handle<ops::delete_document> for Service {
             let done = ChildrenDone { parent_id, done: 1, failed: 0 };
             store::ingest_nodes::children_done(&mut tx, root_id, &[done]).await.or_fail()?;
         }
+        let given_up = reprocess::give_up_under(&mut tx, &place).await.or_fail()?;
         store::batch::hand_over(&mut tx, slice::from_ref(&place)).await.or_fail()?;
         let gone = store::documents::delete_subtrees(&mut tx, slice::from_ref(&place)).await.map_err(taken_out)?;
         bm25::remove(&mut tx, None, &gone).await.or_fail()?;
         store::ingest_nodes::forget(&mut tx, &gone).await.or_fail()?;
         tx.commit().await.or_fail()?;
+        after_giving_up(self, given_up).await;
         if many_files {
             after_many(self).await;
         }

@@ -10,12 +10,15 @@ use crate::{
 use futures_util::{StreamExt, stream};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use svc_client::{Call, Code, Event, EventStream, Failure, ops, wire::FrontierResponse};
+use svc_client::{
+    Call, Code, Event, EventStream, Failure, ops,
+    wire::{FrontierResponse, FrontierStage, ReprocessProgress},
+};
 use svc_ids::DocumentId;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -89,7 +92,7 @@ impl Watch {
                 },
             };
             let id = identity(&frontier);
-            if frontier.nodes_in_flight == 0 && frontier.tasks_unfinished == 0 {
+            if frontier.is_at_rest() {
                 return Some((Ok(Event { id: Some(id), name: "end".into(), data: frontier }), None));
             }
             if self.last_sent.as_deref() != Some(&id) {
@@ -183,12 +186,35 @@ async fn look(pool: &PgPool, caller: &Caller, id: DocumentId) -> Result<Frontier
         nodes_settled: counts.settled,
         nodes_in_flight: counts.in_flight,
         nodes_failed: counts.failed,
-        tasks_unfinished: stages.iter().map(|stage| stage.pending + stage.held + stage.waiting_for_retry).sum(),
+        tasks_unfinished: unfinished_of(&stages),
         stages,
         oldest_seconds,
         blocked_by,
         warnings,
+        reprocess: reprocess(&mut tx, id).await?,
     })
+}
+
+/// The progress of the reprocess that runs for a file. Whoever may read the file will be able to read all that it makes.
+async fn reprocess(conn: &mut PgConnection, id: DocumentId) -> Result<Option<ReprocessProgress>, Failure> {
+    let Some(running) = store::reprocess::running(conn, id).await.or_fail()? else { return Ok(None) };
+    let counts = store::ingest_nodes::frontier(conn, running.id).await.or_fail()?.unwrap_or_default();
+    let Unfinished { stages, blocked_by, .. } =
+        store::admin::frontier(conn, &Readable::everything(), running.id).await.or_fail()?;
+    Ok(Some(ReprocessProgress {
+        root_id: running.id.0,
+        started_at: running.started_at,
+        nodes_total: counts.total,
+        nodes_settled: counts.settled,
+        nodes_in_flight: counts.in_flight,
+        nodes_failed: counts.failed,
+        tasks_unfinished: unfinished_of(&stages),
+        blocked_by,
+    }))
+}
+
+fn unfinished_of(stages: &[FrontierStage]) -> i64 {
+    stages.iter().map(|stage| stage.pending + stage.held + stage.waiting_for_retry).sum()
 }
 
 /// Evidence that a caller should see without asking for it.

@@ -3,7 +3,7 @@ use super::admin::announce_cancel;
 use crate::{
     access::Caller,
     error::OrFail,
-    ingest::{cancel, settle, upload::upload},
+    ingest::{cancel, reprocess, settle, upload::upload},
     registry::Handle,
     service::Service,
     spool::SpooledUpload,
@@ -48,6 +48,14 @@ impl Handle<ops::cancel_ingest> for Service {
         let file = ingested_file(&mut tx, caller, DocumentId(call.path.id)).await?;
         let root_id = file.id().as_root();
         store::locks::files_around(&mut tx, root_id.document()).await.or_fail()?;
+        if let Some(running) = store::reprocess::running(&mut tx, file.id()).await.or_fail()? {
+            let given_up = reprocess::give_up(&mut tx, &file).await.or_fail()?;
+            reprocess::record_cancel(&mut tx, &file, &running).await.or_fail()?;
+            tx.commit().await.or_fail()?;
+            let (tasks_cancelled, tasks_stopping) = (given_up.cancelled, given_up.stopping);
+            super::reprocess::after_giving_up(self, given_up).await;
+            return Ok(CancelResponse { document_id: root_id.0, tasks_cancelled, tasks_stopping });
+        }
         // From here on no task of the file commits, so none leaves new tasks behind.
         store::locks::containers(&mut tx, root_id).await.or_fail()?;
         let mut tasks_cancelled = 0;

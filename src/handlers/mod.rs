@@ -13,6 +13,7 @@ pub mod ingest;
 pub mod lists;
 pub mod plan;
 pub mod raptor;
+mod reprocess;
 pub mod runner;
 pub mod search;
 pub mod sheets;

@@ -11,6 +11,7 @@ pub(crate) mod profile;
 pub(crate) mod queueing;
 pub(crate) mod raptor;
 pub(crate) mod records;
+pub(crate) mod reprocess;
 pub(crate) mod requeue;
 pub(crate) mod rules;
 pub(crate) mod segments;

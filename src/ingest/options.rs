@@ -269,7 +269,10 @@ pub fn stored_with_others(document_id: i64, stored: &Value, asked: &Value) -> Fa
     members.insert("document_id".to_owned(), document_id.into());
     members.insert("stored_options".to_owned(), stored.clone());
     members.insert("requested_options".to_owned(), asked.clone());
-    members.insert("remedy".to_owned(), "delete the document and upload again".into());
+    let remedy = format!(
+        "to ingest the stored bytes with these options, send them to POST /ingest/file/{document_id}/reprocess"
+    );
+    members.insert("remedy".to_owned(), remedy.into());
     let mut failure = Failure::new(
         Code::StoredWithOtherOptions,
         format!("document {document_id} holds the same bytes, ingested with {stored}; this upload asks for {asked}"),

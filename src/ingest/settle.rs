@@ -6,12 +6,13 @@ use crate::{
         cancel,
         options::Options,
         queueing::{Queueing, Work},
+        reprocess,
         tasks::types::{STRUCTURE_SEMANTIC, SUMMARIZE, TaskType, TaskTypes},
     },
     store::{
         self,
         evidence::Evidence,
-        ingest_nodes::{Belongs, ChildrenDone, Frontier, Rollup, Touched},
+        ingest_nodes::{Belongs, ChildrenDone, Frontier, Left, Rollup, Touched},
         nodes::Landed,
     },
 };
@@ -38,8 +39,13 @@ pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, root_id: R
             // Since we looked, somebody may have committed an event and left because we held the lock.
             tx.rollback().await?;
             let mut conn = pool.acquire().await?;
-            if store::ingest_nodes::has_events(&mut conn, root_id).await? {
+            let Left { has_events, ended } = store::ingest_nodes::left(&mut conn, root_id).await?;
+            drop(conn);
+            if has_events {
                 continue;
+            }
+            for generation in ended {
+                reprocess::end_or_leave(pool, generation).await;
             }
             return Ok(queued);
         };

@@ -306,7 +306,7 @@ async fn store_new(
 }
 
 /// Starts the counts and queues the probe.
-async fn begin(core: &Core, conn: &mut PgConnection, file: &Place, priority: i32) -> sqlx::Result<()> {
+pub(super) async fn begin(core: &Core, conn: &mut PgConnection, file: &Place, priority: i32) -> sqlx::Result<()> {
     let id = file.id();
     let node = IngestNode { document_id: id, parent_id: None, open_tasks: 1, open_children: 0, tokens: 0 };
     let root_id = id.as_root();

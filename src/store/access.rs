@@ -50,7 +50,7 @@ pub async fn protect(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<bo
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn protect_held(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<bool> {
     let old: Option<i64> = sqlx::query_scalar(
-        "INSERT INTO access_roots (document_id, above) SELECT id, guard FROM documents WHERE id = $1
+        "INSERT INTO access_roots (document_id, above) SELECT id, guard FROM documents WHERE id = $1 AND guard <> -1
          ON CONFLICT DO NOTHING RETURNING above",
     )
     .bind(id)

@@ -98,11 +98,13 @@ pub async fn unlink_orphans(pool: &PgPool) -> sqlx::Result<i64> {
     .await
 }
 
-/// The bytes of a file node.
+/// The bytes of a file node. A generation of a file has the file's bytes, and options of its own.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn of_document(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<Option<BlobRow>> {
     sqlx::query_as(
-        "SELECT document_id, lob, mime_type, declared_mime, detected_by, format, byte_size, content_hash, options FROM document_blobs WHERE document_id = $1",
+        "SELECT b.document_id, b.lob, b.mime_type, b.declared_mime, b.detected_by, b.format, b.byte_size, b.content_hash, coalesce(g.options, b.options) AS options
+           FROM (SELECT $1::bigint AS id) n LEFT JOIN generations g ON g.generation_id = n.id
+           JOIN document_blobs b ON b.document_id = CASE WHEN g.generation_id IS NULL THEN n.id ELSE g.document_id END",
     )
     .bind(document_id)
     .fetch_optional(conn)

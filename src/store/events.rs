@@ -1,10 +1,12 @@
 //! What happened, recorded in the transaction that makes it true. A rollback leaves nothing of it.
 //!
 //! An event keeps the path and the guard that the document has at that moment, so that it is known later who could read the document.
-//! So an event is recorded after the document has its final guard, and a deletion before the document is gone.
+//! So an event is recorded after the document has its final guard, and a deletion before the document is gone. Of what a reprocess builds
+//! nothing is told until it takes its place.
 use super::{
     evidence::Evidence,
     nodes::{OF_CALLERS, braces},
+    scope::visible,
     text::storable_json,
 };
 use serde_json::Value;
@@ -34,7 +36,9 @@ pub async fn record(
          SELECT ",
         of_document!(),
         ", $2, CASE WHEN $4 THEN jsonb_build_object('parent_id', d.parent_id, 'usetype', d.usetype) ELSE '{}' END || $3, $5
-           FROM documents d WHERE d.id = ANY($1) ORDER BY d.id"
+           FROM documents d WHERE d.id = ANY($1) AND ",
+        visible!(),
+        " ORDER BY d.id"
     ))
     .bind(documents)
     .bind(kind.as_str())
@@ -112,20 +116,34 @@ pub(super) async fn deleted(conn: &mut PgConnection, tops: &[DocumentId]) -> sql
 /// Records that a file has settled, after a warning for each evidence that its readers should know.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn settled(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
-    let warnings = [Evidence::ExtractEmpty, Evidence::FailedParts, Evidence::WithoutVector].map(Evidence::as_str);
-    sqlx::query(
+    warnings(conn, root_id).await?;
+    sqlx::query(concat!(
         "INSERT INTO event_outbox (document_id, root_id, path, guard, kind, data, owner_only)
-         SELECT d.id, d.id, d.path, d.guard, $2, jsonb_build_object('warning', e.name, 'detail', e.value), false
-           FROM documents d JOIN node_evidence e ON e.document_id = d.id AND e.name = ANY($4) AND e.value <> 'null' WHERE d.id = $1
-         UNION ALL
-         SELECT d.id, d.id, d.path, d.guard, $3, jsonb_build_object('nodes', f.total, 'nodes_failed', f.failed,
+         SELECT d.id, d.id, d.path, d.guard, $2, jsonb_build_object('nodes', f.total, 'nodes_failed', f.failed,
                 'seconds', round(extract(epoch FROM clock_timestamp() - d.created_at)::numeric, 3)), false
            FROM documents d CROSS JOIN (SELECT coalesce(sum(total), 0)::bigint AS total, coalesce(sum(failed), 0)::bigint AS failed
-                                          FROM frontier_delta WHERE root_id = $1) f WHERE d.id = $1",
-    )
+                                          FROM frontier_delta WHERE root_id = $1) f WHERE d.id = $1 AND ",
+        visible!()
+    ))
+    .bind(root_id)
+    .bind(EventKind::IngestSettled.as_str())
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Records a warning for each evidence of a file that its readers should know.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
+pub async fn warnings(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
+    let warnings = [Evidence::ExtractEmpty, Evidence::FailedParts, Evidence::WithoutVector].map(Evidence::as_str);
+    sqlx::query(concat!(
+        "INSERT INTO event_outbox (document_id, root_id, path, guard, kind, data, owner_only)
+         SELECT d.id, d.id, d.path, d.guard, $2, jsonb_build_object('warning', e.name, 'detail', e.value), false
+           FROM documents d JOIN node_evidence e ON e.document_id = d.id AND e.name = ANY($3) AND e.value <> 'null' WHERE d.id = $1 AND ",
+        visible!()
+    ))
     .bind(root_id)
     .bind(EventKind::IngestWarning.as_str())
-    .bind(EventKind::IngestSettled.as_str())
     .bind(warnings.as_slice())
     .execute(conn)
     .await
@@ -148,7 +166,7 @@ pub async fn part_failed(conn: &mut PgConnection, id: DocumentId, root_id: RootI
 }
 
 async fn told_failed(conn: &mut PgConnection, id: DocumentId, root_id: RootId, kind: EventKind) -> sqlx::Result<()> {
-    sqlx::query(
+    sqlx::query(concat!(
         "INSERT INTO event_outbox (document_id, root_id, path, guard, kind, data, owner_only)
          SELECT d.id, $2, d.path, d.guard, $3,
                 CASE WHEN $4 THEN reason ELSE jsonb_build_object('warning', 'part_failed', 'detail', reason) END, false
@@ -156,8 +174,9 @@ async fn told_failed(conn: &mut PgConnection, id: DocumentId, root_id: RootId, k
                 SELECT jsonb_build_object('task_type', max(a.task_type), 'error_type', max(a.error_type), 'code', max(a.code)) AS reason
                   FROM (SELECT task_type, error_type, code FROM task_attempts
                          WHERE document_id = d.id AND outcome = 'failed' AND error_type <> 'dependency' ORDER BY id DESC LIMIT 1) a) last
-          WHERE d.id = $1",
-    )
+          WHERE d.id = $1 AND ",
+        visible!()
+    ))
     .bind(id)
     .bind(root_id)
     .bind(kind.as_str())
@@ -167,14 +186,16 @@ async fn told_failed(conn: &mut PgConnection, id: DocumentId, root_id: RootId, k
     .map(|_| ())
 }
 
-/// Records that a task failed for good, from its last attempt; for the owner.
+/// Records that a task failed for good, from its last attempt; for the owner. A task of a reprocess is told of as one of its file.
 #[tracing::instrument(level = "debug", skip_all, fields(task.id = task_id.0, document.id = document_id.0))]
 pub(super) async fn task_failed(conn: &mut PgConnection, task_id: TaskId, document_id: DocumentId) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO event_outbox (document_id, root_id, kind, data, owner_only)
-         SELECT $2, (SELECT root_id FROM task_queue WHERE id = $1), $3,
+         SELECT coalesce(g.document_id, $2), coalesce(g.document_id, t.root_id), $3,
                 jsonb_build_object('task_id', $1::bigint, 'task_type', a.task_type, 'error_type', a.error_type, 'code', a.code), true
-           FROM task_attempts a WHERE a.document_id = $2 AND a.task_id = $1 ORDER BY a.id DESC LIMIT 1",
+           FROM task_attempts a LEFT JOIN task_queue t ON t.id = a.task_id LEFT JOIN generations g ON g.generation_id = t.root_id
+          WHERE a.document_id = $2 AND a.task_id = $1 AND (g.generation_id IS NULL OR (g.document_id IS NOT NULL AND NOT g.abandoned))
+          ORDER BY a.id DESC LIMIT 1",
     )
     .bind(task_id)
     .bind(document_id)

@@ -97,14 +97,17 @@ fn analyzer_change(old: &AnalyzerConfig) -> IndexError {
     )))
 }
 
-/// `(index, document)` for each BM25 index that covers each of `documents`, whatever their state.
+/// `(index, document)` for each BM25 index that covers each of `documents`, whatever their state. A generation of a file is covered as
+/// the file is.
 pub async fn covering(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<Vec<(IndexId, DocumentId)>> {
     sqlx::query_as(
         "SELECT i.id, d.id FROM search_indexes i CROSS JOIN documents d
          WHERE d.id = ANY($1) AND (i.capabilities ->> 'bm25')::boolean
            AND (NOT EXISTS (SELECT FROM search_index_members m WHERE m.index_id = i.id)
                 OR EXISTS (SELECT FROM search_index_members m
-                           WHERE m.index_id = i.id AND (m.root_document_id = d.id OR m.root_document_id = ANY(d.path))))
+                           WHERE m.index_id = i.id AND (m.root_document_id = d.id OR m.root_document_id = ANY(d.path)
+                              OR m.root_document_id = ANY(ARRAY(SELECT unnest(f.path || f.id) FROM generations g JOIN documents f ON f.id = g.document_id
+                                                                 WHERE g.generation_id = d.path[1])))))
          ORDER BY 1, 2",
     )
     .bind(documents)

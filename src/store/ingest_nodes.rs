@@ -275,19 +275,34 @@ pub async fn stalled_roots(conn: &mut PgConnection) -> sqlx::Result<Vec<RootId>>
         "SELECT DISTINCT n.root_id FROM ingest_node n JOIN documents d ON d.id = n.document_id
           WHERE d.settled = 'in_flight'
             AND NOT EXISTS (SELECT 1 FROM task_queue t WHERE t.root_id = n.root_id AND NOT t.final)
-            AND NOT EXISTS (SELECT 1 FROM settle_event e WHERE e.root_id = n.root_id) LIMIT 100",
+            AND NOT EXISTS (SELECT 1 FROM settle_event e WHERE e.root_id = n.root_id)
+            AND NOT EXISTS (SELECT 1 FROM generations g WHERE g.generation_id = n.root_id AND (g.abandoned OR g.document_id IS NULL)) LIMIT 100",
     )
     .fetch_all(conn)
     .await
 }
 
-/// Whether a root has events that nobody has taken.
+/// What is left to do once the events of a root were taken.
+#[derive(Debug, sqlx::FromRow)]
+pub struct Left {
+    /// There are events that nobody has taken.
+    pub has_events: bool,
+    /// Of generations that the root is, or that are built for it: those that have ended.
+    pub ended: Vec<RootId>,
+}
+
+/// What is left to do under a root.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
-pub async fn has_events(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<bool> {
-    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM settle_event WHERE root_id = $1)")
-        .bind(root_id)
-        .fetch_one(conn)
-        .await
+pub async fn left(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<Left> {
+    sqlx::query_as(
+        "SELECT EXISTS (SELECT 1 FROM settle_event WHERE root_id = $1) AS has_events,
+                ARRAY(SELECT g.generation_id FROM generations g JOIN documents d ON d.id = g.generation_id
+                       WHERE (g.generation_id = $1 OR g.document_id = $1)
+                         AND (g.abandoned OR g.document_id IS NULL OR d.settled <> 'in_flight')) AS ended",
+    )
+    .bind(root_id)
+    .fetch_one(conn)
+    .await
 }
 
 /// Recomputes the counts of a root from its rows, and tells the settler to look at every node in flight.

@@ -51,8 +51,9 @@ pub async fn tree(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<()> {
     .map(|_| ())
 }
 
-/// Keeps the settler away from every root of ingestion at, above and under a node until the transaction ends. Returns
-/// true if there are so many that their whole tree is locked; then events of other files in it may be left over.
+/// Keeps the settler away from every root of ingestion at, above and under a node, and from what reprocesses of the files at and under it
+/// build, until the transaction ends. Returns true if there are so many that their whole tree is locked; then events of other files in it
+/// may be left over.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn files_around(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<bool> {
     let roots: Vec<RootId> = sqlx::query_scalar(
@@ -63,13 +64,21 @@ pub async fn files_around(conn: &mut PgConnection, id: DocumentId) -> sqlx::Resu
     .bind(ONE_BY_ONE + 1)
     .fetch_all(&mut *conn)
     .await?;
-    if i64::try_from(roots.len()).unwrap_or(i64::MAX) > ONE_BY_ONE {
+    let are_many = i64::try_from(roots.len()).unwrap_or(i64::MAX) > ONE_BY_ONE;
+    if are_many {
         tree(conn, id).await?;
-        return Ok(true);
+    } else {
+        share_tree(conn, id).await?;
+        each(conn, &roots).await?;
     }
-    share_tree(conn, id).await?;
-    each(conn, &roots).await?;
-    Ok(false)
+    let generations: Vec<RootId> = sqlx::query_scalar(
+        "SELECT g.generation_id FROM generations g JOIN documents d ON d.id = g.document_id WHERE d.id = $1 OR d.path @> ARRAY[$1::bigint]",
+    )
+    .bind(id)
+    .fetch_all(&mut *conn)
+    .await?;
+    each(conn, &generations).await?;
+    Ok(are_many)
 }
 
 async fn share_tree(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<()> {

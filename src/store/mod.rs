@@ -31,6 +31,7 @@ pub mod places;
 pub(crate) mod principals;
 pub mod queue;
 pub(crate) mod raptor;
+pub(crate) mod reprocess;
 pub mod reservations;
 pub(crate) mod roles;
 pub mod schema;

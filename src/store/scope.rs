@@ -1,7 +1,8 @@
 //! What a caller may read and what it may write: one predicate, in one place, for every leg of every search, every read and every
 //! change.
 //!
-//! Each document bears its guard, the nearest access root at or above it, or 0 for none. So rights are a short list of guards.
+//! Each document bears its guard, the nearest access root at or above it, or 0 for none. So rights are a short list of guards. What a
+//! reprocess builds bears -1 until it takes its place under its file, and is out of everybody's reach.
 use sqlx::postgres::PgArguments;
 use svc_ids::DocumentId;
 
@@ -80,11 +81,19 @@ impl Writable {
     }
 }
 
+/// The predicate over `documents d` that leaves out what a reprocess builds, which not even the owner reaches.
+macro_rules! visible {
+    () => {
+        "d.guard <> -1"
+    };
+}
+pub(crate) use visible;
+
 /// The predicate over `documents d`; its arguments are $1 and $2, by [`Readable::arguments`] or [`Writable::arguments`]. A statement that
 /// scans has to be planned with their values: only a constant list is hashed, and only then is the owner's `true` folded away.
 macro_rules! readable {
     () => {
-        "($1::boolean OR d.guard = ANY($2::bigint[]))"
+        "(d.guard <> -1 AND ($1::boolean OR d.guard = ANY($2::bigint[])))"
     };
 }
 pub(crate) use readable;

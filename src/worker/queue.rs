@@ -2,7 +2,7 @@
 use super::{starts::Starts, unserved};
 use crate::{
     ingest::{
-        Tools, settle,
+        Tools, reprocess, settle,
         tasks::types::{PROBE, TaskTypes},
     },
     search::bm25,
@@ -178,6 +178,10 @@ impl PgQueue {
         self.settling.wait().await;
         self.settling.reopen();
         let queued = settle::sweep(&self.pool, &self.badges).await?;
+        // A sweep is cut off after a lease; this goes on, because the tree of a large file may take longer to put in its place.
+        if let Err(error) = self.settling.spawn(reprocess::sweep(self.pool.clone())).await {
+            tracing::error!(error = %error, "the look for reprocesses that have ended broke off");
+        }
         let mut conn = self.pool.acquire().await?;
         if !store::upkeep::take_turn(&mut conn, "repair", REPAIR).await? {
             return Ok(queued);

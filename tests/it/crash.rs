@@ -17,7 +17,7 @@ use svc_client::{
 pub(crate) struct Process(pub Child);
 
 impl Process {
-    fn kill(mut self) {
+    pub fn kill(mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -53,7 +53,16 @@ pub(crate) fn serve_command(app: &TestApp) -> Command {
     command
 }
 
-fn worker(app: &TestApp, number: usize) -> Process {
+pub(crate) fn worker(app: &TestApp, number: usize) -> Process {
+    Process(worker_command(app, number).spawn().unwrap())
+}
+
+/// A worker that ends when the queue is empty.
+pub(crate) fn draining(app: &TestApp, number: usize) -> Process {
+    Process(worker_command(app, number).arg("--drain").spawn().unwrap())
+}
+
+fn worker_command(app: &TestApp, number: usize) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_svc-worker"));
     command
         .args([
@@ -73,7 +82,7 @@ fn worker(app: &TestApp, number: usize) -> Process {
         .env("SVC_DATA_DIR", support::server::work_dir().join("data"))
         .stdin(Stdio::null())
         .stdout(Stdio::null());
-    Process(command.spawn().unwrap())
+    command
 }
 
 /// Fifty different small files, including Markdown, PDF and broken ones.

@@ -49,6 +49,7 @@ mod reading;
 mod readme;
 mod refusals;
 mod regions;
+mod reprocess;
 mod rerank;
 mod rollup;
 mod rudeness;

@@ -8,10 +8,10 @@ use crate::{
 use serde_json::json;
 use std::collections::BTreeSet;
 use svc_client::{
-    Code, FileUpload, Json,
+    Code, FileUpload, Json, OptionalJson,
     wire::{
-        Bm25Search, DocumentPath, EmbedQuery, GrantRight, LinkPath, NewDocument, NewLink, PageQuery, Settled,
-        UploadQuery, WaitQuery,
+        Bm25Search, DocumentPath, EmbedQuery, GrantRight, LinkPath, NewDocument, NewLink, PageQuery, ReprocessRequest,
+        Settled, UploadQuery, WaitQuery,
     },
 };
 
@@ -261,18 +261,23 @@ async fn links_have_two_ends_and_contain_in_no_circle() {
     app.end().await;
 }
 
-/// After random creations, uploads, moves, edits, links and deletes, no row points to nothing.
+/// After random creations, uploads, moves, edits, links, reprocesses and deletes, no row points to nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_points_to_nothing_whatever_was_made_moved_edited_and_deleted() {
+async fn nothing_points_to_nothing_whatever_was_made_moved_edited_reprocessed_and_deleted() {
     for seed in [5, 11] {
         let (app, mut random) = (TestApp::start().await, Random(seed * 15_485_863));
-        let mut done = [0; 7];
-        for step in 0..70 {
+        let mut done = [0; 8];
+        for step in 0..80 {
             let ids: Vec<i64> =
                 sqlx::query_scalar("SELECT id FROM documents ORDER BY id").fetch_all(&app.pool).await.unwrap();
             let any = |random: &mut Random| (!ids.is_empty()).then(|| ids[random.below(ids.len())]);
             let (id, other) = (any(&mut random), any(&mut random).filter(|_| random.below(4) > 0));
-            let kind = random.below(12);
+            let files: Vec<i64> = sqlx::query_scalar("SELECT document_id FROM document_blobs ORDER BY 1")
+                .fetch_all(&app.pool)
+                .await
+                .unwrap();
+            let file = (!files.is_empty()).then(|| files[random.below(files.len())]);
+            let kind = random.below(14);
             let outcome = match (kind, id) {
                 (0..=2, _) | (_, None) => {
                     let new = NewDocument { parent_id: other, ..document(&format!("Note {step}"), "A heron waits.") };
@@ -296,6 +301,12 @@ async fn nothing_points_to_nothing_whatever_was_made_moved_edited_and_deleted() 
                     };
                     app.client.create_link(DocumentPath { id }, Json(new)).await.map(|_| 4)
                 }
+                (12 | 13, _) => {
+                    let Some(id) = file else { continue };
+                    let options = json!({"structure": {"max_tokens": 8 + random.below(60)}});
+                    let request = ReprocessRequest { options: Some(options), replace: random.below(2) == 0 };
+                    app.client.reprocess_file(DocumentPath { id }, OptionalJson(Some(request))).await.map(|_| 7)
+                }
                 (10, Some(id)) => app.client.protect_document(DocumentPath { id }).await.map(|_| 5),
                 (_, Some(id)) => app.client.delete_document(DocumentPath { id }).await.map(|()| 6),
             };
@@ -311,8 +322,10 @@ async fn nothing_points_to_nothing_whatever_was_made_moved_edited_and_deleted() 
             }
         }
         assert!(done.iter().all(|count| *count > 0), "seed {seed}: {done:?}");
-        let files: Vec<i64> =
-            sqlx::query_scalar("SELECT id FROM documents WHERE usetype = 'file'").fetch_all(&app.pool).await.unwrap();
+        let files: Vec<i64> = sqlx::query_scalar("SELECT id FROM documents WHERE usetype = 'file' AND guard <> -1")
+            .fetch_all(&app.pool)
+            .await
+            .unwrap();
         for file in files {
             app.settled(file).await;
         }

@@ -45,9 +45,9 @@ fn held(row: &OperationInfo) -> Held {
         "list_roots" | "search" => Held::Lists,
         "read_frontier" | "read_document" | "read_bytes" | "list_children" | "list_ancestors" | "list_siblings"
         | "list_subtree" | "list_links" | "read_evidence" | "read_cells" | "choose_portfolio" => Held::Reads,
-        "cancel_ingest" | "change_priority" | "update_document" | "delete_document" | "create_link" | "delete_link"
-        | "embed_document" | "embed_tokens" | "make_raptor" | "split_document" | "chunk_document"
-        | "segment_document" => Held::Changes,
+        "cancel_ingest" | "change_priority" | "reprocess_file" | "update_document" | "delete_document"
+        | "create_link" | "delete_link" | "embed_document" | "embed_tokens" | "make_raptor" | "split_document"
+        | "chunk_document" | "segment_document" => Held::Changes,
         "upload_file" | "create_document" | "create_documents" | "ingest" => Held::Adds,
         "search_vector" | "search_fulltext" | "search_bm25" | "search_maxsim" | "search_hybrid" => Held::Searches,
         // What of the events a principal is told, `event_feed` holds to a definition.
@@ -139,7 +139,7 @@ impl World {
 }
 
 /// A call of an operation, about this document if it names one.
-fn call(
+pub fn call(
     app: &TestApp,
     secret: &str,
     row: &OperationInfo,

@@ -154,9 +154,9 @@ kinds! {
     /// The bytes of a file came again.
     IngestDuplicate = "ingest.duplicate", for Readers,
         ["content_hash": "`sha256:<hex>` of the bytes", "linked": "whether the file was attached to another parent by a link"];
-    /// Something about a file deserves attention: a part of it failed, or it settles without text or vectors.
+    /// Something about a file deserves attention: a part of it failed, it settles without text or vectors, or a reprocess of it did not succeed.
     IngestWarning = "ingest.warning", for Readers,
-        ["warning": "the name of the evidence that says more, or `part_failed`", "detail": "the value of the evidence; for `part_failed` the `task_type`, `error_type` and `code`"];
+        ["warning": "the name of the evidence that says more, or `part_failed`", "detail": "the value of the evidence; for `part_failed` the `task_type`, `error_type` and `code`, for `reprocess` the `state` with such a `reason`"];
     /// Everything of a file is done, and what settled of it can be found.
     IngestSettled = "ingest.settled", for Readers,
         ["nodes": "the nodes of the file", "nodes_failed": "how many of them failed", "seconds": "the time since the file was stored"];
@@ -167,7 +167,10 @@ kinds! {
     IngestCancelled = "ingest.cancelled", for Readers,
         ["tasks": "the tasks that this ended"];
     /// A file was ingested again with other options, and the new tree took the place of the old one.
-    IngestReprocessed = "ingest.reprocessed", for Readers, [];
+    IngestReprocessed = "ingest.reprocessed", for Readers,
+        ["nodes": "the nodes of the file now", "nodes_failed": "how many of them failed", "seconds": "the time since the reprocess began",
+         "links_followed": "how many links follow to the new tree", "links_lost": "how many do not, because no node of it has the anchor; the evidence `reprocess` lists them",
+         "documents_moved": "how many documents of callers had their place in the old tree, and follow"];
     /// A document was created, not by the ingestion of a file.
     DocumentCreated = "document.created", for Readers,
         ["parent_id": ABOVE, "usetype": USETYPE];

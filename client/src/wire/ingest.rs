@@ -2,7 +2,7 @@
 use crate::{
     constraint::{PRIORITY, constrain},
     operation::{Params, Wire},
-    wire::{BlockedBy, ErrorType, Settled},
+    wire::{BlockedBy, ErrorType, ReprocessProgress, Settled},
     words::wire_words,
 };
 use chrono::{DateTime, Utc};
@@ -138,8 +138,18 @@ pub struct FrontierResponse {
     pub blocked_by: BTreeMap<BlockedBy, i64>,
     /// What a reader of the tree should know, for example `extract.empty: needs_ocr`.
     pub warnings: Vec<String>,
+    /// The reprocess of the file that is running, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reprocess: Option<ReprocessProgress>,
 }
 impl Wire for FrontierResponse {}
+
+impl FrontierResponse {
+    /// Whether no work is left.
+    pub fn is_at_rest(&self) -> bool {
+        self.nodes_in_flight == 0 && self.tasks_unfinished == 0 && self.reprocess.is_none()
+    }
+}
 
 /// Unfinished tasks of one type under a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -143,6 +143,11 @@ evidence! {
     /// When the ingestion was cancelled, and how many nodes and tasks that ended.
     Cancelled = "cancelled", by "`POST /ingest/file/{id}/cancel`",
         absent "nobody cancelled it";
+    /// How the last reprocess of the file ended: `state` is `done`, `failed` or `cancelled`, with the `options` and the times. When it is
+    /// done, how many links follow to the new tree (`links_followed`), those that lead to nothing in it (`links_lost`, the first hundred
+    /// in `lost`), and how many documents of callers moved (`documents_moved`); else the `reason`.
+    Reprocess = "reprocess", by "the end of a reprocess",
+        absent "the file was never reprocessed";
     /// The tree of summaries that the node holds: how it was made, of how many `leaves`, and its `levels`.
     Raptor = "raptor", by "`raptor`",
         absent "the node does not hold such a tree";
@@ -160,6 +165,18 @@ evidence! {
 }
 
 impl Evidence {
+    /// What requests recorded about a file. The tasks of a reprocess cannot find it out again.
+    pub const OF_REQUESTS: [Evidence; 8] = [
+        Evidence::Detected,
+        Evidence::Unlocked,
+        Evidence::Entry,
+        Evidence::Prepared,
+        Evidence::Fetched,
+        Evidence::Page,
+        Evidence::Arxiv,
+        Evidence::Turns,
+    ];
+
     /// What readers look for in files of a format, besides the text.
     pub fn of_format(format: &str) -> impl Iterator<Item = Evidence> {
         Evidence::ALL.iter().copied().filter(move |evidence| evidence.format() == Some(format))

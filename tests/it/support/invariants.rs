@@ -121,8 +121,9 @@ const INVARIANTS: &[(&str, &str)] = &[
     (
         "the guard of a node is the nearest access root at or above it",
         "SELECT d.id::text FROM documents d
-          WHERE d.guard <> coalesce((SELECT a.document_id FROM access_roots a JOIN documents r ON r.id = a.document_id
-                                      WHERE a.document_id = d.id OR a.document_id = ANY(d.path) ORDER BY cardinality(r.path) DESC LIMIT 1), 0)",
+          WHERE d.guard <> CASE WHEN EXISTS (SELECT 1 FROM generations g WHERE g.generation_id = coalesce(d.path[1], d.id)) THEN -1 ELSE
+                coalesce((SELECT a.document_id FROM access_roots a JOIN documents r ON r.id = a.document_id
+                                      WHERE a.document_id = d.id OR a.document_id = ANY(d.path) ORDER BY cardinality(r.path) DESC LIMIT 1), 0) END",
     ),
     (
         "an access root knows the nearest root above it",
@@ -173,6 +174,7 @@ const DRAINED: &[(&str, &str)] = &[
     ("every node ends settled or failed", "SELECT id::text FROM documents WHERE settled = 'in_flight'"),
     ("no region stays held", "SELECT task_id::text FROM task_reservation"),
     ("no event is left", "SELECT id::text FROM settle_event"),
+    ("no reprocess is left", "SELECT generation_id::text FROM generations"),
 ];
 
 /// Panics if a connection of ours stays in a transaction while nobody works. Such a transaction is rolled back in the

@@ -199,7 +199,7 @@ impl TestApp {
         let end = async {
             loop {
                 let frontier = self.client.read_frontier(DocumentPath { id }).await.unwrap();
-                if frontier.nodes_in_flight == 0 && frontier.tasks_unfinished == 0 {
+                if frontier.is_at_rest() {
                     return frontier;
                 }
                 tokio::task::yield_now().await;

@@ -1,0 +1,210 @@
+//! The transaction that puts a generation in the place of a file's tree.
+use super::{EndError, discard, outcome};
+use crate::{
+    ingest::raptor,
+    search::bm25,
+    store::{
+        self,
+        ingest_nodes::Frontier,
+        places::Place,
+        reprocess::{Descendant, Generation, Link},
+        scope::Readable,
+    },
+};
+use serde_json::{Value, json};
+use sqlx::{PgConnection, PgPool};
+use std::{
+    collections::{HashMap, HashSet},
+    slice,
+};
+use svc_actors::WriteMode;
+use svc_client::wire::{EventKind, Settled};
+use svc_ids::{DocumentId, RootId};
+
+/// How many lost links the evidence lists.
+const LISTED: usize = 100;
+
+/// The tree that a file has.
+pub struct Old {
+    /// What tasks made of the file, and what was made of that: it goes.
+    pub nodes: Vec<DocumentId>,
+    /// How many of these failed.
+    failed: i64,
+    /// The parent of each of them.
+    parents: HashMap<DocumentId, DocumentId>,
+    guests: Vec<Guest>,
+}
+
+/// What a caller put under a node that goes.
+struct Guest {
+    id: DocumentId,
+    under: DocumentId,
+    is_shown: bool,
+}
+
+impl Old {
+    pub async fn read(conn: &mut PgConnection, file: &Place) -> sqlx::Result<Old> {
+        let mut old = Old { nodes: Vec::new(), failed: 0, parents: HashMap::new(), guests: Vec::new() };
+        // Each node comes after the one above it. What is under a caller's document is the caller's too.
+        for Descendant { id, parent_id, is_made, has_failed, is_shown } in
+            store::reprocess::descendants(conn, file).await?
+        {
+            let goes_above = old.parents.contains_key(&parent_id);
+            if is_made && (goes_above || parent_id == file.id()) {
+                old.nodes.push(id);
+                old.failed += i64::from(has_failed);
+                old.parents.insert(id, parent_id);
+            } else if goes_above {
+                old.guests.push(Guest { id, under: parent_id, is_shown });
+            }
+        }
+        Ok(old)
+    }
+
+    /// The new parent of what was under a node that goes: the node's counterpart, or that of the nearest node above that has one; at last
+    /// the file.
+    fn parent(&self, mut under: DocumentId, counterparts: &HashMap<DocumentId, DocumentId>) -> DocumentId {
+        loop {
+            match (counterparts.get(&under), self.parents.get(&under)) {
+                (Some(new), _) => return *new,
+                (None, Some(above)) => under = *above,
+                (None, None) => return under,
+            }
+        }
+    }
+}
+
+/// Puts a generation in the place of its file's tree; if it would lose something that the tree has, it is discarded instead.
+pub async fn swap(pool: &PgPool, id: RootId) -> Result<(), EndError> {
+    // Nothing is created under the old tree meanwhile.
+    let mut tx = store::transaction::begin_moving(pool).await?;
+    let conn = &mut *tx;
+    let Some(file) = store::reprocess::file_of(conn, id).await? else { return Ok(()) };
+    store::locks::files_around(conn, file).await?;
+    let Some((file, generation)) = store::reprocess::lock(conn, file, id).await? else { return Ok(()) };
+    if generation.settled.0 != Settled::Settled {
+        return Ok(());
+    }
+    store::reservations::hold_for_edit(conn, &file, WriteMode::Subtree).await?;
+    raptor::forget_over(conn, slice::from_ref(&file)).await?;
+    let old = Old::read(conn, &file).await?;
+    match hindrance(conn, &generation, &old).await? {
+        Some(reason) => discard(conn, &file, &generation, reason).await?,
+        None => exchange(conn, &file, &generation, old).await?,
+    }
+    Ok(tx.commit().await?)
+}
+
+/// Why a generation may not take its place.
+async fn hindrance(conn: &mut PgConnection, generation: &Generation, old: &Old) -> sqlx::Result<Option<Value>> {
+    let roots = store::reprocess::access_roots(conn, &old.nodes).await?;
+    if !roots.is_empty() {
+        let message = format!("meanwhile parts of the file became access roots, such as document {}", roots[0]);
+        return Ok(Some(json!({"code": "access_roots", "message": message})));
+    }
+    let failed = store::ingest_nodes::frontier(conn, generation.id).await?.map_or(0, |counts| counts.failed);
+    if failed > old.failed {
+        let message = format!("{failed} nodes of the new tree failed, and {} of the old one", old.failed);
+        return Ok(Some(json!({"code": "more_failed_parts", "message": message})));
+    }
+    Ok(None)
+}
+
+async fn exchange(conn: &mut PgConnection, file: &Place, generation: &Generation, old: Old) -> Result<(), EndError> {
+    let id = file.id();
+    let everything = Readable::everything();
+    let before = store::ingest_nodes::count_by_path(conn, &everything, id).await?;
+    let counterparts = store::reprocess::counterparts(conn, generation, &old.nodes).await?;
+    store::reprocess::put_in_place(conn, file, generation).await?;
+
+    let links = store::reprocess::links(conn, file, &old.nodes).await?;
+    let goes: HashSet<DocumentId> = old.nodes.iter().copied().collect();
+    let end = |node: DocumentId| if goes.contains(&node) { counterparts.get(&node).copied() } else { Some(node) };
+    let (mut redirected, mut followed, mut lost) = (Vec::new(), 0, Vec::new());
+    for link in links {
+        match end(link.source_id).zip(end(link.target_id)) {
+            Some((source, target)) => {
+                followed += usize::from(link.is_shown);
+                redirected.push((link.id, source, target));
+            }
+            None => lost.push(link),
+        }
+    }
+    store::reprocess::redirect(conn, file, &redirected).await?;
+    store::reprocess::redirect_indexes(conn, file, &counterparts).await?;
+    for guest in &old.guests {
+        relocate(conn, file, guest.id, old.parent(guest.under, &counterparts)).await?;
+    }
+    let moved = old.guests.iter().filter(|guest| guest.is_shown).count();
+
+    store::reprocess::delete(conn, file, &old.nodes).await?;
+    bm25::remove(conn, None, &old.nodes).await?;
+    store::ingest_nodes::forget(conn, &old.nodes).await?;
+    super::remove(conn, generation.id).await?;
+    let after = store::ingest_nodes::count_by_path(conn, &everything, id).await?;
+    let change = Frontier {
+        total: after.total - before.total,
+        in_flight: after.in_flight - before.in_flight,
+        settled: after.settled - before.settled,
+        failed: after.failed - before.failed,
+    };
+    store::ingest_nodes::count(conn, id, change).await?;
+    store::ingest_nodes::fold_frontier(conn, id.as_root()).await?;
+    tell(conn, file, generation, Told { after, followed, lost, moved }).await?;
+    Ok(())
+}
+
+/// Puts a caller's document, with all under it, where the tree now has what it lay under.
+async fn relocate(conn: &mut PgConnection, file: &Place, guest: DocumentId, under: DocumentId) -> sqlx::Result<()> {
+    let Some(from) = store::reprocess::place_under(conn, file, guest).await? else { return Ok(()) };
+    let height = store::moves::height(conn, &from).await?;
+    let parent = store::reprocess::place_under(conn, file, under).await?.filter(|parent| parent.admits(height).is_ok());
+    let parent = parent.as_ref().unwrap_or(file);
+    let origins = store::events::origins(conn, &[guest]).await?;
+    let to = store::moves::relocate(conn, &from, Some(parent)).await?;
+    store::moves::relocate_tasks(conn, &from, &to).await?;
+    store::events::moved(conn, &origins).await
+}
+
+/// What is told of a swap. Of links and documents it counts those that every reader of the file may know of.
+struct Told {
+    after: Frontier,
+    followed: usize,
+    lost: Vec<Link>,
+    moved: usize,
+}
+
+/// Records how the reprocess ended; the log has the lost links that not every reader of the file may know of.
+async fn tell(conn: &mut PgConnection, file: &Place, generation: &Generation, told: Told) -> sqlx::Result<()> {
+    let id = file.id();
+    let (shown, hidden): (Vec<Link>, Vec<Link>) = told.lost.into_iter().partition(|link| link.is_shown);
+    if !hidden.is_empty() {
+        let links: Vec<i64> = hidden.iter().map(|link| link.id).take(LISTED).collect();
+        tracing::warn!(
+            root.id = id.0,
+            links = ?links,
+            count = hidden.len(),
+            "links from and to documents that not every reader of the file may read led to nodes that a reprocess did not make again"
+        );
+    }
+    let listed: Vec<Value> = shown
+        .iter()
+        .take(LISTED)
+        .map(|link| {
+            json!({"link_id": link.id, "link_type": link.link_type, "source_id": link.source_id, "target_id": link.target_id, "anchor": link.anchor})
+        })
+        .collect();
+    let mut done = outcome("done", generation);
+    done["links_followed"] = told.followed.into();
+    done["links_lost"] = shown.len().into();
+    done["lost"] = listed.into();
+    done["documents_moved"] = told.moved.into();
+    store::reprocess::record(conn, file, &done).await?;
+    store::events::warnings(conn, id.as_root()).await?;
+    let seconds = (chrono::Utc::now() - generation.started_at).num_milliseconds() as f64 / 1000.0;
+    let data = json!({
+        "nodes": told.after.total, "nodes_failed": told.after.failed, "seconds": seconds,
+        "links_followed": told.followed, "links_lost": shown.len(), "documents_moved": told.moved,
+    });
+    store::events::record(conn, EventKind::IngestReprocessed, &[id], &data).await
+}

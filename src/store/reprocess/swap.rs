@@ -1,0 +1,193 @@
+//! What the transaction does that puts a generation in the place of a file's tree.
+use super::{super::nodes::NOT_OF_A_FILE, Generation};
+use crate::store::{places::Place, raptor};
+use serde_json::Value;
+use sqlx::PgConnection;
+use std::collections::HashMap;
+use svc_ids::DocumentId;
+
+/// A node under a file.
+#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+pub struct Descendant {
+    pub id: DocumentId,
+    pub parent_id: DocumentId,
+    /// A task made it, and no caller.
+    pub is_made: bool,
+    pub has_failed: bool,
+    /// Whoever may read the file may read it.
+    pub is_shown: bool,
+}
+
+/// Everything under a file, each node before what is under it.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
+pub async fn descendants(conn: &mut PgConnection, file: &Place) -> sqlx::Result<Vec<Descendant>> {
+    sqlx::query_as(
+        "SELECT d.id, d.parent_id, coalesce(o.rule <> 'upload', false) AS is_made, d.settled = 'failed' AS has_failed, d.guard IN (0, f.guard) AS is_shown
+           FROM documents f JOIN documents d ON d.path @> ARRAY[$1::bigint] LEFT JOIN node_origins o ON o.document_id = d.id
+          WHERE f.id = $1 ORDER BY cardinality(d.path), d.id",
+    )
+    .bind(file.id())
+    .fetch_all(conn)
+    .await
+}
+
+/// Which of these nodes are access roots; at most ten.
+pub async fn access_roots(conn: &mut PgConnection, among: &[DocumentId]) -> sqlx::Result<Vec<DocumentId>> {
+    sqlx::query_scalar("SELECT document_id FROM access_roots WHERE document_id = ANY($1) ORDER BY 1 LIMIT 10")
+        .bind(among)
+        .fetch_all(conn)
+        .await
+}
+
+/// The node of a generation that has the anchor, the usetype and the rule of each of these nodes. Where several nodes have all three, the
+/// first corresponds to the first.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = generation.id.0))]
+pub async fn counterparts(
+    conn: &mut PgConnection,
+    generation: &Generation,
+    of: &[DocumentId],
+) -> sqlx::Result<HashMap<DocumentId, DocumentId>> {
+    let pairs: Vec<(DocumentId, DocumentId)> = sqlx::query_as(
+        "WITH old AS (
+             SELECT d.id, d.usetype, o.rule, o.anchor, row_number() OVER (PARTITION BY d.usetype, o.rule, o.anchor ORDER BY d.id) AS nth
+               FROM unnest($2::bigint[]) AS n(id) JOIN documents d ON d.id = n.id JOIN node_origins o ON o.document_id = d.id
+              WHERE o.anchor IS NOT NULL AND o.rule <> ALL($3)),
+         new AS (
+             SELECT d.id, d.usetype, o.rule, o.anchor, row_number() OVER (PARTITION BY d.usetype, o.rule, o.anchor ORDER BY d.id) AS nth
+               FROM documents d JOIN node_origins o ON o.document_id = d.id WHERE d.path @> ARRAY[$1::bigint])
+         SELECT old.id, new.id FROM old JOIN new USING (usetype, rule, anchor, nth)",
+    )
+    .bind(generation.id)
+    .bind(of)
+    .bind(&NOT_OF_A_FILE[..])
+    .fetch_all(conn)
+    .await?;
+    Ok(pairs.into_iter().collect())
+}
+
+/// A link with an end among nodes that go.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Link {
+    pub id: i64,
+    pub source_id: DocumentId,
+    pub target_id: DocumentId,
+    pub link_type: String,
+    /// Whoever may read the file may read both ends.
+    pub is_shown: bool,
+    /// Where in the file the end was that goes.
+    pub anchor: Option<Value>,
+}
+
+/// The links from and to nodes that go, except those of summaries.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
+pub async fn links(conn: &mut PgConnection, file: &Place, gone: &[DocumentId]) -> sqlx::Result<Vec<Link>> {
+    sqlx::query_as(
+        "WITH gone AS MATERIALIZED (SELECT unnest($2::bigint[]) AS id),
+         ends AS (SELECT l.id FROM gone g JOIN document_links l ON l.source_id = g.id
+                  UNION SELECT l.id FROM gone g JOIN document_links l ON l.target_id = g.id)
+         SELECT l.id, l.source_id, l.target_id, l.link_type, s.guard IN (0, f.guard) AND t.guard IN (0, f.guard) AS is_shown,
+                CASE WHEN l.source_id IN (SELECT id FROM gone) THEN so.anchor ELSE ao.anchor END AS anchor
+           FROM ends JOIN document_links l ON l.id = ends.id JOIN documents f ON f.id = $1
+           JOIN documents s ON s.id = l.source_id JOIN documents t ON t.id = l.target_id
+           LEFT JOIN node_origins so ON so.document_id = s.id LEFT JOIN node_origins ao ON ao.document_id = t.id
+          WHERE so.rule IS DISTINCT FROM $3 ORDER BY l.id",
+    )
+    .bind(file.id())
+    .bind(gone)
+    .bind(raptor::RULE)
+    .fetch_all(conn)
+    .await
+}
+
+/// Gives links their new ends.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
+pub async fn redirect(
+    conn: &mut PgConnection,
+    file: &Place,
+    links: &[(i64, DocumentId, DocumentId)],
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE document_links l SET source_id = n.source_id, target_id = n.target_id
+           FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS n(id, source_id, target_id) WHERE l.id = n.id",
+    )
+    .bind(links.iter().map(|link| link.0).collect::<Vec<_>>())
+    .bind(links.iter().map(|link| link.1).collect::<Vec<_>>())
+    .bind(links.iter().map(|link| link.2).collect::<Vec<_>>())
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Gives the indexes of single nodes the nodes that correspond to theirs.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
+pub async fn redirect_indexes(
+    conn: &mut PgConnection,
+    file: &Place,
+    counterparts: &HashMap<DocumentId, DocumentId>,
+) -> sqlx::Result<()> {
+    let (old, new): (Vec<DocumentId>, Vec<DocumentId>) = counterparts.iter().unzip();
+    sqlx::query(
+        "UPDATE search_index_members m SET root_document_id = n.new FROM unnest($1::bigint[], $2::bigint[]) AS n(old, new)
+          WHERE m.root_document_id = n.old",
+    )
+    .bind(old)
+    .bind(new)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Puts everything of a generation under its file: nodes, counts, tasks, attempts, evidence, text and vector. The tasks of the old tree
+/// that have not ended go; nobody holds one of them.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0, root.id = generation.id.0))]
+pub async fn put_in_place(conn: &mut PgConnection, file: &Place, generation: &Generation) -> sqlx::Result<()> {
+    let (id, root) = (file.id(), generation.id);
+    for statement in [
+        "DELETE FROM task_queue WHERE root_id = $1 AND NOT final",
+        "DELETE FROM settle_event WHERE root_id = $1",
+        "DELETE FROM node_evidence WHERE document_id = $1",
+        "DELETE FROM extractions WHERE document_id = $1",
+        "DELETE FROM document_vectors WHERE document_id = $1",
+        "DELETE FROM token_embeddings WHERE document_id = $1",
+        "DELETE FROM token_packs WHERE document_id = $1",
+    ] {
+        sqlx::query(statement).bind(id).execute(&mut *conn).await?;
+    }
+    for statement in [
+        "WITH was AS (DELETE FROM ingest_node WHERE document_id = $1 RETURNING priority)
+         UPDATE ingest_node SET document_id = $1, priority = (SELECT priority FROM was) WHERE document_id = $2",
+        "UPDATE ingest_node SET root_id = $1, parent_id = CASE WHEN parent_id = $2 THEN $1 ELSE parent_id END WHERE root_id = $2",
+        "UPDATE task_queue t SET root_id = $1, scope_document_id = CASE WHEN t.scope_document_id = $2 THEN $1 ELSE t.scope_document_id END,
+                node_path = f.key || substr(t.node_path, length($2::text) + 2), node_depth = t.node_depth + f.depth,
+                first_leaf = f.key || substr(t.first_leaf, length($2::text) + 2), last_leaf = f.key || substr(t.last_leaf, length($2::text) + 2)
+           FROM (SELECT array_to_string(path || id, '/') || '/' AS key, cardinality(path) AS depth FROM documents WHERE id = $1) f
+          WHERE t.root_id = $2",
+        "UPDATE task_attempts SET document_id = $1 WHERE document_id = $2",
+        "UPDATE node_evidence SET document_id = $1 WHERE document_id = $2",
+        "UPDATE extractions SET document_id = $1 WHERE document_id = $2",
+        "UPDATE document_vectors SET document_id = $1 WHERE document_id = $2",
+        "UPDATE document_blobs SET options = (SELECT options FROM generations WHERE generation_id = $2) WHERE document_id = $1",
+        "UPDATE documents SET settled = (SELECT settled FROM documents WHERE id = $2) WHERE id = $1",
+        "UPDATE documents d SET path = f.path || f.id || d.path[2:], parent_id = CASE WHEN d.parent_id = $2 THEN $1 ELSE d.parent_id END, guard = f.guard
+           FROM documents f WHERE f.id = $1 AND d.path @> ARRAY[$2::bigint]",
+    ] {
+        sqlx::query(statement).bind(id).bind(root).execute(&mut *conn).await?;
+    }
+    Ok(())
+}
+
+/// The place of a node under a file.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0, root.id = file.id().0))]
+pub async fn place_under(conn: &mut PgConnection, file: &Place, id: DocumentId) -> sqlx::Result<Option<Place>> {
+    sqlx::query_as("SELECT id, path FROM documents WHERE id = $1 AND (id = $2 OR path @> ARRAY[$2::bigint])")
+        .bind(id)
+        .bind(file.id())
+        .fetch_optional(conn)
+        .await
+}
+
+/// Deletes nodes under a file, with every row that depends on them. The caller must remove the index postings.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
+pub async fn delete(conn: &mut PgConnection, file: &Place, nodes: &[DocumentId]) -> sqlx::Result<()> {
+    sqlx::query("DELETE FROM documents WHERE id = ANY($1)").bind(nodes).execute(conn).await.map(|_| ())
+}

@@ -1,0 +1,543 @@
+//! Files that are ingested again, with other options, while the tree that they have stays.
+use crate::{
+    cli::{lines, svc},
+    crash,
+    edits::patch,
+    principals::{Someone, grant, someone},
+    reach,
+    support::{TOKEN, TestApp, Wish, document, invariants, sample, until},
+};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use svc::store::advisory::AdvisoryLock;
+use svc_client::{
+    Access, Code, Failure, FileUpload, Json, OPERATIONS, OptionalJson,
+    wire::{
+        Bm25Search, DocumentPath, DocumentResponse, EmbedQuery, FrontierResponse, FulltextSearch, GrantPath,
+        GrantRight, HybridSearch, LinkResponse, MaxsimSearch, NewDocument, NewGrant, NewLink, PageQuery,
+        ReprocessRequest, ReprocessResponse, SearchResponse, Settled, TaskPath, TaskQuery, TaskTypePath, UploadQuery,
+        VectorSearch, WaitQuery,
+    },
+};
+
+/// A file whose sections are the same whatever the options are, and whose chunks are not.
+fn text() -> String {
+    let sentence = |bird: &str, n: usize| format!("The {bird} number {n} stands in the reeds and waits for fish. ");
+    let part = |bird: &str| (0..12).map(|n| sentence(bird, n)).collect::<String>();
+    format!("# Herons\n\n{}\n\n# Coots\n\n{}\n", part("heron"), part("coot"))
+}
+
+fn short() -> Value {
+    json!({"structure": {"max_tokens": 20}})
+}
+
+async fn reprocess(app: &TestApp, id: i64, options: Value, replace: bool) -> Result<ReprocessResponse, Failure> {
+    let request = ReprocessRequest { options: Some(options), replace };
+    app.client.reprocess_file(DocumentPath { id }, OptionalJson(Some(request))).await
+}
+
+/// Uploads the file and waits for its tree.
+async fn ingested(app: &TestApp, parent_id: Option<i64>) -> i64 {
+    let query = UploadQuery { parent_id, ..UploadQuery::default() };
+    let id = app.client.upload_file(query, FileUpload::from_bytes("birds.md", text(), None)).await.unwrap().document_id;
+    assert_eq!(app.settled(id).await.settled, Settled::Settled);
+    id
+}
+
+async fn evidence(app: &TestApp, id: i64, name: &str) -> Value {
+    let mut evidence = app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence;
+    evidence.remove(name).unwrap_or_default()
+}
+
+async fn read(app: &TestApp, id: i64) -> DocumentResponse {
+    app.client.read_document(DocumentPath { id }, EmbedQuery::default()).await.unwrap().value().unwrap()
+}
+
+async fn frontier(app: &TestApp, id: i64) -> FrontierResponse {
+    app.client.read_frontier(DocumentPath { id }).await.unwrap()
+}
+
+async fn pause(app: &TestApp, task_type: &str) {
+    app.client.pause_task_type(TaskTypePath { task_type: task_type.into() }).await.unwrap();
+}
+
+async fn resume(app: &TestApp, task_type: &str) {
+    app.client.resume_task_type(TaskTypePath { task_type: task_type.into() }).await.unwrap();
+}
+
+/// What a reprocess has built and nobody may see.
+async fn hidden(app: &TestApp) -> Vec<i64> {
+    sqlx::query_scalar("SELECT id FROM documents WHERE guard = -1 ORDER BY id").fetch_all(&app.pool).await.unwrap()
+}
+
+/// Begins a reprocess and waits until all of its tree but the containers has settled.
+async fn nearly_done(app: &TestApp, id: i64) -> Vec<i64> {
+    pause(app, "summarize").await;
+    reprocess(app, id, short(), false).await.unwrap();
+    until("the chunks of the reprocess", async || {
+        let progress = frontier(app, id).await.reprocess?;
+        (progress.nodes_settled > 0 && progress.blocked_by.len() == 1 && progress.tasks_unfinished == 2).then_some(())
+    })
+    .await;
+    hidden(app).await
+}
+
+async fn link(app: &TestApp, source: i64, target_id: i64) -> LinkResponse {
+    let new = NewLink { target_id, link_type: "cites".into(), score: Some(0.5), metadata: Default::default() };
+    app.client.create_link(DocumentPath { id: source }, Json(new)).await.unwrap()
+}
+
+async fn links(app: &TestApp, id: i64) -> Vec<LinkResponse> {
+    app.client.list_links(DocumentPath { id }, PageQuery::default()).await.unwrap().links
+}
+
+fn of(tree: &[DocumentResponse], usetype: &str, title: &str) -> Vec<i64> {
+    tree.iter().filter(|node| node.usetype == usetype && node.title == title).map(|node| node.id).collect()
+}
+
+fn found(response: &SearchResponse) -> BTreeSet<i64> {
+    response.results.iter().map(|result| result.document.id).collect()
+}
+
+/// What each way of searching finds, with the numbers beside it.
+async fn searches(app: &TestApp) -> BTreeMap<&'static str, (BTreeSet<i64>, u64, i64)> {
+    let limit = 100;
+    let answers = [
+        ("vector", app.client.search_vector(Json(VectorSearch { limit, ..VectorSearch::new("heron") })).await),
+        ("fulltext", app.client.search_fulltext(Json(FulltextSearch { limit, ..FulltextSearch::new("heron") })).await),
+        ("bm25", app.client.search_bm25(Json(Bm25Search { limit, ..Bm25Search::new("heron") })).await),
+        ("maxsim", app.client.search_maxsim(Json(MaxsimSearch { limit, ..MaxsimSearch::new("heron") })).await),
+        ("hybrid", app.client.search_hybrid(Json(HybridSearch { limit, ..HybridSearch::new("heron") })).await),
+    ];
+    let read = |answer: Result<SearchResponse, Failure>| {
+        let answer = answer.unwrap();
+        (found(&answer), answer.total, answer.scope_state.in_flight)
+    };
+    answers.into_iter().map(|(name, answer)| (name, read(answer))).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_gets_another_tree_and_keeps_what_is_its_own() {
+    let app = TestApp::start().await;
+    let reader = someone(&app, "reader").await;
+    let folder = app.create("Folder", "A folder.", None).await.id;
+    let id = ingested(&app, Some(folder)).await;
+    grant(&app, &reader, id, GrantRight::Read).await;
+    let fields = json!({"title": "My birds", "structured_content": {"shelf": 7}, "position": 3});
+    patch(&app, id, fields).await.unwrap();
+    let note = app.create("Note", "A note about birds.", None).await.id;
+    let old = app.subtree(id).await;
+    let (section, chunk) = (of(&old, "section", "Herons")[0], of(&old, "chunk", "Herons")[0]);
+    let (to_section, from_section) =
+        (link(&app, note, section).await, link(&app, of(&old, "section", "Coots")[0], note).await);
+    let (to_file, to_chunk) = (link(&app, note, id).await, link(&app, note, chunk).await);
+    let guest = app.create("Guest", "A caller's remark on herons.", Some(section)).await.id;
+    let (before, upload) = (read(&app, id).await, FileUpload::from_bytes("birds.md", text(), Some(short())));
+    let refused = app.client.upload_file(UploadQuery::default(), upload).await.unwrap_err();
+    assert_eq!(refused.code, Code::StoredWithOtherOptions);
+    assert!(
+        refused.members["remedy"].as_str().unwrap().contains(&format!("POST /ingest/file/{id}/reprocess")),
+        "{refused}"
+    );
+
+    let begun = reprocess(&app, id, short(), false).await.unwrap();
+    assert_eq!(
+        (begun.document_id, begun.replaced, begun.options["structure"]["max_tokens"].as_i64()),
+        (id, false, Some(20))
+    );
+    assert_eq!(begun.options_before["structure"]["max_tokens"], 120);
+    let frontier = app.settled(id).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed, frontier.reprocess), (Settled::Settled, 0, None));
+
+    let (after, new) = (read(&app, id).await, app.subtree(id).await);
+    assert_eq!(
+        serde_json::to_value(&after).unwrap(),
+        serde_json::to_value(&before).unwrap(),
+        "the file itself is as it was"
+    );
+    assert_eq!(frontier.nodes_total, 1 + new.len() as i64);
+    assert!(new.len() > old.len() + 5, "{} nodes, {} before", new.len(), old.len());
+    let ids = |tree: &[DocumentResponse]| tree.iter().map(|node| node.id).collect::<BTreeSet<i64>>();
+    assert_eq!(&ids(&old) & &ids(&new), BTreeSet::new(), "no node of the old tree is left");
+    let section = of(&new, "section", "Herons")[0];
+    let remark = read(&app, guest).await;
+    assert_eq!((remark.parent_id, remark.path), (Some(section), vec![folder, id, section]), "it follows its section");
+    let mut ends: Vec<(i64, i64, i64)> =
+        links(&app, note).await.iter().map(|link| (link.id, link.source_id, link.target_id)).collect();
+    ends.sort_unstable();
+    let coots = of(&new, "section", "Coots")[0];
+    assert_eq!(ends, [(to_section.id, note, section), (from_section.id, coots, note), (to_file.id, note, id)]);
+
+    let told = evidence(&app, id, "reprocess").await;
+    assert_eq!(
+        (&told["state"], &told["links_followed"], &told["links_lost"], &told["documents_moved"]),
+        (&json!("done"), &json!(2), &json!(1), &json!(1))
+    );
+    let lost = &told["lost"][0];
+    assert_eq!(
+        (&lost["link_id"], &lost["target_id"], &lost["link_type"]),
+        (&json!(to_chunk.id), &json!(chunk), &json!("cites"))
+    );
+    assert!(lost["anchor"]["characters"].is_array(), "{lost}");
+    assert_eq!(evidence(&app, id, "options").await["structure"]["max_tokens"], 20);
+    assert_eq!(evidence(&app, id, "rule").await, "upload");
+    let (kind, data): (String, Value) = sqlx::query_as(
+        "SELECT kind, data FROM event_outbox WHERE document_id = $1 AND kind LIKE 'ingest.%' ORDER BY id DESC LIMIT 1",
+    )
+    .bind(id)
+    .fetch_one(&app.pool)
+    .await
+    .unwrap();
+    assert_eq!(
+        (kind.as_str(), &data["links_lost"], &data["nodes"]),
+        ("ingest.reprocessed", &json!(1), &json!(frontier.nodes_total))
+    );
+
+    for (name, (found, ..)) in searches(&app).await {
+        assert!(found.is_subset(&(&ids(&new) | &BTreeSet::from([id, note, guest, folder]))), "{name}: {found:?}");
+        assert!(name == "maxsim" || found.len() > 3, "{name}: {found:?}");
+    }
+    assert!(reader.client.read_document(DocumentPath { id: section }, EmbedQuery::default()).await.is_ok());
+    let again =
+        app.client.upload_file(UploadQuery::default(), FileUpload::from_bytes("b.md", text(), Some(short()))).await;
+    assert_eq!(again.unwrap().document_id, id);
+    let attempts = evidence(&app, id, "attempts").await;
+    let probes = attempts.as_array().unwrap().iter().filter(|attempt| attempt["task_type"] == "probe").count();
+    assert_eq!(probes, 2, "the log of attempts goes on");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_sees_anything_of_a_reprocess_before_it_takes_its_place() {
+    let app = TestApp::start().await;
+    let reader = someone(&app, "reader").await;
+    let id = ingested(&app, None).await;
+    let (searched, tree, state) = (searches(&app).await, app.subtree(id).await, frontier(&app, id).await);
+    let roots = app.client.list_roots(PageQuery::default()).await.unwrap().documents.len();
+    let told = "SELECT count(*) FROM event_outbox WHERE NOT owner_only";
+    let events: i64 = sqlx::query_scalar(told).fetch_one(&app.pool).await.unwrap();
+    let hidden = nearly_done(&app, id).await;
+    assert!(hidden.len() > tree.len(), "{hidden:?}");
+
+    assert_eq!(searches(&app).await, searched);
+    assert_eq!(serde_json::to_value(app.subtree(id).await).unwrap(), serde_json::to_value(&tree).unwrap());
+    let now = frontier(&app, id).await;
+    let counts = |frontier: &FrontierResponse| {
+        (frontier.nodes_total, frontier.nodes_settled, frontier.nodes_in_flight, frontier.tasks_unfinished)
+    };
+    assert_eq!((counts(&now), now.settled), (counts(&state), Settled::Settled));
+    assert_eq!(app.client.list_roots(PageQuery::default()).await.unwrap().documents.len(), roots);
+    assert_eq!(sqlx::query_scalar::<_, i64>(told).fetch_one(&app.pool).await.unwrap(), events, "nothing is told of it");
+    let known = hidden[1];
+    let of_documents = ["/documents/{id}", "/ingest/file/{id}", "/access/documents/{id}"];
+    for row in OPERATIONS.iter().filter(|row| of_documents.iter().any(|start| row.path.starts_with(start))) {
+        for (who, id) in
+            [(TOKEN, hidden[0]), (TOKEN, known), (reader.secret.as_str(), hidden[0]), (reader.secret.as_str(), known)]
+        {
+            let answers = async |id| reach::call(&app, who, row, id, &[]).send().await.unwrap().status().as_u16();
+            let expected = if row.access == Access::Owner && who != TOKEN { 403 } else { answers(424_242).await };
+            assert_eq!(answers(id).await, expected, "{} of {id}", row.name);
+            assert!(expected >= 400 || row.name == "list_document_grants", "{}: {expected}", row.name);
+        }
+    }
+    let path = GrantPath { id: known, principal_id: reader.id };
+    assert_eq!(
+        app.client.put_grant(path, Json(NewGrant { right: GrantRight::Read })).await.unwrap_err().code,
+        Code::NotFound
+    );
+    let under = NewDocument { parent_id: Some(known), ..document("t", "c") };
+    assert_eq!(app.client.create_document(WaitQuery::default(), Json(under)).await.unwrap_err().code, Code::NotFound);
+    let new = NewLink { target_id: known, link_type: "cites".into(), score: None, metadata: Default::default() };
+    assert_eq!(app.client.create_link(DocumentPath { id }, Json(new)).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(patch(&app, id, json!({"parent_id": known})).await.unwrap_err().code, Code::NotFound);
+    let copy =
+        app.client.upload_file(UploadQuery::default(), FileUpload::from_bytes("b.md", text(), None)).await.unwrap();
+    assert_eq!((copy.document_id, copy.was_existing), (id, true));
+    assert_eq!(self::hidden(&app).await, hidden, "nothing of it was changed");
+    invariants::check(&app.pool).await;
+
+    resume(&app, "summarize").await;
+    app.settled(id).await;
+    let tree: BTreeSet<i64> = app.subtree(id).await.iter().map(|node| node.id).collect();
+    // Its root is no document of its own.
+    assert_eq!(hidden.into_iter().skip(1).collect::<BTreeSet<i64>>(), tree);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reprocess_that_fails_leaves_the_tree_that_the_file_has() {
+    let app = TestApp::start().await;
+    let password = json!({"extract": {"password": "heron"}});
+    let upload = FileUpload::from_path(&sample("locked.pdf"), Some(password.clone())).await.unwrap();
+    let id = app.client.upload_file(UploadQuery::default(), upload).await.unwrap().document_id;
+    assert_eq!(app.settled(id).await.settled, Settled::Settled);
+    let tree = app.subtree(id).await;
+    assert!(!tree.is_empty());
+    // What was read with the password is still there, so it is not needed again.
+    reprocess(&app, id, short(), false).await.unwrap();
+    app.settled(id).await;
+    assert_eq!(evidence(&app, id, "reprocess").await["state"], "done");
+    let tree: Vec<i64> = app.subtree(id).await.iter().map(|node| node.id).collect();
+    sqlx::query("DELETE FROM node_evidence WHERE document_id = $1 AND name = 'unlocked'")
+        .bind(id)
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let begun = reprocess(&app, id, json!({}), false).await.unwrap();
+    let frontier = app.settled(id).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
+    assert_eq!(app.subtree(id).await.iter().map(|node| node.id).collect::<Vec<_>>(), tree);
+    let ended = evidence(&app, id, "reprocess").await;
+    assert_eq!(
+        (&ended["state"], &ended["reason"]["task_type"], &ended["reason"]["error_type"]),
+        (&json!("failed"), &json!("probe"), &json!("permanent"))
+    );
+    assert_eq!(ended["started_at"], json!(begun.started_at));
+    assert_eq!(evidence(&app, id, "options").await["structure"]["max_tokens"], 20, "the options are those of its tree");
+    let (kind, data): (String, Value) = sqlx::query_as(
+        "SELECT kind, data FROM event_outbox WHERE document_id = $1 AND NOT owner_only ORDER BY id DESC LIMIT 1",
+    )
+    .bind(id)
+    .fetch_one(&app.pool)
+    .await
+    .unwrap();
+    assert_eq!(
+        (kind.as_str(), &data["warning"], &data["detail"]["state"]),
+        ("ingest.warning", &json!("reprocess"), &json!("failed"))
+    );
+    let wrong = reprocess(&app, id, json!({"extract": {"password": "wrong"}}), false).await.unwrap_err();
+    assert_eq!((wrong.code, hidden(&app).await), (Code::WrongPassword, vec![]));
+    reprocess(&app, id, password, false).await.unwrap();
+    app.settled(id).await;
+    assert_eq!(evidence(&app, id, "reprocess").await["state"], "done");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_file_gets_a_tree_and_a_tree_with_more_failures_is_not_taken() {
+    let app = TestApp::start().await;
+    let id = ingested(&app, None).await;
+    let tree: Vec<i64> = app.subtree(id).await.iter().map(|node| node.id).collect();
+    let fail_embed = async || {
+        pause(&app, "embed").await;
+        let root_id = Some(reprocess(&app, id, short(), false).await.unwrap().root_id);
+        let query = || TaskQuery { root_id, task_type: Some("embed".into()), ..TaskQuery::default() };
+        let task = until("a task that embeds", async || {
+            app.client.list_tasks(query()).await.unwrap().tasks.first().map(|task| task.id)
+        })
+        .await;
+        app.client.cancel_task(TaskPath { id: task }).await.unwrap();
+        resume(&app, "embed").await;
+        app.settled(id).await;
+        evidence(&app, id, "reprocess").await
+    };
+    let ended = fail_embed().await;
+    assert_eq!((&ended["state"], &ended["reason"]["code"]), (&json!("failed"), &json!("more_failed_parts")));
+    assert_eq!(app.subtree(id).await.iter().map(|node| node.id).collect::<Vec<_>>(), tree);
+
+    // A file without a tree has nothing to lose.
+    pause(&app, "probe").await;
+    let bytes = "# Grebes\n\nThe grebe dives.";
+    let other = app.upload_bytes("grebes.md", bytes).await.unwrap().document_id;
+    let refused = reprocess(&app, other, json!({}), true).await.unwrap_err();
+    assert_eq!(refused.code, Code::Conflict, "{refused}");
+    app.client.cancel_ingest(DocumentPath { id: other }).await.unwrap();
+    assert_eq!(frontier(&app, other).await.settled, Settled::Failed);
+    resume(&app, "probe").await;
+    reprocess(&app, other, json!({}), false).await.unwrap();
+    assert_eq!(app.settled(other).await.settled, Settled::Settled);
+    assert_eq!(of(&app.subtree(other).await, "section", "Grebes").len(), 1);
+    assert_eq!(evidence(&app, other, "cancelled").await, Value::Null);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_reprocess_of_a_file_runs_at_a_time_and_another_may_replace_it() {
+    let app = TestApp::start().await;
+    let id = ingested(&app, None).await;
+    pause(&app, "embed").await;
+    let of_tokens = |max_tokens: i64| json!({"structure": {"max_tokens": max_tokens}});
+    let (one, other) =
+        tokio::join!(reprocess(&app, id, of_tokens(30), false), reprocess(&app, id, of_tokens(31), false));
+    let refused = match (one, other) {
+        (Ok(_), Err(refused)) | (Err(refused), Ok(_)) => refused,
+        both => panic!("{both:?}"),
+    };
+    assert_eq!(refused.code, Code::Conflict);
+    assert!(refused.members["running_options"]["structure"]["max_tokens"].as_i64() >= Some(30), "{refused}");
+    until("its tree", async || (frontier(&app, id).await.reprocess?.nodes_total > 3).then_some(())).await;
+    let (one, other) = tokio::join!(reprocess(&app, id, of_tokens(40), true), reprocess(&app, id, of_tokens(41), true));
+    assert!(one.unwrap().replaced && other.unwrap().replaced);
+    let said = svc(&app, &["reprocess", &id.to_string()]).await;
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(
+        said.contains(&format!("svc reprocess {id} --replace")) && said.contains(&format!("svc cancel {id}")),
+        "{said}"
+    );
+    let last = reprocess(&app, id, short(), true).await.unwrap();
+    resume(&app, "embed").await;
+    app.settled(id).await;
+    let ended = evidence(&app, id, "reprocess").await;
+    assert_eq!((&ended["state"], &ended["started_at"]), (&json!("done"), &json!(last.started_at)));
+    assert_eq!(evidence(&app, id, "options").await["structure"]["max_tokens"], 20);
+    let done = "SELECT count(*) FROM event_outbox WHERE kind = 'ingest.reprocessed'";
+    assert_eq!(sqlx::query_scalar::<_, i64>(done).fetch_one(&app.pool).await.unwrap(), 1);
+
+    let line = svc(&app, &["reprocess", &id.to_string(), "--options", r#"{"structure": {"max_tokens": 60}}"#]).await;
+    assert!(line.status.success(), "{}", String::from_utf8_lossy(&line.stderr));
+    let printed = &lines(&line)[0];
+    assert_eq!(
+        (&printed["state"], &printed["reprocess"]["options"]["structure"]["max_tokens"]),
+        (&json!("done"), &json!(60))
+    );
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancel_or_a_delete_takes_a_reprocess_along_and_a_move_does_not_hinder_it() {
+    let app = TestApp::start().await;
+    let id = ingested(&app, None).await;
+    let tree: Vec<i64> = app.subtree(id).await.iter().map(|node| node.id).collect();
+    let folder = app.create("Folder", "A folder.", None).await.id;
+    let begun = async || {
+        pause(&app, "embed").await;
+        reprocess(&app, id, short(), false).await.unwrap();
+        until("its tree", async || (frontier(&app, id).await.reprocess?.nodes_total > 3).then_some(())).await;
+    };
+    let gone = async || until("the reprocess to be gone", async || hidden(&app).await.is_empty().then_some(())).await;
+    begun().await;
+    let cancelled = app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
+    assert!(cancelled.tasks_cancelled > 0, "{cancelled:?}");
+    gone().await;
+    let now = frontier(&app, id).await;
+    assert_eq!((now.reprocess, now.settled, now.nodes_in_flight), (None, Settled::Settled, 0));
+    assert_eq!(app.subtree(id).await.iter().map(|node| node.id).collect::<Vec<_>>(), tree);
+    assert_eq!(evidence(&app, id, "reprocess").await["state"], "cancelled");
+    invariants::check_drained(&app.pool).await;
+
+    // It does not matter where the file lies, who may reach it, and what changes in it meanwhile.
+    begun().await;
+    patch(&app, id, json!({"parent_id": folder, "title": "Moved"})).await.unwrap();
+    app.client.protect_document(DocumentPath { id: folder }).await.unwrap();
+    app.client.delete_document(DocumentPath { id: tree[0] }).await.unwrap();
+    resume(&app, "embed").await;
+    app.settled(id).await;
+    let document = read(&app, id).await;
+    assert_eq!((document.path, document.title.as_str()), (vec![folder], "Moved"));
+    let tree = app.subtree(id).await;
+    assert_eq!((of(&tree, "section", "Herons").len(), of(&tree, "section", "Coots").len()), (1, 1));
+    assert!(tree.iter().all(|node| node.path.starts_with(&[folder, id])));
+    invariants::check_drained(&app.pool).await;
+
+    // A part that gets a door of its own keeps it: the new tree, which has none there, does not take its place.
+    begun().await;
+    let section = of(&tree, "section", "Coots")[0];
+    app.client.protect_document(DocumentPath { id: section }).await.unwrap();
+    resume(&app, "embed").await;
+    app.settled(id).await;
+    let ended = evidence(&app, id, "reprocess").await;
+    assert_eq!((&ended["state"], &ended["reason"]["code"]), (&json!("failed"), &json!("access_roots")));
+    let refused = reprocess(&app, id, short(), false).await.unwrap_err();
+    assert_eq!((refused.code, &refused.members["document_ids"]), (Code::Conflict, &json!([section])));
+    app.client.unprotect_document(DocumentPath { id: section }).await.unwrap();
+
+    begun().await;
+    app.client.delete_document(DocumentPath { id: folder }).await.unwrap();
+    gone().await;
+    let left = "SELECT (SELECT count(*) FROM documents) + (SELECT count(*) FROM document_blobs) + (SELECT count(*) FROM search_index_entries)";
+    assert_eq!(sqlx::query_scalar::<_, i64>(left).fetch_one(&app.pool).await.unwrap(), 0);
+    resume(&app, "embed").await;
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_not_change_a_file_may_not_reprocess_it_and_options_are_those_of_an_upload() {
+    let app = TestApp::start().await;
+    let (reader, writer, stranger) =
+        (someone(&app, "reader").await, someone(&app, "writer").await, someone(&app, "stranger").await);
+    let id = ingested(&app, None).await;
+    let section = of(&app.subtree(id).await, "section", "Herons")[0];
+    let note = app.create("Note", "A note.", None).await.id;
+    grant(&app, &reader, id, GrantRight::Read).await;
+    grant(&app, &writer, id, GrantRight::Write).await;
+    let of = async |who: &Someone, id: i64| who.client.reprocess_file(DocumentPath { id }, OptionalJson(None)).await;
+    assert_eq!(of(&reader, id).await.unwrap_err().code, Code::Forbidden);
+    assert_eq!(of(&stranger, id).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(of(&stranger, 424_242).await.unwrap_err().code, Code::NotFound);
+    for (wrong, code) in [
+        (json!({"structure": {"max_token": 60}}), Code::UnknownOption),
+        (json!({"structure": {"max_tokens": 0}}), Code::InvalidField),
+        (json!({"ocr": {}}), Code::UnknownOption),
+    ] {
+        assert_eq!(reprocess(&app, id, wrong, false).await.unwrap_err().code, code);
+    }
+    let part = reprocess(&app, section, json!({}), false).await.unwrap_err();
+    assert_eq!((part.code, part.members["file_id"].as_i64()), (Code::Conflict, Some(id)));
+    assert_eq!(reprocess(&app, note, json!({}), false).await.unwrap_err().code, Code::Conflict);
+    assert!(hidden(&app).await.is_empty());
+    of(&writer, id).await.unwrap();
+    app.settled(id).await;
+    assert_eq!(evidence(&app, id, "reprocess").await["state"], "done");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reprocess_survives_the_death_of_its_workers() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let id = app.upload_bytes("birds.md", text()).await.unwrap().document_id;
+    let worker = crash::worker(&app, 0);
+    assert_eq!(app.settled(id).await.settled, Settled::Settled);
+    let old: BTreeSet<i64> = app.subtree(id).await.iter().map(|node| node.id).collect();
+    // Nobody can put the new tree in its place while somebody may create documents.
+    let mut creating = app.pool.begin().await.unwrap();
+    sqlx::query("SELECT pg_advisory_xact_lock_shared($1)")
+        .bind(AdvisoryLock::Access.key())
+        .execute(&mut *creating)
+        .await
+        .unwrap();
+    worker.kill();
+    reprocess(&app, id, short(), false).await.unwrap();
+    // A task whose lease is lost for a third time would fail.
+    for number in 1..3 {
+        let worker = crash::worker(&app, number);
+        let name = format!("victim-{number}");
+        until("the worker to hold a task, or to wait for its turn", async || {
+            let held: bool = sqlx::query_scalar(
+                "SELECT EXISTS (SELECT 1 FROM task_queue WHERE claimed_by = $1) OR NOT EXISTS (SELECT 1 FROM task_queue WHERE NOT final)",
+            )
+            .bind(&name)
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+            held.then_some(())
+        })
+        .await;
+        worker.kill();
+        invariants::check(&app.pool).await;
+    }
+    let worker = crash::worker(&app, 3);
+    let settled =
+        "SELECT count(*) FROM generations g JOIN documents d ON d.id = g.generation_id WHERE d.settled = 'settled'";
+    until("the new tree to settle", async || {
+        (sqlx::query_scalar::<_, i64>(settled).fetch_one(&app.pool).await.unwrap() == 1).then_some(())
+    })
+    .await;
+    worker.kill();
+    let now: BTreeSet<i64> = app.subtree(id).await.iter().map(|node| node.id).collect();
+    assert_eq!(now, old);
+    creating.rollback().await.unwrap();
+    // A worker that comes later takes the step that is left.
+    let mut last = crash::draining(&app, 4);
+    let ended = tokio::task::spawn_blocking(move || last.0.wait()).await.unwrap().unwrap();
+    assert!(ended.success(), "{ended}");
+    assert_eq!(app.settled(id).await.settled, Settled::Settled);
+    assert_eq!(evidence(&app, id, "reprocess").await["state"], "done");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
