@@ -52,12 +52,25 @@ impl Caller {
 
     /// Records what this caller does, in the transaction that carries it out.
     pub async fn record(&self, conn: &mut PgConnection, entry: Entry<'_>) -> sqlx::Result<()> {
+        store::audit::record(conn, self.actor(), entry).await
+    }
+
+    /// Records that a node, and with `and_under` all under it, are access roots no longer; before they go.
+    pub async fn record_unprotected(
+        &self,
+        conn: &mut PgConnection,
+        id: DocumentId,
+        and_under: bool,
+    ) -> sqlx::Result<()> {
+        store::audit::record_unprotected(conn, self.actor(), id, and_under).await
+    }
+
+    fn actor(&self) -> Actor<'_> {
         // `Nobody` never reaches this code, so a caller that is not a principal is the owner.
-        let actor = match self.principal() {
+        match self.principal() {
             Some(Principal { id, name, .. }) => Actor::Principal { id: *id, name },
             None => Actor::Owner,
-        };
-        store::audit::record(conn, actor, entry).await
+        }
     }
 
     /// Makes a node that this transaction created an access root, which this caller may write. Returns the caller with

@@ -13,7 +13,11 @@ use axum::{
 };
 use futures_util::{FutureExt, future::BoxFuture};
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Instant};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use svc_client::{
     Call, Code, Described, Failure, Meta, Operation, OperationInfo, Outcome, Params, Reply, Transport, VERSION,
     VERSION_HEADER, constraint::Constraint, operation_table, ops,
@@ -29,6 +33,7 @@ mod encode;
 mod form;
 mod lifetime;
 mod multipart;
+mod numbers;
 mod streamed;
 mod strict;
 mod surface;
@@ -93,8 +98,9 @@ impl Form {
     {
         Form {
             info: O::INFO,
-            serve: |service, caller, request| {
+            serve: |service, mut caller, request| {
                 Box::pin(async move {
+                    let begun = Instant::now();
                     service.provide(O::INFO.needs)?;
                     let (mut parts, body) = request.into_parts();
                     let path: O::Path = path(&mut parts).await?;
@@ -104,6 +110,9 @@ impl Form {
                     let body = O::Body::decode(&service, Request::from_parts(parts, body)).await?;
                     // Not before the body has arrived, or slow clients would keep others waiting.
                     let slot = lifetime::slot(&service.admission, &O::INFO).await?;
+                    if begun.elapsed() > RIGHTS_HOLD {
+                        caller = caller.again(&service.pool).await?;
+                    }
                     let answer = service.handle(&caller, Call { meta, path, query, body });
                     let slots = admitted.into_iter().chain(slot).collect();
                     let answer = admission::holding(slots, answer);
@@ -214,6 +223,9 @@ fn cors(origins: &[String]) -> tower_http::cors::CorsLayer {
         .expose_headers(shown)
 }
 
+/// How long the rights of a caller hold while its body arrives and its request waits; after that they are looked up again.
+const RIGHTS_HOLD: Duration = Duration::from_secs(1);
+
 /// Authenticates, serves, survives a panic, and logs; every operation is answered through this function.
 async fn answer(service: Arc<Service>, form: Form, request: Request) -> Response {
     let Form { info, serve, .. } = form;
@@ -228,13 +240,13 @@ async fn answer(service: Arc<Service>, form: Form, request: Request) -> Response
         let outcome = async {
             check_version(&request)?;
             let caller = service.keys.authenticate(&service.pool, info.access, request.headers()).await?;
-            caller.admit(info.access)?;
             let limited = caller.principal().zip(Class::of(&info));
             let taken = limited.and_then(|(caller, class)| service.admission.rates.take(caller.id, class, started));
             standing = taken.map(|taken| taken.unwrap_or_else(|refused| refused));
             if let Some(Err(refused)) = taken {
                 return Err(refused.refusal());
             }
+            caller.admit(info.access)?;
             let served = AssertUnwindSafe(serve(service.clone(), caller, request)).catch_unwind().await;
             let served = served.unwrap_or_else(|_| {
                 tracing::error!("the handler panicked");

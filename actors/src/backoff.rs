@@ -1,4 +1,4 @@
-//! Growing delays for a port that fails. Each streak of failures logs one warning.
+//! Growing delays for a port that fails. Each streak of failures logs a few warnings.
 
 use std::{fmt::Display, time::Duration};
 
@@ -16,13 +16,15 @@ impl Streak {
         Streak { what, first, errors: 0 }
     }
 
-    /// Counts an error and returns how long to wait: the delay doubles, up to 30 s. Only the first error of a streak is
-    /// logged as a warning.
+    /// Counts an error and returns how long to wait: the delay doubles, up to 30 s. The first error of a streak is logged as a
+    /// warning, and then every tenth, so that whoever looks at the end of a log sees what does not work.
     pub fn error(&mut self, error: &dyn Display) -> Duration {
         let doubled = 2u32.saturating_pow(self.errors.min(31));
         let delay = self.first.saturating_mul(doubled).min(LONGEST);
         if self.errors == 0 {
             tracing::warn!(error = %error, "{} failed; trying again after growing delays", self.what);
+        } else if self.errors.is_multiple_of(10) {
+            tracing::warn!(error = %error, errors = self.errors, "{} still fails", self.what);
         } else {
             tracing::debug!(error = %error, delay_ms = delay.as_millis() as u64, "{} failed again", self.what);
         }

@@ -26,8 +26,8 @@ pub use remote::Remote;
 #[cfg(feature = "openapi")]
 pub use reply::Described;
 pub use reply::{
-    Accepted, Conditional, Created, Download, FileBytes, Located, MediaType, NoContent, Pieces, Prometheus, Reply,
-    Text, TextStream, Turtle, Validated, Version, Versioned,
+    Accepted, Conditional, Created, Download, FileBytes, Guarded, Located, MediaType, NoContent, Pieces, Prometheus,
+    Reply, Text, TextStream, Turtle, Validated, Version, Versioned,
 };
 #[doc(hidden)]
 pub use words::ReadWord;

@@ -21,7 +21,7 @@ macro_rules! meta { ($( $field:ident: $name:expr, $about:literal; )*) => {
             vec![$( MetaHeader { name: $name, about: $about } ),*]
         }
 
-        /// Reads the metadata of a request; a value that is not visible ASCII counts as absent.
+        /// Reads the metadata of a request. A byte that is not visible ASCII is replaced, so that such a value matches nothing.
         pub fn read(headers: &HeaderMap) -> Meta {
             Meta { $( $field: joined(headers, &$name), )* }
         }
@@ -46,7 +46,7 @@ meta! {
 
 /// All values of a header as one list, as RFC 9110 joins them.
 fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
-    let values: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+    let values: Vec<_> = headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
     (!values.is_empty()).then(|| values.join(", "))
 }
 
@@ -140,6 +140,9 @@ mod tests {
             assert!(!may_change(other), "{other}");
         }
         assert!(Meta::default().may_change(r#""a""#), "nobody asked");
+        let mut headers = HeaderMap::new();
+        headers.insert(header::IF_MATCH, http::HeaderValue::from_bytes(b"\"\xe9\"").expect("a value"));
+        assert!(!Meta::read(&headers).may_change(r#""a""#), "the caller asked for some version");
     }
 
     #[test]

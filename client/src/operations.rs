@@ -55,8 +55,8 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     ///
     /// To continue a download that broke off, send the missing range in `Range` and the `ETag` of the first part in `If-Range`.
     GET    "/documents/{id}/bytes"        read_bytes(path: DocumentPath) -> Conditional<FileBytes>, fails [RangeNotSatisfiable];
-    /// Deletes a document, all under it, and their stored bytes.
-    DELETE "/documents/{id}"              delete_document(path: DocumentPath) -> NoContent, access Write;
+    /// Deletes a document, all under it, and their stored bytes; with `If-Match` only if it is still what the caller read.
+    DELETE "/documents/{id}"              delete_document(path: DocumentPath) -> Guarded<NoContent>, access Write, fails [PreconditionFailed];
     /// Lists a document's children in their order, page by page.
     GET    "/documents/{id}/children"     list_children(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>;
     /// Lists the documents above a document, root first, page by page.

@@ -360,6 +360,28 @@ impl<R: Reply> Reply for Versioned<R> {
     }
 }
 
+/// An answer without a version, to a change that heeds `If-Match`.
+pub struct Guarded<R>(PhantomData<R>);
+impl<R: Reply> Reply for Guarded<R> {
+    type Value = R::Value;
+    fn is_success(status: u16) -> bool {
+        R::is_success(status)
+    }
+    fn accept() -> &'static str {
+        R::accept()
+    }
+    fn heeds() -> Vec<&'static str> {
+        [vec!["if-match"], R::heeds()].concat()
+    }
+    async fn receive(answer: Incoming) -> Result<Self::Value, Failure> {
+        R::receive(answer).await
+    }
+    #[cfg(feature = "openapi")]
+    fn describe(schemas: &mut Schemas) -> Vec<Described> {
+        R::describe(schemas)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

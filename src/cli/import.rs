@@ -17,7 +17,7 @@ use std::{
 };
 use svc_client::{
     Client, Code, Failure, Json, Remote,
-    wire::{BatchItem, BatchResponse, NewBatch},
+    wire::{BatchItem, BatchedDocument, NewBatch},
 };
 
 /// The most documents and bytes of lines in one call. A call is one transaction, so a small one is soon over.
@@ -112,8 +112,8 @@ async fn run(
         let mut refused = part.refused;
         let answers = send(client, part.items, arguments.priority, &mut refused).await?;
         summary.lines = part.last_line;
-        summary.existing += answers.documents.iter().filter(|answer| answer.was_existing).count();
-        summary.stored += answers.documents.iter().filter(|answer| !answer.was_existing).count();
+        summary.existing += answers.iter().filter(|answer| answer.was_existing).count();
+        summary.stored += answers.iter().filter(|answer| !answer.was_existing).count();
         summary.refused += refused.len();
         refused.sort_by_key(|refused| refused.line);
         for line in &refused {
@@ -132,31 +132,49 @@ fn say_refused(refused: &Refused) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Stores a part of the lines. One that the service refuses is left out, and the others are sent again.
+/// Stores a part of the lines. One that the service refuses is left out, and the others are sent again. Where the service does
+/// not say which one it refuses, such as for a body that is too large, the two halves are sent apart.
 async fn send(
     client: &Client<Remote>,
-    mut items: Vec<(usize, BatchItem)>,
+    items: Vec<(usize, BatchItem)>,
     priority: i32,
     refused: &mut Vec<Refused>,
-) -> Result<BatchResponse, CliError> {
-    let mut wait = Duration::from_millis(500);
-    while !items.is_empty() {
-        let documents = items.iter().map(|(_, item)| item.clone()).collect();
-        match client.create_documents(Json(NewBatch { documents, priority })).await {
-            Ok(answer) => return Ok(answer),
-            Err(failure) if is_temporary(&failure) && wait < LONGEST_WAIT => {
+) -> Result<Vec<BatchedDocument>, CliError> {
+    let (mut parts, mut answers) = (vec![items], Vec::new());
+    while let Some(mut items) = parts.pop() {
+        let mut wait = Duration::from_millis(500);
+        while !items.is_empty() {
+            let documents = items.iter().map(|(_, item)| item.clone()).collect();
+            let failure = match client.create_documents(Json(NewBatch { documents, priority })).await {
+                Ok(answer) => {
+                    answers.extend(answer.documents);
+                    break;
+                }
+                Err(failure) => failure,
+            };
+            if is_temporary(&failure) && wait < LONGEST_WAIT {
                 tokio::time::sleep(wait).await;
                 wait *= 2;
+                continue;
             }
-            Err(failure) => {
-                let index = failure.members.get("index").and_then(|index| usize::try_from(index.as_u64()?).ok());
-                let Some(index) = index.filter(|index| *index < items.len()) else { return Err(failure.into()) };
-                let (line, _) = items.remove(index);
-                refused.push(Refused { line, reason: failure.to_string() });
+            let index = failure.members.get("index").and_then(|index| usize::try_from(index.as_u64()?).ok());
+            match index.or((items.len() == 1).then_some(0)).filter(|index| *index < items.len()) {
+                _ if !is_of_the_lines(&failure) => return Err(failure.into()),
+                Some(index) => {
+                    let (line, _) = items.remove(index);
+                    refused.push(Refused { line, reason: failure.to_string() });
+                }
+                None => parts.push(items.split_off(items.len() / 2)),
             }
         }
     }
-    Ok(BatchResponse { documents: Vec::new() })
+    Ok(answers)
+}
+
+/// Whether the service refuses what the lines hold, and not the call.
+fn is_of_the_lines(failure: &Failure) -> bool {
+    failure.members.contains_key("index")
+        || matches!(failure.code, Code::InvalidField | Code::MalformedRequest | Code::TooLarge)
 }
 
 /// A call that may be made again, which changes nothing if the first one was carried out.
@@ -170,6 +188,8 @@ struct Lines {
     input: Box<dyn BufRead + Send>,
     parent: Option<i64>,
     line: usize,
+    /// A line that no longer fitted into the last part; empty: none.
+    kept: Vec<u8>,
     /// How often each line without a key came, so that the second of two equal lines is another document.
     seen: HashMap<[u8; 16], u32>,
 }
@@ -189,7 +209,7 @@ impl Lines {
             let file = File::open(path).map_err(|error| CliError::Other(format!("{}: {error}", path.display())))?;
             Box::new(BufReader::with_capacity(1 << 16, file))
         };
-        Ok(Lines { input, parent, line: 0, seen: HashMap::new() })
+        Ok(Lines { input, parent, line: 0, kept: Vec::new(), seen: HashMap::new() })
     }
 
     fn part(&mut self) -> io::Result<Part> {
@@ -197,8 +217,15 @@ impl Lines {
         let (mut bytes, mut line) = (0, Vec::new());
         while part.items.len() < LINES && bytes < BYTES {
             line.clear();
-            self.input.by_ref().take(LINE_BYTES as u64).read_until(b'\n', &mut line)?;
+            line.append(&mut self.kept);
             if line.is_empty() {
+                self.input.by_ref().take(LINE_BYTES as u64).read_until(b'\n', &mut line)?;
+            }
+            if line.is_empty() {
+                break;
+            }
+            if bytes > 0 && bytes + line.len() > BYTES {
+                self.kept = line;
                 break;
             }
             self.line += 1;

@@ -3,6 +3,7 @@ use crate::{
     access::Caller,
     error::OrFail,
     ingest::{
+        parent,
         queueing::{Queueing, Work},
         tasks::types::EMBED,
     },
@@ -61,7 +62,12 @@ async fn create(
     let mut answers = Vec::with_capacity(items.len());
     let mut to_embed = Vec::with_capacity(count);
     for (index, item) in items.iter().enumerate() {
-        let at = |failure: Failure| failure.with("index", index);
+        let at = |failure: Failure| {
+            let field = failure.members.get("field").and_then(Value::as_str);
+            let field = field.map(|field| format!("documents[{index}].{field}"));
+            let failure = failure.with("index", index);
+            field.into_iter().fold(failure, |failure, field| failure.with("field", field))
+        };
         let found = stored(item);
         let document_id = match found {
             Some(id) => id,
@@ -117,20 +123,22 @@ impl<'a> Making<'a> {
             (Some(id), _) => DocumentId(id),
             (None, None) => return Ok(None),
             (None, Some(key)) => match (self.made.get(key.as_str()), known.get(key)) {
-                (Some(place), _) => return Ok(Some(place.clone())),
+                (Some(place), _) => {
+                    place.admits(0)?;
+                    return Ok(Some(place.clone()));
+                }
                 (None, Some(id)) => *id,
                 (None, None) => {
-                    let detail = format!("parent_key: there is no document with the key `{key}`");
                     let remedy = "put the parent before its children, in this call or in an earlier one";
-                    return Err(Failure::new(Code::InvalidField, detail).with("remedy", remedy));
+                    return Err(Failure::field("parent_key", format!("there is no document with the key `{key}`"))
+                        .with("remedy", remedy));
                 }
             },
         };
         if let Some(place) = self.parents.get(&id) {
             return Ok(Some(place.clone()));
         }
-        let place = store::places::lock_parent(conn, &self.caller.writable(), id).await.or_fail()?;
-        let Some(place) = place else { return Err(self.caller.refusal(conn, id).await.or_fail()?) };
+        let place = parent::lock(conn, &self.caller, id, 0).await?;
         self.parents.insert(id, place.clone());
         Ok(Some(place))
     }

@@ -9,6 +9,7 @@ use crate::{
     access::Caller,
     error::{IntoFailure, OrFail},
     ingest::{
+        parent,
         queueing::{Queueing, Work},
         raptor, reprocess, settle,
         tasks::types::EMBED,
@@ -18,7 +19,7 @@ use crate::{
     service::Service,
     store::{
         self,
-        documents::{NewRow, content_hash},
+        documents::{DocumentRow, NewRow, content_hash},
         evidence::Evidence,
         ingest_nodes::{ChildrenDone, Frontier, Waiting},
         scope::Readable,
@@ -31,7 +32,7 @@ use sqlx::PgConnection;
 use std::{slice, time::Duration};
 use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::{
-    Call, Code, Failure, Validated, ops,
+    Call, Code, Failure, Meta, Validated, ops,
     wire::{CreatedDocument, DocumentResponse, EventKind, EvidenceResponse, NewDocument, Settled},
 };
 use svc_ids::{DocumentId, TaskId};
@@ -46,13 +47,14 @@ impl Handle<ops::create_document> for Service {
         let new = call.body.0;
         let waiting = call.query.wait.then(|| self.admission.waiting()).transpose()?;
         let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
-        let (id, task, caller) = create(self, &mut tx, caller, &new).await?;
+        let (id, task, mut caller) = create(self, &mut tx, caller, &new).await?;
         tx.commit().await.or_fail()?;
         self.wake.notify(Lanes::of(Lane::Model));
         let mut warnings = Vec::new();
         if let Some(waiting) = waiting {
             waiting.until(wait_for(self, id, &[task])).await?;
             warnings.extend(missing_vector(self, id).await?);
+            caller = caller.again(&self.pool).await?;
         }
         Ok(CreatedDocument { document: read(self, &caller, id, call.query.include_embed).await?, warnings })
     }
@@ -76,13 +78,9 @@ async fn create(
     new: &NewDocument,
 ) -> Result<(DocumentId, TaskId, Caller), Failure> {
     let parent = match new.parent_id {
-        Some(id) => match store::places::lock_parent(conn, &caller.writable(), DocumentId(id)).await.or_fail()? {
-            Some(parent) => Some(parent),
-            None => return Err(caller.refusal(conn, DocumentId(id)).await.or_fail()?),
-        },
+        Some(id) => Some(parent::lock(conn, caller, DocumentId(id), 0).await?),
         None => None,
     };
-    parent.as_ref().map_or(Ok(()), |parent| parent.admits(0))?;
     let row = NewRow {
         parent: parent.as_ref(),
         title: &new.title,
@@ -190,6 +188,25 @@ fn etag_of(answer: &impl serde::Serialize) -> Result<String, Failure> {
     Ok(format!("\"{}\"", hex::encode(&digest.0.finalize()[..16])))
 }
 
+/// 412 if the caller named versions, and the document is in none of them: neither as it is read, nor as it is read with its
+/// vector.
+fn must_match(meta: &Meta, before: DocumentRow) -> Result<(), Failure> {
+    if meta.if_match.is_none() {
+        return Ok(());
+    }
+    let with_vector = DocumentResponse::from(before);
+    let plain = DocumentResponse { embed: None, ..with_vector.clone() };
+    for shown in [plain, with_vector.clone()] {
+        if meta.may_change(&etag_of(&shown)?) {
+            return Ok(());
+        }
+    }
+    let id = with_vector.id;
+    Err(Failure::new(Code::PreconditionFailed, format!("document {id} is not what it was when you read it"))
+        .with("document_id", id)
+        .with("remedy", "read it again, and repeat your change on what it is now"))
+}
+
 impl Handle<ops::delete_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::delete_document>) -> Result<(), Failure> {
         let id = DocumentId(call.path.id);
@@ -201,11 +218,16 @@ impl Handle<ops::delete_document> for Service {
         let Some(place) = store::places::lock_for_delete(&mut tx, &caller.writable(), id).await.or_fail()? else {
             return Err(caller.refusal(&mut tx, id).await.or_fail()?);
         };
+        if call.meta.if_match.is_some() {
+            let before = store::documents::read(&mut tx, &caller.readable(), id, true).await.or_fail()?;
+            must_match(&call.meta, before.ok_or_else(|| Failure::no_document(id.0))?)?;
+        }
         store::reservations::hold_for_edit(&mut tx, &place, WriteMode::Subtree).await.or_fail()?;
         if many_files {
             store::blobs::unlink_later(&mut tx).await.or_fail()?;
         }
         raptor::forget_over(&mut tx, slice::from_ref(&place)).await.or_fail()?;
+        caller.record_unprotected(&mut tx, id, true).await.or_fail()?;
         let before = store::ingest_nodes::count_by_path(&mut tx, &Readable::everything(), id).await.or_fail()?;
         let change = Frontier {
             total: -before.total,

@@ -131,11 +131,12 @@ impl Handle<ops::unprotect_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::unprotect_document>) -> Result<(), Failure> {
         let id = DocumentId(call.path.id);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
-        if !store::access::unprotect(&mut tx, id).await.or_fail()? {
+        store::access::hold_alone(&mut tx).await.or_fail()?;
+        caller.record_unprotected(&mut tx, id, false).await.or_fail()?;
+        if !store::access::unprotect_held(&mut tx, id).await.or_fail()? {
             must_exist(&mut tx, caller, id).await?;
             return Err(Failure::new(Code::NotFound, format!("document {id} is no access root")));
         }
-        caller.record(&mut tx, Entry::new(AuditAct::DocumentUnprotect).document(id)).await.or_fail()?;
         tx.commit().await.or_fail()
     }
 }

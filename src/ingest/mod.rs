@@ -6,6 +6,7 @@ pub(crate) mod edit;
 pub(crate) mod entries;
 pub mod extension;
 pub(crate) mod options;
+pub(crate) mod parent;
 pub(crate) mod plan;
 pub(crate) mod profile;
 pub(crate) mod queueing;

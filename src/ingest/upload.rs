@@ -8,6 +8,7 @@ use crate::{
     ingest::{
         copies::Copies,
         options::{Options, Requested, stored_with_others},
+        parent,
         queueing::{Queueing, Work},
         tasks::types::{PROBE, TaskTypes},
         unlock::{self, Opened},
@@ -132,13 +133,9 @@ pub async fn arrive(
         None => Some(spool::to_large_object(&mut tx, &spooled.file).await.or_fail()?),
     };
     let parent = match query.parent_id {
-        Some(id) => match store::places::lock_parent(&mut tx, &caller.writable(), DocumentId(id)).await.or_fail()? {
-            Some(parent) => Some(parent),
-            None => return Err(caller.refusal(&mut tx, DocumentId(id)).await.or_fail()?),
-        },
+        Some(id) => Some(parent::lock(&mut tx, caller, DocumentId(id), 0).await?),
         None => None,
     };
-    parent.as_ref().map_or(Ok(()), |parent| parent.admits(0))?;
     let response = match (found, lob) {
         (Some(blob), _) => existing(&mut tx, intake.types, caller, blob, &arrival, parent.as_ref()).await?,
         (None, Some(lob)) => store_new(core, &mut tx, caller, &arrival, lob, parent.as_ref(), &query).await?,

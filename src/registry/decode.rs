@@ -1,6 +1,7 @@
 //! Receives request bodies, from HTTP and from callers in process.
 use super::{
     form::{self, SpoolLimits},
+    numbers,
     strict::Strict,
 };
 use crate::{admission::Place, service::Service, spool::SpooledUpload};
@@ -15,6 +16,7 @@ use http::{
     header::{CONTENT_LENGTH, CONTENT_TYPE},
 };
 use serde::de::DeserializeOwned;
+use serde_path_to_error::Segment;
 use std::time::Duration;
 use svc_client::{Body, Code, Failure, FileUpload, Json, Nothing, OptionalJson, Wire};
 
@@ -128,15 +130,28 @@ pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result
         |error: &serde_json::Error| Failure::new(Code::MalformedRequest, format!("{what} is not JSON: {error}"));
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(Strict::json(&mut deserializer)).map_err(|error| {
+        let index = error.path().iter().find_map(|segment| match segment {
+            Segment::Seq { index } => Some(*index),
+            _ => None,
+        });
         let (field, error) = (error.path().to_string(), error.into_inner());
         if !error.is_data() {
             return no_json(&error);
         }
         let reason = error.to_string();
         let place = format!(" at line {} column {}", error.line(), error.column());
-        misfit(what, &field, reason.strip_suffix(&place).unwrap_or(&reason))
+        let failure = misfit(what, &field, reason.strip_suffix(&place).unwrap_or(&reason));
+        index.into_iter().fold(failure, |failure, index| failure.with("index", index))
     })?;
     deserializer.end().map_err(|error| no_json(&error))?;
+    if let Some(number) = numbers::first_rounded(bytes) {
+        let shown: String = number.chars().take(50).collect();
+        return Err(Failure::new(
+            Code::InvalidField,
+            format!("{what}: the number {shown} has more digits than are kept"),
+        )
+        .with("remedy", "send it as a string, or with the digits of a 64-bit integer or a double-precision number"));
+    }
     Ok(value)
 }
 

@@ -10,8 +10,8 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::time::Duration;
 use svc_client::{
-    Accepted, Conditional, Created, Event, Events, Failure, FileBytes, Json, Located, MediaType, NoContent, PROBLEM,
-    Reply, Text, TextStream, Validated, Version, Versioned, Wire,
+    Accepted, Conditional, Created, Event, Events, Failure, FileBytes, Guarded, Json, Located, MediaType, NoContent,
+    PROBLEM, Reply, Text, TextStream, Validated, Version, Versioned, Wire,
 };
 
 /// A stream of events sends a sign of life at least this often, so that proxies and clients keep it open.
@@ -72,6 +72,12 @@ impl<R: Encode> Encode for Conditional<R> {
         // Only the caller may store the answer, and must ask again before each use.
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
         response
+    }
+}
+
+impl<R: Encode> Encode for Guarded<R> {
+    fn encode(value: Self::Value) -> Response {
+        R::encode(value)
     }
 }
 

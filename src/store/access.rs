@@ -24,7 +24,7 @@ pub(super) async fn share(conn: &mut PgConnection) -> sqlx::Result<()> {
 }
 
 /// Lets this transaction change guards; its first statement.
-pub(super) async fn hold_alone(conn: &mut PgConnection) -> sqlx::Result<()> {
+pub async fn hold_alone(conn: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(AdvisoryLock::Access.key()).execute(conn).await.map(|_| ())
 }
 
@@ -73,11 +73,10 @@ pub async fn protect_held(conn: &mut PgConnection, id: DocumentId) -> sqlx::Resu
     Ok(true)
 }
 
-/// Makes an access root an ordinary document again, as open as what is above it; the transaction's first statement. Its grants
-/// go with it. False if it was none.
+/// Makes an access root an ordinary document again, as open as what is above it, in a transaction that may change guards. Its
+/// grants go with it. False if it was none.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
-pub async fn unprotect(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<bool> {
-    hold_alone(conn).await?;
+pub async fn unprotect_held(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<bool> {
     let above: Option<i64> = sqlx::query_scalar("DELETE FROM access_roots WHERE document_id = $1 RETURNING above")
         .bind(id)
         .fetch_optional(&mut *conn)

@@ -13,6 +13,16 @@ pub enum Actor<'a> {
     Principal { id: PrincipalId, name: &'a str },
 }
 
+impl<'a> Actor<'a> {
+    /// The id, if it has one, and the name.
+    fn columns(self) -> (Option<PrincipalId>, &'a str) {
+        match self {
+            Actor::Owner => (None, OWNER),
+            Actor::Principal { id, name } => (Some(id), name),
+        }
+    }
+}
+
 /// An act to be recorded.
 #[derive(Debug)]
 pub struct Entry<'a> {
@@ -49,10 +59,7 @@ impl<'a> Entry<'a> {
 
 /// Records an act, in the transaction that carries it out.
 pub async fn record(conn: &mut PgConnection, actor: Actor<'_>, entry: Entry<'_>) -> sqlx::Result<()> {
-    let (actor_id, actor) = match actor {
-        Actor::Owner => (None, OWNER),
-        Actor::Principal { id, name } => (Some(id), name),
-    };
+    let (actor_id, actor) = actor.columns();
     sqlx::query(
         "INSERT INTO access_audit (actor_id, actor, act, principal_id, principal, document_id, detail)
          VALUES ($1, $2, $3, $4, $5, $6, $7)",
@@ -64,6 +71,36 @@ pub async fn record(conn: &mut PgConnection, actor: Actor<'_>, entry: Entry<'_>)
     .bind(entry.principal.map(|(_, name)| name))
     .bind(entry.document_id)
     .bind(Json(&entry.detail))
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Records that a node, and with `and_under` all under it, are access roots no longer, with the grants that go with them; before
+/// they go.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
+pub async fn record_unprotected(
+    conn: &mut PgConnection,
+    actor: Actor<'_>,
+    id: DocumentId,
+    and_under: bool,
+) -> sqlx::Result<()> {
+    let (actor_id, actor) = actor.columns();
+    sqlx::query(
+        "INSERT INTO access_audit (actor_id, actor, act, document_id, detail)
+         SELECT $1, $2, $3, a.document_id, jsonb_build_object('is_deleted', $5::boolean, 'grants', coalesce(
+                    (SELECT jsonb_agg(jsonb_build_object('principal_id', p.id, 'principal', p.name,
+                                                         'right', CASE WHEN g.can_write THEN 'write' ELSE 'read' END) ORDER BY p.id)
+                       FROM access_grants g JOIN principals p ON p.id = g.principal_id WHERE g.document_id = a.document_id), '[]'))
+           FROM access_roots a JOIN documents d ON d.id = a.document_id
+          WHERE d.id = $4 OR ($5 AND d.path @> ARRAY[$4::bigint]) ORDER BY a.document_id",
+    )
+    .bind(actor_id)
+    .bind(actor)
+    .bind(AuditAct::DocumentUnprotect.as_str())
+    .bind(id)
+    .bind(and_under)
+    .persistent(false)
     .execute(conn)
     .await
     .map(|_| ())

@@ -88,27 +88,34 @@ pub async fn find(
         .await
 }
 
-/// Whether a document is above another one, in the tree or by links of a type that stand for it. Until the transaction ends, nobody
-/// else asks this in order to add such a link.
+/// Whether a document is above another one, in the tree or by links of a type that stand for it, as far as the scope covers what
+/// links. Until the transaction ends, nobody else asks this in order to add such a link.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = below.id().0))]
 pub async fn is_above(
     conn: &mut PgConnection,
+    scope: &Readable,
     target_id: DocumentId,
     below: &Place,
     link_type: &str,
 ) -> sqlx::Result<bool> {
     sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(AdvisoryLock::Links.key()).execute(&mut *conn).await?;
-    sqlx::query_scalar(
-        "WITH RECURSIVE above(id) AS (
-             SELECT unnest($2::bigint[])
-             UNION
-             SELECT up.id FROM above a JOIN document_links l ON l.target_id = a.id AND l.link_type = $3
-               JOIN documents d ON d.id = l.source_id CROSS JOIN LATERAL unnest(d.path || d.id) AS up(id))
-         SELECT EXISTS (SELECT 1 FROM above WHERE id = $1)",
+    let mut arguments = scope.arguments();
+    add(&mut arguments, target_id);
+    add(&mut arguments, below.children_path());
+    add(&mut arguments, link_type.to_owned());
+    sqlx::query_scalar_with(
+        concat!(
+            "WITH RECURSIVE above(id) AS (
+                 SELECT unnest($4::bigint[])
+                 UNION
+                 SELECT up.id FROM above a JOIN document_links l ON l.target_id = a.id AND l.link_type = $5
+                   JOIN documents d ON d.id = l.source_id AND ",
+            readable!(),
+            " CROSS JOIN LATERAL unnest(d.path || d.id) AS up(id))
+             SELECT EXISTS (SELECT 1 FROM above WHERE id = $3)"
+        ),
+        arguments,
     )
-    .bind(target_id)
-    .bind(below.children_path())
-    .bind(link_type)
     .fetch_one(conn)
     .await
 }

@@ -15,9 +15,10 @@ pub async fn height(conn: &mut PgConnection, place: &Place) -> sqlx::Result<usiz
     Ok(deepest.map_or(0, |deepest| usize::try_from(deepest).unwrap_or_default().saturating_sub(place.path().len())))
 }
 
-/// Puts a node with everything under it under another one, or at the top: paths, parent and guards.
+/// Puts a node with everything under it under another one, or at the top: paths, parent and guards. Returns whether others read it now
+/// than before.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0, parent.id = under.map(|under| under.id().0)))]
-pub async fn relocate(conn: &mut PgConnection, place: &Place, under: Option<&Place>) -> sqlx::Result<Place> {
+pub async fn relocate(conn: &mut PgConnection, place: &Place, under: Option<&Place>) -> sqlx::Result<bool> {
     let moved = place.moved(under);
     let guard = "SELECT coalesce((SELECT guard FROM documents WHERE id = $1), 0)";
     let old: i64 = sqlx::query_scalar(guard).bind(place.path().last()).fetch_one(&mut *conn).await?;
@@ -45,7 +46,7 @@ pub async fn relocate(conn: &mut PgConnection, place: &Place, under: Option<&Pla
     .bind(new)
     .execute(conn)
     .await?;
-    Ok(moved)
+    Ok(old != new)
 }
 
 /// Gives the unfinished tasks at and under a node the regions of its new place. They are not held; what waited for an

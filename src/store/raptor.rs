@@ -215,6 +215,31 @@ pub async fn over(conn: &mut PgConnection, places: &[Place]) -> sqlx::Result<Vec
     .await
 }
 
+/// Whether a place is in a tree of summaries.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
+pub async fn is_within_tree(conn: &mut PgConnection, place: &Place) -> sqlx::Result<bool> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM node_origins WHERE document_id = ANY($1) AND rule = $2)")
+        .bind(place.children_path())
+        .bind(RULE)
+        .fetch_one(conn)
+        .await
+}
+
+/// Whether a link leads from a summary to what it summarises.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = source.id().0))]
+pub async fn is_of_summary(conn: &mut PgConnection, source: &Place, link_id: i64) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT 1 FROM document_links l JOIN node_origins o ON o.document_id = l.source_id AND o.rule = $4
+                         WHERE l.id = $2 AND l.source_id = $1 AND l.link_type = $3)",
+    )
+    .bind(source.id())
+    .bind(link_id)
+    .bind(LINK)
+    .bind(RULE)
+    .fetch_one(conn)
+    .await
+}
+
 /// A summary and something that it summarises, with the share of that which belongs to it.
 pub struct Derived {
     pub summary: DocumentId,

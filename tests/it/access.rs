@@ -130,7 +130,8 @@ async fn guards_and_rights_are_those_of_the_definition_in_random_trees() {
                 }
                 (6, Some(id)) => {
                     let mut tx = transaction::begin(&pool).await.unwrap();
-                    assert_eq!(access::unprotect(&mut tx, DocumentId(id)).await.unwrap(), naive.roots.remove(&id));
+                    access::hold_alone(&mut tx).await.unwrap();
+                    assert_eq!(access::unprotect_held(&mut tx, DocumentId(id)).await.unwrap(), naive.roots.remove(&id));
                     tx.commit().await.unwrap();
                     naive.grants.remove(&id);
                 }

@@ -178,3 +178,51 @@ async fn a_file_of_documents_is_imported_once_however_often() {
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }
+
+#[tokio::test]
+async fn a_batch_makes_no_tree_that_is_too_deep() {
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    let deepest = svc::store::places::DEEPEST;
+    let line = |from: usize, to: usize| -> Vec<Value> {
+        let item = |n: usize| match n {
+            0 => json!({"title": "t", "content": "", "key": "k0"}),
+            n => json!({"title": "t", "content": "", "key": format!("k{n}"), "parent_key": format!("k{}", n - 1)}),
+        };
+        (from..to).map(item).collect()
+    };
+    let refused = create(&app, line(0, 1000).into()).await.unwrap_err();
+    assert_eq!(
+        (refused.code, &refused.members["index"], &refused.members["limit"]),
+        (Code::InvalidField, &json!(deepest), &json!(deepest))
+    );
+    assert_eq!(documents(&app).await, 0);
+    create(&app, line(0, deepest).into()).await.unwrap();
+    let refused = create(&app, line(deepest, deepest + 1).into()).await.unwrap_err();
+    assert_eq!((&refused.members["index"], &refused.members["field"]), (&json!(0), &json!("documents[0].parent_id")));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_that_the_service_refuses_keeps_no_other_line_from_being_imported() {
+    let app =
+        TestApp::with(Wish { settings: &[("SVC_MAX_BODY_BYTES", "1 MiB")], no_worker: true, ..Default::default() })
+            .await;
+    let line = |title: &str, content: String| format!("{}\n", json!({"title": title, "content": content}));
+    let lines = [
+        line("first", "c".to_owned()),
+        line("zero", "a\0b".to_owned()),
+        line("long", "w ".repeat(300_000)),
+        line("too long", "w ".repeat(700_000)),
+        line("long too", "v ".repeat(300_000)),
+        line("last", "c".to_owned()),
+    ]
+    .concat();
+    let output = import(&app, &lines, &[]).await;
+    let said: Vec<Value> =
+        String::from_utf8_lossy(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+    let refused: Vec<u64> = said.iter().filter_map(|line| line["line"].as_u64()).collect();
+    assert_eq!(refused, [2, 4], "{said:?}");
+    assert_eq!(said[2], json!({"lines": 6, "stored": 4, "existing": 0, "refused": 2}));
+    app.end().await;
+}

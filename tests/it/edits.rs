@@ -1,5 +1,5 @@
 //! Changes of documents: what is found of a new text, whose change wins, and what a part of a file takes.
-use crate::support::{TestApp, Wish, document, invariants, sample, until};
+use crate::support::{TOKEN, TestApp, Wish, document, http, invariants, sample, until};
 use serde_json::{Value, json};
 use svc_client::{
     Code, Failure, Json, Meta, Version,
@@ -183,6 +183,12 @@ async fn of_changes_to_the_same_version_one_wins() {
     assert_eq!(guarded(&list, "named among others").await.unwrap().value.title, "named among others");
     let shown = app.client.read_document(DocumentPath { id }, EmbedQuery { include_embed: true }).await.unwrap();
     assert_eq!(guarded(shown.etag(), "as read with its vector").await.unwrap().value.title, "as read with its vector");
+    // A delete takes nothing that the caller has not seen.
+    let refused = given(shown.etag()).delete_document(DocumentPath { id }).await.unwrap_err();
+    assert_eq!((refused.code, refused.status), (Code::PreconditionFailed, 412));
+    let now = app.client.read_document(DocumentPath { id }, EmbedQuery::default()).await.unwrap();
+    given(now.etag()).delete_document(DocumentPath { id }).await.unwrap();
+    assert_eq!(guarded("*", "gone").await.unwrap_err().code, Code::NotFound);
     assert_eq!(guarded("*", "any").await.unwrap().value.title, "any");
     app.end().await;
 }
@@ -267,5 +273,29 @@ async fn an_edit_of_what_a_task_holds_is_refused_naming_the_holder() {
     assert!(refused.is_ok(), "the task holds the document alone, and not what comes under it");
     svc::store::leases::give_back(&app.pool, &[grants[0].token]).await.unwrap();
     patch(&app, id, json!({"content": "new"})).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_number_that_would_be_stored_as_another_one_is_refused() {
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    for (number, kept) in [
+        ("12345678901234567890123", false),
+        ("0.1234567890123456789012", false),
+        ("18446744073709551615", true),
+        ("0.1", true),
+    ] {
+        let body = format!(r#"{{"title": "t", "content": "c", "structured_content": {{"n": {number}}}}}"#);
+        let answer = http()
+            .post(format!("{}/documents", app.base))
+            .bearer_auth(TOKEN)
+            .header("content-type", "application/json")
+            .body(body)
+            .send()
+            .await
+            .unwrap();
+        let (status, text) = (answer.status().as_u16(), answer.text().await.unwrap());
+        assert_eq!((status, text.contains(number)), (if kept { 201 } else { 422 }, true), "{text}");
+    }
     app.end().await;
 }

@@ -424,7 +424,8 @@ async fn a_principal_is_told_what_the_definition_says_in_random_trees() {
                 }
                 (5, Some(id)) => {
                     let mut tx = transaction::begin(&pool).await.unwrap();
-                    access::unprotect(&mut tx, DocumentId(id)).await.unwrap();
+                    access::hold_alone(&mut tx).await.unwrap();
+                    access::unprotect_held(&mut tx, DocumentId(id)).await.unwrap();
                     tx.commit().await.unwrap();
                     world.naive.roots.remove(&id);
                     world.grants.retain(|(root, _), _| *root != id);

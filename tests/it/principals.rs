@@ -1,7 +1,11 @@
 //! Principals, their tokens and grants, and the audit, as the owner manages them and as a principal meets them.
 use crate::support::{TOKEN, TestApp, Wish, document, http};
 use serde_json::{Value, json};
-use std::process::Command;
+use std::{
+    collections::BTreeSet,
+    process::Command,
+    time::{Duration, Instant},
+};
 use svc_client::{
     Client, Code, Failure, FileUpload, Json, Remote,
     wire::{
@@ -9,6 +13,10 @@ use svc_client::{
         IssuedApiToken, NewApiToken, NewDocument, NewGrant, NewPrincipal, PageQuery, PrincipalChange, PrincipalKind,
         PrincipalPath, PrincipalQuery, TaskTypePath, UploadQuery, UploadResponse, WaitQuery,
     },
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
 };
 
 /// A principal with a token, and a client that shows it.
@@ -453,5 +461,95 @@ async fn access_is_managed_by_the_command_line() {
     assert!(!ok && said.contains("there is no principal `bob`"), "{said}");
     owner(&["principals", "rm", "alice@example.org"]).await;
     assert!(!svc(&rotated, &["access", "whoami"]).await.0);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_audit_tells_which_grants_a_delete_took_and_who_reads_what_was_moved() {
+    let app = idle().await;
+    let one = someone(&app, "one").await;
+    let (top, folder) = (place(&app, None).await, place(&app, None).await);
+    let inside = place(&app, Some(top)).await;
+    grant(&app, &one, inside, GrantRight::Write).await;
+    grant(&app, &one, folder, GrantRight::Write).await;
+    let acts = async |id: i64| {
+        let query = AuditQuery { document_id: Some(id), ..AuditQuery::default() };
+        app.client.list_audit(query).await.unwrap().entries
+    };
+    let apart = place(&app, Some(folder)).await;
+    let under = |parent: Option<i64>| Json(serde_json::from_value(json!({"parent_id": parent})).unwrap());
+    one.client.update_document(DocumentPath { id: apart }, WaitQuery::default(), under(Some(inside))).await.unwrap();
+    let moved = acts(apart).await;
+    assert_eq!((moved[0].act, moved[0].actor.as_str()), (AuditAct::DocumentMove, "one"));
+    assert_eq!(Value::Object(moved[0].detail.clone()), json!({"from": folder, "to": inside}));
+    let before = acts(inside).await.len();
+    let also = place(&app, Some(inside)).await;
+    one.client.update_document(DocumentPath { id: apart }, WaitQuery::default(), under(Some(also))).await.unwrap();
+    assert_eq!(acts(apart).await.len(), moved.len(), "a move that changes no reader is no act of access");
+
+    app.client.delete_document(DocumentPath { id: top }).await.unwrap();
+    let gone = acts(inside).await;
+    assert_eq!((gone.len(), gone[0].act), (before + 1, AuditAct::DocumentUnprotect));
+    let lost = json!([{"principal_id": one.id, "principal": "one", "right": "write"}]);
+    assert_eq!(Value::Object(gone[0].detail.clone()), json!({"is_deleted": true, "grants": lost}));
+    assert!(acts(top).await.is_empty(), "it was no access root");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_body_that_arrives_slowly_is_answered_with_the_rights_of_its_end() {
+    let app = idle().await;
+    let one = someone(&app, "one").await;
+    let id = place(&app, None).await;
+    grant(&app, &one, id, GrantRight::Write).await;
+    let body = json!({"title": "overwritten"}).to_string();
+    let mut stream = TcpStream::connect(app.base.trim_start_matches("http://")).await.unwrap();
+    let head = format!(
+        "PATCH /documents/{id} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        one.secret,
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // The service looks a caller up once more if its body took longer than a second.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(1500) {
+        app.client.read_document(DocumentPath { id }, EmbedQuery::default()).await.unwrap();
+    }
+    app.client.delete_grant(GrantPath { id, principal_id: one.id }).await.unwrap();
+    stream.write_all(body.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+    let read = app.client.read_document(DocumentPath { id }, EmbedQuery::default()).await.unwrap();
+    assert_eq!(read.value().unwrap().title, "A place");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_link_that_stands_for_a_place_tells_nothing_of_hidden_ones() {
+    let app = idle().await;
+    let one = someone(&app, "one").await;
+    let (open, hidden, own) = (place(&app, None).await, place(&app, None).await, place(&app, None).await);
+    app.client.protect_document(DocumentPath { id: hidden }).await.unwrap();
+    grant(&app, &one, own, GrantRight::Write).await;
+    let link =
+        |target_id| Json(serde_json::from_value(json!({"target_id": target_id, "link_type": "contains"})).unwrap());
+    app.client.create_link(DocumentPath { id: open }, link(hidden)).await.unwrap();
+    app.client.create_link(DocumentPath { id: hidden }, link(own)).await.unwrap();
+    let refused = app.client.create_link(DocumentPath { id: own }, link(open)).await.unwrap_err();
+    assert_eq!(refused.code, Code::InvalidField, "the owner sees the circle");
+    one.client.create_link(DocumentPath { id: own }, link(open)).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_rate_of_a_principal_counts_what_is_refused_as_the_owners_alone() {
+    let app = TestApp::with(Wish { settings: &[("SVC_RATE_READS", "2")], no_worker: true, ..Wish::default() }).await;
+    let one = someone(&app, "one").await;
+    let mut codes = BTreeSet::new();
+    for _ in 0..40 {
+        codes.insert(one.client.list_principals(PrincipalQuery::default()).await.unwrap_err().code.as_str());
+    }
+    assert_eq!(codes, BTreeSet::from([Code::Forbidden.as_str(), Code::TooManyRequests.as_str()]));
     app.end().await;
 }

@@ -1,13 +1,13 @@
 //! Summaries over a part of the tree, and the part of it that is worth reading within a budget of tokens.
-use crate::support::{TestApp, Wish, invariants};
+use crate::support::{TestApp, Wish, document, invariants};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use svc_client::{
-    Code, Failure, Json, OptionalJson,
+    Code, Failure, FileUpload, Json, OptionalJson,
     wire::{
-        Bm25Search, DocumentPath, DocumentResponse, EmbedQuery, FulltextSearch, LinkResponse, PageQuery,
-        PortfolioRequest, PortfolioResponse, RaptorRequest, RaptorTree, Settled, TaskPath, TaskTypePath, VectorSearch,
-        WaitQuery,
+        Bm25Search, DocumentPath, DocumentResponse, EmbedQuery, FulltextSearch, LinkPath, LinkResponse, NewDocument,
+        PageQuery, PortfolioRequest, PortfolioResponse, RaptorRequest, RaptorTree, Settled, TaskPath, TaskTypePath,
+        UploadQuery, VectorSearch, WaitQuery,
     },
 };
 
@@ -214,6 +214,48 @@ async fn no_summary_tells_of_what_its_readers_may_not_read() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_may_write_can_neither_keep_summaries_from_going_nor_put_anything_under_them() {
+    let app = TestApp::start().await;
+    let id = file(&app).await;
+    let tree = summarise(&app, id, RaptorRequest::default()).await.raptor_id;
+    let summary = app.subtree(tree).await.into_iter().find(|document| document.usetype == "summary").unwrap().id;
+    let leaf = app.subtree(id).await.into_iter().find(|document| document.usetype == "section").unwrap().id;
+    let change = async |id: i64, change: Value| {
+        let change = serde_json::from_value(change).unwrap();
+        app.client.update_document(DocumentPath { id }, WaitQuery::default(), Json(change)).await
+    };
+    for node in [tree, summary] {
+        for edit in [
+            json!({"position": 0}),
+            json!({"usetype": "markdown"}),
+            json!({"content": "x"}),
+            json!({"parent_id": null}),
+        ] {
+            let refused = change(node, edit.clone()).await.unwrap_err();
+            let field = edit.as_object().unwrap().keys().next().unwrap().clone();
+            assert_eq!((refused.code, member(&refused, "field")), (Code::InvalidField, Some(field.into())), "{edit}");
+        }
+        let under = NewDocument { parent_id: Some(node), ..document("mine", "precious") };
+        let refused = app.client.create_document(WaitQuery::default(), Json(under)).await.unwrap_err();
+        assert_eq!((refused.code, member(&refused, "field")), (Code::InvalidField, Some("parent_id".into())));
+        let query = UploadQuery { parent_id: Some(node), ..UploadQuery::default() };
+        let upload = FileUpload::from_bytes("mine.txt", "precious", None);
+        assert_eq!(app.client.upload_file(query, upload).await.unwrap_err().code, Code::InvalidField);
+        let batch = serde_json::from_value(json!({"documents": [{"title": "mine", "content": "", "parent_id": node}]}));
+        assert_eq!(app.client.create_documents(Json(batch.unwrap())).await.unwrap_err().code, Code::InvalidField);
+        let other = app.create("other", "", None).await.id;
+        assert_eq!(change(other, json!({"parent_id": node})).await.unwrap_err().code, Code::InvalidField);
+    }
+    for link in links(&app, summary).await.iter().filter(|link| link.source_id == summary) {
+        let refused = app.client.delete_link(LinkPath { id: summary, link_id: link.id }).await.unwrap_err();
+        assert_eq!(refused.code, Code::InvalidField);
+    }
+    app.client.protect_document(DocumentPath { id: leaf }).await.unwrap();
+    assert!(!exists(&app.subtree(id).await, tree), "summaries stay that quote what was closed");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_makes_summaries_is_queued_once_and_its_end_leaves_the_document_as_it_was() {
     let app = TestApp::start().await;
     let id = file(&app).await;
@@ -256,7 +298,7 @@ async fn what_cannot_be_summarised_or_chosen_from_is_refused_with_its_remedy() {
     let id = app.upload_bytes("topics.md", three_topics()).await.unwrap().document_id;
     let in_flight = refused(&app, id, RaptorRequest::default()).await;
     assert_eq!(in_flight.code, Code::Conflict, "{in_flight:?}");
-    let alone = app.client.create_document(WaitQuery::default(), Json(crate::support::document("One", "Alone."))).await;
+    let alone = app.client.create_document(WaitQuery::default(), Json(document("One", "Alone."))).await;
     let alone = alone.unwrap().id;
     let none = refused(&app, alone, RaptorRequest::default()).await;
     assert_eq!((none.code, member(&none, "field")), (Code::InvalidField, Some(json!("id"))), "{none:?}");

@@ -133,3 +133,29 @@ async fn an_edit_keeps_claims_away_from_its_region_and_holds_up_none() {
     assert_eq!(ids(&claim(&app, 1).await), [inside]);
     app.end().await;
 }
+
+/// What lies far down a tree of a store with many documents has a path that does not fit into an index.
+#[tokio::test]
+async fn tasks_far_down_a_tree_are_claimed_however_long_their_paths_are() {
+    let app = app().await;
+    let line =
+        |seed: i64| (0..240).map(|level| 100_000_000_000_000 + seed * 1_000_003 + level * 17).collect::<Vec<i64>>();
+    let mut queued = Vec::new();
+    for seed in 0..40 {
+        let id = node(&app, None).await.0;
+        let mode = if seed % 2 == 0 { WriteMode::Itself } else { WriteMode::Subtree };
+        queued.push(task(&app, &(id, line(seed)), mode, 0, None).await);
+    }
+    let got = claim(&app, 40).await;
+    assert_eq!(got.iter().map(|grant| grant.task_id).collect::<Vec<_>>(), queued);
+
+    // Two neighbours at the end of one long line: one after the other.
+    let (one, other) = (node(&app, None).await.0, node(&app, None).await.0);
+    let first = task(&app, &(one, line(50)), WriteMode::Itself, 0, None).await;
+    let second = task(&app, &(other, line(50)), WriteMode::Itself, 0, None).await;
+    let grants = claim(&app, 2).await;
+    assert_eq!(grants.iter().map(|grant| grant.task_id).collect::<Vec<_>>(), [first]);
+    assert!(finish(&app.pool, &grants[0]).await);
+    assert_eq!(claim(&app, 2).await[0].task_id, second);
+    app.end().await;
+}

@@ -70,6 +70,7 @@ wire_words! {
         GrantDelete = "grant.delete",
         DocumentProtect = "document.protect",
         DocumentUnprotect = "document.unprotect",
+        DocumentMove = "document.move",
         TaskRetry = "task.retry",
         TaskCancel = "task.cancel",
         TaskTypePause = "task_type.pause",

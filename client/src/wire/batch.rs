@@ -38,10 +38,10 @@ impl Wire for NewBatch {
     constrain! { documents: Constraint::List(1, NewBatch::MOST, None), priority: PRIORITY; |batch: &NewBatch| {
         let mut keys = HashSet::new();
         for (index, item) in batch.documents.iter().enumerate() {
-            item.check_as(&format!("documents.{index}.")).map_err(|failure| failure.with("index", index))?;
+            item.check_as(&format!("documents[{index}].")).map_err(|failure| failure.with("index", index))?;
             if let Some(key) = item.key.as_deref().filter(|key| !keys.insert(*key)) {
                 let reason = format!("an earlier document of this call has the key `{key}` too");
-                return Err(Failure::field(&format!("documents.{index}.key"), reason).with("index", index));
+                return Err(Failure::field(&format!("documents[{index}].key"), reason).with("index", index));
             }
         }
         Ok(())

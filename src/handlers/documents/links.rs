@@ -39,7 +39,10 @@ impl Handle<ops::create_link> for Service {
         if target == id {
             return Err(Failure::field("target_id", "a document is not linked to itself"));
         }
-        if new.link_type == CONTAINS && store::links::is_above(&mut tx, target, &source, CONTAINS).await.or_fail()? {
+        let scope = caller.readable();
+        if new.link_type == CONTAINS
+            && store::links::is_above(&mut tx, &scope, target, &source, CONTAINS).await.or_fail()?
+        {
             let detail = format!("document {target} is above document {id}, which cannot contain it");
             return Err(Failure::field("target_id", detail).with("remedy", "link them with another type"));
         }
@@ -66,6 +69,12 @@ impl Handle<ops::delete_link> for Service {
         let (id, link_id) = (DocumentId(call.path.id), call.path.link_id);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let source = caller.writes(&mut tx, id).await.or_fail()??;
+        if store::raptor::is_of_summary(&mut tx, &source, link_id).await.or_fail()? {
+            let detail = format!("link {link_id} says what document {id} summarises, which the service must know");
+            return Err(
+                Failure::field("link_id", detail).with("remedy", "delete the document that holds the summaries")
+            );
+        }
         if !store::links::delete(&mut tx, &caller.readable(), &source, link_id).await.or_fail()? {
             return Err(Failure::new(Code::NotFound, format!("no link {link_id} leads from document {id}")));
         }

@@ -1,26 +1,27 @@
 //! Changes the fields of a document, or moves it.
-use super::{etag_of, missing_vector, read, wait_for};
+use super::{etag_of, missing_vector, must_match, read, wait_for};
 use crate::{
     access::Caller,
     error::{IntoFailure, OrFail},
-    ingest::{edit, raptor, settle},
+    ingest::{edit, parent, raptor, settle},
     registry::Handle,
     service::Service,
     store::{
         self,
+        audit::Entry,
         documents::{DocumentRow, content_hash},
         edits::{Edit, Part},
         places::Place,
         scope::Readable,
     },
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::PgConnection;
 use std::slice;
 use svc_actors::{Lanes, WriteMode};
 use svc_client::{
-    Call, Code, Failure, Meta, Version, ops,
-    wire::{DocumentChange, DocumentResponse, EventKind, UpdatedDocument},
+    Call, Failure, Meta, Version, ops,
+    wire::{AuditAct, DocumentChange, DocumentResponse, EventKind, UpdatedDocument},
 };
 use svc_ids::{DocumentId, TaskId};
 
@@ -57,7 +58,8 @@ impl Handle<ops::update_document> for Service {
         }
         let document = match document.take() {
             Some(document) => document,
-            None => read(self, &changed.caller, id, query.include_embed).await?,
+            // Its rights may have ended meanwhile.
+            None => read(self, &changed.caller.again(&self.pool).await?, id, query.include_embed).await?,
         };
         Ok(Version { etag: etag_of(&document)?, value: UpdatedDocument { document, warnings } })
     }
@@ -90,7 +92,7 @@ async fn update(
     if let Some(parent_id) = change.parent_id {
         leaves_events = store::locks::files_around(conn, id).await.or_fail()?;
         target = match parent_id {
-            Some(parent) => Some(Some(new_parent(conn, caller, DocumentId(parent)).await?)),
+            Some(parent) => Some(Some(parent::lock(conn, caller, DocumentId(parent), 0).await?)),
             None => Some(None),
         };
     } else if let (true, Some(file)) = (writes_text, part.file) {
@@ -108,7 +110,7 @@ async fn update(
     let edit = differing(&before, change, hash.as_deref());
     let (parent_id, text, was) = (before.parent_id, (before.usetype.clone(), before.content.chars().count()), before);
     must_match(meta, was)?;
-    refuse(id, &edit, part)?;
+    refuse(id, change, &edit, part)?;
 
     let mut caller = caller.clone();
     if let Some(target) = target.filter(|target| target.as_ref().map(Place::id) != parent_id) {
@@ -119,12 +121,8 @@ async fn update(
             )
             .with("remedy", "move the file, or create a document with the text of this one"));
         }
-        if part.is_summary {
-            let detail = format!("document {id} summarises what is beside it, and moves with that");
-            return Err(Failure::field("parent_id", detail).with("remedy", "move the document that was summarised"));
-        }
         let origin = store::events::origins(conn, &[id]).await.or_fail()?;
-        place = relocate(conn, &place, target.as_ref()).await?;
+        place = relocate(conn, &caller, &place, target.as_ref()).await?;
         if service.settings.is_enclosed(target.map(|target| target.id().0)) {
             caller = caller.enclose_moved(conn, &place).await.or_fail()?;
         }
@@ -148,14 +146,6 @@ async fn update(
         }
     }
     Ok(Changed { task, caller, leaves_events })
-}
-
-/// The place of the new parent; 404 and 403 as for the document itself.
-async fn new_parent(conn: &mut PgConnection, caller: &Caller, id: DocumentId) -> Result<Place, Failure> {
-    match store::places::lock_parent(conn, &caller.writable(), id).await.or_fail()? {
-        Some(parent) => Ok(parent),
-        None => Err(caller.refusal(conn, id).await.or_fail()?),
-    }
 }
 
 /// What of a change differs from what is.
@@ -184,27 +174,14 @@ fn fields(edit: &Edit<'_>) -> Vec<&'static str> {
     all.into_iter().filter(|(_, changes)| *changes).map(|(name, _)| name).collect()
 }
 
-/// 412 if the caller named versions, and the document is in none of them: neither as it is read, nor as it is read with its
-/// vector.
-fn must_match(meta: &Meta, before: DocumentRow) -> Result<(), Failure> {
-    if meta.if_match.is_none() {
-        return Ok(());
-    }
-    let with_vector = DocumentResponse::from(before);
-    let plain = DocumentResponse { embed: None, ..with_vector.clone() };
-    for shown in [plain, with_vector.clone()] {
-        if meta.may_change(&etag_of(&shown)?) {
-            return Ok(());
-        }
-    }
-    let id = with_vector.id;
-    Err(Failure::new(Code::PreconditionFailed, format!("document {id} is not what it was when you read it"))
-        .with("document_id", id)
-        .with("remedy", "read it again, and repeat your change on what it is now"))
-}
-
 /// Refuses what a part of an ingested file does not take.
-fn refuse(id: DocumentId, edit: &Edit<'_>, part: Part) -> Result<(), Failure> {
+fn refuse(id: DocumentId, change: &DocumentChange, edit: &Edit<'_>, part: Part) -> Result<(), Failure> {
+    let changed = fields(edit).into_iter().chain(change.parent_id.map(|_| "parent_id")).next();
+    if let (true, Some(field)) = (part.is_summary, changed) {
+        let detail = format!("document {id} is a summary or holds summaries, which the service made and deletes");
+        return Err(Failure::field(field, detail)
+            .with("remedy", "change or move what was summarised, or create a document of your own"));
+    }
     if edit.content.is_some() && part.is_container {
         return Err(Failure::field(
             "content",
@@ -223,7 +200,12 @@ fn refuse(id: DocumentId, edit: &Edit<'_>, part: Part) -> Result<(), Failure> {
 }
 
 /// Puts a node with all under it in its new place, with the tasks that wait there and the counts of files above.
-async fn relocate(conn: &mut PgConnection, from: &Place, target: Option<&Place>) -> Result<Place, Failure> {
+async fn relocate(
+    conn: &mut PgConnection,
+    caller: &Caller,
+    from: &Place,
+    target: Option<&Place>,
+) -> Result<Place, Failure> {
     let id = from.id();
     if let Some(parent) = target.filter(|parent| parent.is_within(id)) {
         let detail = format!("document {} is at or under document {id}, which cannot be under itself", parent.id());
@@ -239,7 +221,14 @@ async fn relocate(conn: &mut PgConnection, from: &Place, target: Option<&Place>)
     // Summaries above quote what leaves them.
     raptor::forget_over(conn, slice::from_ref(from)).await.or_fail()?;
     let counts = store::ingest_nodes::count_by_path(conn, &Readable::everything(), id).await.or_fail()?;
-    store::moves::relocate(conn, from, target).await.map_err(IntoFailure::into_failure)?;
+    if store::moves::relocate(conn, from, target).await.map_err(IntoFailure::into_failure)? {
+        let parent = |id: Option<i64>| id.map_or(Value::Null, Value::from);
+        let entry = Entry::new(AuditAct::DocumentMove)
+            .document(id)
+            .with("from", parent(from.path().last().copied()))
+            .with("to", parent(target.map(|target| target.id().0)));
+        caller.record(conn, entry).await.or_fail()?;
+    }
     // Before the rows were locked, an edit may have queued a task at the old place, and a worker may hold it by now.
     store::reservations::hold_for_edit(conn, from, WriteMode::Subtree).await.or_fail()?;
     store::moves::relocate_tasks(conn, from, &to).await.or_fail()?;

@@ -76,7 +76,7 @@ fn in_process() -> InProcess {
 }
 
 async fn next(pieces: &mut Pieces) -> Option<Piece> {
-    let patience = std::time::Duration::from_secs(60);
+    let patience = Duration::from_secs(60);
     tokio::time::timeout(patience, pieces.next()).await.expect("the next piece comes")
 }
 
