@@ -426,10 +426,13 @@ CREATE FUNCTION region_depths(depth integer, mode text, first_leaf text) RETURNS
 
 CREATE FUNCTION region_paths(path text, mode text, first_leaf text, last_leaf text) RETURNS pathrange
     LANGUAGE sql STABLE PARALLEL SAFE
-    AS $$
-    SELECT (CASE WHEN first_leaf IS NOT NULL THEN '[' || first_leaf || ',' || left(last_leaf, -1) || '0)'
+    AS $_$
+    SELECT (CASE WHEN octet_length(path) > 1500 OR octet_length(first_leaf) > 1500 OR octet_length(last_leaf) > 1500
+                 THEN '[' || regexp_replace(left(coalesce(first_leaf, path), 1500), '[^/]*$', '') || ','
+                          || left(regexp_replace(left(coalesce(last_leaf, path), 1500), '[^/]*$', ''), -1) || '0)'
+                 WHEN first_leaf IS NOT NULL THEN '[' || first_leaf || ',' || left(last_leaf, -1) || '0)'
                  WHEN mode = 'self' THEN '[' || path || ',' || path || ']'
-                 ELSE '[' || path || ',' || left(path, -1) || '0)' END)::pathrange $$;
+                 ELSE '[' || path || ',' || left(path, -1) || '0)' END)::pathrange $_$;
 
 CREATE FUNCTION release_blob() RETURNS trigger
     LANGUAGE plpgsql

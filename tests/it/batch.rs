@@ -89,8 +89,8 @@ async fn one_bad_document_stores_none_and_is_named() {
     let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
     let good = json!({"title": "Good", "content": "Fine."});
     for (bad, code, says) in [
-        (json!({"title": "", "content": ""}), Code::InvalidField, "documents.1.title"),
-        (json!({"title": "t", "content": "", "usetype": "no spaces"}), Code::InvalidField, "documents.1.usetype"),
+        (json!({"title": "", "content": ""}), Code::InvalidField, "documents[1].title"),
+        (json!({"title": "t", "content": "", "usetype": "no spaces"}), Code::InvalidField, "documents[1].usetype"),
         (json!({"title": "t", "content": "", "parent_id": 4711}), Code::NotFound, "4711"),
         (json!({"title": "t", "content": "", "parent_key": "later"}), Code::InvalidField, "`later`"),
         (json!({"title": "t", "content": "", "parent_key": "a", "parent_id": 1}), Code::InvalidField, "parent_key"),

@@ -226,7 +226,7 @@ async fn whoever_may_write_can_neither_keep_summaries_from_going_nor_put_anythin
     };
     for node in [tree, summary] {
         for edit in [
-            json!({"position": 0}),
+            json!({"position": 5}),
             json!({"usetype": "markdown"}),
             json!({"content": "x"}),
             json!({"parent_id": null}),
