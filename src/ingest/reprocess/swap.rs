@@ -161,8 +161,8 @@ async fn relocate(conn: &mut PgConnection, file: &Place, guest: DocumentId, unde
     let parent = store::reprocess::place_under(conn, file, under).await?.filter(|parent| parent.admits(height).is_ok());
     let parent = parent.as_ref().unwrap_or(file);
     let origins = store::events::origins(conn, &[guest]).await?;
-    let to = store::moves::relocate(conn, &from, Some(parent)).await?;
-    store::moves::relocate_tasks(conn, &from, &to).await?;
+    store::moves::relocate(conn, &from, Some(parent)).await?;
+    store::moves::relocate_tasks(conn, &from, &from.moved(Some(parent))).await?;
     store::events::moved(conn, &origins).await
 }
 
