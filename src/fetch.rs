@@ -9,7 +9,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 pub use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use rustls_platform_verifier::BuilderVerifierExt;
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::time::{Instant, timeout_at};
 
 mod addresses;
@@ -105,6 +109,13 @@ fn checked(mut url: Url) -> Result<Url, FetchError> {
     }
     url.set_fragment(None);
     Ok(url)
+}
+
+/// Whether the URL names an address by its number that is not public. A name may have such an address too, which is
+/// known only when it is looked up.
+pub fn is_inside(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|address| !addresses::is_public(address))
 }
 
 /// The client of foreign addresses. It uses no proxy, because a proxy would connect to what this program cannot check.

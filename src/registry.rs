@@ -350,7 +350,7 @@ fn query<Q: Params>(parts: &http::request::Parts) -> Result<Q, Failure> {
     let deserializer = serde_html_form::Deserializer::from_bytes(text.as_bytes());
     match serde_path_to_error::deserialize::<_, Q>(Strict::text(deserializer)) {
         Ok(query) => query.check().map(|()| query),
-        Err(error) => Err(misfit("the query", &error.path().to_string(), &error.inner().to_string())),
+        Err(error) => Err(misfit("the query", &error.path().to_string(), &error.inner().to_string(), Q::constraints)),
     }
 }
 

@@ -4,7 +4,7 @@ use crate::{
     embedding::{EmbedError, Embedder},
     store::{
         admin, database,
-        queue::{self, TaskCount},
+        queue::{self, FailedCount, TaskCount},
         schema, workers,
     },
 };
@@ -36,7 +36,7 @@ pub struct Numbers {
     pub schema: Result<(), String>,
     pub unfinished: Vec<TaskCount>,
     /// Tasks that failed for good, by type.
-    pub failed: Vec<(String, i64)>,
+    pub failed: Vec<FailedCount>,
     pub workers: Vec<WorkerState>,
     /// For each badge, how many tasks there are and the age of the oldest in seconds.
     pub unserved_badges: Vec<(String, i64, f64)>,

@@ -80,8 +80,8 @@ pub fn show(sample: &Sample) {
         |task_type: &String, status: TaskStatus| vec![("task_type", task_type.clone()), ("status", status.to_string())];
     let mut tasks: BTreeMap<Labels, i64> =
         unfinished.iter().map(|row| (labels(&row.task_type, row.status.0), row.tasks)).collect();
-    for (task_type, count) in failed {
-        *tasks.entry(labels(task_type, TaskStatus::Failed)).or_default() += count;
+    for row in failed {
+        *tasks.entry(labels(&row.task_type, TaskStatus::Failed)).or_default() += row.tasks;
     }
     fresh(TASKS, tasks.into_iter());
     fresh(UNSERVED, unserved_badges.iter().map(|(badge, count, _)| (vec![("badge", badge.clone())], *count)));

@@ -4,7 +4,7 @@ mod schedule;
 mod signature;
 
 use crate::{
-    fetch::{FetchError, Fetcher, Limits, Request, parse},
+    fetch::{FetchError, Fetcher, Limits, Request, is_inside, parse},
     settings::Settings,
     store::{
         deliveries::{self, Claimed, Ended, message_id},
@@ -45,6 +45,12 @@ pub fn check(settings: &Settings, url: &str) -> Result<(), Failure> {
         return Err(Failure::field(
             "url",
             "takes an https address: others are called only if SVC_WEBHOOK_PRIVATE is on",
+        ));
+    }
+    if is_inside(&url) && !settings.webhook_private {
+        return Err(Failure::field(
+            "url",
+            "takes a public address: others are called only if SVC_WEBHOOK_PRIVATE is on",
         ));
     }
     Ok(())

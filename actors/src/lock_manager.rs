@@ -3,7 +3,7 @@
 
 use crate::{
     backoff::Streak,
-    grant::{Grant, Lane, Lanes, TaskFailure},
+    grant::{ErrorClass, Grant, Lane, Lanes, TaskFailure},
     hold::{self, Hold},
     ledger::{Owed, StopReason},
     port::{Claimed, PortError, bounded},
@@ -46,6 +46,15 @@ pub(crate) struct LockState {
     seat: Seat,
     reaping: Option<JoinHandle<()>>,
     sweeping: Option<JoinHandle<()>>,
+}
+
+impl Drop for LockState {
+    /// Upkeep is for a worker that goes on. One that ends closes its connections, on which upkeep would fail.
+    fn drop(&mut self) {
+        for work in [&self.reaping, &self.sweeping].into_iter().flatten() {
+            work.abort();
+        }
+    }
 }
 
 impl Actor for LockManager {
@@ -176,8 +185,15 @@ async fn write_failure(shared: Arc<Shared>, grant: &Grant, failure: &TaskFailure
         match bounded(shared.settings.lease, shared.queue.fail(grant, failure)).await {
             Ok(true) => {
                 let what = if failure.counts { "task failed" } else { "task put off" };
-                let code = failure.code.as_str();
-                tracing::warn!(error.class = %failure.class, error.code = code, error = failure.message, "{what}");
+                let (class, code, message) = (failure.class, failure.code.as_str(), failure.message.as_str());
+                // Thousands of tasks may lack the same part, and the first one says it.
+                match class == ErrorClass::Dependency {
+                    true if shared.is_first_lack(code) => {
+                        tracing::info!(error.class = %class, error.code = code, error = message, "{what}; others like it are only counted");
+                    }
+                    true => tracing::debug!(error.class = %class, error.code = code, error = message, "{what}"),
+                    false => tracing::warn!(error.class = %class, error.code = code, error = message, "{what}"),
+                }
                 return;
             }
             Ok(false) => return,

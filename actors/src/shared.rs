@@ -12,10 +12,13 @@ use crate::{
     tree::{Board, Post, TreeSnapshot},
     worker::WorkerEnd,
 };
-use std::sync::{
-    Arc, Mutex, PoisonError, Weak,
-    atomic::{AtomicBool, Ordering},
-    mpsc::Sender,
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+        mpsc::Sender,
+    },
 };
 use tokio::sync::watch;
 
@@ -38,6 +41,8 @@ pub(crate) struct Shared {
     /// The dispatcher's mailbox already has a wake-up, so that any number of wake-ups use one message.
     pub woken: AtomicBool,
     pub news: News,
+    /// The codes of the failures for want of a part that were logged.
+    lacks: Mutex<BTreeSet<String>>,
 }
 
 pub(crate) struct Address<M>(Mutex<Option<Post<M>>>);
@@ -76,7 +81,14 @@ impl Shared {
             pulse: Mutex::default(),
             woken: AtomicBool::new(false),
             news: News::new(),
+            lacks: Mutex::default(),
         }
+    }
+
+    /// Whether no task of this process failed for want of this part before.
+    pub fn is_first_lack(&self, code: &str) -> bool {
+        let mut lacks = self.lacks.lock().unwrap_or_else(PoisonError::into_inner);
+        !lacks.contains(code) && lacks.insert(code.to_owned())
     }
 
     /// Announces that tasks of these lanes may be claimable now.

@@ -120,4 +120,9 @@ pub trait Wire: Serialize + DeserializeOwned + ToSchema + Send + Sync + 'static 
     fn check(&self) -> Result<(), Failure> {
         Ok(())
     }
+    /// The failure that says what took the place of a field of an earlier release, if the field is one. A request with
+    /// such a field gets it, whatever else is wrong with the request.
+    fn retired(_field: &str) -> Option<Failure> {
+        None
+    }
 }

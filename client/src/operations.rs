@@ -11,7 +11,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// `entry` says how the content is read; `GET /ingest/pipelines` lists the entries. It is stored as an upload is: the same bytes through
     /// the same entry are found again, and other options are refused. The answer has the finished tree, or the failed one. After
     /// `SVC_INGEST_WAIT_SECONDS` it is 503, names the document and what its tasks wait for, and the work goes on.
-    POST   "/ingest"                      ingest(body: Json<NewIngestion>) -> Created<IngestedTree>, access Write, fails [UnknownOption, StoredWithOtherOptions, WrongPassword, NotConfigured, FetchFailed];
+    POST   "/ingest"                      ingest(query: EmbedQuery, body: Json<NewIngestion>) -> Created<IngestedTree>, access Write, fails [UnknownOption, StoredWithOtherOptions, WrongPassword, NotConfigured, FetchFailed];
     /// Lists the entries of `POST /ingest`: where the content of each comes from, and the options that it gets.
     GET    "/ingest/pipelines"            list_pipelines() -> Json<PipelineList>;
     /// Shows which tasks a file of this format would get, and why; stores nothing.

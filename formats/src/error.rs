@@ -10,7 +10,7 @@ use std::io;
 pub enum FormatError {
     #[error("the {format} file is damaged: {reason}")]
     Corrupt { format: Format, reason: String },
-    #[error("limit {limit} exceeded: {detail}; split the file, or raise the limit in the settings")]
+    #[error("limit {limit} exceeded: {detail}; split the file, or raise {}", limit.setting())]
     LimitExceeded { limit: Limit, detail: String },
     #[error(
         "the {format} file is encrypted, and its password is missing or wrong; give it as the option `extract.password`, or upload the file without one"

@@ -24,6 +24,16 @@ pub enum Limit {
 }
 
 impl Limit {
+    /// The setting that an operator raises.
+    pub fn setting(self) -> String {
+        match self {
+            Self::InputBytes => "SVC_MAX_UPLOAD_BYTES".to_owned(),
+            // The stack is a part of the memory.
+            Self::Stack => "SVC_PARSER_MEMORY".to_owned(),
+            limit => format!("SVC_PARSER_{}", limit.as_str().to_ascii_uppercase()),
+        }
+    }
+
     /// The name as used in settings and messages.
     pub fn as_str(self) -> &'static str {
         match self {

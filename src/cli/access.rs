@@ -98,6 +98,12 @@ async fn whoami(client: &Client<Remote>, output: Output) -> Result<(), CliError>
         let end = token.expires_at.map_or("does not expire".to_owned(), |end| format!("expires {}", time(end)));
         say!("token {}: {} ({}…), {end}", token.id, one_line(&token.name, 200), token.prefix);
     }
+    if me.grants.is_empty() {
+        say!(
+            "reads what is open to all, and was granted nothing: the owner grants it documents by `svc access grants`"
+        );
+        return Ok(());
+    }
     say!("reads what is open to all, and with everything under them:");
     Output::table(&["document", "right"], &me.grants.iter().map(grants::row_of_principal).collect::<Vec<_>>())?;
     if me.more_grants {

@@ -4,6 +4,7 @@ use super::{
     output::{Output, one_line, say},
 };
 use clap::Args;
+use serde::Serialize;
 use std::process::ExitCode;
 use svc_client::{
     Client, Remote,
@@ -61,12 +62,27 @@ pub async fn ls(client: &Client<Remote>, output: Output, arguments: LsArguments)
     Ok(ExitCode::SUCCESS)
 }
 
+/// A document with the version by which a later change may name it.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    document: &'a DocumentResponse,
+    etag: &'a str,
+}
+
 pub async fn get(client: &Client<Remote>, output: Output, arguments: IdArguments) -> Result<ExitCode, CliError> {
-    let document = client.read_document(DocumentPath { id: arguments.id }, Default::default()).await?.value()?;
+    let read = client.read_document(DocumentPath { id: arguments.id }, Default::default()).await?;
+    let etag = read.etag().to_owned();
+    let document = read.value()?;
     match output {
-        Output::Json => Output::line(&document)?,
+        Output::Json => Output::line(&Shown { document: &document, etag: &etag })?,
         Output::Table => {
-            say!("document {}: {} [{}]", document.id, one_line(&document.title, 200), document.settled);
+            let title = one_line(&document.title, 200);
+            say!("document {}: {title} [{}], ETag {etag}", document.id, document.settled);
+            if document.content.is_empty() {
+                let id = document.id;
+                say!("(no text of its own: `svc tree {id}` shows the parts that hold it, `svc bytes {id}` the file)");
+            }
             for line in document.content.lines() {
                 say!("{}", line.replace(char::is_control, " "));
             }

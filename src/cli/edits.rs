@@ -4,7 +4,7 @@ use super::{
     output::{Output, one_line, say},
 };
 use chrono::{DateTime, Utc};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use serde_json::{Map, Value};
 use std::{
     io::{IsTerminal, Read},
@@ -67,7 +67,7 @@ pub struct EditArguments {
     /// JSON of your own in place of what is stored with it.
     #[arg(long, value_name = "JSON", value_parser = object)]
     structured_content: Option<Map<String, Value>>,
-    /// Changes the document only if its ETag is still this one.
+    /// Changes the document only if its ETag is still this one; `svc get` shows it.
     #[arg(long, value_name = "ETAG")]
     if_match: Option<String>,
     /// Answers once the new text can be found by its meaning.
@@ -76,14 +76,14 @@ pub struct EditArguments {
 }
 
 #[derive(Args)]
+#[command(group(ArgGroup::new("place").args(["under", "top"]).required(true)))]
 pub struct MvArguments {
     /// The document to move, with all under it.
     id: i64,
     /// The document to put it under.
-    #[arg(required_unless_present = "top")]
     under: Option<i64>,
     /// Puts it at the top of the tree.
-    #[arg(long, conflicts_with = "under")]
+    #[arg(long)]
     top: bool,
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 use svc_client::{
     Client, Code, Failure, Json, Remote,
-    wire::{Entry, IngestedTree, NewIngestion, Settled},
+    wire::{EmbedQuery, Entry, IngestedTree, NewIngestion, Settled},
 };
 
 #[derive(Args)]
@@ -20,7 +20,7 @@ pub struct FetchArguments {
     #[arg(long, value_name = "NAME")]
     entry: Option<Entry>,
     /// The document under which they are put.
-    #[arg(long, value_name = "ID")]
+    #[arg(long = "under", alias = "parent", value_name = "ID")]
     parent: Option<i64>,
     /// Lets only the owner, and callers with a grant, read them.
     #[arg(long)]
@@ -43,7 +43,7 @@ pub async fn fetch(client: &Client<Remote>, output: Output, arguments: FetchArgu
         let (parent_id, private, options) = (arguments.parent, arguments.private, options.clone());
         let new = NewIngestion { url, id, parent_id, private, options, ..NewIngestion::of(entry) };
         let outcome = tokio::select! {
-            outcome = client.ingest(Json(new)) => outcome,
+            outcome = client.ingest(EmbedQuery::default(), Json(new)) => outcome,
             _ = tokio::signal::ctrl_c() => {
                 let left = arguments.addresses.len() - asked - 1;
                 eprintln!("the service goes on with {address}: `svc status` shows the queue; {left} addresses were not asked for");

@@ -1,7 +1,7 @@
 //! `svc import`: creates a document for each line of a file, in batches, and says which lines were refused and why.
 use super::{
     CliError, INTERRUPTED, SOME_FAILED,
-    output::{Output, say},
+    output::{Output, count, say},
 };
 use clap::Args;
 use indicatif::ProgressBar;
@@ -34,7 +34,7 @@ pub struct ImportArguments {
     /// `parent_key` its parent. `-` reads standard input.
     file: PathBuf,
     /// The document under which lines without a parent are put.
-    #[arg(long, value_name = "ID")]
+    #[arg(long = "under", alias = "parent", value_name = "ID")]
     parent: Option<i64>,
     /// Has these documents embedded before those of a lower priority: -100 to 100.
     #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true)]
@@ -85,7 +85,8 @@ pub async fn import(client: &Client<Remote>, output: Output, arguments: ImportAr
         Output::Json => Output::line(&summary)?,
         Output::Table => {
             let Summary { lines, stored, existing, refused } = summary;
-            say!("{lines} lines: {stored} documents stored, {existing} stored before, {refused} refused");
+            let (lines, documents) = (count(lines, "line", "lines"), count(stored, "document", "documents"));
+            say!("{lines}: {documents} stored, {existing} stored before, {refused} refused");
             if stored > 0 {
                 say!("they are found once they are embedded: `svc status` shows the queue");
             }

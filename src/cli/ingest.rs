@@ -35,7 +35,7 @@ pub struct IngestArguments {
     #[arg(required = true)]
     paths: Vec<PathBuf>,
     /// The document under which the files are put.
-    #[arg(long, value_name = "ID")]
+    #[arg(long = "under", alias = "parent", value_name = "ID")]
     parent: Option<i64>,
     /// Lets only the owner, and callers with a grant, read the files.
     #[arg(long)]

@@ -50,6 +50,11 @@ impl Output {
     }
 }
 
+/// A number of things, in words.
+pub fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
 /// A text on one line with at most `most` characters. Nothing in a document can control the terminal.
 pub fn one_line(text: &str, most: usize) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -63,7 +68,12 @@ pub fn one_line(text: &str, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::one_line;
+    use super::{count, one_line};
+
+    #[test]
+    fn one_thing_is_no_plural() {
+        assert_eq!([0, 1, 2].map(|number| count(number, "leaf", "leaves")), ["0 leaves", "1 leaf", "2 leaves"]);
+    }
 
     #[test]
     fn a_line_is_a_line_and_never_a_command() {

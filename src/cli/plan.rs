@@ -100,8 +100,15 @@ fn table(rows: &[PlanRow]) -> Result<(), CliError> {
     let row = |row: &PlanRow| {
         let then = row.if_condition_holds.map(|then| format!(": {then} if it holds")).unwrap_or_default();
         let reason = one_line(row.reason.as_deref().unwrap_or_default(), REASON_CHARACTERS);
-        vec![row.task.clone(), format!("{}{then}", row.outcome), row.requires.join(", "), reason]
+        vec![
+            row.task.clone(),
+            format!("{}{then}", row.outcome),
+            row.requires.join(", "),
+            row.forbids.join(", "),
+            row.after.join(", "),
+            reason,
+        ]
     };
     let rows: Vec<Vec<String>> = rows.iter().map(row).collect();
-    Ok(Output::table(&["task", "outcome", "requires", "reason"], &rows)?)
+    Ok(Output::table(&["task", "outcome", "requires", "forbids", "after", "reason"], &rows)?)
 }

@@ -1,7 +1,7 @@
 //! `svc raptor` and `svc portfolio`.
 use super::{
     CliError,
-    output::{Output, one_line, say},
+    output::{Output, count, one_line, say},
 };
 use clap::Args;
 use std::process::ExitCode;
@@ -45,9 +45,13 @@ pub async fn raptor(client: &Client<Remote>, output: Output, arguments: RaptorAr
     match (output, &made.tree) {
         (Output::Json, _) => Output::line(&made)?,
         (Output::Table, Some(tree)) => {
-            say!("document {}: {} summaries of {} leaves", tree.raptor_id, tree.summaries, tree.leaves);
+            let (summaries, leaves) =
+                (count(tree.summaries, "summary", "summaries"), count(tree.leaves, "leaf", "leaves"));
+            say!("document {}: {summaries} of {leaves}", tree.raptor_id);
             for level in &tree.levels {
-                say!("  level {}: {} summaries of {} texts", level.level, level.summaries, level.nodes);
+                let (summaries, texts) =
+                    (count(level.summaries, "summary", "summaries"), count(level.nodes, "text", "texts"));
+                say!("  level {}: {summaries} of {texts}", level.level);
             }
         }
         (Output::Table, None) => say!("task {} goes on with {} leaves", made.task_id, made.leaves),

@@ -19,6 +19,13 @@ fn old(age: f64) -> Option<String> {
         .then(|| format!("the state of the database, the queue and the workers was read {age:.0} s ago"))
 }
 
+/// The notice about tasks that only lack a part.
+fn lacking(tasks: i64) -> Option<String> {
+    let need = if tasks == 1 { "task needs" } else { "tasks need" };
+    let what = "a part that is not configured, such as a language model; GET /admin/tasks?status=failed names it";
+    (tasks > 0).then(|| format!("{tasks} {need} {what}"))
+}
+
 pub async fn status(client: &Client<Remote>, output: Output) -> Result<ExitCode, CliError> {
     let health = client.read_health().await?;
     // Health and readiness are public, so this call checks whether the token is right.
@@ -68,6 +75,9 @@ pub async fn status(client: &Client<Remote>, output: Output) -> Result<ExitCode,
                     queue.waiting_for_retry,
                     queue.failed
                 );
+                if let Some(lacking) = lacking(queue.not_configured) {
+                    say!("{lacking}");
+                }
             }
             for worker in workers {
                 let badges = if worker.badges.is_empty() { "any badge".to_owned() } else { worker.badges.join(", ") };
@@ -86,6 +96,12 @@ pub async fn status(client: &Client<Remote>, output: Output) -> Result<ExitCode,
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tasks_that_only_lack_a_part_are_told_apart() {
+        assert_eq!(lacking(0), None);
+        assert!(lacking(2).is_some_and(|text| text.starts_with("2 tasks need a part that is not configured")));
+    }
 
     #[test]
     fn numbers_that_are_not_recent_have_their_age() {

@@ -68,7 +68,7 @@ impl IntoFailure for ModelError {
             .with("token_count", token_count)
             .with("limit", limit)
             .with("chars_total", chars_total)
-            .with("remedy", "chunk the text first, or ask only for a document vector (with_tokens=false)"),
+            .with("remedy", "split the text into documents that fit the window"),
             ModelError::DeviceLost { retry_after, message } => {
                 tracing::warn!(reason = message, "no vector: the model's device is lost");
                 Failure::new(Code::Unavailable, "the model's device is lost and is being opened again")

@@ -3,7 +3,7 @@ use crate::{access::Caller, error::OrFail, ingest::entries, registry::Handle, se
 use std::time::Duration;
 use svc_client::{
     Call, Code, Failure, Meta, Nothing, ops,
-    wire::{DocumentPath, EmbedQuery, FrontierResponse, IngestedTree, PageQuery, PipelineList},
+    wire::{DocumentPath, FrontierResponse, IngestedTree, PageQuery, PipelineList},
 };
 use svc_ids::DocumentId;
 use tokio::time::Instant;
@@ -29,10 +29,11 @@ impl Handle<ops::ingest> for Service {
         // The caller may read a private document since it was stored, and another one no longer.
         let caller = &caller.again(&self.pool).await?;
         let path = DocumentPath { id };
-        let document = Call { meta: Meta::default(), path, query: EmbedQuery::default(), body: Nothing {} };
+        let document = Call { meta: Meta::default(), path, query: call.query, body: Nothing {} };
         let document = Handle::<ops::read_document>::handle(self, caller, document).await?.value()?;
         let frontier = self.frontier(caller, id).await?;
-        let query = PageQuery { limit: Some(NODES), ..PageQuery::default() };
+        let include_embed = call.query.include_embed;
+        let query = PageQuery { limit: Some(NODES), include_embed, ..PageQuery::default() };
         let nodes = Call { meta: Meta::default(), path, query, body: Nothing {} };
         let page = Handle::<ops::list_subtree>::handle(self, caller, nodes).await?;
         let mut conn = self.pool.acquire().await.or_fail()?;

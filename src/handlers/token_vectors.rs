@@ -8,6 +8,7 @@ use crate::{
     service::Service,
     store::{self, token_vectors::TokenRows, vectors::Stored},
 };
+use serde_json::Value;
 use svc_actors::WriteMode;
 use svc_client::{
     Call, Code, Failure, ops,
@@ -30,15 +31,13 @@ impl Handle<ops::embed_document> for Service {
         let read = text.clone();
         // What may be refused comes first.
         let tokens = match with_tokens {
-            true => Some(tokens(self, &model, text.clone()).await?.0),
+            true => {
+                let tokens = tokens(self, &model, text.clone()).await;
+                Some(tokens.map_err(|failure| or_only_the_vector(&model, failure))?.0)
+            }
             false => None,
         };
-        let mut vectors = model.embed_documents(vec![text]).await.or_fail().map_err(|failure| match failure.code {
-            Code::TextTooLong => {
-                failure.with("remedy", "split the text, because it exceeds the model's window for a document")
-            }
-            _ => failure,
-        })?;
+        let mut vectors = model.embed_documents(vec![text]).await.or_fail()?;
         let stored = |vector| Stored::new(model.identity(), model.native_width(), vector);
         store::vectors::ensure_index(&self.pool, model.identity(), model.native_width()).await.or_fail()?;
         write(self, caller, (id, &read), vectors.pop().map(stored), tokens.as_ref()).await?;
@@ -62,6 +61,19 @@ impl Handle<ops::embed_tokens> for Service {
             token_count: rows.places.len(),
             widths: self.settings.token_embed_dims.clone(),
         })
+    }
+}
+
+/// Offers the document's vector alone, if the text fits the window of that.
+fn or_only_the_vector(model: &Model, failure: Failure) -> Failure {
+    let tokens = failure.members.get("token_count").and_then(Value::as_u64);
+    let fits = tokens.is_some_and(|tokens| tokens <= model.document_window() as u64);
+    match failure.code {
+        Code::TextTooLong if fits => failure.with(
+            "remedy",
+            "split the text into documents that fit, or ask only for a document vector (with_tokens=false)",
+        ),
+        _ => failure,
     }
 }
 

@@ -140,7 +140,8 @@ impl Row {
         .into_iter()
         .flatten();
         let takes: Vec<_> = self.sources.iter().map(|source| format!("`{source}`")).collect();
-        let takes = format!("the entry `{}` takes exactly one of {}", self.entry, takes.join(" and "));
+        let one = if takes.len() == 1 { "only" } else { "exactly one of" };
+        let takes = format!("the entry `{}` takes {one} {}", self.entry, takes.join(" and "));
         match (given.next(), given.next()) {
             (None, _) => Err(Failure::field(self.sources.first().map_or("entry", |source| source.as_str()), takes)),
             (Some(_), Some(second)) => Err(Failure::field(second.source().as_str(), takes)),

@@ -135,18 +135,13 @@ impl Options {
             None | Some(Value::Null) => {}
             Some(Value::Object(groups)) => {
                 for (group, keys) in groups {
-                    override_group(&mut resolved, group, keys)?;
+                    override_group(&mut resolved, group, keys, registered)?;
                 }
             }
             Some(_) => return Err(Failure::field("options", "must be a JSON object of groups")),
         }
-        for group in registered {
-            group.check(&mut resolved[group.name])?;
-        }
-        let options: Options = serde_path_to_error::deserialize(resolved)
-            .map_err(|error| Failure::field(&error.path().to_string(), error.inner()))?;
-        options.check()?;
-        Ok(options)
+        serde_path_to_error::deserialize(resolved)
+            .map_err(|error| Failure::field(&error.path().to_string(), error.inner()))
     }
 
     /// The form that is stored beside the bytes and compared with that of a later upload.
@@ -160,15 +155,6 @@ impl Options {
         let (asked, mut stored) = (self.to_value(), stored.clone());
         complete(&mut stored, registered);
         asked.as_object().is_some_and(|groups| groups.iter().all(|(name, group)| stored.get(name) == Some(group)))
-    }
-
-    fn check(&self) -> Result<(), Failure> {
-        let options = self.to_value();
-        for (name, constraint) in CONSTRAINTS {
-            let (group, key) = name.split_once('.').unwrap_or((name, ""));
-            constraint.check(name, &options[group][key])?;
-        }
-        check_text("rollup.llm_model", &self.rollup.llm_model)
     }
 }
 
@@ -228,7 +214,37 @@ pub fn schema(registered: &[&OptionGroup]) -> Value {
     })
 }
 
-fn override_group(resolved: &mut Value, group: &str, keys: &Value) -> Result<(), Failure> {
+/// The value of an option in the form in which it is stored, which its default shows; refused by name if it is another.
+fn checked(name: &str, default: &Value, constraint: Option<Constraint>, value: &Value) -> Result<Value, Failure> {
+    let (value, takes) = match default {
+        Value::Bool(_) => (value.as_bool().map(Value::from), "true or false"),
+        Value::Number(number) if number.is_f64() => (value.as_f64().map(Value::from), "a number"),
+        Value::Number(_) => (whole(value).map(Value::from), "a whole number"),
+        _ => (value.as_str().map(Value::from), "a text"),
+    };
+    let value = match (value, constraint) {
+        (Some(value), _) => value,
+        (None, Some(Constraint::Whole(least, most))) => {
+            return Err(Failure::field(name, format!("takes a whole number from {least} to {most}")));
+        }
+        (None, _) => return Err(Failure::field(name, format!("takes {takes}"))),
+    };
+    if let Some(text) = value.as_str() {
+        check_text(name, text)?;
+    }
+    constraint.map_or(Ok(()), |constraint| constraint.check(name, &value))?;
+    Ok(value)
+}
+
+/// A whole number of JSON, which may be written with a fraction of zero.
+fn whole(value: &Value) -> Option<i64> {
+    // Beyond this, not every whole number is one of 64 bits with a fraction.
+    const MOST: f64 = (1i64 << 53) as f64;
+    let fraction = || value.as_f64().filter(|number| number.fract() == 0.0 && number.abs() <= MOST);
+    value.as_i64().or_else(|| fraction().map(|number| number as i64))
+}
+
+fn override_group(resolved: &mut Value, group: &str, keys: &Value, registered: &[&OptionGroup]) -> Result<(), Failure> {
     let mut known: Vec<String> =
         resolved.as_object().map(|groups| groups.keys().cloned().collect()).unwrap_or_default();
     known.push(EXTRACT.to_owned());
@@ -239,20 +255,14 @@ fn override_group(resolved: &mut Value, group: &str, keys: &Value) -> Result<(),
         return Err(Failure::field(group, "must be a JSON object"));
     };
     for (key, value) in keys {
-        if !target.contains_key(key) {
-            return Err(unknown(&format!("{group}.{key}"), &target.keys().cloned().collect::<Vec<_>>()));
-        }
-        target.insert(key.clone(), whole(value));
+        let name = format!("{group}.{key}");
+        let Some(default) = target.get(key) else {
+            return Err(unknown(&name, &target.keys().cloned().collect::<Vec<_>>()));
+        };
+        let value = checked(&name, default, constraint(group, key, registered), value)?;
+        target.insert(key.clone(), value);
     }
     Ok(())
-}
-
-/// A number with a fraction of zero is a whole one, as in JSON Schema.
-fn whole(value: &Value) -> Value {
-    match value.as_f64().filter(|number| value.is_f64() && number.fract() == 0.0 && number.abs() < 1e15) {
-        Some(number) => Value::from(number as i64),
-        None => value.clone(),
-    }
 }
 
 fn unknown(key: &str, known: &[String]) -> Failure {
@@ -329,6 +339,31 @@ mod tests {
     }
 
     #[test]
+    fn a_value_of_another_type_is_refused_by_the_name_of_its_option() {
+        for (wrong, field, takes) in [
+            (json!({"structure": {"max_tokens": "5"}}), "structure.max_tokens", "takes a whole number from 8 to 8192"),
+            (json!({"structure": {"max_tokens": null}}), "structure.max_tokens", "takes a whole number from 8 to 8192"),
+            (json!({"structure": {"max_tokens": 8.5}}), "structure.max_tokens", "takes a whole number from 8 to 8192"),
+            (
+                json!({"structure": {"max_tokens": 1e300}}),
+                "structure.max_tokens",
+                "takes a whole number from 8 to 8192",
+            ),
+            (json!({"structure": {"max_tokens": -1}}), "structure.max_tokens", "takes 8 to 8192"),
+            (json!({"rollup": {"penalty": "x"}}), "rollup.penalty", "takes a number"),
+            (json!({"rollup": {"llm_model": 5}}), "rollup.llm_model", "takes a text"),
+            (json!({"profile": {"sketch_columns": "x"}}), "profile.sketch_columns", "takes true or false"),
+        ] {
+            let failure = Options::resolve(Some(&wrong), &[]).expect_err("must be refused");
+            assert_eq!(failure.members["field"], field, "{wrong}");
+            assert_eq!(failure.detail, format!("{field}: {takes}"), "{wrong}");
+        }
+        let options =
+            Options::resolve(Some(&json!({"structure": {"max_tokens": 60.0}})), &[]).expect("60 as JSON may write it");
+        assert_eq!(options.structure.max_tokens, 60);
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         let code_and_text =
             |value| Options::resolve(Some(&value), &[]).map_err(|f| (f.code, f.detail)).expect_err("must be refused");
@@ -341,7 +376,6 @@ mod tests {
         for wrong in [
             json!([]),
             json!({"structure": 3}),
-            json!({"structure": {"max_tokens": "many"}}),
             json!({"structure": {"max_tokens": 0}}),
             json!({"structure": {"chunk_strategy": "semantic"}}),
             json!({"rollup": {"penalty": -1}}),

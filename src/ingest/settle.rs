@@ -172,6 +172,23 @@ fn children_done(parents: impl Iterator<Item = DocumentId>, to: Settled) -> Vec<
     by_parent.into_iter().map(|(parent_id, done)| ChildrenDone { parent_id, done, failed: failed(done) }).collect()
 }
 
+/// Records that a task was cancelled, as [`task_failed`] does; what fails with it counts as failed by the file's cancel.
+pub async fn task_cancelled(
+    conn: &mut PgConnection,
+    types: &TaskTypes,
+    task_type: &str,
+    document_id: DocumentId,
+    params: &Value,
+) -> sqlx::Result<Option<RootId>> {
+    let Some((root_id, failed)) = fail_with_task(conn, types, task_type, document_id, params).await? else {
+        return Ok(None);
+    };
+    if failed > 0 {
+        store::cancelled::add_to_evidence(conn, root_id, failed).await?;
+    }
+    Ok(Some(root_id))
+}
+
 /// Records that a task will not run again: its node fails, or the chunks that it should have embedded do, and their
 /// parents are notified.
 pub async fn task_failed(
@@ -181,6 +198,17 @@ pub async fn task_failed(
     document_id: DocumentId,
     params: &Value,
 ) -> sqlx::Result<Option<RootId>> {
+    Ok(fail_with_task(conn, types, task_type, document_id, params).await?.map(|(root_id, _)| root_id))
+}
+
+/// Fails what fails with a task; returns the root and the number of nodes.
+async fn fail_with_task(
+    conn: &mut PgConnection,
+    types: &TaskTypes,
+    task_type: &str,
+    document_id: DocumentId,
+    params: &Value,
+) -> sqlx::Result<Option<(RootId, i64)>> {
     let Some(Belongs { root_id, parent_id }) = store::ingest_nodes::belongs(conn, document_id).await? else {
         return Ok(None);
     };
@@ -193,12 +221,12 @@ pub async fn task_failed(
             store::events::part_failed(conn, document_id, root_id).await?;
         }
         store::ingest_nodes::task_over(conn, document_id).await?;
-        return Ok(Some(root_id));
+        return Ok(Some((root_id, moved.len() as i64)));
     }
     if let Some(rollup) = types.rollup_after_failure(task_type) {
         store::ingest_nodes::set_rollup(conn, document_id, rollup).await?;
         store::ingest_nodes::task_over(conn, document_id).await?;
-        return Ok(Some(root_id));
+        return Ok(Some((root_id, 0)));
     }
     let moved = store::nodes::leave_flight(conn, &[document_id], Settled::Failed).await?;
     if !moved.is_empty() {
@@ -211,7 +239,7 @@ pub async fn task_failed(
         store::events::failed(conn, document_id, root_id).await?;
     }
     store::ingest_nodes::close(conn, document_id).await?;
-    Ok(Some(root_id))
+    Ok(Some((root_id, moved.len() as i64)))
 }
 
 /// Locks what [`task_failed`] changes. Call this before locking a task in order to fail it for good.

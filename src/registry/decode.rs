@@ -15,10 +15,10 @@ use http::{
     HeaderMap,
     header::{CONTENT_LENGTH, CONTENT_TYPE},
 };
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_path_to_error::Segment;
-use std::time::Duration;
-use svc_client::{Body, Code, Failure, FileUpload, Json, Nothing, OptionalJson, Wire};
+use std::{collections::BTreeMap, time::Duration};
+use svc_client::{Body, Code, Failure, FileUpload, Json, Nothing, OptionalJson, Wire, constraint::Constraint};
 
 /// The client sent too little of a body for too long; the listener raises this error.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -85,7 +85,8 @@ impl<T: Wire> Decode for Json<T> {
             ));
         }
         let bytes = whole(request, service.settings.max_body_bytes).await?;
-        let value: T = from_json(&bytes, "the body")?;
+        let value: T =
+            from_json(&bytes, "the body", T::constraints).map_err(|failure| retired::<T>(&bytes).unwrap_or(failure))?;
         value.check().map(|()| Json(value))
     }
 
@@ -125,7 +126,7 @@ fn is_empty(body: &RequestBody) -> bool {
 }
 
 /// Reads a JSON text strictly. `what` names the text in the error.
-pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T, Failure> {
+pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8], what: &str, constraints: Constraints) -> Result<T, Failure> {
     let no_json =
         |error: &serde_json::Error| Failure::new(Code::MalformedRequest, format!("{what} is not JSON: {error}"));
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
@@ -140,7 +141,7 @@ pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result
         }
         let reason = error.to_string();
         let place = format!(" at line {} column {}", error.line(), error.column());
-        let failure = misfit(what, &field, reason.strip_suffix(&place).unwrap_or(&reason));
+        let failure = misfit(what, &field, reason.strip_suffix(&place).unwrap_or(&reason), constraints);
         index.into_iter().fold(failure, |failure, index| failure.with("index", index))
     })?;
     deserializer.end().map_err(|error| no_json(&error))?;
@@ -155,12 +156,34 @@ pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result
     Ok(value)
 }
 
+/// What fields of a request take beyond their types.
+pub(super) type Constraints = fn() -> Vec<(&'static str, Constraint)>;
+
 /// Returns 422 naming the field, or the whole if no field is concerned.
-pub(super) fn misfit(whole: &str, field: &str, reason: &str) -> Failure {
-    match field {
-        "." => Failure::new(Code::InvalidField, format!("{whole}: {reason}")),
-        field => Failure::field(field, reason),
+pub(super) fn misfit(whole: &str, path: &str, reason: &str, constraints: Constraints) -> Failure {
+    // The path of serde ends above a field that is not there, or is there twice.
+    for (says, takes) in [("missing field `", "must be given"), ("duplicate field `", "must be given only once")] {
+        if let Some(field) = reason.strip_prefix(says).and_then(|rest| rest.strip_suffix('`')) {
+            let field = if path == "." { field.to_owned() } else { format!("{path}.{field}") };
+            return Failure::field(&field, takes);
+        }
     }
+    if path == "." {
+        return Failure::new(Code::InvalidField, format!("{whole}: {reason}"));
+    }
+    match constraints().into_iter().find(|(field, _)| *field == path) {
+        // What the field takes is less than what its type holds.
+        Some((_, Constraint::Whole(least, most))) => {
+            Failure::field(path, format!("takes a whole number from {least} to {most}"))
+        }
+        _ => Failure::field(path, reason),
+    }
+}
+
+/// The failure for a field of an earlier release, if the body has one.
+fn retired<T: Wire>(body: &[u8]) -> Option<Failure> {
+    let fields: BTreeMap<String, IgnoredAny> = serde_json::from_slice(body).ok()?;
+    fields.keys().find_map(|field| T::retired(field))
 }
 
 impl Decode for FileUpload {

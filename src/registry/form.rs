@@ -151,7 +151,7 @@ impl Form {
                     .with("limit", OPTIONS_BYTES));
             }
         }
-        from_json(&text, "the text").map_err(|failure| match failure.code {
+        from_json(&text, "the text", Vec::new).map_err(|failure| match failure.code {
             Code::MalformedRequest => Failure::field("options", failure.detail),
             _ => failure,
         })

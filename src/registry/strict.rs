@@ -9,6 +9,7 @@ use serde::{
     },
 };
 use std::fmt;
+use svc_client::UnknownWord;
 
 /// Wraps a deserializer, or anything that returns one.
 pub struct Strict<T> {
@@ -41,6 +42,8 @@ const LARGEST: f64 = 1e308;
 enum Wanted {
     /// The inner visitor's own words.
     Own,
+    /// A text that the inner visitor parses.
+    Parsed,
     Flag,
     Whole(i128, i128),
     Number,
@@ -53,8 +56,11 @@ enum Wanted {
 impl fmt::Display for Wanted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Wanted::Own => f.write_str("another value"),
+            Wanted::Own | Wanted::Parsed => f.write_str("another value"),
             Wanted::Flag => f.write_str("true or false"),
+            // Nobody reads bounds of twenty digits.
+            Wanted::Whole(0, most) if *most > i64::MAX.into() => f.write_str("a whole number from 0 to 2^64 - 1"),
+            Wanted::Whole(_, most) if *most == i64::MAX.into() => f.write_str("a whole number below 2^63"),
             Wanted::Whole(least, most) => write!(f, "a whole number from {least} to {most}"),
             Wanted::Number => f.write_str("a number"),
             Wanted::Text => f.write_str("a string"),
@@ -85,6 +91,20 @@ impl<V> Asked<V> {
             Ok(())
         }
     }
+}
+
+impl<'de, V: Visitor<'de>> Asked<V> {
+    /// Whether the inner visitor parses a time.
+    fn wants_time(&self) -> bool {
+        let Wanted::Parsed = self.wanted else { return false };
+        (self as &dyn Expected).to_string().contains("RFC 3339")
+    }
+}
+
+/// The parser of times says only at which character it stopped.
+fn no_time<E: Error>(text: &str) -> E {
+    let text: String = text.chars().take(64).collect();
+    E::custom(format_args!("takes a time of RFC 3339 with its offset, such as 2020-01-01T00:00:00Z, got `{text}`"))
 }
 
 impl Expected for Wanted {
@@ -126,8 +146,8 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         deserialize_f32() Wanted::Number;
         deserialize_f64() Wanted::Number;
         deserialize_char() Wanted::Text;
-        // Dates and similar types parse themselves from a text, and describe best what is wrong with one.
-        deserialize_str() Wanted::Own;
+        // Words and similar types parse themselves from a text, and describe best what is wrong with one.
+        deserialize_str() Wanted::Parsed;
         deserialize_string() Wanted::Text;
         deserialize_bytes() Wanted::Own;
         deserialize_byte_buf() Wanted::Own;
@@ -168,7 +188,11 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         visitor: V,
     ) -> Result<V::Value, Self::Error> {
         // Every enum of the contract is a word.
-        self.inner.deserialize_str(Asked { inner: Word(visitor), wanted: Wanted::OneOf(variants), text: self.text })
+        self.inner.deserialize_str(Asked {
+            inner: Word(visitor, variants),
+            wanted: Wanted::OneOf(variants),
+            text: self.text,
+        })
     }
 
     fn is_human_readable(&self) -> bool {
@@ -177,13 +201,16 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
 }
 
 /// Reads a variant from its name.
-struct Word<V>(V);
+struct Word<V>(V, &'static [&'static str]);
 impl<'de, V: Visitor<'de>> Visitor<'de> for Word<V> {
     type Value = V::Value;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.expecting(f)
     }
     fn visit_str<E: Error>(self, name: &str) -> Result<V::Value, E> {
+        if !self.1.contains(&name) {
+            return Err(E::custom(UnknownWord::new(name, self.1)));
+        }
         self.0.visit_enum(IntoDeserializer::<E>::into_deserializer(name))
     }
 }
@@ -192,7 +219,7 @@ macro_rules! numbers { ($($method:ident $type:ty, $unexpected:expr;)*) => { $(
     fn $method<E: Error>(self, value: $type) -> Result<V::Value, E> {
         let wanted = self.wanted;
         match wanted {
-            Wanted::Own => self.inner.$method::<E>(value),
+            Wanted::Own | Wanted::Parsed => self.inner.$method::<E>(value),
             _ => self.inner.$method::<E>(value).map_err(|_| E::invalid_type($unexpected(value), &wanted)),
         }
     }
@@ -203,7 +230,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Asked<V> {
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.wanted {
-            Wanted::Own => self.inner.expecting(f),
+            Wanted::Own | Wanted::Parsed => self.inner.expecting(f),
             wanted => fmt::Display::fmt(&wanted, f),
         }
     }
@@ -220,7 +247,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Asked<V> {
             return Err(E::custom(format_args!("must be a number from -{LARGEST:e} to {LARGEST:e}")));
         }
         match wanted {
-            Wanted::Own => self.inner.visit_f64(value),
+            Wanted::Own | Wanted::Parsed => self.inner.visit_f64(value),
             // JSON Schema knows one kind of numbers, so 2.0 is a whole one.
             Wanted::Whole(..) if value.fract() == 0.0 && value.abs() <= EXACT => {
                 self.inner.visit_i64(value as i64).map_err(|_: E| E::invalid_type(Unexpected::Float(value), &wanted))
@@ -231,15 +258,24 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Asked<V> {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<V::Value, E> {
         self.readable(text)?;
-        self.inner.visit_str(text)
+        match self.wants_time() {
+            false => self.inner.visit_str(text),
+            true => self.inner.visit_str(text).map_err(|_: E| no_time(text)),
+        }
     }
     fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<V::Value, E> {
         self.readable(text)?;
-        self.inner.visit_borrowed_str(text)
+        match self.wants_time() {
+            false => self.inner.visit_borrowed_str(text),
+            true => self.inner.visit_str(text).map_err(|_: E| no_time(text)),
+        }
     }
     fn visit_string<E: Error>(self, text: String) -> Result<V::Value, E> {
         self.readable(&text)?;
-        self.inner.visit_string(text)
+        match self.wants_time() {
+            false => self.inner.visit_string(text),
+            true => self.inner.visit_str(&text).map_err(|_: E| no_time(&text)),
+        }
     }
     fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<V::Value, E> {
         self.inner.visit_bytes(bytes)

@@ -212,3 +212,72 @@ fn the_contract_names_what_is_on_the_wire() {
     let text = document.to_string();
     assert!(!text.contains(r#""items":false"#) && !text.contains("prefixItems"), "generators of clients refuse these");
 }
+
+#[tokio::test]
+async fn what_a_request_lacks_or_has_twice_is_named_as_a_field() {
+    let router = router(service());
+    for (method, path, body, field, says) in [
+        ("POST", "/documents", r#"{"title": "a"}"#, "content", "must be given"),
+        ("POST", "/documents", r#"{"title": "a", "title": "b", "content": "c"}"#, "title", "only once"),
+        (
+            "POST",
+            "/documents",
+            r#"{"title": "a", "content": "c", "event_time": "2020-01-01"}"#,
+            "event_time",
+            "2020-01-01T00:00:00Z",
+        ),
+        ("POST", "/documents/7/links", r#"{"link_type": "cites"}"#, "target_id", "must be given"),
+        (
+            "POST",
+            "/ingest",
+            r#"{"entry": "conversation", "turns": [{"speaker": "A"}]}"#,
+            "turns[0].text",
+            "must be given",
+        ),
+        ("GET", "/documents/roots?limit=-1", "", "limit", "a whole number from 1 to 1000"),
+        ("GET", "/documents/roots?limit=0", "", "limit", "takes 1 to 1000"),
+    ] {
+        let mut request = Request::builder().method(method).uri(path).header("authorization", "Bearer owner");
+        if !body.is_empty() {
+            request = request.header("content-type", "application/json");
+        }
+        let (status, _, problem) = call(&router, request, body).await;
+        assert_eq!((status, problem["field"].as_str()), (422, Some(field)), "{path} {body}: {problem}");
+        assert!(problem["detail"].as_str().expect("a detail").contains(says), "{path} {body}: {problem}");
+    }
+}
+
+#[test]
+fn a_search_that_lacks_its_query_or_names_no_method_is_refused_by_the_field() {
+    for (uri, says) in [("/search/", "must be given"), ("/search/?q=a&q=b", "only once")] {
+        let (parts, ()) = Request::builder().uri(uri).body(()).expect("a request").into_parts();
+        let failure = query::<svc_client::wire::SearchQuery>(&parts).err().expect("refused");
+        assert!(failure.members["field"] == "q" && failure.detail.contains(says), "{uri}: {failure}");
+    }
+    let body = br#"{"query": "a", "rerank_method": "zzz"}"#;
+    let read = decode::from_json::<svc_client::wire::HybridSearch>(body, "the body", Vec::new);
+    let failure = read.err().expect("refused");
+    assert!(failure.members["field"] == "rerank_method" && failure.detail.contains("got `zzz`"), "{failure}");
+}
+
+#[tokio::test]
+async fn the_old_name_of_the_options_is_refused_with_the_new_one_whatever_else_is_wrong() {
+    let router = router(service());
+    for body in [
+        r#"{"pipeline_config": {"stages": []}}"#,
+        r#"{"content": "x", "pipeline_config": null}"#,
+        r#"{"entry": "no entry", "pipeline_config": {}}"#,
+        r#"{"entry": "raw", "content": 7, "foo": 1, "pipeline_config": {}}"#,
+        r#"{"entry": "raw", "content": "x", "pipeline_config": {}}"#,
+    ] {
+        let request = Request::builder().method("POST").uri("/ingest").header("authorization", "Bearer owner");
+        let (status, _, problem) = call(&router, request.header("content-type", "application/json"), body).await;
+        assert_eq!((status, problem["code"].as_str()), (400, Some("unknown_option")), "{body}: {problem}");
+        assert_eq!(problem["key"], "pipeline_config", "{body}");
+        assert!(problem["detail"].as_str().expect("a detail").contains("`options`"), "{body}: {problem}");
+    }
+    let request = Request::builder().method("POST").uri("/ingest").header("authorization", "Bearer owner");
+    let (status, _, problem) = call(&router, request.header("content-type", "application/json"), r#"{"foo": 1}"#).await;
+    assert_eq!((status, problem["field"].as_str()), (422, Some("foo")));
+    assert!(!problem["detail"].as_str().expect("a detail").contains("pipeline_config"), "{problem}");
+}

@@ -91,7 +91,7 @@ pub async fn portfolio(
     let (chosen, rows, costs) = choose_within(rows, costs, query, body.tokens.into(), &stop).await?;
     let order = reading_order(&mut tx, id, &rows, &chosen).await?;
     let ids: Vec<DocumentId> = order.iter().map(|turn| rows[chosen.chosen[*turn].candidate].id).collect();
-    let mut documents = results::show(core, &mut tx, &scope, &ids, (body.include_content, false)).await?;
+    let mut documents = results::show(core, &mut tx, &scope, &ids, (body.include_content, body.include_embed)).await?;
     tx.commit().await.or_fail()?;
     let node = |turn: usize| {
         let pick = chosen.chosen[turn];

@@ -81,7 +81,7 @@ pub async fn insert(conn: &mut PgConnection, within: &Place, rule: &str, nodes: 
     sqlx::query("INSERT INTO node_origins (document_id, rule, anchor) SELECT id, $2, anchor FROM unnest($1::bigint[], $3::jsonb[]) AS n(id, anchor)")
         .bind(&ids)
         .bind(rule)
-        .bind(nodes.iter().map(|node| storable_json(&node.anchor).into_owned()).collect::<Vec<_>>())
+        .bind(nodes.iter().map(|node| (!node.anchor.is_null()).then(|| storable_json(&node.anchor).into_owned())).collect::<Vec<_>>())
         .execute(conn)
         .await
         .map(|_| ())

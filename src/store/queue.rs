@@ -84,10 +84,21 @@ pub async fn unfinished(conn: &mut PgConnection) -> sqlx::Result<Vec<TaskCount>>
     sqlx::query_as(UNFINISHED).bind(COUNTED).fetch_all(conn).await
 }
 
+/// Tasks of a type that failed for good.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct FailedCount {
+    pub task_type: String,
+    pub tasks: i64,
+    /// Those among them that lack a part which is not configured.
+    pub not_configured: i64,
+}
+
 /// Tasks that failed for good, by type; up to [`COUNTED`] in all.
-pub async fn failed(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, i64)>> {
+pub async fn failed(conn: &mut PgConnection) -> sqlx::Result<Vec<FailedCount>> {
+    // A task that failed because of another one still has that as an unmet dependency.
     sqlx::query_as(
-        "SELECT task_type, count(*) FROM (SELECT task_type FROM task_queue WHERE final AND error_type IS NOT NULL ORDER BY id DESC LIMIT $1) f
+        "SELECT task_type, count(*) AS tasks, count(*) FILTER (WHERE error_type = 'dependency' AND unmet_deps = 0) AS not_configured
+           FROM (SELECT task_type, error_type, unmet_deps FROM task_queue WHERE final AND error_type IS NOT NULL ORDER BY id DESC LIMIT $1) f
           GROUP BY 1 ORDER BY 1",
     )
     .bind(COUNTED)
@@ -96,14 +107,15 @@ pub async fn failed(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, i64)>>
 }
 
 /// The queue in numbers.
-pub fn state(unfinished: &[TaskCount], failed: &[(String, i64)]) -> QueueState {
+pub fn state(unfinished: &[TaskCount], failed: &[FailedCount]) -> QueueState {
     let count =
         |of: fn(TaskStatus) -> bool| unfinished.iter().filter(|row| of(row.status.0)).map(|row| row.tasks).sum();
     QueueState {
         pending: count(|status| status == TaskStatus::Pending),
         held: count(TaskStatus::is_held),
         waiting_for_retry: count(|status| status == TaskStatus::Failed),
-        failed: failed.iter().map(|(_, tasks)| tasks).sum(),
+        failed: failed.iter().map(|row| row.tasks - row.not_configured).sum(),
+        not_configured: failed.iter().map(|row| row.not_configured).sum(),
         oldest_seconds: unfinished.iter().map(|row| row.oldest_seconds).reduce(f64::max),
     }
 }

@@ -45,7 +45,8 @@ pub async fn ensure_vector(superuser: &mut PgConnection) -> Result<(), sqlx::Err
 /// Gives the role everything in the database of the connection that belongs to the connecting superuser and not to the
 /// server itself, because releases before this role worked as superuser.
 pub async fn hand_over(superuser: &mut PgConnection, role: &str) -> Result<(), sqlx::Error> {
-    // Members of an extension stay with it. A column's sequence follows its table.
+    // Members of an extension stay with it. A column's sequence follows its table, and the constructors of a range type,
+    // which always belong to the first superuser, are a part of the type.
     const OWNED: &str = "
         WITH mine AS (SELECT oid AS owner FROM pg_roles WHERE rolname = session_user),
         space AS (SELECT oid FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema'),
@@ -67,7 +68,7 @@ pub async fn hand_over(superuser: &mut PgConnection, role: &str) -> Result<(), s
         )
         SELECT name FROM own WHERE NOT EXISTS (
             SELECT FROM pg_depend d WHERE d.classid = own.catalog AND d.objid = own.oid
-               AND (d.deptype = 'e' OR (d.deptype IN ('a', 'i') AND name LIKE 'SEQUENCE %')))";
+               AND (d.deptype = 'e' OR (d.deptype IN ('a', 'i') AND name LIKE 'SEQUENCE %') OR (d.deptype = 'i' AND name LIKE 'ROUTINE %')))";
     let names: Vec<String> = sqlx::query_scalar(OWNED).fetch_all(&mut *superuser).await?;
     if !names.is_empty() {
         tracing::info!(

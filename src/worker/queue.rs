@@ -98,6 +98,9 @@ impl PgQueue {
         let delay = delay(grant.attempt).max(failure.retry_after.unwrap_or_default());
         let failed = store::tasks::fail(&mut tx, grant, failure, &self.claimer.worker_id, delay).await?;
         let root_id = match failed {
+            Failed::Final if cancelled.is_some() => {
+                settle::task_cancelled(&mut tx, &self.types, &grant.task_type, grant.document_id, &grant.params).await?
+            }
             Failed::Final => {
                 settle::task_failed(&mut tx, &self.types, &grant.task_type, grant.document_id, &grant.params).await?
             }
@@ -131,9 +134,11 @@ impl PgQueue {
             if !store::leases::end(&mut tx, task).await? {
                 continue;
             }
-            let root_id =
-                settle::task_failed(&mut tx, &self.types, &task.task_type, task.scope_document_id, &task.params.0)
-                    .await?;
+            let (types, id, params) = (&self.types, task.scope_document_id, &task.params.0);
+            let root_id = match task.cancelled {
+                true => settle::task_cancelled(&mut tx, types, &task.task_type, id, params).await?,
+                false => settle::task_failed(&mut tx, types, &task.task_type, id, params).await?,
+            };
             tx.commit().await?;
             if !task.cancelled {
                 tracing::error!(

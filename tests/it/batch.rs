@@ -162,7 +162,7 @@ async fn a_file_of_documents_is_imported_once_however_often() {
     lines += "{\"title\": \"Child\", \"content\": \"\", \"parent_key\": \"nobody\"}\n";
     lines += "{\"title\": \"Same\", \"content\": \"s\"}\n{\"title\": \"Same\", \"content\": \"s\"}";
     let parent = parent.to_string();
-    let first = import(&app, &lines, &["--parent", &parent]).await;
+    let first = import(&app, &lines, &["--under", &parent]).await;
     let said: Vec<Value> =
         String::from_utf8_lossy(&first.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(first.status.code(), Some(3), "{}", String::from_utf8_lossy(&first.stderr));

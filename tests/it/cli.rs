@@ -58,6 +58,8 @@ async fn a_folder_is_ingested_searched_and_shown() {
     let shown =
         text(&svc(&app, &["--table", "search", "radar gauge", "--under", &id, "--method", "bm25"]).await.stdout);
     assert!(shown.contains("results by bm25") && shown.contains("handbook.md ›"), "{shown}");
+    let got = text(&svc(&app, &["--table", "get", &id]).await.stdout);
+    assert!(got.contains("ETag \"") && got.contains(&format!("svc tree {id}")), "a file says where its text is: {got}");
     let tree = text(&svc(&app, &["--table", "tree", &id]).await.stdout);
     assert!(tree.contains("file “handbook.md” [settled]") && tree.contains("    "), "{tree}");
     let made = lines(&svc(&app, &["raptor", &id]).await);
@@ -87,6 +89,11 @@ async fn documents_are_added_edited_moved_and_removed() {
     let edited = svc(&app, &["edit", &id, "--title", "Herons", "--position", "none"]).await;
     let edited = lines(&edited).remove(0);
     assert_eq!((edited["title"].as_str(), &edited["position"]), (Some("Herons"), &Value::Null));
+    // What `get` shows as the ETag is what `edit` takes.
+    let etag = lines(&svc(&app, &["get", &note]).await)[0]["etag"].as_str().unwrap().to_owned();
+    assert!(svc(&app, &["edit", &note, "--title", "Notes", "--if-match", &etag]).await.status.success());
+    let whereto = text(&svc(&app, &["mv", &note]).await.stderr);
+    assert!(whereto.contains("UNDER") && whereto.contains("--top"), "{whereto}");
     let stale = svc(&app, &["edit", &note, "--title", "x", "--if-match", "\"old\""]).await;
     assert!(stale.status.code() == Some(1) && text(&stale.stderr).contains("precondition_failed"));
     assert_eq!(lines(&svc(&app, &["mv", &note, "--top"]).await)[0]["parent_id"], Value::Null);

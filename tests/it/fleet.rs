@@ -22,7 +22,8 @@ use svc::{
     worker::{heart, queue::PgQueue, wakeup},
 };
 use svc_actors::{
-    CancelToken, Grant, Handler, Lanes, Outcome, Permit, Permits, TaskFailure, Worker, WorkerSettings, WriteMode,
+    CancelToken, Grant, Handler, Lane, Lanes, Outcome, Permit, Permits, Queue, TaskFailure, Worker, WorkerSettings,
+    WriteMode,
 };
 use svc_client::wire::{
     ActorNode, AttemptOutcome, BlockedBy, DocumentPath, Settled, TaskPath, TaskStatus, TaskTypePath,
@@ -192,6 +193,8 @@ async fn badges_bind_task_types_to_the_workers_that_have_them() {
         command.env(badges.0, badges.1);
         let output = run(command).await;
         assert!(output.status.success(), "{output:?}");
+        let log = String::from_utf8_lossy(&output.stderr);
+        assert!(!log.contains("closed pool"), "a worker that ends looks for nothing more: {log}");
     };
     let attempts = async || {
         let count: i64 = sqlx::query_scalar("SELECT count(*) FROM task_attempts").fetch_one(&app.pool).await.unwrap();
@@ -204,6 +207,40 @@ async fn badges_bind_task_types_to_the_workers_that_have_them() {
     assert!(!left.stages.is_empty() && left.stages.iter().all(|stage| stage.task_type == "embed"), "{left:?}");
     work(&["--badge", "cpu", "--badge", "gpu", "--drain"]).await;
     assert_eq!(app.settled(id).await.settled, Settled::Settled);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_nodes_that_fail_with_a_stopped_task_count_as_failed_by_the_cancel() {
+    let badges = ("SVC_TASK_BADGES", r#"{"embed": "gpu"}"#);
+    let app = TestApp::with(Wish { no_worker: true, settings: &[badges], ..Default::default() }).await;
+    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
+    let mut command = worker_command(&app, &["--badge", "cpu", "--drain"]);
+    command.env(badges.0, badges.1);
+    assert!(run(command).await.status.success());
+    let claimer = Claimer { worker_id: "w".to_owned(), badges: None, strict: false, lease: SHORT_LEASE };
+    let held = tasks::claim(&app.pool, &claimer, &[(Lane::Model, 1)]).await.unwrap().grants.remove(0);
+    app.client.cancel_ingest(DocumentPath { id }).await.unwrap();
+    // Makes the state in which the task is stopped before the cancel has come to its nodes.
+    sqlx::query(
+        "WITH unmarked AS (UPDATE documents SET settled = 'in_flight' WHERE path @> ARRAY[$1::bigint] AND usetype = 'chunk' RETURNING id),
+         counted AS (INSERT INTO frontier_delta SELECT $1, 0, count(*), 0, -count(*) FROM unmarked),
+         open AS (UPDATE ingest_node SET cancelled = true WHERE document_id = $1)
+         UPDATE node_evidence SET value = jsonb_set(value, '{nodes_failed}', to_jsonb((value->>'nodes_failed')::bigint - (SELECT count(*) FROM unmarked)))
+          WHERE document_id = $1 AND name = 'cancelled'",
+    )
+    .bind(id)
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let queue = PgQueue::new(&app.service.tools(), claimer, Default::default(), Duration::from_secs(60), None);
+    assert!(queue.fail(&held, &TaskFailure::cancelled()).await.unwrap());
+    queue.sweep().await.unwrap();
+    let frontier = app.client.read_frontier(DocumentPath { id }).await.unwrap();
+    let evidence = app.client.read_evidence(DocumentPath { id }).await.unwrap().evidence;
+    assert_eq!((frontier.nodes_in_flight, frontier.tasks_unfinished), (0, 0), "{frontier:?}");
+    assert_eq!(evidence["cancelled"]["nodes_failed"], frontier.nodes_failed, "{frontier:?}");
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

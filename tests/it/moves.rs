@@ -8,7 +8,7 @@ use crate::{
 use serde_json::json;
 use std::collections::BTreeSet;
 use svc_client::{
-    Code, FileUpload, Json, OptionalJson,
+    Code, FileUpload, Json, Located, OptionalJson,
     wire::{
         Bm25Search, DocumentPath, EmbedQuery, GrantRight, LinkPath, NewDocument, NewLink, PageQuery, ReprocessRequest,
         Settled, UploadQuery, WaitQuery,
@@ -239,6 +239,7 @@ async fn links_have_two_ends_and_contain_in_no_circle() {
     };
     let link = async |id, new| one.client.create_link(DocumentPath { id }, new).await;
     let made = link(source, new(target, "cites")).await.unwrap();
+    assert_eq!(made.location(), format!("/documents/{source}/links/{}", made.id));
     assert_eq!((made.source_id, made.target_id, made.score), (source, target, Some(0.5)));
     let again = link(source, new(target, "cites")).await.unwrap_err();
     assert_eq!((again.code, again.members["link_id"].as_i64()), (Code::Conflict, Some(made.id)));

@@ -99,7 +99,9 @@ async fn summaries_are_made_linked_and_found_and_the_tree_below_stays_as_it_is()
     assert_eq!((tree.leaves, tree.summaries), (leaves, summaries.len()));
     assert!(tree.levels.len() >= 2 && tree.without_vector == 0, "{tree:?}");
     assert!(tree.levels.windows(2).all(|pair| pair[1].nodes < pair[0].nodes), "{tree:?}");
-    assert_eq!(evidence(&app, tree.raptor_id).await["raptor"], json!(tree));
+    let recorded = evidence(&app, tree.raptor_id).await;
+    assert_eq!(recorded["raptor"], json!(tree));
+    assert!(!recorded.contains_key("anchor"), "a tree of summaries is no part of a file: {recorded:?}");
 
     // Every leaf is summarised, each summary quotes what it is linked to, and on the first level that is about one thing.
     let texts: BTreeMap<i64, &str> = before
@@ -381,6 +383,9 @@ async fn a_portfolio_covers_the_most_within_its_budget_and_says_how_near_it_is()
     let asked = choose(PortfolioRequest { query: Some("How is a tank's level measured?".into()), ..few.clone() }).await;
     let first = asked.nodes.iter().find(|node| node.turn == 1).unwrap();
     assert!(first.document.content.contains("gauge"), "{:?}", asked.nodes);
+    assert!(asked.nodes.iter().all(|node| node.document.embed.is_none()));
+    let with_embed = choose(PortfolioRequest { include_embed: true, ..few.clone() }).await;
+    assert!(with_embed.nodes.iter().all(|node| node.document.embed.is_some()), "{:?}", with_embed.nodes);
     let bare = choose(PortfolioRequest { include_content: false, ..few }).await;
     assert!(bare.nodes.iter().all(|node| node.document.content.is_empty() && node.document.omitted == ["content"]));
     assert_eq!(bare.nodes.len(), chosen.nodes.len());

@@ -244,6 +244,10 @@ async fn a_text_is_embedded_whole_or_refused_with_its_numbers() {
     let said = |name: &str| failure.members[name].as_u64();
     assert_eq!((said("token_count"), said("limit"), said("chars_total")), (Some(33), Some(32), Some(185)));
     assert!(failure.members["remedy"].as_str().unwrap().contains("with_tokens=false"));
+    let longer = app.create("Tide", &"water ".repeat(600), None).await.id;
+    let failure = embed(longer, true).await.unwrap_err();
+    let remedy = failure.members["remedy"].as_str().unwrap();
+    assert!(failure.code == Code::TextTooLong && !remedy.contains("with_tokens"), "{failure}");
     let failure = app.client.embed_tokens(DocumentPath { id: long }).await.unwrap_err();
     assert_eq!(failure.code, Code::TextTooLong);
     // The query, the body, or both alike may say what to embed.

@@ -183,6 +183,9 @@ async fn without_a_language_model_a_long_container_settles_with_the_mean_and_say
     let attempts = of_file["attempts"].as_array().unwrap();
     let summary = attempts.iter().find(|attempt| attempt["task_type"] == "summarize:llm").unwrap();
     assert_eq!((&summary["error_type"], &summary["code"]), (&json!("dependency"), &json!("no_language_model")));
+    app.sampled().await;
+    let queue = app.client.read_readiness().await.unwrap().queue.unwrap();
+    assert_eq!((queue.failed, queue.not_configured), (0, 1), "what lacks a model did not go wrong: {queue:?}");
     let found = VectorSearch { parent_id: None, ..VectorSearch::new("baking bread") };
     let found = app.client.search_vector(Json(found)).await.unwrap();
     assert!(found.results.iter().any(|result| result.document.id == file) || found.total > 0, "{found:?}");

@@ -387,13 +387,22 @@ async fn a_principal_has_its_own_webhooks_and_is_sent_what_it_may_read_then() {
 #[tokio::test]
 async fn addresses_inside_are_called_only_if_the_setting_says_so() {
     let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
-    for url in ["http://example.org/hook", "ftp://example.org/", "no address", "https://name:word@example.org/"] {
+    for url in [
+        "http://example.org/hook",
+        "ftp://example.org/",
+        "no address",
+        "https://name:word@example.org/",
+        "https://127.0.0.1:9/hook",
+        "https://[::1]/hook",
+        "https://0x7f000001/",
+        "https://10.0.0.1/",
+    ] {
         let refused = hook(&app.client, url, "ingest.*").await.unwrap_err();
         assert_eq!((refused.code, &refused.members["field"]), (Code::InvalidField, &json!("url")), "{url}");
     }
     let refused = hook(&app.client, "https://example.org/", "ingest").await.unwrap_err();
     assert_eq!(refused.members["field"], "kinds");
-    let inside = hook(&app.client, "https://127.0.0.1:9/hook", "ingest.*").await.unwrap().webhook;
+    let inside = hook(&app.client, "https://localhost:9/hook", "ingest.*").await.unwrap().webhook;
     let tasks = webhooks::start(app.pool.clone(), &app.service.settings);
     let path = WebhookPath { id: inside.id };
     app.client.test_webhook(path).await.unwrap();

@@ -12,7 +12,10 @@ const MEMBERS: &[(&str, &str)] = &[
     ("blocked_by", "how many unfinished tasks are not running, by the reason"),
     ("cells", "the number of cells in the requested area"),
     ("checks", "every check of `/ready` with its outcome"),
-    ("chars_total", "the length of the text, in characters"),
+    (
+        "chars_total",
+        "the length of what is embedded, in characters: of a document its title, a line feed and its content",
+    ),
     ("client_version", "the version that the client named"),
     ("document_id", "the document in question"),
     ("field", "the field of the request, as a path"),

@@ -319,7 +319,7 @@ impl Params for LinkPath {}
 impl Wire for LinkResponse {}
 impl Located for LinkResponse {
     fn location(&self) -> String {
-        format!("/documents/{}/links", self.source_id)
+        format!("/documents/{}/links/{}", self.source_id, self.id)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
     words::wire_words,
 };
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 #[cfg(feature = "openapi")]
 use utoipa::ToSchema;
@@ -66,14 +66,6 @@ pub struct NewIngestion {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<Value>,
-    /// Whether the request has a field of this name, which versions before 0.3.0 took.
-    #[cfg_attr(feature = "openapi", schema(ignore))]
-    #[serde(default, skip_serializing, deserialize_with = "present")]
-    pub pipeline_config: bool,
-}
-
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    IgnoredAny::deserialize(deserializer).map(|_| true)
 }
 
 impl NewIngestion {
@@ -90,18 +82,10 @@ impl NewIngestion {
             private: false,
             event_time: None,
             options: None,
-            pipeline_config: false,
         }
     }
 
     fn check_more(&self) -> Result<(), Failure> {
-        if self.pipeline_config {
-            let detail = "`pipeline_config` is not known; give ingest options by group as `options`";
-            return Err(Failure::new(Code::UnknownOption, detail).with("key", "pipeline_config").with(
-                "remedy",
-                "move what it held to `options`; GET /ingest/pipelines shows them with their defaults",
-            ));
-        }
         let Some(turns) = &self.turns else { return Ok(()) };
         if turns.is_empty() || turns.len() > TURNS {
             return Err(Failure::field("turns", format!("takes 1 to {TURNS} turns, got {}", turns.len())));
@@ -122,6 +106,15 @@ impl Wire for NewIngestion {
         id: Constraint::Text(1, 100, Form::NotBlank),
         title: Constraint::Text(1, 1000, Form::NotBlank);
         NewIngestion::check_more
+    }
+
+    fn retired(field: &str) -> Option<Failure> {
+        let detail = "`pipeline_config` is not known; give ingest options by group as `options`";
+        (field == "pipeline_config").then(|| {
+            Failure::new(Code::UnknownOption, detail)
+                .with("key", field)
+                .with("remedy", "move what it held to `options`; GET /ingest/pipelines shows them with their defaults")
+        })
     }
 }
 
@@ -202,15 +195,6 @@ mod tests {
 
     fn refusal(body: Value) -> Failure {
         serde_json::from_value::<NewIngestion>(body).unwrap().check().unwrap_err()
-    }
-
-    #[test]
-    fn the_old_name_of_the_options_is_refused_with_the_new_one() {
-        for value in [json!({}), json!(null), json!({"stages": []})] {
-            let failure = refusal(json!({"entry": "raw", "content": "x", "pipeline_config": value}));
-            assert_eq!((failure.status, failure.code), (400, Code::UnknownOption));
-            assert!(failure.detail.contains("`options`") && failure.members["key"] == "pipeline_config", "{failure}");
-        }
     }
 
     #[test]

@@ -190,7 +190,8 @@ kinds! {
     TripleSuperseded = "triple.superseded", for Readers, [];
     /// A fact no longer holds.
     TripleInvalidated = "triple.invalidated", for Readers, [];
-    /// A task failed and is not tried again. Those that failed because of it are not told of.
+    /// A task failed and is not tried again. Those that failed because of it are not told of, and neither are those that
+    /// lack a part that is not configured, such as a language model.
     TaskFailed = "task.failed", for Owner,
         ["task_id": "its id", "task_type": "its type", "error_type": ERROR_TYPE, "code": CODE];
     /// Tasks wait, and no living worker can run them.

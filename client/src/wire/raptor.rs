@@ -119,11 +119,14 @@ pub struct PortfolioRequest {
     /// that do not fit are left out, and `omitted` says so for each.
     #[serde(default = "yes")]
     pub include_content: bool,
+    /// Whether to include the vectors.
+    #[serde(default)]
+    pub include_embed: bool,
 }
 impl PortfolioRequest {
     /// Everything but the budget by default.
     pub fn new(tokens: u32) -> PortfolioRequest {
-        PortfolioRequest { tokens, query: None, summaries: true, include_content: true }
+        PortfolioRequest { tokens, query: None, summaries: true, include_content: true, include_embed: false }
     }
 }
 impl Wire for PortfolioRequest {

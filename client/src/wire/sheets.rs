@@ -18,8 +18,8 @@ pub const MAX_CELLS: u64 = 50_000;
 #[cfg_attr(feature = "openapi", derive(IntoParams))]
 #[serde(default, deny_unknown_fields)]
 pub struct CellsQuery {
-    /// A spreadsheet range: `A1`, `A1:C9`, `A:C`, `3:7`, `Sales!A1:C9` or `'My Sheet'!A1`. By default, the cells that
-    /// the node was made from, or the sheet's used range.
+    /// A spreadsheet range of at most 50,000 cells: `A1`, `A1:C9`, `Sales!A1:C9` or `'My Sheet'!A1`. By default, the
+    /// cells that the node was made from, or the sheet's used range.
     #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", param(rename = "ref"))]
     pub reference: Option<String>,

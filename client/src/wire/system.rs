@@ -102,8 +102,11 @@ pub struct QueueState {
     pub held: i64,
     /// Failed tasks that will be tried again.
     pub waiting_for_retry: i64,
-    /// Tasks that failed for good.
+    /// Tasks that failed for good, without those that only lack a part.
     pub failed: i64,
+    /// Tasks that ended because they need a part that is not configured, such as a language model. Their files are settled
+    /// without what these would have added.
+    pub not_configured: i64,
     /// The age of the oldest task that still owes work.
     pub oldest_seconds: Option<f64>,
 }

@@ -118,13 +118,13 @@ pub struct Reference {
 /// Why a text is not a reference; each error names the wrong part.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
-    #[error("the reference is empty; write one like A1, A1:C9, A:C, 3:7 or Sheet1!A1:C9")]
+    #[error("the reference is empty; write one like A1, A1:C9 or Sheet1!A1:C9")]
     Empty,
-    #[error("`{0}` is not a cell, a column or a row; write one like A1, A1:C9, A:C, 3:7 or Sheet1!A1:C9")]
+    #[error("`{0}` is not a cell, a column or a row; write one like A1, A1:C9 or Sheet1!A1:C9")]
     Malformed(String),
     #[error("`{0}` has corners of different kinds; both must be cells, both columns or both rows")]
     Mixed(String),
-    #[error("`{0}` alone is not a range; a whole column is written A:A, a whole row 3:3")]
+    #[error("`{0}` alone is not a range; name its first and its last cell, as in A1:C9")]
     Alone(String),
     #[error("column `{0}` is beyond XFD, the last column of a worksheet")]
     Column(String),

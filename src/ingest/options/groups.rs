@@ -1,5 +1,5 @@
 //! Option groups of registered task types.
-use super::{EXTRACT, Options, check_text};
+use super::{EXTRACT, Options, checked};
 use serde_json::{Map, Value};
 use svc_client::{Failure, constraint::Constraint};
 
@@ -38,16 +38,6 @@ impl Preset {
             Preset::Text(text) => text.into(),
         }
     }
-
-    /// The value in the form in which it is stored; the error is what a value of this type is.
-    fn read(self, value: &Value) -> Result<Value, &'static str> {
-        match self {
-            Preset::Flag(_) => value.as_bool().map(Value::from).ok_or("true or false"),
-            Preset::Whole(_) => value.as_i64().map(Value::from).ok_or("a whole number"),
-            Preset::Number(_) => value.as_f64().map(Value::from).ok_or("a number"),
-            Preset::Text(_) => value.as_str().map(Value::from).ok_or("a text"),
-        }
-    }
 }
 
 impl OptionGroup {
@@ -55,26 +45,15 @@ impl OptionGroup {
         self.keys.iter().map(|key| (key.name.to_owned(), key.default.value())).collect::<Map<_, _>>().into()
     }
 
-    /// Brings the values of the keys into the form in which they are stored, or refuses them by name.
-    pub(in crate::ingest) fn check(&self, values: &mut Value) -> Result<(), Failure> {
-        for key in self.keys {
-            let name = format!("{}.{}", self.name, key.name);
-            let value = &mut values[key.name];
-            *value = key.default.read(value).map_err(|takes| Failure::field(&name, format!("takes {takes}")))?;
-            if let Some(text) = value.as_str() {
-                check_text(&name, text)?;
-            }
-            key.constraint.map_or(Ok(()), |constraint| constraint.check(&name, value))?;
-        }
-        Ok(())
-    }
-
     /// Refuses a group that built-in options hold already, or whose own defaults it would refuse.
     pub(in crate::ingest) fn check_declared(&self) -> Result<(), Failure> {
         if self.name == EXTRACT || Options::default().to_value().get(self.name).is_some() {
             return Err(Failure::field(self.name, "is a group of the built-in options"));
         }
-        self.check(&mut self.defaults())
+        self.keys.iter().try_for_each(|key| {
+            let (name, default) = (format!("{}.{}", self.name, key.name), key.default.value());
+            checked(&name, &default, key.constraint, &default).map(|_| ())
+        })
     }
 }
 

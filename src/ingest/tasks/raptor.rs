@@ -259,7 +259,7 @@ impl<'a> Made<'a> {
             usetype,
             position,
             structured_content: json!({}),
-            anchor: json!({}),
+            anchor: Value::Null,
         };
         let holder = node(self.id, place.id(), within.path(), "Summaries", "", Usetype::Raptor, POSITION);
         store::nodes::insert(tx.conn(), place, RULE, &[holder]).await.classified()?;

@@ -118,7 +118,15 @@ fn what_is_wrong_is_said_without_a_word_of_rust() {
         (r#"{"text": "t", "by_name": []}"#, "by_name", "an object"),
         (r#"{"text": "t", "inner": {"a": 1, "b": "x"}}"#, "inner.b", "a number"),
         (r#"{"text": "t", "word": "third"}"#, "word", "one_word"),
+        (r#"{"text": "t", "word": "third"}"#, "word", "takes one_word, other, got `third`"),
         (r#"{"text": "t", "word": 3}"#, "word", "one of one_word, other"),
+        (
+            r#"{"text": "t", "time": "2020-01-01"}"#,
+            "time",
+            "with its offset, such as 2020-01-01T00:00:00Z, got `2020-01-01`",
+        ),
+        (r#"{"text": "t", "time": "2020-01-01\u0041"}"#, "time", "such as 2020-01-01T00:00:00Z"),
+        (r#"{"text": "t", "inner": {"a": "x", "b": 1}}"#, "inner.a", "a whole number below 2^63"),
         (r#""text""#, ".", "an object"),
         ("null", ".", "an object"),
     ] {
@@ -139,6 +147,7 @@ fn a_query_says_what_a_parameter_takes() {
         flag: bool,
         text: String,
         word: Option<Word>,
+        time: Option<chrono::DateTime<chrono::Utc>>,
     }
     let read = |text: &str| {
         let deserializer = serde_html_form::Deserializer::from_bytes(text.as_bytes());
@@ -152,6 +161,7 @@ fn a_query_says_what_a_parameter_takes() {
         ("limit=-1", "limit", "takes a whole number"),
         ("flag=maybe", "flag", "takes true or false"),
         ("text=a%00b", "text", "U+0000"),
+        ("time=2020", "time", "such as 2020-01-01T00:00:00Z, got `2020`"),
         ("word=third", "word", "one_word"),
         ("colour=1", "colour", "unknown field `colour`"),
     ] {

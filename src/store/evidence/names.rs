@@ -63,44 +63,49 @@ evidence! {
     /// What arXiv says of a paper: `id`, `title`, `authors`, `abstract`, `date`, `updated`, `doi`, as far as it does.
     Arxiv = "arxiv", by "`POST /ingest`",
         absent "the node is not a paper of arXiv";
-    /// The turns of a conversation in their order, each with `speaker`, `time` and the byte at which it begins.
+    /// The turns of a conversation in their order, each with `speaker`, `time` if it was given, and `start`, the byte at
+    /// which it begins.
     Turns = "turns", by "`POST /ingest`",
         absent "the node is not a conversation that came in turns";
-    /// The measured patterns of the file, each true or false.
-    MatchedPatterns = "matched.patterns", by "`probe`";
+    /// The measured patterns of the file, each true or false; of a workbook also `sheet_count`, a number.
+    MatchedPatterns = "matched.patterns", by "`probe`",
+        absent "the probe failed before it could measure them";
     /// The `format`, and for each of the `tasks` whether it was enqueued, deferred or does not apply, with the reason.
-    Plan = "plan", by "`probe`";
+    Plan = "plan", by "`probe`",
+        absent "the probe failed before it could decide";
     /// What a zip archive says it holds: the number of members, their sizes, and the first thousand of them.
     Archive = "archive", by "`probe`",
-        null "the file is not a zip archive, or its directory is lost";
+        null "the file is not a zip archive, or its directory is lost",
+        absent "the probe failed";
     /// Why the file has no text: `needs_ocr`, `no_text_layer`, `no_sheets`, `no_reader` or `no_text`.
     ExtractEmpty = "extract.empty", by "`probe`, `extract:text`, `structure:sheets`",
-        null "the file has text or sheets";
+        null "the file has text or sheets",
+        absent "the probe failed, or the text could not be extracted";
     /// Counts of the extracted text: `characters`, `headings`, `pages`, what declared the headings, and what the reader
     /// of the format counted.
     ExtractText = "extract.text", by "`extract:text`";
     /// Comments, each with author, date, text and place.
-    DocxComments = "docx.comments", by "`extract:text`", null "there are none", absent "the file is not a docx", of "docx";
+    DocxComments = "docx.comments", by "`extract:text`", null "there are none", absent "the file is not a docx, or has no text", of "docx";
     /// Footnotes, each with text and place.
-    DocxFootnotes = "docx.footnotes", by "`extract:text`", null "there are none", absent "the file is not a docx", of "docx";
+    DocxFootnotes = "docx.footnotes", by "`extract:text`", null "there are none", absent "the file is not a docx, or has no text", of "docx";
     /// Endnotes, each with text and place.
-    DocxEndnotes = "docx.endnotes", by "`extract:text`", null "there are none", absent "the file is not a docx", of "docx";
+    DocxEndnotes = "docx.endnotes", by "`extract:text`", null "there are none", absent "the file is not a docx, or has no text", of "docx";
     /// Tracked changes, each with what it did, author, date, text and place.
-    DocxTrackedChanges = "docx.tracked_changes", by "`extract:text`", null "there are none", absent "the file is not a docx", of "docx";
+    DocxTrackedChanges = "docx.tracked_changes", by "`extract:text`", null "there are none", absent "the file is not a docx, or has no text", of "docx";
     /// Items of lists and numbered headings, each with level, number, label and place.
-    DocxLists = "docx.lists", by "`extract:text`", null "there are none", absent "the file is not a docx", of "docx";
+    DocxLists = "docx.lists", by "`extract:text`", null "there are none", absent "the file is not a docx, or has no text", of "docx";
     /// Comments on slides, each with slide, author, date and text.
-    PptxComments = "pptx.comments", by "`extract:text`", null "there are none", absent "the file is not a pptx", of "pptx";
+    PptxComments = "pptx.comments", by "`extract:text`", null "there are none", absent "the file is not a pptx, or has no text", of "pptx";
     /// The numbers of the slides that the presentation hides.
-    PptxHiddenSlides = "pptx.hidden_slides", by "`extract:text`", null "there are none", absent "the file is not a pptx", of "pptx";
+    PptxHiddenSlides = "pptx.hidden_slides", by "`extract:text`", null "there are none", absent "the file is not a pptx, or has no text", of "pptx";
     /// The numbers of the slides that the presentation names and the package lacks.
-    PptxMissingSlides = "pptx.missing_slides", by "`extract:text`", null "there are none", absent "the file is not a pptx", of "pptx";
+    PptxMissingSlides = "pptx.missing_slides", by "`extract:text`", null "there are none", absent "the file is not a pptx, or has no text", of "pptx";
     /// The numbers of the slides without text.
-    PptxSlidesWithoutText = "pptx.slides_without_text", by "`extract:text`", null "there are none", absent "the file is not a pptx", of "pptx";
+    PptxSlidesWithoutText = "pptx.slides_without_text", by "`extract:text`", null "there are none", absent "the file is not a pptx, or has no text", of "pptx";
     /// The pages with images, each with their number and how much of the page they cover.
-    PageImages = "page_images", by "`extract:text`", null "there are none", absent "the file is not a PDF", of "pdf";
+    PageImages = "page_images", by "`extract:text`", null "there are none", absent "the file is not a PDF, or has no text layer", of "pdf";
     /// The numbers of the pages that are scans.
-    ScannedPages = "scanned_pages", by "`extract:text`", null "there are none", absent "the file is not a PDF", of "pdf";
+    ScannedPages = "scanned_pages", by "`extract:text`", null "there are none", absent "the file is not a PDF, or has no text layer", of "pdf";
     /// What the nodes under the file were made of: the `rule`, the numbers of `sections` and `chunks`, and what declared
     /// the sections.
     Structure = "structure", by "`structure:declared`, `structure:inferred`",
