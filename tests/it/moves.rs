@@ -304,6 +304,10 @@ async fn nothing_points_to_nothing_whatever_was_made_moved_edited_reprocessed_an
                 }
                 (12 | 13, _) => {
                     let Some(id) = file else { continue };
+                    // A file that is being ingested is refused.
+                    if kind == 12 {
+                        app.settled(id).await;
+                    }
                     let options = json!({"structure": {"max_tokens": 8 + random.below(60)}});
                     let request = ReprocessRequest { options: Some(options), replace: random.below(2) == 0 };
                     app.client.reprocess_file(DocumentPath { id }, OptionalJson(Some(request))).await.map(|_| 7)

@@ -8,6 +8,7 @@ use crate::{
     support::{TOKEN, TestApp, Wish, document, invariants, sample, until},
 };
 use serde_json::{Value, json};
+use sqlx::{Connection, PgConnection};
 use std::collections::{BTreeMap, BTreeSet};
 use svc::store::advisory::AdvisoryLock;
 use svc_client::{
@@ -494,11 +495,11 @@ async fn a_reprocess_survives_the_death_of_its_workers() {
     let worker = crash::worker(&app, 0);
     assert_eq!(app.settled(id).await.settled, Settled::Settled);
     let old: BTreeSet<i64> = app.subtree(id).await.iter().map(|node| node.id).collect();
-    // Nobody can put the new tree in its place while somebody may create documents.
-    let mut creating = app.pool.begin().await.unwrap();
-    sqlx::query("SELECT pg_advisory_xact_lock_shared($1)")
+    // Nobody can put the new tree in its place while somebody may create documents. A connection of the pool would be ended before long.
+    let mut creating = PgConnection::connect_with(&app.options).await.unwrap();
+    sqlx::query("SELECT pg_advisory_lock_shared($1)")
         .bind(AdvisoryLock::Access.key())
-        .execute(&mut *creating)
+        .execute(&mut creating)
         .await
         .unwrap();
     worker.kill();
@@ -531,7 +532,7 @@ async fn a_reprocess_survives_the_death_of_its_workers() {
     worker.kill();
     let now: BTreeSet<i64> = app.subtree(id).await.iter().map(|node| node.id).collect();
     assert_eq!(now, old);
-    creating.rollback().await.unwrap();
+    creating.close().await.unwrap();
     // A worker that comes later takes the step that is left.
     let mut last = crash::draining(&app, 4);
     let ended = tokio::task::spawn_blocking(move || last.0.wait()).await.unwrap().unwrap();
