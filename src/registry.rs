@@ -350,7 +350,11 @@ fn query<Q: Params>(parts: &http::request::Parts) -> Result<Q, Failure> {
     let deserializer = serde_html_form::Deserializer::from_bytes(text.as_bytes());
     match serde_path_to_error::deserialize::<_, Q>(Strict::text(deserializer)) {
         Ok(query) => query.check().map(|()| query),
-        Err(error) => Err(misfit("the query", &error.path().to_string(), &error.inner().to_string(), Q::constraints)),
+        Err(error) => {
+            // That is what the decoder says of a second value where it takes one.
+            let reason = error.inner().to_string().replace("unsupported value", "may be given only once");
+            Err(misfit("the query", &error.path().to_string(), &reason, Q::constraints))
+        }
     }
 }
 
