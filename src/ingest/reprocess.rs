@@ -80,11 +80,11 @@ pub async fn begin(
     id: DocumentId,
     request: ReprocessRequest,
 ) -> Result<(ReprocessResponse, GivenUp), Failure> {
+    let Requested { options, password } = Requested::read(request.options, types.groups())?;
     let blob = {
         let mut conn = core.pool.acquire().await.or_fail()?;
         ingested_file(&mut conn, caller, id).await?.1
     };
-    let Requested { options, password } = Requested::read(request.options, types.groups())?;
     let format = blob.format.as_deref().and_then(|format| format.parse::<Format>().ok());
     let opened = match (password, format) {
         (Some(password), Some(format)) => {

@@ -251,12 +251,12 @@ async fn what_a_request_lacks_or_has_twice_is_named_as_a_field() {
 fn a_search_that_lacks_its_query_or_names_no_method_is_refused_by_the_field() {
     for (uri, says) in [("/search/", "must be given"), ("/search/?q=a&q=b", "only once")] {
         let (parts, ()) = Request::builder().uri(uri).body(()).expect("a request").into_parts();
-        let failure = query::<svc_client::wire::SearchQuery>(&parts).err().expect("refused");
+        let failure = query::<svc_client::wire::SearchQuery>(&parts).expect_err("refused");
         assert!(failure.members["field"] == "q" && failure.detail.contains(says), "{uri}: {failure}");
     }
     let body = br#"{"query": "a", "rerank_method": "zzz"}"#;
     let read = decode::from_json::<svc_client::wire::HybridSearch>(body, "the body", Vec::new);
-    let failure = read.err().expect("refused");
+    let failure = read.expect_err("refused");
     assert!(failure.members["field"] == "rerank_method" && failure.detail.contains("got `zzz`"), "{failure}");
 }
 
