@@ -8,7 +8,7 @@ IMPORTS := --config imports_granularity=Crate,group_imports=One
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test chaos fuzz fuzz-api test-devices lint fmt bench clean-cache
+.PHONY: help setup demo run release test chaos fuzz fuzz-api test-devices lint fmt bench clean-cache
 
 help: ## Prints the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,19 +16,21 @@ help: ## Prints the targets.
 setup: ## Fetches the PostgreSQL server and the small model, once.
 	@config/setup.sh
 
-# What runs is optimised, and what is tested compiles quickly: the dev profile leaves these crates unoptimised, since an edit
-# would take minutes to a running test. The empty test program makes cargo select the features that `make test` uses, so that no
-# dependency is compiled twice; `cargo run` would select others and compile all dependencies again.
-OPTIMISED := $(foreach crate,svc svc-actors svc-client,--config profile.dev.package.$(crate).opt-level=1)
-BUILD := cargo build --workspace --bins --test features $(OPTIMISED)
+# The empty test program makes cargo select the features that `make test` uses, so that no dependency is compiled twice;
+# `cargo run` would select others and compile all dependencies again.
+BUILD := cargo build --workspace --bins --test features
 
 demo: setup ## Builds the service and shows it at work on sample files.
 	$(BUILD)
 	@config/demo.sh
 
-run: setup ## Runs the service on its usual data folder, until Ctrl-C.
-	$(BUILD)
-	@exec "$$CARGO_TARGET_DIR/debug/svc" serve
+# What serves is optimised as a whole. The first build of it takes half an hour of processor time.
+run: setup ## Runs the service, optimised, on its usual data folder, until Ctrl-C.
+	$(BUILD) --release
+	@exec "$$CARGO_TARGET_DIR/release/svc" serve
+
+release: setup ## Makes a folder and a tarball that start on another machine by ./svc serve.
+	@config/release.sh
 
 test: setup ## Runs every test, with a PostgreSQL of their own.
 	cargo test --workspace
@@ -59,12 +61,11 @@ fmt: ## Formats the code.
 	$(FMT) --manifest-path benches/Cargo.toml -- $(IMPORTS)
 	$(FMT) --manifest-path fuzz/Cargo.toml -- $(IMPORTS)
 
-# The dev profile optimises everything that is measured. With the profile and features of the tests, the dependencies in the
-# target folder are reused; a release build would compile all of them again. For the same reason the peer of bm25 is only
-# built in when it is wanted. Only figures go to standard output.
+# What is measured is what `make run` runs, and shares its dependencies; so the peer of bm25 is only built in when it is
+# wanted. Only figures go to standard output.
 bench: ## Runs the benchmarks, or one: make bench BENCH=name.
 	@config/setup.sh >&2
-	@cargo run --manifest-path benches/Cargo.toml $(if $(filter-out bm25%,$(BENCH)),,--features tantivy) -- $(BENCH)
+	@cargo run --release --manifest-path benches/Cargo.toml $(if $(filter-out bm25%,$(BENCH)),,--features tantivy) -- $(BENCH)
 
 # The stable compiler only accepts the sanitizer's flags when it is told to.
 fuzz: ## Fuzzes one reader: make fuzz TARGET=docx SECONDS=60.

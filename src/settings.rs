@@ -288,6 +288,8 @@ impl Settings {
 /// Where this user keeps files.
 struct Home {
     home: Option<PathBuf>,
+    /// The folder of this program, if it is an unpacked release: models lie beside the program.
+    release: Option<PathBuf>,
     xdg_data: Option<PathBuf>,
     /// The machine's name, which together with the process id makes a worker's name.
     host: String,
@@ -301,6 +303,11 @@ impl Home {
         let host = fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| env.get("HOSTNAME").cloned());
         Self {
             home: folder("HOME"),
+            release: std::env::current_exe()
+                .and_then(fs::canonicalize)
+                .ok()
+                .and_then(|program| program.parent().map(Path::to_owned))
+                .filter(|folder| folder.join("models").is_dir()),
             xdg_data: folder("XDG_DATA_HOME"),
             host: host.map(|host| host.trim().to_owned()).filter(|host| !host.is_empty()).unwrap_or("host".to_owned()),
             is_root: rustix::process::geteuid().is_root(),
@@ -308,6 +315,9 @@ impl Home {
     }
 
     fn cache_dir(&self) -> Option<PathBuf> {
+        if let Some(release) = &self.release {
+            return Some(release.clone());
+        }
         self.home.as_ref().map(|home| home.join(".cache/svc"))
     }
 

@@ -91,8 +91,10 @@ pub(super) async fn vector_leg(core: &Core, eligible: &Eligible, query: &str, li
 
 /// What the planner expects, asked on a connection that is given back at once: the embedding beside it may have to wait.
 async fn expected(core: &Core, eligible: &Eligible) -> Result<Expected, Failure> {
-    let mut conn = core.pool.acquire().await.or_fail()?;
-    store::search::expected(&mut conn, eligible).await.or_fail()
+    let mut tx = store::transaction::begin_snapshot(&core.pool).await.or_fail()?;
+    let expected = store::search::expected(&mut tx, eligible).await.or_fail()?;
+    tx.commit().await.or_fail()?;
+    Ok(expected)
 }
 
 struct StillEligible<'a> {

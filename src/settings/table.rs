@@ -97,7 +97,8 @@ settings! {
         /// Most bytes of stored files that a process keeps in its data folder for later tasks, besides the files in
         /// use; 0: none.
         SVC_SPOOL_MAX_BYTES spool_max: u64 = "2 GiB", kind::bytes(0..=1024 * GIB);
-        /// Folder for what can be fetched again: models and the PostgreSQL server; blank: ~/.cache/svc.
+        /// Folder for what can be fetched again: models and the PostgreSQL server; blank: the program's own folder if
+        /// models lie in it, as in a release, or ~/.cache/svc.
         SVC_CACHE_DIR cache_dir: PathBuf = "", kind::folder();
         /// Address and port on which the API listens.
         SVC_LISTEN listen: SocketAddr = "127.0.0.1:8000", kind::listener();

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use std::process::{Command, Output};
 use svc_client::{
     Code, Failure, Json,
-    wire::{BatchResponse, DocumentPath, NewBatch, PageQuery, TaskQuery, TaskTypePath, VectorSearch},
+    wire::{BatchResponse, Bm25Search, DocumentPath, NewBatch, PageQuery, TaskQuery, TaskTypePath, VectorSearch},
 };
 
 async fn create(app: &TestApp, documents: Value) -> Result<BatchResponse, Failure> {
@@ -224,5 +224,26 @@ async fn a_line_that_the_service_refuses_keeps_no_other_line_from_being_imported
     let refused: Vec<u64> = said.iter().filter_map(|line| line["line"].as_u64()).collect();
     assert_eq!(refused, [2, 4], "{said:?}");
     assert_eq!(said[2], json!({"lines": 6, "stored": 4, "existing": 0, "refused": 2}));
+    app.end().await;
+}
+
+/// A ranking is walked for as long as that pays; behind a narrow filter, the few eligible documents are listed instead.
+#[tokio::test]
+async fn a_narrow_filter_finds_its_documents_far_down_a_long_ranking() {
+    let app = TestApp::start().await;
+    let mut wanted = Vec::new();
+    for part in 0..3 {
+        let mut batch: Vec<Value> = (0..900).map(|_| json!({"title": "Tide", "content": "tide"})).collect();
+        // A longer text about the same is ranked below all the others.
+        let event = format!("2020-01-0{}T00:00:00Z", part + 1);
+        let content = "The tide is mentioned once in this longer text about the harbour.";
+        batch.push(json!({"title": "Log", "content": content, "event_time": event}));
+        wanted.push(*ids(&create(&app, batch.into()).await.unwrap()).last().unwrap());
+    }
+    drained(&app).await;
+    let mut search = Bm25Search::new("tide");
+    search.filter = Some(serde_json::from_value(json!({"event_time_until": "2020-02-01T00:00:00Z"})).unwrap());
+    let found = app.client.search_bm25(Json(search)).await.unwrap();
+    assert_eq!(found.results.iter().map(|hit| hit.document.id).collect::<Vec<_>>(), wanted);
     app.end().await;
 }

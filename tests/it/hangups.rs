@@ -91,7 +91,7 @@ async fn a_search_whose_client_is_gone_is_cancelled_at_the_server() {
         [("/search/fulltext", "%ts_rank_cd%"), ("/search/vector", "%documents%"), ("/search/hybrid", "%documents%")]
     {
         let stream = send(&address, path, &serde_json::json!({"query": "moon"})).await;
-        until("the search", async || (waiting(&mut onlooker, of).await > 0).then_some(())).await;
+        until(&format!("{path} at work"), async || (waiting(&mut onlooker, of).await > 0).then_some(())).await;
         drop(stream);
         until("its cancel", async || (waiting(&mut onlooker, of).await == 0).then_some(())).await;
     }
