@@ -19,7 +19,7 @@ pub enum AdvisoryLock {
     Purge = 0x7376_6306,
     /// Held by the connection that numbers events, for as long as it lasts.
     Sequencer = 0x7376_6307,
-    /// Held by who adds a link that must not close a circle.
+    /// Held while a link is added that must not close a circle.
     Links = 0x7376_6310,
 }
 

@@ -23,7 +23,8 @@ macro_rules! of_document {
     };
 }
 
-/// Records that the same happened to each of these documents. What is told of documents themselves names their parent and usetype too.
+/// Records that the same happened to each of these documents. That one was created or updated is recorded with its
+/// parent and usetype.
 pub async fn record(
     conn: &mut PgConnection,
     kind: EventKind,
@@ -88,8 +89,9 @@ pub async fn moved(conn: &mut PgConnection, from: &[Origin]) -> sqlx::Result<()>
     .map(|_| ())
 }
 
-/// Records that documents and everything under them is deleted, before it is: an event for each of the documents, and for each file,
-/// access root and document under them that no task made. It keeps whose grants go with it.
+/// Records that documents are deleted with everything under them, before they are: an event for each of the documents,
+/// and for each file, access root and document under them that no task made. An event keeps the principals whose grants
+/// go with its document.
 pub(super) async fn deleted(conn: &mut PgConnection, tops: &[DocumentId]) -> sqlx::Result<()> {
     sqlx::query(concat!(
         "INSERT INTO event_outbox (document_id, root_id, path, guard, kind, readers, data, owner_only)
@@ -150,7 +152,8 @@ pub async fn warnings(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<
     .map(|_| ())
 }
 
-/// Records that a node failed with its last task, for that reason. If it is the file itself, the file failed; anything else is a warning.
+/// Records that a node failed because its last task did, and why that failed. If the node is the file itself, the file
+/// failed; anything else is a warning.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0, root.id = root_id.0))]
 pub async fn failed(conn: &mut PgConnection, id: DocumentId, root_id: RootId) -> sqlx::Result<()> {
     match id == root_id.document() {
@@ -159,7 +162,7 @@ pub async fn failed(conn: &mut PgConnection, id: DocumentId, root_id: RootId) ->
     }
 }
 
-/// Records that some nodes under a node failed with its last task, for that reason.
+/// Records as a warning that nodes under a node failed because its last task did, and why that failed.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0, root.id = root_id.0))]
 pub async fn part_failed(conn: &mut PgConnection, id: DocumentId, root_id: RootId) -> sqlx::Result<()> {
     told_failed(conn, id, root_id, EventKind::IngestWarning).await

@@ -11,7 +11,7 @@ use std::time::Duration;
 use svc_ids::{DocumentId, RootId, TaskId};
 use uuid::Uuid;
 
-/// The loss of a lease that ends a task.
+/// At this many losses that count, a task ends for good.
 const LAST_LOSS: i32 = 3;
 /// How many leases of a task may expire over a restart of the server without counting. A task that crashes the whole
 /// machine ends after these.
@@ -45,8 +45,8 @@ pub struct Held {
     pub cancelled: bool,
 }
 
-/// Gives claims back that never ended: they are pending again and count no retry. Returns those with a requested
-/// cancel, which are left to [`end`].
+/// Gives back claims whose tasks have not ended: the tasks are pending again, and this counts as no retry. Returns
+/// those with a requested cancel, which are left to [`end`].
 pub async fn give_back(pool: &PgPool, tokens: &[Uuid]) -> sqlx::Result<Vec<Held>> {
     let mut tx = transaction::begin(pool).await?;
     let ids: Vec<TaskId> = sqlx::query_scalar(

@@ -126,7 +126,7 @@ evidence! {
         absent "the node is not a sheet";
     /// Why the node has no vector: `skipped` is `text_too_long` or `no_direction`, with figures and the remedy.
     Embed = "embed", by "`embed`",
-        absent "the node has its vector, which is no evidence";
+        absent "the node has its vector, which is not a part of the evidence";
     /// How many chunks of the file have no vector, by the reason: `text_too_long` or `no_direction`.
     WithoutVector = "without_vector", by "`embed`",
         absent "every chunk that was embedded has its vector";
