@@ -70,7 +70,8 @@ async fn missing_vector(service: &Service, id: DocumentId) -> Result<Option<Stri
     Ok(refusal.map(warning))
 }
 
-/// Creates a document and queues what embeds it. Returns both ids, and the caller with the right to what is its alone.
+/// Creates a document and queues the task that embeds it. Returns both ids, and the caller, who has gained the right to
+/// the document if that is private.
 async fn create(
     service: &Service,
     conn: &mut PgConnection,
