@@ -10,7 +10,7 @@ CREATE TABLE principals (
     created_at timestamptz NOT NULL DEFAULT now()
 );
 
--- A caller's own names for documents that it created in batches, by which a repeated call finds them; no principal is the owner.
+-- A caller's own names for documents that it created in batches, by which a repeated call finds them; a null principal is the owner.
 CREATE TABLE document_keys (
     key          text NOT NULL,
     principal_id bigint REFERENCES principals (id) ON DELETE CASCADE,
