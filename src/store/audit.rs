@@ -1,4 +1,5 @@
-//! The record of who changed principals, tokens, grants and access roots, and who acted on the queue. Rows are only added.
+//! The record of who changed principals, tokens, grants, access roots and webhooks, who moved documents to other
+//! readers, and who acted on the queue. Rows are only added.
 use super::word::Word;
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};

@@ -1,8 +1,8 @@
 //! What happened, recorded in the transaction that makes it true. A rollback leaves nothing of it.
 //!
-//! An event keeps the path and the guard that the document has at that moment, so that it is known later who could read the document.
-//! So an event is recorded after the document has its final guard, and a deletion before the document is gone. Of what a reprocess builds
-//! nothing is told until it takes its place.
+//! An event keeps the path and the guard that the document has at that moment, so that it is known later who could read
+//! the document. So an event is recorded after the document has its final guard, and a deletion before the document is
+//! gone. Nothing is told of the documents that a reprocess builds until they take their place.
 use super::{
     evidence::Evidence,
     nodes::{OF_CALLERS, braces},

@@ -12,7 +12,7 @@ pub mod terms;
 /// Why an index cannot be made, changed or read.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
-    #[error("no search index has the id {0}; list the indexes for those that exist")]
+    #[error("no search index has the id {0}")]
     Unknown(IndexId),
     #[error("index config: {0}")]
     Config(#[from] ConfigError),
