@@ -85,7 +85,8 @@ struct Sender {
 }
 
 impl Sender {
-    /// Looks at the next events of a webhook, and begins what is due. Returns whether there was something to do.
+    /// Looks at the next events of a webhook, and begins the deliveries that are due. Returns whether there was
+    /// something to do.
     async fn work(&self, under_way: &mut JoinSet<()>) -> sqlx::Result<bool> {
         let looked = self.look().await?;
         let room = under_way.len() < AT_ONCE;

@@ -152,7 +152,7 @@ impl Answer {
         Ok(unpacked.into())
     }
 
-    /// Checks that the end of the body is also the end of what is packed in it.
+    /// Checks that the packed data ends where the body ends.
     fn end(&mut self) -> Result<Option<Bytes>, FetchError> {
         let Some(mut unpacker) = self.unpacker.take() else { return Ok(None) };
         if self.received > 0 && unpacker.try_finish().is_err() {

@@ -175,7 +175,7 @@ impl<'a> Making<'a> {
         Ok(())
     }
 
-    /// Stores what is open.
+    /// Stores the documents that are not yet stored.
     async fn flush(&mut self, conn: &mut PgConnection) -> Result<(), Failure> {
         let (new, before): (Vec<_>, Vec<_>) = std::mem::take(&mut self.open).into_iter().unzip();
         if new.is_empty() {

@@ -128,7 +128,7 @@ struct Row {
 /// Some events in their order.
 #[derive(Debug)]
 pub struct Page {
-    /// Those that are wanted and may be read.
+    /// The events that are wanted and that the audience is told of.
     pub events: Vec<EventResponse>,
     /// The number of the first and the last event that was looked at; `None` if there was none.
     pub looked_at: Option<(i64, i64)>,

@@ -189,7 +189,8 @@ async fn told_failed(conn: &mut PgConnection, id: DocumentId, root_id: RootId, k
     .map(|_| ())
 }
 
-/// Records that a task failed for good, from its last attempt; for the owner. A task of a reprocess is told of as one of its file.
+/// Records that a task failed for good, from its last attempt; for the owner. The event of a task of a reprocess names
+/// the file.
 #[tracing::instrument(level = "debug", skip_all, fields(task.id = task_id.0, document.id = document_id.0))]
 pub(super) async fn task_failed(conn: &mut PgConnection, task_id: TaskId, document_id: DocumentId) -> sqlx::Result<()> {
     sqlx::query(
@@ -241,7 +242,7 @@ pub struct Unserved {
     pub seconds: f64,
 }
 
-/// Records what is not served any more and what is served again since the last call; for the owner.
+/// Records what has lost its workers and what is served again since the last call; for the owner.
 pub async fn unserved(conn: &mut PgConnection, all: &[Unserved]) -> sqlx::Result<()> {
     sqlx::query(
         "WITH present AS (SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::float8[]) AS p(what, name, tasks, seconds)),

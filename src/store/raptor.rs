@@ -116,7 +116,7 @@ pub async fn leaves(
     .await
 }
 
-/// How many of these leaves are still under the place, with its guard and with the text of this hash.
+/// How many of these leaves are still under the place, with its guard and with the texts of these hashes.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
 pub async fn unchanged(
     conn: &mut PgConnection,

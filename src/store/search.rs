@@ -78,8 +78,8 @@ impl Expected {
     }
 }
 
-/// How many documents the planner expects to be eligible. That takes no longer however many there are, and is as true as the statistics
-/// of the table, so that only what is fast or slow may depend on it.
+/// How many documents the planner expects to be eligible. That takes no longer however many there are, and is as true
+/// as the statistics of the table, so that the choice of a way may depend on it, but no result.
 pub async fn expected(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Expected> {
     let plan: Value = sqlx::query_scalar_with(
         concat!("EXPLAIN (FORMAT JSON) SELECT FROM documents d WHERE ", eligible!()),

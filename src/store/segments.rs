@@ -155,6 +155,8 @@ pub async fn member_ids(
 
 /// Whether some of these documents, which have no vector, will have one once their tasks are done.
 pub async fn are_expected(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<bool> {
+    // The condition of the index task_queue_document_embeds is repeated as it is, so that the planner may use the
+    // index.
     sqlx::query_scalar(
         "SELECT EXISTS (SELECT 1 FROM documents WHERE id = ANY($1) AND settled = 'in_flight')
              OR EXISTS (SELECT 1 FROM task_queue t

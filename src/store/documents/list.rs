@@ -187,6 +187,8 @@ pub async fn unsettled(
 ) -> sqlx::Result<Unsettled> {
     let mut arguments = scope.arguments();
     add(&mut arguments, under);
+    // The condition of the index task_queue_document_embeds is repeated as it is, so that the planner may use the
+    // index.
     let (in_flight, failed, waiting, unembedded): (i64, i64, i64, i64) = sqlx::query_as_with(
         concat!(
             "SELECT (SELECT count(*) FROM (SELECT 1 FROM documents d WHERE d.settled = 'in_flight' AND ",
