@@ -1,4 +1,4 @@
-//! The deliveries of webhooks: claimed by any process, at most a few at a time for each address.
+//! The deliveries of webhooks: claimed by any process, at most a few at a time for each webhook.
 use super::{documents::add, webhooks::Of, word::Word};
 use chrono::{DateTime, Utc};
 use serde_json::json;

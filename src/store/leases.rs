@@ -204,8 +204,8 @@ async fn forgive(conn: &mut PgConnection) -> sqlx::Result<()> {
     .map(|_| ())
 }
 
-/// Ends a held task for good, with those that waited for it; returns false if it is no longer held in this way. The
-/// caller has locked the rows of its nodes.
+/// Ends a held task for good, with those that waited for it; returns false if this claim no longer holds it, or if
+/// its lease was extended meanwhile. The caller has locked the rows of its nodes.
 #[tracing::instrument(level = "debug", skip_all, fields(task.id = held.id.0, document.id = held.scope_document_id.0))]
 pub async fn end(conn: &mut PgConnection, held: &Held) -> sqlx::Result<bool> {
     let ended: Option<TaskId> = sqlx::query_scalar(
