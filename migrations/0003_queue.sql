@@ -75,7 +75,7 @@ CREATE INDEX task_queue_held ON task_queue (claim_token) WHERE claim_token IS NO
 -- finished tasks of a week.
 CREATE INDEX task_queue_unfinished ON task_queue (task_type, created_at) WHERE NOT final;
 -- A search says how many documents of its scope wait for their vectors, or could not get them: documents that were written over REST,
--- which have a task of their own. The columns of the condition change with no claim, so a claim's update stays within its page.
+-- which have a task of their own. The columns of the condition change with no start and no beat, whose updates stay within their page.
 CREATE INDEX task_queue_document_embeds ON task_queue (scope_document_id)
     WHERE task_type = 'embed' AND root_id = scope_document_id AND (NOT final OR error_type IS NOT NULL);
 
@@ -205,7 +205,7 @@ CREATE TABLE workers (
     beat_at    timestamptz NOT NULL DEFAULT now(),
     lease      interval NOT NULL,
     snapshot   jsonb NOT NULL DEFAULT '{}',
-    -- The worker fell silent, and that was told of.
+    -- The worker fell silent, and an event told of it.
     lost       boolean NOT NULL DEFAULT false
 );
 

@@ -10,7 +10,7 @@ CREATE TABLE principals (
     created_at timestamptz NOT NULL DEFAULT now()
 );
 
--- A caller's own names for documents that it created in batches, by which a repeated call finds them; no principal is the owner.
+-- A caller's own names for documents that it created in batches, by which a repeated call finds them; a null principal is the owner.
 CREATE TABLE document_keys (
     key          text NOT NULL,
     principal_id bigint REFERENCES principals (id) ON DELETE CASCADE,
@@ -58,8 +58,9 @@ CREATE TABLE access_grants (
 );
 CREATE INDEX access_grants_document ON access_grants (document_id, principal_id);
 
--- Who changed principals, tokens, grants and roots, and who acted on the queue. It refers to no table, because it outlives what it
--- tells of; the function keep_audit refuses every change of a row.
+-- Who changed principals, tokens, grants, roots and webhooks, who moved documents to other readers, and who acted on
+-- the queue. It refers to no table, because it outlives what it tells of; the function keep_audit refuses every change
+-- of a row.
 CREATE TABLE access_audit (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at           timestamptz NOT NULL DEFAULT now(),

@@ -31,7 +31,7 @@ CREATE TABLE event_counter (
 );
 INSERT INTO event_counter (last) VALUES (0);
 
--- What no living worker serves and was told of.
+-- What no living worker serves, as an event told; the row goes when it is served again.
 CREATE TABLE queue_stall (
     -- A badge or a task_type.
     what  text NOT NULL,
@@ -52,13 +52,13 @@ CREATE TABLE webhooks (
     root_id      bigint,
     -- The key of its signatures. It is stored as it is, because a signature cannot be made without it.
     secret       bytea NOT NULL CHECK (octet_length(secret) = 32),
-    -- The key from before a rotation, which signs too until then.
+    -- The key from before a rotation, which signs too until old_until.
     old_secret   bytea,
     old_until    timestamptz,
     -- The number of the last event that was looked at.
     after_seq    bigint NOT NULL,
     created_at   timestamptz NOT NULL DEFAULT now(),
-    -- When the first of the tries failed that have failed in a row.
+    -- When the first try failed after the last success; null while tries succeed.
     failing_since timestamptz,
     off_since    timestamptz
 );
@@ -73,7 +73,7 @@ CREATE TABLE webhook_delivery (
     state         text NOT NULL DEFAULT 'pending',
     tries         integer NOT NULL DEFAULT 0,
     due_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- The process that sends it has until then; after that it is sent again.
+    -- The process that sends it has until then to record the end; after that another one sends it again.
     claimed_until timestamptz,
     claim         uuid,
     tried_at      timestamptz,

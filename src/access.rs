@@ -1,4 +1,4 @@
-//! Who calls, and what they may read.
+//! Who calls, and what they may read and change.
 mod keys;
 
 use crate::store::{
@@ -55,7 +55,8 @@ impl Caller {
         store::audit::record(conn, self.actor(), entry).await
     }
 
-    /// Records that a node, and with `and_under` all under it, are access roots no longer; before they go.
+    /// Records that a node is no access root any more, and with `and_under` the same of every root under it; call it
+    /// before they go.
     pub async fn record_unprotected(
         &self,
         conn: &mut PgConnection,
@@ -135,7 +136,7 @@ impl Caller {
     /// Why this caller may not change a document: 404 if it may not even read it, else 403.
     pub async fn refusal(&self, conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Failure> {
         Ok(match documents::is_readable(conn, &self.readable(), id).await? {
-            true => Failure::new(Code::Forbidden, format!("you may read document {id}, and not change it"))
+            true => Failure::new(Code::Forbidden, format!("you may read document {id}, but not change it"))
                 .with("document_id", id.0)
                 .with("remedy", "ask the owner for a grant that may write"),
             false => Failure::no_document(id.0),

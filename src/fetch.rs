@@ -1,5 +1,5 @@
 //! Fetches from and posts to addresses that callers name. Nobody reaches the service's own network through it: every
-//! address is checked before it is connected to, after each redirect again.
+//! address is checked before it is connected to, and again after each redirect.
 use crate::settings::{AllowedTarget, Settings};
 use addresses::{Lookup, SystemLookup};
 pub use body::Answer;
@@ -27,7 +27,7 @@ const URL_BYTES: usize = 4096;
 /// The most bytes of an answer's header.
 const HEADER_BYTES: usize = 64 << 10;
 const CONNECT: Duration = Duration::from_secs(10);
-/// In this time an answer must bring [`body::PROGRESS`] bytes, or its end.
+/// Within this time an answer must bring [`body::PROGRESS`] bytes, or its end.
 const STALL: Duration = Duration::from_secs(10);
 const REDIRECTS: usize = 5;
 const USER_AGENT: &str = concat!("svc/", env!("CARGO_PKG_VERSION"));
@@ -64,7 +64,7 @@ pub struct Request {
     /// Only a GET follows redirects.
     pub method: Method,
     pub url: Url,
-    /// Sent to the origin of `url` only, and not after a redirect to another one.
+    /// Sent only to the origin of `url`; after a redirect to another origin, `Accept` alone is sent.
     pub headers: HeaderMap,
     pub body: Bytes,
     pub limits: Limits,
@@ -75,7 +75,7 @@ impl Request {
         Request { method: Method::GET, url, headers: HeaderMap::new(), body: Bytes::new(), limits }
     }
 
-    /// A POST, whose answer may be a redirect.
+    /// A POST. A redirect is not followed, but returned as the answer.
     pub fn post(url: Url, body: impl Into<Bytes>, limits: Limits) -> Request {
         Request { method: Method::POST, body: body.into(), ..Request::get(url, limits) }
     }

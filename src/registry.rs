@@ -166,7 +166,7 @@ macro_rules! mount_all { ($(
 } }
 operation_table!(mount_all);
 
-/// What a principal has left of its requests, and how many it may make.
+/// The headers that say what a principal has left of its requests, and how many it may make.
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
@@ -351,7 +351,7 @@ fn query<Q: Params>(parts: &http::request::Parts) -> Result<Q, Failure> {
     match serde_path_to_error::deserialize::<_, Q>(Strict::text(deserializer)) {
         Ok(query) => query.check().map(|()| query),
         Err(error) => {
-            // That is what the decoder says of a second value where it takes one.
+            // The decoder says `unsupported value` of a second value where it takes only one.
             let reason = error.inner().to_string().replace("unsupported value", "may be given only once");
             Err(misfit("the query", &error.path().to_string(), &reason, Q::constraints))
         }

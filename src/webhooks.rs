@@ -1,5 +1,6 @@
-//! Calls the addresses of webhooks by the rules of Standard Webhooks: any process of the fleet sends any delivery, again and again until
-//! the receiver has it. A process that dies between the answer and its record sends once more, with the same id.
+//! Calls the addresses of webhooks by the rules of Standard Webhooks: any process of the fleet sends any delivery,
+//! until the receiver has it or its tries are used up. If a process dies after the answer and before it records it, the
+//! delivery is sent once more, with the same id.
 mod schedule;
 mod signature;
 
@@ -29,16 +30,16 @@ const PAUSE: Duration = Duration::from_secs(1);
 const TRY: Duration = Duration::from_secs(20);
 /// How long a claim lasts: a try, and what is read before it and recorded after it.
 const CLAIM: Duration = Duration::from_secs(60);
-/// The most deliveries that a process sends at a time.
+/// A process that sends this many deliveries claims no further ones.
 const AT_ONCE: usize = 64;
 /// After failing for so long, a webhook is switched off.
 const PATIENCE: Duration = Duration::from_secs(7 * 24 * 3600);
-/// The most bytes of a body. What an event holds beyond that is left out.
+/// The most bytes of a body. A larger event is sent without its data.
 const BODY_BYTES: usize = 20 << 10;
 /// The most bytes of an answer, which nobody reads.
 const ANSWER_BYTES: u64 = 64 << 10;
 
-/// Refuses an address that is never called.
+/// Refuses an address that the service would never call.
 pub fn check(settings: &Settings, url: &str) -> Result<(), Failure> {
     let url = parse(url).map_err(|error| Failure::field("url", error))?;
     if url.scheme() != "https" && !settings.webhook_private {
@@ -84,7 +85,8 @@ struct Sender {
 }
 
 impl Sender {
-    /// Looks at the next events of a webhook, and begins what is due. Returns whether there was something to do.
+    /// Looks at the next events of a webhook, and begins the deliveries that are due. Returns whether there was
+    /// something to do.
     async fn work(&self, under_way: &mut JoinSet<()>) -> sqlx::Result<bool> {
         let looked = self.look().await?;
         let room = under_way.len() < AT_ONCE;
@@ -101,7 +103,8 @@ impl Sender {
         Ok(worked)
     }
 
-    /// Queues what a webhook that is behind is told of.
+    /// Queues the deliveries of one webhook that has not looked at the newest events. Returns whether there was such a
+    /// webhook.
     async fn look(&self) -> sqlx::Result<bool> {
         let mut tx = transaction::begin(&self.pool).await?;
         let Some(webhook) = webhooks::behind(&mut tx).await? else {
@@ -113,7 +116,7 @@ impl Sender {
         let Page { events, looked_at } =
             event_feed::page(&mut tx, &webhook.audience(), &wanted, webhook.after_seq, PAGE).await?;
         let seqs: Vec<i64> = events.iter().map(|event| event.seq).collect();
-        // What was deleted meanwhile because it was too old is passed over.
+        // Events that were deleted because they were too old are passed over.
         let up_to = match looked_at {
             Some((_, last)) => last,
             None => event_feed::kept(&mut tx).await?.newest,

@@ -178,7 +178,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     POST   "/access/documents/{id}/root"  protect_document(path: DocumentPath) -> Json<AccessRootResponse>, access Owner;
     /// Makes an access root an ordinary document again, as open as what is above it; its grants go.
     DELETE "/access/documents/{id}/root"  unprotect_document(path: DocumentPath) -> NoContent, access Owner;
-    /// Lists who changed principals, tokens, grants and access roots, and who acted on the queue; newest first, page by page.
+    /// Lists who changed principals, tokens, grants, access roots and webhooks, who moved documents to other readers, and who acted on the queue; newest first, page by page.
     GET    "/access/audit"                list_audit(query: AuditQuery) -> Json<AuditPage>, access Owner;
 
     /// Describes the model of this runner.

@@ -10,9 +10,9 @@ use std::{
 use svc_client::{Access, Code, Failure, OperationInfo};
 use svc_ids::PrincipalId;
 
-/// A full bucket holds the requests of this time.
+/// A full bucket holds as many requests as may be made in this time.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Fewer buckets are never looked through for full ones.
+/// Fewer buckets than this are never looked through for full ones.
 const FEW: usize = 1024;
 
 /// Operations that share a limit.

@@ -37,7 +37,8 @@ enum Command {
     /// What principals may read and write, and the documents that are closed to all others.
     #[command(subcommand)]
     Grants(grants::Command),
-    /// Lists who changed principals, tokens, grants and access roots, and who acted on the queue; newest first.
+    /// Lists who changed principals, tokens, grants, access roots and webhooks, who moved documents to other readers,
+    /// and who acted on the queue; newest first.
     Audit(AuditArguments),
 }
 

@@ -1,5 +1,5 @@
-//! Numbers the events of the fleet. A number that an event got in its own transaction would be seen out of order, so one process numbers
-//! what is committed. Every process would, and one after another takes over when the one before is gone.
+//! Numbers the events of the fleet. A number that an event got in its own transaction would be seen out of order, so
+//! one process numbers what is committed. Every process tries to be that one, and another takes over when it is gone.
 use crate::store::event_feed;
 use sqlx::PgPool;
 use std::time::Duration;

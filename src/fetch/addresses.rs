@@ -54,7 +54,7 @@ static NOT_PUBLIC: LazyLock<Vec<IpNet>> = LazyLock::new(|| {
     networks.into_iter().filter_map(|network| network.parse().ok()).collect()
 });
 
-/// Outside of these, an IPv6 address is local, mapped or translated from IPv4, multicast or not assigned.
+/// Outside of this network, an IPv6 address is local, mapped or translated from IPv4, multicast or not assigned.
 static GLOBAL_V6: LazyLock<Option<IpNet>> = LazyLock::new(|| "2000::/3".parse().ok());
 
 pub fn is_public(address: IpAddr) -> bool {

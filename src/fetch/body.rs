@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 
 /// The bytes that must arrive in the time of [`Limits::stall`].
 pub(super) const PROGRESS: usize = 4 << 10;
-/// How much is unpacked at a time. It becomes a thousand times as much at worst.
+/// How many packed bytes are unpacked at a time. At worst they become a thousand times as many.
 const PACKED_PIECE: usize = 4 << 10;
 /// The most unpacked bytes for each packed byte, beyond the first [`RATIO_FREE`] ones.
 const RATIO: u64 = 100;
@@ -113,7 +113,7 @@ impl Answer {
         }
     }
 
-    /// The whole rest of the body. Take it only with a limit that fits the memory.
+    /// The whole rest of the body. Call it only with a limit on bytes that the memory has room for.
     pub async fn collect(mut self) -> Result<Vec<u8>, FetchError> {
         let mut all = Vec::new();
         while let Some(piece) = self.piece().await? {
@@ -152,7 +152,7 @@ impl Answer {
         Ok(unpacked.into())
     }
 
-    /// Checks that the end of the body is also the end of what is packed in it.
+    /// Checks that the packed data ends where the body ends.
     fn end(&mut self) -> Result<Option<Bytes>, FetchError> {
         let Some(mut unpacker) = self.unpacker.take() else { return Ok(None) };
         if self.received > 0 && unpacker.try_finish().is_err() {

@@ -33,7 +33,7 @@ fn host(url: &Url) -> String {
 }
 
 impl FetchError {
-    /// Whether the address itself is refused, so that no other time will do.
+    /// Whether the address itself is refused, so that another try would be refused too.
     pub fn is_refusal(&self) -> bool {
         matches!(self, FetchError::Address { .. } | FetchError::Forbidden { .. })
     }

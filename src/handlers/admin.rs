@@ -45,7 +45,8 @@ impl Handle<ops::read_task> for Service {
 impl Handle<ops::retry_task> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::retry_task>) -> Result<TaskResponse, Failure> {
         let id = TaskId(call.path.id);
-        // Meanwhile no document moves: a task that is put back gets the region of its document's place.
+        // No document moves until this commits, because a task that is put back gets the region of its document's
+        // place.
         let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
         let before = task(&mut tx, id).await?;
         if !requeue(&mut tx, &self.task_types, id, DocumentId(before.document_id), RootId(before.root_id)).await? {
@@ -102,7 +103,7 @@ fn on_task(act: AuditAct, task: &TaskResponse) -> Entry<'static> {
         .with("task_type", task.task_type.as_str())
 }
 
-/// Tells the workers to look at once; otherwise they learn of it at their next heartbeat.
+/// Tells the workers of a cancel at once; otherwise they learn of it at their next heartbeat.
 pub(super) async fn announce_cancel(service: &Service, stopping: i64) {
     if stopping > 0
         && let Err(error) = store::queue::announce(&service.pool, wakeup::CANCEL).await

@@ -25,7 +25,7 @@ fn no_token(id: ApiTokenId) -> Failure {
 
 fn to_come(expires_at: Option<DateTime<Utc>>) -> Result<(), Failure> {
     match expires_at {
-        Some(time) if time <= Utc::now() => Err(Failure::field("expires_at", "takes a time to come")),
+        Some(time) if time <= Utc::now() => Err(Failure::field("expires_at", "takes a time in the future")),
         _ => Ok(()),
     }
 }

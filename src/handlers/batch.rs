@@ -104,11 +104,11 @@ async fn create(
 /// The documents of a batch on their way into the database.
 struct Making<'a> {
     caller: Caller,
-    /// The parents that were there before, and how many documents the batch puts at or under each. They are locked.
+    /// The parents that were there before the batch. They are locked.
     parents: HashMap<DocumentId, Place>,
     /// The documents of the batch that have a key.
     made: HashMap<&'a str, Place>,
-    /// Those that are not yet stored, each with the parent that was there before.
+    /// The documents that are not yet stored, each with the nearest of `parents` above it.
     open: Vec<(batch::NewDocument<'a>, Option<DocumentId>)>,
 }
 
@@ -175,7 +175,7 @@ impl<'a> Making<'a> {
         Ok(())
     }
 
-    /// Stores what is open.
+    /// Stores the documents that are not yet stored.
     async fn flush(&mut self, conn: &mut PgConnection) -> Result<(), Failure> {
         let (new, before): (Vec<_>, Vec<_>) = std::mem::take(&mut self.open).into_iter().unzip();
         if new.is_empty() {
@@ -189,7 +189,7 @@ impl<'a> Making<'a> {
             }
         }
         for (parent, (first, count)) in under {
-            // What covers one new child of a node covers all of them.
+            // A region that covers one new child of a node covers all of them.
             store::reservations::hold_for_edit(conn, first, WriteMode::Itself).await.or_fail()?;
             let change = Frontier { total: count, settled: count, ..Frontier::default() };
             store::ingest_nodes::count(conn, parent, change).await.or_fail()?;
@@ -198,8 +198,9 @@ impl<'a> Making<'a> {
     }
 }
 
-/// Queues what embeds documents, given with the bytes of their texts, many by one task. The task stands at its first document and reserves only that; see
-/// `ingest/tasks/embed.rs` for what happens if another one changes meanwhile.
+/// Queues the tasks that embed documents, which come with the bytes of their texts; one task embeds many. It stands at
+/// its first document and reserves only that; see `ingest/tasks/embed.rs` for what happens if another one changes
+/// meanwhile.
 pub(super) async fn queue(
     service: &Service,
     conn: &mut PgConnection,

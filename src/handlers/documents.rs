@@ -70,7 +70,8 @@ async fn missing_vector(service: &Service, id: DocumentId) -> Result<Option<Stri
     Ok(refusal.map(warning))
 }
 
-/// Creates a document and queues what embeds it. Returns both ids, and the caller with the right to what is its alone.
+/// Creates a document and queues the task that embeds it. Returns both ids, and the caller, who has gained the right to
+/// the document if that is private.
 async fn create(
     service: &Service,
     conn: &mut PgConnection,
@@ -188,8 +189,8 @@ fn etag_of(answer: &impl serde::Serialize) -> Result<String, Failure> {
     Ok(format!("\"{}\"", hex::encode(&digest.0.finalize()[..16])))
 }
 
-/// 412 if the caller named versions, and the document is in none of them: neither as it is read, nor as it is read with its
-/// vector.
+/// 412 if the caller named versions and the document has none of them. It has two at a time, one without its vector and
+/// one with it.
 fn must_match(meta: &Meta, before: DocumentRow) -> Result<(), Failure> {
     if meta.if_match.is_none() {
         return Ok(());
@@ -255,8 +256,8 @@ impl Handle<ops::delete_document> for Service {
     }
 }
 
-/// Does what is left once many files are deleted. An error is only logged, because the delete took effect; the sweep
-/// does the rest.
+/// Deletes the bytes and takes the settle events that a delete of many files leaves behind. An error is only logged,
+/// because the delete took effect; the sweep does the rest.
 async fn after_many(service: &Service) {
     let done = async {
         while store::blobs::unlink_orphans(&service.pool).await? > 0 {}

@@ -57,7 +57,7 @@ impl Service {
         Handle::<ops::read_frontier>::handle(self, caller, call).await
     }
 
-    /// Waits until no work is left under a file. It goes on if the wait is given up.
+    /// Waits until no work is left under a file. The work goes on if the wait is given up.
     async fn drained(&self, id: i64) -> Result<(), Failure> {
         let deadline = Instant::now() + self.settings.ingest_wait;
         let mut pause = SOONEST;

@@ -141,7 +141,7 @@ async fn look(pool: &PgPool, caller: &Caller, id: DocumentId) -> Result<Frontier
     let mut tx = store::transaction::begin_snapshot(pool).await.or_fail()?;
     let row = store::documents::read(&mut tx, &caller.readable(), id, false).await.or_fail()?;
     let settled = row.ok_or_else(|| Failure::no_document(id.0))?.settled.0;
-    // What is kept of a file's counts is for those who read all of it.
+    // The stored counts of a file are of all that is under it, so only a caller who may read all of that sees them.
     let scope = match store::access::hides(&mut tx, &caller.readable(), id).await.or_fail()? {
         true => caller.readable(),
         false => Readable::everything(),

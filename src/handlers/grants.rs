@@ -25,7 +25,7 @@ impl Handle<ops::put_grant> for Service {
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let mut granted = grant(&mut tx, caller, path, right).await?;
         if granted.is_none() {
-            // The document is no access root yet. Making it one needs a transaction that begins with that.
+            // The document is no access root yet. Making it one must be the first statement of a transaction.
             principal(&mut tx, PrincipalId(path.principal_id)).await?;
             tx.rollback().await.or_fail()?;
             tx = store::transaction::begin(&self.pool).await.or_fail()?;
@@ -41,7 +41,7 @@ impl Handle<ops::put_grant> for Service {
     }
 }
 
-/// Grants and records it; `None` if the document is no access root, or the principal does not exist.
+/// Grants a right and records that; `None` if the document is no access root, or the principal does not exist.
 async fn grant(
     conn: &mut PgConnection,
     caller: &Caller,
@@ -57,8 +57,8 @@ async fn grant(
     Ok(granted)
 }
 
-/// Makes a document an access root, unless it is one, and records it; 404 if it does not exist. It is the first statement of its
-/// transaction.
+/// Makes a document an access root, unless it is one, and records that; 404 if it does not exist. Call it as the
+/// transaction's first statement.
 async fn protect(conn: &mut PgConnection, caller: &Caller, id: DocumentId) -> Result<(), Failure> {
     let is_new = store::access::protect(conn, id).await.map_err(|error| match sql_state(&error).as_ref() {
         // The document was deleted meanwhile.
@@ -66,7 +66,7 @@ async fn protect(conn: &mut PgConnection, caller: &Caller, id: DocumentId) -> Re
         _ => error.into_failure(),
     })?;
     if is_new {
-        // What was summarised for those who read above is theirs no longer.
+        // Summaries of documents above tell of it, and their readers may not read it any more.
         if let Some(place) = store::places::find(conn, &caller.writable(), id).await.or_fail()? {
             raptor::forget_over(conn, std::slice::from_ref(&place)).await.or_fail()?;
         }

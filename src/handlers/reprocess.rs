@@ -20,8 +20,8 @@ impl Handle<ops::reprocess_file> for Service {
     }
 }
 
-/// Has the tasks of generations stopped that were given up, and removes what no worker holds any more. The end of each stopped task removes
-/// the rest.
+/// Tells the workers to stop the tasks of generations that were given up, and removes the generations of which no
+/// worker holds a task. The others go when their stopped tasks have ended.
 pub(super) async fn after_giving_up(service: &Service, given_up: GivenUp) {
     announce_cancel(service, given_up.stopping).await;
     for id in given_up.generations {

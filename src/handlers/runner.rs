@@ -71,7 +71,7 @@ impl Handle<ops::runner_tokens> for Service {
     }
 }
 
-/// Vectors of another model than the caller's other vectors would be useless to it.
+/// Refuses a caller that expects another model: its vectors could not be compared with these.
 fn expected<'a>(engine: &'a Engine, model: Option<&str>) -> Result<&'a Engine, Failure> {
     let own = &engine.info().identity;
     match model {
@@ -98,7 +98,7 @@ fn turn(service: &Service, kind: RunnerTextKind) -> Result<SemaphorePermit<'_>, 
     })
 }
 
-/// Says which of several texts it was.
+/// The failure for a model's error; it says which of several texts was too long.
 fn refusal(error: ModelError) -> Failure {
     let index = match &error {
         ModelError::TextTooLong { index, .. } => Some(*index),

@@ -94,7 +94,7 @@ fn checks(service: &Service, known: &Known, model: &Result<ModelState, String>) 
     check(CheckedPart::Disk, service.disk.check());
     let Some(sample) = known.fresh() else {
         let reason = known.failure.clone();
-        check(CheckedPart::Database, Err(reason.unwrap_or_else(|| "has not answered yet, or not for long".to_owned())));
+        check(CheckedPart::Database, Err(reason.unwrap_or_else(|| "has not answered yet, or not recently".to_owned())));
         return checks;
     };
     check(CheckedPart::Database, Ok("answers".to_owned()));

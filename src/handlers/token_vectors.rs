@@ -29,7 +29,7 @@ impl Handle<ops::embed_document> for Service {
         let _place = self.admission.embed().await?;
         let model = self.model().await?;
         let read = text.clone();
-        // What may be refused comes first.
+        // The tokens come first, because a text may be too long for them and not for the document's vector.
         let tokens = match with_tokens {
             true => {
                 let tokens = tokens(self, &model, text.clone()).await;
@@ -64,7 +64,7 @@ impl Handle<ops::embed_tokens> for Service {
     }
 }
 
-/// Offers the document's vector alone, if the text fits the window of that.
+/// Offers the document's vector alone, if the text fits the window that the model has for that.
 fn or_only_the_vector(model: &Model, failure: Failure) -> Failure {
     let tokens = failure.members.get("token_count").and_then(Value::as_u64);
     let fits = tokens.is_some_and(|tokens| tokens <= model.document_window() as u64);
@@ -97,7 +97,7 @@ async fn tokens<'a>(service: &Service, model: &'a Model, text: String) -> Result
     Ok((maxsim::rows(&service.settings, model.identity(), &tokens)?, tokens.len()))
 }
 
-/// Stores the vectors of a text, unless the document has another one by now.
+/// Stores the vectors of a text; 409 if the document has another text by now.
 async fn write(
     service: &Service,
     caller: &Caller,

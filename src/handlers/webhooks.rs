@@ -26,7 +26,7 @@ fn no_webhook(id: WebhookId) -> Failure {
     Failure::new(Code::NotFound, format!("there is no webhook {id}"))
 }
 
-/// The webhooks that a caller has to do with.
+/// The webhooks that a caller sees.
 fn of(caller: &Caller) -> Of {
     caller.principal().map_or(Of::Everyone, |principal| Of::Principal(principal.id))
 }

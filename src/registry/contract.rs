@@ -12,7 +12,7 @@ use std::{
 use svc_client::{Access, Code, Described, Failure, Meta, Need, OperationInfo, VERSION, constraint::Constraint};
 use utoipa::openapi::{self, HttpMethod, Paths};
 
-/// A family of operations, by the first segment of its paths.
+/// What the families of operations are about, by the first segment of their paths.
 const FAMILIES: &[(&str, &str)] = &[
     ("ingest", "Files that are being ingested."),
     ("documents", "The nodes of the tree."),

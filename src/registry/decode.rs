@@ -159,9 +159,9 @@ pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8], what: &str, constrain
 /// What fields of a request take beyond their types.
 pub(super) type Constraints = fn() -> Vec<(&'static str, Constraint)>;
 
-/// Returns 422 naming the field, or the whole if no field is concerned.
+/// The 422 that names the field, or the whole if no field is concerned.
 pub(super) fn misfit(whole: &str, path: &str, reason: &str, constraints: Constraints) -> Failure {
-    // The path of serde ends above a field that is not there, or is there twice.
+    // serde's path ends above a field that is missing, or is there twice.
     for (says, takes) in [("missing field `", "must be given"), ("duplicate field `", "must be given only once")] {
         if let Some(field) = reason.strip_prefix(says).and_then(|rest| rest.strip_suffix('`')) {
             let field = if path == "." { field.to_owned() } else { format!("{path}.{field}") };

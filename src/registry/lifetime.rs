@@ -17,8 +17,8 @@ pub(super) fn only_reads(info: &OperationInfo) -> bool {
     info.method == http::Method::GET || matches!(info.access, Access::Read | Access::RunnerKey)
 }
 
-/// Waits for a slot to work on a request. Probes need none, so that they answer under any load; the calls of a runner have slots of
-/// their own.
+/// Waits for a slot to work on a request. Probes need none, so that they answer under any load; the calls of a runner
+/// have slots of their own.
 pub(super) async fn slot(admission: &Admission, info: &OperationInfo) -> Result<Option<Place>, Failure> {
     match info.access {
         Access::Public | Access::Metrics | Access::RunnerKey => Ok(None),

@@ -1,5 +1,5 @@
-//! The numbers of a JSON text, before they are read as 64-bit integers or double-precision numbers: what those cannot hold would
-//! be stored as another number.
+//! The numbers of a JSON text, before they are read as 64-bit integers or double-precision numbers: a number that those
+//! cannot hold would be stored as another one.
 
 /// As many digits as programs write of a double-precision number.
 const DIGITS: usize = 17;

@@ -58,7 +58,7 @@ pub(super) async fn guard(request: Request, next: Next) -> Response {
     response
 }
 
-/// Says what the caller has left of its requests.
+/// Adds the headers that say what the caller has left of its requests.
 pub(super) fn rate(response: &mut Response, standing: &Standing) {
     for (name, value) in [(RATE_LIMIT_POLICY, standing.policy()), (RATE_LIMIT, standing.limit())] {
         if let Ok(value) = HeaderValue::try_from(value) {

@@ -1,8 +1,9 @@
 //! Access roots, the guards that documents bear because of them, and the grants on them.
 //!
-//! The guard of a document is the nearest access root at or above it, 0 for none. Whoever creates nodes holds [`AdvisoryLock::Access`] shared from its
-//! first statement on, before it reads the guard of a parent; whoever moves guards holds it alone. So no node is born with a guard that
-//! is being changed. Taken later, after locks of rows, it could deadlock.
+//! The guard of a document is the nearest access root at or above it, 0 for none. Whoever creates nodes holds
+//! [`AdvisoryLock::Access`] shared from its first statement on, before it reads the guard of a parent; whoever changes
+//! guards holds it alone. So no node is born with a guard that is being changed. Taken later, after locks of rows, the
+//! lock could deadlock.
 use super::{
     advisory::AdvisoryLock,
     documents::add,
@@ -14,7 +15,7 @@ use sqlx::PgConnection;
 use svc_client::wire::{AccessRootResponse, GrantResponse, GrantRight};
 use svc_ids::{DocumentId, PrincipalId};
 
-/// Lets this transaction create nodes; its first statement.
+/// Lets this transaction create nodes. Call it as the transaction's first statement.
 pub(super) async fn share(conn: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query("SELECT pg_advisory_xact_lock_shared($1)")
         .bind(AdvisoryLock::Access.key())
@@ -23,7 +24,7 @@ pub(super) async fn share(conn: &mut PgConnection) -> sqlx::Result<()> {
         .map(|_| ())
 }
 
-/// Lets this transaction change guards; its first statement.
+/// Lets this transaction change guards. Call it as the transaction's first statement.
 pub async fn hold_alone(conn: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(AdvisoryLock::Access.key()).execute(conn).await.map(|_| ())
 }
@@ -39,14 +40,15 @@ pub async fn protect_new(conn: &mut PgConnection, place: &Place) -> sqlx::Result
     sqlx::query("UPDATE documents SET guard = id WHERE id = $1").bind(id).execute(conn).await.map(|_| ())
 }
 
-/// Makes a document an access root; the transaction's first statement. False if it does not exist or is one already.
+/// Makes a document an access root; false if it does not exist or is one already. Call it as the transaction's first
+/// statement.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn protect(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<bool> {
     hold_alone(conn).await?;
     protect_held(conn, id).await
 }
 
-/// Does the same in a transaction that holds the lock already.
+/// Does the same as [`protect`] in a transaction that called [`hold_alone`].
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn protect_held(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<bool> {
     let old: Option<i64> = sqlx::query_scalar(
@@ -73,8 +75,8 @@ pub async fn protect_held(conn: &mut PgConnection, id: DocumentId) -> sqlx::Resu
     Ok(true)
 }
 
-/// Makes an access root an ordinary document again, as open as what is above it, in a transaction that may change guards. Its
-/// grants go with it. False if it was none.
+/// Makes an access root an ordinary document again, as open as what is above it, in a transaction that called
+/// [`hold_alone`]. The grants on it go too. False if it was no access root.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn unprotect_held(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<bool> {
     let above: Option<i64> = sqlx::query_scalar("DELETE FROM access_roots WHERE document_id = $1 RETURNING above")
@@ -90,7 +92,7 @@ pub async fn unprotect_held(conn: &mut PgConnection, id: DocumentId) -> sqlx::Re
     Ok(true)
 }
 
-/// Whether something under a document is beyond the scope. That is so if an access root under it is.
+/// Whether something under a document is beyond the scope, which is the case if an access root under it is.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn hides(conn: &mut PgConnection, scope: &Readable, id: DocumentId) -> sqlx::Result<bool> {
     if scope.is_everything() {
@@ -149,7 +151,8 @@ impl From<GrantRow> for GrantResponse {
     }
 }
 
-/// Grants a principal what is under a root. The last grant of a pair holds. `None` if there is no such root or no such principal.
+/// Grants a principal what is under a root, in place of an earlier grant on it. `None` if there is no such root or no
+/// such principal.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = root.0))]
 pub async fn grant(
     conn: &mut PgConnection,
@@ -186,7 +189,7 @@ pub async fn ungrant(conn: &mut PgConnection, principal: PrincipalId, root: Docu
     Ok(gone.rows_affected() > 0)
 }
 
-/// The grants on a document after a principal, by principal.
+/// The grants on a document to principals with ids above `after`, by that id.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = document.0))]
 pub async fn grants_on(
     conn: &mut PgConnection,
@@ -207,7 +210,7 @@ pub async fn grants_on(
     Ok(rows.into_iter().map(GrantResponse::from).collect())
 }
 
-/// The grants of a principal after a document, by document.
+/// The grants of a principal on documents with ids above `after`, by that id.
 pub async fn grants_of(
     conn: &mut PgConnection,
     principal: PrincipalId,

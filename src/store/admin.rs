@@ -203,8 +203,8 @@ struct TaskTypeRow {
     has_handler: bool,
 }
 
-/// The task types that are in the queue, known to a living worker, or paused; or only the named one. Of the tasks of a
-/// type that nobody holds, at most [`queue::COUNTED`] are counted. Inside a transaction, the count uses only indexes.
+/// The task types that are in the queue, known to a living worker, or paused; or only the named one. Of each type, at
+/// most [`queue::COUNTED`] tasks that nobody holds are counted. Inside a transaction, the count uses only indexes.
 pub async fn task_types(conn: &mut PgConnection, only: Option<&str>) -> sqlx::Result<Vec<TaskTypeState>> {
     sqlx::query("SELECT set_config('enable_seqscan', 'off', true)").execute(&mut *conn).await?;
     let counts = queue::unfinished(conn).await?;
@@ -297,7 +297,7 @@ struct ReservationRow {
     tasks_waiting: i64,
 }
 
-/// The held regions after `after`, by task.
+/// The held regions of tasks with ids above `after`, by that id.
 pub async fn reservations(
     conn: &mut PgConnection,
     after: TaskId,

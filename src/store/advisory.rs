@@ -1,5 +1,6 @@
-//! The advisory locks of the service, which PostgreSQL knows by number alone. Two locks with one number would keep each other waiting
-//! for no reason; the compiler refuses an enum in which two have the same.
+//! The advisory locks that exist once in a database; files, trees, uploads and indexes have locks of their own beside
+//! them. PostgreSQL knows them by number alone, and two with one number would keep each other waiting for no reason;
+//! the compiler refuses an enum in which two have the same.
 
 /// What a transaction may hold without holding a row.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +20,7 @@ pub enum AdvisoryLock {
     Purge = 0x7376_6306,
     /// Held by the connection that numbers events, for as long as it lasts.
     Sequencer = 0x7376_6307,
-    /// Held by who adds a link that must not close a circle.
+    /// Held while a link is added that must not close a circle.
     Links = 0x7376_6310,
 }
 

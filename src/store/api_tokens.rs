@@ -156,7 +156,8 @@ pub struct Holder {
     pub write: Vec<DocumentId>,
 }
 
-/// The statement that finds a [`Holder`] by this condition on `api_tokens t`. Rights add up downwards.
+/// The statement that finds a [`Holder`] by this condition on `api_tokens t`. A grant on a root covers the roots under
+/// it too.
 macro_rules! holder {
     ($condition:literal) => {
         concat!(
@@ -179,7 +180,7 @@ pub async fn holder(conn: &mut PgConnection, hash: &[u8; 32]) -> sqlx::Result<Op
     sqlx::query_as(holder!("t.hash = $1")).bind(hash.as_slice()).fetch_optional(conn).await
 }
 
-/// Who holds this token now, as [`holder`] says.
+/// Does the same as [`holder`] by the token's id.
 pub async fn holder_again(conn: &mut PgConnection, token_id: ApiTokenId) -> sqlx::Result<Option<Holder>> {
     sqlx::query_as(holder!("t.id = $1")).bind(token_id).fetch_optional(conn).await
 }

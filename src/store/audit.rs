@@ -1,4 +1,5 @@
-//! The record of who changed principals, tokens, grants and access roots, and who acted on the queue. Rows are only added.
+//! The record of who changed principals, tokens, grants, access roots and webhooks, who moved documents to other
+//! readers, and who acted on the queue. Rows are only added.
 use super::word::Word;
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
@@ -76,8 +77,8 @@ pub async fn record(conn: &mut PgConnection, actor: Actor<'_>, entry: Entry<'_>)
     .map(|_| ())
 }
 
-/// Records that a node, and with `and_under` all under it, are access roots no longer, with the grants that go with them; before
-/// they go.
+/// Records that a node is no access root any more, and with `and_under` the same of every root under it. The entries
+/// list the grants that go too, so call this before they go.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn record_unprotected(
     conn: &mut PgConnection,

@@ -61,7 +61,7 @@ pub async fn insert(conn: &mut PgConnection, documents: &[NewDocument<'_>]) -> s
     .map(|_| ())
 }
 
-/// The documents that a caller created with these keys; no principal is the owner.
+/// The documents that a caller created with these keys; `None` is the owner.
 pub async fn with_keys(
     conn: &mut PgConnection,
     principal: Option<PrincipalId>,
@@ -106,7 +106,7 @@ pub async fn give_keys(
     Ok(given.rows_affected() == keys.len() as u64)
 }
 
-/// Those of these documents that the scope covers.
+/// Leaves out the documents that the scope does not cover.
 pub async fn readable_of(
     conn: &mut PgConnection,
     scope: &Readable,
@@ -119,7 +119,7 @@ pub async fn readable_of(
     Ok(ids.into_iter().collect())
 }
 
-/// When these documents were changed last, as far as they still exist.
+/// The documents among these that still exist, each with the time of its last change, by id.
 pub async fn times(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<Vec<(DocumentId, DateTime<Utc>)>> {
     sqlx::query_as("SELECT id, updated_at FROM documents WHERE id = ANY($1) ORDER BY id")
         .bind(ids)
@@ -127,7 +127,7 @@ pub async fn times(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<
         .await
 }
 
-/// Those of these documents that are still as they were at these times. The caller has locked them.
+/// Leaves out the documents that were changed after the time beside them, or deleted. The caller has locked them.
 pub async fn unchanged(
     conn: &mut PgConnection,
     documents: &[(DocumentId, DateTime<Utc>)],
@@ -143,12 +143,13 @@ pub async fn unchanged(
     Ok(ids.into_iter().collect())
 }
 
-/// The places of documents, as far as they still exist.
+/// The places of those documents that still exist.
 pub async fn places(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<Vec<Place>> {
     sqlx::query_as("SELECT id, path FROM documents WHERE id = ANY($1) ORDER BY id").bind(ids).fetch_all(conn).await
 }
 
-/// Hands the tasks that embed many documents, and stand at or under one that is about to be deleted, to another of their documents.
+/// Saves the tasks that embed many documents and stand at or under one that is about to be deleted: each goes to
+/// another of its documents.
 pub async fn hand_over(conn: &mut PgConnection, gone: &[Place]) -> sqlx::Result<()> {
     sqlx::query(
         "WITH heirs AS (

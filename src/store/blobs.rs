@@ -10,7 +10,7 @@ use sqlx::{PgConnection, PgPool, postgres::types::Oid};
 use svc_client::wire::DetectedBy;
 use svc_ids::DocumentId;
 
-/// How many bytes one statement writes.
+/// The most bytes that one statement reads or writes.
 pub const PIECE: usize = 256 * 1024;
 
 /// An open large object of the current transaction; a rollback leaves nothing of it.
@@ -78,7 +78,7 @@ pub async fn insert(conn: &mut PgConnection, file: &Place, row: &BlobRow) -> sql
     .map(|_| ())
 }
 
-/// How many files one transaction unlinks if there are many.
+/// How many files' bytes one call of [`unlink_orphans`] deletes.
 const PART: i64 = 1_000;
 
 /// From here on, the bytes of files deleted in this transaction are only noted, for [`unlink_orphans`].
@@ -86,7 +86,7 @@ pub async fn unlink_later(conn: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query("SELECT set_config('svc.unlink_later', 'on', true)").execute(conn).await.map(|_| ())
 }
 
-/// Deletes a part of the noted bytes; returns of how many files.
+/// Deletes the noted bytes of at most a thousand files; returns of how many.
 pub async fn unlink_orphans(pool: &PgPool) -> sqlx::Result<i64> {
     sqlx::query_scalar(
         "WITH part AS (
@@ -111,12 +111,13 @@ pub async fn of_document(conn: &mut PgConnection, document_id: DocumentId) -> sq
     .await
 }
 
-/// Lets one upload of the same bytes go first; the others then find its node.
+/// Makes uploads of the same bytes go one after the other, so that the later ones find the node of the first.
 pub async fn lock_hash(conn: &mut PgConnection, content_hash: &str) -> sqlx::Result<()> {
     sqlx::query("SELECT pg_advisory_xact_lock(7377, hashtext($1))").bind(content_hash).execute(conn).await.map(|_| ())
 }
 
-/// The oldest file node of this usetype with these bytes that the scope covers; with `private`, only among access roots.
+/// The oldest file node of this usetype with these bytes that the scope covers; with `private`, only among those at or
+/// under an access root.
 pub async fn find(
     conn: &mut PgConnection,
     scope: &Readable,

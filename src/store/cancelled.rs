@@ -35,8 +35,8 @@ pub struct FailedPart {
     pub last: Option<DocumentId>,
 }
 
-/// Marks up to `limit` leaves of a root as failed, those with the lowest ids above `after`. It
-/// skips files in the tree that have their own ingestion.
+/// Marks up to `limit` leaves of a root as failed, those with the lowest ids above `after`. It skips files in the tree
+/// that have their own ingestion.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn fail_leaves(
     conn: &mut PgConnection,

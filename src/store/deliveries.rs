@@ -1,4 +1,4 @@
-//! The deliveries of webhooks: claimed by any process, at most a few at a time for each address.
+//! The deliveries of webhooks: claimed by any process, at most a few at a time for each webhook.
 use super::{documents::add, webhooks::Of, word::Word};
 use chrono::{DateTime, Utc};
 use serde_json::json;
@@ -56,7 +56,7 @@ impl From<Row> for DeliveryResponse {
     }
 }
 
-/// Queues a delivery that tells of nothing.
+/// Queues a test: a delivery without an event.
 pub async fn insert_test(conn: &mut PgConnection, webhook_id: WebhookId) -> sqlx::Result<DeliveryResponse> {
     let row: Row =
         sqlx::query_as(concat!("INSERT INTO webhook_delivery AS d (webhook_id) VALUES ($1) RETURNING ", columns!()))
@@ -86,7 +86,8 @@ pub async fn list(
     Ok(rows.into_iter().map(DeliveryResponse::from).collect())
 }
 
-/// Makes a delivery due now, with all its tries; `None` if there is none of these webhooks, or the webhook is switched off.
+/// Makes a delivery due now and gives it all its tries again; `None` if these webhooks have no such delivery, or if its
+/// webhook is switched off.
 pub async fn retry(conn: &mut PgConnection, of: Of, id: DeliveryId) -> sqlx::Result<Option<DeliveryResponse>> {
     let mut arguments: PgArguments = of.arguments();
     add(&mut arguments, id);
@@ -155,7 +156,7 @@ pub enum Ended {
     Delivered { status: u16 },
     /// It failed, and the next try is due after this time; `None` if this was the last.
     Failed { status: Option<u16>, error: String, again: Option<Duration> },
-    /// It was not sent, because it may not be.
+    /// It was not sent, because the creator of the webhook may not read the event any more.
     Withheld,
 }
 
@@ -188,8 +189,8 @@ pub async fn record(conn: &mut PgConnection, claimed: &Claimed, ended: &Ended) -
     .map(|_| ())
 }
 
-/// Switches a webhook off: always if the receiver is gone, else if everything has failed for this long. Whoever may read its events and
-/// the owner see it there; the owner is told.
+/// Switches a webhook off: at once if the receiver is gone, else if every try has failed for this long. The webhook
+/// shows it, and an event tells the owner.
 pub async fn switch_off(conn: &mut PgConnection, id: WebhookId, is_gone: bool, patience: Duration) -> sqlx::Result<()> {
     let reason = if is_gone { "gone" } else { "failing" };
     sqlx::query(
@@ -209,7 +210,7 @@ pub async fn switch_off(conn: &mut PgConnection, id: WebhookId, is_gone: bool, p
     .map(|_| ())
 }
 
-/// Deletes deliveries that were over before this time ago; returns whether there may be more.
+/// Deletes deliveries that are over and were queued longer ago than this; returns whether there may be more.
 pub async fn sweep(conn: &mut PgConnection, retention: Duration) -> sqlx::Result<bool> {
     let gone = sqlx::query(
         "DELETE FROM webhook_delivery WHERE id IN (

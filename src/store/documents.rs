@@ -103,7 +103,8 @@ pub struct NewRow<'a> {
     pub settled: Settled,
 }
 
-/// Stores one document and returns its place. It is as guarded as its parent; the transaction is one of [`super::transaction::begin_creating`].
+/// Stores one document and returns its place. It gets its parent's guard; the transaction is one of
+/// [`super::transaction::begin_creating`].
 pub async fn insert(conn: &mut PgConnection, row: &NewRow<'_>) -> sqlx::Result<Place> {
     let path = row.parent.map(Place::children_path).unwrap_or_default();
     let id = sqlx::query_scalar(
@@ -153,7 +154,7 @@ pub async fn read(
     .await
 }
 
-/// Reads those of `ids` that the scope covers, in any order.
+/// Reads the documents among `ids` that the scope covers, in any order.
 pub async fn read_many(
     conn: &mut PgConnection,
     scope: &Readable,
@@ -196,7 +197,7 @@ pub struct Beginning {
     pub text: String,
 }
 
-/// The beginnings of those of `ids` that the scope covers, in any order.
+/// The beginnings of the documents among `ids` that the scope covers, in any order.
 pub async fn beginnings(
     conn: &mut PgConnection,
     scope: &Readable,

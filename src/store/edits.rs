@@ -48,7 +48,7 @@ pub struct Edit<'a> {
     pub event_time: Option<Option<DateTime<Utc>>>,
 }
 
-/// Writes the fields that change, and the words of what the document is searched by.
+/// Writes the fields that change, and the words of the title and the text if one of these changes.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
 pub async fn write(conn: &mut PgConnection, place: &Place, edit: &Edit<'_>) -> sqlx::Result<()> {
     sqlx::query(
@@ -84,8 +84,8 @@ pub async fn write(conn: &mut PgConnection, place: &Place, edit: &Edit<'_>) -> s
     .map(|_| ())
 }
 
-/// Removes the vector and the token vectors of a document, and why it had none. Returns whether there were token vectors. The
-/// caller removes the index postings.
+/// Removes the vector and the token vectors of a document, or the evidence of why it has no vector. Returns whether
+/// there were token vectors. The caller removes the index postings.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0, root.id = file.map(|file| file.0)))]
 pub async fn forget_vectors(conn: &mut PgConnection, place: &Place, file: Option<RootId>) -> sqlx::Result<bool> {
     let tokens: bool = sqlx::query_scalar(
@@ -139,7 +139,8 @@ pub async fn waiting_embed(
     .await
 }
 
-/// Locks the rows of a leaf and of its containers, and the counts of these. Returns false if the file is being cancelled.
+/// Locks the rows of a leaf and of its containers, and the containers' counts. Returns false if the file is being
+/// cancelled.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = leaf.id().0))]
 pub async fn lock_line(conn: &mut PgConnection, leaf: &Place, containers: &[DocumentId]) -> sqlx::Result<bool> {
     let rows: Vec<DocumentId> = containers.iter().copied().chain([leaf.id()]).collect();
@@ -171,8 +172,8 @@ pub struct Reopened {
     pub failed: i64,
 }
 
-/// Puts a leaf and its containers back in flight, so that they are found again only once they are embedded and rolled up anew. The
-/// rows are locked, as [`lock_line`] says, and nobody settles the file.
+/// Puts a leaf and its containers back in flight, so that they are found again only once they are embedded and rolled
+/// up anew. The caller has locked the rows by [`lock_line`], and holds the file's lock so that nobody settles it.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = leaf.id().0))]
 pub async fn reopen(conn: &mut PgConnection, leaf: &Place, what: Reopening<'_>) -> sqlx::Result<Reopened> {
     sqlx::query(

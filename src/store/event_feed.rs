@@ -39,7 +39,7 @@ pub async fn number(conn: &mut PgConnection) -> sqlx::Result<i32> {
 /// The numbers of the events that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Kept {
-    /// The next number to be given if nothing is kept.
+    /// The number of the oldest event; the next number to be given if none is kept.
     pub oldest: i64,
     /// The last number that was given, 0 before the first.
     pub newest: i64,
@@ -85,8 +85,8 @@ pub struct Wanted {
     pub root: Option<i64>,
 }
 
-/// Whether a principal ($3) could read the document of `event_outbox e` when the event happened. A grant counts from its making on, and
-/// the grants that are left of then tell who had one: it lay on the document or above it.
+/// Whether a principal ($3) could read the document of `event_outbox e` when the event happened: the document was under
+/// no access root, or the principal has a grant on it or on a document above it that was made before the event.
 macro_rules! could_read {
     ($guard:literal, $path:literal) => {
         concat!(
@@ -99,8 +99,8 @@ macro_rules! could_read {
     };
 }
 
-/// Whether a caller ($1: the owner, $2: its guards, $3: its id) is told of `event_outbox e`; docs/events.md explains the rule. Of a
-/// document `d` that is gone, the nearest ancestor that is left says how far it would be open.
+/// Whether a caller ($1: the owner, $2: its guards, $3: its id) is told of `event_outbox e`; docs/events.md explains
+/// the rule. If the document `d` is gone, the guard of its nearest ancestor that still exists stands for its own.
 macro_rules! is_told {
     () => {
         concat!(
@@ -128,7 +128,7 @@ struct Row {
 /// Some events in their order.
 #[derive(Debug)]
 pub struct Page {
-    /// Those that are wanted and may be read.
+    /// The events that are wanted and that the audience is told of.
     pub events: Vec<EventResponse>,
     /// The number of the first and the last event that was looked at; `None` if there was none.
     pub looked_at: Option<(i64, i64)>,

@@ -1,8 +1,8 @@
 //! What happened, recorded in the transaction that makes it true. A rollback leaves nothing of it.
 //!
-//! An event keeps the path and the guard that the document has at that moment, so that it is known later who could read the document.
-//! So an event is recorded after the document has its final guard, and a deletion before the document is gone. Of what a reprocess builds
-//! nothing is told until it takes its place.
+//! An event keeps the path and the guard that the document has at that moment, so that it is known later who could read
+//! the document. So an event is recorded after the document has its final guard, and a deletion before the document is
+//! gone. Nothing is told of the documents that a reprocess builds until they take their place.
 use super::{
     evidence::Evidence,
     nodes::{OF_CALLERS, braces},
@@ -23,7 +23,8 @@ macro_rules! of_document {
     };
 }
 
-/// Records that the same happened to each of these documents. What is told of documents themselves names their parent and usetype too.
+/// Records that the same happened to each of these documents. That one was created or updated is recorded with its
+/// parent and usetype.
 pub async fn record(
     conn: &mut PgConnection,
     kind: EventKind,
@@ -88,8 +89,9 @@ pub async fn moved(conn: &mut PgConnection, from: &[Origin]) -> sqlx::Result<()>
     .map(|_| ())
 }
 
-/// Records that documents and everything under them is deleted, before it is: an event for each of the documents, and for each file,
-/// access root and document under them that no task made. It keeps whose grants go with it.
+/// Records that documents are deleted with everything under them, before they are: an event for each of the documents,
+/// and for each file, access root and document under them that no task made. An event keeps the principals whose grants
+/// go with its document.
 pub(super) async fn deleted(conn: &mut PgConnection, tops: &[DocumentId]) -> sqlx::Result<()> {
     sqlx::query(concat!(
         "INSERT INTO event_outbox (document_id, root_id, path, guard, kind, readers, data, owner_only)
@@ -150,7 +152,8 @@ pub async fn warnings(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<
     .map(|_| ())
 }
 
-/// Records that a node failed with its last task, for that reason. If it is the file itself, the file failed; anything else is a warning.
+/// Records that a node failed because its last task did, and why that failed. If the node is the file itself, the file
+/// failed; anything else is a warning.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0, root.id = root_id.0))]
 pub async fn failed(conn: &mut PgConnection, id: DocumentId, root_id: RootId) -> sqlx::Result<()> {
     match id == root_id.document() {
@@ -159,7 +162,7 @@ pub async fn failed(conn: &mut PgConnection, id: DocumentId, root_id: RootId) ->
     }
 }
 
-/// Records that some nodes under a node failed with its last task, for that reason.
+/// Records as a warning that nodes under a node failed because its last task did, and why that failed.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0, root.id = root_id.0))]
 pub async fn part_failed(conn: &mut PgConnection, id: DocumentId, root_id: RootId) -> sqlx::Result<()> {
     told_failed(conn, id, root_id, EventKind::IngestWarning).await
@@ -186,7 +189,8 @@ async fn told_failed(conn: &mut PgConnection, id: DocumentId, root_id: RootId, k
     .map(|_| ())
 }
 
-/// Records that a task failed for good, from its last attempt; for the owner. A task of a reprocess is told of as one of its file.
+/// Records that a task failed for good, from its last attempt; for the owner. The event of a task of a reprocess names
+/// the file.
 #[tracing::instrument(level = "debug", skip_all, fields(task.id = task_id.0, document.id = document_id.0))]
 pub(super) async fn task_failed(conn: &mut PgConnection, task_id: TaskId, document_id: DocumentId) -> sqlx::Result<()> {
     sqlx::query(
@@ -238,7 +242,7 @@ pub struct Unserved {
     pub seconds: f64,
 }
 
-/// Records what is not served any more and what is served again since the last call; for the owner.
+/// Records what has lost its workers and what is served again since the last call; for the owner.
 pub async fn unserved(conn: &mut PgConnection, all: &[Unserved]) -> sqlx::Result<()> {
     sqlx::query(
         "WITH present AS (SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::float8[]) AS p(what, name, tasks, seconds)),

@@ -25,7 +25,7 @@ pub async fn record(
     record_as(conn, document_id, name.as_str(), value).await
 }
 
-/// Records what a task learned before it failed. A task of another crate may use names that [`Evidence`] does not list.
+/// Does the same as [`record`] under any name: a task of another crate may use names that [`Evidence`] does not list.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub(super) async fn record_as(
     conn: &mut PgConnection,
@@ -87,7 +87,7 @@ pub async fn record_origin(
     .map(|_| ())
 }
 
-/// Replaces where a node came from, once more is known.
+/// Replaces the anchor of a node, once more is known.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn set_anchor(conn: &mut PgConnection, document_id: DocumentId, anchor: &Value) -> sqlx::Result<()> {
     sqlx::query("UPDATE node_origins SET anchor = $2 WHERE document_id = $1")
@@ -174,8 +174,8 @@ pub async fn attempts(conn: &mut PgConnection, document_id: DocumentId) -> sqlx:
         .collect())
 }
 
-/// Why nodes under a root of ingestion failed: each reason with its number of tasks, by the last attempt of each task.
-/// If more nodes failed, a thousand of them are examined.
+/// Why nodes under a root of ingestion failed: the ten most frequent reasons with their numbers of tasks, by the last
+/// attempt of each task. If more than a thousand nodes failed, a thousand of them are examined.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn reasons_of_failures(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<Vec<(String, i64)>> {
     // A leaf fails through a task of a node above it.

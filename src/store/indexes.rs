@@ -12,7 +12,7 @@ pub mod terms;
 /// Why an index cannot be made, changed or read.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
-    #[error("no search index has the id {0}; list the indexes for those that exist")]
+    #[error("no search index has the id {0}")]
     Unknown(IndexId),
     #[error("index config: {0}")]
     Config(#[from] ConfigError),
@@ -61,8 +61,7 @@ pub async fn list(conn: &mut PgConnection, after: IndexId, limit: i64) -> sqlx::
 }
 
 /// Changes k1, b and the analyzer. A change of k1 or b takes effect at once; the sealed bounds are not used until
-/// compaction has rewritten them. A change of the analyzer needs an empty index, see `clear`. This waits for a
-/// compaction under way.
+/// compaction has rewritten them. A change of the analyzer needs an empty index. This waits for a compaction under way.
 pub async fn configure(conn: &mut PgConnection, id: IndexId, config: &Config) -> Result<(), IndexError> {
     config.validate()?;
     postings::lock_compaction(&mut *conn, id).await?;
@@ -156,7 +155,7 @@ pub async fn all_rescored(conn: &mut PgConnection, id: IndexId, rescored_at: i64
     Ok(())
 }
 
-/// Counts one change of the sealed postings.
+/// Sets the number that counts the changes of the sealed postings.
 pub async fn set_generation(conn: &mut PgConnection, id: IndexId, generation: i64) -> sqlx::Result<()> {
     sqlx::query("UPDATE search_indexes SET generation = $2 WHERE id = $1")
         .bind(id)

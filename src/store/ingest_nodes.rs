@@ -217,7 +217,7 @@ pub async fn close(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Re
     .map(|_| ())
 }
 
-/// Whether a container has a settled child to roll up, or a vector of its own to keep.
+/// Whether a container has a settled child to roll up.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn has_settled_child(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<bool> {
     sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM documents WHERE parent_id = $1 AND settled = 'settled')")
@@ -233,8 +233,8 @@ pub struct Contents {
     pub failed_children: i32,
 }
 
-/// The tokens under a container, and how many of its children failed. For a workbook only its sheets' counters are
-/// summed, because the tasks of sheets never meet on its row.
+/// The tokens under a container, and how many of its children failed. A workbook has no count of its own: the tasks of
+/// its sheets count at their sheets alone, so that they never meet on its row, and the sheets' counts are summed here.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn contents(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<Option<Contents>> {
     sqlx::query_as(
@@ -287,7 +287,7 @@ pub async fn stalled_roots(conn: &mut PgConnection) -> sqlx::Result<Vec<RootId>>
 pub struct Left {
     /// There are events that nobody has taken.
     pub has_events: bool,
-    /// Of generations that the root is, or that are built for it: those that have ended.
+    /// The generations that have ended, of the root itself and of those that are built for it.
     pub ended: Vec<RootId>,
 }
 

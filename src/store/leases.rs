@@ -11,7 +11,7 @@ use std::time::Duration;
 use svc_ids::{DocumentId, RootId, TaskId};
 use uuid::Uuid;
 
-/// The loss of a lease that ends a task.
+/// At this many losses that count, a task ends for good.
 const LAST_LOSS: i32 = 3;
 /// How many leases of a task may expire over a restart of the server without counting. A task that crashes the whole
 /// machine ends after these.
@@ -45,8 +45,8 @@ pub struct Held {
     pub cancelled: bool,
 }
 
-/// Gives claims back that never ended: they are pending again and count no retry. Returns those with a requested
-/// cancel, which are left to [`end`].
+/// Gives back claims whose tasks have not ended: the tasks are pending again, and this counts as no retry. Returns
+/// those with a requested cancel, which are left to [`end`].
 pub async fn give_back(pool: &PgPool, tokens: &[Uuid]) -> sqlx::Result<Vec<Held>> {
     let mut tx = transaction::begin(pool).await?;
     let ids: Vec<TaskId> = sqlx::query_scalar(
@@ -204,8 +204,8 @@ async fn forgive(conn: &mut PgConnection) -> sqlx::Result<()> {
     .map(|_| ())
 }
 
-/// Ends a held task for good, with those that waited for it; returns false if it is no longer held in this way. The
-/// caller has locked the rows of its nodes.
+/// Ends a held task for good, with those that waited for it; returns false if this claim no longer holds it, or if
+/// its lease was extended meanwhile. The caller has locked the rows of its nodes.
 #[tracing::instrument(level = "debug", skip_all, fields(task.id = held.id.0, document.id = held.scope_document_id.0))]
 pub async fn end(conn: &mut PgConnection, held: &Held) -> sqlx::Result<bool> {
     let ended: Option<TaskId> = sqlx::query_scalar(

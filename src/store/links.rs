@@ -88,8 +88,9 @@ pub async fn find(
         .await
 }
 
-/// Whether a document is above another one, in the tree or by links of a type that stand for it, as far as the scope covers what
-/// links. Until the transaction ends, nobody else asks this in order to add such a link.
+/// Whether a document is above another one, in the tree or by links of a type that stands for parentage; links from
+/// documents that the scope does not cover do not count. Until the transaction ends, nobody else asks this in order to
+/// add such a link.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = below.id().0))]
 pub async fn is_above(
     conn: &mut PgConnection,

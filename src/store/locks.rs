@@ -10,14 +10,14 @@ use svc_ids::{DocumentId, RootId};
 /// The advisory locks of files, by their root of ingestion. They have two keys, so that an id never collides with the
 /// queue's own locks.
 const FILE: i32 = 7376;
-/// The advisory locks of trees, by their topmost node: shared by everyone with a file in the tree, or exclusive for all
+/// The advisory locks of trees, by their topmost node: shared by whoever locks a file in the tree, or exclusive for all
 /// of its files.
 const TREE: i32 = 7378;
 /// Above this number of files the whole tree is locked instead, because PostgreSQL has room for about 14,000 locks of
 /// all sessions.
 const ONE_BY_ONE: i64 = 1_000;
 
-/// Takes the lock if no other transaction settles under this root; it is held until the transaction ends.
+/// Takes the lock of a file if no other transaction settles under this root; it is held until the transaction ends.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
 pub async fn try_file(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<bool> {
     sqlx::query_scalar(
@@ -51,9 +51,10 @@ pub async fn tree(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<()> {
     .map(|_| ())
 }
 
-/// Keeps the settler away from every root of ingestion at, above and under a node, and from what reprocesses of the files at and under it
-/// build, until the transaction ends. Returns true if there are so many that their whole tree is locked; then events of other files in it
-/// may be left over.
+/// Keeps the settler away from every root of ingestion at, above and under a node, and from what reprocesses of the
+/// files at and under it build, until the transaction ends. Returns true if there are so many that their whole tree is
+/// locked; then tasks of other files in it may leave settle events that nobody takes, and the caller has them taken
+/// after its commit.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn files_around(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<bool> {
     let roots: Vec<RootId> = sqlx::query_scalar(

@@ -15,8 +15,8 @@ pub async fn height(conn: &mut PgConnection, place: &Place) -> sqlx::Result<usiz
     Ok(deepest.map_or(0, |deepest| usize::try_from(deepest).unwrap_or_default().saturating_sub(place.path().len())))
 }
 
-/// Puts a node with everything under it under another one, or at the top: paths, parent and guards. Returns whether others read it now
-/// than before.
+/// Puts a node with everything under it under another one, or at the top: paths, parent and guards. Returns whether
+/// other callers may read it now.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0, parent.id = under.map(|under| under.id().0)))]
 pub async fn relocate(conn: &mut PgConnection, place: &Place, under: Option<&Place>) -> sqlx::Result<bool> {
     let moved = place.moved(under);

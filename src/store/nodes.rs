@@ -12,7 +12,7 @@ use sqlx::PgConnection;
 use svc_client::wire::Settled;
 use svc_ids::DocumentId;
 
-/// The rows of one insert.
+/// The most rows of one insert.
 pub const ROWS: usize = 2000;
 /// The rules of nodes that an operation of the same name makes.
 pub const SPLIT: &str = "split";
@@ -136,8 +136,8 @@ pub async fn texts(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<
         .await
 }
 
-/// The leaves that tasks made under a node, by ranges of ids, each with its first and last id. A record with chunks of
-/// its own is not a leaf.
+/// The leaves that tasks made under a node, in these runs of ids, each with its first and last id. A record with chunks
+/// of its own is not a leaf.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = under.0))]
 pub async fn leaves(
     conn: &mut PgConnection,

@@ -1,9 +1,9 @@
-//! The documents that callers had a text cut into.
+//! The documents into which a text was cut because a caller asked for it.
 use super::places::Place;
 use sqlx::PgConnection;
 use svc_ids::DocumentId;
 
-/// The documents directly under another one that an operation made there, locked until the transaction ends.
+/// Locks the documents that an operation made directly under another one, until the transaction ends.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = under.id().0))]
 pub async fn lock(conn: &mut PgConnection, under: &Place, rule: &str) -> sqlx::Result<Vec<Place>> {
     sqlx::query_as(
@@ -24,7 +24,7 @@ pub async fn occupied(conn: &mut PgConnection, pieces: &[Place]) -> sqlx::Result
         .await
 }
 
-/// Why documents have no vector.
+/// A reason why the model refused documents, and how many.
 #[derive(Debug, sqlx::FromRow)]
 pub struct Refused {
     pub documents: i64,
@@ -32,7 +32,7 @@ pub struct Refused {
     pub remedy: String,
 }
 
-/// Why those of these documents that the model refused have no vector.
+/// The reasons why some of these documents have no vector, because the model refused their texts.
 pub async fn refused(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<Vec<Refused>> {
     sqlx::query_as(
         "SELECT count(*) AS documents, coalesce(value ->> 'skipped', '') AS reason, coalesce(max(value ->> 'remedy'), '') AS remedy

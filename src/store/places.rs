@@ -11,8 +11,8 @@ use svc_actors::Grant;
 use svc_client::Failure;
 use svc_ids::DocumentId;
 
-/// The most levels that callers give the tree, of which a file's own nodes may exceed it by a few. An entry of an index holds the
-/// ids of a whole line, and has a limit.
+/// The most levels that callers may give the tree; the nodes that ingestion makes under a file may go a few levels
+/// deeper. An entry of an index holds the ids of a document and all its ancestors, and its size has a limit.
 pub const DEEPEST: usize = 240;
 
 /// The place of a node in the tree, whose holder may change the node.
@@ -54,7 +54,8 @@ impl Place {
         Place { id: self.id, path: under.map(Place::children_path).unwrap_or_default() }
     }
 
-    /// The places from an ancestor down to the parent. A file's containers are kept up to date with its leaves, whoever may change a leaf.
+    /// The places from an ancestor down to the parent. Whoever may change a leaf of a file may so change its
+    /// containers, which are kept up to date with it.
     pub fn containers(&self, from: DocumentId) -> Vec<Place> {
         let first = self.path.iter().position(|id| *id == from.0).unwrap_or(self.path.len());
         (first..self.path.len())

@@ -67,7 +67,8 @@ pub async fn list(
     Ok(rows.into_iter().map(PrincipalResponse::from).collect())
 }
 
-/// Changes what is named; `None` if there is no such principal. It is an error of unique violation if the name is taken.
+/// Changes the fields that are given; `None` if there is no such principal. If the name is taken, the error is a unique
+/// violation.
 pub async fn update(
     conn: &mut PgConnection,
     id: PrincipalId,

@@ -89,7 +89,7 @@ pub async fn unfinished(conn: &mut PgConnection) -> sqlx::Result<Vec<TaskCount>>
 pub struct FailedCount {
     pub task_type: String,
     pub tasks: i64,
-    /// Those among them that lack a part which is not configured.
+    /// How many of them failed because a part that they need is not configured.
     pub not_configured: i64,
 }
 

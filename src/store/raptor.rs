@@ -22,7 +22,7 @@ const LINK: &str = "derived_from";
 /// A tree of summaries comes after everything else under its document.
 pub const POSITION: i32 = i32::MAX;
 
-/// Whether `documents d` is a leaf; the argument is the number of the list of usetypes that are none.
+/// Whether `documents d` is a leaf; the argument is the placeholder of the usetypes that are no leaves.
 macro_rules! leaf {
     ($excluded:literal) => {
         concat!(
@@ -33,8 +33,8 @@ macro_rules! leaf {
     };
 }
 
-/// The leaves `documents d` that have the guard of a place and a vector `v` of a model; the arguments are these two and the usetypes that
-/// are none.
+/// The leaves `documents d` under a place ($1) that have its guard and a vector `v` of a model ($2); $3 are the
+/// usetypes that are no leaves.
 macro_rules! leaves_under {
     () => {
         concat!(
@@ -116,7 +116,7 @@ pub async fn leaves(
     .await
 }
 
-/// How many of these leaves are still under the place, with its guard and with the text of this hash.
+/// How many of these leaves are still under the place, with its guard and with the texts of these hashes.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
 pub async fn unchanged(
     conn: &mut PgConnection,

@@ -64,7 +64,7 @@ pub async fn begin(conn: &mut PgConnection, file: &Place, options: &Value) -> sq
     .bind(names)
     .execute(&mut *conn)
     .await?;
-    // The text that a request made, with a password that is gone or from an address, is not to be read from the bytes.
+    // The tasks cannot read from the bytes what a request made of them, such as with a password that is stored nowhere.
     sqlx::query(
         "INSERT INTO extractions (document_id, text, layout)
          SELECT $2, text, layout FROM extractions x WHERE x.document_id = $1
@@ -155,8 +155,8 @@ pub async fn file_of(conn: &mut PgConnection, id: RootId) -> sqlx::Result<Option
     .await
 }
 
-/// Locks a file and its generation, in order to end that; `None` if nobody wants it any more. The place is the file's: whoever began
-/// the reprocess had the right to change it.
+/// Locks a file and its generation, in order to end the generation; `None` if nobody wants it any more. The place is
+/// the file's: whoever began the reprocess had the right to change it.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = file.0, root.id = id.0))]
 pub async fn lock(conn: &mut PgConnection, file: DocumentId, id: RootId) -> sqlx::Result<Option<(Place, Generation)>> {
     let place: Option<Place> = sqlx::query_as("SELECT id, path FROM documents WHERE id = $1 FOR NO KEY UPDATE")
@@ -195,7 +195,7 @@ pub async fn reason(conn: &mut PgConnection, id: RootId) -> sqlx::Result<Option<
     .await
 }
 
-/// How a reprocess ended, as evidence of the file; if it did not succeed, its readers are warned.
+/// Records how a reprocess ended, as evidence of the file; if it did not succeed, the file's readers are warned.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
 pub async fn record(conn: &mut PgConnection, file: &Place, outcome: &Value) -> sqlx::Result<()> {
     let name = Evidence::Reprocess;

@@ -9,7 +9,7 @@ use svc_ids::DocumentId;
 /// The guard of a document under no access root.
 const NO_GUARD: DocumentId = DocumentId(0);
 
-/// The documents that a caller may read; resolved once a request.
+/// The documents that a caller may read, by the rights that it had when they were looked up.
 #[derive(Clone, Debug, Default)]
 pub struct Readable(Guards);
 

@@ -78,8 +78,8 @@ impl Expected {
     }
 }
 
-/// How many documents the planner expects to be eligible. That takes no longer however many there are, and is as true as the statistics
-/// of the table, so that only what is fast or slow may depend on it.
+/// How many documents the planner expects to be eligible. That takes no longer however many there are, and is as true
+/// as the statistics of the table, so that the choice of a way may depend on it, but no result.
 pub async fn expected(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Expected> {
     let plan: Value = sqlx::query_scalar_with(
         concat!("EXPLAIN (FORMAT JSON) SELECT FROM documents d WHERE ", eligible!()),
@@ -90,12 +90,12 @@ pub async fn expected(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Res
     let eligible = plan.pointer("/0/Plan/Plan Rows").and_then(Value::as_f64).unwrap_or_default();
     let all: f32 =
         sqlx::query_scalar("SELECT reltuples FROM pg_class WHERE oid = 'documents'::regclass").fetch_one(conn).await?;
-    // A table that was never analysed has none.
+    // A table that was never analysed has no such number.
     Ok(Expected { eligible, all: f64::from(all).max(eligible) })
 }
 
-/// The ids of the eligible documents, if they are at most [`EXACT_LIMIT`]; planned for this very filter within a transaction that has
-/// other statements too.
+/// The ids of the eligible documents, if they are at most [`EXACT_LIMIT`]. The statement is planned for this very
+/// filter; the other statements of the transaction are not.
 pub async fn ids_of_few(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Option<Vec<DocumentId>>> {
     sqlx::query("SET LOCAL plan_cache_mode = force_custom_plan").execute(&mut *conn).await?;
     let mut arguments = eligible.arguments();
@@ -108,7 +108,7 @@ pub async fn ids_of_few(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::R
     Ok((ids.len() as i64 <= EXACT_LIMIT).then_some(ids))
 }
 
-/// Those of `ids` that are eligible.
+/// Leaves out the documents that are not eligible.
 pub async fn verify(conn: &mut PgConnection, eligible: &Eligible, ids: &[DocumentId]) -> sqlx::Result<Vec<DocumentId>> {
     let mut arguments = eligible.arguments();
     add(&mut arguments, ids.to_vec());
@@ -117,8 +117,8 @@ pub async fn verify(conn: &mut PgConnection, eligible: &Eligible, ids: &[Documen
         .await
 }
 
-/// Whether a web-style query has a word that must occur. One that only forbids words, or offers that as a choice,
-/// matches nearly everything, and no index helps with it.
+/// Whether an index helps with a web-style query: a word must occur, or the query has no words and finds nothing. A
+/// query that only forbids words, or offers that as a choice, matches nearly everything.
 pub async fn asks(conn: &mut PgConnection, query: &str) -> sqlx::Result<bool> {
     sqlx::query_scalar(
         "SELECT numnode(q) = 0 OR querytree(q) NOT IN ('', 'T') FROM websearch_to_tsquery('english', $1) q",

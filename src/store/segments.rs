@@ -1,4 +1,4 @@
-//! The children of a container as structure:semantic reads them, and the segments that it puts between the two.
+//! The children of a container as they are read to be segmented, and the segments that are put between the two.
 use super::{
     documents::sibling_position,
     nodes::{NOT_OF_A_FILE, SEGMENT, braces},
@@ -9,8 +9,8 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use svc_ids::DocumentId;
 
-/// The children that ingestion made of a file's text or rows; the argument is the number of the rules that are not its own. Other files,
-/// documents of callers, the profile of a sheet and a tree of summaries stay where they are.
+/// The children that ingestion made of a file's text or rows; the argument is the placeholder of the rules that are not
+/// its own. Other files, documents of callers, the profile of a sheet and a tree of summaries stay where they are.
 macro_rules! segmented {
     ($others:literal) => {
         concat!(
@@ -28,7 +28,7 @@ macro_rules! order {
     };
 }
 
-/// Whether a container has more such children than this.
+/// Whether ingestion made more children in a container than this.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = parent.0))]
 pub async fn has_more_children(conn: &mut PgConnection, parent: DocumentId, than: usize) -> sqlx::Result<bool> {
     sqlx::query_scalar(concat!(
@@ -97,8 +97,8 @@ pub async fn children(
     .await
 }
 
-/// The children of a container that a caller segments, under which of these nodes they may be now: all that have its guard, but no tree
-/// of summaries.
+/// The children of a container ($1) that a caller segments, wherever they are now: directly under it or under one of
+/// its segments ($2 lists all of these). They have the container's guard, and a tree of summaries is none of them.
 macro_rules! members {
     () => {
         "d.parent_id = ANY($2) AND d.id <> ALL($2) AND d.usetype <> 'raptor' AND d.guard = (SELECT guard FROM documents WHERE id = $1)"
@@ -155,6 +155,8 @@ pub async fn member_ids(
 
 /// Whether some of these documents, which have no vector, will have one once their tasks are done.
 pub async fn are_expected(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx::Result<bool> {
+    // The condition of the index task_queue_document_embeds is repeated as it is, so that the planner may use the
+    // index.
     sqlx::query_scalar(
         "SELECT EXISTS (SELECT 1 FROM documents WHERE id = ANY($1) AND settled = 'in_flight')
              OR EXISTS (SELECT 1 FROM task_queue t
@@ -166,7 +168,7 @@ pub async fn are_expected(conn: &mut PgConnection, documents: &[DocumentId]) -> 
     .await
 }
 
-/// A segment that a caller had made.
+/// A segment that `POST /documents/{id}/segment` made.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct Made {
     #[sqlx(flatten)]
@@ -175,7 +177,7 @@ pub struct Made {
     pub has_own_rights: bool,
 }
 
-/// The segments that a caller had made of the children of a container, all levels of them.
+/// The segments that `POST /documents/{id}/segment` made of the children of a container, on all levels.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = container.id().0))]
 pub async fn made(conn: &mut PgConnection, container: &Place) -> sqlx::Result<Vec<Made>> {
     sqlx::query_as(
@@ -192,7 +194,7 @@ pub async fn made(conn: &mut PgConnection, container: &Place) -> sqlx::Result<Ve
     .await
 }
 
-/// The documents directly under these segments, without other segments among them.
+/// The documents directly under these segments, except the segments themselves.
 pub async fn contents(conn: &mut PgConnection, segments: &[DocumentId]) -> sqlx::Result<Vec<DocumentId>> {
     sqlx::query_scalar("SELECT id FROM documents WHERE parent_id = ANY($1) AND id <> ALL($1) ORDER BY id")
         .bind(segments)
@@ -200,7 +202,8 @@ pub async fn contents(conn: &mut PgConnection, segments: &[DocumentId]) -> sqlx:
         .await
 }
 
-/// Puts what is in segments of a container directly under the container, with the tasks that wait there. The segments are empty then.
+/// Puts what is in segments of a container directly under the container, with the tasks that wait there. The segments
+/// stay, empty.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = container.id().0))]
 pub async fn dissolve(conn: &mut PgConnection, container: &Place, segments: &[DocumentId]) -> sqlx::Result<()> {
     lock(conn, segments).await?;
@@ -303,7 +306,7 @@ pub async fn move_children(conn: &mut PgConnection, container: &Place, moves: &[
     follow_moves(conn, &ids).await
 }
 
-/// Locks nodes and everything under them. Who puts something there holds the lock of its parent until it is there.
+/// Locks nodes and everything under them. Whoever puts something there holds a lock of its parent until it is there.
 async fn lock(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<()> {
     sqlx::query("SELECT count(*) FROM (SELECT id FROM documents WHERE id = ANY($1) ORDER BY id FOR UPDATE) locked")
         .bind(ids)

@@ -40,7 +40,7 @@ pub async fn cells_of(
     .await
 }
 
-/// What the profile of a sheet recorded; `None` if it has not run, or failed.
+/// The `used_range` that the profile of a sheet recorded, in an object; `None` if the profile has not run, or failed.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = workbook.0))]
 pub async fn profile(conn: &mut PgConnection, workbook: DocumentId, index: i32) -> sqlx::Result<Option<Value>> {
     sqlx::query_scalar(

@@ -148,7 +148,7 @@ fn read_claimed(claimed: &[PgRow]) -> sqlx::Result<Claimed> {
     for row in claimed {
         match row.try_get::<Option<TaskId>, _>("id")? {
             Some(_) => rows.push(ClaimedRow::from_row(row)?),
-            // The row of NULLs says so.
+            // The row of NULLs says that there may be more.
             None => more = true,
         }
     }
@@ -249,7 +249,8 @@ impl Ended {
 }
 
 /// Does the same as [`finish`] and commits the transaction, in one message, so that a client which stops at any moment
-/// never keeps others waiting for a region that it has almost released. `None`: nothing is committed.
+/// never keeps others waiting for a region that it has almost released. `None` means that the token is stale or a
+/// cancel was requested, and that nothing is committed.
 #[tracing::instrument(level = "debug", skip_all, fields(task.id = attempt.grant.task_id.0, document.id = attempt.grant.document_id.0, root.id = attempt.grant.root_id.0))]
 pub async fn finish_and_commit(tx: Transaction, attempt: &AttemptRow<'_>) -> sqlx::Result<Option<Ended>> {
     match tx.commit_after(&end_of(attempt)).await {
@@ -258,9 +259,9 @@ pub async fn finish_and_commit(tx: Transaction, attempt: &AttemptRow<'_>) -> sql
     }
 }
 
-/// Does the same and claims the next tasks too, for a worker with that much room. This claim sees what the end led to,
-/// and is in the order of all claims. The second value is `None` if nothing was asked, because another claim is under
-/// way, or if no answer came.
+/// Does the same as [`finish_and_commit`] and claims the next tasks too, for a worker with that much room. This claim
+/// sees what the end led to, and is in the order of all claims. The second value is `None` if nothing was asked,
+/// because another claim is under way, or if no answer came.
 #[tracing::instrument(level = "debug", skip_all, fields(task.id = attempt.grant.task_id.0, document.id = attempt.grant.document_id.0, root.id = attempt.grant.root_id.0))]
 pub async fn finish_and_claim(
     tx: Transaction,
@@ -412,7 +413,8 @@ pub async fn fail(
         for (name, value) in &failure.evidence {
             super::evidence::record_as(conn, grant.document_id, name, value).await?;
         }
-        // What only lacks a part that is not configured says so in the evidence of its node, and may do so for each of thousands.
+        // A task that only lacks a part which is not configured is no event: its node's evidence says so, and there may
+        // be thousands.
         if failure.class != ErrorClass::Dependency {
             super::events::task_failed(conn, grant.task_id, grant.document_id).await?;
         }
@@ -442,7 +444,8 @@ pub async fn fail_dependents(conn: &mut PgConnection, task_id: TaskId, document_
     .map(|_| ())
 }
 
-/// How a task ended: `None` while it still owes work, else whether it completed. A task that is gone has ended.
+/// How a task ended: `None` while it still owes work, else whether it completed. A task that is gone counts as
+/// completed.
 #[tracing::instrument(level = "debug", skip_all, fields(task.id = task_id.0))]
 pub async fn ended(conn: &mut PgConnection, task_id: TaskId) -> sqlx::Result<Option<bool>> {
     let row: Option<(bool, Word<TaskStatus>)> =

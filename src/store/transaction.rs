@@ -104,9 +104,9 @@ impl Transaction {
         Ok(rows)
     }
 
-    /// Does the same, with further statements behind the commit in the same message, which are a transaction of their
-    /// own. Returns the rows of the last statement and those of each statement after the commit; `None` for these if
-    /// one of them failed, and then the commit stands.
+    /// Does the same as [`commit_after`](Self::commit_after), with further statements behind the commit in the same
+    /// message, which are a transaction of their own. Returns the rows of the last statement and those of each
+    /// statement after the commit; `None` for these if one of them failed, and then the commit stands.
     pub async fn commit_after_and(
         mut self,
         statement: &str,

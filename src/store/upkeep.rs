@@ -102,9 +102,9 @@ pub async fn find_forgotten_releases(conn: &mut PgConnection) -> sqlx::Result<i6
     sqlx::query_scalar("SELECT find_forgotten_releases()").fetch_one(conn).await
 }
 
-/// Removes the intents of tasks that cannot run whatever becomes free: done, held, paused, or without a worker. Younger
-/// tasks need not stand back for those, and each leaves another intent when it has waited too long again. Returns how
-/// many were removed.
+/// Removes the intents of tasks that cannot run whatever becomes free: done, held, paused, without a worker for them,
+/// or waiting for a dependency or a retry. Younger tasks need not stand back for those, and each leaves another intent
+/// when it has waited too long again. Returns how many were removed.
 pub async fn drop_idle_intents(conn: &mut PgConnection) -> sqlx::Result<u64> {
     sqlx::query(
         "DELETE FROM task_intent i USING task_queue t

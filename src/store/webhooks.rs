@@ -114,7 +114,7 @@ pub async fn list(conn: &mut PgConnection, of: Of, after: WebhookId, limit: u32)
     Ok(rows.into_iter().map(WebhookResponse::from).collect())
 }
 
-/// Reads one webhook; `None` if there is none that is meant.
+/// Reads one webhook; `None` if it does not exist or is not one of these.
 pub async fn read(conn: &mut PgConnection, of: Of, id: WebhookId) -> sqlx::Result<Option<WebhookResponse>> {
     let mut arguments = of.arguments();
     add(&mut arguments, id);
@@ -123,7 +123,7 @@ pub async fn read(conn: &mut PgConnection, of: Of, id: WebhookId) -> sqlx::Resul
     Ok(row.map(WebhookResponse::from))
 }
 
-/// Deletes a webhook with its deliveries; false if there is none that is meant.
+/// Deletes a webhook with its deliveries; false if it does not exist or is not one of these.
 pub async fn delete(conn: &mut PgConnection, of: Of, id: WebhookId) -> sqlx::Result<bool> {
     let mut arguments = of.arguments();
     add(&mut arguments, id);
@@ -153,7 +153,7 @@ pub async fn rotate(
     Ok(row.map(WebhookResponse::from))
 }
 
-/// A webhook as those who serve it need it.
+/// What must be known of a webhook to choose its events.
 #[derive(Debug, sqlx::FromRow)]
 pub struct Served {
     pub id: WebhookId,
@@ -193,7 +193,8 @@ macro_rules! served {
     };
 }
 
-/// Locks a webhook that has not looked at the newest events; `None` if there is none, or others are at it.
+/// Locks a webhook that has not looked at the newest events; `None` if there is none, or if other processes have locked
+/// them all.
 pub async fn behind(conn: &mut PgConnection) -> sqlx::Result<Option<Served>> {
     sqlx::query_as(concat!(
         "SELECT ",
@@ -205,7 +206,7 @@ pub async fn behind(conn: &mut PgConnection) -> sqlx::Result<Option<Served>> {
     .await
 }
 
-/// Queues the deliveries of these events, and goes on to a number.
+/// Queues a delivery for each of these events, and records that the webhook has looked at everything up to a number.
 pub async fn enqueue(conn: &mut PgConnection, id: WebhookId, seqs: &[i64], up_to: i64) -> sqlx::Result<()> {
     sqlx::query(
         "WITH queued AS (

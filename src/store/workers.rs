@@ -21,7 +21,7 @@ pub struct WorkerRow {
 
 /// Registers a worker, or records its heartbeat.
 pub async fn beat(conn: &mut PgConnection, worker: &WorkerRow, snapshot: &Value) -> sqlx::Result<()> {
-    // A worker that nobody knows, that started again or that was lost joins the fleet, which is told of.
+    // A worker that is unknown, has started again or was lost joins the fleet, and an event tells of that.
     sqlx::query(
         "WITH known AS (SELECT 1 FROM workers WHERE worker_id = $1 AND boot_nonce = $2 AND NOT lost),
          beat AS (

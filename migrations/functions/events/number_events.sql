@@ -1,4 +1,4 @@
--- Gives the next numbers to committed events, oldest first, tells who listens, and returns how many it numbered. The lock on the counter
+-- Gives the next numbers to committed events, oldest first, tells whoever listens, and returns how many it numbered. The lock on the counter
 -- makes numbers visible in their order, also if two sessions should number at once. There are no gaps.
 CREATE OR REPLACE FUNCTION number_events(most integer, channel text) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE

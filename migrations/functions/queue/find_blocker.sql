@@ -1,5 +1,5 @@
--- Returns what blocks a candidate: a paused type (as a negative number), an older overlapping intent, or a held region. NULL says
--- that nothing blocks it any more.
+-- Returns what blocks a candidate: a paused type (as a negative number), the overlapping intent of a task that comes before it, or a
+-- held region. NULL says that nothing blocks it any more.
 CREATE OR REPLACE FUNCTION find_blocker(candidate task_queue) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     paths pathrange := region_paths(candidate.node_path, candidate.write_mode, candidate.first_leaf, candidate.last_leaf);

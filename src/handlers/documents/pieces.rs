@@ -134,7 +134,7 @@ async fn source(service: &Service, caller: &Caller, id: DocumentId) -> Result<So
     Ok(Source { id, title: tree::title(&row.title), content: row.content, content_hash: row.content_hash })
 }
 
-/// Refuses what ingestion or a summary is responsible for; `what` says what its ingestion does by itself.
+/// Refuses a document that ingestion made, and a summary; `what` says what ingestion does to its documents by itself.
 pub(super) async fn made_by_a_caller(conn: &mut PgConnection, place: &Place, what: &str) -> Result<(), Failure> {
     let id = place.id();
     let part = store::edits::part(conn, place).await.or_fail()?.ok_or_else(|| Failure::no_document(id.0))?;
@@ -176,7 +176,7 @@ fn split(source: &Source, request: &SplitRequest) -> Result<Vec<Piece>, Failure>
     Ok(starts.into_iter().zip(ends).filter_map(piece).collect())
 }
 
-/// The bytes at which pieces begin, from the beginning on, where a caller wants them to begin at these characters.
+/// The bytes at which pieces begin, if the first begins with the text and each further one at one of these characters.
 fn cuts(text: &str, at: &[u32]) -> Result<Vec<(usize, Option<String>)>, Failure> {
     let mut starts = vec![(0, None)];
     let mut places = text.char_indices().map(|(byte, _)| byte).enumerate().skip(1);
@@ -197,7 +197,7 @@ fn cuts(text: &str, at: &[u32]) -> Result<Vec<(usize, Option<String>)>, Failure>
     Ok(starts)
 }
 
-/// The bytes at which the text and its headings begin, with the titles of these.
+/// The bytes at which the text and its headings begin, with the headings' titles.
 fn at_headings(text: &str) -> Vec<(usize, Option<String>)> {
     let mut starts = vec![(0, None)];
     for heading in headings(text).take(MOST_PIECES + 1) {
@@ -232,7 +232,7 @@ async fn make(
     let ids = store::nodes::reserve_ids(&mut tx, pieces.len()).await.or_fail()?;
     let places: Vec<Place> = ids.iter().map(|id| place.of_new(*id, place.children_path())).collect();
     if let Some(first) = places.first() {
-        // What covers one new child of a node covers all of them.
+        // A region that covers one new child of a node covers all of them.
         store::reservations::hold_for_edit(&mut tx, first, WriteMode::Itself).await.or_fail()?;
     }
     let sizes: Vec<usize> = pieces.iter().map(|piece| piece.title.len() + piece.content.len()).collect();

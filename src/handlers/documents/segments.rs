@@ -89,7 +89,7 @@ async fn earlier(conn: &mut PgConnection, place: &Place, replace: bool) -> Resul
     }
     if let Some(protected) = made.iter().find(|made| made.has_own_rights) {
         let detail = format!("segment {} of an earlier call has rights of its own", protected.place.id());
-        return Err(Failure::new(Code::Conflict, detail).with("remedy", "open it as its siblings are first"));
+        return Err(Failure::new(Code::Conflict, detail).with("remedy", "have the owner unprotect it first"));
     }
     Ok(made.into_iter().map(|Made { place, .. }| place).collect())
 }

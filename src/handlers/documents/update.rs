@@ -58,7 +58,7 @@ impl Handle<ops::update_document> for Service {
         }
         let document = match document.take() {
             Some(document) => document,
-            // Its rights may have ended meanwhile.
+            // The caller's rights may have ended meanwhile.
             None => read(self, &changed.caller.again(&self.pool).await?, id, query.include_embed).await?,
         };
         Ok(Version { etag: etag_of(&document)?, value: UpdatedDocument { document, warnings } })
@@ -71,7 +71,7 @@ struct Changed {
     task: Option<TaskId>,
     /// The caller, with the right to what was made its own.
     caller: Caller,
-    /// While the whole tree was locked, files in it may have left events behind.
+    /// While the whole tree was locked, tasks of files in it may have left settle events behind.
     leaves_events: bool,
 }
 
@@ -148,7 +148,7 @@ async fn update(
     Ok(Changed { task, caller, leaves_events })
 }
 
-/// What of a change differs from what is.
+/// The fields of a change that differ from what is stored.
 fn differing<'a>(before: &DocumentRow, change: &'a DocumentChange, hash: Option<&'a str>) -> Edit<'a> {
     let content = change.content.as_deref().filter(|content| *content != before.content);
     Edit {
@@ -218,7 +218,7 @@ async fn relocate(
     for place in [from, &to] {
         store::reservations::hold_for_edit(conn, place, WriteMode::Subtree).await.or_fail()?;
     }
-    // Summaries above quote what leaves them.
+    // Summaries of documents above quote what leaves them.
     raptor::forget_over(conn, slice::from_ref(from)).await.or_fail()?;
     let counts = store::ingest_nodes::count_by_path(conn, &Readable::everything(), id).await.or_fail()?;
     if store::moves::relocate(conn, from, target).await.map_err(IntoFailure::into_failure)? {
@@ -236,8 +236,8 @@ async fn relocate(
     Ok(to)
 }
 
-/// Takes what the files of a tree left behind while the whole tree was locked. An error is only logged, because the move took
-/// effect; the sweep does the rest.
+/// Takes the settle events that tasks of a tree left behind while the whole tree was locked. An error is only logged,
+/// because the move took effect; the sweep does the rest.
 pub(super) async fn after_a_large_move(service: &Service) {
     if let Err(error) = settle::take_left(&service.pool, &service.settings.task_badges).await {
         tracing::warn!(error = %error, "could not settle what was left while a large tree was moved; the sweep will do it");

@@ -41,7 +41,7 @@ impl Cancel<'_> {
     }
 }
 
-/// Fails waiting tasks as cancelled. Tasks that waited for their regions or intents are woken.
+/// Fails waiting tasks as cancelled. Tasks that stood back for their intents are woken.
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = which.root().map(|id| id.0), task.id = which.task().map(|id| id.0)))]
 pub async fn cancel_waiting(conn: &mut PgConnection, which: Cancel<'_>) -> sqlx::Result<Vec<Moved>> {
     let cancelled: Vec<Moved> = sqlx::query_as(
@@ -218,7 +218,8 @@ pub async fn resume(conn: &mut PgConnection, task_type: &str) -> sqlx::Result<()
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = file.id().0))]
 pub async fn follow_priority(conn: &mut PgConnection, file: &Place) -> sqlx::Result<i64> {
     let root_id = file.id();
-    // No lock of the queue or of the settler has these two keys.
+    // No lock of the queue or of the settler has these two keys; an upload's lock of its bytes may, and one then waits
+    // for the other.
     sqlx::query("SELECT pg_advisory_xact_lock(7377, hashint8($1))").bind(root_id).execute(&mut *conn).await?;
     sqlx::query_scalar(
         "WITH file AS (SELECT priority FROM ingest_node WHERE document_id = $1),

@@ -61,8 +61,8 @@ impl Finding {
 }
 
 /// Finds what keeps tasks from running: badges and task types that no living worker serves, expired leases that were
-/// not reaped, tasks parked for long on a region or an intent, ready tasks that younger ones overtake or that nobody
-/// takes although a worker could, and paused types with waiting tasks.
+/// not reaped, tasks parked for longer than `patience` on a region or an intent, ready tasks that younger ones overtake
+/// or that nobody takes although a worker could, workers with unequal leases, and paused types with waiting tasks.
 pub async fn findings(conn: &mut PgConnection, patience: std::time::Duration) -> sqlx::Result<Vec<Finding>> {
     let mut findings: Vec<Finding> = queue::unserved_badges(conn)
         .await?

@@ -24,14 +24,14 @@ pub struct Listed {
     pub structured_bytes: i64,
 }
 
-/// Whether `documents d` is readable, and under $5 if that is given.
+/// Whether `documents d` is readable, and at or under $3 if that is given.
 macro_rules! in_scope {
     () => {
         concat!(readable!(), " AND ($3::bigint IS NULL OR d.path @> ARRAY[$3] OR d.id = $3)")
     };
 }
 
-/// The sizes of those of `ids` that the scope covers, in any order.
+/// The sizes of the documents among `ids` that the scope covers, in any order.
 pub async fn sizes(conn: &mut PgConnection, scope: &Readable, ids: &[DocumentId]) -> sqlx::Result<Vec<Listed>> {
     let mut arguments = scope.arguments();
     add(&mut arguments, ids.to_vec());
@@ -48,7 +48,7 @@ pub async fn path(conn: &mut PgConnection, scope: &Readable, id: DocumentId) -> 
     sqlx::query_scalar_with(query, arguments).fetch_optional(conn).await
 }
 
-/// The documents without a parent after `after`, by id, without one of them.
+/// The documents without a parent after `after`, by id, leaving out `except`.
 pub async fn roots(
     conn: &mut PgConnection,
     scope: &Readable,
@@ -88,7 +88,8 @@ pub fn sibling_position(position: Option<i32>) -> i64 {
     position.map_or(i64::from(i32::MAX) + 1, i64::from)
 }
 
-/// The children of a node after a cursor, in their order, without one of them. An index has this order, so a page reads no more than its own rows.
+/// The children of a node after a cursor, in their order, leaving out `except`. An index has this order, so a page
+/// reads no more than its own rows.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = parent.0))]
 pub async fn children(
     conn: &mut PgConnection,
@@ -130,8 +131,8 @@ pub struct Descendant {
     pub listed: Listed,
 }
 
-/// Everything under a node after the document at the end of a way, each document before what is under it and siblings by id.
-/// An index has this order, so a page reads no more than its own rows, wherever it begins.
+/// Everything under a node after the document to which the way `after` leads, each document before what is under it and
+/// siblings by id. An index has this order, so a page reads no more than its own rows, wherever it begins.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = root.0))]
 pub async fn subtree(
     conn: &mut PgConnection,
@@ -175,8 +176,9 @@ pub struct Unsettled {
     pub failed: i64,
 }
 
-/// How many nodes of the readable scope a search cannot show, each counted up to 10,000. A
-/// document that was written over REST is settled at once, but is only found once its own task has embedded it.
+/// How many nodes of the readable scope a search cannot show: those in flight and those that failed, each counted up to
+/// 10,000. A document that was written over REST is settled at once, but is only found once its own task has embedded
+/// it.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = under.map(|id| id.0)))]
 pub async fn unsettled(
     conn: &mut PgConnection,
@@ -185,6 +187,8 @@ pub async fn unsettled(
 ) -> sqlx::Result<Unsettled> {
     let mut arguments = scope.arguments();
     add(&mut arguments, under);
+    // The condition of the index task_queue_document_embeds is repeated as it is, so that the planner may use the
+    // index.
     let (in_flight, failed, waiting, unembedded): (i64, i64, i64, i64) = sqlx::query_as_with(
         concat!(
             "SELECT (SELECT count(*) FROM (SELECT 1 FROM documents d WHERE d.settled = 'in_flight' AND ",

@@ -41,12 +41,12 @@ evidence! {
     /// How the upload was recognised: `format`, `mime`, `by`, `declared_mime`, `byte_size`.
     Detected = "detected", by "`POST /ingest/file`, `POST /ingest`",
         absent "the node is not an uploaded file";
-    /// All ingest options of the upload, defaults included.
-    Options = "options", by "`POST /ingest/file`, `POST /ingest`",
+    /// All options that the file was ingested with, defaults included.
+    Options = "options", by "`POST /ingest/file`, `POST /ingest`, `POST /ingest/file/{id}/reprocess`",
         absent "the node is not an uploaded file";
-    /// The patterns that were measured with the password of the upload; the password itself is stored nowhere.
-    Unlocked = "unlocked", by "`POST /ingest/file`",
-        absent "no upload of the file brought a password that opens it";
+    /// The patterns that were measured with the password of a request; the password itself is stored nowhere.
+    Unlocked = "unlocked", by "`POST /ingest/file`, `POST /ingest/file/{id}/reprocess`",
+        absent "no request brought a password that opens the file";
     /// The `entry` through which the content came, and the `source` in the request: `content`, `turns`, `url` or `id`.
     Entry = "entry", by "`POST /ingest`",
         absent "the node is an uploaded file, or no file";
@@ -125,22 +125,22 @@ evidence! {
     ExtractSheet = "extract.sheet", by "`extract:sheet`",
         absent "the node is not a sheet";
     /// Why the node has no vector: `skipped` is `text_too_long` or `no_direction`, with figures and the remedy.
-    Embed = "embed", by "`embed`",
-        absent "the node has its vector, which is no evidence";
-    /// How many chunks of the file have no vector, by the reason: `text_too_long` or `no_direction`.
+    Embed = "embed", by "`embed`, `raptor`",
+        absent "the node has its vector, which is not a part of the evidence";
+    /// How many leaves of the file have no vector, by the reason: `text_too_long` or `no_direction`.
     WithoutVector = "without_vector", by "`embed`",
-        absent "every chunk that was embedded has its vector";
+        absent "every leaf that was embedded has its vector";
     /// The number of `children` of a container with too many of them, and of the `segments` that they were cut into where
     /// the subject changes, from the lowest level up.
     StructureSemantic = "structure.semantic", by "`structure:semantic`, `POST /documents/{id}/segment`",
         null "the subject does not change, so the children stayed where they are",
         absent "the node has no more than `rollup.max_children` children, or no caller asked for segments";
     /// What stands for the text of a container: `method`, `source_children`, `tokens`, `window`, `characters`.
-    EffectiveContent = "effective_content", by "`summarize`",
+    EffectiveContent = "effective_content", by "`summarize`, the settling of the node",
         null "the text does not fit the window, or nothing settled under the node", absent "the node is not a container";
     /// How many children failed, why the text under the container was not concatenated or has no direction, why no
     /// language model summarized it, and whether nothing under it has a vector.
-    Rollup = "rollup", by "`summarize`, `summarize:llm`",
+    Rollup = "rollup", by "`summarize`, `summarize:llm`, the settling of the node",
         absent "the node is not a container, or there is nothing under it";
     /// How many nodes under the settled file failed, and how many tasks failed for which reason.
     FailedParts = "failed_parts", by "the settling of the file",

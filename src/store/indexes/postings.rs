@@ -51,7 +51,7 @@ pub struct Head {
     pub n: i32,
 }
 
-/// The bytes of one row, or the documents of one tombstone row.
+/// The term and the first document of a row, and what it holds: the bytes of postings, or the documents of tombstones.
 pub type Keyed<T> = (i32, i32, T);
 
 /// Waits until no compaction of the index runs, and keeps any from starting before the transaction ends.

@@ -23,7 +23,7 @@ pub struct Sealed {
     pub avgdl_built: f32,
 }
 
-/// Those of `terms` that the index knows, sorted.
+/// What the index knows of `terms`, sorted by term; terms that it does not know are left out.
 pub async fn stats(conn: &mut PgConnection, index: IndexId, terms: &[&str]) -> sqlx::Result<Vec<TermStats>> {
     sqlx::query_as(
         "SELECT term, term_id, df, generation, seal, avgdl_built FROM search_term_stats

@@ -6,7 +6,7 @@ use crate::store::{
 use sqlx::PgConnection;
 use svc_ids::{DocumentId, RootId};
 
-/// Changes of the counts under a root.
+/// The counts of nodes under a root, or changes of these counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
 pub struct Frontier {
     pub total: i64,
@@ -15,7 +15,7 @@ pub struct Frontier {
     pub failed: i64,
 }
 
-/// Counts what moved at or under a node, for every root of ingestion above it; this only appends.
+/// Adds a change at or under a node to the counts of every root of ingestion at or above it; this only appends.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = at.0))]
 pub async fn count(conn: &mut PgConnection, at: DocumentId, change: Frontier) -> sqlx::Result<()> {
     sqlx::query(

@@ -11,7 +11,7 @@ use svc_ids::DocumentId;
 pub struct Descendant {
     pub id: DocumentId,
     pub parent_id: DocumentId,
-    /// A task made it, and no caller.
+    /// A task made it, or an operation that cuts or segments; no caller created or uploaded it.
     pub is_made: bool,
     pub has_failed: bool,
     /// Whoever may read the file may read it.
@@ -118,7 +118,7 @@ pub async fn redirect(
     .map(|_| ())
 }
 
-/// Gives the indexes of single nodes the nodes that correspond to theirs.
+/// Makes search indexes of single subtrees cover the counterparts of the nodes that they covered.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
 pub async fn redirect_indexes(
     conn: &mut PgConnection,
