@@ -29,7 +29,7 @@ pub(super) struct RawCell {
     pub style: u32,
     pub stored: Stored,
     pub text: String,
-    /// True even if the value is an empty text.
+    /// Whether there is a value. An inline text is one even if it is empty; an empty `v` is none.
     pub has_value: bool,
     pub formula: Option<RawFormula>,
 }
