@@ -264,7 +264,7 @@ impl<R: Read> Worksheet<R> {
         }
     }
 
-    /// Goes on to the items after the cells without reading the cells, by at most `bytes` bytes; `None` if they are
+    /// Goes on to the items after the cells without parsing the cells, by at most `bytes` bytes; `None` if they are
     /// further away.
     pub(super) fn behind_cells(self, bytes: u64) -> Result<Option<Self>, FormatError> {
         if self.state == State::Around {
