@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes once, in the cache folder, what the encoder's bench compares with: a Python with the pinned peers, a ModernBERT-base with
-# random weights, and both models as ONNX. The models' folders are printed: MiniLM first.
+# random weights, and both models as ONNX. Prints the folder.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

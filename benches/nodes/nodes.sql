@@ -13,7 +13,7 @@ CREATE FUNCTION some_vector(seed bigint, width integer) RETURNS real[] LANGUAGE 
 CREATE FUNCTION some_text(seed bigint) RETURNS text LANGUAGE sql AS $$
     SELECT string_agg('word' || ((seed * i * 7919) % (3000 / (1 + i % 7) + 1)), ' ') FROM generate_series(1, 80) AS i $$;
 CREATE TABLE result (at serial, what text, ms numeric, wal_bytes_a_row numeric);
--- Runs a statement five times, and keeps the middle time of all and the WAL of the first, by its number of rows.
+-- Runs a statement `times` times, and keeps the median time in milliseconds, and the WAL bytes of the first run for each of its rows.
 CREATE PROCEDURE measure(what text, statement text, rows integer, times integer) LANGUAGE plpgsql AS $$
 DECLARE begun timestamptz; wal pg_lsn := pg_current_wal_insert_lsn(); first_wal numeric; took numeric[] := '{}';
 BEGIN

@@ -57,7 +57,7 @@ async fn measure(app: &App, files: usize, out: &mut dyn FnMut(Figure)) -> Result
     Ok(())
 }
 
-/// Ingests small files, of which events are the greatest share.
+/// The seconds to ingest small files, where events are the greatest share of the work.
 async fn seconds_for(client: &Client<Remote>, number: &mut usize, files: usize) -> Result<f64, BoxError> {
     let first = *number;
     *number += files;

@@ -112,7 +112,7 @@ fn small(
         let (us, them) = (our_rounds[0].files[number].is_some(), their_rounds[0].files[number].is_some());
         eprintln!("bench: {name}: {} counts for neither: read by us {us}, by {peer} {them}", file.display());
     }
-    // This is our count, because the peer's count for a Markdown text is not of files.
+    // A figure for PDF is per page, by our count; the others are per file.
     let counted = |number: usize| our_rounds[0].files[number].as_ref().map_or(0, |done| done.count);
     let n =
         if work == Work::Pdf { both.iter().map(|&number| counted(number)).sum::<u64>() as usize } else { both.len() };

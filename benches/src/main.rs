@@ -55,10 +55,10 @@ const BENCHES: &[(&str, &str)] = &[
     ("queue/claim_finish", "claim and finish of short tasks; SIZE: pending tasks, default 10000 and then 1000000"),
     (
         "queue/claims",
-        "claims by 1 to 64 connections at once, and beside tasks that hold up others; SIZE: pending tasks, 10000 where left out",
+        "claims by 1 to 64 connections at once, and beside tasks that hold up others; SIZE: pending tasks, default 10000",
     ),
     ("queue/fleet", "claims for each task with 100 workers; always 1000 files and then 100"),
-    ("queue/backlog", "when half of many files are settled; SIZE: files, 500 where left out"),
+    ("queue/backlog", "when half of many files are settled; SIZE: files, default 500"),
     (
         "cancel",
         "a large PDF and a large workbook, cancelled in the middle of each stage; SIZE: rows of the workbook, default 100000",

@@ -84,7 +84,7 @@ struct Raw {
 #[derive(Default)]
 struct Parser {
     buffer: BytesMut,
-    /// The first bytes of the buffer, which contain no end of a line.
+    /// How many bytes at the start of the buffer are known to contain no line feed.
     searched: usize,
     event: Raw,
     has_data: bool,

@@ -30,7 +30,10 @@ impl Incoming {
         self.response.bytes_stream().map_err(move |error| lost(&base, &error)).boxed()
     }
 
-    /// Reads the whole body; fails if it is longer than the client accepts.
+    /// Reads the whole body.
+    ///
+    /// # Errors
+    /// [`Code::Unreachable`](crate::Code::Unreachable) if the body breaks off or is longer than the client accepts.
     pub async fn bytes(self) -> Result<Vec<u8>, Failure> {
         let Incoming { mut response, base, limit, .. } = self;
         let mut bytes = Vec::new();

@@ -21,7 +21,8 @@ macro_rules! meta { ($( $field:ident: $name:expr, $about:literal; )*) => {
             vec![$( MetaHeader { name: $name, about: $about } ),*]
         }
 
-        /// Reads the metadata of a request. A byte that is not visible ASCII is replaced, so that such a value matches nothing.
+        /// Reads the metadata of a request. Bytes that are not UTF-8 are replaced, so that such a value still counts as given and
+        /// matches nothing.
         pub fn read(headers: &HeaderMap) -> Meta {
             Meta { $( $field: joined(headers, &$name), )* }
         }
@@ -70,7 +71,7 @@ impl Meta {
         self.if_range.as_deref().is_none_or(|tag| tag.trim() == etag && !etag.starts_with("W/"))
     }
 
-    /// Whether the caller names `media_type` and prefers it to `default`.
+    /// Whether the caller names `media_type` and gives it at least the quality of `default`.
     pub fn prefers(&self, media_type: &str, default: &str) -> bool {
         let Some(accept) = self.accept.as_deref() else { return false };
         let quality = |wanted: &str| {

@@ -24,8 +24,9 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// the event `end` closes the stream when no work is left. The event `problem` carries a `Failure` and closes the stream
     /// too. With `Last-Event-ID` the caller is not sent again what it has seen.
     GET    "/ingest/file/{id}/frontier"   read_frontier(path: DocumentPath) -> Json<FrontierResponse>, or follow_frontier -> Events<FrontierResponse>;
-    /// Ends a file's ingestion: what waits fails as cancelled at once, what runs is stopped within 2 seconds. If the file is being
-    /// reprocessed, only that ends, and the tree that it has stays.
+    /// Ends a file's ingestion: what waits fails as cancelled at once, what runs is stopped within 2 seconds.
+    ///
+    /// If the file is being reprocessed, only that ends, and the tree that it has stays.
     POST   "/ingest/file/{id}/cancel"     cancel_ingest(path: DocumentPath) -> Accepted<CancelResponse>, access Write;
     /// Ingests a stored file again, with other options, while the tree that it has stays searchable.
     ///
@@ -99,13 +100,13 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Follows what happens, as server-sent events: kinds and fields are in docs/events.md. The stream does not end by itself.
     ///
     /// Each event has its number as id and its kind as name. A caller that comes back with `Last-Event-ID` misses nothing, as long as
-    /// it comes within the time for which events are kept; then it gets 410. A caller is told only of what it may read. The event
+    /// it comes within the time for which events are kept; after that it gets 410. A caller is told only of what it may read. The event
     /// `problem` carries a `Failure` and closes the stream.
     GET    "/events"                      follow_events(query: EventQuery) -> Events<EventResponse>, fails [EventsExpired];
     /// Creates a webhook: an address that is called when something happens. Only this answer shows its secret.
     ///
     /// Calls follow Standard Webhooks: `webhook-id` is the same in every try, and `webhook-signature` is made with the secret. The
-    /// receiver is sent what the creator may read, from now on, until it answers with 2xx.
+    /// receiver is sent every event from now on that the creator may read; a call that fails is tried again for about three days.
     POST   "/webhooks"                    create_webhook(body: Json<NewWebhook>) -> Created<IssuedWebhook>, access Write;
     /// Lists the caller's webhooks, for the owner all, page by page.
     GET    "/webhooks"                    list_webhooks(query: PageQuery) -> Json<WebhookPage>;
@@ -160,7 +161,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     GET    "/access/principals/{id}/tokens" list_api_tokens(path: PrincipalPath, query: PageQuery) -> Json<ApiTokenPage>, access Owner;
     /// Reads one token, without its secret.
     GET    "/access/tokens/{id}"          read_api_token(path: ApiTokenPath) -> Json<ApiTokenResponse>, access Owner;
-    /// Issues a token in place of another, which goes on for a grace time; only this answer shows the new secret.
+    /// Issues a token in place of another, which stays valid for a grace time; only this answer shows the new secret.
     POST   "/access/tokens/{id}/rotate"   rotate_api_token(path: ApiTokenPath, body: OptionalJson<ApiTokenRotation>) -> Created<IssuedApiToken>, access Owner;
     /// Revokes a token, from the next request on; to revoke it again changes nothing.
     POST   "/access/tokens/{id}/revoke"   revoke_api_token(path: ApiTokenPath) -> Json<ApiTokenResponse>, access Owner;

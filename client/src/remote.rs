@@ -17,7 +17,7 @@ pub struct Remote {
     answer_limit: usize,
 }
 
-/// The most bytes of an answer, unless another limit is set.
+/// The most bytes of an answer that is read whole, unless another limit is set.
 const ANSWER_LIMIT: usize = 1 << 30;
 
 /// Characters that a path segment may contain unescaped.
@@ -30,7 +30,7 @@ impl Remote {
         Remote { base, token, http, answer_limit: ANSWER_LIMIT }
     }
 
-    /// The same client, but it accepts no answer of more bytes.
+    /// Returns the same client with another limit, in bytes, for answers that are read whole; streams have none.
     #[must_use]
     pub fn with_answer_limit(self, bytes: usize) -> Remote {
         Remote { answer_limit: bytes, ..self }

@@ -104,7 +104,7 @@ pub trait Located {
     fn location(&self) -> String;
 }
 
-/// 204.
+/// 204, without a body.
 pub struct NoContent;
 impl Reply for NoContent {
     type Value = ();
@@ -198,7 +198,7 @@ pub struct Download {
     pub media_type: String,
     /// A plain name without folders.
     pub file_name: Option<String>,
-    /// Bytes of the whole file.
+    /// The size of the whole file, in bytes.
     pub size: u64,
     /// The range that is sent; `None` if it is the whole file.
     pub part: Option<Range<u64>>,
@@ -271,7 +271,7 @@ fn file_name(disposition: &str) -> Option<String> {
     percent_encoding::percent_decode_str(encoded).decode_utf8().ok().map(std::borrow::Cow::into_owned)
 }
 
-/// The answer to a caller who may already have a version of it.
+/// The answer to a caller who may already have it.
 #[derive(Clone, Debug)]
 pub enum Validated<V> {
     /// The caller has the current version.
@@ -300,7 +300,7 @@ impl<V> Validated<V> {
     }
 }
 
-/// The same answer with an `ETag`, and 304 for a caller whose `If-None-Match` names the current version.
+/// The answer of `R` with an `ETag`, or 304 for a caller whose `If-None-Match` names the current version.
 pub struct Conditional<R>(PhantomData<R>);
 impl<R: Reply> Reply for Conditional<R> {
     type Value = Validated<R::Value>;
@@ -337,7 +337,7 @@ pub struct Version<V> {
     pub value: V,
 }
 
-/// The same answer with an `ETag`, and 412 for a caller whose `If-Match` names other versions.
+/// The answer of `R` with an `ETag`. A caller whose `If-Match` names only other versions gets 412, and nothing is changed.
 pub struct Versioned<R>(PhantomData<R>);
 impl<R: Reply> Reply for Versioned<R> {
     type Value = Version<R::Value>;
@@ -360,7 +360,7 @@ impl<R: Reply> Reply for Versioned<R> {
     }
 }
 
-/// An answer without a version, to a change that heeds `If-Match`.
+/// The answer of `R`, without an `ETag`, to a change that heeds `If-Match`, such as a deletion.
 pub struct Guarded<R>(PhantomData<R>);
 impl<R: Reply> Reply for Guarded<R> {
     type Value = R::Value;

@@ -3,8 +3,7 @@
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
 
-/// A decoded text without byte order marks and NUL; its lines end in `
-/// `.
+/// A decoded text without byte order marks and NUL; its lines end in `\n`.
 pub(crate) struct Decoded {
     pub text: String,
     /// The name in the Encoding Standard, or of UTF-32, which that standard does not have.

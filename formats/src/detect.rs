@@ -12,7 +12,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 const HEAD: u64 = 64 << 10;
 const CONTENT_TYPES: u64 = 1 << 20;
-/// How much of a long text is examined at each of three places after its head.
+/// How much of a long text is examined at each of three places after its head, and of a PDF behind junk at its end.
 const WINDOW: u64 = 4 << 10;
 
 /// Recognises the format of the source. It reads from the beginning and leaves the position anywhere.

@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 /// boundaries and ascending.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Extraction {
-    /// The text has no NUL and its lines end in `
-    /// `; chunks are slices of it.
+    /// The text has no NUL and its lines end in `\n`; chunks are slices of it.
     pub text: String,
     /// Empty if the format has no pages.
     pub pages: Vec<Page>,
@@ -18,9 +17,9 @@ pub struct Extraction {
     pub page_kind: PageKind,
     /// In order of appearance.
     pub headings: Vec<Heading>,
-    /// What declared the headings: `markdown`, `outline`, `tags`, `font_sizes`, `styles` or `slides`.
+    /// What declared the headings: `markdown`, `html`, `outline`, `tags`, `font_sizes`, `styles` or `slides`.
     pub headings_from: Option<String>,
-    /// The encoding of a text file, as the Encoding Standard names it.
+    /// The encoding of a text file or web page: its name in the Encoding Standard, or `UTF-32LE` or `UTF-32BE`.
     pub charset: Option<String>,
     /// Further facts for the evidence: counts and warnings.
     pub facts: BTreeMap<String, Value>,

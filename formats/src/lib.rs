@@ -87,7 +87,9 @@ pub fn extract<'a, R: Read + Seek>(
         Format::Pdf => pdf::extract(source, access),
         Format::Docx => docx::extract(source, limits),
         Format::Pptx => pptx::extract(source, limits),
-        Format::Xlsx => Err(FormatError::unsupported(format, "no reader yet")),
+        Format::Xlsx => {
+            Err(FormatError::unsupported(format, "a workbook has no text of its own; its sheets are read one by one"))
+        }
         Format::Ole2 => Err(ole2::refusal(source)),
         Format::Zip => {
             Err(FormatError::unsupported(format, "an archive has no text of its own; upload its files one by one"))

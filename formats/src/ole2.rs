@@ -146,15 +146,15 @@ fn head<R: Read + Seek>(file: &mut CompoundFile<R>, stream: &str, at: u64, lengt
     (bytes.len() as u64 == length).then_some(bytes)
 }
 
-/// A bit in the flags of the first block says it.
+/// Whether a bit in the flags of the first block is set.
 fn word_is_encrypted<R: Read + Seek>(file: &mut CompoundFile<R>) -> bool {
     head(file, "/WordDocument", 10, 2).is_some_and(|flags| flags[1] & 1 != 0)
 }
 
-/// A record that checks the password comes soon after the first record, which begins the stream.
+/// Whether a record that checks the password comes soon after the first record, which begins the stream.
 fn excel_is_encrypted<R: Read + Seek>(file: &mut CompoundFile<R>) -> bool {
     const FILE_PASS: u16 = 0x2F;
-    /// How many records may come between, and more.
+    /// How many records are looked at, which is more than ever come before that one.
     const RECORDS: usize = 16;
     let stream = if file.exists("/Workbook") { "/Workbook" } else { "/Book" };
     let mut at = 0;
@@ -168,7 +168,7 @@ fn excel_is_encrypted<R: Read + Seek>(file: &mut CompoundFile<R>) -> bool {
     false
 }
 
-/// The mark of the current user says it, or a stream that only encrypted files have.
+/// Whether the current user's stream has the mark of encryption, or there is a stream that only encrypted files have.
 fn powerpoint_is_encrypted<R: Read + Seek>(file: &mut CompoundFile<R>) -> bool {
     const ENCRYPTED: [u8; 4] = 0xF3D1_C4DFu32.to_le_bytes();
     file.exists("/EncryptedSummary") || head(file, "/Current User", 12, 4).is_some_and(|mark| mark == ENCRYPTED)

@@ -1,4 +1,4 @@
-//! Takes real files, damaged at random, through every step of reading. None may crash a reader, and what is read must
+//! Detects, probes and extracts real files that were damaged at random. None may crash a reader, and what is read must
 //! be consistent. A failure names the file and its damage, and is kept in `mutations.regressions`, which is tried first
 //! from then on.
 
@@ -188,7 +188,7 @@ fn limits() -> Limits {
     }
 }
 
-/// Does every step that the bytes allow; whatever they hold must be consistent.
+/// Detects, probes and extracts the bytes; whatever they hold must be consistent.
 fn read(bytes: &[u8]) {
     let limits = limits();
     let Some(format) = detect(&mut Cursor::new(bytes)).unwrap().format else { return };

@@ -1,5 +1,4 @@
-//! What the targets share: limits that end an input soon, and a function that reads it by every step that its format
-//! has.
+//! What the targets share: limits that end an input soon, and a function that probes and extracts it.
 
 use std::io::Cursor;
 use svc_formats::{Format, Limits, archive, extract, probe, refusal, sections};

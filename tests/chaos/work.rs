@@ -32,7 +32,7 @@ const PACE: Duration = Duration::from_millis(400);
 
 const RUDE_CLIENTS: u64 = 2;
 
-/// The loss of a worker that ends a task.
+/// A task that loses this many workers fails for good.
 const LAST_LOSS: i64 = 3;
 
 /// Hurts the fleet for this long, lets it finish, and checks.

@@ -167,7 +167,7 @@ async fn guards_and_rights_are_those_of_the_definition_in_random_trees() {
     }
 }
 
-/// Were the lock missing, the child would bear the guard of before, and everybody could read it.
+/// Without the lock the child would get the guard from before the protection, and everybody could read it.
 #[tokio::test]
 async fn a_node_that_is_created_while_its_parent_is_protected_is_guarded() {
     let pool = server::new_pool().await;

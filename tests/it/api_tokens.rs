@@ -49,7 +49,7 @@ async fn a_token_opens_until_it_ends_and_every_bad_one_is_refused_alike() {
     for secret in [&expired.secret, &revoked.secret, &deleted.secret, &disabled.secret, &unknown, "no token", ""] {
         assert_eq!(answer(roots(secret)).await, refused, "a bad token tells what it was");
     }
-    // It is the owner's choice alone that closes: the disabled one opens again.
+    // Disabling only suspends a principal's tokens: once it is enabled again, they open.
     app.client.update_principal(path, Json(disable(false))).await.unwrap();
     assert_eq!(answer(roots(&disabled.secret)).await.0, 200);
     // What is public stays open whatever is shown, and what has a key of its own does not open.

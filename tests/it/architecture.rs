@@ -165,7 +165,7 @@ fn a_function_of_the_store_opens_a_span_with_the_ids_that_it_takes() {
     assert!(spans > 60, "{spans}");
 }
 
-/// The rooms of `src/`, from the ground up, each with the rooms that it imports. A room imports only rooms above it in
+/// The rooms of `src/`, from the ground up, each with the rooms that it imports. A room imports only rooms before it in
 /// this list, so the imports form no circle.
 const FLOORS: &[(&str, &[&str])] = &[
     ("admission", &[]),
@@ -362,7 +362,7 @@ fn a_room_imports_only_rooms_on_the_floors_below_it() {
     for (floor, (room, allowed)) in FLOORS.iter().enumerate() {
         for other in *allowed {
             let below = FLOORS[..floor].iter().any(|(name, _)| name == other);
-            assert!(below, "FLOORS lets {room} import {other}, which does not stand below it: that may close a circle");
+            assert!(below, "FLOORS lets {room} import {other}, which does not come before it: that may close a circle");
         }
         let allowed: BTreeSet<String> = allowed.iter().map(|name| (*name).to_owned()).collect();
         let present = found.remove(*room).unwrap_or_default();

@@ -224,7 +224,7 @@ async fn a_drain_leaves_no_work_behind_what_is_held_up() {
     let held = claim(&app, 1).await.remove(0);
     assert_eq!(held.task_id, whole);
     many(&app, root.0, "test", 3_000, 5).await;
-    // It is created as over REST, and the worker embeds it.
+    // The document of this task was created over REST, so the worker can embed it.
     let free: TaskId = sqlx::query_scalar(
         "INSERT INTO task_queue (task_type, lane, scope_document_id, node_path, node_depth, root_id, write_mode, priority)
          VALUES ('embed', 'cpu', $1, $1 || '/', 0, $1, 'self', 0) RETURNING id",

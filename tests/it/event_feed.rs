@@ -75,7 +75,7 @@ async fn events_are_followed_from_any_place_and_by_kind_and_root() {
     let first = next(&mut local).await;
     let Event { data: EventResponse { kind, root_id, data, .. }, .. } = &first;
     assert_eq!((*kind, *root_id, &data["usetype"]), (EventKind::DocumentCreated, Some(top), &json!("markdown")));
-    // The header goes before the parameter.
+    // The header overrides the parameter.
     let meta = Meta { last_event_id: Some((first.data.seq + 1).to_string()), ..Meta::default() };
     let mut resumed = app.client.given(meta).follow_events(query("", "0")).await.unwrap();
     assert_eq!(take(&mut resumed, 1).await, all[2..]);

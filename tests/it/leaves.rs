@@ -109,7 +109,7 @@ fn region(random: &mut SmallRng, paths: &[Vec<i64>]) -> Region {
     Region { path, mode: WriteMode::Subtree, leaves: Some(leaves) }
 }
 
-/// A test beside [`Region::overlaps`] compares it with sets of nodes.
+/// Compares the server with [`Region::overlaps`], which a test beside it compares with sets of nodes.
 #[tokio::test]
 async fn the_servers_regions_overlap_exactly_where_their_nodes_do() {
     let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;

@@ -107,8 +107,8 @@ async fn a_delete_waits_for_the_settler_and_holds_nothing_that_it_needs() {
     app.end().await;
 }
 
-/// Whether a change beside others was answered as allowed: done, gone, or held by a task, but never that it lost
-/// against another change.
+/// Whether a change beside others was done. Its document may also be gone or held by a task; any other failure, such as
+/// a loss against another change, panics.
 fn expected<T>(outcome: Result<T, Failure>) -> bool {
     match outcome {
         Ok(_) => true,

@@ -105,7 +105,7 @@ async fn a_text_is_split_where_its_caller_says_or_at_its_headings() {
     assert_eq!(app.client.search_bm25(Json(Bm25Search::new("zander"))).await.unwrap().total, 2);
     let read = app.client.read_document(DocumentPath { id }, EmbedQuery::default()).await.unwrap().value().unwrap();
     assert_eq!(read.content, text, "the text itself stays");
-    // A piece is told of when the text goes that it was cut from.
+    // If the text that it was cut from is deleted, a piece has a deletion event of its own.
     app.client.delete_document(DocumentPath { id }).await.unwrap();
     assert_eq!(events(&app, "document.deleted", again.created[0]).await, 1);
     app.end().await;

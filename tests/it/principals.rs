@@ -269,8 +269,8 @@ async fn a_writer_of_a_subtree_changes_it_and_touches_nothing_above() {
     app.end().await;
 }
 
-/// Every principal may upload and create at the top of the tree, as the specification says, and reads what it put there. What is
-/// open to all is the owner's to change.
+/// Every principal may upload and create at the top of the tree, and reads what it put there. What is open to all is the owner's to
+/// change.
 #[tokio::test]
 async fn what_principals_upload_is_stored_once_where_they_may_read_it() {
     let app = idle().await;

@@ -201,7 +201,7 @@ async fn no_summary_tells_of_what_its_readers_may_not_read() {
     assert_eq!(tree.leaves, 35, "the closed section is left out, also for the owner");
     assert!(!tells_of(tree.raptor_id, closed).await && tells_of(tree.raptor_id, later).await);
 
-    // What was closed or deleted since takes the summaries along that tell of it, and only those.
+    // What was closed or deleted since takes along the summaries that tell of it, and no others.
     app.client.protect_document(DocumentPath { id: closed }).await.unwrap();
     app.client.delete_document(DocumentPath { id: closed }).await.unwrap();
     assert!(exists(&app.subtree(id).await, tree.raptor_id), "it tells of nothing there");

@@ -100,7 +100,7 @@ fn found(response: &SearchResponse) -> BTreeSet<i64> {
     response.results.iter().map(|result| result.document.id).collect()
 }
 
-/// What each way of searching finds, with the numbers beside it.
+/// For each way of searching: what it finds, the total, and how many nodes it says are in flight.
 async fn searches(app: &TestApp) -> BTreeMap<&'static str, (BTreeSet<i64>, u64, i64)> {
     let limit = 100;
     let answers = [

@@ -97,7 +97,7 @@ async fn a_purge_takes_what_completed_long_ago_and_nothing_that_anybody_needs() 
         [second, failed, open],
         "a root with an open task keeps all of its rows, and what failed stays"
     );
-    // What was put back can still be retried, although its dependency is gone.
+    // What failed can still be retried, although another task of its root is gone.
     assert_eq!(app.client.retry_task(TaskPath { id: failed.0 }).await.unwrap().status, TaskStatus::Pending);
     let attempts: i64 = sqlx::query_scalar("SELECT count(*) FROM task_attempts WHERE task_id = $1")
         .bind(first)

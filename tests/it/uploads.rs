@@ -36,7 +36,7 @@ async fn hostile_forms_are_refused_by_name() {
         ("two options", FORM, format!("{options}{options}{file}--XX--"), 422, Some("invalid_field")),
         ("an unknown part", FORM, format!("{}{file}--XX--", part("name=more", "x")), 422, Some("invalid_field")),
         ("a part without a name", FORM, "--XX\r\n\r\nx\r\n--XX--".into(), 422, Some("invalid_field")),
-        ("a million parts", FORM, part("name=x", "").repeat(100_000), 422, Some("invalid_field")),
+        ("a hundred thousand parts", FORM, part("name=x", "").repeat(100_000), 422, Some("invalid_field")),
         ("another boundary", FORM, "--YY\r\n".repeat(10_000), 400, Some("malformed_request")),
         ("no boundary", "multipart/form-data", file.clone(), 400, Some("malformed_request")),
         ("another type", "application/octet-stream", file.clone(), 415, Some("unsupported_media_type")),

@@ -17,11 +17,11 @@ use tokio::task::JoinSet;
 const CONNECTIONS: [usize; 4] = [1, 4, 16, 64];
 /// Tasks of one turn, which are claimed one at a time.
 const TASKS: usize = 1_000;
-/// Times that all take turns.
+/// How many turns each number of connections takes.
 const ROUNDS: usize = 8;
-/// Tasks that hold up another one each.
+/// How many tasks are held, each of which holds up another one.
 const BLOCKERS: [usize; 3] = [0, 500, 5_000];
-/// Claims that are timed beside them.
+/// How many claims are timed beside them.
 const TIMED: usize = 500;
 
 pub async fn run(pool: &PgPool, pending: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
@@ -85,13 +85,13 @@ async fn claim_all(mut conn: PgConnection, left: Arc<AtomicUsize>) -> Result<(Pg
         let got = tasks::claim(&mut conn, &claimer, &[(Lane::Io, 1)]).await?.grants;
         times.push(start.elapsed().as_secs_f64());
         if got.len() != 1 {
-            return Err("a claim found nothing, and there was something".into());
+            return Err("a claim found nothing although a task was pending".into());
         }
     }
     Ok((conn, times))
 }
 
-/// A claim while so many tasks are held, each with one that waits for its region.
+/// Times claims while tasks are held, each with one that waits for its region.
 async fn by_blockers(pool: &PgPool, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     for blockers in BLOCKERS {
         fill(pool, blockers + TIMED).await?;
@@ -121,7 +121,7 @@ async fn by_blockers(pool: &PgPool, out: &mut dyn FnMut(Figure)) -> Result<(), B
         for _ in 0..TIMED {
             let start = Instant::now();
             if tasks::claim(&mut *conn, &claimer, &[(Lane::Io, 1)]).await?.grants.len() != 1 {
-                return Err("a claim found nothing, and there was something".into());
+                return Err("a claim found nothing although a task was pending".into());
             }
             times.push(start.elapsed().as_secs_f64() * 1000.0);
         }

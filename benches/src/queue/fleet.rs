@@ -33,7 +33,7 @@ const FILES: usize = 1_000;
 /// What the tasks of one file are, in their order; the last one is the model's.
 const STAGES: [(&str, Lane); 4] =
     [("probe", Lane::Cpu), ("extract:text", Lane::Cpu), ("structure:declared", Lane::Cpu), ("embed", Lane::Model)];
-/// A task takes so long on average: together the workers could do more than the server can.
+/// How long a task takes on average: so short that together the workers could do more than the server can.
 const WORK: Duration = Duration::from_millis(400);
 /// Connections that all workers share: the server has a hundred.
 const CONNECTIONS: u32 = 48;

@@ -15,8 +15,9 @@ use utoipa::{IntoParams, ToSchema};
 /// The name of the owner wherever a principal's name may stand; no principal takes it.
 pub const OWNER: &str = "owner";
 
-/// How long a rotated token goes on by default, in seconds, and at most.
+/// How long a rotated token stays valid by default, in seconds.
 pub const GRACE_SECONDS: u32 = 24 * 3600;
+/// How long it stays valid at most, in seconds.
 const LONGEST_GRACE: i64 = 7 * 24 * 3600;
 
 const A_NAME: Constraint = Constraint::Text(1, 200, Form::NotBlank);
@@ -184,10 +185,10 @@ impl Wire for NewApiToken {
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct ApiTokenRotation {
-    /// How long the old token goes on, in seconds: 0 to 604,800, which is 7 days; 86,400 by default, which is one.
+    /// How long the old token stays valid, in seconds: 0 to 604,800, which is 7 days; 86,400 by default, which is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grace_seconds: Option<u32>,
-    /// When the new token ends by itself; by default it lasts as long as the old one was to last.
+    /// When the new token ends by itself; by default when the old one was to end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<DateTime<Utc>>,
 }
@@ -208,7 +209,7 @@ pub struct ApiTokenResponse {
     pub expires_at: Option<DateTime<Utc>>,
     /// At most a minute behind; null if it was never used.
     pub last_used_at: Option<DateTime<Utc>>,
-    /// When another token was issued in its place; it goes on until it expires.
+    /// When another token was issued in its place; it stays valid until it expires.
     pub rotated_at: Option<DateTime<Utc>>,
     pub revoked_at: Option<DateTime<Utc>>,
 }

@@ -32,7 +32,7 @@ impl Params for TaskTypePath {
     constrain! { task_type: NAME }
 }
 
-/// Which tasks to list; an absent field does not filter.
+/// Which tasks to list. An absent field does not filter, except `status`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(IntoParams))]
 #[serde(default, deny_unknown_fields)]
@@ -321,7 +321,7 @@ pub struct ActorRegion {
     pub path: Vec<i64>,
     /// The extent from the node.
     pub mode: WriteMode,
-    /// Only these leaves under the node.
+    /// If present, only these leaves under the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaves: Option<LeafRange>,
 }
@@ -352,7 +352,7 @@ pub struct ReservationResponse {
     pub document_id: i64,
     pub root_id: i64,
     pub write_mode: WriteMode,
-    /// Where only some leaves under the document are reserved: those.
+    /// If present, only these leaves under the document are reserved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaves: Option<LeafRange>,
     pub worker: String,

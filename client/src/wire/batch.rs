@@ -70,7 +70,7 @@ impl Constrained for BatchItem {
 }
 
 impl BatchItem {
-    /// Names the first field that breaks a constraint, with this before its name.
+    /// Names the first field that breaks a constraint, with `before` in front of its name.
     pub fn check_as(&self, before: &str) -> Result<(), Failure> {
         TITLE.check(&format!("{before}title"), &self.title)?;
         KEY.check(&format!("{before}key"), &self.key)?;
@@ -101,6 +101,6 @@ pub struct BatchedDocument {
     /// Its place in the call, from 0.
     pub index: u32,
     pub document_id: i64,
-    /// The caller had created a document with its key before, and nothing was stored.
+    /// True if the caller had created a document with its key before; then nothing was stored.
     pub was_existing: bool,
 }

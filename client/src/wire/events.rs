@@ -23,7 +23,7 @@ pub struct EventQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root: Option<i64>,
     /// The number of an event, to begin after it, or `now`; if absent, the stream begins with the oldest event that is kept. The
-    /// header `Last-Event-ID` goes before it.
+    /// header `Last-Event-ID` overrides it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
 }
@@ -45,7 +45,7 @@ pub enum Since {
 }
 
 impl EventQuery {
-    /// The kinds that are wanted; none means all.
+    /// The kinds that are wanted; an empty list means all.
     pub fn kinds(&self) -> Result<Vec<EventKind>, Failure> {
         self.kinds.as_deref().map_or(Ok(Vec::new()), kinds)
     }
@@ -92,7 +92,7 @@ pub fn kinds(list: &str) -> Result<Vec<EventKind>, Failure> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct EventResponse {
-    /// Its number. Numbers follow the order in which events may be read; those between belong to events that are not shown.
+    /// Its number. Events are read in the order of their numbers; a number that is missing belongs to an event that is not shown.
     pub seq: i64,
     pub kind: EventKind,
     /// When it happened, which may be a little out of order.
@@ -156,7 +156,7 @@ kinds! {
         ["content_hash": "`sha256:<hex>` of the bytes", "linked": "whether the file was attached to another parent by a link"];
     /// Something about a file deserves attention: a part of it failed, it settles without text or vectors, or a reprocess of it did not succeed.
     IngestWarning = "ingest.warning", for Readers,
-        ["warning": "the name of the evidence that says more, or `part_failed`", "detail": "the value of the evidence; for `part_failed` the `task_type`, `error_type` and `code`, for `reprocess` the `state` with such a `reason`"];
+        ["warning": "the name of the evidence that says more, or `part_failed`", "detail": "the value of the evidence; for `part_failed` an object of `task_type`, `error_type` and `code`, for `reprocess` the `state` and, as `reason`, such an object"];
     /// Everything of a file is done, and what settled of it can be found.
     IngestSettled = "ingest.settled", for Readers,
         ["nodes": "the nodes of the file", "nodes_failed": "how many of them failed", "seconds": "the time since the file was stored"];
@@ -180,8 +180,7 @@ kinds! {
     /// A document was moved, with everything under it.
     DocumentMoved = "document.moved", for Readers,
         ["parent_id": "the document above it now", "from_parent_id": "the document above it before", "usetype": USETYPE];
-    /// A document was deleted. Of what was under it, files, access roots and documents that were created on their own are told of by
-    /// events of their own.
+    /// A document was deleted. Each file, access root or separately created document that was under it has an event of its own.
     DocumentDeleted = "document.deleted", for Readers,
         ["parent_id": ABOVE, "usetype": USETYPE];
     /// A fact was recorded.

@@ -45,7 +45,7 @@ impl Wire for SplitRequest {
     } }
 }
 
-/// How to cut a text into chunks; as the group `structure` of the ingest options, with the same defaults.
+/// How to cut a text into chunks: the fields of the ingest options' group `structure`, with the same defaults.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 #[serde(default, deny_unknown_fields)]
@@ -90,7 +90,7 @@ impl Located for PiecesResponse {
     }
 }
 
-/// How to segment the children of a document; as the group `rollup` of the ingest options, with the same defaults.
+/// How to segment the children of a document: fields of the ingest options' group `rollup`, with the same defaults.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 #[serde(default, deny_unknown_fields)]

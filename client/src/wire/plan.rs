@@ -110,7 +110,7 @@ pub struct PlanRow {
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct AnalyzeResponse {
     pub file: AnalyzedFile,
-    /// Null if the bytes have no schedule, because probing them fails.
+    /// Null if there is no plan for the bytes, because probing them fails.
     pub plan: Option<Plan>,
     pub probe_failed: Option<ProbeFailure>,
     /// Set if an upload would find these bytes stored.

@@ -124,7 +124,7 @@ pub struct PortfolioRequest {
     pub include_embed: bool,
 }
 impl PortfolioRequest {
-    /// Everything but the budget by default.
+    /// A request with this budget and otherwise the defaults.
     pub fn new(tokens: u32) -> PortfolioRequest {
         PortfolioRequest { tokens, query: None, summaries: true, include_content: true, include_embed: false }
     }
@@ -157,13 +157,13 @@ pub struct PortfolioResponse {
     pub coverage: f64,
     /// No choice within the budget covers more than this.
     pub bound: f64,
-    /// The share of the best possible coverage that any portfolio reaches; `coverage / bound` says for this one what it
-    /// reaches at least.
+    /// Every portfolio reaches at least this share of the best possible coverage; this one reaches at least
+    /// `coverage / bound`.
     pub guarantee: f64,
     pub rule: PortfolioRule,
     /// The number of readable leaves under the document, all of which are to be covered.
     pub leaves: usize,
-    /// The number of leaves and summaries from which was chosen.
+    /// The number of leaves and summaries to choose from.
     pub candidates: usize,
     /// The model whose vectors and tokens count: its name and the hash of everything that decides a vector.
     pub model: String,

@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 #[cfg_attr(feature = "openapi", derive(IntoParams))]
 #[serde(default, deny_unknown_fields)]
 pub struct RunnerModelQuery {
-    /// The tokenizer has megabytes for some models; false by default.
+    /// Whether to include the tokenizer, which has megabytes for some models; false by default.
     pub tokenizer: bool,
 }
 impl Params for RunnerModelQuery {}

@@ -23,12 +23,12 @@ pub(super) fn object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<S
     }
 }
 
-/// Does the same for a field that may be absent.
+/// Reads an object as [`object`] does, for a field that may be absent.
 pub(super) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Map<String, Value>>, D::Error> {
     object(deserializer).map(Some)
 }
 
-/// Does the same, but the object may be null.
+/// Reads an object as [`object`] does, or null.
 pub(super) fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Map<String, Value>>, D::Error> {
     struct Optional;
     impl<'de> Visitor<'de> for Optional {

@@ -55,7 +55,7 @@ impl Wire for NewWebhook {
 }
 
 impl NewWebhook {
-    /// The kinds that are wanted; none means all.
+    /// The kinds that are wanted; an empty list means all.
     pub fn kinds(&self) -> Result<Vec<EventKind>, Failure> {
         self.kinds.as_deref().map_or(Ok(Vec::new()), kinds)
     }
@@ -75,7 +75,7 @@ pub struct WebhookResponse {
     pub created_at: DateTime<Utc>,
     /// Until when the secret from before the last rotation signs too.
     pub old_secret_until: Option<DateTime<Utc>>,
-    /// When the first of the deliveries failed that have failed in a row; null if the last one succeeded.
+    /// Since when every delivery has failed; null if the last one succeeded.
     pub failing_since: Option<DateTime<Utc>>,
     /// When it was switched off, because the receiver is gone (410) or everything failed for a week. Create another one in its place.
     pub off_since: Option<DateTime<Utc>>,

@@ -15,7 +15,7 @@ use pack::{Leads, Packer};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, ops::Range};
 
-/// Counts the tokens that a model would see. Each call gets a piece of a chunk, never the whole text.
+/// Counts the tokens that a model would see. Each call gets about as much text as a chunk holds at most.
 pub trait TokenCounter {
     /// The number of tokens in `text`, without special ones.
     fn count(&self, text: &str) -> usize;
@@ -40,7 +40,7 @@ pub enum ChunkStrategy {
 #[serde(default)]
 pub struct ChunkOptions {
     pub strategy: ChunkStrategy,
-    /// The most tokens of a chunk. Only a single character that has more may exceed it.
+    /// The most tokens of a chunk. Only a single grapheme cluster that has more may exceed it.
     pub max_tokens: usize,
     /// A length in characters. A shorter chunk joins its neighbour or takes a sentence from it if the caps allow that.
     pub min_chunk_length: usize,
@@ -83,8 +83,8 @@ fn content<'a>(text: &'a str, prefix: &Range<usize>, slice: Range<usize>) -> Cow
 
 /// Cuts `text[range]` into chunks. They are in order and do not overlap, and together they hold everything but white
 /// space between them. No chunk begins or ends within a character as a reader sees it (a grapheme cluster), unless that
-/// alone exceeds a cap. The time is linear in the text. A range beyond the text or off its character boundaries is
-/// shortened to fit.
+/// alone exceeds a cap or is longer than 64 characters. The time is linear in the text. A range beyond the text or off
+/// its character boundaries is shortened to fit.
 pub fn chunk(text: &str, range: Range<usize>, options: &ChunkOptions, tokens: &dyn TokenCounter) -> Vec<Chunk> {
     let end = text.floor_char_boundary(range.end.min(text.len()));
     let start = text.ceil_char_boundary(range.start.min(end)).min(end);

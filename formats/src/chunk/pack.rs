@@ -34,7 +34,7 @@ struct Unit {
 #[derive(Debug, Default)]
 struct Draft {
     units: Vec<Unit>,
-    /// How many units at the beginning lead.
+    /// How many units at the beginning are headings or introductions.
     leading: usize,
     /// The sum over units and prefix, or an exact count if `counted` is true.
     tokens: usize,
@@ -236,8 +236,8 @@ impl<'a> Packer<'a> {
         }
     }
 
-    /// Closes all but the last of many headings in a row: as many stay with their text as leave half of the chunk to
-    /// it.
+    /// Of many headings in a row, keeps only the last ones open, so that at least half of the chunk is left for their
+    /// text, and closes the others.
     fn shed(&mut self) {
         let units = std::mem::take(&mut self.open.units);
         let (mut tokens, mut characters) = (0, 0);
@@ -275,7 +275,7 @@ impl<'a> Packer<'a> {
                 room = Room { tokens: self.options.max_tokens, characters: self.options.max_chars };
             }
             let mut next = None;
-            // Together they may have more tokens than separately, so this may take more than one try.
+            // The piece may have more tokens together with what is open than by itself, so this may take several tries.
             for _ in 0..4 {
                 let piece = first_piece(self.text, &rest, room, &mut self.guess, self.counter);
                 let Some(range) = piece.range else {
@@ -316,7 +316,7 @@ impl<'a> Packer<'a> {
 }
 
 impl Draft {
-    /// Whether there are only headings and introductions so far.
+    /// Whether it begins with a heading and holds only headings and introductions.
     fn only_leads(&self) -> bool {
         self.leading == self.units.len() && self.units.first().is_some_and(|unit| unit.leads == Leads::Always)
     }

@@ -101,7 +101,7 @@ pub(super) struct Cell {
     /// The separator between its text and what comes next.
     pub separator: &'static str,
     pub span: usize,
-    /// It is the lower part of a cell above.
+    /// It is a part of the cell above it or to its left.
     pub continues: bool,
     pub deleted: bool,
     pub noted: Noted,

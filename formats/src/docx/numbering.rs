@@ -56,7 +56,8 @@ struct Level {
     start: u32,
     format: Format,
     pattern: String,
-    /// The level, counted from 1, whose items restart this one; 0 means none does. If absent, any level above does.
+    /// The lowest level, counted from 1, whose items restart this one; 0 means that none does. If absent, all levels
+    /// above do.
     restarts_after: Option<u8>,
     /// Shows the levels above in digits, whatever their own format.
     legal: bool,
@@ -344,7 +345,7 @@ impl<'a> Counter<'a> {
         }
         for (below, count) in counts.iter_mut().enumerate().skip(at + 1) {
             let restarts = level_of(below as u8).and_then(|level| level.restarts_after);
-            // These are the levels at or above which an item restarts this one.
+            // An item restarts each level below it, unless that level says that only items of higher levels do.
             if restarts.is_none_or(|restarts| at < usize::from(restarts)) {
                 *count = None;
             }

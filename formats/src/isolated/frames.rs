@@ -191,7 +191,7 @@ impl Decoder {
         let kind = header[0];
         let length = header[1..].iter().rev().fold(0, |length, &byte| (length << 8) | usize::from(byte));
         if self.end.is_some() || ![PART, ANSWER, END].contains(&kind) || length > BODY {
-            return Err(FormatError::crashed("a frame of its answer does not read"));
+            return Err(FormatError::crashed("a frame of its answer cannot be read"));
         }
         if kind == END {
             // If an answer was abandoned, a part of it may come before the end.
@@ -285,7 +285,7 @@ fn take<'a>(bytes: &mut &'a [u8], most: usize) -> &'a [u8] {
 }
 
 fn unreadable(error: serde_json::Error) -> FormatError {
-    FormatError::crashed(format_args!("its answer does not read: {error}"))
+    FormatError::crashed(format_args!("its answer cannot be read: {error}"))
 }
 
 #[cfg(test)]

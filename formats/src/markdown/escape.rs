@@ -1,8 +1,8 @@
 //! Puts a backslash before what would read as structure in a text, and before nothing else.
 //!
-//! At the start of a line that is a heading's marks, a list's marker, a quote, a fence, a table's bar or delimiter row,
-//! a rule or underline, an HTML block, a link's definition; at the end of a heading it is the closing marks. Marks
-//! within a line, such as `*`, change no structure and stay.
+//! At the start of a line these read as structure: a heading's marks, a list's marker, a quote, a fence, a table's bar
+//! or delimiter row, a rule or underline, an HTML block and a link's definition; at the end of a heading, its closing
+//! marks. Marks within a line, such as `*`, change no structure and stay.
 
 /// Appends a paragraph, with trimmed lines and without empty ones.
 pub(super) fn push_paragraph(out: &mut String, paragraph: &str) {

@@ -46,7 +46,9 @@ impl Document {
             LoadPdfError::Decryption(DecryptionError::UnsupportedAlgorithm) => {
                 FormatError::Sealed { format: Format::Pdf }
             }
-            LoadPdfError::Decryption(_) => FormatError::corrupt(Format::Pdf, "its encryption dictionary does not read"),
+            LoadPdfError::Decryption(_) => {
+                FormatError::corrupt(Format::Pdf, "its encryption dictionary cannot be read")
+            }
             LoadPdfError::Invalid => {
                 FormatError::corrupt(Format::Pdf, "no cross-reference table, catalog or page tree was found")
             }

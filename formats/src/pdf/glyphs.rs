@@ -30,7 +30,8 @@ const MOST_COMPARED: usize = 1000;
 /// How far text may extend beyond a page's edge, in points.
 const BLEED: f64 = 2.0;
 
-/// The payload of the unwinding that ends such a drawing, because an interpreter has no other way out.
+/// The payload of the unwinding that ends a drawing over [`MOST_GLYPHS`] or [`MOST_CLIPS`], because an interpreter has
+/// no other way out.
 pub(super) struct Endless;
 
 /// A drawn character, or the few of a ligature. Lengths are in points, and y grows downwards.

@@ -71,7 +71,7 @@ pub(crate) fn probe<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Pat
 
 /// Extracts the text with these facts: `page_count`, `tagged`, and if there are any, `page_images` (a page's number,
 /// the number of images, and the shares of the page that the largest and all of them cover), `scanned_pages`,
-/// `unreadable_pages`, `unusable_pages`, `unknown_glyphs`.
+/// `unreadable_pages`, `unusable_pages`, `unknown_glyphs`. A file without text has the fact `empty`.
 pub(crate) fn extract<R: Read + Seek>(source: R, access: Access<'_>) -> Result<Extraction, FormatError> {
     let limits = access.limits;
     let document = Document::open(source, access)?;

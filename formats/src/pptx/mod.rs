@@ -1,8 +1,8 @@
 //! Converts presentations to Markdown: each slide is a `#` section, in the order of the presentation.
 //!
 //! A slide's heading is its title placeholder. Without one, its first line of text is promoted and counted in the fact
-//! `promoted_title_count`; if only tables have text, the heading is `Slide N`. Hidden slides are read like others. The
-//! pages of the extraction are the slides, by their number in the presentation. Facts: `pptx.slides`,
+//! `promoted_title_count`; if no line outside tables has text, the heading is `Slide N`. Hidden slides are read like
+//! others. The pages of the extraction are the slides, by their number in the presentation. Facts: `pptx.slides`,
 //! `pptx.hidden_slides`, `pptx.missing_slides` (listed, but not in the package), `pptx.slides_without_text` and
 //! `pptx.comments`.
 

@@ -21,7 +21,8 @@ pub struct Cells {
     pub range: Range,
     /// The rows with a filled cell, from top to bottom.
     pub rows: Vec<CellRow>,
-    /// Merged ranges that meet the rectangle. They come after the last row of a sheet; `None` if that was too far away.
+    /// Merged ranges that meet the rectangle. A sheet lists them after its last row; `None` if that is too far away or
+    /// damaged.
     pub merged: Option<Vec<Range>>,
 }
 

@@ -190,7 +190,7 @@ impl<R: Read> Markup<R> {
         }
     }
 
-    /// Continues after the first `text` in the part, skipping at most `bytes` bytes without reading them; `None` if it
+    /// Continues after the first `text` in the part, skipping at most `bytes` bytes without parsing them; `None` if it
     /// does not come that soon. What was open before is forgotten.
     pub(super) fn behind(self, text: &[u8], mut bytes: u64) -> Result<Option<Self>, FormatError> {
         let mut source = self.inner.into_inner();

@@ -17,7 +17,7 @@ pub(super) struct Outline {
 
 /// Where a cell went.
 pub(super) enum Placed {
-    /// To the first row. The earlier cells are below it now.
+    /// To the first row. If that row is a new one, these are the cells of the row that was first before.
     First(Vec<(CellRef, RawCell)>),
     Below,
 }

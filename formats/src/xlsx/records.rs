@@ -43,14 +43,14 @@ pub struct RecordColumn {
     pub header: String,
 }
 
-/// A row with at least one filled cell.
+/// A row with at least one filled cell that is not a blank text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The worksheet's number for the row.
     pub row: u32,
     /// Hidden by hand or by a filter.
     pub hidden: bool,
-    /// From left to right, without the empty ones.
+    /// From left to right, without empty and blank ones.
     pub cells: Vec<RecordCell>,
 }
 

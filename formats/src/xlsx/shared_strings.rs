@@ -123,7 +123,7 @@ pub(super) fn write(out: &mut impl Write, texts: &[String]) -> io::Result<()> {
     })
 }
 
-/// Passes each text and its index to `see` until that returns that it has enough.
+/// Passes each text and its index to `see`, until `see` says that it has enough.
 fn each<S: Read>(
     part: S,
     limits: &Limits,

@@ -29,7 +29,7 @@ pub(super) struct RawCell {
     pub style: u32,
     pub stored: Stored,
     pub text: String,
-    /// True even if the value is an empty text.
+    /// Whether there is a value. An inline text is one even if it is empty; an empty `v` is none.
     pub has_value: bool,
     pub formula: Option<RawFormula>,
 }
@@ -264,7 +264,7 @@ impl<R: Read> Worksheet<R> {
         }
     }
 
-    /// Goes on to the items after the cells without reading the cells, by at most `bytes` bytes; `None` if they are
+    /// Goes on to the items after the cells without parsing the cells, by at most `bytes` bytes; `None` if they are
     /// further away.
     pub(super) fn behind_cells(self, bytes: u64) -> Result<Option<Self>, FormatError> {
         if self.state == State::Around {

@@ -29,7 +29,7 @@ pub enum Command {
         #[arg(long)]
         days: Option<u32>,
     },
-    /// Issues a token in place of another, which goes on for a grace time, and prints the new secret.
+    /// Issues a token in place of another, which stays valid for a grace time, and prints the new secret.
     Rotate {
         /// The id of the old token.
         id: i64,

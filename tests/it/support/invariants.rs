@@ -163,7 +163,7 @@ const INVARIANTS: &[(&str, &str)] = &[
          UNION ALL SELECT 'access_roots ' || a.document_id FROM access_roots a WHERE a.above <> 0 AND NOT EXISTS (SELECT 1 FROM access_roots r WHERE r.document_id = a.above)",
     ),
     (
-        "one node a hash in each zone",
+        "a zone stores the same bytes once for each usetype",
         "SELECT d.content_hash FROM documents d JOIN document_blobs b ON b.document_id = d.id GROUP BY d.content_hash, d.usetype, d.guard HAVING count(*) > 1",
     ),
 ];

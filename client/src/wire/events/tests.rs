@@ -63,7 +63,7 @@ principals that were created later.
         };
         writeln!(page, "| `{kind}` | {} | {audience} | {} |", kind.meaning(), fields.join("; ")).unwrap();
     }
-    page.push_str("\nNothing tells of a kind without data yet.\n");
+    page.push_str("\nNo event of a kind without data is sent yet.\n");
     page
 }
 

@@ -75,7 +75,7 @@ impl<R: Read> Converter<'_, R> {
             let Some(Frame::Cell(cell)) = converter.frames.last_mut() else { return };
             match element.name.as_str() {
                 "gridSpan" => cell.span = count(element).max(1),
-                // Without a value it continues the cell above.
+                // Without a value it continues the cell above or to the left.
                 "vMerge" | "hMerge" => cell.continues = element.value() != Some("restart"),
                 "cellDel" => cell.deleted = true,
                 _ => {}

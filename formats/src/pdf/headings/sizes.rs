@@ -13,8 +13,8 @@ const LARGER: f64 = 1.12;
 /// The most characters and lines of a heading.
 const MOST_CHARACTERS: usize = 120;
 const MOST_LINES: usize = 3;
-/// With more of them per page on average the file is a form or a poster; with more than this share of the text they are
-/// not headings.
+/// With more candidates per page on average, the file is a form or a poster; if they hold more than this share of the
+/// text, they are not headings.
 const MOST_ON_A_PAGE: usize = 12;
 const MOST_OF_TEXT: f64 = 0.2;
 /// A title on more than this share of the pages, and on at least three, is a running header.

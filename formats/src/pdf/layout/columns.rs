@@ -1,8 +1,8 @@
-//! Finds columns that were drawn line by line across both.
+//! Finds columns side by side that were drawn row by row, each row across all of them.
 
 use super::rows::Row;
 
-/// Fewer rows with a gap at one place are a table, or chance.
+/// If fewer rows have a gap at one place, it is a table or chance.
 const FEWEST_ROWS: usize = 4;
 /// A side is prose, and not cells of a table, from this average number of characters and words on.
 const PROSE: (usize, usize) = (18, 3);

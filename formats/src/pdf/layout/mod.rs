@@ -3,7 +3,7 @@
 //! For nearly every producer the order of drawing is the order of reading, so it is kept unless the positions
 //! contradict it: columns drawn across, rows drawn by column, a footer drawn first. Text of each direction is laid out
 //! in a frame of its own, turned so that its lines run right and follow each other downwards. The frame with the most
-//! characters comes first.
+//! glyphs comes first.
 
 mod bidi;
 mod columns;
@@ -24,8 +24,7 @@ const FEWEST: usize = 3;
 /// The text of a page.
 #[derive(Default)]
 pub(super) struct Laid {
-    /// Lines end in `
-    /// `, paragraphs in an empty line.
+    /// Lines end in `\n`, paragraphs in an empty line.
     pub text: String,
     /// In the order of the text.
     pub lines: Vec<LaidLine>,

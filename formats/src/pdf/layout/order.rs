@@ -8,7 +8,7 @@ const MOST_DEPTH: u8 = 12;
 const GUTTER: f64 = 0.6;
 /// A row is prose from this average number of characters on.
 const PROSE: usize = 18;
-/// How many runs beside each other are examined, and how many fields times rows.
+/// How many runs beside each other are examined, and how many pairs of rows are compared.
 const MOST_BESIDE: usize = 16;
 const MOST_COMPARED: usize = 4_000_000;
 /// Going up by more than this many font sizes is a jump.

@@ -166,7 +166,7 @@ fn is_wide_script(character: char) -> bool {
 
 /// The size of most characters, and whether all of them are bold.
 fn style(page: &PageGlyphs, spots: &[Spot], row: &Row) -> (f64, bool) {
-    // A line has few sizes; further ones count as the last one.
+    // A line has few sizes; further ones are left out.
     let mut sizes: Vec<(f64, usize)> = Vec::with_capacity(2);
     let mut bold = true;
     for spot in row.segments.iter().flat_map(|segment| spots_of(spots, segment)) {

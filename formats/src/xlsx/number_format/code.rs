@@ -214,7 +214,7 @@ impl Scanner<'_> {
             }
             '[' => {
                 let Some(end) = self.rest.find(']') else {
-                    // The quote is not closed, so the rest is literal.
+                    // The bracket is not closed, so the rest is literal.
                     let rest = std::mem::take(&mut self.rest);
                     self.literal(rest);
                     return true;
