@@ -142,7 +142,6 @@ impl Service {
         Service { task_types, ..self }
     }
 
-    /// What files are taken in with.
     pub(crate) fn intake(&self) -> Intake<'_> {
         Intake { admission: &self.admission, copies: &self.copies, types: &self.task_types }
     }

@@ -1,5 +1,5 @@
-//! The command line `svc`. It serves, and it talks to a running service through the remote client; `models` and `embed`
-//! work without one.
+//! The command line `svc`. It serves, and it talks to a running service through the remote client; `models`, `embed`,
+//! `config`, `migrate` and `completions` work without one.
 mod access;
 mod bytes;
 mod cancel;

@@ -41,7 +41,7 @@ struct Arguments {
     /// The worker's name, written to claimed_by [default: host name and process id].
     #[arg(long, value_name = "NAME")]
     worker_id: Option<String>,
-    /// The wait after an empty queue.
+    /// The wait before the next look at a queue that was empty.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     poll_seconds: Option<Duration>,
     /// The time between two heartbeats.

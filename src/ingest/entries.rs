@@ -238,7 +238,7 @@ fn lines(text: &str) -> String {
     text.trim_start_matches('\u{feff}').replace("\r\n", "\n").replace('\r', "\n").replace('\0', "")
 }
 
-/// What the tasks take over of a text that was made here.
+/// A text that was made here, in the form in which the tasks take it over.
 fn prepared(extraction: Extraction) -> Opened {
     let patterns = Patterns::default()
         .with(Pattern::HasTextLayer, extraction.text.chars().any(|character| !character.is_whitespace()))

@@ -169,7 +169,7 @@ impl SpoolCache {
     /// A workbook for one of its sheets: with its shared strings, which the first reading of a sheet writes for the others.
     ///
     /// # Errors
-    /// The disk does not do its part.
+    /// The process has no descriptor left. If the strings cannot be written, the workbook comes without them.
     pub async fn workbook(&self, file: &StoredFile, reader: &Reader, limits: &Limits) -> Result<Input, SpoolError> {
         if !file.is_kept || file.byte_size < SMALL_WORKBOOK {
             return Ok(file.open()?.into());

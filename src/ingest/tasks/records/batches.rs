@@ -15,7 +15,7 @@ pub(super) type Leaf = (Vec<i64>, i64);
 /// The leaves that one task embeds.
 #[derive(Debug)]
 pub(super) struct Batch {
-    /// The keys of the paths of the first and the last leaf.
+    /// The first and the last leaf in the order of their keys, each by its ids from below the sheet.
     first: Vec<i64>,
     last: Vec<i64>,
     /// The first and the last id.
