@@ -75,7 +75,7 @@ impl Request {
         Request { method: Method::GET, url, headers: HeaderMap::new(), body: Bytes::new(), limits }
     }
 
-    /// A POST. A redirect is not followed but returned as the answer.
+    /// A POST, whose answer may be a redirect.
     pub fn post(url: Url, body: impl Into<Bytes>, limits: Limits) -> Request {
         Request { method: Method::POST, body: body.into(), ..Request::get(url, limits) }
     }

@@ -1,6 +1,5 @@
-//! Calls the addresses of webhooks by the rules of Standard Webhooks. Any process of the fleet sends any delivery, until the
-//! receiver has it or the last try has failed. If a process dies between the answer and its record, the delivery is sent once
-//! more, with the same id.
+//! Calls the addresses of webhooks by the rules of Standard Webhooks: any process of the fleet sends any delivery, again and again until
+//! the receiver has it. A process that dies between the answer and its record sends once more, with the same id.
 mod schedule;
 mod signature;
 

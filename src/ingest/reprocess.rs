@@ -63,7 +63,7 @@ impl From<EditError> for EndError {
     }
 }
 
-/// Generations that were given up, and how many of their tasks are being stopped.
+/// Generations that were given up, and how many of their tasks were cancelled and are being stopped.
 #[derive(Debug, Default)]
 pub struct GivenUp {
     pub generations: Vec<RootId>,

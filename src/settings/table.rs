@@ -115,7 +115,7 @@ settings! {
     "Access" {
         /// Owner token, which passes every access check; blank: each start makes one and prints it.
         SVC_API_TOKEN api_token: Secret = "", kind::secret();
-        /// Token that the command line shows, the owner's or a principal's; blank: SVC_API_TOKEN.
+        /// Token that the command line sends, the owner's or a principal's; blank: SVC_API_TOKEN.
         SVC_TOKEN token: Secret = "", kind::secret();
         /// Who reads a new document at the top of the tree that is not private: everyone; or owner: it becomes an access
         /// root, which the owner reads, and the principal that made it.

@@ -1,7 +1,7 @@
 //! Stored files on this process's disk, so that the tasks of a file do not each copy it out of the database.
 //!
 //! A file is known by the hash of its bytes, so anyone who may read a document may use its entry. The files have no names: they
-//! are gone with the process, and a deleted document's bytes leave the disk [`IDLE`] after their last use at the latest.
+//! are gone with the process, and a deleted document's bytes leave the disk soon after [`IDLE`] without use.
 use super::{Spooled, from_large_object, nameless, reopen};
 use crate::{
     error::IntoFailure,

@@ -1,4 +1,4 @@
-//! embed: vectors and postings for a batch of chunks, or for documents that were written over REST.
+//! embed: vectors and postings for a batch of leaves, or for documents that were written over REST.
 use super::{Apply, OrTaskFailure, apply::Transaction, structure::model, types::EMBED};
 use crate::{
     embedding::{EmbedError, Model},
