@@ -146,7 +146,7 @@ impl Service {
         Intake { admission: &self.admission, copies: &self.copies, types: &self.task_types }
     }
 
-    /// Closes the connections of requests once there are none under way. The worker closes those of tasks.
+    /// Closes the connections of requests; call it once none is under way. Those of tasks belong to the process's backend.
     pub async fn close(&self) {
         self.sampler.close().await;
         self.copies.close().await;

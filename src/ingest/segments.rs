@@ -194,7 +194,7 @@ impl Levels {
                     title: names.title(number, first.id),
                     content: String::new(),
                     usetype: Usetype::Section,
-                    // What is left of the container's children keeps its place between the segments.
+                    // A child that stays directly under the container keeps its place between the segments.
                     position: first.position.filter(|_| are_placed).unwrap_or(number - 1),
                     structured_content: json!({}),
                     anchor: names.anchor(first.id, last.id),

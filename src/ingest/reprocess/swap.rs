@@ -61,8 +61,8 @@ impl Old {
         Ok(old)
     }
 
-    /// The new parent of what was under a node that goes: the node's counterpart, or that of the nearest node above that has one; at last
-    /// the file.
+    /// The new parent of what was under a node that goes: the node's counterpart, or that of the nearest node above that has one, or
+    /// else the file.
     fn parent(&self, mut under: DocumentId, counterparts: &HashMap<DocumentId, DocumentId>) -> DocumentId {
         loop {
             match (counterparts.get(&under), self.parents.get(&under)) {
