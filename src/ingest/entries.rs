@@ -263,7 +263,7 @@ async fn spooled(core: &Core, text: String) -> Result<(Spooled, Detection), Fail
         return Ok((file, detection));
     }
     let looks = detection.mime.as_deref().unwrap_or("binary data");
-    Err(Failure::field("content", format!("is no text, it looks like {looks}; upload it by POST /ingest/file")))
+    Err(Failure::field("content", format!("is not a text, it looks like {looks}; upload it by POST /ingest/file")))
 }
 
 async fn spool(
