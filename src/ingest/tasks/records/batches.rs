@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_a_range_of_keys_though_ids_gain_a_digit() {
-        // Records 97, 98 in pieces 99 to 101, and 102.
+        // The records are 97, 98 (in pieces 99 to 101), 102 and 103.
         let leaves = [vec![97], vec![98, 99], vec![98, 100], vec![98, 101], vec![102], vec![103]];
         let cut: Vec<_> = batches(leaves.map(|leaf| (leaf, 1)).to_vec(), 9)
             .into_iter()
