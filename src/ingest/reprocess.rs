@@ -164,7 +164,8 @@ async fn refuse_unless_at_rest(conn: &mut PgConnection, caller: &Caller, file: &
     let old = swap::Old::read(conn, file).await.or_fail()?;
     let roots = store::reprocess::access_roots(conn, &old.nodes).await.or_fail()?;
     if !roots.is_empty() {
-        let detail = format!("parts of document {id} are access roots; those of a new tree would be as open as the file");
+        let detail =
+            format!("parts of document {id} are access roots; those of a new tree would be as open as the file");
         return Err(Failure::new(Code::Conflict, detail)
             .with("document_ids", roots.iter().map(|root| root.0).collect::<Vec<_>>())
             .with("remedy", "protect the file itself, and make these parts ordinary documents again"));
