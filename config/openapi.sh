@@ -96,7 +96,7 @@ cp config/openapi/lint-ignore.yaml "$work/.redocly.lint-ignore.yaml"
 (cd "$work" && REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true \
   "$tools/node_modules/.bin/redocly" lint --extends=recommended --max-problems=50 openapi.json) >"$work/lint.log" 2>&1 \
   || { cat "$work/lint.log" >&2; exit 1; }
-# A warning is no failure of Redocly's, and one of ours.
+# Redocly does not fail on a warning, but this check does.
 ! grep -E "Validation (failed|successful).* warning|[1-9][0-9]* warning" "$work/lint.log" >&2
 
 echo "openapi: a client by openapi-python-client"

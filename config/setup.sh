@@ -112,7 +112,6 @@ if [ $# -eq 0 ]; then
     || fail "cargo is missing: install Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$here/../Cargo.toml" | head -n 1) or newer with rustup, then open a new shell"
   command -v cc >/dev/null || fail "a C compiler is missing: install one (Debian: apt-get install build-essential)"
   set -- postgres model
-  # System packages (a message broker, a browser for the console's tests) will be checked for here once something needs them.
 fi
 for what in "$@"; do
   install "$what"

@@ -1,4 +1,4 @@
-//! Slots that a request takes before its body is read, so that callers wait outside and not while they hold what others
+//! Slots that bound what requests take at a time, so that callers wait for a slot and not while they hold what others
 //! need; and rate limits.
 pub mod rates;
 

@@ -142,12 +142,11 @@ impl Service {
         Service { task_types, ..self }
     }
 
-    /// What files are taken in with.
     pub(crate) fn intake(&self) -> Intake<'_> {
         Intake { admission: &self.admission, copies: &self.copies, types: &self.task_types }
     }
 
-    /// Closes the connections of requests once there are none under way. The worker closes those of tasks.
+    /// Closes the connections of requests; call it once none is under way. Those of tasks belong to the process's backend.
     pub async fn close(&self) {
         self.sampler.close().await;
         self.copies.close().await;

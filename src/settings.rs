@@ -203,7 +203,7 @@ impl Settings {
         format!("http://{address}")
     }
 
-    /// The folder of the models that `make setup` fetched.
+    /// The folder of fetched models.
     pub fn models_dir(&self) -> PathBuf {
         self.cache_dir.join("models")
     }

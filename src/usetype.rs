@@ -53,7 +53,7 @@ usetypes! {
     Record = "record", leaf: true, Content;
     /// What a sheet holds, column by column.
     Profile = "profile", leaf: true, Content;
-    /// Holds the summaries over what is beside it, and is never a result.
+    /// Holds the summaries of the leaves under its parent, and is never a result.
     Raptor = "raptor", leaf: false, TitleAndContent;
     /// What other texts say, in short.
     Summary = "summary", leaf: false, TitleAndContent;

@@ -20,7 +20,7 @@ pub struct Progress {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// The kind of the most advanced task that is running here, or else of the last one that was: `probe`, `extract`,
-    /// `structure`, `embed` or `rollup`.
+    /// `structure`, `embed`, `rollup`, or the task's type if it is none of these.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
     pub tasks: TaskCounts,

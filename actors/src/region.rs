@@ -101,7 +101,8 @@ fn after(mut key: String) -> String {
 }
 
 impl Region {
-    /// Whether the two sets of nodes intersect, now or after any insertion.
+    /// Whether the two sets of nodes intersect, now or after any insertion. A region of children also counts as overlapping any
+    /// leaves under its node that lie deeper.
     pub fn overlaps(&self, other: &Region) -> bool {
         let (keys, others) = (self.keys(), other.keys());
         let (depths, other_depths) = (self.depths(), other.depths());
@@ -214,7 +215,7 @@ mod tests {
             for a in &regions {
                 for b in &regions {
                     let expected = !set(&paths, a).is_disjoint(&set(&paths, b));
-                    // The children of a node exclude all leaves under it, also those that are no children of it.
+                    // A region of children counts as overlapping all leaves under its node, also deeper ones.
                     let is_coarse = (a.leaves.is_some() && b.mode == WriteMode::Children)
                         || (b.leaves.is_some() && a.mode == WriteMode::Children);
                     prop_assert!(a.overlaps(b) || !expected, "{:?} {:?}", a, b);

@@ -120,7 +120,7 @@ impl RootState {
             ActorKind::LockManager => {
                 let actor = Actor::spawn_linked(None, LockManager, arguments, me).await?.0;
                 self.shared.locks.set(Post { actor: actor.clone(), load });
-                // What became owed since the new one wrote what its predecessor left.
+                // Something may have become owed after the new one's first look and before it had an address.
                 self.shared.poke_locks();
                 actor.get_id()
             }

@@ -105,7 +105,7 @@ impl Shared {
         self.news.with_work().iter().any(|lane| self.ledger.used(lane, permits.of(lane)) < permits.of(lane))
     }
 
-    /// Announces that a permit is free.
+    /// Has the dispatcher look for work, because a permit is free or a lane has news.
     pub fn look(&self) {
         if !self.woken.swap(true, Ordering::AcqRel) {
             // A new dispatcher looks as soon as its address is known.

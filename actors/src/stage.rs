@@ -21,7 +21,7 @@ const STAGES: &[(&str, &str, i32)] = &[
 ];
 
 /// How far along its document is when a task of this type runs, 0 to 9. Of two equal uploads the one further along goes
-/// first; an unknown type waits for the known ones.
+/// first; an unlisted type has stage 0.
 pub fn stage(task_type: &str) -> i32 {
     STAGES.iter().find(|(known, ..)| *known == task_type).map_or(0, |(.., stage)| *stage)
 }

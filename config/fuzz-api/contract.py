@@ -1,4 +1,4 @@
-"""What schemathesis understands otherwise than the contract means it."""
+"""Changes the contract where schemathesis would understand it otherwise than it is meant."""
 
 import schemathesis
 

@@ -4,7 +4,7 @@
 //! The cost of a segment is the sum of `1 - cos` between each of its vectors and their mean, which for vectors of length 1 is their
 //! number less the length of their sum. Up to [`WINDOW`] vectors the result is the optimum. A longer sequence is cut window by
 //! window: the last segment of a window is decided again with the next window, and where an edge had to be a boundary, both sides are
-//! joined again if that costs less. So time and memory grow with the number of vectors, whatever they are.
+//! joined again if that costs less. So time and memory are linear in the number of vectors, whatever they hold.
 use std::ops::Range;
 
 /// The most vectors of one exact search, unless four of the shortest segments are more.

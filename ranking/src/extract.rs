@@ -43,8 +43,8 @@ fn cut_long(sentence: &str, begin: usize, cuts: &mut Vec<usize>) {
     }
 }
 
-/// Which of these sentences to keep within a budget of tokens, ascending; the first one chosen comes back too, which is
-/// the one that covers most. `None` if `stop` said so.
+/// The places of the sentences to keep within a budget of tokens, ascending. `tokens` has the number of tokens of each
+/// sentence. `None` if `stop` said so.
 pub fn extract(
     sentences: &[&str],
     tokens: &[u64],

@@ -74,7 +74,7 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + rest
 }
 
-/// Columns beyond the wanted ones that the random range finder takes, and its rounds.
+/// How many more columns than wanted the random range finder takes, and how many power rounds it makes.
 const OVERSAMPLING: usize = 8;
 const POWER_ROUNDS: usize = 2;
 

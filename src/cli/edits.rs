@@ -38,7 +38,7 @@ pub struct AddArguments {
     /// JSON of your own to store with it.
     #[arg(long, value_name = "JSON", value_parser = object)]
     structured_content: Option<Map<String, Value>>,
-    /// Lets nobody else read it.
+    /// Lets only the owner, and callers with a grant, read it.
     #[arg(long)]
     private: bool,
     /// Answers once the document can be found by its meaning.

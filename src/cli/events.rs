@@ -14,7 +14,7 @@ use svc_client::{
 
 /// The time before a stream that broke off is opened again.
 const AGAIN: Duration = Duration::from_secs(2);
-/// How many times in a row the service may be away.
+/// How many times in a row a stream may fail to open.
 const AWAY: u32 = 150;
 
 #[derive(Args)]
@@ -89,7 +89,7 @@ impl Following<'_> {
                     Err(failure) => return Err(failure),
                 },
             };
-            // A proxy that holds a stream up shows nothing of it, not even the signs of life.
+            // A proxy that holds the stream up passes nothing on, not even the signs of life, so a silent stream is opened again.
             match tokio::time::timeout(SILENT_FOR, stream.next()).await {
                 Ok(Some(Ok(Event { id, data, .. }))) => {
                     self.last = id;

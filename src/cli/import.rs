@@ -41,7 +41,7 @@ pub struct ImportArguments {
     priority: i32,
 }
 
-/// A line that was refused, from 1.
+/// A line that was refused; `line` counts from 1.
 #[derive(Serialize)]
 struct Refused {
     line: usize,
@@ -178,7 +178,7 @@ fn is_of_the_lines(failure: &Failure) -> bool {
         || matches!(failure.code, Code::InvalidField | Code::MalformedRequest | Code::TooLarge)
 }
 
-/// A call that may be made again, which changes nothing if the first one was carried out.
+/// Whether the same call may succeed later. If the first one was carried out after all, the second changes nothing.
 fn is_temporary(failure: &Failure) -> bool {
     let is_held = failure.code == Code::Conflict && failure.members.contains_key("retry_after");
     matches!(failure.code, Code::Unavailable | Code::TooManyRequests) || is_held

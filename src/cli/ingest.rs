@@ -238,9 +238,8 @@ async fn upload(
     }
 }
 
-/// Follows every file that was stored until it is done. The stream of events tells which have ended, and the stream of one
-/// file how far it has come. Each file is that one in its turn, unless it has ended before, so an event that is missed costs
-/// nothing.
+/// Follows every file that was stored until it is done: one after the other, each by its own stream, which shows how far it has
+/// come. Meanwhile the stream of events tells of others that have ended, which are then not followed. A missed event costs nothing.
 async fn follow_all(client: &Client<Remote>, reports: &mut [Report], bar: &ProgressBar) -> Result<(), CliError> {
     // The same bytes may have come twice.
     let mut open: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
@@ -268,7 +267,7 @@ async fn follow_all(client: &Client<Remote>, reports: &mut [Report], bar: &Progr
                         Some(frontier) => (id, frontier),
                         None => continue,
                     },
-                    // Another's.
+                    // It is not one of these files.
                     false => continue,
                 },
             };
@@ -285,7 +284,7 @@ async fn follow_all(client: &Client<Remote>, reports: &mut [Report], bar: &Progr
     Ok(())
 }
 
-/// The next document that an event tells of; never, if there are no events.
+/// Waits for the next document that an event tells of; waits for ever if there is no stream.
 async fn next_end(events: &mut Option<Following<'_>>) -> i64 {
     while let Some(following) = events {
         match following.next().await {
@@ -305,7 +304,7 @@ async fn ended(client: &Client<Remote>, id: i64) -> Result<Option<Option<Frontie
         Ok(frontier) if frontier.nodes_in_flight == 0 && frontier.tasks_unfinished == 0 => Ok(Some(Some(frontier))),
         Err(failure) if failure.code == Code::NotFound => Ok(Some(None)),
         Err(failure) if !may_pass(&failure) => Err(failure),
-        // Its turn comes.
+        // It is followed in its turn.
         Ok(_) | Err(_) => Ok(None),
     }
 }

@@ -1,5 +1,5 @@
-//! The command line `svc`. It serves, and it talks to a running service through the remote client; `models` and `embed`
-//! work without one.
+//! The command line `svc`. It serves, and it talks to a running service through the remote client; `models`, `embed`,
+//! `config`, `migrate` and `completions` work without one.
 mod access;
 mod bytes;
 mod cancel;
@@ -52,7 +52,7 @@ struct Arguments {
     /// The settings file [default: the one that SVC_CONFIG names, else ./svc.toml if it exists].
     #[arg(long, global = true, value_name = "PATH")]
     config: Option<PathBuf>,
-    /// The token to show, the owner's or a principal's [default: SVC_TOKEN, else SVC_API_TOKEN, else the owner token that
+    /// The token to send, the owner's or a principal's [default: SVC_TOKEN, else SVC_API_TOKEN, else the owner token that
     /// `svc serve` made and keeps in the data folder]; for `svc serve` the owner token.
     #[arg(long, global = true, value_name = "TOKEN")]
     token: Option<String>,
@@ -74,7 +74,7 @@ enum Command {
     Ingest(ingest::IngestArguments),
     /// Has the service fetch web pages, PDF files and papers, and ingest them.
     Fetch(fetch::FetchArguments),
-    /// Creates a document for each line of a file of JSON objects; it may be repeated.
+    /// Creates a document for each line of a file of JSON objects; a repeated import stores only what is missing.
     Import(import::ImportArguments),
     /// Shows what an upload of a file would do; stores nothing.
     Analyze(plan::AnalyzeArguments),

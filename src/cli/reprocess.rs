@@ -109,7 +109,7 @@ async fn report(
             ),
             "replaced" => say!("document {id}: another reprocess was begun in place of this one"),
             _ => say!(
-                "document {id} keeps the tree that it has, the reprocess {state}: {}",
+                "document {id} keeps its tree; reprocess {state}: {}",
                 ended["reason"]["message"].as_str().unwrap_or("somebody ended it")
             ),
         },

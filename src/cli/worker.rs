@@ -41,7 +41,7 @@ struct Arguments {
     /// The worker's name, written to claimed_by [default: host name and process id].
     #[arg(long, value_name = "NAME")]
     worker_id: Option<String>,
-    /// The wait after an empty queue.
+    /// The wait before the next look at a queue that was empty.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     poll_seconds: Option<Duration>,
     /// The time between two heartbeats.
@@ -68,8 +68,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Says what keeps tasks from running (unserved, starved, stalled, stuck, lapsed, disk), and exits with 1 if
-    /// anything does.
+    /// Says what keeps tasks from running (unserved, no_handler, lapsed, stuck, starved, stalled, paused,
+    /// unequal_leases, disk), and exits with 1 if anything does.
     Doctor {
         /// Reports a task as starved, stalled or stuck once it could run and has waited for this long.
         #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "600")]

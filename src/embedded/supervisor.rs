@@ -107,8 +107,7 @@ impl Watch {
             }
             tracing::error!(server.ended = %ended, "PostgreSQL ended by itself; restarting it");
             server = tokio::select! {
-                // This is the last place where both can be waited for: a stop during a restart leaves the rest to the
-                // next start.
+                // A stop interrupts a restart here, and the next start does what this leaves undone.
                 _ = &mut stopped => {
                     if let Err(error) = server::end_leftovers(&self.cluster).await {
                         tracing::warn!(%error, "the stop interrupted a restart of PostgreSQL; the next start finishes it");

@@ -39,8 +39,8 @@ pub async fn fail_leaves(pool: &PgPool, root_id: RootId, after: DocumentId) -> s
     Ok(next)
 }
 
-/// Fails the leaves of a committed cancel: for a file of usual size before this returns, for a larger one the rest in
-/// the background. An error is logged and not returned, because the cancel took effect; the sweep does what is left.
+/// Fails the leaves of a committed cancel: the first part before this returns, the others of a large file in the background.
+/// An error is logged and not returned, because the cancel took effect; the sweep does what is left.
 pub async fn finish(pool: &PgPool, root_id: RootId) {
     let left = move |error: sqlx::Error| {
         tracing::warn!(root.id = root_id.0, error = %error, "could not mark all nodes of a cancelled file; the sweep will mark the rest");
@@ -55,7 +55,7 @@ pub async fn finish(pool: &PgPool, root_id: RootId) {
     }
 }
 
-/// Fails all parts from one on.
+/// Fails all leaves with ids above `after`, part by part.
 pub async fn fail_rest(pool: &PgPool, root_id: RootId, after: DocumentId) -> sqlx::Result<()> {
     let mut next = Some(after);
     while let Some(after) = next {
@@ -64,7 +64,7 @@ pub async fn fail_rest(pool: &PgPool, root_id: RootId, after: DocumentId) -> sql
     Ok(())
 }
 
-/// Does the same within a transaction that must find no such nodes left.
+/// Fails all leaves of a cancelled file within the caller's transaction, which must find none left.
 pub async fn fail_rest_here(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<()> {
     let mut next = cancelled::lock(conn, root_id).await?.then_some(root_id.document());
     while let Some(after) = next {

@@ -39,7 +39,7 @@ fn ids(places: &[Place]) -> Vec<DocumentId> {
 }
 
 /// Takes what was made of a document's old text out of every index, and queues what makes it anew. Returns the task that embeds
-/// the document; `None` if the ingestion that made it has yet to come to that.
+/// the document, which may have been waiting already.
 pub async fn embed_again(
     core: &Core,
     conn: &mut PgConnection,

@@ -238,7 +238,7 @@ fn lines(text: &str) -> String {
     text.trim_start_matches('\u{feff}').replace("\r\n", "\n").replace('\r', "\n").replace('\0', "")
 }
 
-/// What the tasks take over of a text that was made here.
+/// A text that was made here, in the form in which the tasks take it over.
 fn prepared(extraction: Extraction) -> Opened {
     let patterns = Patterns::default()
         .with(Pattern::HasTextLayer, extraction.text.chars().any(|character| !character.is_whitespace()))
@@ -263,7 +263,7 @@ async fn spooled(core: &Core, text: String) -> Result<(Spooled, Detection), Fail
         return Ok((file, detection));
     }
     let looks = detection.mime.as_deref().unwrap_or("binary data");
-    Err(Failure::field("content", format!("is no text, it looks like {looks}; upload it by POST /ingest/file")))
+    Err(Failure::field("content", format!("is not a text, it looks like {looks}; upload it by POST /ingest/file")))
 }
 
 async fn spool(

@@ -149,8 +149,7 @@ impl Options {
         serde_json::to_value(self).unwrap_or_default()
     }
 
-    /// Whether a file that was stored with these options was ingested as this one would be. Groups that nobody registers any more
-    /// do not count.
+    /// Whether these options ingest a file as the `stored` ones did. Stored groups that nobody registers any more do not count.
     pub fn agree_with(&self, stored: &Value, registered: &[&OptionGroup]) -> bool {
         let (asked, mut stored) = (self.to_value(), stored.clone());
         complete(&mut stored, registered);
@@ -214,7 +213,8 @@ pub fn schema(registered: &[&OptionGroup]) -> Value {
     })
 }
 
-/// The value of an option in the form in which it is stored, which its default shows; refused by name if it is another.
+/// Converts a value to the type of the option's default, which is how it is stored. A value of another type, or one that the
+/// constraint forbids, is refused by the option's name.
 fn checked(name: &str, default: &Value, constraint: Option<Constraint>, value: &Value) -> Result<Value, Failure> {
     let (value, takes) = match default {
         Value::Bool(_) => (value.as_bool().map(Value::from), "true or false"),
@@ -238,7 +238,7 @@ fn checked(name: &str, default: &Value, constraint: Option<Constraint>, value: &
 
 /// A whole number of JSON, which may be written with a fraction of zero.
 fn whole(value: &Value) -> Option<i64> {
-    // Beyond this, not every whole number is one of 64 bits with a fraction.
+    // Beyond this, a double does not hold every whole number.
     const MOST: f64 = (1i64 << 53) as f64;
     let fraction = || value.as_f64().filter(|number| number.fract() == 0.0 && number.abs() <= MOST);
     value.as_i64().or_else(|| fraction().map(|number| number as i64))

@@ -64,7 +64,7 @@ fn plan(
     }
 }
 
-/// Reads what a caller says of a file; also returns the names that no condition asks for.
+/// Reads the patterns that a caller supplies; also returns the names that no condition asks for.
 fn read_patterns(format: Option<Format>, supplied: Map<String, Value>) -> Result<(Patterns, Vec<String>), Failure> {
     let (mut patterns, mut ignored) = (Patterns::default(), Vec::new());
     for (name, value) in supplied {

@@ -48,7 +48,7 @@ pub struct Level {
 }
 
 /// Clusters the texts and summarises each cluster; the texts come in the order in which they are read. `window` is the
-/// most tokens that the model takes. `None` if `stop` said so. This computes for long.
+/// most tokens that the model takes. `None` if `stop` said so. This takes long, so call it on a blocking thread.
 pub fn level(
     nodes: &[Node],
     request: &RaptorRequest,
@@ -89,7 +89,7 @@ pub fn level(
     Some(level)
 }
 
-/// The title that most members have, and of several the first.
+/// The title that most members have; if several are equally frequent, the first of them.
 fn title(members: &[&Node]) -> String {
     let mut counts: BTreeMap<&str, (usize, std::cmp::Reverse<usize>)> = BTreeMap::new();
     for (at, member) in members.iter().enumerate() {
@@ -98,7 +98,7 @@ fn title(members: &[&Node]) -> String {
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(title, _)| title.to_owned()).unwrap_or_default()
 }
 
-/// Removes the trees of summaries that tell of something at or under these places. Whoever deletes a place, moves it away or
+/// Removes the trees of summaries that quote something at or under these places. Whoever deletes a place, moves it away or
 /// gives it another guard must do this in the same transaction, since a summary quotes what it summarises.
 pub async fn forget_over(conn: &mut PgConnection, places: &[Place]) -> Result<(), bm25::Error> {
     for tree in store::raptor::over(conn, places).await? {

@@ -36,7 +36,7 @@ pub struct Fit<'a> {
 pub fn record(head: &RecordsHead, record: &Record, fit: &Fit<'_>) -> NewRecord {
     let prose = prose(head, record);
     let short = prose.chars().nth(fit.chunk.max_chars).is_none();
-    // A text with this many bytes has more tokens than any window, so it is not worth counting as a whole.
+    // A text over the hard cap is cut in any case, so it is not worth counting as a whole.
     let tokens = if short { fit.tokens.count(&prose) } else { usize::MAX };
     let (tokens, pieces) = if tokens <= fit.window {
         (tokens, Vec::new())

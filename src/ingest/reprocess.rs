@@ -1,7 +1,7 @@
 //! Reprocessing: a file is ingested again, with other options, beside the tree that it has. docs/ingest.md describes it.
 //!
 //! The new tree is a generation: a root of ingestion of its own, which the tasks work on as on any file, and which nobody can reach. When
-//! its root has settled, [`swap`] puts it under the file in one transaction. Whatever ends a generation otherwise only removes it. Each
+//! its root has settled, [`swap`] puts it under the file in one transaction. A generation that ends in any other way is removed. Each
 //! step is a transaction of its own, and the sweep takes the next one if a process dies between two.
 mod swap;
 
@@ -63,7 +63,7 @@ impl From<EditError> for EndError {
     }
 }
 
-/// Generations that were given up, and how many of their tasks are being stopped.
+/// Generations that were given up, and how many of their tasks were cancelled and are being stopped.
 #[derive(Debug, Default)]
 pub struct GivenUp {
     pub generations: Vec<RootId>,
@@ -149,7 +149,7 @@ async fn ingested_file(conn: &mut PgConnection, caller: &Caller, id: DocumentId)
     }
 }
 
-/// Refuses a file whose ingestion goes on, or a part of which has doors of its own.
+/// Refuses a file that is still being ingested, or that has parts which are access roots.
 async fn refuse_unless_at_rest(conn: &mut PgConnection, caller: &Caller, file: &Place) -> Result<(), Failure> {
     let id = file.id();
     let row = store::documents::read(conn, &caller.readable(), id, false).await.or_fail()?;
@@ -164,7 +164,8 @@ async fn refuse_unless_at_rest(conn: &mut PgConnection, caller: &Caller, file: &
     let old = swap::Old::read(conn, file).await.or_fail()?;
     let roots = store::reprocess::access_roots(conn, &old.nodes).await.or_fail()?;
     if !roots.is_empty() {
-        let detail = format!("parts of document {id} are access roots, which no part of a new tree would be");
+        let detail =
+            format!("parts of document {id} are access roots; those of a new tree would be as open as the file");
         return Err(Failure::new(Code::Conflict, detail)
             .with("document_ids", roots.iter().map(|root| root.0).collect::<Vec<_>>())
             .with("remedy", "protect the file itself, and make these parts ordinary documents again"));
@@ -180,7 +181,7 @@ fn already_running(id: DocumentId, running: &Generation) -> Failure {
         .with("remedy", "wait until that ends, or send `replace`: true to end it and begin anew")
 }
 
-/// Gives up the generation of a file, whose lock the caller holds. It goes when no worker works on it any more.
+/// Gives up the generation of a file, whose lock the caller holds. It is removed once no worker holds a task of it.
 pub async fn give_up(conn: &mut PgConnection, file: &Place) -> sqlx::Result<GivenUp> {
     let generation = store::reprocess::abandon(conn, file).await?;
     stop(conn, generation.into_iter().collect()).await
@@ -218,7 +219,7 @@ pub async fn record_cancel(conn: &mut PgConnection, file: &Place, generation: &G
     store::reprocess::record(conn, file, &outcome("cancelled", generation)).await
 }
 
-/// What the evidence of a reprocess that has ended says in any case.
+/// What the evidence of a reprocess says however it ended.
 fn outcome(state: &str, generation: &Generation) -> Value {
     json!({"state": state, "options": generation.options, "started_at": generation.started_at, "ended_at": chrono::Utc::now()})
 }
@@ -281,7 +282,7 @@ async fn remove(conn: &mut PgConnection, id: RootId) -> Result<(), EndError> {
     Ok(store::ingest_nodes::forget(conn, &gone).await?)
 }
 
-/// Ends all generations that have ended, or that nobody wants any more.
+/// Ends all generations whose root left flight, that were given up, or whose file is gone.
 pub async fn sweep(pool: PgPool) {
     let ended = async { store::reprocess::ended(&mut *pool.acquire().await?).await };
     match ended.await {

@@ -166,7 +166,7 @@ impl Levels {
         let ids: Vec<Vec<DocumentId>> =
             spans.iter().rev().map(|level| ids.by_ref().take(level.len()).collect()).collect();
         let ids: Vec<Vec<DocumentId>> = ids.into_iter().rev().collect();
-        // Those without a position come last.
+        // Children without a position come last, so the last one says whether all have one.
         let are_placed = self.members.last().is_some_and(|last| last.position.is_some());
         // Of each segment the ids from the topmost one down to itself.
         let mut below: Vec<Vec<Vec<i64>>> = vec![Vec::new(); spans.len()];
@@ -194,7 +194,7 @@ impl Levels {
                     title: names.title(number, first.id),
                     content: String::new(),
                     usetype: Usetype::Section,
-                    // What is left of the container's children keeps its place between the segments.
+                    // A child that stays directly under the container keeps its place between the segments.
                     position: first.position.filter(|_| are_placed).unwrap_or(number - 1),
                     structured_content: json!({}),
                     anchor: names.anchor(first.id, last.id),
@@ -239,7 +239,7 @@ impl Sections {
     }
 }
 
-/// The names and places of the nodes that name segments, with the title of the container.
+/// The titles and anchors from which segments get theirs: those of the children at their edges, and the container's title.
 pub struct Names {
     container: String,
     origins: HashMap<DocumentId, Origin>,

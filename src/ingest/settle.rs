@@ -149,7 +149,7 @@ async fn finish_nodes(conn: &mut PgConnection, root_id: RootId, nodes: &[Touched
     Ok(())
 }
 
-/// Records that chunks settled or failed together, and notifies their parents and the frontier.
+/// Records that leaves settled or failed together, and notifies their parents and the frontier.
 pub async fn leaves_done(conn: &mut PgConnection, root_id: RootId, moved: &[Landed], to: Settled) -> sqlx::Result<()> {
     let events = children_done(moved.iter().filter_map(|node| node.parent_id), to);
     store::ingest_nodes::children_done(conn, root_id, &events).await?;
@@ -189,7 +189,7 @@ pub async fn task_cancelled(
     Ok(Some(root_id))
 }
 
-/// Records that a task will not run again: its node fails, or the chunks that it should have embedded do, and their
+/// Records that a task will not run again: its node fails, or the leaves that it should have embedded do, and their
 /// parents are notified.
 pub async fn task_failed(
     conn: &mut PgConnection,

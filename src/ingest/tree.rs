@@ -164,7 +164,7 @@ pub const BATCH_TOKENS: i64 = 32_768;
 /// A subtree with fewer chunks shares a batch with its neighbours.
 const SMALL: usize = 32;
 
-/// Cuts the chunks into batches, so that large subtrees can be worked on in parallel and small ones share a pass.
+/// Cuts the chunks into batches, so that large subtrees are embedded in parallel and small ones share a pass.
 pub fn batches(nodes: &[Node], ids: &[DocumentId]) -> Vec<Batch> {
     let mut chunks: Vec<usize> = (0..nodes.len()).filter(|index| nodes[*index].kind == Kind::Chunk).collect();
     let tokens: i64 = chunks.iter().map(|index| nodes[*index].tokens).sum();

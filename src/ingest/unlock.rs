@@ -30,7 +30,7 @@ pub struct Opened {
     extraction: Extraction,
 }
 
-/// What was measured with the password; the probe takes it over.
+/// What was measured before the file was stored; the probe takes it over.
 #[derive(Serialize, Deserialize)]
 pub struct Unlocked {
     pub patterns: Patterns,
@@ -94,7 +94,7 @@ impl Opened {
     /// failed, the probe runs again; returns whether it does.
     pub async fn hand_in(&self, conn: &mut PgConnection, types: &TaskTypes, file: &Place) -> Result<bool, Failure> {
         let id = file.id();
-        // What a task does next is unknown while it changes.
+        // Locks are taken in one order: the file's, which `requeue` needs, comes before that of the probe's row.
         store::locks::files_around(conn, id).await.or_fail()?;
         let Some((probe, status)) = store::admin::newest(conn, id, PROBE.name).await.or_fail()? else {
             return Ok(false);

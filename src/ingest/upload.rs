@@ -40,7 +40,7 @@ use svc_ids::DocumentId;
 /// A longer name is cut: nobody reads it, and titles are indexed.
 const TITLE_CHARACTERS: usize = 255;
 
-/// What files are taken in with: the limits of how many are read and stored at a time, and the task types that they may get.
+/// What taking in a file needs: the limits on files that are read and stored at a time, and the task types that they may get.
 #[derive(Clone, Copy)]
 pub struct Intake<'a> {
     pub admission: &'a Admission,

@@ -20,7 +20,8 @@ pub(super) struct Leg {
     pub total: Total,
 }
 
-/// How many more candidates than results the HNSW index is asked for where everything is eligible: what it returns is nearly in order.
+/// How many spare candidates for each result the HNSW index is asked for where everything is eligible, because it may miss some
+/// of the nearest.
 const SPARE: f64 = 3.0;
 
 /// Up to this many candidates cost little whatever share of the documents is eligible, so all the spare ones are asked for.

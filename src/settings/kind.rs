@@ -232,7 +232,7 @@ pub(super) fn words() -> Kind<Vec<String>> {
         Some(words.filter(|word| !word.is_empty()).map(str::to_owned).collect())
     };
     let write = |words: &Vec<String>| serde_json::to_string(words).unwrap_or_default();
-    let takes = r#"a list, such as ["entity", "summary"] or entity,summary"#;
+    let takes = r#"a list of words, such as ["one", "two"] or one,two"#;
     Kind { blank: true, ..Kind::new(takes, read, write).bare() }
 }
 

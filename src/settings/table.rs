@@ -116,7 +116,7 @@ settings! {
     "Access" {
         /// Owner token, which passes every access check; blank: each start makes one and prints it.
         SVC_API_TOKEN api_token: Secret = "", kind::secret();
-        /// Token that the command line shows, the owner's or a principal's; blank: SVC_API_TOKEN.
+        /// Token that the command line sends, the owner's or a principal's; blank: SVC_API_TOKEN.
         SVC_TOKEN token: Secret = "", kind::secret();
         /// Who reads a new document at the top of the tree that is not private: everyone; or owner: it becomes an access
         /// root, which the owner reads, and the principal that made it.
@@ -159,7 +159,7 @@ settings! {
         SVC_WAITS_AT_ONCE waits_at_once: usize = "256", kind::integer(1..=100_000);
         /// Most documents that are embedded on request at a time; further ones wait briefly and are then refused with 429.
         SVC_EMBEDS_AT_ONCE embeds_at_once: usize = "4", kind::integer(1..=1000);
-        /// Number of files that are received and stored at a time; further ones wait briefly and are then refused with
+        /// Most files that are received and stored at a time; further ones wait briefly and are then refused with
         /// 429.
         SVC_UPLOADS_AT_ONCE uploads_at_once: usize = "16", kind::integer(1..=1000);
         /// Most downloads of stored bytes at once; further ones wait briefly and are then refused with 429.
@@ -187,7 +187,7 @@ settings! {
         /// Time between a signal to stop and the end of listening, in which /ready answers 503, so that a proxy sends
         /// its callers elsewhere.
         SVC_SHUTDOWN_DELAY_SECONDS shutdown_delay: Duration = "0.0", kind::seconds(0.0..=600.0);
-        /// Number of searches that run at a time; further ones wait briefly and are then refused with 429. A search
+        /// Most searches that run at a time; further ones wait briefly and are then refused with 429. A search
         /// takes up to two connections.
         SVC_SEARCHES_AT_ONCE searches_at_once: usize = "6", kind::integer(1..=1000);
         /// Longest time that the database may take for one statement of a request, after which the answer is 503. Tasks
@@ -200,7 +200,7 @@ settings! {
         /// Longest time that POST /ingest waits for the ingestion that it has started; after it the answer is 503, and the
         /// ingestion goes on.
         SVC_INGEST_WAIT_SECONDS ingest_wait: Duration = "120.0", kind::seconds(0.1..=3600.0);
-        /// Longest time for such a fetch, including redirects.
+        /// Longest time for the fetch of a wiki: entry, including redirects.
         SVC_FETCH_TIMEOUT_SECONDS fetch_timeout: Duration = "30.0", kind::seconds(0.1..=3600.0);
         /// Addresses that are not public but may be called nevertheless, each as host:port, an IP address or a network
         /// such as 10.1.0.0/16. The server calls public addresses only, because callers name them.
@@ -254,15 +254,15 @@ settings! {
         SVC_BM25_B bm25_b: f64 = "0.75", kind::number(0.0..=1.0);
         /// Usetypes that are kept out of the BM25 index.
         SVC_BM25_EXCLUDE_USETYPES bm25_exclude_usetypes: Vec<String> = r#"["entity", "summary"]"#, kind::words();
-        /// Usetypes that are kept out of results, except of a search that names them in `usetype`.
+        /// Usetypes that are kept out of results, except in a search that names them in `usetype`.
         SVC_SEARCH_EXCLUDE_USETYPES search_exclude_usetypes: Vec<String> = r#"["entity", "summary"]"#, kind::words();
         /// Cross-encoder of the second stage.
         SVC_RERANKER_MODEL reranker_model: String = "cross-encoder/ms-marco-MiniLM-L6-v2", kind::required_text();
         /// Device that the cross-encoder runs on; blank: that of SVC_EMBEDDING_DEVICE.
         SVC_RERANKER_DEVICE reranker_device: Option<Device> = "", kind::optional(kind::choice(DEVICES));
-        /// Most tokens of a pair.
+        /// Most tokens of a pair of query and text in the cross-encoder.
         SVC_RERANKER_MAX_LENGTH reranker_max_length: usize = "512", kind::integer(8..=131_072);
-        /// Most pairs in one pass.
+        /// Most pairs in one pass of the cross-encoder.
         SVC_RERANKER_BATCH_SIZE reranker_batch_size: usize = "32", kind::integer(1..=4096);
     }
     "Language model" {
@@ -287,7 +287,7 @@ settings! {
         SVC_EXTRACTION_MAX_FACTS extraction_max_facts: usize = "5", kind::integer(1..=1000), waits_for "the extraction of facts";
         /// Confidence below which facts are dropped.
         SVC_EXTRACTION_CONFIDENCE_THRESHOLD extraction_confidence_threshold: f64 = "0.5", kind::number(0.0..=1.0), waits_for "the extraction of facts";
-        /// Similarity from which on two names are one entity.
+        /// Least similarity at which two names are one entity.
         SVC_EXTRACTION_ENTITY_SIMILARITY_THRESHOLD extraction_entity_similarity_threshold: f64 = "0.8", kind::number(0.0..=1.0), waits_for "the extraction of facts";
         /// Temperature for the extraction of facts.
         SVC_EXTRACTION_TEMPERATURE extraction_temperature: f64 = "0.1", kind::number(0.0..=2.0), waits_for "the extraction of facts";
@@ -297,7 +297,7 @@ settings! {
     "Workers" {
         /// Whether the API process also runs a worker.
         SVC_INGEST_WORKER_ENABLED ingest_worker_enabled: bool = "true", kind::flag();
-        /// Wait after an empty queue.
+        /// Time that a worker waits before it looks again at a queue that was empty.
         SVC_INGEST_WORKER_POLL_SECONDS ingest_worker_poll: Duration = "1.0", kind::seconds(0.01..=3600.0);
         /// Time between two heartbeats of a worker.
         SVC_WORKER_HEARTBEAT_SECONDS worker_heartbeat: Duration = "10.0", kind::seconds(0.05..=3600.0);

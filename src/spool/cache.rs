@@ -1,7 +1,7 @@
 //! Stored files on this process's disk, so that the tasks of a file do not each copy it out of the database.
 //!
 //! A file is known by the hash of its bytes, so anyone who may read a document may use its entry. The files have no names: they
-//! are gone with the process, and a deleted document's bytes leave the disk [`IDLE`] after their last use at the latest.
+//! are gone with the process, and a deleted document's bytes leave the disk soon after [`IDLE`] without use.
 use super::{Spooled, from_large_object, nameless, reopen};
 use crate::{
     error::IntoFailure,
@@ -169,7 +169,7 @@ impl SpoolCache {
     /// A workbook for one of its sheets: with its shared strings, which the first reading of a sheet writes for the others.
     ///
     /// # Errors
-    /// The disk does not do its part.
+    /// The process has no descriptor left. If the strings cannot be written, the workbook comes without them.
     pub async fn workbook(&self, file: &StoredFile, reader: &Reader, limits: &Limits) -> Result<Input, SpoolError> {
         if !file.is_kept || file.byte_size < SMALL_WORKBOOK {
             return Ok(file.open()?.into());

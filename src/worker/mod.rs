@@ -67,7 +67,7 @@ pub struct RunningWorker {
 }
 
 impl RunningWorker {
-    /// Starts the actors. `options` say where the heart connects, on its own connection.
+    /// Starts the actors. `options` say where the heart and the listener for notifications connect, each on its own connection.
     pub async fn start(role: Role, tools: Tools, options: PgConnectOptions) -> Result<RunningWorker, WorkerError> {
         let options = store::database::guarded(options, role.lease);
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);

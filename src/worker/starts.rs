@@ -20,7 +20,7 @@ struct Waiting {
 
 pub struct Starts {
     kept: KeptConnections,
-    /// The lease, which begins anew with the start. A call may take no longer either, because nothing is claimed
+    /// The lease, which begins anew with the start. A call may take no longer either, because no claim can run
     /// meanwhile.
     lease: Duration,
     waiting: Mutex<Vec<Waiting>>,

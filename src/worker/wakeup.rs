@@ -17,7 +17,7 @@ pub const CANCEL: &str = "svc_cancel";
 /// The shortest time between two notifications, because NOTIFY takes a lock that serialises commits.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
-/// The time until a notification is sent again that could not be sent.
+/// The pause before a notification that could not be sent is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// After this time without a notification the connection is tested, because a silently broken one reports nothing.

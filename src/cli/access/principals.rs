@@ -35,7 +35,7 @@ pub enum Command {
         /// Its name or id.
         principal: String,
     },
-    /// Opens it again.
+    /// Lets the tokens of a disabled principal work again.
     Enable {
         /// Its name or id.
         principal: String,

@@ -20,7 +20,7 @@ use svc_formats::{
     isolated::{Answer, Request as Reading, Step},
 };
 
-/// A page takes less than a second to read; a hostile one ends after this time of a processor.
+/// The most processor time for reading a page, which takes less than a second unless it is hostile.
 const READING: Duration = Duration::from_secs(30);
 /// How much is gathered before it is written to the spool.
 const PIECE: usize = 256 << 10;

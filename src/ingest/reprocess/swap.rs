@@ -26,7 +26,7 @@ const LISTED: usize = 100;
 
 /// The tree that a file has.
 pub struct Old {
-    /// What tasks made of the file, and what was made of that: it goes.
+    /// What tasks made of the file, and what was made of that. The exchange deletes these nodes.
     pub nodes: Vec<DocumentId>,
     /// How many of these failed.
     failed: i64,
@@ -61,8 +61,8 @@ impl Old {
         Ok(old)
     }
 
-    /// The new parent of what was under a node that goes: the node's counterpart, or that of the nearest node above that has one; at last
-    /// the file.
+    /// The new parent of what was under a node that goes: the node's counterpart, or that of the nearest node above that has one, or
+    /// else the file.
     fn parent(&self, mut under: DocumentId, counterparts: &HashMap<DocumentId, DocumentId>) -> DocumentId {
         loop {
             match (counterparts.get(&under), self.parents.get(&under)) {
@@ -154,7 +154,7 @@ async fn exchange(conn: &mut PgConnection, file: &Place, generation: &Generation
     Ok(())
 }
 
-/// Puts a caller's document, with all under it, where the tree now has what it lay under.
+/// Moves a caller's document, with all under it, under the node that takes the place of its old parent.
 async fn relocate(conn: &mut PgConnection, file: &Place, guest: DocumentId, under: DocumentId) -> sqlx::Result<()> {
     let Some(from) = store::reprocess::place_under(conn, file, guest).await? else { return Ok(()) };
     let height = store::moves::height(conn, &from).await?;
@@ -184,7 +184,7 @@ async fn tell(conn: &mut PgConnection, file: &Place, generation: &Generation, to
             root.id = id.0,
             links = ?links,
             count = hidden.len(),
-            "links from and to documents that not every reader of the file may read led to nodes that a reprocess did not make again"
+            "a reprocess deleted links whose other end not every reader of the file may read, because the new tree has no node for them"
         );
     }
     let listed: Vec<Value> = shown

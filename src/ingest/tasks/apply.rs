@@ -94,8 +94,8 @@ impl<'a> Transaction<'a> {
     async fn end(mut self, outcome: Outcome, detail: Map<String, Value>) -> Result<Outcome, TaskFailure> {
         let Apply { grant, tools, claims, started_at, permit, .. } = self.apply;
         store::ingest_nodes::task_over(&mut self.conn, grant.document_id).await.classified()?;
-        // This is not done at the beginning, because the writes before it may be long and cost memory, time and a
-        // connection.
+        // From here on another task may run in place of this one. Not sooner, because the writes above may be long, and
+        // take memory and a connection.
         let ending = permit.end();
         let worker = &claims.claimer.worker_id;
         let attempt =

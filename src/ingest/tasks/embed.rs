@@ -1,4 +1,4 @@
-//! embed: vectors and postings for a batch of chunks, or for documents that were written over REST.
+//! embed: vectors and postings for a batch of leaves, or for documents that were written over REST.
 use super::{Apply, OrTaskFailure, apply::Transaction, structure::model, types::EMBED};
 use crate::{
     embedding::{EmbedError, Model},
@@ -33,7 +33,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         match (&batch, &together) {
             (Some(runs), _) => store::nodes::leaves(&mut conn, grant.document_id, runs).await,
             (None, Some(ids)) => {
-                // What changes after this counts as changed, though the text below may have it.
+                // A change after this counts as one, even if the text read below has it already.
                 seen = store::batch::times(&mut conn, ids).await.classified()?;
                 store::nodes::texts(&mut conn, ids).await
             }
@@ -100,8 +100,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     tx.complete(detail).await
 }
 
-/// Finds out which documents of a batch are still as they were read: the task reserves only one of them. Those that changed get a task
-/// of their own.
+/// Returns the documents of a batch that are still as they were read. Others may have changed, because the task reserves only one
+/// document; each of those gets a task of its own.
 async fn leave_out_changed(
     tools: &Tools,
     tx: &mut Transaction<'_>,
@@ -179,7 +179,7 @@ async fn prepare_postings(
 pub(super) struct Embedded {
     pub ids: Vec<DocumentId>,
     pub vectors: Vec<HalfVector>,
-    /// Nodes without a vector, because no text is ever cut, and what would help.
+    /// Nodes without a vector, each with the reason and the remedy.
     pub refused: Vec<(DocumentId, Value)>,
 }
 
@@ -238,7 +238,7 @@ async fn tokens(model: &Model, rows: &[TextRow]) -> Result<Vec<(DocumentId, Toke
     Ok(found)
 }
 
-/// A node with a statement about it, or with its text.
+/// The texts that fit, and why the others are refused.
 type Parted = (Vec<(DocumentId, String)>, Vec<(DocumentId, Value)>);
 
 /// Separates the texts that exceed the model's window; each text is counted once.

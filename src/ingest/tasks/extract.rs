@@ -65,7 +65,7 @@ struct Facts {
     detail: Map<String, Value>,
 }
 
-/// Which lines became headings; this is a decision of the reader and not a fact of the file.
+/// How many lines the reader made headings, which is its decision and not a fact of the file.
 const DECISION: &str = "promoted_title_count";
 
 /// Takes the facts out of an extraction, because as evidence they need not be stored again.

@@ -315,8 +315,8 @@ impl TaskTypes {
         }
     }
 
-    /// From where a container's rollup goes on when this task of it will not run again; `None` if it is no task of a rollup, or if
-    /// something fails with it.
+    /// The state in which a container's rollup goes on after this task has failed for good; `None` if the task is not a part of a
+    /// rollup, or if its node fails with it.
     pub(crate) fn rollup_after_failure(&self, name: &str) -> Option<Rollup> {
         match self.get(name)?.final_failure {
             FinalFailure::Container(rollup) => Some(rollup),

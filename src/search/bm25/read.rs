@@ -16,6 +16,7 @@ const LOOKED_UP: usize = 1_024;
 const EXHAUSTIVE: usize = 64 << 10;
 /// Up to this many postings, scoring stays on the async thread, because handing it over would cost more.
 const INLINE: usize = 32 << 10;
+/// A query with more bytes is analysed on a blocking thread.
 const LONG_QUERY: usize = 16 << 10;
 /// The most documents that are verified before it is known what share of them passes.
 const FIRST: usize = 2_000;

@@ -15,7 +15,7 @@ pub(super) type Leaf = (Vec<i64>, i64);
 /// The leaves that one task embeds.
 #[derive(Debug)]
 pub(super) struct Batch {
-    /// The keys of the paths of the first and the last leaf.
+    /// The first and the last leaf in the order of their keys, each by its ids from below the sheet.
     first: Vec<i64>,
     last: Vec<i64>,
     /// The first and the last id.
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_a_range_of_keys_though_ids_gain_a_digit() {
-        // Records 97, 98 in pieces 99 to 101, and 102.
+        // The records are 97, 98 (in pieces 99 to 101), 102 and 103.
         let leaves = [vec![97], vec![98, 99], vec![98, 100], vec![98, 101], vec![102], vec![103]];
         let cut: Vec<_> = batches(leaves.map(|leaf| (leaf, 1)).to_vec(), 9)
             .into_iter()
