@@ -1,6 +1,6 @@
 use crate::{
     ModelError,
-    body::{EncoderWeights, Shape},
+    body::{EncoderWeights, Head, Shape},
     weights::WeightFile,
 };
 use serde::Deserialize;
@@ -11,8 +11,6 @@ mod modern_bert;
 mod mpnet;
 mod nomic_bert;
 mod tensors;
-
-pub(crate) use tensors::linear;
 
 /// The families of encoders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -87,5 +85,13 @@ impl EncoderConfig {
             Family::NomicBert(config) => nomic_bert::load(file, &self.shape, config),
             Family::ModernBert(config) => modern_bert::load(file, &self.shape, config),
         }
+    }
+
+    /// Does the same as [`Self::load`], and reads the head of a cross-encoder, which BERT alone has here.
+    pub fn load_with_head(&self, file: &mut WeightFile) -> Result<EncoderWeights, ModelError> {
+        let (weights, hidden) = (self.load(file)?, self.shape.hidden);
+        let pooler = tensors::linear(file, "bert.pooler.dense", hidden, hidden)?;
+        let classifier = tensors::linear(file, "classifier", hidden, 1)?;
+        Ok(EncoderWeights { head: Some(Head { pooler, classifier }), ..weights })
     }
 }

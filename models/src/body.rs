@@ -80,11 +80,20 @@ pub(crate) struct EncoderWeights {
     pub shape: Shape,
     pub embeddings: Embeddings,
     /// All layers share it.
-    pub relative_bias: Option<RelativeBias>,
+    pub relative_bias: Option<Arc<RelativeBias>>,
     pub layers: Vec<LayerWeights>,
     pub norm_place: NormPlace,
     pub activation: Activation,
     pub final_norm: Option<LayerNorm>,
+    /// Only a cross-encoder has one.
+    pub head: Option<Head>,
+}
+
+/// The head of a cross-encoder, as in `BertForSequenceClassification` of transformers: it takes the first token's row
+/// through the pooler and tanh to one number.
+pub(crate) struct Head {
+    pub pooler: Linear,
+    pub classifier: Linear,
 }
 
 /// A token's first row is the normalised sum of these.
@@ -123,13 +132,22 @@ pub(crate) enum NormPlace {
     After,
 }
 
-/// The function between the two linear layers of the feed-forward part.
+/// The function after a linear layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Activation {
+    Nothing,
+    Tanh,
     /// GELU with erf.
     Gelu,
     /// GELU of the first half times the second.
     GatedGelu,
     /// SiLU of the first half times the second.
     GatedSilu,
+}
+
+impl Activation {
+    /// Whether it makes one number of two.
+    pub fn is_gated(self) -> bool {
+        matches!(self, Self::GatedGelu | Self::GatedSilu)
+    }
 }

@@ -1,7 +1,7 @@
 use crate::{
     ModelError, Precision,
     body::EncoderWeights,
-    encoder::{Encoder, FastEncoder, PlainEncoder},
+    encoder::{BurnEncoder, Encoder, Placement},
     error::panic_message,
 };
 use std::{
@@ -16,9 +16,10 @@ use std::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Device {
-    /// `cpu`: the crate's own kernels, without padding.
+    /// `cpu`: Burn's Flex backend with the crate's own kernels, without padding.
     Cpu,
-    /// `cpu-plain`: Burn's Flex backend, through its tensor API alone. It is slower and serves to check the other path.
+    /// `cpu-plain`: Burn's Flex backend with operations composed of its own, as on the devices below. It is slower and
+    /// serves to check the kernels.
     CpuPlain,
     /// `ndarray`: Burn's NdArray backend.
     #[cfg(feature = "ndarray")]
@@ -46,22 +47,23 @@ impl Device {
         }
         // Backends panic if there is no such processor or no driver for it.
         catch_unwind(AssertUnwindSafe(|| -> Arc<dyn Encoder> {
-            match self {
-                Self::Cpu => Arc::new(FastEncoder::new(weights, precision)),
-                Self::CpuPlain => Arc::new(PlainEncoder::new(weights, burn::tensor::Device::flex())),
-                #[cfg(feature = "ndarray")]
-                #[expect(deprecated, reason = "Burn advises Flex, which is the default here; this one is an extra")]
-                Self::NdArray => Arc::new(PlainEncoder::new(weights, burn::tensor::Device::ndarray())),
-                #[cfg(feature = "wgpu")]
-                Self::Wgpu => Arc::new(PlainEncoder::new(
-                    weights,
-                    burn::tensor::Device::wgpu(burn::tensor::DeviceKind::DefaultDevice),
-                )),
-                #[cfg(feature = "cuda")]
-                Self::Cuda => Arc::new(PlainEncoder::new(weights, burn::tensor::Device::cuda(0))),
-            }
+            let kernels = (self == Self::Cpu).then_some(precision);
+            Arc::new(BurnEncoder::new(weights, Placement { device: self.of_burn(), kernels }))
         }))
         .map_err(|panic| ModelError::DeviceFailed { device: self.to_string(), message: panic_message(&*panic) })
+    }
+
+    fn of_burn(self) -> burn::tensor::Device {
+        match self {
+            Self::Cpu | Self::CpuPlain => burn::tensor::Device::flex(),
+            #[cfg(feature = "ndarray")]
+            #[expect(deprecated, reason = "Burn advises Flex, which is the default here; this one is an extra")]
+            Self::NdArray => burn::tensor::Device::ndarray(),
+            #[cfg(feature = "wgpu")]
+            Self::Wgpu => burn::tensor::Device::wgpu(burn::tensor::DeviceKind::DefaultDevice),
+            #[cfg(feature = "cuda")]
+            Self::Cuda => burn::tensor::Device::cuda(0),
+        }
     }
 
     /// How many threads run the model if `asked` were asked for; 0 asks for as many as the machine has.

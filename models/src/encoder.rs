@@ -1,30 +1,34 @@
-//! The encoder: one description for every architecture, and two ways to run it.
+//! The encoder: one description for every architecture on Burn's tensors, for any device.
 //!
-//! [`FastEncoder`] has its own kernels and runs on the processor. [`PlainEncoder`] uses Burn's tensor API and runs on
-//! any of its backends. Each checks the other in tests.
+//! [`BurnEncoder`] is the description. [`ops`] has its operations as an extension of Burn's backends: this crate's kernels
+//! on the processor, and bodies composed of Burn's own operations elsewhere.
 
-use crate::ragged::Ragged;
+use crate::{Pooling, ragged::Ragged};
 
-mod fast;
-mod plain;
+mod composed;
+mod model;
+mod ops;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use fast::FastEncoder;
-pub(crate) use plain::PlainEncoder;
+pub(crate) use model::{BurnEncoder, Placement};
 
-/// A model's body: it takes token ids and gives one row of hidden state per token.
+/// What is made of the rows of hidden state that an encoder computes, one for each token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// One row for each text, which points where its vector points.
+    Vector(Pooling),
+    /// All rows as they are.
+    Rows,
+    /// One number for each pair of texts, from the model's head.
+    Score,
+}
+
+/// A model's body: it takes token ids and gives numbers.
 pub(crate) trait Encoder: Send + Sync {
-    /// Returns `[tokens, hidden]` row by row, in the order of the tokens. It may panic on ids or lengths that the model
-    /// has no weights for; the engine checks these first, and a worker survives the panic.
-    fn forward(&self, batch: &Ragged) -> Vec<f32>;
-
-    /// Does the same as [`Self::forward`] wherever `place` runs it.
-    fn forward_in(&self, batch: &Ragged, place: &dyn Place) -> Vec<f32> {
-        let mut rows = Vec::new();
-        place.run(&mut |_| rows = self.forward(batch));
-        rows
-    }
+    /// Returns what is wanted row by row, in the order of the batch. It may panic on ids or lengths that the model has
+    /// no weights for; the engine checks these first, and a worker survives the panic.
+    fn forward(&self, batch: &Ragged, wanted: Wanted, place: &dyn Place) -> Vec<f32>;
 
     fn hidden_size(&self) -> usize;
 }

@@ -1,10 +1,11 @@
 use crate::{
     Device, ModelError, ModelInfo, ModelSettings, TokenVectors, VECTOR_WIDTH,
     architecture::EncoderConfig,
+    encoder::Wanted,
     folder::ModelFolder,
     health::{self, Watched},
     passes,
-    queue::{Lane, Wanted, Work},
+    queue::{Lane, Work},
     ragged::Ragged,
     tokenizer::{OverLimit, TextTokenizer, Tokens},
     weights::Packs,

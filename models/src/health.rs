@@ -1,6 +1,11 @@
 //! Whether a model's device still works, and how it recovers if it does not.
 
-use crate::{ModelError, encoder::Encoder, error::panic_message, ragged::Ragged};
+use crate::{
+    ModelError,
+    encoder::{Encoder, Here, Wanted},
+    error::panic_message,
+    ragged::Ragged,
+};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -78,7 +83,7 @@ impl Watched {
     fn try_again(&self) -> Result<(), String> {
         let opened = catch_unwind(AssertUnwindSafe(|| {
             let encoder = (self.open)().map_err(|error| error.to_string())?;
-            encoder.forward(&Ragged::from_sequences([&[0u32][..]]));
+            encoder.forward(&Ragged::from_sequences([&[0u32][..]]), Wanted::Rows, &Here);
             Ok(encoder)
         }));
         let encoder = opened.unwrap_or_else(|panic| Err(panic_message(&*panic)))?;

@@ -63,6 +63,7 @@ macro_rules! dispatch {
 
 mod activation;
 mod attention;
+mod halves;
 mod integers;
 mod lanes;
 mod normalise;
@@ -75,7 +76,6 @@ pub(crate) use attention::{Attention, RelativeBias};
 pub(crate) use normalise::{LayerNorm, add_normalise, normalise};
 pub(crate) use packed::{Packed, ROWS_AT_ONCE};
 pub(crate) use rotary::{Rotary, rotate};
-pub(crate) use tile::Line;
 
 #[cfg(test)]
 mod samples {

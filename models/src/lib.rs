@@ -11,7 +11,6 @@
 mod architecture;
 mod body;
 mod catalog;
-mod classifier;
 mod counter;
 mod device;
 mod encoder;

@@ -22,25 +22,11 @@ impl fmt::Display for Pooling {
     }
 }
 
-/// Makes one vector of unit length, padded with zeros to `width`, from the rows of one text's tokens.
-pub(crate) fn pool(pooling: Pooling, rows: &[f32], hidden: usize, width: usize) -> Result<Vec<f32>, ModelError> {
-    let mut vector = vec![0f32; width.max(hidden)];
-    let head = &mut vector[..hidden];
-    match pooling {
-        // The sum points where the mean points, and the length is set below.
-        Pooling::Mean => {
-            for row in rows.chunks_exact(hidden) {
-                for (sum, value) in head.iter_mut().zip(row) {
-                    *sum += value;
-                }
-            }
-        }
-        Pooling::Cls => {
-            if let Some(row) = rows.chunks_exact(hidden).next() {
-                head.copy_from_slice(row);
-            }
-        }
-    }
+/// Makes a vector of unit length from a pooled row, padded with zeros to `width`.
+pub(crate) fn unit(row: &[f32], width: usize) -> Result<Vec<f32>, ModelError> {
+    let mut vector = vec![0f32; width.max(row.len())];
+    let head = &mut vector[..row.len()];
+    head.copy_from_slice(row);
     normalise(head)?;
     Ok(vector)
 }
@@ -63,17 +49,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mean_and_cls_differ_and_both_have_unit_length_and_zero_padding() {
-        let rows = [3.0, 4.0, 3.0, -4.0];
-        assert_eq!(pool(Pooling::Mean, &rows, 2, 4).unwrap(), [1.0, 0.0, 0.0, 0.0]);
-        assert_eq!(pool(Pooling::Cls, &rows, 2, 4).unwrap(), [0.6, 0.8, 0.0, 0.0]);
+    fn a_vector_has_unit_length_and_zero_padding() {
+        assert_eq!(unit(&[6.0, 0.0], 4).unwrap(), [1.0, 0.0, 0.0, 0.0]);
+        assert_eq!(unit(&[3.0, 4.0], 4).unwrap(), [0.6, 0.8, 0.0, 0.0]);
     }
 
     #[test]
-    fn rows_without_a_direction_are_an_error_not_a_nan() {
-        for rows in [[0.0, 0.0], [f32::NAN, 1.0], [f32::INFINITY, 1.0]] {
-            assert!(matches!(pool(Pooling::Mean, &rows, 2, 2), Err(ModelError::NoDirection { .. })), "{rows:?}");
+    fn a_row_without_a_direction_is_an_error_not_a_nan() {
+        for row in [&[0.0, 0.0][..], &[f32::NAN, 1.0], &[f32::INFINITY, 1.0], &[]] {
+            assert!(matches!(unit(row, 2), Err(ModelError::NoDirection { .. })), "{row:?}");
         }
-        assert!(matches!(pool(Pooling::Cls, &[], 2, 2), Err(ModelError::NoDirection { .. })));
     }
 }

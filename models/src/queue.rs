@@ -1,7 +1,6 @@
 use crate::{
-    ModelError, Pooling,
-    classifier::Classifier,
-    encoder::Encoder,
+    ModelError,
+    encoder::{Encoder, Wanted},
     health::Watched,
     ragged::{Ragged, TOKENS_PER_PASS},
 };
@@ -27,22 +26,12 @@ pub(crate) struct Work {
     pub device: Option<Arc<Watched>>,
 }
 
-/// What is made of the encoder's rows.
-#[derive(Clone)]
-pub(crate) enum Wanted {
-    /// One pooled vector per text.
-    Vector(Pooling),
-    /// The rows of all of a text's tokens as the model gives them, one after the other.
-    Rows,
-    /// One number per pair: the classifier's result for the first token's row.
-    Score(Arc<Classifier>),
-}
-
 /// What was wanted, for each sequence of a pass in order; `None` for a sequence whose vector has no direction.
 pub(crate) type Outcome = Result<Vec<Option<Vec<f32>>>, ModelError>;
 
 /// One pass through the model that waits for its turn.
 pub(crate) struct Pass {
+    pub lane: Lane,
     pub batch: Ragged,
     pub work: Work,
     pub reply: oneshot::Sender<Outcome>,
@@ -61,7 +50,7 @@ struct Room {
 
 /// How many passes are taken from the query lane in a row before a waiting document gets its turn, so that a flood of
 /// queries slows documents down but does not stop them.
-const QUERIES_IN_A_ROW: usize = 64;
+pub(crate) const QUERIES_IN_A_ROW: usize = 64;
 
 /// The bounded queue between callers and the model's threads.
 pub(crate) struct Queue {
@@ -126,7 +115,7 @@ impl Queue {
         };
         let room = bounds.room(batch.token_count()).await?;
         let (reply, outcome) = oneshot::channel();
-        let waiting = Waiting { pass: Pass { batch, work, reply }, _room: room };
+        let waiting = Waiting { pass: Pass { lane, batch, work, reply }, _room: room };
         let mut lanes = self.lock();
         if lanes.closed {
             return Err(ModelError::Stopped);
@@ -153,6 +142,17 @@ impl Queue {
                 None => lanes = self.arrived.wait(lanes).unwrap_or_else(PoisonError::into_inner),
             }
         }
+    }
+
+    /// Takes a query for a thread that runs documents now, if one waits.
+    pub fn take_query(&self) -> Option<Pass> {
+        let mut lanes = self.lock();
+        while let Some(waiting) = lanes.queries.pop_front() {
+            if !waiting.is_abandoned() {
+                return Some(waiting.pass);
+            }
+        }
+        None
     }
 
     /// Removes the passes that nobody waits for any more, which makes room for others.
@@ -209,13 +209,14 @@ impl Lanes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::encoder::Place;
     use std::time::Duration;
     use tokio::time::timeout;
 
     struct Nothing;
 
     impl Encoder for Nothing {
-        fn forward(&self, _: &Ragged) -> Vec<f32> {
+        fn forward(&self, _: &Ragged, _: Wanted, _: &dyn Place) -> Vec<f32> {
             Vec::new()
         }
 

@@ -1,12 +1,11 @@
 use crate::{
     Architecture, Device, Engine, ModelError, ModelSettings, Precision,
     architecture::EncoderConfig,
-    classifier::Classifier,
-    encoder::Encoder,
+    encoder::{Encoder, Wanted},
     error::panic_message,
     folder::ModelFolder,
     passes,
-    queue::{Lane, Wanted, Work},
+    queue::{Lane, Work},
     ragged::Ragged,
     tokenizer::TextTokenizer,
     weights::Packs,
@@ -73,7 +72,6 @@ struct Shared {
     info: RerankerInfo,
     tokenizer: TextTokenizer,
     encoder: Arc<dyn Encoder>,
-    classifier: Arc<Classifier>,
     threads: Arc<Threads>,
     batch_size: usize,
 }
@@ -131,10 +129,8 @@ impl Reranker {
         }
         let weights = folder.path.join("model.safetensors");
         let packs = Packs::of(settings.models_dir.as_deref());
-        let ((weights, classifier), _) = Packs::load(packs.as_ref(), &weights, &folder.config, |file| {
-            Ok((config.load(file)?, Classifier::load(file, &config.shape)?))
-        })?;
-        let (encoder, classifier) = (device.encoder(weights, Precision::F32)?, Arc::new(classifier));
+        let (weights, _) = Packs::load(packs.as_ref(), &weights, &folder.config, |file| config.load_with_head(file))?;
+        let encoder = device.encoder(weights, Precision::F32)?;
         let threads = match beside.filter(|engine| engine.info().device == device.to_string()) {
             Some(engine) => engine.threads(),
             None => Threads::start(device.threads(threads), queue_capacity)?,
@@ -152,7 +148,7 @@ impl Reranker {
             model.threads = info.threads,
             "reranker loaded"
         );
-        Ok(Self { shared: Arc::new(Shared { info, tokenizer, encoder, classifier, threads, batch_size }) })
+        Ok(Self { shared: Arc::new(Shared { info, tokenizer, encoder, threads, batch_size }) })
     }
 
     /// Describes what was loaded.
@@ -177,8 +173,8 @@ impl Reranker {
         let batch = |numbers: &[usize]| {
             Ragged::from_pairs(numbers.iter().map(|&pair| (pairs[pair].ids.as_slice(), pairs[pair].first)))
         };
-        let Shared { encoder, classifier, threads, batch_size, .. } = &*self.shared;
-        let work = Work { encoder: Arc::clone(encoder), wanted: Wanted::Score(Arc::clone(classifier)), device: None };
+        let Shared { encoder, threads, batch_size, .. } = &*self.shared;
+        let work = Work { encoder: Arc::clone(encoder), wanted: Wanted::Score, device: None };
         let scores = passes::run(&threads.queue, Lane::Query, work, &lengths, *batch_size, batch).await?;
         Ok(scores.into_iter().flatten().collect())
     }

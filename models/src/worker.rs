@@ -2,14 +2,15 @@
 
 use crate::{
     ModelError, VECTOR_WIDTH,
-    encoder::Place,
+    encoder::{Place, Wanted},
     error::panic_message,
-    pooling::pool,
-    queue::{Outcome, Queue, Wanted, Work},
+    pooling,
+    queue::{Lane, Outcome, Pass, QUERIES_IN_A_ROW, Queue, Work},
     ragged::Ragged,
 };
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::{
+    ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
@@ -96,27 +97,55 @@ fn start(threads: usize, queue: &Arc<Queue>) -> Result<(), ModelError> {
 impl Crew {
     fn serve(&self) {
         while let Some(pass) = self.queue.take() {
-            self.running.fetch_add(1, Ordering::Relaxed);
-            let outcome = catch_unwind(AssertUnwindSafe(|| run(&pass.work, &pass.batch, self)));
-            let outcome = outcome.map_err(|panic| panic_message(&*panic));
-            if let Some(device) = &pass.work.device {
-                device.ended(&pass.work.encoder, outcome.as_ref().err().map(String::as_str));
-            }
-            let outcome = outcome.unwrap_or_else(|message| Err(ModelError::ForwardPanicked { message }));
-            self.running.fetch_sub(1, Ordering::Relaxed);
-            // If the caller was cancelled meanwhile, nobody waits any more.
-            let _ = pass.reply.send(outcome);
+            self.run(pass);
+        }
+    }
+
+    fn run(&self, pass: Pass) {
+        self.running.fetch_add(1, Ordering::Relaxed);
+        let place = Seat { crew: self, lane: pass.lane };
+        let outcome = catch_unwind(AssertUnwindSafe(|| made(&pass.work, &pass.batch, &place)));
+        let outcome = outcome.map_err(|panic| panic_message(&*panic));
+        if let Some(device) = &pass.work.device {
+            device.ended(&pass.work.encoder, outcome.as_ref().err().map(String::as_str));
+        }
+        let outcome = outcome.unwrap_or_else(|message| Err(ModelError::ForwardPanicked { message }));
+        self.running.fetch_sub(1, Ordering::Relaxed);
+        // If the caller was cancelled meanwhile, nobody waits any more.
+        let _ = pass.reply.send(outcome);
+    }
+}
+
+/// The place of one pass.
+struct Seat<'a> {
+    crew: &'a Crew,
+    lane: Lane,
+}
+
+impl Seat<'_> {
+    /// Between two steps of a pass of documents, runs the queries that wait, so that a query waits for a step and not for a
+    /// pass, however large the model or the documents are.
+    fn let_queries_go_first(&self) {
+        if self.lane == Lane::Document {
+            let queries = (0..QUERIES_IN_A_ROW).map_while(|_| self.crew.queue.take_query());
+            queries.for_each(|query| self.crew.run(query));
         }
     }
 }
 
-impl Place for Crew {
+impl Place for Seat<'_> {
     fn run(&self, work: &mut (dyn FnMut(&dyn Fn() -> bool) + Send)) {
-        let is_alone = || self.running.load(Ordering::Relaxed) == 1;
-        match &self.shared_out {
+        let is_alone = || {
+            self.let_queries_go_first();
+            self.crew.running.load(Ordering::Relaxed) == 1
+        };
+        match &self.crew.shared_out {
             Some(pool) if is_alone() => pool.install(|| work(&|| !is_alone())),
             Some(_) => work(&is_alone),
-            None => work(&|| false),
+            None => work(&|| {
+                is_alone();
+                false
+            }),
         }
     }
 }
@@ -130,30 +159,25 @@ fn not_started(threads: usize, problem: &str) -> ModelError {
     }
 }
 
-fn run(Work { encoder, wanted, .. }: &Work, batch: &Ragged, place: &dyn Place) -> Outcome {
+fn made(Work { encoder, wanted, .. }: &Work, batch: &Ragged, place: &dyn Place) -> Outcome {
     let hidden = encoder.hidden_size();
-    let mut rows = encoder.forward_in(batch, place);
-    batch
-        .sequences
-        .iter()
-        .map(|sequence| {
-            let rows = &mut rows[sequence.start * hidden..sequence.end * hidden];
-            match wanted {
-                Wanted::Vector(pooling) => match pool(*pooling, rows, hidden, VECTOR_WIDTH) {
-                    Err(ModelError::NoDirection { .. }) => Ok(None),
-                    pooled => pooled.map(Some),
-                },
-                Wanted::Rows => Ok(Some(rows.to_vec())),
-                Wanted::Score(classifier) => Ok(Some(vec![classifier.score(&rows[..hidden])?])),
-            }
-        })
-        .collect()
+    let made = encoder.forward(batch, *wanted, place);
+    let of_text = |(at, sequence): (usize, &Range<usize>)| match wanted {
+        Wanted::Vector(_) => match pooling::unit(&made[at * hidden..(at + 1) * hidden], VECTOR_WIDTH) {
+            Err(ModelError::NoDirection { .. }) => Ok(None),
+            vector => vector.map(Some),
+        },
+        Wanted::Rows => Ok(Some(made[sequence.start * hidden..sequence.end * hidden].to_vec())),
+        Wanted::Score if made[at].is_finite() => Ok(Some(vec![made[at]])),
+        Wanted::Score => Err(ModelError::NoScore),
+    };
+    batch.sequences.iter().enumerate().map(of_text).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Pooling, encoder::Encoder, queue::Lane};
+    use crate::{Pooling, encoder::Encoder};
     use std::sync::{
         Mutex,
         mpsc::{Receiver, Sender, channel},
@@ -166,14 +190,20 @@ mod tests {
     }
 
     impl Encoder for Gate {
-        fn forward(&self, batch: &Ragged) -> Vec<f32> {
-            self.threads.lock().unwrap().send(rayon::current_num_threads()).unwrap();
-            let _ = self.go.lock().unwrap().recv();
-            vec![1.0; batch.token_count()]
+        fn forward(&self, batch: &Ragged, _: Wanted, place: &dyn Place) -> Vec<f32> {
+            place.run(&mut |_| self.pass());
+            vec![1.0; batch.sequences.len()]
         }
 
         fn hidden_size(&self) -> usize {
             1
+        }
+    }
+
+    impl Gate {
+        fn pass(&self) {
+            self.threads.lock().unwrap().send(rayon::current_num_threads()).unwrap();
+            let _ = self.go.lock().unwrap().recv();
         }
     }
 
@@ -185,11 +215,7 @@ mod tests {
     }
 
     impl Encoder for Steps {
-        fn forward(&self, _: &Ragged) -> Vec<f32> {
-            unreachable!("it is run step by step")
-        }
-
-        fn forward_in(&self, batch: &Ragged, place: &dyn Place) -> Vec<f32> {
+        fn forward(&self, batch: &Ragged, _: Wanted, place: &dyn Place) -> Vec<f32> {
             let (pass, mut left) = (batch.token_ids[0], batch.token_count());
             while left > 0 {
                 place.run(&mut |is_left| {
@@ -203,7 +229,7 @@ mod tests {
                     }
                 });
             }
-            vec![1.0; batch.token_count()]
+            vec![1.0; batch.sequences.len()]
         }
 
         fn hidden_size(&self) -> usize {
@@ -237,6 +263,40 @@ mod tests {
         let_first.send(()).unwrap();
         first.await.unwrap().unwrap();
         queue.close();
+    }
+
+    #[tokio::test]
+    async fn a_query_goes_between_the_steps_of_a_document() {
+        for count in [1, 2] {
+            let (threads, seen) = channel();
+            let (let_document, go_document) = channel();
+            let (let_query, go_query) = channel();
+            let go = [Mutex::new(go_document), Mutex::new(go_query)];
+            let encoder: Arc<dyn Encoder> = Arc::new(Steps { threads: Mutex::new(threads), go });
+            let queue = Arc::new(Queue::new(8));
+            let work = Work { encoder, wanted: Wanted::Vector(Pooling::Mean), device: None };
+            let submit = |lane, ids: &[u32]| queue.submit(lane, Ragged::from_sequences([ids]), work.clone());
+            let mut documents = Vec::new();
+            for _ in 0..count {
+                documents.push(submit(Lane::Document, &[0; 3]).await.unwrap());
+            }
+            start(count, &queue).unwrap();
+            for _ in 0..count {
+                assert_eq!(seen.recv().unwrap().0, 0);
+            }
+            let query = submit(Lane::Query, &[1]).await.unwrap();
+            let_document.send(()).unwrap();
+            assert_eq!(seen.recv().unwrap().0, 1, "the query is next, though every thread has a document");
+            let_query.send(()).unwrap();
+            query.await.unwrap().unwrap();
+            for _ in 1..3 * count {
+                let_document.send(()).unwrap();
+            }
+            for document in documents {
+                document.await.unwrap().unwrap();
+            }
+            queue.close();
+        }
     }
 
     #[tokio::test]

@@ -82,19 +82,19 @@ async fn is_the_reference(engine: &Engine, tolerance: f64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_fast_path_gives_the_reference_vectors() {
+async fn kernels_give_the_reference_vectors() {
     let Some(engine) = load("cpu") else { return };
     is_the_reference(&engine, 1e-5).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_plain_path_gives_the_reference_vectors() {
+async fn composed_operations_give_the_reference_vectors() {
     let Some(engine) = load("cpu-plain") else { return };
     is_the_reference(&engine, 1e-5).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_paths_agree_on_texts_of_all_lengths() {
+async fn kernels_and_composed_operations_agree_on_texts_of_all_lengths() {
     let (Some(fast), Some(plain)) = (load("cpu"), load("cpu-plain")) else { return };
     let words: Vec<&str> =
         "a store of documents as a tree, with retrieval; 日本 and naïve café — 12.5% of it".split(' ').collect();

@@ -115,5 +115,6 @@ pub(super) fn load(file: &mut WeightFile, shape: &Shape, config: &Config) -> Res
         norm_place: NormPlace::After,
         activation: Activation::Gelu,
         final_norm: None,
+        head: None,
     })
 }

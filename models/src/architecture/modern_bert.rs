@@ -178,5 +178,6 @@ pub(super) fn load(file: &mut WeightFile, shape: &Shape, config: &Config) -> Res
         norm_place: NormPlace::Before,
         activation: Activation::GatedGelu,
         final_norm: Some(norm_without_offset(file, &format!("{root}final_norm"), shape)?),
+        head: None,
     })
 }

@@ -11,7 +11,7 @@ use crate::{
     weights::WeightFile,
 };
 use serde::Deserialize;
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 /// The position table has this many rows before that of a text's first token: transformers fixes the padding's position
 /// at 1.
@@ -124,11 +124,12 @@ pub(super) fn load(file: &mut WeightFile, shape: &Shape, config: &Config) -> Res
     Ok(EncoderWeights {
         shape: *shape,
         embeddings,
-        relative_bias: Some(bias),
+        relative_bias: Some(Arc::new(bias)),
         layers,
         norm_place: NormPlace::After,
         activation: Activation::Gelu,
         final_norm: None,
+        head: None,
     })
 }
 

@@ -136,5 +136,6 @@ pub(super) fn load(file: &mut WeightFile, shape: &Shape, config: &Config) -> Res
         norm_place: NormPlace::After,
         activation: Activation::GatedSilu,
         final_norm: None,
+        head: None,
     })
 }

@@ -18,7 +18,7 @@ pub(super) fn unsupported<T>(path: &Path, what: String, supported: &'static str)
 }
 
 /// Reads a weight `[outputs, inputs]` with its bias.
-pub(crate) fn linear(file: &mut WeightFile, name: &str, inputs: usize, outputs: usize) -> Result<Linear, ModelError> {
+pub(super) fn linear(file: &mut WeightFile, name: &str, inputs: usize, outputs: usize) -> Result<Linear, ModelError> {
     file.linear(&[name.to_owned()], inputs, outputs, true)
 }
 

@@ -1,7 +1,10 @@
 //! Tests texts without a vector, and a lost device, with an encoder whose faults the test sets.
 
 use super::{queue_tests::described, *};
-use crate::{encoder::Encoder, sample};
+use crate::{
+    encoder::{Encoder, Place},
+    sample,
+};
 use std::{
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
@@ -20,10 +23,10 @@ struct Faults {
 struct Faulty(Arc<Faults>);
 
 impl Encoder for Faulty {
-    fn forward(&self, batch: &Ragged) -> Vec<f32> {
+    fn forward(&self, batch: &Ragged, _: Wanted, _: &dyn Place) -> Vec<f32> {
         assert_eq!(self.0.is_lost.load(Ordering::SeqCst), 0, "no device");
-        let row = |id: &u32| vec![if *id == FAR { f32::NAN } else { 1.0 }; sample::HIDDEN];
-        batch.token_ids.iter().flat_map(row).collect()
+        let row = |ids: &[u32]| vec![if ids.contains(&FAR) { f32::NAN } else { 1.0 }; sample::HIDDEN];
+        batch.sequences.iter().flat_map(|sequence| row(&batch.token_ids[sequence.clone()])).collect()
     }
 
     fn hidden_size(&self) -> usize {

@@ -1,7 +1,11 @@
 //! Tests turns, bounds, cancellation and panics with an encoder that the test controls.
 
 use super::*;
-use crate::{Architecture, Pooling, Precision, Reranker, RerankerSettings, encoder::Encoder, sample};
+use crate::{
+    Architecture, Pooling, Precision, Reranker, RerankerSettings,
+    encoder::{Encoder, Place},
+    sample,
+};
 use std::{
     sync::{
         Mutex,
@@ -32,12 +36,12 @@ const DOG: u32 = 9;
 const FAR: u32 = 11;
 
 impl Encoder for Gate {
-    fn forward(&self, batch: &Ragged) -> Vec<f32> {
+    fn forward(&self, batch: &Ragged, _: Wanted, _: &dyn Place) -> Vec<f32> {
         self.entered.send(batch.token_ids.clone()).unwrap();
         self.open.lock().unwrap().recv().unwrap();
         assert!(!batch.token_ids.contains(&DOG), "no dogs");
         let value = if batch.token_ids.contains(&FAR) { f32::NAN } else { 1.0 };
-        vec![value; batch.token_count() * sample::HIDDEN]
+        vec![value; batch.sequences.len() * sample::HIDDEN]
     }
 
     fn hidden_size(&self) -> usize {

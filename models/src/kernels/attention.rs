@@ -157,12 +157,12 @@ dispatch!(
 
 impl Attention<'_> {
     /// Computes the attention. `qkv` has a row `[queries | keys | values]` per token, `out` a row of `heads *
-    /// head_width`. Queries are read and results written in place; keys and values are read from a copy in `packed`.
+    /// head_width`. Queries are read and results written in place; keys and values are read from a copy.
     /// `sequences` follow one another without gaps.
-    pub fn attend(&self, qkv: &[f32], out: &mut [f32], sequences: &[Range<usize>], packed: &mut Vec<Line>) {
+    pub fn attend(&self, qkv: &[f32], out: &mut [f32], sequences: &[Range<usize>]) {
         let hidden = self.heads * self.head_width;
         let total: usize = sequences.iter().map(|sequence| self.heads * self.lines_of_head(sequence.len())).sum();
-        packed.resize(total, Line::ZERO);
+        let mut packed = vec![Line::ZERO; total];
         let mut heads = Vec::with_capacity(sequences.len() * self.heads);
         let mut rest = &mut packed[..];
         for sequence in sequences.iter().filter(|sequence| !sequence.is_empty()) {
@@ -355,7 +355,7 @@ mod tests {
             let qkv = values(total * 3 * heads * head_width, seed);
             let mut got = vec![f32::NAN; total * heads * head_width];
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| attention.attend(&qkv, &mut got, &sequences, &mut Vec::new()));
+            pool.install(|| attention.attend(&qkv, &mut got, &sequences));
             close(&got, &textbook(&attention, &qkv, &sequences), 2e-4)?;
         }
     }
@@ -368,7 +368,7 @@ mod tests {
             let qkv: Vec<f32> = values(1400 * 3 * 32, 5).iter().map(|x| x / 4.0).collect();
             let mut got = vec![f32::NAN; 1400 * 32];
             let sequences = end_to_end(&[1100, 300]);
-            attention.attend(&qkv, &mut got, &sequences, &mut Vec::new());
+            attention.attend(&qkv, &mut got, &sequences);
             for (got, want) in got.iter().zip(textbook(&attention, &qkv, &sequences)) {
                 assert!((f64::from(*got) - want).abs() < 1e-5, "{got} where {want} was due");
             }

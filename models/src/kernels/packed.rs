@@ -1,4 +1,5 @@
 use super::{
+    halves::{self, HalfPairs, Halves},
     integers::{self, Integers, PairLine},
     lanes::WIDTH,
     tile::{HalfLine, Isa, Line, PanelLine, Panels, Rows, multiply},
@@ -26,6 +27,8 @@ pub(crate) struct Packed {
 enum Lines {
     F32(Vec<Line>),
     Bf16(Vec<HalfLine>),
+    /// For a processor that multiplies pairs of them.
+    Bf16Pairs(Vec<HalfPairs>),
     /// The weights, and the scale of each output's weights. There is one block of inputs.
     Int8(Vec<PairLine>, Vec<f32>),
 }
@@ -33,6 +36,7 @@ enum Lines {
 /// Rows in the form that a product reads.
 enum Left<'a> {
     Floats(&'a [f32]),
+    Halves(Halves),
     Integers(Integers),
 }
 
@@ -55,8 +59,13 @@ impl Packed {
     /// Packs a weight `[inputs, outputs]`.
     pub fn new(weight: &[f32], inputs: usize, outputs: usize, precision: Precision) -> Self {
         assert!(weight.len() == inputs * outputs && inputs > 0);
-        let depth = inputs.div_ceil(inputs.div_ceil(DEPTH));
+        let mut depth = inputs.div_ceil(inputs.div_ceil(DEPTH));
         let lines = match precision {
+            Precision::Bf16 if halves::is_here() => {
+                // Each number takes half of the bytes.
+                depth = inputs.div_ceil(inputs.div_ceil(2 * DEPTH)).next_multiple_of(2);
+                Lines::Bf16Pairs(halves::pack(weight, inputs, outputs, depth))
+            }
             Precision::F32 => Lines::F32(lines(weight, inputs, outputs, depth, Line)),
             Precision::Bf16 => Lines::Bf16(lines(weight, inputs, outputs, depth, |numbers| {
                 HalfLine(numbers.map(|number| half::bf16::from_f32(number).to_bits()))
@@ -124,6 +133,8 @@ impl Packed {
                     let out = out.add(columns.start);
                     integers::multiply(isa, x, lines, &scales[columns.start..], out, self.outputs, columns.len());
                 }
+                #[cfg(target_arch = "x86_64")]
+                (Lines::Bf16Pairs(lines), Left::Halves(x)) => self.half_columns(lines, x, out, panels.start, columns),
                 _ => unreachable!("`left` makes what the weights need"),
             }
         }
@@ -150,9 +161,32 @@ impl Packed {
         }
     }
 
+    /// # Safety
+    ///
+    /// The same as for [`Self::columns`].
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn half_columns(
+        &self,
+        lines: &[HalfPairs],
+        x: &Halves,
+        out: *mut f32,
+        first_panel: usize,
+        columns: Range<usize>,
+    ) {
+        for block in (0..self.inputs).step_by(self.depth) {
+            let depth = self.depth.min(self.inputs - block).div_ceil(2);
+            let lines = &lines[block / 2 * self.panels() + first_panel * depth..];
+            // SAFETY: such lines are only made if the processor has the instruction; the rest is the caller's promise.
+            unsafe {
+                halves::multiply(x, block / 2, depth, lines, out.add(columns.start), self.outputs, columns.len());
+            }
+        }
+    }
+
     fn left<'a>(&self, x: &'a [f32]) -> Left<'a> {
         match self.lines {
             Lines::Int8(..) => Left::Integers(Integers::new(x, self.inputs)),
+            Lines::Bf16Pairs(_) => Left::Halves(Halves::new(x, self.inputs)),
             _ => Left::Floats(x),
         }
     }
@@ -207,7 +241,8 @@ mod tests {
             let whole = |count: usize, seed: u32, limit: f32| -> Vec<f32> {
                 values(count, seed).into_iter().map(|x| (x * limit / 4.0).round().clamp(-limit, limit)).collect()
             };
-            let (x, mut weight) = (values(rows * inputs, seed), whole(inputs * outputs, seed ^ 1, 127.0));
+            let x: Vec<f32> = values(rows * inputs, seed).into_iter().map(|x| half::bf16::from_f32(x).to_f32()).collect();
+            let mut weight = whole(inputs * outputs, seed ^ 1, 127.0);
             // With the greatest weight in each output, scales are 1.
             weight[..outputs].fill(127.0);
             let want: Vec<f64> = (0..rows * outputs)
@@ -232,13 +267,33 @@ mod tests {
         }
     }
 
+    /// Whole numbers of this size are exact in bf16, and so are their sums.
+    #[test]
+    fn blocks_of_bf16_add_up() {
+        let whole = |count: usize, seed: u32| values(count, seed).into_iter().map(f32::round).collect::<Vec<f32>>();
+        let (rows, inputs, outputs) = (13, 4 * DEPTH + 1, 35);
+        let (x, weight) = (whole(rows * inputs, 1), whole(inputs * outputs, 2));
+        let want = (0..rows * outputs).map(|at| {
+            let (x, weights) = (&x[at / outputs * inputs..][..inputs], weight[at % outputs..].iter().step_by(outputs));
+            x.iter().zip(weights).map(|(x, weight)| x * weight).sum::<f32>()
+        });
+        let mut got = vec![f32::NAN; rows * outputs];
+        Packed::new(&weight, inputs, outputs, Precision::Bf16).product(&x, &mut got);
+        assert_eq!(got, want.collect::<Vec<f32>>());
+    }
+
     #[test]
     fn what_is_no_number_stays_none() {
-        let packed = Packed::new(&[1.0; 6], 3, 2, Precision::Int8);
-        for odd in [f32::NAN, f32::INFINITY] {
+        for (precision, odd) in [
+            (Precision::Int8, f32::NAN),
+            (Precision::Int8, f32::INFINITY),
+            (Precision::Bf16, f32::NAN),
+            (Precision::Bf16, f32::from_bits(0x7FFF_FFFF)),
+        ] {
+            let packed = Packed::new(&[1.0; 6], 3, 2, precision);
             let mut out = [0.0; 4];
             packed.product(&[1.0, odd, 0.0, 0.0, 0.0, 0.0], &mut out);
-            assert!(out[0].is_nan() && out[1].is_nan() && out[2..] == [0.0, 0.0]);
+            assert!(out[0].is_nan() && out[1].is_nan() && out[2..] == [0.0, 0.0], "{precision}");
         }
     }
 }

@@ -1,0 +1,216 @@
+use super::{
+    Encoder, Place, Wanted,
+    composed::Padded,
+    ops::{Batch, Dense, Heads, Norm, add_normalise, attention, linear, normalise, pool},
+};
+use crate::{
+    Pooling, Precision,
+    body::{Activation, EncoderWeights, NormPlace},
+    kernels::LayerNorm,
+    ragged::Ragged,
+    weights::{Floats, Linear},
+};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use std::sync::Arc;
+
+/// An encoder on ragged rows: the rows of all sequences are one matrix without padding.
+pub(crate) struct BurnEncoder {
+    placement: Placement,
+    hidden: usize,
+    /// `[vocabulary, hidden]`
+    words: Tensor<2>,
+    /// `[positions, hidden]`
+    positions: Option<Tensor<2>>,
+    /// `[types, hidden]`
+    token_types: Option<Tensor<2>>,
+    embedding_norm: Norm,
+    layers: Vec<Layer>,
+    norm_place: NormPlace,
+    activation: Activation,
+    final_norm: Option<Norm>,
+    head: Option<Head>,
+}
+
+struct Layer {
+    qkv: Dense,
+    heads: Heads,
+    output: Dense,
+    attention_norm: Option<Norm>,
+    up: Dense,
+    down: Dense,
+    norm: Norm,
+}
+
+struct Head {
+    pooler: Dense,
+    classifier: Dense,
+}
+
+/// Where the weights are, and in which form.
+pub(crate) struct Placement {
+    pub device: Device,
+    /// The precision of the weights that kernels read; `None` for operations composed of Burn's own.
+    pub kernels: Option<Precision>,
+}
+
+impl Placement {
+    fn matrix(&self, data: Floats, columns: usize) -> Tensor<2> {
+        let shape = [data.len() / columns, columns];
+        Tensor::from_data(data.into_data(shape), &self.device)
+    }
+
+    fn vector(&self, data: Vec<f32>) -> Tensor<1> {
+        let shape = [data.len()];
+        Tensor::from_data(TensorData::new(data, shape), &self.device)
+    }
+
+    fn dense(&self, linear: Linear) -> Dense {
+        let Linear { weight, bias, inputs, outputs } = linear;
+        match self.kernels {
+            Some(precision) => Dense::packed(&weight, bias, inputs, outputs, precision),
+            None => Dense::Tensors {
+                weight: self.matrix(weight, outputs),
+                bias: bias.map(|bias| self.matrix(bias.into(), outputs)),
+            },
+        }
+    }
+
+    fn norm(&self, norm: LayerNorm) -> Norm {
+        match self.kernels {
+            Some(_) => Norm::Numbers(norm),
+            None => Norm::Tensors {
+                gain: self.vector(norm.gain),
+                offset: self.vector(norm.offset),
+                epsilon: f64::from(norm.epsilon),
+            },
+        }
+    }
+}
+
+impl BurnEncoder {
+    pub fn new(weights: EncoderWeights, placement: Placement) -> Self {
+        let EncoderWeights { shape, embeddings, relative_bias, .. } = weights;
+        let layers = weights.layers.into_iter().map(|layer| Layer {
+            qkv: placement.dense(layer.qkv),
+            heads: Heads {
+                count: shape.heads,
+                width: shape.head_width(),
+                window: layer.window,
+                rotary: layer.rotary,
+                bias: relative_bias.as_ref().map(Arc::clone),
+            },
+            output: placement.dense(layer.output),
+            attention_norm: layer.attention_norm.map(|norm| placement.norm(norm)),
+            up: placement.dense(layer.up),
+            down: placement.dense(layer.down),
+            norm: placement.norm(layer.norm),
+        });
+        let head = weights
+            .head
+            .map(|head| Head { pooler: placement.dense(head.pooler), classifier: placement.dense(head.classifier) });
+        Self {
+            hidden: shape.hidden,
+            layers: layers.collect(),
+            words: placement.matrix(embeddings.words, shape.hidden),
+            positions: embeddings.positions.map(|rows| placement.matrix(rows, shape.hidden)),
+            token_types: embeddings.token_types.map(|rows| placement.matrix(rows, shape.hidden)),
+            embedding_norm: placement.norm(embeddings.norm),
+            norm_place: weights.norm_place,
+            activation: weights.activation,
+            final_norm: weights.final_norm.map(|norm| placement.norm(norm)),
+            head,
+            placement,
+        }
+    }
+
+    fn embed(&self, batch: &Batch<'_>) -> Tensor<2> {
+        let rows = |table: &Tensor<2>, numbers: Vec<i32>| {
+            let count = numbers.len();
+            let numbers = Tensor::<1, Int>::from_data(TensorData::new(numbers, [count]), &self.placement.device);
+            table.clone().select(0, numbers)
+        };
+        let mut x = rows(&self.words, batch.ragged.token_ids.iter().map(|&id| id as i32).collect());
+        if let Some(types) = &self.token_types {
+            x = x + rows(types, batch.ragged.token_types.iter().map(|&kind| i32::from(kind)).collect());
+        }
+        if let Some(positions) = &self.positions {
+            x = x + rows(positions, batch.positions.iter().map(|&position| position as i32).collect());
+        }
+        normalise(x, &self.embedding_norm)
+    }
+
+    /// Calls `pause` in the middle.
+    fn run_layer(&self, layer: &Layer, x: Tensor<2>, batch: &Batch<'_>, pause: &dyn Fn() -> bool) -> Tensor<2> {
+        let attend = |x| {
+            let qkv = linear(x, &layer.qkv, Activation::Nothing);
+            linear(attention(qkv, batch, &layer.heads), &layer.output, Activation::Nothing)
+        };
+        let feed_forward = |x| linear(linear(x, &layer.up, self.activation), &layer.down, Activation::Nothing);
+        let norm = layer.attention_norm.as_ref();
+        match self.norm_place {
+            NormPlace::After => {
+                let y = attend(x.clone());
+                let x = match norm {
+                    Some(norm) => add_normalise(x, y, norm),
+                    None => x + y,
+                };
+                pause();
+                let y = feed_forward(x.clone());
+                add_normalise(x, y, &layer.norm)
+            }
+            NormPlace::Before => {
+                let y = attend(norm.map_or_else(|| x.clone(), |norm| normalise(x.clone(), norm)));
+                let x = x + y;
+                pause();
+                let y = feed_forward(normalise(x.clone(), &layer.norm));
+                x + y
+            }
+        }
+    }
+
+    fn batch<'a>(&self, ragged: &'a Ragged) -> Batch<'a> {
+        let heads = self.layers.iter().map(|layer| &layer.heads);
+        let padded = self.placement.kernels.is_none().then(|| Padded::new(ragged, heads, &self.placement.device));
+        Batch { ragged, positions: ragged.positions(), padded }
+    }
+}
+
+impl Encoder for BurnEncoder {
+    fn forward(&self, ragged: &Ragged, wanted: Wanted, place: &dyn Place) -> Vec<f32> {
+        if ragged.token_count() == 0 {
+            return Vec::new();
+        }
+        let batch = self.batch(ragged);
+        let mut rows = Some(self.embed(&batch));
+        let mut layers = self.layers.iter().peekable();
+        while layers.peek().is_some() {
+            place.run(&mut |is_left| {
+                while let Some(layer) = layers.next() {
+                    rows = rows.take().map(|x| self.run_layer(layer, x, &batch, is_left));
+                    if is_left() {
+                        return;
+                    }
+                }
+            });
+        }
+        let rows = match &self.final_norm {
+            Some(norm) => rows.map(|x| normalise(x, norm)),
+            None => rows,
+        };
+        let made = rows.map(|x| match (wanted, &self.head) {
+            (Wanted::Rows, _) => x,
+            (Wanted::Vector(pooling), _) => pool(x, &batch, pooling),
+            (Wanted::Score, Some(head)) => {
+                let pooled = linear(pool(x, &batch, Pooling::Cls), &head.pooler, Activation::Tanh);
+                linear(pooled, &head.classifier, Activation::Nothing)
+            }
+            (Wanted::Score, None) => panic!("the model has no head"),
+        });
+        // Every tensor here is made of f32, so this is never empty.
+        made.and_then(|made| made.into_data().try_to_vec::<f32>().ok()).unwrap_or_default()
+    }
+
+    fn hidden_size(&self) -> usize {
+        self.hidden
+    }
+}
