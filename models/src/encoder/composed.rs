@@ -37,6 +37,14 @@ pub(super) fn normalise(x: Tensor<2>, norm: &Norm) -> Tensor<2> {
     module::layer_norm(x, gain.clone(), Some(offset.clone()), *epsilon)
 }
 
+pub(super) fn add(x: Tensor<2>, y: Tensor<2>, norm: Option<&Norm>) -> Tensor<2> {
+    let sum = x + y;
+    match norm {
+        Some(norm) => normalise(sum, norm),
+        None => sum,
+    }
+}
+
 /// The sequences side by side, and what the attention of each layer needs for them. It is made once for a pass and kept
 /// on the device.
 pub(super) struct Padded {

@@ -1,7 +1,7 @@
 use super::{
     Encoder, Place, Wanted,
     composed::Padded,
-    ops::{Batch, Dense, Heads, Norm, add_normalise, attention, linear, normalise, pool},
+    ops::{Batch, Dense, Heads, Norm, add, attention, linear, normalise, pool},
 };
 use crate::{
     Pooling, Precision,
@@ -131,10 +131,12 @@ impl BurnEncoder {
         };
         let mut x = rows(&self.words, batch.ragged.token_ids.iter().map(|&id| id as i32).collect());
         if let Some(types) = &self.token_types {
-            x = x + rows(types, batch.ragged.token_types.iter().map(|&kind| i32::from(kind)).collect());
+            let types = rows(types, batch.ragged.token_types.iter().map(|&kind| i32::from(kind)).collect());
+            x = add(x, types, None);
         }
         if let Some(positions) = &self.positions {
-            x = x + rows(positions, batch.positions.iter().map(|&position| position as i32).collect());
+            let positions = rows(positions, batch.positions.iter().map(|&position| position as i32).collect());
+            x = add(x, positions, None);
         }
         normalise(x, &self.embedding_norm)
     }
@@ -149,21 +151,15 @@ impl BurnEncoder {
         let norm = layer.attention_norm.as_ref();
         match self.norm_place {
             NormPlace::After => {
-                let y = attend(x.clone());
-                let x = match norm {
-                    Some(norm) => add_normalise(x, y, norm),
-                    None => x + y,
-                };
+                let x = add(x.clone(), attend(x), norm);
                 pause();
-                let y = feed_forward(x.clone());
-                add_normalise(x, y, &layer.norm)
+                add(x.clone(), feed_forward(x), Some(&layer.norm))
             }
             NormPlace::Before => {
                 let y = attend(norm.map_or_else(|| x.clone(), |norm| normalise(x.clone(), norm)));
-                let x = x + y;
+                let x = add(x, y, None);
                 pause();
-                let y = feed_forward(normalise(x.clone(), &layer.norm));
-                x + y
+                add(x.clone(), feed_forward(normalise(x, &layer.norm)), None)
             }
         }
     }

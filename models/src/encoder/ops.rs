@@ -76,8 +76,8 @@ pub(super) trait EncoderOps: Backend {
     /// Attention inside each sequence. A row of `qkv` is `[queries | keys | values]` of a token.
     fn attention(qkv: FloatTensor<Self>, batch: &Batch<'_>, heads: &Heads) -> FloatTensor<Self>;
     fn normalise(x: FloatTensor<Self>, norm: &Norm) -> FloatTensor<Self>;
-    /// Normalises the sum of `x` and `y`.
-    fn add_normalise(x: FloatTensor<Self>, y: FloatTensor<Self>, norm: &Norm) -> FloatTensor<Self>;
+    /// Adds `y` to `x`, and normalises the sum if there is a norm.
+    fn add(x: FloatTensor<Self>, y: FloatTensor<Self>, norm: Option<&Norm>) -> FloatTensor<Self>;
     /// Makes one row of each sequence, so that only these leave the device. The sum stands for the mean, because it
     /// points the same way.
     fn pool(x: FloatTensor<Self>, batch: &Batch<'_>, how: Pooling) -> FloatTensor<Self>;
@@ -95,8 +95,8 @@ pub(super) fn normalise(x: Tensor<2>, norm: &Norm) -> Tensor<2> {
     Tensor::from_dispatch(Dispatch::normalise(x.into_dispatch(), norm))
 }
 
-pub(super) fn add_normalise(x: Tensor<2>, y: Tensor<2>, norm: &Norm) -> Tensor<2> {
-    Tensor::from_dispatch(Dispatch::add_normalise(x.into_dispatch(), y.into_dispatch(), norm))
+pub(super) fn add(x: Tensor<2>, y: Tensor<2>, norm: Option<&Norm>) -> Tensor<2> {
+    Tensor::from_dispatch(Dispatch::add(x.into_dispatch(), y.into_dispatch(), norm))
 }
 
 pub(super) fn pool(x: Tensor<2>, batch: &Batch<'_>, how: Pooling) -> Tensor<2> {
@@ -135,8 +135,8 @@ macro_rules! compose {
                 primitive::<Self>(composed::normalise(tensor::<Self>(x), norm))
             }
 
-            fn add_normalise(x: FloatTensor<Self>, y: FloatTensor<Self>, norm: &Norm) -> FloatTensor<Self> {
-                primitive::<Self>(composed::normalise(tensor::<Self>(x) + tensor::<Self>(y), norm))
+            fn add(x: FloatTensor<Self>, y: FloatTensor<Self>, norm: Option<&Norm>) -> FloatTensor<Self> {
+                primitive::<Self>(composed::add(tensor::<Self>(x), tensor::<Self>(y), norm))
             }
 
             fn pool(x: FloatTensor<Self>, batch: &Batch<'_>, how: Pooling) -> FloatTensor<Self> {
@@ -223,14 +223,17 @@ impl EncoderOps for Flex {
         x
     }
 
-    fn add_normalise(x: FlexTensor, y: FlexTensor, norm: &Norm) -> FlexTensor {
-        let Norm::Numbers(norm) = norm else {
-            return primitive::<Self>(composed::normalise(tensor::<Self>(x) + tensor::<Self>(y), norm));
-        };
-        let (mut x, y, width) = (whole(x), whole(y), norm.gain.len());
+    fn add(x: FlexTensor, y: FlexTensor, norm: Option<&Norm>) -> FlexTensor {
+        if let Some(Norm::Tensors { .. }) = norm {
+            return primitive::<Self>(composed::add(tensor::<Self>(x), tensor::<Self>(y), norm));
+        }
+        let width = x.layout().shape()[1];
+        let (mut x, y) = (whole(x), whole(y));
         let rows = x.storage_mut::<f32>();
-        let split = Split::of(rows.len() / width);
-        split.run((y.storage(), width), (rows, width), |y, x, _| kernels::add_normalise(x, y, norm));
+        Split::of(rows.len() / width).run((y.storage(), width), (rows, width), |y, x, _| match norm {
+            Some(Norm::Numbers(norm)) => kernels::add_normalise(x, y, norm),
+            _ => x.iter_mut().zip(y).for_each(|(x, y)| *x += y),
+        });
         x
     }
 

@@ -106,14 +106,15 @@ pub(super) unsafe fn multiply(
     let stride = x.values.len() / x.count.max(1);
     let tiles = x.count.div_ceil(TILE_ROWS);
     assert!(x.count == 0 || first + depth <= stride, "the rows are too short");
-    for (at, column) in (0..columns).step_by(WIDTH).enumerate() {
-        let panel = &lines[at * depth..][..depth];
-        let next = lines.get((at + 1) * depth..).unwrap_or_default();
-        let width = WIDTH.min(columns - column);
+    let mut rest = lines;
+    for column in (0..columns).step_by(2 * WIDTH) {
+        let width = (2 * WIDTH).min(columns - column);
+        let (panels, next) = rest.split_at(width.div_ceil(WIDTH) * depth);
+        rest = next;
         for tile_at in 0..tiles {
             let row = x.count * tile_at / tiles;
             let height = x.count * (tile_at + 1) / tiles - row;
-            let panel = Panel::of_tile::<Avx512>(panel, next, tile_at, tiles);
+            let panels = Panel::of_tile::<Avx512>(panels, next, tile_at, tiles);
             // SAFETY: the rows are long enough (asserted), and the rest is the caller's promise.
             unsafe {
                 let values = x.values.as_ptr().add(row * stride + first);
@@ -121,7 +122,9 @@ pub(super) unsafe fn multiply(
                 macro_rules! of_height {
                     ($($height:literal)*) => {
                         match height {
-                            $($height => tile::<$height>(values, stride, panel, out, out_stride, width, first > 0),)*
+                            $($height if width > WIDTH =>
+                                tile::<$height, 2>(values, stride, panels, out, out_stride, width, first > 0),
+                            $height => tile::<$height, 1>(values, stride, panels, out, out_stride, width, first > 0),)*
                             _ => unreachable!("a tile has from one to TILE_ROWS rows"),
                         }
                     };
@@ -132,42 +135,56 @@ pub(super) unsafe fn multiply(
     }
 }
 
-/// Multiplies `M` rows by one panel.
+/// Multiplies `M` rows by `N` panels. With one panel the instruction's latency would keep the processor waiting.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-unsafe fn tile<const M: usize>(
+unsafe fn tile<const M: usize, const N: usize>(
     x: *const [u16; 2],
     stride: usize,
-    panel: Panel<'_, HalfPairs>,
+    panels: Panel<'_, HalfPairs>,
     out: *mut f32,
     out_stride: usize,
     columns: usize,
     is_added: bool,
 ) {
-    let (mut sums, mut ahead) = ([_mm512_setzero_ps(); M], panel.ahead);
-    // SAFETY: the caller promises that `x` has `M` rows as long as the panel, and `out` has `M` rows of `columns`; the
-    // mask keeps the columns behind the last one out.
+    let depth = panels.lines.len() / N;
+    let (mut sums, mut ahead) = ([[_mm512_setzero_ps(); N]; M], panels.ahead);
+    let mut masks = [u16::MAX; N];
+    masks[N - 1] = u16::MAX >> (N * WIDTH - columns);
+    // SAFETY: the caller promises that `x` has `M` rows as long as a panel, and `out` has `M` rows of `columns`; the
+    // last mask keeps the columns behind the last one out.
     unsafe {
-        let mask = (u32::MAX >> (32 - columns)) as __mmask16;
         if is_added {
-            for (row, sum) in sums.iter_mut().enumerate() {
-                *sum = _mm512_maskz_loadu_ps(mask, out.add(row * out_stride));
+            for (row, sums) in sums.iter_mut().enumerate() {
+                for (panel, sum) in sums.iter_mut().enumerate() {
+                    *sum = _mm512_maskz_loadu_ps(masks[panel], out.add(row * out_stride + panel * WIDTH));
+                }
             }
         }
-        for (at, line) in panel.lines.iter().enumerate() {
-            let weights: __m512bh = std::mem::transmute(_mm512_load_si512(line.0.as_ptr().cast()));
-            for (row, sum) in sums.iter_mut().enumerate() {
-                let pair = x.add(row * stride + at).cast::<i32>().read_unaligned();
-                *sum =
-                    _mm512_dpbf16_ps(*sum, weights, std::mem::transmute::<__m512i, __m512bh>(_mm512_set1_epi32(pair)));
+        for at in 0..depth {
+            let mut weights = [_mm512_setzero_si512(); N];
+            for (panel, weights) in weights.iter_mut().enumerate() {
+                *weights = _mm512_load_si512(panels.lines.as_ptr().add(panel * depth + at).cast());
+                if let Some(ahead) = &mut ahead {
+                    ahead.prefetch::<Avx512>();
+                }
             }
-            if let Some(ahead) = &mut ahead {
-                ahead.prefetch::<Avx512>();
+            for (row, sums) in sums.iter_mut().enumerate() {
+                let pair = _mm512_set1_epi32(x.add(row * stride + at).cast::<i32>().read_unaligned());
+                for (sum, weights) in sums.iter_mut().zip(weights) {
+                    *sum = _mm512_dpbf16_ps(
+                        *sum,
+                        std::mem::transmute::<__m512i, __m512bh>(weights),
+                        std::mem::transmute::<__m512i, __m512bh>(pair),
+                    );
+                }
             }
         }
-        for (row, sum) in sums.into_iter().enumerate() {
-            _mm512_mask_storeu_ps(out.add(row * out_stride), mask, sum);
+        for (row, sums) in sums.into_iter().enumerate() {
+            for (panel, sum) in sums.into_iter().enumerate() {
+                _mm512_mask_storeu_ps(out.add(row * out_stride + panel * WIDTH), masks[panel], sum);
+            }
         }
     }
 }
