@@ -68,6 +68,7 @@ mod integers;
 mod lanes;
 mod normalise;
 mod packed;
+mod quads;
 mod rotary;
 mod tile;
 

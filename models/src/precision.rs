@@ -9,8 +9,8 @@ pub enum Precision {
     F32,
     /// 16 bits: half the memory, and a query has half as much to read.
     Bf16,
-    /// 8 bits with a scale for each output, times activations of up to 16 bits: a quarter of the memory. The sums of
-    /// these products are exact.
+    /// 8 bits: a quarter of the memory. A processor with VNNI multiplies them by activations of 8 bits, with a scale for
+    /// each 64 inputs of a row and of an output; others by activations of 16 bits, with a scale for each row and output.
     Int8,
 }
 

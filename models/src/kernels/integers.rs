@@ -1,4 +1,4 @@
-//! Products of i16 rows and i8 weights. They are exact in i32, and so the same on every processor.
+//! Products of i16 rows and i8 weights, exact in i32, for processors that cannot multiply quads ([`super::quads`]).
 
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{Avx2, Avx512};
@@ -193,8 +193,35 @@ pub(super) unsafe fn multiply(
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => on!(Avx2, "avx2,fma"),
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 if is_x86_feature_detected!("avx512vnni") => on!(Avx512, "avx512f,avx512bw,avx512vnni,fma"),
-        #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => on!(Avx512, "avx512f,avx512bw,fma"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::samples::*, *};
+
+    /// This runs every instance that the processor can run.
+    #[test]
+    fn all_instances_give_the_sums_of_the_textbook() {
+        for (rows, inputs, outputs) in [(1, 1, 1), (5, 7, 16), (13, 80, 33), (25, 64, 50)] {
+            let (x, mut weight) = (values(rows * inputs, 1), values(inputs * outputs, 2));
+            weight.iter_mut().for_each(|weight| *weight = (*weight * 30.0).round());
+            // With the greatest weight in each output, scales are 1.
+            weight[..outputs].fill(127.0);
+            let want = (0..rows * outputs).map(|at| {
+                let (x, weights) =
+                    (&x[at / outputs * inputs..][..inputs], weight[at % outputs..].iter().step_by(outputs));
+                x.iter().zip(weights).map(|(x, weight)| f64::from(*x) * f64::from(*weight)).sum()
+            });
+            let (want, rows, (lines, scales)) =
+                (want.collect::<Vec<f64>>(), Integers::new(&x, inputs), pack(&weight, inputs, outputs));
+            for isa in Isa::here() {
+                let mut got = vec![f32::NAN; want.len()];
+                // SAFETY: `got` has a row of all outputs for each row of `x`.
+                unsafe { multiply(isa, &rows, &lines, &scales, got.as_mut_ptr(), outputs, outputs) };
+                close(&got, &want, 0.5).unwrap();
+            }
+        }
     }
 }
