@@ -9,6 +9,7 @@ use crate::{
     reader::Reader,
     settings::Settings,
     spool::SpoolCache,
+    store::search::Expectations,
 };
 use sqlx::PgPool;
 use std::sync::Arc;
@@ -27,6 +28,8 @@ pub struct Core {
     pub embedder: Option<Embedder>,
     pub cross_encoder: Arc<CrossEncoder>,
     pub postings: Arc<Cache>,
+    /// What the planner expects of the filters of searches.
+    pub expectations: Arc<Expectations>,
     pub reader: Reader,
     /// Calls addresses that callers name.
     pub fetcher: Fetcher,

@@ -157,10 +157,11 @@ impl Fetcher {
             let response = response.map_err(|_| FetchError::timeout(&url))??;
             let answer = Answer::new(response, url, limits, deadline)?;
             tracing::debug!(host = answer.host(), status = answer.status.as_u16(), "a foreign address answered");
-            url = match next(&answer)? {
-                Some(next) if follows > 0 => next,
-                _ => return Ok(answer),
-            };
+            if follows == 0 {
+                return Ok(answer);
+            }
+            let Some(next) = next(&answer)? else { return Ok(answer) };
+            url = next;
             if left == 0 {
                 return Err(FetchError::Redirects { host: answer.host().to_owned(), limit: follows });
             }

@@ -124,6 +124,7 @@ impl Service {
                 pool: database::pool_of_requests(&pool, connections, settings.statement_timeout),
                 cross_encoder: Arc::new(CrossEncoder::new(&settings)),
                 postings: Arc::new(Cache::new(POSTINGS_CACHE_BYTES)),
+                expectations: Arc::default(),
                 disk: Arc::new(Disk::new(&settings.data_dir, settings.disk_least_free)),
                 spool: SpoolCache::new(&settings.data_dir, settings.spool_max),
                 wake: Wake::default(),

@@ -98,7 +98,7 @@ async fn run(shared: &Shared, hold: &mut Hold, seat: &Seat) -> Option<Report> {
         // This is written before the task begins, because only a task that ran can have taken its worker down.
         match bounded(shared.settings.lease, shared.queue.start(&hold.grant)).await {
             Ok(true) => {}
-            Ok(false) => return Some(Report::Finished),
+            Ok(false) => return Some(Report::Lost),
             Err(error) => {
                 tracing::warn!(error = %error, "a task that must run alone could not be started");
                 return None;

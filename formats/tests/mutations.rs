@@ -11,7 +11,7 @@ use std::{
     path::Path,
     sync::{Arc, LazyLock},
 };
-use svc_formats::{Format, Limits, archive, detect, extract, probe, refusal, sections};
+use svc_formats::{Format, Limits, archive, detect, extract, probe, refusal, sections, xlsx};
 use zip::{ZipArchive, ZipWriter, write::SimpleFileOptions};
 
 /// Larger files take long and show no more.
@@ -198,6 +198,9 @@ fn read(bytes: &[u8]) {
     if format == Format::Zip {
         archive(Cursor::new(bytes)).unwrap();
     }
+    if format == Format::Xlsx {
+        sheets(bytes, &limits);
+    }
     match extract(format, Cursor::new(bytes), &limits) {
         Ok(read) => {
             assert!(!read.text.contains('\0'));
@@ -210,6 +213,25 @@ fn read(bytes: &[u8]) {
         }
         // Bytes in memory read the same way each time.
         Err(error) => assert!(error.is_permanent(), "{error}"),
+    }
+}
+
+/// Reads the first sheets of a workbook in every way that the service does.
+fn sheets(bytes: &[u8], limits: &Limits) {
+    let Ok(workbook) = xlsx::workbook(Cursor::new(bytes), limits) else { return };
+    xlsx::shared_strings(Cursor::new(bytes), limits, &mut |_| Ok(())).ok();
+    let source = || xlsx::Source::from(Cursor::new(bytes));
+    for index in (0..).take(workbook.sheets.len().min(3)) {
+        xlsx::profile_sheet(source(), index, true, limits).ok();
+        xlsx::records(source(), index, limits, &mut |_| Ok(())).ok();
+        let range = "A1:Z200".parse().unwrap();
+        if let Ok(read) = xlsx::cells(source(), index, range, limits) {
+            assert!(read.rows.is_sorted_by(|one, next| one.row < next.row), "rows go from top to bottom");
+            assert!(
+                read.rows.iter().flat_map(|row| &row.cells).all(|cell| range.contains(cell.cell)),
+                "within the range"
+            );
+        }
     }
 }
 

@@ -193,6 +193,8 @@ struct Lines {
     kept: Vec<u8>,
     /// How often each line without a key came, so that the second of two equal lines is another document.
     seen: HashMap<[u8; 16], u32>,
+    /// The line on which each key was first, by the key's hash.
+    keys: HashMap<[u8; 16], usize>,
 }
 
 struct Part {
@@ -210,7 +212,7 @@ impl Lines {
             let file = File::open(path).map_err(|error| CliError::Other(format!("{}: {error}", path.display())))?;
             Box::new(BufReader::with_capacity(1 << 16, file))
         };
-        Ok(Lines { input, parent, line: 0, kept: Vec::new(), seen: HashMap::new() })
+        Ok(Lines { input, parent, line: 0, kept: Vec::new(), seen: HashMap::new(), keys: HashMap::new() })
     }
 
     fn part(&mut self) -> io::Result<Part> {
@@ -254,17 +256,26 @@ impl Lines {
         if item.parent_id.is_none() && item.parent_key.is_none() {
             item.parent_id = self.parent;
         }
-        if item.key.is_none() {
-            let mut hash = [0; 16];
-            hash.copy_from_slice(
-                &Sha256::new().chain_update(format!("{:?}", self.parent)).chain_update(line).finalize()[..16],
-            );
+        if let Some(key) = &item.key {
+            let first = *self.keys.entry(hash(&[key.as_bytes()])).or_insert(self.line);
+            if first != self.line {
+                return Err(format!("line {first} has the key too"));
+            }
+        } else {
+            let hash = hash(&[format!("{:?}", self.parent).as_bytes(), line]);
             let copy = self.seen.entry(hash).or_default();
             item.key = Some(format!("line:{}:{copy}", hex::encode(hash)));
             *copy += 1;
         }
         Ok(item)
     }
+}
+
+fn hash(parts: &[&[u8]]) -> [u8; 16] {
+    let whole = parts.iter().fold(Sha256::new(), |hash, part| hash.chain_update(part)).finalize();
+    let mut hash = [0; 16];
+    hash.copy_from_slice(&whole[..16]);
+    hash
 }
 
 /// Reads up to the end of a line without keeping it.

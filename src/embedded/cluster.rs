@@ -24,7 +24,6 @@ const MAX_LOG_FILES: usize = 10;
 const TUNING: &[&str] = &[
     "fsync=on",
     "max_connections=100",
-    "shared_buffers=256MB",
     // lz4 would be faster, but the server that the setup fetches is built without it.
     "wal_compression=on",
     "jit=off",
@@ -33,6 +32,21 @@ const TUNING: &[&str] = &[
     "timezone=UTC",
     "log_timezone=UTC",
 ];
+
+/// The share of the machine's memory in which the server of a fresh cluster keeps pages, and its bounds in MiB. The graph of a million
+/// vectors has 1.5 GB, and a search of it reads thousands of pages.
+const BUFFERS_SHARE: u64 = 8;
+const BUFFERS_MIB: std::ops::RangeInclusive<u64> = 256..=4_096;
+
+/// The setting of the server's own memory, from what the kernel says of the machine's memory and of this process's limit.
+fn shared_buffers(meminfo: Option<&str>, limit: Option<&str>) -> String {
+    let total = meminfo.and_then(|text| text.lines().find_map(|line| line.strip_prefix("MemTotal:")));
+    let total = total.and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).unwrap_or(0);
+    // Without a limit the file says `max`.
+    let limit = limit.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(u64::MAX);
+    let mebibytes = (total / 1_024).min(limit >> 20) / BUFFERS_SHARE;
+    format!("shared_buffers={}MB", mebibytes.clamp(*BUFFERS_MIB.start(), *BUFFERS_MIB.end()))
+}
 
 /// Where everything is, and who runs it.
 #[derive(Debug, Clone)]
@@ -98,6 +112,8 @@ impl Cluster {
             fs::remove_dir_all(&fresh).map_err(EmbeddedError::file("remove the half-made", &fresh))?;
         }
         tracing::info!(path = %self.data.display(), "making the data folder of PostgreSQL");
+        let read = |path| fs::read_to_string(path).ok();
+        let buffers = shared_buffers(read("/proc/meminfo").as_deref(), read("/sys/fs/cgroup/memory.max").as_deref());
         let mut initdb = self.command("initdb");
         // This sorts by code point and knows letters beyond ASCII. It is the same on each machine and needs none of its
         // locales.
@@ -105,7 +121,7 @@ impl Cluster {
             .args(["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"])
             .args(["--data-checksums", "--auth-local=peer", "--auth-host=reject", "--username", SUPERUSER, "--pgdata"])
             .arg(&fresh)
-            .args(TUNING.iter().flat_map(|setting| ["-c", setting]))
+            .args(TUNING.iter().copied().chain([buffers.as_str()]).flat_map(|setting| ["-c", setting]))
             .kill_on_drop(true);
         let output = initdb.output().await.map_err(EmbeddedError::file("run initdb for", &fresh))?;
         if !output.status.success() {
@@ -264,6 +280,18 @@ fn socket_dir(folder: &Path, digest: &str, account: Account) -> Result<PathBuf, 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_server_gets_an_eighth_of_the_memory_within_its_bounds() {
+        let of = |kibibytes: &str, limit| {
+            shared_buffers(Some(&format!("MemFree: 1 kB\nMemTotal:   {kibibytes} kB\n")), limit)
+        };
+        assert_eq!(of("16777216", Some("max\n")), "shared_buffers=2048MB");
+        assert_eq!(of("16777216", Some("8589934592\n")), "shared_buffers=1024MB");
+        assert_eq!(of("1048576", None), "shared_buffers=256MB");
+        assert_eq!(of("1073741824", None), "shared_buffers=4096MB");
+        assert_eq!(shared_buffers(None, None), "shared_buffers=256MB");
+    }
 
     #[test]
     fn a_path_too_long_for_a_socket_gets_a_private_folder_that_fits() {

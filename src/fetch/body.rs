@@ -23,6 +23,8 @@ pub struct Answer {
     pub url: Url,
     response: reqwest::Response,
     limits: Limits,
+    /// Why the body cannot be read, as its header says; a caller that reads no body does not care.
+    unreadable: Option<FetchError>,
     /// When the whole fetch must be over.
     deadline: Instant,
     /// When the next [`PROGRESS`] bytes must have arrived.
@@ -47,14 +49,18 @@ impl Answer {
         if size > HEADER_BYTES {
             return Err(FetchError::broken(&url, format!("its header is over {HEADER_BYTES} bytes")));
         }
-        if response.content_length().is_some_and(|length| length > limits.bytes) {
-            return Err(FetchError::too_large(&url, limits.bytes));
-        }
+        let mut unreadable = response
+            .content_length()
+            .filter(|length| *length > limits.bytes)
+            .map(|_| FetchError::too_large(&url, limits.bytes));
         let encodings: Vec<_> = headers.get_all(header::CONTENT_ENCODING).iter().map(|value| value.to_str()).collect();
         let unpacker = match encodings[..] {
             [] | [Ok("" | "identity")] => None,
             [Ok("gzip" | "x-gzip")] => Some(MultiGzDecoder::new(Vec::new())),
-            _ => return Err(FetchError::broken(&url, "it is packed, but not by gzip")),
+            _ => {
+                unreadable.get_or_insert_with(|| FetchError::broken(&url, "it is packed, but not by gzip"));
+                None
+            }
         };
         Ok(Answer {
             status: response.status(),
@@ -62,6 +68,7 @@ impl Answer {
             url,
             response,
             limits,
+            unreadable,
             deadline,
             stalled: Instant::now() + limits.stall,
             progress: 0,
@@ -89,6 +96,9 @@ impl Answer {
 
     /// The next piece of the body, unpacked; `None` at its end.
     pub async fn piece(&mut self) -> Result<Option<Bytes>, FetchError> {
+        if let Some(error) = self.unreadable.take() {
+            return Err(error);
+        }
         loop {
             if !self.packed.is_empty() {
                 let piece = self.unpack()?;

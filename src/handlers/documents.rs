@@ -298,6 +298,9 @@ impl Handle<ops::read_evidence> for Service {
         let mut conn = self.pool.acquire().await.or_fail()?;
         must_exist(&mut conn, caller, id).await?;
         let mut evidence = store::evidence::read(&mut conn, id).await.or_fail()?;
+        if let Some(reprocess) = evidence.get_mut(Evidence::Reprocess.as_str()) {
+            store::reprocess::hide_lost(&mut conn, &caller.readable(), reprocess).await.or_fail()?;
+        }
         let attempts = store::evidence::attempts(&mut conn, id).await.or_fail()?;
         if !attempts.is_empty() {
             evidence.insert(

@@ -68,6 +68,11 @@ async fn protect(conn: &mut PgConnection, caller: &Caller, id: DocumentId) -> Re
     if is_new {
         // Summaries of documents above tell of it, and their readers may not read it any more.
         if let Some(place) = store::places::find(conn, &caller.writable(), id).await.or_fail()? {
+            if store::raptor::is_within_tree(conn, &place).await.or_fail()? {
+                let detail =
+                    format!("document {id} belongs to a tree of summaries, whose readers are those of what it quotes");
+                return Err(Failure::field("id", detail).with("remedy", "name the document that was summarised"));
+            }
             raptor::forget_over(conn, std::slice::from_ref(&place)).await.or_fail()?;
         }
         return caller.record(conn, Entry::new(AuditAct::DocumentProtect).document(id)).await.or_fail();

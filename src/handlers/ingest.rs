@@ -33,10 +33,17 @@ impl Handle<ops::change_priority> for Service {
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let file = ingested_file(&mut tx, caller, DocumentId(call.path.id)).await?;
         store::ingest_nodes::set_priority(&mut tx, &file, priority).await.or_fail()?;
+        let generation = store::reprocess::running(&mut tx, file.id()).await.or_fail()?.map(|running| running.place());
+        if let Some(generation) = &generation {
+            store::ingest_nodes::set_priority(&mut tx, generation, priority).await.or_fail()?;
+        }
         tx.commit().await.or_fail()?;
         // This is a separate transaction, because the end of a task locks the task's row before those of the tree.
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
-        let tasks_changed = store::admin::follow_priority(&mut tx, &file).await.or_fail()?;
+        let mut tasks_changed = store::admin::follow_priority(&mut tx, &file).await.or_fail()?;
+        if let Some(generation) = &generation {
+            tasks_changed += store::admin::follow_priority(&mut tx, generation).await.or_fail()?;
+        }
         tx.commit().await.or_fail()?;
         Ok(PriorityResponse { document_id: file.id().0, priority, tasks_changed })
     }

@@ -17,6 +17,8 @@ const FAMILIES: &[(&str, &str)] = &[
     ("ingest", "Files that are being ingested."),
     ("documents", "The nodes of the tree."),
     ("search", "Finding documents."),
+    ("events", "What happens to the documents that a caller may read."),
+    ("webhooks", "Addresses that are called with events."),
     ("access", "Principals, their tokens and grants, and the record of who changed them."),
     ("runner", "Vectors for texts, for workers and services that load no model."),
     ("admin", "The queue and the fleet, for the operator of the service."),

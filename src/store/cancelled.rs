@@ -60,9 +60,9 @@ pub async fn fail_leaves(
     .bind(after)
     .bind(limit)
     .fetch_one(&mut *conn)
-    .await;
+    .await?;
     sqlx::query("SELECT set_config('enable_bitmapscan', 'on', true)").execute(conn).await?;
-    part
+    Ok(part)
 }
 
 /// Adds failed nodes to the number in the cancel's evidence.

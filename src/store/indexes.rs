@@ -91,7 +91,7 @@ pub async fn configure(conn: &mut PgConnection, id: IndexId, config: &Config) ->
 
 fn analyzer_change(old: &AnalyzerConfig) -> IndexError {
     IndexError::Config(ConfigError(format!(
-        "the analyzer cannot change under indexed documents (its language is {:?}); clear the index first, or create another one",
+        "the analyzer cannot change under indexed documents (its language is {:?}); create another index",
         old.language
     )))
 }

@@ -3,15 +3,22 @@ use super::places::Place;
 use sqlx::PgConnection;
 use svc_ids::DocumentId;
 
-/// Locks the documents that an operation made directly under another one, until the transaction ends.
+/// Locks the documents that an operation cut out of another one and that are still directly under it or under one of its
+/// `segments`, until the transaction ends. Pieces of other documents may have been moved there.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = under.id().0))]
-pub async fn lock(conn: &mut PgConnection, under: &Place, rule: &str) -> sqlx::Result<Vec<Place>> {
+pub async fn lock(
+    conn: &mut PgConnection,
+    under: &Place,
+    segments: &[DocumentId],
+    rule: &str,
+) -> sqlx::Result<Vec<Place>> {
     sqlx::query_as(
         "SELECT d.id, d.path FROM documents d JOIN node_origins o ON o.document_id = d.id AND o.rule = $2
-          WHERE d.parent_id = $1 ORDER BY d.id FOR UPDATE OF d",
+          WHERE (d.parent_id = $1 OR d.parent_id = ANY($3)) AND o.anchor -> 'source' = to_jsonb($1) ORDER BY d.id FOR UPDATE OF d",
     )
     .bind(under.id())
     .bind(rule)
+    .bind(segments)
     .fetch_all(conn)
     .await
 }

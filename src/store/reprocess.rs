@@ -1,7 +1,13 @@
 //! Generations: the trees that reprocesses of files build, out of everybody's reach until they take their place.
 mod swap;
 
-use super::{evidence::Evidence, places::Place, word::Word};
+use super::{
+    documents::add,
+    evidence::Evidence,
+    places::Place,
+    scope::{Readable, readable},
+    word::Word,
+};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -172,6 +178,28 @@ pub async fn lock(conn: &mut PgConnection, file: DocumentId, id: RootId) -> sqlx
     .fetch_optional(conn)
     .await?;
     Ok(place.zip(generation))
+}
+
+/// Leaves out of the evidence of a reprocess the lost links with an end that the scope does not cover: that may have changed since.
+pub async fn hide_lost(conn: &mut PgConnection, scope: &Readable, evidence: &mut Value) -> sqlx::Result<()> {
+    let Some(lost) = evidence.get_mut("lost").and_then(Value::as_array_mut) else { return Ok(()) };
+    let ends =
+        |link: &Value| ["source_id", "target_id"].map(|end| link.get(end).and_then(Value::as_i64).map(DocumentId));
+    let all: Vec<DocumentId> = lost.iter().flat_map(ends).flatten().collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    let mut arguments = scope.arguments();
+    add(&mut arguments, all);
+    // The end that the reprocess took away is there no more.
+    let hidden: Vec<DocumentId> = sqlx::query_scalar_with(
+        concat!("SELECT d.id FROM documents d WHERE d.id = ANY($3) AND NOT ", readable!()),
+        arguments,
+    )
+    .fetch_all(conn)
+    .await?;
+    lost.retain(|link| !ends(link).iter().flatten().any(|end| hidden.contains(end)));
+    Ok(())
 }
 
 /// Deletes a generation; returns the ids of its nodes, whose index postings the caller must remove.

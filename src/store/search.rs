@@ -1,9 +1,12 @@
 //! The SQL of the search legs that PostgreSQL runs itself, and the filter that all legs share.
+mod expectations;
+
 use super::{
     documents::add,
     scope::{Readable, readable},
 };
 use chrono::{DateTime, Utc};
+pub use expectations::Expectations;
 use serde_json::Value;
 use sqlx::{PgConnection, postgres::PgArguments};
 use svc_ids::DocumentId;

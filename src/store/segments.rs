@@ -202,6 +202,18 @@ pub async fn contents(conn: &mut PgConnection, segments: &[DocumentId]) -> sqlx:
         .await
 }
 
+/// Those of these segments under which there is nothing but segments, without those under another one of them.
+pub async fn empty(conn: &mut PgConnection, segments: &[DocumentId]) -> sqlx::Result<Vec<Place>> {
+    sqlx::query_as(
+        "WITH held AS (SELECT unnest(path) AS id FROM documents WHERE path && $1 AND id <> ALL($1)),
+         empty AS (SELECT id, parent_id, path FROM documents WHERE id = ANY($1) AND id NOT IN (SELECT id FROM held))
+         SELECT e.id, e.path FROM empty e WHERE e.parent_id NOT IN (SELECT id FROM empty) ORDER BY e.id",
+    )
+    .bind(segments)
+    .fetch_all(conn)
+    .await
+}
+
 /// Puts what is in segments of a container directly under the container, with the tasks that wait there. The segments
 /// stay, empty.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = container.id().0))]

@@ -176,20 +176,21 @@ pub async fn exact(
     Ok(Some(Nearest { ranked: rows.into_iter().filter_map(|(_, _, id, score)| Some((id?, score?))).collect(), count }))
 }
 
-/// How many entries the HNSW index looks at before it returns the first.
+/// How many entries the HNSW index looks at before it returns the first, where everything is eligible.
 pub const LOOKED_AT: i64 = 200;
 
-/// The nearest `limit` of the first `candidates` eligible documents that the model's HNSW index returns; it may return fewer than there
-/// are.
+/// The nearest `limit` of the first `candidates` eligible documents that the model's HNSW index returns, which looks at `entries` at a
+/// time (at most 1,000); it may return fewer than there are.
 pub async fn approximate(
     conn: &mut PgConnection,
     eligible: &Eligible,
     query: &Stored<'_>,
     limit: i64,
     candidates: i64,
+    entries: i64,
 ) -> sqlx::Result<Vec<(DocumentId, f64)>> {
     let settings = format!(
-        "SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = {LOOKED_AT};
+        "SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = {entries};
          SET LOCAL hnsw.max_scan_tuples = 200000; SET LOCAL hnsw.scan_mem_multiplier = 4"
     );
     sqlx::raw_sql(AssertSqlSafe(settings)).execute(&mut *conn).await?;

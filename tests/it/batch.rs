@@ -227,6 +227,20 @@ async fn a_line_that_the_service_refuses_keeps_no_other_line_from_being_imported
     app.end().await;
 }
 
+#[tokio::test]
+async fn a_key_names_one_line_of_an_import_however_far_apart_two_are() {
+    let app = TestApp::with(Wish { no_worker: true, ..Default::default() }).await;
+    let line = |n: usize, key: &str| format!("{}\n", json!({"title": format!("Line {n}"), "content": "", "key": key}));
+    let mut lines: String = (1..=600).map(|n| line(n, &format!("key {n}"))).collect();
+    lines.push_str(&line(601, "key 2"));
+    let output = import(&app, &lines, &[]).await;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let said: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(said[0], json!({"line": 601, "reason": "line 2 has the key too"}));
+    assert_eq!(said[1], json!({"lines": 601, "stored": 600, "existing": 0, "refused": 1}));
+    app.end().await;
+}
+
 /// A ranking is walked for as long as that pays; behind a narrow filter, the few eligible documents are listed instead.
 #[tokio::test]
 async fn a_narrow_filter_finds_its_documents_far_down_a_long_ranking() {

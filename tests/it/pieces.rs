@@ -6,6 +6,7 @@ use crate::{
     support::{TestApp, Wish, document, invariants, sample, until},
 };
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use svc_client::{
     Code, Failure, FileUpload, Json, OptionalJson,
     wire::{
@@ -269,6 +270,39 @@ async fn children_are_put_into_segments_where_the_subject_changes() {
     assert!(one.segments.is_empty() && (one.deleted, one.children) == (3, 24), "{one:?}");
     assert_eq!(ids_under(&app, top).await, notes);
     assert_eq!(evidence(&app, top).await["structure.semantic"], Value::Null);
+    app.end().await;
+}
+
+/// What `replace` deletes is found in the segments that hold it by then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pieces_are_replaced_wherever_their_segments_have_put_them() {
+    let app = TestApp::start().await;
+    let lines: Vec<String> = (0..24).map(|n| format!("{} Note {n}.", TOPICS[n / 8][n % 3])).collect();
+    let text = lines.join("\n");
+    let starts: Vec<u32> = (1..24).map(|n| lines[..n].iter().map(|line| line.len() as u32 + 1).sum()).collect();
+    let id = app.create("Notes", &text, None).await.id;
+    split(&app, id, at(&starts, false)).await.unwrap();
+    drained(&app).await;
+    let made = segment(&app, id, SegmentRequest::default()).await.unwrap();
+    assert_eq!(made.segments.len(), 3, "{made:?}");
+    // One of the segments holds something else too.
+    let added = app.create("Added", "A word on herons.", Some(made.segments[1].id)).await.id;
+    assert_eq!(split(&app, id, at(&starts[..1], false)).await.unwrap_err().code, Code::Conflict);
+    let again = split(&app, id, at(&starts[..1], true)).await.unwrap();
+    assert_eq!((again.created.len(), again.deleted), (2, 24));
+    let left: BTreeSet<i64> = app.subtree(id).await.iter().map(|node| node.id).collect();
+    let expected = [made.segments[1].id, added].into_iter().chain(again.created).collect();
+    assert_eq!(left, expected);
+
+    // A piece of another document that was moved here is nobody's earlier piece.
+    let other = app.create("Elsewhere", &text, None).await.id;
+    let piece = split(&app, other, at(&starts[..1], false)).await.unwrap().created[0];
+    patch(&app, piece, json!({"parent_id": id})).await.unwrap();
+    assert_eq!(split(&app, id, at(&starts[1..2], true)).await.unwrap().deleted, 2);
+    assert!(ids_under(&app, id).await.contains(&piece));
+    split(&app, piece, at(&[5], false)).await.unwrap();
+    drained(&app).await;
+    invariants::check(&app.pool).await;
     app.end().await;
 }
 

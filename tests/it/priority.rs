@@ -67,8 +67,6 @@ async fn of_many_files_half_are_done_before_sixty_percent_of_the_work_is() {
     let ended = completions(&app).await;
     let done = done_after(&ended);
     let early = done.values().filter(|after| **after <= ended.len() * 6 / 10).count();
-    let metrics = app.client.read_metrics().await.unwrap();
-    metrics.lines().filter(|line| line.contains("claim")).for_each(|line| println!("{line}"));
     assert!(early * 2 >= files.len(), "{early} of {} files were done after 60 % of {} tasks", files.len(), ended.len());
     app.end().await;
 }

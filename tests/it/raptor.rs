@@ -237,6 +237,8 @@ async fn whoever_may_write_can_neither_keep_summaries_from_going_nor_put_anythin
             let field = edit.as_object().unwrap().keys().next().unwrap().clone();
             assert_eq!((refused.code, member(&refused, "field")), (Code::InvalidField, Some(field.into())), "{edit}");
         }
+        let refused = app.client.protect_document(DocumentPath { id: node }).await.unwrap_err();
+        assert_eq!(refused.code, Code::InvalidField, "rights of its own would open what it quotes");
         let under = NewDocument { parent_id: Some(node), ..document("mine", "precious") };
         let refused = app.client.create_document(WaitQuery::default(), Json(under)).await.unwrap_err();
         assert_eq!((refused.code, member(&refused, "field")), (Code::InvalidField, Some("parent_id".into())));

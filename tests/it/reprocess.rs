@@ -15,9 +15,9 @@ use svc_client::{
     Access, Code, Failure, FileUpload, Json, OPERATIONS, OptionalJson,
     wire::{
         Bm25Search, DocumentPath, DocumentResponse, EmbedQuery, FrontierResponse, FulltextSearch, GrantPath,
-        GrantRight, HybridSearch, LinkResponse, MaxsimSearch, NewDocument, NewGrant, NewLink, PageQuery,
-        ReprocessRequest, ReprocessResponse, SearchResponse, Settled, TaskPath, TaskQuery, TaskTypePath, UploadQuery,
-        VectorSearch, WaitQuery,
+        GrantRight, HybridSearch, LinkResponse, MaxsimSearch, NewDocument, NewGrant, NewLink, PageQuery, PiecesQuery,
+        PriorityChange, ReprocessRequest, ReprocessResponse, SearchResponse, Settled, SplitRequest, TaskPath,
+        TaskQuery, TaskStatus, TaskTypePath, UploadQuery, VectorSearch, WaitQuery,
     },
 };
 
@@ -133,6 +133,13 @@ async fn a_file_gets_another_tree_and_keeps_what_is_its_own() {
         (link(&app, note, section).await, link(&app, of(&old, "section", "Coots")[0], note).await);
     let (to_file, to_chunk) = (link(&app, note, id).await, link(&app, note, chunk).await);
     let guest = app.create("Guest", "A caller's remark on herons.", Some(section)).await.id;
+    // A piece of another text is a caller's document too.
+    let cut = app.create("A text of mine", "A first part. A second part.", None).await.id;
+    let at = SplitRequest { at: Some(vec![13]), by_headings: false, replace: false };
+    let path = DocumentPath { id: cut };
+    let cuts = app.client.split_document(path, PiecesQuery { wait: true }, Json(at)).await.unwrap().created;
+    let (piece, rest) = (cuts[0], cuts[1]);
+    patch(&app, piece, json!({"parent_id": section, "content": "My own words."})).await.unwrap();
     let (before, upload) = (read(&app, id).await, FileUpload::from_bytes("birds.md", text(), Some(short())));
     let refused = app.client.upload_file(UploadQuery::default(), upload).await.unwrap_err();
     assert_eq!(refused.code, Code::StoredWithOtherOptions);
@@ -163,6 +170,8 @@ async fn a_file_gets_another_tree_and_keeps_what_is_its_own() {
     let section = of(&new, "section", "Herons")[0];
     let remark = read(&app, guest).await;
     assert_eq!((remark.parent_id, remark.path), (Some(section), vec![folder, id, section]), "it follows its section");
+    let kept = read(&app, piece).await;
+    assert_eq!((kept.parent_id, kept.content.as_str()), (Some(section), "My own words."));
     let mut ends: Vec<(i64, i64, i64)> =
         links(&app, note).await.iter().map(|link| (link.id, link.source_id, link.target_id)).collect();
     ends.sort_unstable();
@@ -172,7 +181,7 @@ async fn a_file_gets_another_tree_and_keeps_what_is_its_own() {
     let told = evidence(&app, id, "reprocess").await;
     assert_eq!(
         (&told["state"], &told["links_followed"], &told["links_lost"], &told["documents_moved"]),
-        (&json!("done"), &json!(2), &json!(1), &json!(1))
+        (&json!("done"), &json!(2), &json!(1), &json!(2))
     );
     let lost = &told["lost"][0];
     assert_eq!(
@@ -180,6 +189,10 @@ async fn a_file_gets_another_tree_and_keeps_what_is_its_own() {
         (&json!(to_chunk.id), &json!(chunk), &json!("cites"))
     );
     assert!(lost["anchor"]["characters"].is_array(), "{lost}");
+    app.client.protect_document(DocumentPath { id: note }).await.unwrap();
+    let shown = reader.client.read_evidence(DocumentPath { id }).await.unwrap().evidence;
+    assert_eq!(shown["reprocess"]["lost"], json!([]), "the other end is closed by now");
+    assert_eq!(evidence(&app, id, "reprocess").await["lost"].as_array().unwrap().len(), 1);
     assert_eq!(evidence(&app, id, "options").await["structure"]["max_tokens"], 20);
     assert_eq!(evidence(&app, id, "rule").await, "upload");
     let (kind, data): (String, Value) = sqlx::query_as(
@@ -195,7 +208,10 @@ async fn a_file_gets_another_tree_and_keeps_what_is_its_own() {
     );
 
     for (name, (found, ..)) in searches(&app).await {
-        assert!(found.is_subset(&(&ids(&new) | &BTreeSet::from([id, note, guest, folder]))), "{name}: {found:?}");
+        assert!(
+            found.is_subset(&(&ids(&new) | &BTreeSet::from([id, note, guest, folder, cut, piece, rest]))),
+            "{name}: {found:?}"
+        );
         assert!(name == "maxsim" || found.len() > 3, "{name}: {found:?}");
     }
     assert!(reader.client.read_document(DocumentPath { id: section }, EmbedQuery::default()).await.is_ok());
@@ -320,9 +336,13 @@ async fn a_reprocess_that_fails_leaves_the_tree_that_the_file_has() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_file_gets_a_tree_and_a_tree_with_more_failures_is_not_taken() {
     let app = TestApp::start().await;
-    let id = ingested(&app, None).await;
+    let folder = app.create("Folder", "", None).await.id;
+    let id = ingested(&app, Some(folder)).await;
     let tree: Vec<i64> = app.subtree(id).await.iter().map(|node| node.id).collect();
-    let fail_embed = async || {
+    let wait = WaitQuery { wait: true, ..WaitQuery::default() };
+    app.client.make_raptor(DocumentPath { id: folder }, wait, OptionalJson(None)).await.unwrap();
+    let above = app.subtree(folder).await.len();
+    let fail_embed = async |id: i64| {
         pause(&app, "embed").await;
         let root_id = Some(reprocess(&app, id, short(), false).await.unwrap().root_id);
         let query = || TaskQuery { root_id, task_type: Some("embed".into()), ..TaskQuery::default() };
@@ -335,9 +355,10 @@ async fn a_failed_file_gets_a_tree_and_a_tree_with_more_failures_is_not_taken() 
         app.settled(id).await;
         evidence(&app, id, "reprocess").await
     };
-    let ended = fail_embed().await;
+    let ended = fail_embed(id).await;
     assert_eq!((&ended["state"], &ended["reason"]["code"]), (&json!("failed"), &json!("more_failed_parts")));
     assert_eq!(app.subtree(id).await.iter().map(|node| node.id).collect::<Vec<_>>(), tree);
+    assert_eq!(app.subtree(folder).await.len(), above, "summaries that tell of it stay as well");
 
     // A file without a tree has nothing to lose.
     pause(&app, "probe").await;
@@ -348,10 +369,57 @@ async fn a_failed_file_gets_a_tree_and_a_tree_with_more_failures_is_not_taken() 
     app.client.cancel_ingest(DocumentPath { id: other }).await.unwrap();
     assert_eq!(frontier(&app, other).await.settled, Settled::Failed);
     resume(&app, "probe").await;
+    let failed = || TaskQuery { root_id: Some(other), status: Some(TaskStatus::Failed), ..TaskQuery::default() };
+    let old = app.client.list_tasks(failed()).await.unwrap().tasks[0].id;
     reprocess(&app, other, json!({}), false).await.unwrap();
     assert_eq!(app.settled(other).await.settled, Settled::Settled);
     assert_eq!(of(&app.subtree(other).await, "section", "Grebes").len(), 1);
+    assert_eq!(app.client.list_tasks(failed()).await.unwrap().tasks.len(), 0, "what failed was of the old tree");
+    assert_eq!(app.client.retry_task(TaskPath { id: old }).await.unwrap_err().code, Code::NotFound);
     assert_eq!(evidence(&app, other, "cancelled").await, Value::Null);
+
+    // Not even where a part of the new one fails.
+    pause(&app, "probe").await;
+    let third = app.upload_bytes("coots.md", "# Coots\n\nThe coot dives too.").await.unwrap().document_id;
+    app.client.cancel_ingest(DocumentPath { id: third }).await.unwrap();
+    assert_eq!(frontier(&app, third).await.settled, Settled::Failed);
+    resume(&app, "probe").await;
+    assert_eq!(fail_embed(third).await["state"], "done");
+    let tree = app.subtree(third).await;
+    assert_eq!(of(&tree, "section", "Coots").len(), 1, "{tree:?}");
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+/// Summaries that somebody asked for, and a priority that somebody gave, hold for the new tree.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_asked_for_meanwhile_holds_for_the_new_tree() {
+    let app = TestApp::start().await;
+    let id = ingested(&app, None).await;
+    pause(&app, "raptor").await;
+    let path = DocumentPath { id };
+    let asked = app.client.make_raptor(path, WaitQuery::default(), OptionalJson(None)).await.unwrap();
+    pause(&app, "embed").await;
+    let root_id = Some(reprocess(&app, id, short(), false).await.unwrap().root_id);
+    let embeds = || TaskQuery { root_id, task_type: Some("embed".into()), ..TaskQuery::default() };
+    until("a task that embeds", async || app.client.list_tasks(embeds()).await.unwrap().tasks.pop()).await;
+    let change = Json(PriorityChange { priority: 7 });
+    let changed = app.client.change_priority(DocumentPath { id }, change).await.unwrap().tasks_changed;
+    let priorities: Vec<i32> =
+        app.client.list_tasks(embeds()).await.unwrap().tasks.iter().map(|task| task.priority).collect();
+    assert!(changed > 0 && priorities.iter().all(|priority| priority.div_euclid(10) == 7), "{changed} {priorities:?}");
+    resume(&app, "embed").await;
+    until("the new tree", async || (evidence(&app, id, "reprocess").await["state"] == "done").then_some(())).await;
+    resume(&app, "raptor").await;
+    let task = TaskPath { id: asked.task_id };
+    until("the summaries", async || Some(app.client.read_task(task).await.unwrap()).filter(|task| task.finished)).await;
+    let tree = app.subtree(id).await;
+    let summaries = tree.iter().find(|node| node.usetype == "raptor").unwrap().id;
+    reprocess(&app, id, json!({}), false).await.unwrap();
+    app.settled(id).await;
+    let told = "SELECT count(*) FROM event_outbox WHERE kind = 'document.deleted' AND document_id = $1";
+    let told: i64 = sqlx::query_scalar(told).bind(summaries).fetch_one(&app.pool).await.unwrap();
+    assert_eq!(told, 1, "whoever was told of the summaries is told that they are gone");
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

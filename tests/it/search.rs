@@ -251,7 +251,7 @@ async fn the_index_of_a_model_finds_what_comparing_each_vector_finds() {
     let query = Stored::new(&model, width as usize, shown);
     let everything = Eligible { scope: Readable::everything(), ..Eligible::default() };
     let mut tx = begin_search(&app.pool).await.unwrap();
-    let near = vectors::approximate(&mut tx, &everything, &query, 10, 40).await.unwrap();
+    let near = vectors::approximate(&mut tx, &everything, &query, 10, 40, vectors::LOOKED_AT).await.unwrap();
     let all: i64 = sqlx::query_scalar("SELECT count(*) FROM document_vectors").fetch_one(&mut *tx).await.unwrap();
     let too_many = vectors::exact(&mut tx, &everything, &query, 10, all - 1).await.unwrap();
     assert!(too_many.is_none(), "{too_many:?}");

@@ -233,6 +233,27 @@ async fn a_delivery_is_signed_and_tried_again_with_the_same_id_until_it_arrives(
     world.end().await;
 }
 
+/// A receiver's status counts, and nobody reads what else it says.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_receiver_says_beside_its_status_does_not_matter() {
+    let world = World::start().await;
+    let webhook = world.hook(&world.app.client, "document.created").await.webhook;
+    world.receiver.answers([
+        (302, Some(("location", "https://[".to_owned()))),
+        (200, Some(("content-encoding", "br".to_owned()))),
+    ]);
+    world.create(None).await;
+    let status = "SELECT status FROM webhook_delivery WHERE status IS NOT NULL";
+    let first: i32 =
+        until("the first answer", async || sqlx::query_scalar(status).fetch_optional(&world.app.pool).await.unwrap())
+            .await;
+    assert_eq!(first, 302);
+    world.hurry().await;
+    let delivered = world.until_state(webhook.id, DeliveryState::Delivered).await;
+    assert_eq!((delivered.tries, delivered.status), (2, Some(200)));
+    world.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_never_arrives_is_dead_until_somebody_tries_it_again() {
     let world = World::start().await;

@@ -10,7 +10,7 @@ use super::{
 use crate::{FormatError, Limits, extraction::check_text};
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io::{Read, Seek},
 };
 
@@ -68,7 +68,8 @@ pub(super) fn cells<R: Read + Seek>(
 ) -> Result<Cells, FormatError> {
     let (sheet, part) = opened.sheet(index)?;
     let mut worksheet = Worksheet::new(opened.part(&part)?, limits);
-    let mut rows: Vec<(u32, bool, Vec<Stash>)> = Vec::new();
+    // A damaged sheet may name a row twice or out of order.
+    let mut rows: BTreeMap<u32, (bool, Vec<Stash>)> = BTreeMap::new();
     let mut bytes = 0;
     let mut hidden_row = false;
     let mut merged = Vec::new();
@@ -88,10 +89,7 @@ pub(super) fn cells<R: Read + Seek>(
                 bytes += raw.text.len() + formula.as_ref().map_or(0, String::len);
                 check_text(bytes, limits)?;
                 let stash = Stash { at, raw, formula };
-                match rows.last_mut().filter(|(row, ..)| *row == at.row()) {
-                    Some((.., cells)) => cells.push(stash),
-                    None => rows.push((at.row(), hidden_row, vec![stash])),
-                }
+                rows.entry(at.row()).or_insert_with(|| (hidden_row, Vec::new())).1.push(stash);
             }
             Item::Merged(other) if other.intersect(range).is_some() => merged.push(other),
             _ => {}
@@ -105,8 +103,8 @@ pub(super) fn cells<R: Read + Seek>(
         tail(worksheet, range).unwrap_or_default()
     };
     let wanted: BTreeSet<u32> = rows
-        .iter()
-        .flat_map(|(.., cells)| cells)
+        .values()
+        .flat_map(|(_, cells)| cells)
         .filter(|cell| cell.raw.stored == Stored::Shared)
         .filter_map(|cell| cell.raw.text.trim().parse().ok())
         .collect();
@@ -121,7 +119,7 @@ pub(super) fn cells<R: Read + Seek>(
     let interpreter = opened.interpreter_of(strings, limits)?;
     let mut bytes = 0;
     let mut out = Vec::with_capacity(rows.len());
-    for (row, hidden, stashed) in rows {
+    for (row, (hidden, stashed)) in rows {
         let mut cells = Vec::with_capacity(stashed.len());
         for stash in stashed {
             let cell = cell(stash, &interpreter);

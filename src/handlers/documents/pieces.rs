@@ -218,6 +218,8 @@ async fn make(
     waiting: Option<Waiting>,
 ) -> Result<PiecesResponse, Failure> {
     let id = source.id;
+    // To find the places to cut may have taken long.
+    let caller = &caller.again(&service.pool).await?;
     let mut tx = store::transaction::begin_creating(&service.pool).await.or_fail()?;
     let Some(place) = store::places::lock_for_change(&mut tx, &caller.writable(), id).await.or_fail()? else {
         return Err(caller.refusal(&mut tx, id).await.or_fail()?);
@@ -228,7 +230,7 @@ async fn make(
             .with("remedy", "cut it again"));
     }
     place.admits(0)?;
-    let deleted = clear(&mut tx, &place, making).await?;
+    let Cleared { pieces: deleted, documents: gone } = clear(&mut tx, &place, making).await?;
     let ids = store::nodes::reserve_ids(&mut tx, pieces.len()).await.or_fail()?;
     let places: Vec<Place> = ids.iter().map(|id| place.of_new(*id, place.children_path())).collect();
     if let Some(first) = places.first() {
@@ -237,7 +239,7 @@ async fn make(
     }
     let sizes: Vec<usize> = pieces.iter().map(|piece| piece.title.len() + piece.content.len()).collect();
     insert(&mut tx, source, &place, &ids, pieces, making).await?;
-    let grown = ids.len() as i64 - deleted as i64;
+    let grown = ids.len() as i64 - gone as i64;
     let change = Frontier { total: grown, settled: grown, ..Frontier::default() };
     store::ingest_nodes::count(&mut tx, id, change).await.or_fail()?;
     store::events::record(&mut tx, EventKind::DocumentCreated, &ids, &json!({})).await.or_fail()?;
@@ -274,7 +276,10 @@ async fn insert(
         usetype: making.usetype,
         position,
         structured_content: json!({}),
-        anchor: json!({"characters": [characters.at(piece.range.start), characters.at(piece.range.end)]}),
+        anchor: json!({
+            "characters": [characters.at(piece.range.start), characters.at(piece.range.end)],
+            "source": place.id(),
+        }),
     };
     let mut nodes = pieces.into_iter().zip(ids).zip(0..).map(node).peekable();
     while nodes.peek().is_some() {
@@ -284,11 +289,23 @@ async fn insert(
     store::nodes::leave_flight(conn, ids, Settled::Settled).await.or_fail().map(|_| ())
 }
 
-/// Deletes the pieces of an earlier call, if that is what the caller asked for. Returns how many there were.
-async fn clear(conn: &mut PgConnection, place: &Place, making: Making) -> Result<usize, Failure> {
-    let earlier = store::pieces::lock(conn, place, making.rule).await.or_fail()?;
+/// What was deleted of an earlier call.
+#[derive(Default)]
+struct Cleared {
+    pieces: usize,
+    /// The pieces and the segments that held nothing else.
+    documents: usize,
+}
+
+/// Deletes the pieces of an earlier call, if that is what the caller asked for.
+async fn clear(conn: &mut PgConnection, place: &Place, making: Making) -> Result<Cleared, Failure> {
+    let segments = store::segments::made(conn, place).await.or_fail()?;
+    // What has rights of its own is no longer this caller's to replace.
+    let segments = segments.iter().filter(|made| !made.has_own_rights);
+    let segments: Vec<DocumentId> = segments.map(|made| made.place.id()).collect();
+    let earlier = store::pieces::lock(conn, place, &segments, making.rule).await.or_fail()?;
     if earlier.is_empty() {
-        return Ok(0);
+        return Ok(Cleared::default());
     }
     if !making.replace {
         let detail = format!("document {} has {} pieces of an earlier call", place.id(), earlier.len());
@@ -301,9 +318,13 @@ async fn clear(conn: &mut PgConnection, place: &Place, making: Making) -> Result
     store::reservations::hold_for_edit(conn, place, WriteMode::Subtree).await.or_fail()?;
     raptor::forget_over(conn, &earlier).await.or_fail()?;
     store::batch::hand_over(conn, &earlier).await.or_fail()?;
-    let gone = store::documents::delete_subtrees(conn, &earlier).await.or_fail()?;
+    let mut gone = store::documents::delete_subtrees(conn, &earlier).await.or_fail()?;
+    let empty = store::segments::empty(conn, &segments).await.or_fail()?;
+    if !empty.is_empty() {
+        gone.extend(store::documents::delete_subtrees(conn, &empty).await.or_fail()?);
+    }
     bm25::remove(conn, None, &gone).await.or_fail()?;
-    Ok(earlier.len())
+    Ok(Cleared { pieces: earlier.len(), documents: gone.len() })
 }
 
 /// Why some of the pieces have no vector.

@@ -86,21 +86,45 @@ pub async fn swap(pool: &PgPool, id: RootId) -> Result<(), EndError> {
         return Ok(());
     }
     store::reservations::hold_for_edit(conn, &file, WriteMode::Subtree).await?;
-    raptor::forget_over(conn, slice::from_ref(&file)).await?;
     let old = Old::read(conn, &file).await?;
-    match hindrance(conn, &generation, &old).await? {
+    match hindrance(conn, &file, &generation, &old).await? {
         Some(reason) => discard(conn, &file, &generation, reason).await?,
-        None => exchange(conn, &file, &generation, old).await?,
+        None => {
+            forget_summaries(conn, &file, &old).await?;
+            let old = Old::read(conn, &file).await?;
+            exchange(conn, &file, &generation, old).await?;
+        }
     }
     Ok(tx.commit().await?)
 }
 
+/// Removes the trees of summaries that tell of the old tree: those above the file, and those of the file and its parts.
+async fn forget_summaries(conn: &mut PgConnection, file: &Place, old: &Old) -> Result<(), EndError> {
+    raptor::forget_over(conn, slice::from_ref(file)).await?;
+    let holders: Vec<DocumentId> = old.nodes.iter().copied().chain([file.id()]).collect();
+    for tree in store::raptor::trees(conn, &holders).await? {
+        raptor::remove(conn, &tree).await?;
+    }
+    Ok(())
+}
+
 /// Why a generation may not take its place.
-async fn hindrance(conn: &mut PgConnection, generation: &Generation, old: &Old) -> sqlx::Result<Option<Value>> {
+async fn hindrance(
+    conn: &mut PgConnection,
+    file: &Place,
+    generation: &Generation,
+    old: &Old,
+) -> sqlx::Result<Option<Value>> {
     let roots = store::reprocess::access_roots(conn, &old.nodes).await?;
     if !roots.is_empty() {
-        let message = format!("meanwhile parts of the file became access roots, such as document {}", roots[0]);
+        // Not every reader of the file may know of them.
+        tracing::info!(root.id = generation.id.0, access_roots = ?roots, "parts of a file became access roots while it was being reprocessed");
+        let message = "meanwhile parts of the file became access roots, which no part of a new tree would be";
         return Ok(Some(json!({"code": "access_roots", "message": message})));
+    }
+    if store::reprocess::has_failed(conn, file).await? {
+        // There is no tree to lose.
+        return Ok(None);
     }
     let failed = store::ingest_nodes::frontier(conn, generation.id).await?.map_or(0, |counts| counts.failed);
     if failed > old.failed {

@@ -218,9 +218,8 @@ pub async fn resume(conn: &mut PgConnection, task_type: &str) -> sqlx::Result<()
 #[tracing::instrument(level = "debug", skip_all, fields(root.id = file.id().0))]
 pub async fn follow_priority(conn: &mut PgConnection, file: &Place) -> sqlx::Result<i64> {
     let root_id = file.id();
-    // No lock of the queue or of the settler has these two keys; an upload's lock of its bytes may, and one then waits
-    // for the other.
-    sqlx::query("SELECT pg_advisory_xact_lock(7377, hashint8($1))").bind(root_id).execute(&mut *conn).await?;
+    // No other lock has these two keys: the first is of these changes alone.
+    sqlx::query("SELECT pg_advisory_xact_lock(7378, hashint8($1))").bind(root_id).execute(&mut *conn).await?;
     sqlx::query_scalar(
         "WITH file AS (SELECT priority FROM ingest_node WHERE document_id = $1),
          open AS (

@@ -162,7 +162,7 @@ evidence! {
         absent "no task made the node as a summary";
     /// What made the node: `upload`, a task, `split`, `chunk` or `segment` by the operation of this name, or `asserted` if a caller created it.
     Rule = "rule", by "what makes the node";
-    /// Where the node comes from in its file, or in the document that it was cut from: pages, slides, cells or characters.
+    /// Where the node comes from in its file, or in the document that it was cut from (`source`): pages, slides, cells or characters.
     Anchor = "anchor", by "what makes the node",
         absent "the node is not a part of another";
     /// The last thousand attempts at the node's tasks, oldest first, each with its outcome, error and duration.

@@ -1,5 +1,8 @@
 //! What the transaction does that puts a generation in the place of a file's tree.
-use super::{super::nodes::NOT_OF_A_FILE, Generation};
+use super::{
+    super::nodes::{NOT_OF_A_FILE, OF_CALLERS},
+    Generation,
+};
 use crate::store::{places::Place, raptor};
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -11,22 +14,29 @@ use svc_ids::DocumentId;
 pub struct Descendant {
     pub id: DocumentId,
     pub parent_id: DocumentId,
-    /// A task made it, or an operation that cuts or segments; no caller created or uploaded it.
+    /// A task made it of the file; no caller created, uploaded or cut it.
     pub is_made: bool,
     pub has_failed: bool,
     /// Whoever may read the file may read it.
     pub is_shown: bool,
 }
 
+/// Whether a file itself failed, so that no tree was made of it.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
+pub async fn has_failed(conn: &mut PgConnection, file: &Place) -> sqlx::Result<bool> {
+    sqlx::query_scalar("SELECT settled = 'failed' FROM documents WHERE id = $1").bind(file.id()).fetch_one(conn).await
+}
+
 /// Everything under a file, each node before what is under it.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0))]
 pub async fn descendants(conn: &mut PgConnection, file: &Place) -> sqlx::Result<Vec<Descendant>> {
     sqlx::query_as(
-        "SELECT d.id, d.parent_id, coalesce(o.rule <> 'upload', false) AS is_made, d.settled = 'failed' AS has_failed, d.guard IN (0, f.guard) AS is_shown
+        "SELECT d.id, d.parent_id, coalesce(o.rule <> ALL($2), false) AS is_made, d.settled = 'failed' AS has_failed, d.guard IN (0, f.guard) AS is_shown
            FROM documents f JOIN documents d ON d.path @> ARRAY[$1::bigint] LEFT JOIN node_origins o ON o.document_id = d.id
           WHERE f.id = $1 ORDER BY cardinality(d.path), d.id",
     )
     .bind(file.id())
+    .bind(&OF_CALLERS[..])
     .fetch_all(conn)
     .await
 }
@@ -138,12 +148,17 @@ pub async fn redirect_indexes(
 }
 
 /// Puts everything of a generation under its file: nodes, counts, tasks, attempts, evidence, text and vector. The tasks of the old tree
-/// that have not ended go; nobody holds one of them.
+/// go that have not ended, or that have failed and could be put back; nobody holds one of them. Summaries that somebody asked for stay
+/// wanted, and are made of the new leaves.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = file.id().0, root.id = generation.id.0))]
 pub async fn put_in_place(conn: &mut PgConnection, file: &Place, generation: &Generation) -> sqlx::Result<()> {
     let (id, root) = (file.id(), generation.id);
+    sqlx::query("DELETE FROM task_queue WHERE root_id = $1 AND (NOT final OR status = 'failed') AND task_type <> $2")
+        .bind(id)
+        .bind(raptor::RULE)
+        .execute(&mut *conn)
+        .await?;
     for statement in [
-        "DELETE FROM task_queue WHERE root_id = $1 AND NOT final",
         "DELETE FROM settle_event WHERE root_id = $1",
         "DELETE FROM node_evidence WHERE document_id = $1",
         "DELETE FROM extractions WHERE document_id = $1",
@@ -155,7 +170,9 @@ pub async fn put_in_place(conn: &mut PgConnection, file: &Place, generation: &Ge
     }
     for statement in [
         "WITH was AS (DELETE FROM ingest_node WHERE document_id = $1 RETURNING priority)
-         UPDATE ingest_node SET document_id = $1, priority = (SELECT priority FROM was) WHERE document_id = $2",
+         UPDATE ingest_node SET document_id = $1, priority = (SELECT priority FROM was),
+                open_tasks = open_tasks + (SELECT count(*) FROM task_queue t WHERE t.root_id = $1 AND t.scope_document_id = $1 AND NOT t.final)
+          WHERE document_id = $2",
         "UPDATE ingest_node SET root_id = $1, parent_id = CASE WHEN parent_id = $2 THEN $1 ELSE parent_id END WHERE root_id = $2",
         "UPDATE task_queue t SET root_id = $1, scope_document_id = CASE WHEN t.scope_document_id = $2 THEN $1 ELSE t.scope_document_id END,
                 node_path = f.key || substr(t.node_path, length($2::text) + 2), node_depth = t.node_depth + f.depth,

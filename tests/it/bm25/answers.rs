@@ -144,7 +144,7 @@ async fn changed_weights_hold_at_once() {
     let mut other = naive.config;
     other.analyzer.language = Language::English;
     let refused = indexes::configure(&mut tx, index, &other).await.expect_err("filled");
-    assert!(refused.to_string().contains("clear"), "{refused}");
+    assert!(refused.to_string().contains("create another index"), "{refused}");
     let (empty, _) = plain_index(&pool, "empty").await;
     indexes::configure(&mut tx, empty, &other).await.expect("nothing is indexed");
     tx.commit().await.expect("committed");

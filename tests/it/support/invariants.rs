@@ -45,7 +45,7 @@ const INVARIANTS: &[(&str, &str)] = &[
     (
         "a structure's children are made once",
         "SELECT parent_id || '.' || position FROM documents d JOIN node_origins o ON o.document_id = d.id WHERE o.rule <> 'upload'
-          GROUP BY parent_id, o.rule, position HAVING count(*) > 1",
+          GROUP BY parent_id, o.rule, o.anchor -> 'source', position HAVING count(*) > 1",
     ),
     (
         "dependencies are completed before a task runs",
@@ -77,10 +77,6 @@ const INVARIANTS: &[(&str, &str)] = &[
           WHERE (f.total, f.in_flight, f.settled, f.failed) <> (
              SELECT count(*), count(*) FILTER (WHERE d.settled = 'in_flight'), count(*) FILTER (WHERE d.settled = 'settled'), count(*) FILTER (WHERE d.settled = 'failed')
                FROM documents d WHERE d.id = f.root_id OR d.path @> ARRAY[f.root_id])",
-    ),
-    (
-        "a path leads over the parent",
-        "SELECT d.id::text FROM documents d LEFT JOIN documents p ON p.id = d.parent_id WHERE d.path <> CASE WHEN p.id IS NULL THEN '{}' ELSE p.path || p.id END",
     ),
     ("retries stay within the cap", "SELECT id::text FROM task_queue WHERE retry_count > max_retries"),
     (
