@@ -274,10 +274,11 @@ impl Settings {
                 self.runner_url
             ));
         }
-        if self.embedding_precision != Precision::F32 && self.embedding_device != Device::Cpu {
+        if let Some(precision) = self.embedding_precision.filter(|&precision| precision != Precision::F32)
+            && self.embedding_device != Device::Cpu
+        {
             problems.push(format!(
-                "SVC_EMBEDDING_PRECISION is {}, which only the device cpu has, and SVC_EMBEDDING_DEVICE is {}: take f32, or the device cpu",
-                self.embedding_precision,
+                "SVC_EMBEDDING_PRECISION is {precision}, which only the device cpu has, and SVC_EMBEDDING_DEVICE is {}: take f32, or the device cpu",
                 self.embedding_device.name()
             ));
         }

@@ -66,6 +66,11 @@ impl Device {
         }
     }
 
+    /// The precision of the weights if nothing else was asked for: bf16 loses next to nothing and takes half the memory.
+    pub(crate) fn precision(self, asked: Option<Precision>) -> Precision {
+        asked.unwrap_or(if self == Self::Cpu { Precision::Bf16 } else { Precision::F32 })
+    }
+
     /// How many threads run the model if `asked` were asked for; 0 asks for as many as the machine has.
     pub(crate) fn threads(self, asked: usize) -> usize {
         match (self, asked) {

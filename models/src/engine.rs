@@ -73,14 +73,14 @@ impl Engine {
         }
         let weights = folder.path.join("model.safetensors");
         let packs = Packs::of(settings.models_dir.as_deref());
-        let (precision, model_config) = (settings.precision, folder.config.clone());
+        let (precision, model_config) = (device.precision(settings.precision), folder.config.clone());
         let open = move || {
             let (parts, digest) = Packs::load(packs.as_ref(), &weights, &model_config, |file| config.load(file))?;
             Ok::<_, ModelError>((device.encoder(parts, precision)?, digest, weights.clone()))
         };
         let (encoder, digest, _) = open()?;
         let info = ModelInfo {
-            identity: folder.identity(digest, settings.precision),
+            identity: folder.identity(digest, precision),
             name: folder.name,
             architecture: folder.architecture,
             pooling: folder.pooling,
@@ -93,7 +93,7 @@ impl Engine {
             document_prefix: folder.document_prefix,
             is_centred: folder.is_centred,
             device: device.to_string(),
-            precision: settings.precision,
+            precision,
             threads: device.threads(settings.threads),
         };
         tracing::info!(

@@ -2,10 +2,9 @@ use std::fmt;
 
 /// How the weights of linear layers are stored, which are nearly all of a model. Everything else is f32, including
 /// sums.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precision {
     /// 32 bits, as published.
-    #[default]
     F32,
     /// 16 bits: half the memory, and a query has half as much to read.
     Bf16,

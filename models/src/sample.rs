@@ -1,6 +1,6 @@
 //! A tiny model with random weights, so that tests need no download.
 
-use crate::ModelSettings;
+use crate::{ModelSettings, Precision};
 use safetensors::{Dtype, tensor::TensorView};
 use serde_json::json;
 use std::{collections::BTreeMap, path::Path};
@@ -135,5 +135,6 @@ pub(crate) fn sample_folder() -> TempDir {
 
 /// Settings that load it.
 pub(crate) fn settings(folder: &TempDir) -> ModelSettings {
-    ModelSettings { model: folder.path().to_str().unwrap().to_owned(), threads: 2, ..ModelSettings::default() }
+    let model = folder.path().to_str().unwrap().to_owned();
+    ModelSettings { model, precision: Some(Precision::F32), threads: 2, ..ModelSettings::default() }
 }

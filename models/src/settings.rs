@@ -10,8 +10,8 @@ pub struct ModelSettings {
     pub models_dir: Option<PathBuf>,
     /// See [`crate::Device`].
     pub device: String,
-    /// The precision of the weights; anything but f32 needs the device `cpu`.
-    pub precision: Precision,
+    /// The precision of the weights; anything but f32 needs the device `cpu`. `None`: bf16 there, f32 on other devices.
+    pub precision: Option<Precision>,
     /// How many threads run the model; 0: as many as the machine has.
     pub threads: usize,
     /// The most texts in one pass for document vectors.
@@ -32,7 +32,7 @@ impl Default for ModelSettings {
             model: "all-MiniLM-L6-v2".to_owned(),
             models_dir: None,
             device: "cpu".to_owned(),
-            precision: Precision::F32,
+            precision: None,
             threads: 0,
             batch_size: 32,
             token_batch_size: 32,

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use std::path::PathBuf;
-use svc_models::{Engine, ModelError, ModelSettings, VECTOR_WIDTH, default_models_dir};
+use svc_models::{Engine, ModelError, ModelSettings, Precision, VECTOR_WIDTH, default_models_dir};
 
 /// The model's folder: SVC_TEST_MODEL_DIR, or where `make demo` puts it. If it is missing, prints a line that says so
 /// and returns `None`.
@@ -19,7 +19,8 @@ fn model_folder() -> Option<PathBuf> {
 
 fn load(device: &str, doc_window: usize) -> Option<Engine> {
     let model = model_folder()?.to_str().expect("a folder's name in UTF-8").to_owned();
-    let settings = ModelSettings { model, device: device.to_owned(), doc_window, ..ModelSettings::default() };
+    let (device, precision) = (device.to_owned(), Some(Precision::F32));
+    let settings = ModelSettings { model, device, precision, doc_window, ..ModelSettings::default() };
     Some(Engine::load(&settings).expect("the model loads"))
 }
 
@@ -127,7 +128,8 @@ async fn the_name_in_the_catalogue_is_the_same_model_as_its_folder() {
         println!("left out: the folder has another name than the catalogue's");
         return;
     }
-    let by_name = ModelSettings { models_dir: folder.parent().map(PathBuf::from), ..ModelSettings::default() };
+    let models_dir = folder.parent().map(PathBuf::from);
+    let by_name = ModelSettings { models_dir, precision: Some(Precision::F32), ..ModelSettings::default() };
     let by_name = Engine::load(&by_name).unwrap();
     assert!(by_name.info().identity.starts_with("all-MiniLM-L6-v2@"));
     assert_eq!(load("cpu", 512).unwrap().info().identity, by_name.info().identity);

@@ -76,11 +76,11 @@ mod tests {
         // A blank device follows the other's.
         assert_eq!((reranker.model.as_str(), reranker.device.as_str()), ("/models/other", "ndarray"));
         assert_eq!((reranker.max_length, reranker.batch_size, reranker.threads), (200, 9, 3));
-        assert_eq!(model.precision, Precision::F32);
+        assert_eq!(model.precision, None);
         let in_bf16 = [("HOME", "/home/reader"), ("SVC_EMBEDDING_PRECISION", "bf16")];
         let in_bf16 = in_bf16.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let in_bf16 = Settings::load(Some(Path::new("/dev/null")), in_bf16.into_iter()).unwrap();
-        assert_eq!(model_settings(&in_bf16).precision, Precision::Bf16);
+        assert_eq!(model_settings(&in_bf16).precision, Some(Precision::Bf16));
         let hub = hub_settings(&settings);
         assert_eq!((hub.endpoint.as_deref(), hub.offline), (Some("http://hub.example.org"), true));
         assert_eq!(hub.silence, Duration::from_millis(2500));

@@ -213,10 +213,10 @@ settings! {
         SVC_EMBEDDING_MODEL embedding_model: String = "all-MiniLM-L6-v2", kind::required_text();
         /// Device that the model runs on.
         SVC_EMBEDDING_DEVICE embedding_device: Device = "cpu", kind::choice(DEVICES);
-        /// Precision of the model's weights on the device cpu: bf16 and int8 take a half and a quarter of the memory.
-        /// They give other vectors, which are never compared with those of another precision, so a change needs all
-        /// documents embedded again.
-        SVC_EMBEDDING_PRECISION embedding_precision: Precision = "f32", kind::choice(PRECISIONS);
+        /// Precision of the model's weights; blank: bf16 on the device cpu, f32 on others, which have no other. bf16 and
+        /// int8 take a half and a quarter of the memory and are faster. Vectors of two precisions are never compared, so
+        /// a change needs all documents embedded again.
+        SVC_EMBEDDING_PRECISION embedding_precision: Option<Precision> = "", kind::optional(kind::choice(PRECISIONS));
         /// Threads that embed on the processor; 0: one per core.
         SVC_EMBEDDING_THREADS embedding_threads: usize = "0", kind::integer(0..=1024);
         /// Most texts in one pass for document vectors.

@@ -32,7 +32,7 @@ fn the_defaults_are_those_of_the_contract() {
     assert_eq!((settings.embedding_token_window, settings.embedding_doc_window), (512, 8192));
     assert_eq!((settings.chunk_max_chars, settings.reranker_max_length), (1800, 512));
     assert_eq!(settings.embedding_device, Device::Cpu);
-    assert_eq!(settings.embedding_precision, Precision::F32);
+    assert_eq!(settings.embedding_precision, None);
     assert_eq!(settings.extraction_max_facts, 5);
     assert_eq!(settings.extraction_max_tokens, 4096);
     assert_eq!(settings.extraction_confidence_threshold, 0.5);

@@ -163,7 +163,7 @@ async fn models_are_listed_and_fetched_and_a_text_is_embedded() {
     let minilm = of("all-MiniLM-L6-v2");
     assert_eq!((minilm["cached"].as_bool(), minilm["width"].as_i64()), (Some(true), Some(384)), "{minilm}");
     assert_eq!(minilm["loaded"]["document_window"], 512, "the service has it: {minilm}");
-    assert_eq!(minilm["loaded"]["precision"], "f32", "{minilm}");
+    assert_eq!(minilm["loaded"]["precision"], "bf16", "{minilm}");
     assert!(of("nomic-ai/modernbert-embed-base")["loaded"].is_null());
     assert_eq!(of("cross-encoder/ms-marco-MiniLM-L6-v2")["kind"], "cross-encoder");
 

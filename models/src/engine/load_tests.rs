@@ -14,7 +14,7 @@ fn the_identity_follows_the_weights_and_not_the_path() {
     let one = Engine::load(&settings(&folder)).unwrap().info().identity.clone();
     let dotted = format!("{}/.", folder.path().display());
     assert_eq!(
-        Engine::load(&ModelSettings { model: dotted, threads: 1, ..ModelSettings::default() }).unwrap().info().identity,
+        Engine::load(&ModelSettings { model: dotted, threads: 1, ..settings(&folder) }).unwrap().info().identity,
         one
     );
     let weights = folder.path().join("model.safetensors");
@@ -26,17 +26,19 @@ fn the_identity_follows_the_weights_and_not_the_path() {
 }
 
 #[test]
-fn the_identity_follows_the_precision_and_f32_has_that_of_before() {
+fn the_identity_follows_the_precision_which_follows_the_device() {
     let folder = sample_folder();
-    let identity = |precision| {
-        let engine = Engine::load(&ModelSettings { precision, ..settings(&folder) }).unwrap();
+    let identity = |device: &str, asked, precision| {
+        let engine =
+            Engine::load(&ModelSettings { device: device.into(), precision: asked, ..settings(&folder) }).unwrap();
         assert_eq!(engine.info().precision, precision);
         engine.info().identity.clone()
     };
-    let whole = identity(Precision::F32);
-    assert_eq!(whole, Engine::load(&settings(&folder)).unwrap().info().identity);
-    assert_eq!(identity(Precision::Bf16), format!("{whole}-bf16"));
-    assert_eq!(identity(Precision::Int8), format!("{whole}-int8"));
+    let whole = identity("cpu", Some(Precision::F32), Precision::F32);
+    assert!(!whole.ends_with("-f32"));
+    assert_eq!(identity("cpu", Some(Precision::Int8), Precision::Int8), format!("{whole}-int8"));
+    assert_eq!(identity("cpu", None, Precision::Bf16), format!("{whole}-bf16"));
+    assert_eq!(identity("cpu-plain", None, Precision::F32), whole);
 }
 
 #[test]
@@ -96,7 +98,8 @@ fn settings_that_mean_nothing_are_refused_by_name() {
     assert!(error(ModelSettings { threads: 5000, ..settings(&folder) }).contains("threads is 5000"));
     assert!(error(ModelSettings { device: "cuda".into(), ..settings(&folder) }).contains("feature `cuda`"));
     assert!(error(ModelSettings { device: "tpu".into(), ..settings(&folder) }).contains("unknown device \"tpu\""));
-    let plain = |precision| ModelSettings { device: "cpu-plain".into(), precision, ..settings(&folder) };
+    let plain =
+        |precision| ModelSettings { device: "cpu-plain".into(), precision: Some(precision), ..settings(&folder) };
     assert!(error(plain(Precision::Int8)).contains("precision is int8: only the device cpu has it"));
     assert!(Engine::load(&plain(Precision::F32)).is_ok());
     assert!(error(ModelSettings { model: "no/such model".into(), ..settings(&folder) }).contains("all-MiniLM-L6-v2"));
