@@ -1,5 +1,6 @@
-//! The encoder beside onnxruntime and torch: tokens per second, and the time for one query. All take turns in the same
-//! run, with two threads each, so that other load on the machine affects all of them.
+//! The encoder in every precision beside onnxruntime and torch: tokens per second, and the time for one query. All take
+//! turns in the same run, with two threads each, so that other load on the machine affects all of them.
+mod beside;
 pub mod cranfield;
 mod importance;
 mod peer;
@@ -7,12 +8,13 @@ mod precision;
 mod start;
 
 use crate::figure::{BoxError, Figure, Peer, median};
+pub use beside::run as beside;
 pub use importance::run as importance;
-use peer::{Peers, RUNTIMES};
+use peer::{IN_F32, IN_INT8, Peers};
 pub use precision::run as precision;
 pub use start::run as start;
 use std::{path::Path, time::Instant};
-use svc_models::{Engine, ModelError, ModelSettings};
+use svc_models::{Engine, ModelError, ModelSettings, Precision};
 
 const THREADS: usize = 2;
 /// Words that are one token each in the tokenizer of MiniLM, which both models use here.
@@ -37,6 +39,11 @@ pub async fn run(rounds: usize, selected: &str, out: &mut dyn FnMut(Figure)) -> 
             name: "encoder/throughput/minilm/256 x 10 to 256 tokens",
             texts: (0..256).map(|seed| text(10 + seed * 37 % 247, seed)).collect(),
             times: 1,
+        },
+        Work {
+            name: "encoder/throughput/minilm/64 x 9 tokens",
+            texts: (0..64).map(|seed| text(9, seed)).collect(),
+            times: 5,
         },
         Work { name: "encoder/latency/minilm/query of 9 tokens", texts: vec![text(9, 0)], times: 50 },
     ];
@@ -66,57 +73,68 @@ async fn measure(
     rounds: usize,
     out: &mut dyn FnMut(Figure),
 ) -> Result<(), BoxError> {
-    let engine = load(folder)?;
+    let mut engines = Vec::new();
+    for (name, precision) in Precision::NAMES {
+        engines.push((name, load(folder, Some(precision))?));
+    }
     let mut others = Vec::new();
-    for name in RUNTIMES {
+    for name in IN_F32.into_iter().chain([IN_INT8]) {
         others.push(peers.start(name, model, folder, THREADS)?);
     }
     for work in works {
         eprintln!("bench: {}", work.name);
+        let (_, engine) = &engines[0];
         let tokens =
             work.texts.iter().try_fold(0, |sum, text| Ok::<usize, BoxError>(sum + engine.count_tokens(text)?))?;
-        // This warms everything up, and checks that all give the same vectors: being faster with other numbers would be
+        // This warms everything up, and checks that all give like vectors: being faster with other numbers would be
         // worthless.
-        let (_, ours) = embed(&engine, &work.texts, 1).await?;
-        for other in &mut others {
-            let (_, theirs) = other.embed(&work.texts, 1)?;
-            let cosine: f32 = ours.iter().zip(&theirs).map(|(left, right)| left * right).sum();
-            if cosine < 0.9999 {
-                return Err(
-                    format!("{}: the vector of {} has cosine {cosine} with ours", work.name, other.name()).into()
-                );
+        let (_, whole) = embed(engine, &work.texts, 1).await?;
+        let check = |name: &str, vector: &[f32], least: f32| {
+            let cosine: f32 = whole.iter().zip(vector).map(|(left, right)| left * right).sum();
+            match cosine >= least {
+                true => Ok(()),
+                false => Err(format!("{}: the vector of {name} has cosine {cosine} with ours in f32", work.name)),
             }
+        };
+        for (name, engine) in &engines {
+            check(name, &embed(engine, &work.texts, 1).await?.1, 0.99)?;
         }
-        let mut seconds = vec![Vec::new(); 1 + others.len()];
+        for other in &mut others {
+            let least = if other.name() == IN_INT8 { 0.8 } else { 0.9999 };
+            let vector = other.embed(&work.texts, 1)?.1;
+            check(other.name(), &vector, least)?;
+        }
+        let mut seconds = vec![Vec::new(); engines.len()];
+        let mut of_others = vec![Vec::new(); others.len()];
         for _ in 0..rounds {
-            seconds[0].push(embed(&engine, &work.texts, work.times).await?.0);
-            for (other, seconds) in others.iter_mut().zip(&mut seconds[1..]) {
+            for ((_, engine), seconds) in engines.iter().zip(&mut seconds) {
+                seconds.push(embed(engine, &work.texts, work.times).await?.0);
+            }
+            for (other, seconds) in others.iter_mut().zip(&mut of_others) {
                 seconds.push(other.embed(&work.texts, work.times)?.0);
             }
         }
-        let mut seconds = seconds.iter_mut().map(|seconds| median(seconds));
-        let ours = seconds.next().unwrap_or(f64::NAN);
-        for (other, theirs) in others.iter().zip(seconds) {
-            let (name, version) = (other.name(), other.version());
-            let figure = match work.name.contains("/latency/") {
-                true => {
-                    let peer = Peer { name, version: version.into(), value: theirs * 1e3 };
-                    Figure::beside(work.name, work.times * rounds, "ms", ours * 1e3, peer)
-                }
-                false => {
-                    let peer = Peer { name, version: version.into(), value: tokens as f64 / theirs };
-                    Figure::beside(work.name, work.texts.len() * rounds, "tokens/s", tokens as f64 / ours, peer)
-                }
-            };
-            out(figure);
+        for ((precision, _), seconds) in engines.iter().zip(&mut seconds) {
+            let (name, ours) = (format!("{} in {precision}", work.name), median(seconds));
+            for (other, theirs) in others.iter().zip(&mut of_others) {
+                let (theirs, version) = (median(theirs), other.version().into());
+                let beside = |unit, n, of: &dyn Fn(f64) -> f64| {
+                    let peer = Peer { name: other.name(), version, value: of(theirs) };
+                    Figure::beside(&name, n, unit, of(ours), peer)
+                };
+                out(match work.name.contains("/latency/") {
+                    true => beside("ms", work.times * rounds, &|seconds| seconds * 1e3),
+                    false => beside("tokens/s", work.texts.len() * rounds, &|seconds| tokens as f64 / seconds),
+                });
+            }
         }
     }
     Ok(())
 }
 
-fn load(folder: &Path) -> Result<Engine, BoxError> {
+fn load(folder: &Path, precision: Option<Precision>) -> Result<Engine, BoxError> {
     let model = folder.to_str().ok_or("the cache folder's name is no UTF-8")?.to_owned();
-    Ok(Engine::load(&ModelSettings { model, threads: THREADS, ..ModelSettings::default() })?)
+    Ok(Engine::load(&ModelSettings { model, precision, threads: THREADS, ..ModelSettings::default() })?)
 }
 
 /// The median time in seconds, and the first vector.

@@ -68,8 +68,15 @@ const BENCHES: &[(&str, &str)] = &[
         "pages, changes and deletes of many children of one document, again in a store ten times as full elsewhere, and again with a tenth of the children; SIZE: children, default 100000",
     ),
     ("bm25", "appends, compaction and searches, beside tantivy; always 100000 documents"),
-    ("encoder/throughput", "tokens a second beside onnxruntime and torch; SIZE: rounds, default 5"),
-    ("encoder/latency", "one short query beside onnxruntime and torch; SIZE: rounds, default 5"),
+    (
+        "encoder/throughput",
+        "tokens a second in each precision beside onnxruntime, in f32 and int8, and torch; SIZE: rounds, default 5",
+    ),
+    ("encoder/latency", "one short query beside the same; SIZE: rounds, default 5"),
+    (
+        "encoder/beside",
+        "how long a query waits for the model while documents are embedded; SIZE: rounds of 20 queries, default 10",
+    ),
     ("encoder/start", "from nothing to a model's first vector, with and without its pack; SIZE: rounds, default 5"),
     (
         "encoder/precision",
@@ -172,6 +179,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
             );
         }
         "encoder/throughput" | "encoder/latency" => encoder::run(size.unwrap_or(5), name, &mut out).await?,
+        "encoder/beside" => encoder::beside(size.unwrap_or(10), &mut out).await?,
         "encoder/start" => encoder::start(size.unwrap_or(5), &mut out).await?,
         "encoder/precision" => encoder::precision(size.unwrap_or(5), &mut out).await?,
         "encoder/importance" => encoder::importance(size.unwrap_or(75), &mut out).await?,

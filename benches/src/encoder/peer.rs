@@ -8,7 +8,9 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
-pub const RUNTIMES: [&str; 2] = ["onnxruntime", "torch"];
+/// The peers in f32, and the one in int8.
+pub const IN_F32: [&str; 2] = ["onnxruntime", "torch"];
+pub const IN_INT8: &str = "onnxruntime int8";
 const REQUIREMENTS: &str = include_str!("../../encoder/requirements.txt");
 
 /// By text and token, how much attention is received in the last layer, and in the last three.
@@ -45,9 +47,13 @@ impl Peers {
     }
 
     pub fn start(&self, name: &'static str, model: &str, folder: &Path, threads: usize) -> Result<Process, BoxError> {
-        let onnx = self.folder.join("models").join(format!("{model}.onnx"));
+        let (runtime, file) = match name.split_once(' ') {
+            Some((runtime, precision)) => (runtime, format!("{model}.{precision}.onnx")),
+            None => (name, format!("{model}.onnx")),
+        };
+        let onnx = self.folder.join("models").join(file);
         let mut command = self.python("peer.py");
-        Process::start(name, command.arg(name).args([folder, &onnx]).arg(threads.to_string()))
+        Process::start(name, command.arg(runtime).args([folder, &onnx]).arg(threads.to_string()))
     }
 
     /// Starts the process that computes how much attention the tokens of texts receive.
@@ -90,8 +96,9 @@ impl Process {
     }
 
     pub fn version(&self) -> &'static str {
+        let runtime = self.name.split(' ').next().unwrap_or_default();
         let pinned = REQUIREMENTS.lines().filter_map(|line| line.split_once("=="));
-        pinned.filter(|(name, _)| *name == self.name).map(|(_, version)| version).next().unwrap_or("unknown")
+        pinned.filter(|(name, _)| *name == runtime).map(|(_, version)| version).next().unwrap_or("unknown")
     }
 
     /// The median time in seconds, and the first text's vector.

@@ -16,7 +16,7 @@ struct Vectors {
 pub async fn run(rounds: usize, out: &mut dyn FnMut(Figure)) -> Result<(), BoxError> {
     let collection = Cranfield::read()?;
     let engines = Precision::NAMES.map(|(name, precision)| {
-        let settings = ModelSettings { precision, threads: THREADS, ..ModelSettings::default() };
+        let settings = ModelSettings { precision: Some(precision), threads: THREADS, ..ModelSettings::default() };
         Engine::load(&settings).map(|engine| (name, engine))
     });
     let engines = engines.into_iter().collect::<Result<Vec<_>, _>>()?;
