@@ -34,7 +34,10 @@ pub(crate) trait Encoder: Send + Sync {
 }
 
 /// Where a pass runs: on the thread that took it, or on all threads while it is the only pass.
-pub(crate) trait Place {
+pub(crate) trait Place: Sync {
+    /// Lets others go first. A pass on one thread calls this every few milliseconds, however long its texts are.
+    fn pause(&self) {}
+
     /// Runs `work`, passing a function that returns true when `work` should return so that the rest can run elsewhere.
     fn run(&self, work: &mut (dyn FnMut(&dyn Fn() -> bool) + Send));
 }

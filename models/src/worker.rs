@@ -122,21 +122,19 @@ struct Seat<'a> {
     lane: Lane,
 }
 
-impl Seat<'_> {
-    /// Between two steps of a pass of documents, runs the queries that wait, so that a query waits for a step and not for a
-    /// pass, however large the model or the documents are.
-    fn let_queries_go_first(&self) {
+impl Place for Seat<'_> {
+    /// Runs the queries that wait, so that a query waits for a step of a pass of documents and not for all of it, however
+    /// large the model or the documents are.
+    fn pause(&self) {
         if self.lane == Lane::Document {
             let queries = (0..QUERIES_IN_A_ROW).map_while(|_| self.crew.queue.take_query());
             queries.for_each(|query| self.crew.run(query));
         }
     }
-}
 
-impl Place for Seat<'_> {
     fn run(&self, work: &mut (dyn FnMut(&dyn Fn() -> bool) + Send)) {
         let is_alone = || {
-            self.let_queries_go_first();
+            self.pause();
             self.crew.running.load(Ordering::Relaxed) == 1
         };
         match &self.crew.shared_out {

@@ -141,33 +141,31 @@ impl BurnEncoder {
         normalise(x, &self.embedding_norm)
     }
 
-    /// Calls `pause` in the middle.
-    fn run_layer(&self, layer: &Layer, x: Tensor<2>, batch: &Batch<'_>, pause: &dyn Fn() -> bool) -> Tensor<2> {
+    fn run_layer(&self, layer: &Layer, x: Tensor<2>, batch: &Batch<'_>) -> Tensor<2> {
         let attend = |x| {
-            let qkv = linear(x, &layer.qkv, Activation::Nothing);
-            linear(attention(qkv, batch, &layer.heads), &layer.output, Activation::Nothing)
+            let qkv = linear(x, &layer.qkv, Activation::Nothing, batch);
+            linear(attention(qkv, batch, &layer.heads), &layer.output, Activation::Nothing, batch)
         };
-        let feed_forward = |x| linear(linear(x, &layer.up, self.activation), &layer.down, Activation::Nothing);
+        let feed_forward =
+            |x| linear(linear(x, &layer.up, self.activation, batch), &layer.down, Activation::Nothing, batch);
         let norm = layer.attention_norm.as_ref();
         match self.norm_place {
             NormPlace::After => {
                 let x = add(x.clone(), attend(x), norm);
-                pause();
                 add(x.clone(), feed_forward(x), Some(&layer.norm))
             }
             NormPlace::Before => {
                 let y = attend(norm.map_or_else(|| x.clone(), |norm| normalise(x.clone(), norm)));
                 let x = add(x, y, None);
-                pause();
                 add(x.clone(), feed_forward(normalise(x, &layer.norm)), None)
             }
         }
     }
 
-    fn batch<'a>(&self, ragged: &'a Ragged) -> Batch<'a> {
+    fn batch<'a>(&self, ragged: &'a Ragged, place: &'a dyn Place) -> Batch<'a> {
         let heads = self.layers.iter().map(|layer| &layer.heads);
         let padded = self.placement.kernels.is_none().then(|| Padded::new(ragged, heads, &self.placement.device));
-        Batch { ragged, positions: ragged.positions(), padded }
+        Batch { ragged, place, positions: ragged.positions(), padded }
     }
 }
 
@@ -176,13 +174,13 @@ impl Encoder for BurnEncoder {
         if ragged.token_count() == 0 {
             return Vec::new();
         }
-        let batch = self.batch(ragged);
+        let batch = self.batch(ragged, place);
         let mut rows = Some(self.embed(&batch));
         let mut layers = self.layers.iter().peekable();
         while layers.peek().is_some() {
             place.run(&mut |is_left| {
                 while let Some(layer) = layers.next() {
-                    rows = rows.take().map(|x| self.run_layer(layer, x, &batch, is_left));
+                    rows = rows.take().map(|x| self.run_layer(layer, x, &batch));
                     if is_left() {
                         return;
                     }
@@ -197,8 +195,8 @@ impl Encoder for BurnEncoder {
             (Wanted::Rows, _) => x,
             (Wanted::Vector(pooling), _) => pool(x, &batch, pooling),
             (Wanted::Score, Some(head)) => {
-                let pooled = linear(pool(x, &batch, Pooling::Cls), &head.pooler, Activation::Tanh);
-                linear(pooled, &head.classifier, Activation::Nothing)
+                let pooled = linear(pool(x, &batch, Pooling::Cls), &head.pooler, Activation::Tanh, &batch);
+                linear(pooled, &head.classifier, Activation::Nothing, &batch)
             }
             (Wanted::Score, None) => panic!("the model has no head"),
         });

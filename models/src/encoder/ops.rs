@@ -4,6 +4,7 @@ use super::composed::{self, Padded};
 use crate::{
     Pooling, Precision,
     body::Activation,
+    encoder::Place,
     kernels::{self, Attention, LayerNorm, Packed, ROWS_AT_ONCE, RelativeBias, Rotary},
     ragged::Ragged,
 };
@@ -54,6 +55,7 @@ pub(super) struct Heads {
 /// The sequences of a pass.
 pub(super) struct Batch<'a> {
     pub ragged: &'a Ragged,
+    pub place: &'a dyn Place,
     /// For each token, its position in its sequence.
     pub positions: Vec<u32>,
     /// What composed operations need; `None` where kernels run.
@@ -72,7 +74,7 @@ impl Dense {
 #[backend_extension(Flex, NdArray: cfg(feature = "ndarray"), Cube: cfg(any(feature = "wgpu", feature = "cuda")))]
 pub(super) trait EncoderOps: Backend {
     /// Multiplies rows by the weight, adds the bias and applies `then`.
-    fn linear(x: FloatTensor<Self>, dense: &Dense, then: Activation) -> FloatTensor<Self>;
+    fn linear(x: FloatTensor<Self>, dense: &Dense, then: Activation, batch: &Batch<'_>) -> FloatTensor<Self>;
     /// Attention inside each sequence. A row of `qkv` is `[queries | keys | values]` of a token.
     fn attention(qkv: FloatTensor<Self>, batch: &Batch<'_>, heads: &Heads) -> FloatTensor<Self>;
     fn normalise(x: FloatTensor<Self>, norm: &Norm) -> FloatTensor<Self>;
@@ -83,8 +85,8 @@ pub(super) trait EncoderOps: Backend {
     fn pool(x: FloatTensor<Self>, batch: &Batch<'_>, how: Pooling) -> FloatTensor<Self>;
 }
 
-pub(super) fn linear(x: Tensor<2>, dense: &Dense, then: Activation) -> Tensor<2> {
-    Tensor::from_dispatch(Dispatch::linear(x.into_dispatch(), dense, then))
+pub(super) fn linear(x: Tensor<2>, dense: &Dense, then: Activation, batch: &Batch<'_>) -> Tensor<2> {
+    Tensor::from_dispatch(Dispatch::linear(x.into_dispatch(), dense, then, batch))
 }
 
 pub(super) fn attention(qkv: Tensor<2>, batch: &Batch<'_>, heads: &Heads) -> Tensor<2> {
@@ -123,7 +125,7 @@ where
 macro_rules! compose {
     ($backend:ty) => {
         impl EncoderOps for $backend {
-            fn linear(x: FloatTensor<Self>, dense: &Dense, then: Activation) -> FloatTensor<Self> {
+            fn linear(x: FloatTensor<Self>, dense: &Dense, then: Activation, _: &Batch<'_>) -> FloatTensor<Self> {
                 primitive::<Self>(composed::linear(tensor::<Self>(x), dense, then))
             }
 
@@ -154,7 +156,7 @@ compose!(Cube);
 /// On the processor the kernels of this crate are the bodies. Composed bodies serve here too, so that each can check the
 /// other without another device.
 impl EncoderOps for Flex {
-    fn linear(x: FlexTensor, dense: &Dense, then: Activation) -> FlexTensor {
+    fn linear(x: FlexTensor, dense: &Dense, then: Activation, batch: &Batch<'_>) -> FlexTensor {
         let Dense::Packed { weight, bias } = dense else {
             return primitive::<Self>(composed::linear(tensor::<Self>(x), dense, then));
         };
@@ -162,7 +164,8 @@ impl EncoderOps for Flex {
         let width = if then.is_gated() { outputs / 2 } else { outputs };
         let x = whole(x);
         let mut out = vec![0f32; x.storage::<f32>().len() / inputs * width];
-        Split::of(out.len() / width).run((x.storage(), inputs), (&mut out, width), |x, out, is_shared| {
+        let pause = || batch.place.pause();
+        Split::of(out.len() / width).run(pause, (x.storage(), inputs), (&mut out, width), |x, out, is_shared| {
             let product = |out: &mut [f32]| match is_shared {
                 true => weight.product_shared(x, out),
                 false => weight.product(x, out),
@@ -210,7 +213,7 @@ impl EncoderOps for Flex {
         let mut out = vec![0f32; qkv.len() / 3];
         let Heads { count, width, window, bias, .. } = heads;
         let attention = Attention { heads: *count, head_width: *width, window: *window, bias: bias.as_deref() };
-        attention.attend(qkv, &mut out, &batch.ragged.sequences);
+        attention.attend(qkv, &mut out, &batch.ragged.sequences, || batch.place.pause());
         matrix(out, hidden)
     }
 
@@ -230,10 +233,15 @@ impl EncoderOps for Flex {
         let width = x.layout().shape()[1];
         let (mut x, y) = (whole(x), whole(y));
         let rows = x.storage_mut::<f32>();
-        Split::of(rows.len() / width).run((y.storage(), width), (rows, width), |y, x, _| match norm {
-            Some(Norm::Numbers(norm)) => kernels::add_normalise(x, y, norm),
-            _ => x.iter_mut().zip(y).for_each(|(x, y)| *x += y),
-        });
+        Split::of(rows.len() / width).run(
+            || {},
+            (y.storage(), width),
+            (rows, width),
+            |y, x, _| match norm {
+                Some(Norm::Numbers(norm)) => kernels::add_normalise(x, y, norm),
+                _ => x.iter_mut().zip(y).for_each(|(x, y)| *x += y),
+            },
+        );
         x
     }
 
@@ -290,9 +298,11 @@ impl Split {
         Self { rows: tokens.div_ceil(blocks).next_multiple_of(TILE_ROWS), by_outputs: false }
     }
 
-    /// Runs `f` on each block of rows of `x` and of `out`, which come with their widths.
+    /// Runs `f` on each block of rows of `x` and of `out`, which come with their widths. If one thread runs all blocks,
+    /// it pauses after each.
     fn run(
         &self,
+        pause: impl Fn(),
         (x, x_width): (&[f32], usize),
         (out, width): (&mut [f32], usize),
         f: impl Fn(&[f32], &mut [f32], bool) + Sync,
@@ -302,7 +312,10 @@ impl Split {
         }
         if rayon::current_num_threads() == 1 {
             let blocks = x.chunks(self.rows * x_width).zip(out.chunks_mut(self.rows * width));
-            return blocks.for_each(|(x, out)| f(x, out, false));
+            return blocks.for_each(|(x, out)| {
+                f(x, out, false);
+                pause();
+            });
         }
         let blocks = x.par_chunks(self.rows * x_width).zip(out.par_chunks_mut(self.rows * width));
         blocks.for_each(|(x, out)| f(x, out, false));

@@ -264,6 +264,31 @@ fn a_pass_that_moves_from_place_to_place_gives_the_same_rows() {
     }
 }
 
+/// Counts pauses.
+struct Counted(AtomicUsize);
+
+impl Place for Counted {
+    fn run(&self, work: &mut (dyn FnMut(&dyn Fn() -> bool) + Send)) {
+        work(&|| false);
+    }
+
+    fn pause(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_long_text_pauses_within_a_layer() {
+    for model in models().into_iter().filter(|model| model.name == "bert") {
+        let (encoder, layers) = (model.encoder(Device::Cpu), model.config().shape.layers);
+        let ids: Vec<u32> = (0..300).map(|at| at % 60).collect();
+        let place = Counted(AtomicUsize::new(0));
+        on(1, || encoder.forward(&Ragged::from_sequences([&ids[..]]), Wanted::Rows, &place));
+        // Each layer has four products of at least four blocks, and four tiles of attention.
+        assert_eq!(place.0.into_inner(), layers * 5 * 4);
+    }
+}
+
 /// Rows are compared by their directions, as a search compares them.
 #[test]
 fn lower_precisions_stay_close_to_f32() {

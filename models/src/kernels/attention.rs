@@ -158,8 +158,8 @@ dispatch!(
 impl Attention<'_> {
     /// Computes the attention. `qkv` has a row `[queries | keys | values]` per token, `out` a row of `heads *
     /// head_width`. Queries are read and results written in place; keys and values are read from a copy.
-    /// `sequences` follow one another without gaps.
-    pub fn attend(&self, qkv: &[f32], out: &mut [f32], sequences: &[Range<usize>]) {
+    /// `sequences` follow one another without gaps. If one thread does all, it pauses after each tile.
+    pub fn attend(&self, qkv: &[f32], out: &mut [f32], sequences: &[Range<usize>], pause: impl Fn()) {
         let hidden = self.heads * self.head_width;
         let total: usize = sequences.iter().map(|sequence| self.heads * self.lines_of_head(sequence.len())).sum();
         let mut packed = vec![Line::ZERO; total];
@@ -202,7 +202,10 @@ impl Attention<'_> {
             tiles.into_par_iter().for_each_init(scores, |scores, tile| self.attend_tile(qkv, tile, scores));
         } else {
             let mut scores = scores();
-            tiles.into_iter().for_each(|tile| self.attend_tile(qkv, tile, &mut scores));
+            tiles.into_iter().for_each(|tile| {
+                self.attend_tile(qkv, tile, &mut scores);
+                pause();
+            });
         }
     }
 
@@ -355,7 +358,7 @@ mod tests {
             let qkv = values(total * 3 * heads * head_width, seed);
             let mut got = vec![f32::NAN; total * heads * head_width];
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| attention.attend(&qkv, &mut got, &sequences));
+            pool.install(|| attention.attend(&qkv, &mut got, &sequences, || {}));
             close(&got, &textbook(&attention, &qkv, &sequences), 2e-4)?;
         }
     }
@@ -368,7 +371,7 @@ mod tests {
             let qkv: Vec<f32> = values(1400 * 3 * 32, 5).iter().map(|x| x / 4.0).collect();
             let mut got = vec![f32::NAN; 1400 * 32];
             let sequences = end_to_end(&[1100, 300]);
-            attention.attend(&qkv, &mut got, &sequences);
+            attention.attend(&qkv, &mut got, &sequences, || {});
             for (got, want) in got.iter().zip(textbook(&attention, &qkv, &sequences)) {
                 assert!((f64::from(*got) - want).abs() < 1e-5, "{got} where {want} was due");
             }
