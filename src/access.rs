@@ -50,6 +50,11 @@ impl Caller {
         }
     }
 
+    /// The id of the principal that calls; `None` for the owner.
+    pub fn principal_id(&self) -> Option<PrincipalId> {
+        self.principal().map(|principal| principal.id)
+    }
+
     /// Records what this caller does, in the transaction that carries it out.
     pub async fn record(&self, conn: &mut PgConnection, entry: Entry<'_>) -> sqlx::Result<()> {
         store::audit::record(conn, self.actor(), entry).await

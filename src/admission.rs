@@ -1,15 +1,18 @@
 //! Slots that bound what requests take at a time, so that callers wait for a slot and not while they hold what others
 //! need; and rate limits.
 pub mod rates;
+mod slots;
 
 use rates::{PerSecond, Rates};
+pub use slots::Place;
+use slots::{Full, Slots};
 use std::{
     mem,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 use svc_client::{Code, Failure};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use svc_ids::PrincipalId;
 
 /// How long a request waits for a slot.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -20,9 +23,6 @@ const BODIES_BYTES: u64 = 256 << 20;
 /// How many foreign addresses requests fetch at a time; a slow one must not keep uploads waiting.
 const FETCHES: usize = 16;
 const KIB: u64 = 1024;
-
-/// A slot, which becomes free when this is dropped.
-pub type Place = OwnedSemaphorePermit;
 
 tokio::task_local! {
     /// The slots of the request that is carried out here.
@@ -48,19 +48,20 @@ impl Waiting {
     }
 }
 
-/// The slots of one process.
+/// The slots of one process. What a client may hold for as long as it is slow is shared among principals: of uploads, bodies,
+/// downloads, streams, fetches and waits, one principal leaves some to the others.
 pub struct Admission {
-    uploads: Arc<Semaphore>,
+    uploads: Slots,
     /// KiB of bodies that are held in memory.
-    bodies: Arc<Semaphore>,
+    bodies: Slots,
     /// Slots for the readers of files that requests start; tasks have their own permits.
-    pub readers: Arc<Semaphore>,
-    downloads: Arc<Semaphore>,
-    event_streams: Arc<Semaphore>,
-    fetches: Arc<Semaphore>,
-    requests: Arc<Semaphore>,
-    waits: Arc<Semaphore>,
-    embeds: Arc<Semaphore>,
+    readers: Slots,
+    downloads: Slots,
+    event_streams: Slots,
+    fetches: Slots,
+    requests: Slots,
+    waits: Slots,
+    embeds: Slots,
     /// How many requests a principal may make.
     pub rates: Rates,
 }
@@ -75,116 +76,138 @@ pub struct Places {
     pub waits: usize,
     pub embeds: usize,
     pub rates: PerSecond,
+    /// The part of what clients hold that one principal may hold.
+    pub principal_share: f64,
     /// The largest body that is held in memory, in bytes.
     pub largest_body: u64,
 }
 
 impl Admission {
     pub fn new(places: Places) -> Admission {
-        let bodies = usize::try_from(BODIES_BYTES.max(places.largest_body + KIB) / KIB).unwrap_or(usize::MAX);
+        let kib = |bytes: u64| usize::try_from(bytes / KIB).unwrap_or(usize::MAX);
+        let (bodies, largest) = (kib(BODIES_BYTES.max(places.largest_body + KIB)), kib(places.largest_body + KIB));
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "a part of a number of slots, which is positive and small"
+        )]
+        let part = |all: usize| ((all as f64 * places.principal_share) as usize).max(1);
+        let shared = |all: usize| Slots::new(all, part(all));
+        let unshared = |all: usize| Slots::new(all, all);
         Admission {
-            uploads: Arc::new(Semaphore::new(places.uploads)),
-            bodies: Arc::new(Semaphore::new(bodies.min(Semaphore::MAX_PERMITS))),
-            readers: Arc::new(Semaphore::new(std::thread::available_parallelism().map_or(2, std::num::NonZero::get))),
-            downloads: Arc::new(Semaphore::new(places.downloads)),
-            event_streams: Arc::new(Semaphore::new(places.event_streams)),
-            fetches: Arc::new(Semaphore::new(FETCHES)),
-            requests: Arc::new(Semaphore::new(places.requests)),
-            waits: Arc::new(Semaphore::new(places.waits)),
-            embeds: Arc::new(Semaphore::new(places.embeds)),
+            uploads: shared(places.uploads),
+            // The largest body must fit into a share.
+            bodies: Slots::new(bodies, part(bodies).max(largest)),
+            readers: unshared(std::thread::available_parallelism().map_or(2, std::num::NonZero::get)),
+            downloads: shared(places.downloads),
+            event_streams: shared(places.event_streams),
+            fetches: shared(FETCHES),
+            requests: unshared(places.requests),
+            waits: shared(places.waits),
+            embeds: unshared(places.embeds),
             rates: Rates::new(places.rates),
         }
     }
 
     /// Waits for a slot to work on a request whose body has arrived.
     pub async fn request(&self) -> Result<Place, Failure> {
-        let refusal = || {
-            Failure::new(Code::TooManyRequests, "the service is already working on as many requests as it may at once")
+        self.requests.take(None, 1).await.map_err(|_| {
+            busy("the service is already working on as many requests as it may at once")
                 .with("setting", "SVC_REQUESTS_AT_ONCE")
-        };
-        wait(&self.requests, 1, refusal).await
+        })
     }
 
     /// Takes a slot for a request that will wait for tasks. Take it before anything is stored: a request that finds none
     /// is refused at once, because the others may wait for minutes.
-    pub fn waiting(&self) -> Result<Waiting, Failure> {
-        let refusal = |_| {
-            Failure::new(Code::TooManyRequests, "as many requests as may wait for tasks at once are waiting already")
+    pub fn waiting(&self, principal: Option<PrincipalId>) -> Result<Waiting, Failure> {
+        let refusal = || {
+            busy("as many requests as may wait for tasks at once are waiting already")
                 .with("setting", "SVC_WAITS_AT_ONCE")
                 .with("remedy", "ask for an answer at once and look for the result later, or try again later")
-                .with("retry_after", PATIENCE.as_secs())
         };
-        self.waits.clone().try_acquire_owned().map(|place| Waiting { _place: place }).map_err(refusal)
+        let taken = self.waits.take_now(principal);
+        taken
+            .map(|place| Waiting { _place: place })
+            .map_err(|full| refused(full, "requests that wait for tasks", refusal))
     }
 
     /// Waits for a slot to embed a document on request.
     pub async fn embed(&self) -> Result<Place, Failure> {
-        let refusal = || {
-            Failure::new(Code::TooManyRequests, "the service is already embedding as many documents as it may at once")
+        self.embeds.take(None, 1).await.map_err(|_| {
+            busy("the service is already embedding as many documents as it may at once")
                 .with("setting", "SVC_EMBEDS_AT_ONCE")
-        };
-        wait(&self.embeds, 1, refusal).await
+        })
     }
 
     /// Waits for a slot to receive a file and store it.
-    pub async fn upload(&self) -> Result<Place, Failure> {
+    pub async fn upload(&self, principal: Option<PrincipalId>) -> Result<Place, Failure> {
         let refusal = || {
-            Failure::new(Code::TooManyRequests, "the service is already storing as many files as it may at once")
+            busy("the service is already storing as many files as it may at once")
                 .with("setting", "SVC_UPLOADS_AT_ONCE")
         };
-        wait(&self.uploads, 1, refusal).await
+        self.uploads.take(principal, 1).await.map_err(|full| refused(full, "uploads", refusal))
     }
 
     /// Waits for a slot to fetch a foreign address.
-    pub async fn fetch(&self) -> Result<Place, Failure> {
-        wait(&self.fetches, 1, || {
-            Failure::new(Code::TooManyRequests, "too many addresses are being fetched for other requests")
-        })
-        .await
+    pub async fn fetch(&self, principal: Option<PrincipalId>) -> Result<Place, Failure> {
+        let refusal = || busy("too many addresses are being fetched for other requests");
+        self.fetches.take(principal, 1).await.map_err(|full| refused(full, "fetches of addresses", refusal))
     }
 
     /// Waits for a slot to send the bytes of a file. The download keeps the slot until it ends.
-    pub async fn download(&self) -> Result<Place, Failure> {
+    pub async fn download(&self, principal: Option<PrincipalId>) -> Result<Place, Failure> {
         let refusal = || {
-            Failure::new(Code::TooManyRequests, "the service is already sending as many files as it may at once")
+            busy("the service is already sending as many files as it may at once")
                 .with("setting", "SVC_DOWNLOADS_AT_ONCE")
         };
-        wait(&self.downloads, 1, refusal).await
+        self.downloads.take(principal, 1).await.map_err(|full| refused(full, "downloads", refusal))
     }
 
     /// Takes a slot for a stream of events. A request that finds none is refused at once, because streams may last for
     /// hours.
-    pub fn event_stream(&self) -> Result<Place, Failure> {
-        self.event_streams.clone().try_acquire_owned().map_err(|_| {
-            Failure::new(Code::TooManyRequests, "the service already has as many streams of events open as it may")
+    pub fn event_stream(&self, principal: Option<PrincipalId>) -> Result<Place, Failure> {
+        let refusal = || {
+            busy("the service already has as many streams of events open as it may")
                 .with("setting", "SVC_EVENT_STREAMS")
                 .with("remedy", "ask for the current state without `Accept: text/event-stream`, or try again later")
-                .with("retry_after", PATIENCE.as_secs())
-        })
+        };
+        self.event_streams.take_now(principal).map_err(|full| refused(full, "streams of events", refusal))
     }
 
     /// Waits for a slot to hold a body of up to `bytes` bytes in memory.
-    pub async fn body(&self, bytes: u64) -> Result<Option<Place>, Failure> {
+    pub async fn body(&self, principal: Option<PrincipalId>, bytes: u64) -> Result<Option<Place>, Failure> {
         if bytes <= SMALL_BODY {
             return Ok(None);
         }
-        let refusal = || Failure::new(Code::TooManyRequests, "too many large bodies are being read for other requests");
-        wait(&self.bodies, u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX), refusal).await.map(Some)
+        let refusal = || busy("too many large bodies are being read for other requests");
+        let kib = u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX);
+        self.bodies.take(principal, kib).await.map(Some).map_err(|full| refused(full, "large bodies", refusal))
     }
 
     /// Waits for a slot to have a file read in a child process, which limits how many children requests start.
     pub async fn reader(&self) -> Result<Place, Failure> {
-        wait(&self.readers, 1, || {
-            Failure::new(Code::TooManyRequests, "too many files are being read for other requests")
-        })
-        .await
+        let taken = self.readers.take(None, 1).await;
+        taken.map_err(|_| busy("too many files are being read for other requests"))
     }
 }
 
-async fn wait(places: &Arc<Semaphore>, count: u32, refusal: impl FnOnce() -> Failure) -> Result<Place, Failure> {
-    match tokio::time::timeout(PATIENCE, places.clone().acquire_many_owned(count)).await {
-        Ok(Ok(place)) => Ok(place),
-        _ => Err(refusal().with("remedy", "try again shortly").with("retry_after", PATIENCE.as_secs())),
+/// The 429 of a service that has no slot left.
+fn busy(detail: &str) -> Failure {
+    Failure::new(Code::TooManyRequests, detail)
+        .with("remedy", "try again shortly")
+        .with("retry_after", PATIENCE.as_secs())
+}
+
+/// The 429 of a principal that holds its share of `what`, or of a service that has no slot left.
+fn refused(full: Full, what: &str, busy_service: impl FnOnce() -> Failure) -> Failure {
+    match full {
+        Full::All => busy_service(),
+        Full::Share => {
+            busy(&format!("this principal already has as many {what} under way as one principal may have at once"))
+                .with("setting", "SVC_PRINCIPAL_SHARE")
+                .with("remedy", "end some of them first, or try again later")
+        }
     }
 }
 
@@ -200,41 +223,52 @@ mod tests {
         waits: 1,
         embeds: 1,
         rates: PerSecond { reads: 0, writes: 0, costly: 0 },
+        principal_share: 0.5,
         largest_body: 16 << 20,
     };
 
     #[tokio::test(start_paused = true)]
     async fn who_finds_no_place_in_time_is_told_when_to_come_again() {
         let admission = Admission::new(Places { largest_body: 16 << 20, ..PLACES });
-        let held = (admission.upload().await.expect("a place"), admission.upload().await.expect("a place"));
-        let refused = admission.upload().await.expect_err("full");
+        let held = (admission.upload(None).await.expect("a place"), admission.upload(None).await.expect("a place"));
+        let refused = admission.upload(None).await.expect_err("full");
         assert_eq!((refused.status, &refused.members["retry_after"]), (429, &5.into()));
         drop(held);
-        assert!(admission.upload().await.is_ok());
+        assert!(admission.upload(None).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_for_tasks_holds_no_slot_that_others_need() {
         let admission = Admission::new(PLACES);
-        let slots = vec![admission.request().await.expect("a slot"), admission.upload().await.expect("a slot")];
+        let slots = vec![admission.request().await.expect("a slot"), admission.upload(None).await.expect("a slot")];
         let request = async {
-            let waiting = admission.waiting().expect("a slot");
+            let waiting = admission.waiting(None).expect("a slot");
             assert!(admission.request().await.is_err(), "it is at work");
-            let refused = admission.waiting().err().expect("only one may wait");
+            let refused = admission.waiting(None).err().expect("only one may wait");
             assert_eq!(refused.members["setting"], "SVC_WAITS_AT_ONCE");
             waiting.until(async { assert!(admission.request().await.is_ok(), "it waits") }).await;
         };
         holding(slots, request).await;
-        assert!(admission.waiting().is_ok());
+        assert!(admission.waiting(None).is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn large_bodies_wait_for_each_other_and_small_ones_for_nobody() {
         let admission = Admission::new(Places { largest_body: 300 << 20, ..PLACES });
-        let largest = admission.body(300 << 20).await.expect("the largest body fits");
-        assert!(admission.body(16 << 20).await.is_err());
-        assert!(admission.body(SMALL_BODY).await.is_ok());
+        let largest = admission.body(None, 300 << 20).await.expect("the largest body fits");
+        assert!(admission.body(None, 16 << 20).await.is_err());
+        assert!(admission.body(None, SMALL_BODY).await.is_ok());
         drop(largest);
-        assert!(admission.body(16 << 20).await.is_ok());
+        assert!(admission.body(None, 16 << 20).await.is_ok());
+    }
+    #[tokio::test(start_paused = true)]
+    async fn the_largest_body_fits_into_a_share_and_two_do_not() {
+        let (anna, bert) = (Some(PrincipalId(1)), Some(PrincipalId(2)));
+        let admission = Admission::new(Places { largest_body: 200 << 20, principal_share: 0.1, ..PLACES });
+        let largest = admission.body(anna, 200 << 20).await.expect("the largest body fits");
+        let refused = admission.body(anna, 200 << 20).await.err().expect("a second does not");
+        assert_eq!(refused.members["setting"], "SVC_PRINCIPAL_SHARE");
+        assert!(admission.body(bert, 1 << 20).await.is_ok(), "others find room");
+        drop(largest);
     }
 }

@@ -106,7 +106,7 @@ impl Form {
                     let path: O::Path = path(&mut parts).await?;
                     let query: O::Query = query(&parts)?;
                     let meta = meta(&parts);
-                    let admitted = O::Body::admit(&service, &parts.headers).await?;
+                    let admitted = O::Body::admit(&service, caller.principal_id(), &parts.headers).await?;
                     let body = O::Body::decode(&service, Request::from_parts(parts, body)).await?;
                     // Not before the body has arrived, or slow clients would keep others waiting.
                     let slot = lifetime::slot(&service.admission, &O::INFO).await?;

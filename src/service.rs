@@ -108,6 +108,7 @@ impl Service {
                     writes: settings.rate_writes,
                     costly: settings.rate_costly,
                 },
+                principal_share: settings.principal_share,
                 largest_body: settings.max_body_bytes,
             }),
             copies: Copies::new(&pool),

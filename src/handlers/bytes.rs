@@ -39,7 +39,7 @@ impl Handle<ops::read_bytes> for Service {
                     .with("remedy", "ask for a range within the file"));
             }
         };
-        let place = self.admission.download().await?;
+        let place = self.admission.download(caller.principal_id()).await?;
         let sent = part.clone().unwrap_or(0..size);
         let value = Download {
             media_type: blob.mime_type.unwrap_or_else(|| "application/octet-stream".to_owned()),

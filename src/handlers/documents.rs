@@ -45,7 +45,7 @@ const WAIT_STEP: Duration = Duration::from_millis(20);
 impl Handle<ops::create_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::create_document>) -> Result<CreatedDocument, Failure> {
         let new = call.body.0;
-        let waiting = call.query.wait.then(|| self.admission.waiting()).transpose()?;
+        let waiting = call.query.wait.then(|| self.admission.waiting(caller.principal_id())).transpose()?;
         let mut tx = store::transaction::begin_creating(&self.pool).await.or_fail()?;
         let (id, task, mut caller) = create(self, &mut tx, caller, &new).await?;
         tx.commit().await.or_fail()?;

@@ -22,7 +22,7 @@ impl Handle<ops::list_pipelines> for Service {
 
 impl Handle<ops::ingest> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::ingest>) -> Result<IngestedTree, Failure> {
-        let waiting = self.admission.waiting()?;
+        let waiting = self.admission.waiting(caller.principal_id())?;
         let stored = entries::ingest(self, self.intake(), caller, call.body.0).await?;
         let id = stored.document_id;
         waiting.until(self.drained(id)).await?;

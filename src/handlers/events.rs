@@ -33,7 +33,7 @@ impl Handle<ops::follow_events> for Service {
         caller: &Caller,
         call: Call<ops::follow_events>,
     ) -> Result<EventStream<EventResponse>, Failure> {
-        let place = self.admission.event_stream()?;
+        let place = self.admission.event_stream(caller.principal_id())?;
         let since = match call.meta.last_event_id.as_deref() {
             Some(id) => Some(Since::After(
                 id.trim()
@@ -139,10 +139,7 @@ impl Follow {
         // The semaphore is never closed.
         let _turn = self.reading.clone().acquire_owned().await.ok();
         self.renew().await?;
-        let audience = Audience {
-            readable: self.caller.readable(),
-            principal: self.caller.principal().map(|principal| principal.id),
-        };
+        let audience = Audience { readable: self.caller.readable(), principal: self.caller.principal_id() };
         let mut conn = self.pool.acquire().await.or_fail()?;
         let page = store::event_feed::page(&mut conn, &audience, &self.wanted, self.after, PAGE).await.or_fail()?;
         let Page { events, looked_at } = page;

@@ -44,7 +44,7 @@ impl Handle<ops::follow_frontier> for Service {
         caller: &Caller,
         call: Call<ops::follow_frontier>,
     ) -> Result<EventStream<FrontierResponse>, Failure> {
-        let place = self.admission.event_stream()?;
+        let place = self.admission.event_stream(caller.principal_id())?;
         let (id, caller) = (DocumentId(call.path.id), caller.clone());
         // A call that is refused gets an ordinary answer and not a stream.
         let first = look(&self.pool, &caller, id).await?;

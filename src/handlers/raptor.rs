@@ -28,7 +28,7 @@ const WAIT_STEP: Duration = Duration::from_millis(50);
 impl Handle<ops::make_raptor> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::make_raptor>) -> Result<RaptorResponse, Failure> {
         let (id, request) = (DocumentId(call.path.id), call.body.0.unwrap_or_default());
-        let waiting = call.query.wait.then(|| self.admission.waiting()).transpose()?;
+        let waiting = call.query.wait.then(|| self.admission.waiting(caller.principal_id())).transpose()?;
         let model = self.model().await?;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let Some(place) = store::places::lock_parent(&mut tx, &caller.writable(), id).await.or_fail()? else {

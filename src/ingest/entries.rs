@@ -185,7 +185,7 @@ pub async fn ingest(
     }
     let fetching = match row.accepts {
         [] => None,
-        _ => Some(intake.admission.fetch().await?),
+        _ => Some(intake.admission.fetch(caller.principal_id()).await?),
     };
     let mut made = match given {
         Given::Content(text) if row.entry == Entry::Raw => plain(core, text).await?,
@@ -199,7 +199,7 @@ pub async fn ingest(
         Given::Url(url) => pages::page(core, intake.admission, &url, row.accepts).await?,
     };
     drop(fetching);
-    let _place = intake.admission.upload().await?;
+    let _place = intake.admission.upload(caller.principal_id()).await?;
     made.evidence.push((Evidence::Entry, json!({"entry": row.entry, "source": source})));
     let query = UploadQuery { parent_id: new.parent_id, private: new.private, priority: 0 };
     let incoming = Incoming {

@@ -19,6 +19,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_path_to_error::Segment;
 use std::{collections::BTreeMap, time::Duration};
 use svc_client::{Body, Code, Failure, FileUpload, Json, Nothing, OptionalJson, Wire, constraint::Constraint};
+use svc_ids::PrincipalId;
 
 /// The client sent too little of a body for too long; the listener raises this error.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -35,7 +36,11 @@ pub trait Decode: Body + Sized {
 
     /// Takes a slot for the request before its body is read, if the body needs one; 429 if none becomes free. The
     /// caller keeps the slot until the request is answered.
-    fn admit(_: &Service, _: &HeaderMap) -> impl Future<Output = Result<Option<Place>, Failure>> + Send {
+    fn admit(
+        _: &Service,
+        _: Option<PrincipalId>,
+        _: &HeaderMap,
+    ) -> impl Future<Output = Result<Option<Place>, Failure>> + Send {
         std::future::ready(Ok(None))
     }
     /// Reads the body of a request.
@@ -69,10 +74,14 @@ impl Decode for Nothing {
 impl<T: Wire> Decode for Json<T> {
     type Received = Self;
 
-    async fn admit(service: &Service, headers: &HeaderMap) -> Result<Option<Place>, Failure> {
+    async fn admit(
+        service: &Service,
+        principal: Option<PrincipalId>,
+        headers: &HeaderMap,
+    ) -> Result<Option<Place>, Failure> {
         let limit = service.settings.max_body_bytes;
         let announced = announced(headers).unwrap_or(limit);
-        if announced > limit { Err(body_too_large(limit)) } else { service.admission.body(announced).await }
+        if announced > limit { Err(body_too_large(limit)) } else { service.admission.body(principal, announced).await }
     }
 
     async fn decode(service: &Service, request: Request) -> Result<Self, Failure> {
@@ -98,10 +107,14 @@ impl<T: Wire> Decode for Json<T> {
 impl<T: Wire> Decode for OptionalJson<T> {
     type Received = Self;
 
-    async fn admit(service: &Service, headers: &HeaderMap) -> Result<Option<Place>, Failure> {
+    async fn admit(
+        service: &Service,
+        principal: Option<PrincipalId>,
+        headers: &HeaderMap,
+    ) -> Result<Option<Place>, Failure> {
         match announced(headers) {
             Some(0) => Ok(None),
-            _ => Json::<T>::admit(service, headers).await,
+            _ => Json::<T>::admit(service, principal, headers).await,
         }
     }
 
@@ -189,9 +202,13 @@ fn retired<T: Wire>(body: &[u8]) -> Option<Failure> {
 impl Decode for FileUpload {
     type Received = SpooledUpload;
 
-    async fn admit(service: &Service, headers: &HeaderMap) -> Result<Option<Place>, Failure> {
+    async fn admit(
+        service: &Service,
+        principal: Option<PrincipalId>,
+        headers: &HeaderMap,
+    ) -> Result<Option<Place>, Failure> {
         form::check_length(announced(headers), service.settings.max_upload_bytes)?;
-        service.admission.upload().await.map(Some)
+        service.admission.upload(principal).await.map(Some)
     }
 
     async fn decode(service: &Service, request: Request) -> Result<SpooledUpload, Failure> {

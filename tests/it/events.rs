@@ -184,7 +184,7 @@ async fn the_command_line_follows_the_stream_and_asks_no_more() {
 async fn the_command_line_goes_on_without_a_stream() {
     // No stream of events is available; the file is followed all the same.
     let app = TestApp::with(Wish { settings: &[("SVC_EVENT_STREAMS", "1")], ..Wish::default() }).await;
-    let waiting = app.service.admission.event_stream().unwrap();
+    let waiting = app.service.admission.event_stream(None).unwrap();
     ingest(&app.base).await;
     drop(waiting);
     let unknown: Client<Remote> = Client(Remote::new(&app.base, "another token", support::http()));

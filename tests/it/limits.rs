@@ -57,6 +57,75 @@ async fn a_principal_that_asks_too_much_is_told_when_to_come_again_and_nobody_el
     app.end().await;
 }
 
+/// Checks that this is the answer to a principal that has its share.
+async fn is_over_its_share(answer: Response) {
+    assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(header(&answer, "content-type"), Some("application/problem+json"));
+    assert_eq!(header(&answer, "retry-after"), Some("5"));
+    let problem: Value = answer.json().await.unwrap();
+    let expected = ("too_many_requests", "SVC_PRINCIPAL_SHARE");
+    assert_eq!((problem["code"].as_str().unwrap(), problem["setting"].as_str().unwrap()), expected, "{problem}");
+    assert!(problem["remedy"].is_string(), "{problem}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_principal_that_holds_its_share_of_streams_leaves_some_to_others() {
+    let app = TestApp::with(Wish { no_worker: true, settings: &[("SVC_EVENT_STREAMS", "4")], ..Wish::default() }).await;
+    let (greedy, other) = (someone(&app, "greedy").await, someone(&app, "other").await);
+    let follow = async |token: &str| get(&app, token, "/events?since=now").await;
+    let mut held = vec![follow(&greedy.secret).await, follow(&greedy.secret).await];
+    assert!(held.iter().all(|answer| answer.status() == StatusCode::OK));
+    is_over_its_share(follow(&greedy.secret).await).await;
+
+    let others = [follow(&other.secret).await, follow(TOKEN).await];
+    assert!(others.iter().all(|answer| answer.status() == StatusCode::OK), "the others are served");
+    held.pop();
+    let again = until("its slot to come back", async || {
+        let answer = follow(&greedy.secret).await;
+        (answer.status() == StatusCode::OK).then_some(answer)
+    })
+    .await;
+    is_over_its_share(follow(&greedy.secret).await).await;
+    drop((held, others, again));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_principal_whose_uploads_are_slow_leaves_slots_to_others() {
+    let settings = [("SVC_UPLOADS_AT_ONCE", "2")];
+    let app = TestApp::with(Wish { no_worker: true, settings: &settings, ..Wish::default() }).await;
+    let (greedy, other) = (someone(&app, "greedy").await, someone(&app, "other").await);
+    let upload = async |token: &str, text: &str| {
+        let form = reqwest::multipart::Form::new();
+        let part = reqwest::multipart::Part::text(text.to_owned()).file_name("note.txt");
+        let request = http().post(format!("{}/ingest/file", app.base)).bearer_auth(token);
+        request.multipart(form.part("file", part)).send().await.unwrap()
+    };
+    // It announces a form, and sends none of it.
+    let mut slow = TcpStream::connect(app.base.strip_prefix("http://").unwrap()).await.unwrap();
+    let head = format!(
+        "POST /ingest/file HTTP/1.1\r\nHost: svc\r\nAuthorization: Bearer {}\r\nContent-Length: 5000\r\n\
+         Content-Type: multipart/form-data; boundary=XX\r\n\r\n",
+        greedy.secret
+    );
+    slow.write_all(head.as_bytes()).await.unwrap();
+    let refused = until("its share to be taken", async || {
+        let answer = upload(&greedy.secret, "before").await;
+        (answer.status() != StatusCode::ACCEPTED).then_some(answer)
+    })
+    .await;
+    is_over_its_share(refused).await;
+
+    assert_eq!(upload(&other.secret, "of another").await.status(), StatusCode::ACCEPTED);
+    assert_eq!(upload(TOKEN, "of the owner").await.status(), StatusCode::ACCEPTED);
+    drop(slow);
+    until("its slot to come back", async || {
+        (upload(&greedy.secret, "after").await.status() == StatusCode::ACCEPTED).then_some(())
+    })
+    .await;
+    app.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn probes_answer_while_every_request_slot_is_taken() {
     let settings = [("SVC_REQUESTS_AT_ONCE", "3")];

@@ -63,7 +63,7 @@ impl Handle<ops::split_document> for Service {
         let source = source(self, caller, DocumentId(call.path.id)).await?;
         let (rule, usetype) = (store::nodes::SPLIT, Usetype::Markdown);
         let making = Making { rule, usetype, replace: request.replace };
-        let waiting = call.query.wait.then(|| self.admission.waiting()).transpose()?;
+        let waiting = call.query.wait.then(|| self.admission.waiting(caller.principal_id())).transpose()?;
         let (source, pieces) = on_a_thread(source, move |source, _| split(source, &request)).await?;
         make(self, caller, &source, pieces?, making, waiting).await
     }
@@ -75,7 +75,7 @@ impl Handle<ops::chunk_document> for Service {
         let source = source(self, caller, DocumentId(call.path.id)).await?;
         let (rule, usetype) = (store::nodes::CHUNK, Usetype::Chunk);
         let making = Making { rule, usetype, replace: request.replace };
-        let waiting = call.query.wait.then(|| self.admission.waiting()).transpose()?;
+        let waiting = call.query.wait.then(|| self.admission.waiting(caller.principal_id())).transpose()?;
         let defaults = Structure::default();
         let options = ChunkOptions {
             max_tokens: request.max_tokens.map_or(defaults.max_tokens, |tokens| tokens as usize),

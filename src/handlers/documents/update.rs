@@ -32,7 +32,7 @@ impl Handle<ops::update_document> for Service {
         call: Call<ops::update_document>,
     ) -> Result<Version<UpdatedDocument>, Failure> {
         let (id, change, query) = (DocumentId(call.path.id), call.body.0, call.query);
-        let waiting = query.wait.then(|| self.admission.waiting()).transpose()?;
+        let waiting = query.wait.then(|| self.admission.waiting(caller.principal_id())).transpose()?;
         let begin = match change.parent_id {
             Some(_) => store::transaction::begin_moving(&self.pool).await,
             None => store::transaction::begin(&self.pool).await,
