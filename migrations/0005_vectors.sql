@@ -9,6 +9,9 @@ CREATE TABLE document_vectors (
     embed_model text NOT NULL,
     -- The vector has the width of its model.
     embed       halfvec NOT NULL,
+    -- How much it counts in the vector of its container, which is the weighted sum of its children's: the length of the sum that the
+    -- vector was scaled down from, so that the sums of all levels add up.
+    weight      real NOT NULL CHECK (weight > 0 AND weight < 'infinity'),
     -- This index includes the model, so that counting the documents with a vector of the model reads no row.
     PRIMARY KEY (document_id) INCLUDE (embed_model)
 );

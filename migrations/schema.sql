@@ -656,7 +656,9 @@ ALTER TABLE document_links ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
 CREATE TABLE document_vectors (
     document_id bigint NOT NULL,
     embed_model text NOT NULL,
-    embed halfvec NOT NULL
+    embed halfvec NOT NULL,
+    weight real NOT NULL,
+    CONSTRAINT document_vectors_weight_check CHECK (((weight > (0)::double precision) AND (weight < 'Infinity'::real)))
 );
 ALTER TABLE ONLY document_vectors ALTER COLUMN embed SET STORAGE PLAIN;
 

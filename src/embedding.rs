@@ -12,7 +12,7 @@ pub use error::EmbedError;
 pub use runner::{Runner, is_this_machine};
 use std::sync::Arc;
 use svc_client::wire::{ModelState, RunnerTextKind};
-use svc_models::{Engine, TokenCounter, TokenVectors};
+use svc_models::{Embedding, Engine, TokenCounter, TokenVectors};
 
 /// Where the model is.
 #[derive(Clone, Debug)]
@@ -102,10 +102,10 @@ impl Model {
     }
 
     /// Embeds as [`Engine::embed_documents`] does.
-    pub async fn embed_documents(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, EmbedError> {
+    pub async fn embed_documents(&self, texts: Vec<String>) -> Result<Vec<Embedding>, EmbedError> {
         match self {
             Model::Here(engine) => Ok(engine.embed_documents(texts).await?),
-            Model::There(model) => model.runner.embed(&model.state, texts, RunnerTextKind::Document).await,
+            Model::There(model) => model.runner.embed_documents(&model.state, texts).await,
         }
     }
 
@@ -113,10 +113,7 @@ impl Model {
     pub async fn embed_query(&self, text: String) -> Result<Vec<f32>, EmbedError> {
         match self {
             Model::Here(engine) => Ok(engine.embed_query(text).await?),
-            Model::There(model) => {
-                let mut vectors = model.runner.embed(&model.state, vec![text], RunnerTextKind::Query).await?;
-                vectors.pop().ok_or_else(|| EmbedError::Broken("the runner gave no vector".to_owned()))
-            }
+            Model::There(model) => model.runner.embed_query(&model.state, text).await,
         }
     }
 

@@ -34,7 +34,7 @@ CREATE PROCEDURE add_nodes(first bigint, count integer) LANGUAGE sql AS $$
         SELECT i, 1 + i % 20, ARRAY[1 + i % 20], 'node ' || i, some_text(i), 'chunk', 'sha256:' || md5(i::text), 0
           FROM generate_series(first, first + count - 1) i RETURNING id, title, content),
     words AS (INSERT INTO document_words SELECT id, to_tsvector('english', left(title || E'\n' || content, 200000)) FROM made)
-    INSERT INTO document_vectors SELECT id, 'm', some_vector(id, 384)::halfvec FROM made $$;
+    INSERT INTO document_vectors SELECT id, 'm', some_vector(id, 384)::halfvec, 1 FROM made $$;
 \else
 ALTER TABLE documents ADD COLUMN guard bigint NOT NULL DEFAULT 0;
 CREATE INDEX documents_guard ON documents (guard);

@@ -155,8 +155,8 @@ async fn fill(pool: &PgPool, roots: &[i64], nodes: usize) -> Result<(), BoxError
         .fetch_all(pool)
         .await?;
         sqlx::query(
-            "INSERT INTO document_vectors (document_id, embed_model, embed)
-             SELECT v.id, $3, v.embed FROM unnest($1::bigint[], $2::halfvec[]) AS v(id, embed)",
+            "INSERT INTO document_vectors (document_id, embed_model, embed, weight)
+             SELECT v.id, $3, v.embed, 1 FROM unnest($1::bigint[], $2::halfvec[]) AS v(id, embed)",
         )
         .bind(&ids)
         .bind(&vectors)

@@ -5,6 +5,7 @@ pub mod cranfield;
 mod importance;
 mod peer;
 mod precision;
+mod rollup;
 mod start;
 
 use crate::figure::{BoxError, Figure, Peer, median};
@@ -12,6 +13,7 @@ pub use beside::run as beside;
 pub use importance::run as importance;
 use peer::{IN_F32, IN_INT8, Peers};
 pub use precision::run as precision;
+pub use rollup::run as rollup;
 pub use start::run as start;
 use std::{path::Path, time::Instant};
 use svc_models::{Engine, ModelError, ModelSettings, Precision};
@@ -145,7 +147,7 @@ async fn embed(engine: &Engine, texts: &[String], times: usize) -> Result<(f64, 
         let start = Instant::now();
         let mut vectors = engine.embed_documents(texts).await?;
         seconds.push(start.elapsed().as_secs_f64());
-        first = vectors.swap_remove(0);
+        first = vectors.swap_remove(0).vector;
     }
     Ok((median(&mut seconds), first))
 }

@@ -32,33 +32,29 @@ async fn measure(app: &App, files: usize, out: &mut dyn FnMut(Figure)) -> Result
             .bind(before)
             .fetch_all(&app.service.pool)
             .await?;
-    // The service also embeds containers that are short enough to be embedded as one text.
-    let rollups: i64 = sqlx::query_scalar(
-        "SELECT coalesce(sum((value ->> 'tokens')::bigint), 0)::bigint FROM node_evidence
-          WHERE name = 'effective_content' AND value ->> 'method' = 'concatenated' AND document_id > $1",
-    )
-    .bind(before)
-    .fetch_one(&app.service.pool)
-    .await?;
+    // A task costs the same whatever it does, so their number tells where time goes.
+    let tasks: Vec<(String, i64)> =
+        sqlx::query_as("SELECT task_type, count(*) FROM task_attempts WHERE document_id > $1 GROUP BY 1 ORDER BY 1")
+            .bind(before)
+            .fetch_all(&app.service.pool)
+            .await?;
     let engine =
         app.service.embedder.as_ref().and_then(svc::embedding::Embedder::engine).ok_or("the service has no model")?;
     let tokens = texts.iter().try_fold(0, |sum, text| Ok::<usize, BoxError>(sum + engine.count_tokens(text)?))?;
     out(Figure::alone("ingest/files", files, "files", files as f64));
     out(Figure::alone("ingest/nodes", files, "nodes", nodes as f64));
-    out(Figure::alone("ingest/chunks", files, "chunks", texts.len() as f64));
-    out(Figure::alone("ingest/chunk_tokens", files, "tokens", tokens as f64));
-    out(Figure::alone("ingest/rollup_tokens", files, "tokens", rollups as f64));
+    for (name, count) in tasks {
+        out(Figure::alone(&format!("ingest/tasks/{name}"), files, "tasks", count as f64));
+    }
 
     let encoder_seconds = encode(engine, &texts).await?;
     let encoder =
         |value| Peer { name: "the bare encoder on the same chunks", version: svc_client::VERSION.into(), value };
-    let rate = |count: f64| (count / service_seconds, encoder(count / encoder_seconds));
-    let (ours, peer) = rate(nodes as f64);
-    out(Figure::beside("ingest/end_to_end", nodes, "nodes/s", ours, peer));
-    // One side is the encoder's own speed, the other all tokens that the service embedded.
-    let embedded = tokens as f64 + rollups as f64;
-    let peer = encoder(tokens as f64 / encoder_seconds);
-    out(Figure::beside("ingest/embedded_tokens", embedded as usize, "tokens/s", embedded / service_seconds, peer));
+    out(Figure::alone("ingest/end_to_end", nodes, "nodes/s", nodes as f64 / service_seconds));
+    for (name, count, unit) in [("chunks", texts.len(), "chunks/s"), ("tokens", tokens, "tokens/s")] {
+        let (ours, peer) = (count as f64 / service_seconds, encoder(count as f64 / encoder_seconds));
+        out(Figure::beside(&format!("ingest/{name}"), count, unit, ours, peer));
+    }
     Ok(())
 }
 

@@ -82,6 +82,7 @@ const BENCHES: &[(&str, &str)] = &[
         "encoder/precision",
         "f32, bf16 and int8: tokens a second, likeness, and ranking on Cranfield; SIZE: rounds, default 5",
     ),
+    ("encoder/rollup", "what a container's vector is made of, by ranking on Cranfield; always its 225 questions"),
     ("encoder/importance", "MaxSim by a share of the tokens, on Cranfield; SIZE: questions, default 75"),
     (
         "formats",
@@ -182,6 +183,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         "encoder/beside" => encoder::beside(size.unwrap_or(10), &mut out).await?,
         "encoder/start" => encoder::start(size.unwrap_or(5), &mut out).await?,
         "encoder/precision" => encoder::precision(size.unwrap_or(5), &mut out).await?,
+        "encoder/rollup" => encoder::rollup(&mut out).await?,
         "encoder/importance" => encoder::importance(size.unwrap_or(75), &mut out).await?,
         "formats" => formats::run(size.unwrap_or(100_000), &mut out)?,
         "hostile" => hostile::run(size.unwrap_or(60), &mut out).await?,

@@ -85,8 +85,8 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     POST   "/documents/{id}/chunk"        chunk_document(path: DocumentPath, query: PiecesQuery, body: OptionalJson<ChunkRequest>) -> Created<PiecesResponse>, access Write, needs Model, fails [Conflict, TooLarge];
     /// Puts a document's children into segments, between which the subject changes, as ingestion does with a file's.
     ///
-    /// A segment is a new document, of the usetype `section`, between the document and its children; its vector is the mean of theirs. Children
-    /// with rights of their own, and trees of summaries, stay where they are.
+    /// A segment is a new document, of the usetype `section`, between the document and its children; its vector is the weighted sum of
+    /// theirs. Children with rights of their own, and trees of summaries, stay where they are.
     POST   "/documents/{id}/segment"      segment_document(path: DocumentPath, body: OptionalJson<SegmentRequest>) -> Json<SegmentResponse>, access Write, needs Model, fails [Conflict, TooLarge];
     /// Queues a tree of summaries over the leaves under a document, in place of the one that is there.
     ///

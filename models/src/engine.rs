@@ -1,5 +1,5 @@
 use crate::{
-    Device, ModelError, ModelInfo, ModelSettings, TokenVectors, VECTOR_WIDTH,
+    Device, Embedding, ModelError, ModelInfo, ModelSettings, TokenVectors, VECTOR_WIDTH,
     architecture::EncoderConfig,
     encoder::Wanted,
     folder::ModelFolder,
@@ -135,19 +135,18 @@ impl Engine {
         &self.shared.info
     }
 
-    /// Returns one vector per text, in the order of the texts. If a text has more than [`ModelInfo::doc_window`] tokens
+    /// Returns one embedding per text, in the order of the texts. If a text has more than [`ModelInfo::doc_window`] tokens
     /// or its vector has no direction, the whole call is refused. Dropping the future cancels what has not begun.
-    pub async fn embed_documents(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
-        let info = self.info();
-        let tokens = self.tokenize(texts, Lane::Document, info.doc_window, false).await?;
-        self.run(&tokens, Lane::Document, Wanted::Vector(info.pooling), self.shared.batch_size).await
+    pub async fn embed_documents(&self, texts: Vec<String>) -> Result<Vec<Embedding>, ModelError> {
+        let tokens = self.tokenize(texts, Lane::Document, self.info().doc_window, false).await?;
+        self.embed(&tokens, Lane::Document, self.shared.batch_size).await
     }
 
     /// Returns the vector of a query, which goes before all waiting documents.
     pub async fn embed_query(&self, text: String) -> Result<Vec<f32>, ModelError> {
         let tokens = self.tokenize(vec![text], Lane::Query, self.info().doc_window, false).await?;
-        let vectors = self.run(&tokens, Lane::Query, Wanted::Vector(self.info().pooling), 1).await?;
-        vectors.into_iter().next().ok_or(ModelError::Stopped)
+        let embeddings = self.embed(&tokens, Lane::Query, 1).await?;
+        embeddings.into_iter().next().map(|embedding| embedding.vector).ok_or(ModelError::Stopped)
     }
 
     /// Returns the vectors of each text's tokens, in the order of the texts. If a text has more than
@@ -201,6 +200,13 @@ impl Engine {
             TokenVectors::from_rows(tokens.ids[tokens.content].to_vec(), tokens.offsets, width, values)
         });
         vectors.collect()
+    }
+
+    async fn embed(&self, tokens: &[Tokens], lane: Lane, max_texts: usize) -> Result<Vec<Embedding>, ModelError> {
+        let pooling = self.info().pooling;
+        let rows = self.run(tokens, lane, Wanted::Vector(pooling), max_texts).await?;
+        let made = rows.iter().zip(tokens);
+        made.map(|(row, tokens)| Embedding::of(row, pooling, tokens.ids.len(), VECTOR_WIDTH)).collect()
     }
 
     async fn tokenize(

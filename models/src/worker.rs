@@ -1,10 +1,10 @@
 //! The model's threads.
 
 use crate::{
-    ModelError, VECTOR_WIDTH,
+    ModelError,
     encoder::{Place, Wanted},
     error::panic_message,
-    pooling,
+    pooling::has_direction,
     queue::{Lane, Outcome, Pass, QUERIES_IN_A_ROW, Queue, Work},
     ragged::Ragged,
 };
@@ -161,10 +161,9 @@ fn made(Work { encoder, wanted, .. }: &Work, batch: &Ragged, place: &dyn Place) 
     let hidden = encoder.hidden_size();
     let made = encoder.forward(batch, *wanted, place);
     let of_text = |(at, sequence): (usize, &Range<usize>)| match wanted {
-        Wanted::Vector(_) => match pooling::unit(&made[at * hidden..(at + 1) * hidden], VECTOR_WIDTH) {
-            Err(ModelError::NoDirection { .. }) => Ok(None),
-            vector => vector.map(Some),
-        },
+        Wanted::Vector(_) => {
+            Ok(Some(&made[at * hidden..(at + 1) * hidden]).filter(|row| has_direction(row)).map(<[f32]>::to_vec))
+        }
         Wanted::Rows => Ok(Some(made[sequence.start * hidden..sequence.end * hidden].to_vec())),
         Wanted::Score if made[at].is_finite() => Ok(Some(vec![made[at]])),
         Wanted::Score => Err(ModelError::NoScore),

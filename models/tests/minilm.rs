@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use std::path::PathBuf;
-use svc_models::{Engine, ModelError, ModelSettings, Precision, VECTOR_WIDTH, default_models_dir};
+use svc_models::{Embedding, Engine, ModelError, ModelSettings, Precision, VECTOR_WIDTH, default_models_dir};
 
 /// The model's folder: SVC_TEST_MODEL_DIR, or where `make demo` puts it. If it is missing, prints a line that says so
 /// and returns `None`.
@@ -58,7 +58,7 @@ async fn is_the_reference(engine: &Engine, tolerance: f64) {
     let vectors = engine.embed_documents(texts.clone()).await.expect("the engine answers");
     let tokens = engine.token_vectors(texts).await.expect("the engine answers");
     let mut worst = 0f64;
-    for ((case, vector), tokens) in cases.iter().zip(&vectors).zip(&tokens) {
+    for ((case, Embedding { vector, .. }), tokens) in cases.iter().zip(&vectors).zip(&tokens) {
         let text: String = case.text.chars().take(40).collect();
         assert_eq!(case.components.len(), width.div_ceil(step));
         assert_eq!(engine.count_tokens(&case.text).expect("the engine answers"), case.tokens, "{text:?}");
@@ -104,7 +104,7 @@ async fn like_meanings_are_nearer_than_unlike_ones() {
     let query = engine.embed_query("a sleeping pet".into()).await.unwrap();
     let cosines = documents
         .iter()
-        .map(|document| document.iter().zip(&query).map(|(a, b)| a * b).sum::<f32>())
+        .map(|document| document.vector.iter().zip(&query).map(|(a, b)| a * b).sum::<f32>())
         .collect::<Vec<_>>();
     assert!(cosines[0] > cosines[1] + 0.3, "{cosines:?}");
 }

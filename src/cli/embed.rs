@@ -40,7 +40,7 @@ pub async fn embed(settings: &Settings, output: Output, arguments: EmbedArgument
     }
     let vector = match arguments.query {
         true => model.embed_query(text.clone()).await,
-        false => model.embed_documents(vec![text.clone()]).await.map(|mut vectors| vectors.swap_remove(0)),
+        false => model.embed_documents(vec![text.clone()]).await.map(|mut embeddings| embeddings.swap_remove(0).vector),
     };
     let vector = vector.map_err(AppError::from)?;
     let (identity, tokens) = (model.identity(), model.count_tokens(&text).map_err(AppError::from)?);

@@ -10,9 +10,12 @@ use std::{
 };
 use svc_client::{
     Client, Code, Failure, Json, Remote,
-    wire::{ModelState, RunnerModel, RunnerModelQuery, RunnerTextKind, RunnerTexts, RunnerTokenTexts, RunnerTokens},
+    wire::{
+        Floats, ModelState, RunnerModel, RunnerModelQuery, RunnerTextKind, RunnerTexts, RunnerTokenTexts, RunnerTokens,
+        RunnerVectors,
+    },
 };
-use svc_models::{TokenCounter, TokenVectors, VECTOR_WIDTH};
+use svc_models::{Embedding, TokenCounter, TokenVectors, VECTOR_WIDTH};
 use tokio::sync::Mutex;
 
 /// The most texts of one call: short calls share the runner fairly, and a lost one costs little.
@@ -133,27 +136,45 @@ impl Runner {
         self.describe(false, PEEK).await.map(|described| described.model)
     }
 
-    /// One vector per text, in the order of the texts.
-    pub(super) async fn embed(
+    /// One embedding per text, in the order of the texts.
+    pub(super) async fn embed_documents(
         &self,
         model: &ModelState,
         texts: Vec<String>,
-        kind: RunnerTextKind,
-    ) -> Result<Vec<Vec<f32>>, EmbedError> {
+    ) -> Result<Vec<Embedding>, EmbedError> {
         let calls = stream::iter(parts(texts, TEXTS)).map(async |(first, texts)| {
             let count = texts.len();
-            let body = RunnerTexts { texts, kind, model: Some(model.identity.clone()) };
-            let answer = self.call(kind, first, async || self.client.runner_embed(Json(body.clone())).await).await?;
-            let sizes = answer.vectors.iter().map(|vector| vector.0.len());
-            self.check(model, &answer.model, sizes.clone().all(|size| size == model.width) && sizes.len() == count)?;
-            let padded = answer.vectors.into_iter().map(|mut vector| {
-                vector.0.resize(VECTOR_WIDTH, 0.0);
-                vector.0
-            });
-            Ok::<_, EmbedError>(padded.collect::<Vec<_>>())
+            let answer = self.embed(model, texts, first, RunnerTextKind::Document).await?;
+            let weights = answer.weights.0;
+            let whole = weights.len() == count && weights.iter().all(|weight| weight.is_finite() && *weight > 0.0);
+            self.check(model, &answer.model, whole)?;
+            let embedding = |(vector, weight)| Embedding { vector: padded(vector), weight };
+            Ok::<_, EmbedError>(answer.vectors.into_iter().zip(weights).map(embedding).collect::<Vec<_>>())
         });
-        let vectors: Vec<Vec<Vec<f32>>> = calls.buffered(CALLS).try_collect().await?;
-        Ok(vectors.into_iter().flatten().collect())
+        let embeddings: Vec<Vec<Embedding>> = calls.buffered(CALLS).try_collect().await?;
+        Ok(embeddings.into_iter().flatten().collect())
+    }
+
+    /// The vector of a query.
+    pub(super) async fn embed_query(&self, model: &ModelState, text: String) -> Result<Vec<f32>, EmbedError> {
+        let answer = self.embed(model, vec![text], 0, RunnerTextKind::Query).await?;
+        let vector = answer.vectors.into_iter().next().map(padded);
+        vector.ok_or_else(|| EmbedError::Broken("the runner gave no vector".to_owned()))
+    }
+
+    async fn embed(
+        &self,
+        model: &ModelState,
+        texts: Vec<String>,
+        first: usize,
+        kind: RunnerTextKind,
+    ) -> Result<RunnerVectors, EmbedError> {
+        let count = texts.len();
+        let body = RunnerTexts { texts, kind, model: Some(model.identity.clone()) };
+        let answer = self.call(kind, first, async || self.client.runner_embed(Json(body.clone())).await).await?;
+        let sizes = answer.vectors.iter().map(|vector| vector.0.len());
+        self.check(model, &answer.model, sizes.clone().all(|size| size == model.width) && sizes.len() == count)?;
+        Ok(answer)
     }
 
     /// The token vectors of each text, in the order of the texts.
@@ -273,6 +294,11 @@ fn parts(texts: Vec<String>, most: usize) -> Vec<(usize, Vec<String>)> {
         }
     }
     parts
+}
+
+fn padded(mut vector: Floats) -> Vec<f32> {
+    vector.0.resize(VECTOR_WIDTH, 0.0);
+    vector.0
 }
 
 fn is_whole(tokens: &RunnerTokens, width: usize) -> bool {

@@ -60,14 +60,15 @@ impl Handle<ops::create_document> for Service {
     }
 }
 
-/// Why the document has no vector, if the model refused its text.
+/// Why the document has no vector, or one that lacks its end.
 async fn missing_vector(service: &Service, id: DocumentId) -> Result<Option<String>, Failure> {
     let mut conn = service.pool.acquire().await.or_fail()?;
-    let refusal = store::evidence::read_one(&mut conn, id, Evidence::Embed).await.or_fail()?;
-    let text = |refusal: &Value, name: &str| refusal[name].as_str().unwrap_or_default().to_owned();
-    let warning =
-        |refusal| format!("{}: {} ({})", Evidence::Embed.as_str(), text(&refusal, "skipped"), text(&refusal, "remedy"));
-    Ok(refusal.map(warning))
+    let note = store::evidence::read_one(&mut conn, id, Evidence::Embed).await.or_fail()?;
+    let warning = |note: Value| {
+        let reason = note["skipped"].as_str().unwrap_or("left_out");
+        Some(format!("{}: {reason} ({})", Evidence::Embed.as_str(), note["remedy"].as_str()?))
+    };
+    Ok(note.and_then(warning))
 }
 
 /// Creates a document and queues the task that embeds it. Returns both ids, and the caller, who has gained the right to

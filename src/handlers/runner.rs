@@ -30,8 +30,13 @@ impl Handle<ops::runner_embed> for Service {
         let body = call.body.0;
         let engine = expected(self.own_engine()?, body.model.as_deref())?;
         let _turn = turn(self, body.kind)?;
+        let mut weights = Vec::new();
         let vectors = match body.kind {
-            RunnerTextKind::Document => engine.embed_documents(body.texts).await.map_err(refusal)?,
+            RunnerTextKind::Document => {
+                let embeddings = engine.embed_documents(body.texts).await.map_err(refusal)?;
+                weights.extend(embeddings.iter().map(|embedding| embedding.weight));
+                embeddings.into_iter().map(|embedding| embedding.vector).collect()
+            }
             RunnerTextKind::Query => {
                 let mut vectors = Vec::with_capacity(body.texts.len());
                 for (index, text) in body.texts.into_iter().enumerate() {
@@ -46,7 +51,8 @@ impl Handle<ops::runner_embed> for Service {
             vector.truncate(width);
             Floats(vector)
         };
-        Ok(RunnerVectors { model: engine.info().identity.clone(), vectors: vectors.into_iter().map(own).collect() })
+        let vectors = vectors.into_iter().map(own).collect();
+        Ok(RunnerVectors { model: engine.info().identity.clone(), vectors, weights: Floats(weights) })
     }
 }
 

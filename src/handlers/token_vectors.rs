@@ -6,7 +6,7 @@ use crate::{
     registry::Handle,
     search::{self, maxsim},
     service::Service,
-    store::{self, token_vectors::TokenRows, vectors::Stored},
+    store::{self, token_vectors::TokenRows, vectors::Weighted},
 };
 use serde_json::Value;
 use svc_actors::WriteMode;
@@ -37,10 +37,10 @@ impl Handle<ops::embed_document> for Service {
             }
             false => None,
         };
-        let mut vectors = model.embed_documents(vec![text]).await.or_fail()?;
-        let stored = |vector| Stored::new(model.identity(), model.native_width(), vector);
+        let mut embeddings = model.embed_documents(vec![text]).await.or_fail()?;
+        let stored = |embedding| (Weighted::new(model.native_width(), embedding), model.identity());
         store::vectors::ensure_index(&self.pool, model.identity(), model.native_width()).await.or_fail()?;
-        write(self, caller, (id, &read), vectors.pop().map(stored), tokens.as_ref()).await?;
+        write(self, caller, (id, &read), embeddings.pop().map(stored), tokens.as_ref()).await?;
         let token_count = tokens.map_or(0, |rows| rows.places.len());
         Ok(EmbedResponse { document_id: id.0, embedded: true, with_tokens, token_count })
     }
@@ -102,7 +102,7 @@ async fn write(
     service: &Service,
     caller: &Caller,
     (id, text): (DocumentId, &str),
-    vector: Option<Stored<'_>>,
+    vector: Option<(Weighted, &str)>,
     tokens: Option<&TokenRows<'_>>,
 ) -> Result<(), Failure> {
     let mut tx = store::transaction::begin(&service.pool).await.or_fail()?;
@@ -118,7 +118,7 @@ async fn write(
         .with("remedy", "embed it again"));
     }
     store::reservations::hold_for_edit(&mut tx, &place, WriteMode::Itself).await.or_fail()?;
-    if let Some(Stored { model, vector }) = vector {
+    if let Some((vector, model)) = vector {
         store::vectors::set(&mut tx, &place, &[id], &[vector], model).await.or_fail()?;
     }
     if let Some(tokens) = tokens {

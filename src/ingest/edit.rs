@@ -4,7 +4,7 @@ use crate::{
     error::OrFail,
     ingest::{
         queueing::{Queueing, Work},
-        tasks::types::{EMBED, SUMMARIZE},
+        tasks::types::EMBED,
     },
     search::bm25,
     store::{
@@ -68,7 +68,7 @@ pub async fn embed_again(
         let work = Work::of(&EMBED).write_mode(WriteMode::Itself).params(Value::Object(params));
         return queueing.add(conn, place, work).await.or_fail().map(Some);
     };
-    let what = Reopening { containers: &ids(&containers), rollup: SUMMARIZE.name, tokens: grown };
+    let what = Reopening { containers: &ids(&containers), tokens: grown };
     let Reopened { settled, failed } = store::edits::reopen(conn, place, what).await.or_fail()?;
     let change = Frontier { in_flight: settled + failed, settled: -settled, failed: -failed, total: 0 };
     store::ingest_nodes::count(conn, file.document(), change).await.or_fail()?;

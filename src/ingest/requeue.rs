@@ -36,8 +36,13 @@ pub async fn requeue(
         store::ingest_nodes::count(conn, root_id.document(), change).await.or_fail()?;
         store::ingest_nodes::recount(conn, root_id).await.or_fail()?;
         // The task itself is the next step of such a rollup.
-        for task in moved.iter().filter(|task| types.rollup_after_failure(&task.task_type).is_some()) {
-            store::ingest_nodes::set_rollup(conn, task.scope_document_id, Rollup::Queued).await.or_fail()?;
+        for task in &moved {
+            if types.rollup_after_failure(&task.task_type).is_some() {
+                store::ingest_nodes::set_rollup(conn, task.scope_document_id, Rollup::Queued).await.or_fail()?;
+            }
+            if let Some(containers) = types.containers_of_failure(&task.task_type, &task.params.0) {
+                store::rollups::queue_again(conn, task.scope_document_id, &containers).await.or_fail()?;
+            }
         }
     }
     Ok(true)
@@ -54,6 +59,10 @@ async fn nodes_of(conn: &mut PgConnection, types: &TaskTypes, task: &Moved) -> R
         let rows = store::nodes::leaves(conn, task.scope_document_id, &runs).await.or_fail()?;
         let failed = rows.into_iter().filter(|row| row.settled.0 == Settled::Failed).map(|row| row.id);
         return Ok(failed.chain([task.scope_document_id]).collect());
+    }
+    if let Some(containers) = types.containers_of_failure(&task.task_type, &task.params.0) {
+        store::ingest_nodes::grow(conn, task.scope_document_id, 1, 0, 0).await.or_fail()?;
+        return Ok(containers);
     }
     Ok(vec![task.scope_document_id])
 }

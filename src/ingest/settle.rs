@@ -7,13 +7,17 @@ use crate::{
         options::Options,
         queueing::{Queueing, Work},
         reprocess,
-        tasks::types::{STRUCTURE_SEMANTIC, SUMMARIZE, TaskType, TaskTypes},
+        tasks::{
+            rollup,
+            types::{STRUCTURE_SEMANTIC, SUMMARIZE, TaskType, TaskTypes},
+        },
     },
     store::{
         self,
         evidence::Evidence,
         ingest_nodes::{Belongs, ChildrenDone, Frontier, Left, Rollup, Touched},
         nodes::Landed,
+        places::Place,
     },
 };
 use serde_json::{Map, Value, json};
@@ -49,25 +53,19 @@ pub async fn settle(pool: &PgPool, badges: &BTreeMap<String, String>, root_id: R
             }
             return Ok(queued);
         };
-        let mut settled = Vec::new();
-        // Read once a root, and only if a container is rolled up.
-        let mut options = None;
-        for node in touched {
-            if node.settled.0 != Settled::InFlight || node.open_tasks > 0 || node.open_children > 0 {
-                continue;
-            }
-            if !needs_rollup(&mut tx, &node).await? {
-                settled.push(node);
-                continue;
-            }
-            let options = match &mut options {
-                Some(options) => options,
-                none => none.insert(options_of(&mut tx, root_id).await?),
-            };
-            let task = next_task(&mut tx, &node, options).await?;
-            let work = Work::of(task).params(Value::Object(task.params(&options.to_value())));
-            Queueing::of_file(root_id, badges).add(&mut tx, &node.place(), work).await?;
-            store::ingest_nodes::queue_rollup(&mut tx, node.document_id).await?;
+        let is_done = |node: &Touched| {
+            // A queued rollup has no task of its own that is open at the node: one task rolls up many containers.
+            let is_open = node.open_tasks > 0 || node.open_children > 0 || node.rollup.0 == Rollup::Queued;
+            node.settled.0 == Settled::InFlight && !is_open
+        };
+        let (mut rollups, mut settled): (Vec<Touched>, Vec<Touched>) =
+            touched.into_iter().filter(is_done).partition(has_no_rollup);
+        // A container is rolled up once, if something settled under it.
+        let settled_under = store::rollups::with_settled_child(&mut tx, &ids(&rollups)).await?;
+        settled.extend(rollups.extract_if(.., |node| !settled_under.contains(&node.document_id)));
+        if !rollups.is_empty() {
+            let options = options_of(&mut tx, root_id).await?;
+            queue_rollups(&mut tx, Queueing::of_file(root_id, badges), &rollups, &options).await?;
             queued = true;
         }
         finish_nodes(&mut tx, root_id, &settled).await?;
@@ -84,17 +82,51 @@ pub async fn settle_or_leave(pool: &PgPool, badges: &BTreeMap<String, String>, r
     })
 }
 
-/// A container is rolled up once, if something settled under it.
-async fn needs_rollup(conn: &mut PgConnection, node: &Touched) -> sqlx::Result<bool> {
-    Ok(matches!(node.rollup.0, Rollup::None | Rollup::Segmented)
-        && store::ingest_nodes::has_settled_child(conn, node.document_id).await?)
+fn has_no_rollup(node: &Touched) -> bool {
+    matches!(node.rollup.0, Rollup::None | Rollup::Segmented)
 }
 
-/// A container with too many children is cut into segments before it is rolled up.
-async fn next_task(conn: &mut PgConnection, node: &Touched, options: &Options) -> sqlx::Result<&'static TaskType> {
-    let is_long = node.rollup.0 == Rollup::None
-        && store::segments::has_more_children(conn, node.document_id, options.rollup.max_children).await?;
-    Ok(if is_long { &STRUCTURE_SEMANTIC } else { &SUMMARIZE })
+fn ids<'a>(nodes: impl IntoIterator<Item = &'a Touched>) -> Vec<DocumentId> {
+    nodes.into_iter().map(|node| node.document_id).collect()
+}
+
+/// Queues the next task of the rollups of containers of one root. A container with too many children is cut into segments first, by a
+/// task of its own. The others are rolled up by a task at the root for many of them: at a few milliseconds for each task, those of a
+/// file of a thousand sections would take longer than the rollups.
+async fn queue_rollups(
+    conn: &mut PgConnection,
+    queueing: Queueing<'_>,
+    nodes: &[Touched],
+    options: &Options,
+) -> sqlx::Result<()> {
+    let options_value = options.to_value();
+    let params = |task: &TaskType| task.params(&options_value);
+    let whole = ids(nodes.iter().filter(|node| node.rollup.0 == Rollup::None));
+    let long = store::segments::with_more_children(conn, &whole, options.rollup.max_children).await?;
+    let (long, short): (Vec<&Touched>, Vec<&Touched>) = nodes.iter().partition(|node| long.contains(&node.document_id));
+    for node in long {
+        let work = Work::of(&STRUCTURE_SEMANTIC).params(Value::Object(params(&STRUCTURE_SEMANTIC)));
+        queueing.add(conn, &node.place(), work).await?;
+        store::rollups::queue(conn, node.document_id, &[node.document_id]).await?;
+    }
+    for part in short.chunks(rollup::CONTAINERS) {
+        let Some(root) = part.first().and_then(|node| root_of(node, queueing.root_id)) else { continue };
+        let containers = ids(part.iter().copied());
+        let mut params = params(&SUMMARIZE);
+        params.insert(rollup::PARAM.to_owned(), json!(containers));
+        queueing.add(conn, &root, Work::of(&SUMMARIZE).params(Value::Object(params))).await?;
+        store::rollups::queue(conn, root.id(), &containers).await?;
+    }
+    Ok(())
+}
+
+/// The root of ingestion at or above a container.
+fn root_of(node: &Touched, root_id: RootId) -> Option<Place> {
+    let place = node.place();
+    match node.document_id == root_id.document() {
+        true => Some(place),
+        false => place.containers(root_id.document()).into_iter().next(),
+    }
 }
 
 /// The options of the file, or the defaults for what is no file.
@@ -108,7 +140,7 @@ async fn finish_nodes(conn: &mut PgConnection, root_id: RootId, nodes: &[Touched
         return Ok(());
     }
     let ids: Vec<DocumentId> = nodes.iter().map(|node| node.document_id).collect();
-    for node in nodes.iter().filter(|node| matches!(node.rollup.0, Rollup::None | Rollup::Segmented)) {
+    for node in nodes.iter().filter(|node| has_no_rollup(node)) {
         // Nothing settled under it, so the rollup counts as done without a result.
         store::evidence::record(conn, node.document_id, Evidence::EffectiveContent, &Value::Null).await?;
         if node.failed_children > 0 {
@@ -223,6 +255,10 @@ async fn fail_with_task(
         store::ingest_nodes::task_over(conn, document_id).await?;
         return Ok(Some((root_id, moved.len() as i64)));
     }
+    if let Some(containers) = types.containers_of_failure(task_type, params) {
+        let failed = fail_containers(conn, root_id, document_id, &containers).await?;
+        return Ok(Some((root_id, failed)));
+    }
     if let Some(rollup) = types.rollup_after_failure(task_type) {
         store::ingest_nodes::set_rollup(conn, document_id, rollup).await?;
         store::ingest_nodes::task_over(conn, document_id).await?;
@@ -242,6 +278,36 @@ async fn fail_with_task(
     Ok(Some((root_id, moved.len() as i64)))
 }
 
+/// Fails the containers that a task at their root was to roll up and that still wait for it; returns how many.
+async fn fail_containers(
+    conn: &mut PgConnection,
+    root_id: RootId,
+    at: DocumentId,
+    containers: &[DocumentId],
+) -> sqlx::Result<i64> {
+    let waiting = store::rollups::lock(conn, at, containers).await?;
+    let waiting: Vec<DocumentId> = waiting.iter().map(|container| container.place.id()).collect();
+    let moved = store::nodes::leave_flight(conn, &waiting, Settled::Failed).await?;
+    // What the file lies in does not wait for it.
+    let parts: Vec<Landed> = moved.iter().copied().filter(|node| node.id != root_id.document()).collect();
+    leaves_done(conn, root_id, &parts, Settled::Failed).await?;
+    let alone = (moved.len() - parts.len()) as i64;
+    let change = Frontier { in_flight: -alone, failed: alone, ..Frontier::default() };
+    store::ingest_nodes::count(conn, root_id.document(), change).await?;
+    for node in &moved {
+        store::ingest_nodes::close(conn, node.id).await?;
+    }
+    match moved.is_empty() {
+        true => {}
+        false if alone > 0 => store::events::failed(conn, at, root_id).await?,
+        false => store::events::part_failed(conn, at, root_id).await?,
+    }
+    if alone == 0 {
+        store::ingest_nodes::task_over(conn, at).await?;
+    }
+    Ok(moved.len() as i64)
+}
+
 /// Locks what [`task_failed`] changes. Call this before locking a task in order to fail it for good.
 pub async fn lock_for_failure(
     conn: &mut PgConnection,
@@ -250,6 +316,9 @@ pub async fn lock_for_failure(
     document_id: DocumentId,
     params: &Value,
 ) -> sqlx::Result<()> {
+    if let Some(containers) = types.containers_of_failure(task_type, params) {
+        return store::rollups::lock(conn, document_id, &containers).await.map(|_| ());
+    }
     let ids = match types.leaves_of_failure(task_type, params) {
         Some(runs) => {
             let rows = store::nodes::leaves(conn, document_id, &runs).await?;

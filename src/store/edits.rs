@@ -84,7 +84,7 @@ pub async fn write(conn: &mut PgConnection, place: &Place, edit: &Edit<'_>) -> s
     .map(|_| ())
 }
 
-/// Removes the vector and the token vectors of a document, or the evidence of why it has no vector. Returns whether
+/// Removes the vector and the token vectors of a document, and the evidence of how it got its vector or why it has none. Returns whether
 /// there were token vectors. The caller removes the index postings.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0, root.id = file.map(|file| file.0)))]
 pub async fn forget_vectors(conn: &mut PgConnection, place: &Place, file: Option<RootId>) -> sqlx::Result<bool> {
@@ -103,7 +103,7 @@ pub async fn forget_vectors(conn: &mut PgConnection, place: &Place, file: Option
          UPDATE node_evidence e
             SET value = CASE WHEN (e.value ->> g.reason)::bigint > 1
                              THEN e.value || jsonb_build_object(g.reason, (e.value ->> g.reason)::bigint - 1) ELSE e.value - g.reason END
-           FROM gone g WHERE e.document_id = $2 AND e.name = 'without_vector'",
+           FROM gone g WHERE g.reason IS NOT NULL AND e.document_id = $2 AND e.name = 'without_vector'",
     )
     .bind(place.id())
     .bind(file)
@@ -159,8 +159,6 @@ pub async fn lock_line(conn: &mut PgConnection, leaf: &Place, containers: &[Docu
 pub struct Reopening<'a> {
     /// The containers of the leaf, from the file down.
     pub containers: &'a [DocumentId],
-    /// The type of the tasks that roll up a container. Those that wait are withdrawn, because they would run before the leaf is embedded.
-    pub rollup: &'a str,
     /// By how much the text under the containers grew, as an estimate in tokens.
     pub tokens: i64,
 }
@@ -176,17 +174,7 @@ pub struct Reopened {
 /// up anew. The caller has locked the rows by [`lock_line`], and holds the file's lock so that nobody settles it.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = leaf.id().0))]
 pub async fn reopen(conn: &mut PgConnection, leaf: &Place, what: Reopening<'_>) -> sqlx::Result<Reopened> {
-    sqlx::query(
-        "WITH gone AS (
-             DELETE FROM task_queue WHERE scope_document_id = ANY($1) AND task_type = $2 AND NOT final AND claim_token IS NULL
-             RETURNING scope_document_id)
-         UPDATE ingest_node n SET open_tasks = n.open_tasks - g.tasks
-           FROM (SELECT scope_document_id AS id, count(*)::int AS tasks FROM gone GROUP BY 1) g WHERE n.document_id = g.id",
-    )
-    .bind(what.containers)
-    .bind(what.rollup)
-    .execute(&mut *conn)
-    .await?;
+    // A task that is to roll the containers up leaves those out whose rollup is no longer queued.
     let moved: Vec<(Option<DocumentId>, Word<Settled>)> = sqlx::query_as(
         "WITH was AS (SELECT id, settled FROM documents WHERE (id = ANY($1) OR id = $2) AND settled <> 'in_flight')
          UPDATE documents d SET settled = 'in_flight' FROM was WHERE d.id = was.id RETURNING d.parent_id, was.settled",

@@ -45,6 +45,21 @@ pub(super) async fn record_as(
     .map(|_| ())
 }
 
+/// Records values of many nodes, as [`record`] does; each node has one value of a name.
+pub async fn record_all(conn: &mut PgConnection, values: &[(DocumentId, Evidence, Value)]) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO node_evidence (document_id, name, value)
+         SELECT id, name, value FROM unnest($1::bigint[], $2::text[], $3::jsonb[]) AS e(id, name, value)
+         ON CONFLICT (document_id, name) DO UPDATE SET value = EXCLUDED.value, recorded_at = now()",
+    )
+    .bind(values.iter().map(|(id, ..)| *id).collect::<Vec<_>>())
+    .bind(values.iter().map(|(_, name, _)| name.as_str()).collect::<Vec<_>>())
+    .bind(values.iter().map(|(.., value)| storable_json(value).into_owned()).collect::<Vec<_>>())
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
 /// Adds to the count of a reason under a name.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn count(

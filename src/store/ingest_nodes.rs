@@ -193,16 +193,6 @@ pub async fn apply_events(conn: &mut PgConnection, root_id: RootId) -> sqlx::Res
     Ok(Some(touched))
 }
 
-/// Marks a container as waiting for its rollup task.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
-pub async fn queue_rollup(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<()> {
-    sqlx::query("UPDATE ingest_node SET rollup = 'queued', open_tasks = open_tasks + 1 WHERE document_id = $1")
-        .bind(document_id)
-        .execute(conn)
-        .await
-        .map(|_| ())
-}
-
 /// Records that a node failed, so nothing is counted for it any more. Its other tasks failed with it, as dependents or
 /// by themselves.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
@@ -215,35 +205,6 @@ pub async fn close(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Re
     .execute(conn)
     .await
     .map(|_| ())
-}
-
-/// Whether a container has a settled child to roll up.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
-pub async fn has_settled_child(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<bool> {
-    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM documents WHERE parent_id = $1 AND settled = 'settled')")
-        .bind(document_id)
-        .fetch_one(conn)
-        .await
-}
-
-/// What is under a container.
-#[derive(Clone, Copy, Debug, Default, sqlx::FromRow)]
-pub struct Contents {
-    pub tokens: i64,
-    pub failed_children: i32,
-}
-
-/// The tokens under a container, and how many of its children failed. A workbook has no count of its own: the tasks of
-/// its sheets count at their sheets alone, so that they never meet on its row, and the sheets' counts are summed here.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
-pub async fn contents(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<Option<Contents>> {
-    sqlx::query_as(
-        "SELECT greatest(n.tokens, (SELECT coalesce(sum(c.tokens), 0)::bigint FROM ingest_node c WHERE c.parent_id = n.document_id)) AS tokens, n.failed_children
-           FROM ingest_node n WHERE n.document_id = $1",
-    )
-        .bind(document_id)
-        .fetch_optional(conn)
-        .await
 }
 
 /// Where a node belongs in an ingestion.

@@ -34,6 +34,7 @@ pub(crate) mod raptor;
 pub(crate) mod reprocess;
 pub mod reservations;
 pub(crate) mod roles;
+pub mod rollups;
 pub mod schema;
 pub mod scope;
 pub mod search;

@@ -176,22 +176,3 @@ pub async fn leave_flight(conn: &mut PgConnection, ids: &[DocumentId], to: Settl
     .fetch_all(conn)
     .await
 }
-
-/// The texts of the settled leaves that tasks made under a container, in the order of the file, which is that of their
-/// ids. Leaves of other files under the container do not count.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = under.0))]
-pub async fn settled_leaf_texts(conn: &mut PgConnection, under: DocumentId) -> sqlx::Result<Vec<String>> {
-    sqlx::query_scalar(
-        "SELECT d.content FROM documents d
-          WHERE d.path @> ARRAY[$1::bigint] AND d.usetype = ANY($2) AND d.settled = 'settled'
-            AND NOT d.path && (SELECT coalesce(array_agg(f.id), '{}') FROM documents f JOIN document_blobs b ON b.document_id = f.id WHERE f.path @> ARRAY[$1::bigint])
-            AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> ALL($3))
-            AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id)
-          ORDER BY d.id",
-    )
-    .bind(under)
-    .bind(Usetype::leaves())
-    .bind(&NOT_OF_A_FILE[..])
-    .fetch_all(conn)
-    .await
-}

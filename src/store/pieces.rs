@@ -31,7 +31,7 @@ pub async fn occupied(conn: &mut PgConnection, pieces: &[Place]) -> sqlx::Result
         .await
 }
 
-/// A reason why the model refused documents, and how many.
+/// A reason why the model refused documents or left their ends out, and how many.
 #[derive(Debug, sqlx::FromRow)]
 pub struct Refused {
     pub documents: i64,
@@ -39,11 +39,11 @@ pub struct Refused {
     pub remedy: String,
 }
 
-/// The reasons why some of these documents have no vector, because the model refused their texts.
+/// The reasons why some of these documents have no vector, or one that lacks their ends.
 pub async fn refused(conn: &mut PgConnection, ids: &[DocumentId]) -> sqlx::Result<Vec<Refused>> {
     sqlx::query_as(
-        "SELECT count(*) AS documents, coalesce(value ->> 'skipped', '') AS reason, coalesce(max(value ->> 'remedy'), '') AS remedy
-           FROM node_evidence WHERE document_id = ANY($1) AND name = 'embed' GROUP BY 2 ORDER BY 2",
+        "SELECT count(*) AS documents, coalesce(value ->> 'skipped', 'left_out') AS reason, coalesce(max(value ->> 'remedy'), '') AS remedy
+           FROM node_evidence WHERE document_id = ANY($1) AND name = 'embed' AND value ? 'remedy' GROUP BY 2 ORDER BY 2",
     )
     .bind(ids)
     .fetch_all(conn)

@@ -3,20 +3,24 @@ use super::{
     documents::sibling_position,
     nodes::{NOT_OF_A_FILE, SEGMENT, braces},
     places::Place,
+    vectors::weighted_mean,
 };
 use pgvector::HalfVector;
 use serde_json::Value;
 use sqlx::PgConnection;
+use std::collections::HashSet;
 use svc_ids::DocumentId;
 
-/// The children that ingestion made of a file's text or rows; the argument is the placeholder of the rules that are not
-/// its own. Other files, documents of callers, the profile of a sheet and a tree of summaries stay where they are.
+/// The children that ingestion made of a file's text or rows; the arguments are the placeholder of the rules that are
+/// not its own, and the container. Other files, documents of callers, the profile of a sheet and a tree of summaries stay where they are.
 macro_rules! segmented {
-    ($others:literal) => {
+    ($others:literal, $parent:literal) => {
         concat!(
             "JOIN node_origins o ON o.document_id = d.id AND o.rule <> ALL(",
             $others,
-            "::text[]) WHERE d.parent_id = $1 AND d.usetype <> 'profile'"
+            "::text[]) WHERE d.parent_id = ",
+            $parent,
+            " AND d.usetype <> 'profile'"
         )
     };
 }
@@ -28,19 +32,24 @@ macro_rules! order {
     };
 }
 
-/// Whether ingestion made more children in a container than this.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = parent.0))]
-pub async fn has_more_children(conn: &mut PgConnection, parent: DocumentId, than: usize) -> sqlx::Result<bool> {
-    sqlx::query_scalar(concat!(
-        "SELECT count(*) > $2 FROM (SELECT 1 FROM documents d ",
-        segmented!("$3"),
-        " LIMIT $2 + 1) children"
+/// Those of these containers in which ingestion made more children than this.
+pub async fn with_more_children(
+    conn: &mut PgConnection,
+    containers: &[DocumentId],
+    than: usize,
+) -> sqlx::Result<HashSet<DocumentId>> {
+    let ids: Vec<DocumentId> = sqlx::query_scalar(concat!(
+        "SELECT c.id FROM unnest($1::bigint[]) AS c(id)
+          WHERE (SELECT count(*) > $2 FROM (SELECT 1 FROM documents d ",
+        segmented!("$3", "c.id"),
+        " LIMIT $2 + 1) children)"
     ))
-    .bind(parent)
+    .bind(containers)
     .bind(i64::try_from(than).unwrap_or(i64::MAX))
     .bind(&NOT_OF_A_FILE[..])
-    .fetch_one(conn)
-    .await
+    .fetch_all(conn)
+    .await?;
+    Ok(ids.into_iter().collect())
 }
 
 /// The child after which a page begins, by its position and its id; `None` for the first page.
@@ -77,7 +86,7 @@ pub async fn children(
     sqlx::query_as(concat!(
         "SELECT page.id, page.position, page.has_failed, n.tokens, CASE WHEN n.document_id IS NULL THEN page.content END AS content, v.embed
            FROM (SELECT d.id, d.position, d.settled, d.settled = 'failed' AS has_failed, d.content FROM documents d ",
-        segmented!("$6"),
+        segmented!("$6", "$1"),
         " AND (",
         order!(),
         ") > ($3, $4) ORDER BY ",
@@ -232,20 +241,24 @@ pub async fn dissolve(conn: &mut PgConnection, container: &Place, segments: &[Do
     follow_moves(conn, &contents).await
 }
 
-/// Gives new segments of a container the mean of the vectors directly under each.
+/// Gives new segments of a container the weighted sum of the vectors directly under each.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = within.id().0))]
-pub async fn set_means(
+pub async fn set_sums(
     conn: &mut PgConnection,
     within: &Place,
     segments: &[DocumentId],
     model: &str,
 ) -> sqlx::Result<()> {
-    sqlx::query(
-        "INSERT INTO document_vectors (document_id, embed_model, embed)
-         SELECT d.parent_id, $2, l2_normalize(avg(v.embed::vector))::halfvec
-           FROM documents d JOIN document_vectors v ON v.document_id = d.id AND v.embed_model = $2
-          WHERE d.parent_id = ANY($1) GROUP BY d.parent_id",
-    )
+    sqlx::query(concat!(
+        "INSERT INTO document_vectors (document_id, embed_model, embed, weight)
+         SELECT id, $2, l2_normalize(mean)::halfvec, vector_norm(mean) * vectors
+           FROM (SELECT d.parent_id AS id, count(*) AS vectors, ",
+        weighted_mean!(),
+        " AS mean
+                   FROM documents d JOIN document_vectors v ON v.document_id = d.id AND v.embed_model = $2
+                  WHERE d.parent_id = ANY($1) GROUP BY d.parent_id) sums
+          WHERE vector_norm(mean) > 0",
+    ))
     .bind(segments)
     .bind(model)
     .execute(conn)

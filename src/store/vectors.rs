@@ -3,7 +3,6 @@
 use super::{
     advisory::AdvisoryLock,
     documents::add,
-    nodes::NOT_OF_A_FILE,
     places::Place,
     scope::readable,
     search::{Eligible, eligible},
@@ -13,6 +12,7 @@ use pgvector::HalfVector;
 use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use svc_ids::DocumentId;
+use svc_models::Embedding;
 
 /// The width of a vector in the API. A narrower vector is padded with zeros.
 pub const SHOWN_WIDTH: usize = 768;
@@ -32,6 +32,30 @@ impl<'a> Stored<'a> {
         Stored { model, vector: HalfVector::from_f32_slice(&vector) }
     }
 }
+
+/// A document's vector, and how much it counts in the vector of its container.
+#[derive(Clone, Debug)]
+pub struct Weighted {
+    pub vector: HalfVector,
+    pub weight: f32,
+}
+
+impl Weighted {
+    /// Takes what a model of this width made of a text.
+    pub fn new(native_width: usize, mut embedding: Embedding) -> Weighted {
+        embedding.vector.truncate(native_width);
+        Weighted { vector: HalfVector::from_f32_slice(&embedding.vector), weight: embedding.weight }
+    }
+}
+
+/// The mean of the vectors `v`, each by its weight. Times their number it is the weighted sum, in whose direction a
+/// container's vector points, and whose length is the container's own weight.
+macro_rules! weighted_mean {
+    () => {
+        "avg(v.embed::vector * array_fill(v.weight, ARRAY[vector_dims(v.embed)])::vector)"
+    };
+}
+pub(super) use weighted_mean;
 
 /// The vector at length 1: normalised again, because rounding to half precision changes its length.
 pub fn unit(vector: &HalfVector) -> Vec<f32> {
@@ -56,17 +80,18 @@ pub async fn set(
     conn: &mut PgConnection,
     within: &Place,
     ids: &[DocumentId],
-    vectors: &[HalfVector],
+    vectors: &[Weighted],
     model: &str,
 ) -> sqlx::Result<()> {
     sqlx::query(
-        "INSERT INTO document_vectors (document_id, embed_model, embed)
-         SELECT d.id, $3, v.embed
-           FROM unnest($1::bigint[], $2::halfvec[]) AS v(id, embed) JOIN documents d ON d.id = v.id ORDER BY d.id
-         ON CONFLICT (document_id) DO UPDATE SET embed_model = excluded.embed_model, embed = excluded.embed",
+        "INSERT INTO document_vectors (document_id, embed_model, embed, weight)
+         SELECT d.id, $4, v.embed, v.weight
+           FROM unnest($1::bigint[], $2::halfvec[], $3::real[]) AS v(id, embed, weight) JOIN documents d ON d.id = v.id ORDER BY d.id
+         ON CONFLICT (document_id) DO UPDATE SET embed_model = excluded.embed_model, embed = excluded.embed, weight = excluded.weight",
     )
     .bind(ids)
-    .bind(vectors)
+    .bind(vectors.iter().map(|weighted| weighted.vector.clone()).collect::<Vec<_>>())
+    .bind(vectors.iter().map(|weighted| weighted.weight).collect::<Vec<_>>())
     .bind(model)
     .execute(conn)
     .await
@@ -108,27 +133,6 @@ pub async fn ensure_index(pool: &PgPool, model: &str, width: usize) -> sqlx::Res
 /// The name of the model's index, which no other model's index has.
 fn index_name(model: &str, width: usize) -> String {
     format!("document_vectors_{width}_{}", hex::encode(&Sha256::digest(model)[..6]))
-}
-
-/// The number of settled children that tasks made in a container, and the normalised mean of their vectors of one
-/// model.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = parent.0))]
-pub async fn children_mean(
-    conn: &mut PgConnection,
-    parent: DocumentId,
-    model: &str,
-) -> sqlx::Result<(i64, Option<HalfVector>)> {
-    sqlx::query_as(
-        "SELECT count(*), CASE WHEN count(v.embed) > 0 THEN l2_normalize(avg(v.embed::vector))::halfvec END
-           FROM documents d LEFT JOIN document_vectors v ON v.document_id = d.id AND v.embed_model = $2
-          WHERE d.parent_id = $1 AND d.settled = 'settled' AND d.usetype <> 'raptor'
-            AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> ALL($3))",
-    )
-    .bind(parent)
-    .bind(model)
-    .bind(&NOT_OF_A_FILE[..])
-    .fetch_one(conn)
-    .await
 }
 
 /// The nearest documents by cosine among all that are eligible.

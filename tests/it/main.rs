@@ -60,6 +60,7 @@ mod secrets;
 mod sheets;
 mod sizes;
 mod spool;
+mod sums;
 mod surface;
 mod transactions;
 mod upkeep;

@@ -328,8 +328,8 @@ async fn what_cannot_be_summarised_or_chosen_from_is_refused_with_its_remedy() {
              INSERT INTO documents (parent_id, path, title, content, usetype, content_hash, guard)
              SELECT $1, ARRAY[$1], 'Leaf', 'Leaf ' || n, 'markdown', 'x', 0 FROM generate_series(1, 10001) n RETURNING id),
          worded AS (INSERT INTO document_words (document_id, words) SELECT id, '' FROM made)
-         INSERT INTO document_vectors (document_id, embed_model, embed)
-         SELECT id, $2, array_fill(0.05, ARRAY[384])::vector::halfvec FROM made",
+         INSERT INTO document_vectors (document_id, embed_model, embed, weight)
+         SELECT id, $2, array_fill(0.05, ARRAY[384])::vector::halfvec, 1 FROM made",
     )
     .bind(alone)
     .bind(crate::support::engine().info().identity.as_str())

@@ -37,7 +37,7 @@ async fn one_text_without_a_direction_is_refused_alone() {
     let found = app.client.search_vector(Json(query)).await.unwrap();
     let found: BTreeSet<i64> = found.results.iter().map(|result| result.document.id).collect();
     assert!(found.is_superset(&others) && !found.contains(&glass), "{found:?}");
-    assert!(found.contains(&id), "the file has the mean of its parts");
+    assert!(found.contains(&id), "the file has the sum of its parts");
     let words = app.client.search_bm25(Json(Bm25Search::new(poison::WORD))).await.unwrap();
     assert_eq!(words.results.iter().map(|result| result.document.id).collect::<Vec<_>>(), [glass]);
 
@@ -48,7 +48,9 @@ async fn one_text_without_a_direction_is_refused_alone() {
     for other in others {
         assert!(!evidence(other).await.contains_key("embed"));
     }
-    assert_eq!(evidence(id).await["rollup"]["no_direction"]["embedding"], "mean of the children's vectors");
+    let section = app.subtree(id).await.into_iter().find(|node| node.title == "Glass").unwrap();
+    assert_eq!(evidence(section.id).await["rollup"]["without_vector"], "nothing under this node has a vector");
+    assert_eq!(evidence(section.parent_id.unwrap()).await["rollup"]["children_without_vector"], 1);
     app.end().await;
 }
 
@@ -64,8 +66,10 @@ async fn the_answer_of_a_creation_says_that_the_document_has_no_vector_and_why()
     assert!(create("The tide comes twice a day.", true).await.warnings.is_empty());
     let strange = create("A blade of obsidian.", true).await;
     assert!(matches!(&strange.warnings[..], [one] if one.starts_with("embed: no_direction (")), "{strange:?}");
-    let long = create(&"a few more words ".repeat(300), true).await;
-    assert!(matches!(&long.warnings[..], [one] if one.starts_with("embed: text_too_long (chunk")), "{long:?}");
+    // A window without a direction leaves the others.
+    let long = create(&format!("A blade of obsidian. {}", "a few more words ".repeat(300)), true).await;
+    let evidence = app.client.read_evidence(DocumentPath { id: long.document.id }).await.unwrap().evidence;
+    assert!(long.warnings.is_empty() && evidence["embed"]["windows"].as_u64() > Some(0), "{long:?} {evidence:?}");
     // Who does not wait finds the same in the evidence.
     let later = create("A mirror of obsidian.", false).await;
     assert!(later.warnings.is_empty());

@@ -169,7 +169,7 @@ async fn what_hangs_on_a_chunk_moves_with_it_and_its_task_too() {
 }
 
 #[tokio::test]
-async fn without_a_language_model_a_long_container_settles_with_the_mean_and_says_so() {
+async fn without_a_language_model_a_long_container_settles_with_the_sum_and_says_so() {
     let app = TestApp::start().await;
     let long: String = (0..300).map(|n| format!("Oven {n} bakes the bread dough of the baker.\n")).collect();
     let file = upload(&app, long, json!({})).await;
@@ -179,7 +179,8 @@ async fn without_a_language_model_a_long_container_settles_with_the_mean_and_say
     assert_eq!(of_file["effective_content"], Value::Null);
     let rollup = &of_file["rollup"];
     assert!(rollup["not_summarized"]["reason"].as_str().unwrap().contains("SVC_LLM_BASE_URL"), "{rollup}");
-    assert_eq!(rollup["not_concatenated"]["embedding"], "mean of the children's vectors");
+    assert!(rollup["not_concatenated"]["tokens"].as_u64() > rollup["not_concatenated"]["window"].as_u64(), "{rollup}");
+    assert_eq!(rollup["embedding"], "weighted sum of the children's vectors");
     let attempts = of_file["attempts"].as_array().unwrap();
     let summary = attempts.iter().find(|attempt| attempt["task_type"] == "summarize:llm").unwrap();
     assert_eq!((&summary["error_type"], &summary["code"]), (&json!("dependency"), &json!("no_language_model")));

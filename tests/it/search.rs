@@ -1,7 +1,7 @@
 //! Finding documents.
 use crate::{
     bm25,
-    support::{TestApp, Wish, document, sample},
+    support::{self, TestApp, Wish, document, sample},
 };
 use serde_json::json;
 use svc::store::{
@@ -161,7 +161,7 @@ async fn what_waits_to_be_embedded_is_counted_where_it_lies() {
     app.client.cancel_task(svc_client::wire::TaskPath { id: task.id }).await.unwrap();
     assert_eq!((state(None).await, state(Some(other)).await), ((0, 2, 1), (0, 0, 1)));
     app.start_worker().await;
-    crate::support::until("both are embedded", async || (state(None).await.1 == 0).then_some(())).await;
+    support::until("both are embedded", async || (state(None).await.1 == 0).then_some(())).await;
     assert_eq!(state(None).await, (2, 0, 1));
     app.end().await;
 }
@@ -307,17 +307,37 @@ async fn a_query_only_meets_vectors_of_its_own_model() {
 }
 
 #[tokio::test]
-async fn a_text_over_the_window_is_never_cut_and_its_words_are_found() {
+async fn a_text_over_the_window_is_embedded_in_windows_and_found_by_its_end() {
     let app = TestApp::start().await;
-    let long: String = (0..300).map(|n| format!("word{n} and more words here ")).collect();
-    let created = app.create("Long", &long, None).await;
-    let evidence = app.client.read_evidence(DocumentPath { id: created.id }).await.unwrap().evidence;
-    assert_eq!(evidence["embed"]["skipped"], "text_too_long");
-    assert!(evidence["embed"]["token_count"].as_u64() > evidence["embed"]["limit"].as_u64());
-    let path = format!("/documents/{}?include_embed=true", created.id);
-    let shown: serde_json::Value = app.raw("GET", &path).send().await.unwrap().json().await.unwrap();
-    assert_eq!((shown["id"].as_i64(), shown.get("embed")), (Some(created.id), None), "it has no vector");
-    assert_eq!(titles(&app.client.search_bm25(Json(Bm25Search::new("word299"))).await.unwrap()), ["Long"]);
+    let text = |last: &str| {
+        let filler = |n: usize| format!("Clerk {n} files the minutes of meeting {n} in cabinet {n}. ");
+        (0..60).map(filler).chain((0..25).map(|_| format!("{last} "))).collect::<String>()
+    };
+    let volcano = app.create("Report", &text("The volcano erupts and lava flows from its crater."), None).await.id;
+    let bread = app.create("Report", &text("The baker kneads the dough, and the bread rises."), None).await.id;
+    for (query, first) in [("molten rock from a mountain of fire", volcano), ("yeast and flour in a bakery", bread)] {
+        let found = app.client.search_vector(Json(VectorSearch::new(query))).await.unwrap();
+        assert_eq!((found.total, found.results[0].document.id), (2, first), "{query}");
+    }
+    let evidence = app.client.read_evidence(DocumentPath { id: volcano }).await.unwrap().evidence;
+    let window = support::engine().info().doc_window as u64;
+    let [windows, tokens] = ["windows", "tokens"].map(|name| evidence["embed"][name].as_u64().unwrap());
+    assert!(windows > tokens / window && windows <= tokens / window + 2 && tokens > window, "{evidence:?}");
+    assert_eq!(evidence["embed"].as_object().unwrap().len(), 2, "nothing is left out: {evidence:?}");
+    // A text without end has a vector too, of its beginning.
+    let endless: String = (0..6_000).map(|n| format!("word{n} and more words here ")).collect();
+    let created =
+        app.client.create_document(WaitQuery { wait: true, ..WaitQuery::default() }, Json(document("Long", &endless)));
+    let created = created.await.unwrap();
+    assert!(
+        matches!(&created.warnings[..], [one] if one.starts_with("embed: left_out (chunk the document")),
+        "{:?}",
+        created.warnings
+    );
+    let evidence = app.client.read_evidence(DocumentPath { id: created.document.id }).await.unwrap().evidence;
+    let [tokens, left_out] = ["tokens", "left_out"].map(|name| evidence["embed"][name].as_u64().unwrap());
+    assert!(left_out > 0 && tokens - left_out <= 32_768, "{evidence:?}");
+    assert_eq!(titles(&app.client.search_bm25(Json(Bm25Search::new("word5999"))).await.unwrap()), ["Long"]);
     let query = VectorSearch::new(&"many words ".repeat(600));
     let refused = app.client.search_vector(Json(query)).await.unwrap_err();
     assert_eq!((refused.code, refused.status), (Code::TextTooLong, 422));

@@ -84,7 +84,7 @@ pub async fn run(questions: usize, out: &mut dyn FnMut(Figure)) -> Result<(), Bo
     let (mut documents, mut vectors) = (Vec::<TokenVectors>::new(), Vec::new());
     for texts in collection.documents.chunks(TEXTS) {
         let texts: Vec<String> = texts.iter().map(|text| fitting(&engine, text)).collect::<Result<_, _>>()?;
-        vectors.extend(engine.embed_documents(texts.clone()).await?);
+        vectors.extend(engine.embed_documents(texts.clone()).await?.into_iter().map(|embedding| embedding.vector));
         documents.extend(engine.token_vectors(texts).await?);
     }
     eprintln!("bench: the attention that their tokens receive");

@@ -82,7 +82,7 @@ async fn vectors(engine: &Engine, collection: &Cranfield) -> Result<Vectors, Box
     let (mut documents, mut questions) = (Vec::new(), Vec::new());
     for texts in collection.documents.chunks(TEXTS) {
         let texts = texts.iter().map(|text| fitting(engine, text)).collect::<Result<_, _>>()?;
-        documents.extend(engine.embed_documents(texts).await?);
+        documents.extend(engine.embed_documents(texts).await?.into_iter().map(|embedding| embedding.vector));
     }
     for question in &collection.questions {
         questions.push(engine.embed_query(question.clone()).await?);

@@ -84,6 +84,8 @@ pub struct RunnerVectors {
     pub model: String,
     /// Each has unit length and as many components as the model gives.
     pub vectors: Vec<Floats>,
+    /// How much each document counts in the vector of what contains it; empty for queries.
+    pub weights: Floats,
 }
 impl Wire for RunnerVectors {}
 

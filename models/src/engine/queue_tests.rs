@@ -118,7 +118,10 @@ type Vectors = Result<Vec<Vec<f32>>, ModelError>;
 
 fn document(engine: &Engine, text: &str) -> JoinHandle<Vectors> {
     let (engine, text) = (engine.clone(), text.to_owned());
-    tokio::spawn(async move { engine.embed_documents(vec![text]).await })
+    tokio::spawn(async move {
+        let embeddings = engine.embed_documents(vec![text]).await?;
+        Ok(embeddings.into_iter().map(|embedding| embedding.vector).collect())
+    })
 }
 
 fn query(engine: &Engine, text: &str) -> JoinHandle<Result<Vec<f32>, ModelError>> {

@@ -29,7 +29,8 @@ async fn vectors_come_in_the_order_of_the_texts_and_do_not_depend_on_company() {
     let engine = Engine::load(&settings(&sample_folder())).unwrap();
     let texts = texts(80);
     let together = engine.embed_documents(texts.clone()).await.unwrap();
-    for (text, vector) in texts.into_iter().zip(&together) {
+    for (text, Embedding { vector, weight }) in texts.into_iter().zip(&together) {
+        assert!(*weight > 0.0, "{weight}");
         assert_eq!(vector.len(), VECTOR_WIDTH);
         assert!(vector[sample::HIDDEN..].iter().all(|&value| value == 0.0));
         let norm: f32 = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
@@ -50,7 +51,8 @@ async fn the_fast_path_is_the_plain_path() {
     let (left, right) =
         (fast.embed_documents(texts.clone()).await.unwrap(), plain.embed_documents(texts.clone()).await.unwrap());
     for (left, right) in left.iter().zip(&right) {
-        assert!(largest_difference(left, right) < 1e-5);
+        assert!(largest_difference(&left.vector, &right.vector) < 1e-5);
+        assert!((left.weight / right.weight - 1.0).abs() < 1e-5, "{} and {}", left.weight, right.weight);
     }
     let (left, right) = (fast.token_vectors(texts.clone()).await.unwrap(), plain.token_vectors(texts).await.unwrap());
     for (left, right) in left.iter().zip(&right) {
@@ -80,7 +82,7 @@ async fn token_vectors_are_of_the_text_s_own_tokens() {
 async fn texts_without_tokens_have_the_vector_of_the_empty_text() {
     let engine = Engine::load(&settings(&sample_folder())).unwrap();
     let vectors = engine.embed_documents(["", "\0\0", " \n\t ", "\u{200b}"].map(String::from).to_vec()).await.unwrap();
-    assert!(vectors[0].iter().all(|value| value.is_finite()));
+    assert!(vectors[0].vector.iter().all(|value| value.is_finite()));
     assert_eq!(vectors[0], vectors[1]);
     assert_eq!(vectors[0], vectors[2]);
     assert_eq!(vectors[0], vectors[3]);
@@ -155,7 +157,7 @@ async fn prefixes_and_pooling_are_read_from_the_folder() {
     .unwrap();
     let prefixed = Engine::load(&settings(&folder)).unwrap();
     let want = bare.embed_documents(vec!["dog ran cat".into(), "mat cat".into()]).await.unwrap();
-    assert_eq!(prefixed.embed_query("cat".into()).await.unwrap(), want[0]);
+    assert_eq!(prefixed.embed_query("cat".into()).await.unwrap(), want[0].vector);
     assert_eq!(prefixed.embed_documents(vec!["cat".into()]).await.unwrap()[0], want[1]);
     assert_eq!(prefixed.count_tokens("cat").unwrap(), 4);
     let tokens = prefixed.token_vectors(vec!["cat".into()]).await.unwrap();
@@ -170,10 +172,27 @@ async fn prefixes_and_pooling_are_read_from_the_folder() {
     .unwrap();
     let first = Engine::load(&settings(&folder)).unwrap();
     assert_eq!(first.info().pooling, Pooling::Cls);
-    assert_ne!(first.embed_query("cat".into()).await.unwrap(), want[0]);
+    assert_ne!(first.embed_query("cat".into()).await.unwrap(), want[0].vector);
     let identities = [bare, prefixed, first].map(|engine| engine.info().identity.clone());
     assert!(identities[0] != identities[1] && identities[1] != identities[2], "{identities:?}");
     std::fs::write(&modes, r#"{"pooling_mode_max_tokens": true}"#).unwrap();
     let error = Engine::load(&settings(&folder)).unwrap_err().to_string();
     assert!(error.contains("pooling_mode_max_tokens") && error.contains("1_Pooling"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_weighs_as_much_as_the_rows_of_its_tokens_sum_up_to() {
+    let engine = Engine::load(&settings(&sample_folder())).unwrap();
+    let texts = texts(20);
+    let embeddings = engine.embed_documents(texts.clone()).await.unwrap();
+    let tokens = engine.tokenize(texts, Lane::Document, 512, false).await.unwrap();
+    let rows = engine.run(&tokens, Lane::Document, Wanted::Rows, 8).await.unwrap();
+    for (Embedding { vector, weight }, rows) in embeddings.iter().zip(&rows) {
+        let mut sum = vec![0f32; sample::HIDDEN];
+        for row in rows.chunks_exact(sample::HIDDEN) {
+            sum.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+        }
+        let scaled: Vec<f32> = vector[..sample::HIDDEN].iter().map(|value| value * weight).collect();
+        assert!(largest_difference(&scaled, &sum) < 1e-3 * weight, "{weight}");
+    }
 }

@@ -210,7 +210,7 @@ impl Segmenting<'_> {
         sections.insert(conn, place, SEGMENT).await.or_fail()?;
         sections.move_members(conn, place).await.or_fail()?;
         for level in &sections.levels {
-            store::segments::set_means(conn, place, level, self.model).await.or_fail()?;
+            store::segments::set_sums(conn, place, level, self.model).await.or_fail()?;
         }
         let all: Vec<DocumentId> = sections.nodes.iter().map(|node| node.id).collect();
         store::nodes::leave_flight(conn, &all, Settled::Settled).await.or_fail()?;

@@ -1,5 +1,11 @@
 //! embed: vectors and postings for a batch of leaves, or for documents that were written over REST.
-use super::{Apply, OrTaskFailure, apply::Transaction, structure::model, types::EMBED};
+use super::{
+    Apply, OrTaskFailure,
+    apply::Transaction,
+    structure::model,
+    types::EMBED,
+    windows::{self, searchable},
+};
 use crate::{
     embedding::{EmbedError, Model},
     ingest::{
@@ -7,11 +13,10 @@ use crate::{
         queueing::{Queueing, Work},
         settle,
     },
-    search::{self, bm25, maxsim},
-    store::{self, evidence::Evidence, nodes::TextRow, places::Place, vectors::Stored},
+    search::{bm25, maxsim},
+    store::{self, evidence::Evidence, nodes::TextRow, places::Place},
 };
 use chrono::{DateTime, Utc};
-use pgvector::HalfVector;
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
 use std::collections::HashSet;
@@ -19,8 +24,6 @@ use svc_actors::{LeafRange, Outcome, TaskFailure, WriteMode};
 use svc_client::wire::{RunnerTextKind, Settled};
 use svc_ids::{DocumentId, IndexId, RootId};
 use svc_models::{ModelError, TokenVectors};
-
-const NO_DIRECTION: &str = "the model returned no numbers for this text; embed it with another model; until then only its words are searchable";
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
     let grant = apply.grant;
@@ -43,7 +46,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     };
     let ids: Vec<DocumentId> = rows.iter().map(|row| row.id).collect();
     let mut indexes = prepare_postings(tools, &rows, &ids).await?;
-    let mut embedded = embed(&model, &rows).await?;
+    let mut embedded = windows::embed(&model, &rows).await?;
     let tokens = match grant.params["tokens"].as_bool() {
         Some(true) => tokens(&model, &rows).await?,
         _ => Vec::new(),
@@ -53,7 +56,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
 
     let mut tx = apply.begin().await?;
     // The file's own row is among them if its evidence changes too.
-    let file = (batch.is_some() && !embedded.refused.is_empty()).then(|| grant.root_id.document());
+    let file = (batch.is_some() && embedded.refused().next().is_some()).then(|| grant.root_id.document());
     let locked: Vec<DocumentId> = ids.iter().copied().chain(file).collect();
     store::locks::documents(tx.conn(), &locked).await.classified()?;
     if together.is_some() {
@@ -78,8 +81,8 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         }
         replaced.classified()?;
     }
-    for (id, refusal) in &embedded.refused {
-        store::evidence::record(tx.conn(), *id, Evidence::Embed, refusal).await.classified()?;
+    for (id, note) in &embedded.notes {
+        store::evidence::record(tx.conn(), *id, Evidence::Embed, note).await.classified()?;
     }
     if batch.is_some() {
         let moved = store::nodes::leave_flight(tx.conn(), &ids, Settled::Settled).await.classified()?;
@@ -89,7 +92,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     detail.insert("embedded".to_owned(), embedded.ids.len().into());
     detail.insert("model".to_owned(), model.into());
     for reason in ["text_too_long", "no_direction"] {
-        let count = embedded.refused.iter().filter(|(_, refusal)| refusal["skipped"] == reason).count();
+        let count = embedded.refused().filter(|(_, skipped)| *skipped == reason).count();
         if count > 0 {
             detail.insert(reason.to_owned(), count.into());
             if let Some(file) = file {
@@ -147,10 +150,6 @@ fn documents_of(params: &Value) -> Option<Vec<DocumentId>> {
     serde_json::from_value(params.get("documents")?.clone()).ok()
 }
 
-fn searchable(row: &TextRow) -> String {
-    search::text(&row.usetype, &row.title, &row.content)
-}
-
 /// The postings for every index that covers the nodes. Their terms are interned outside the transaction.
 async fn prepare_postings(
     tools: &Tools,
@@ -176,56 +175,6 @@ async fn prepare_postings(
     Ok(prepared)
 }
 
-pub(super) struct Embedded {
-    pub ids: Vec<DocumentId>,
-    pub vectors: Vec<HalfVector>,
-    /// Nodes without a vector, each with the reason and the remedy.
-    pub refused: Vec<(DocumentId, Value)>,
-}
-
-impl Embedded {
-    /// Leaves out every document that is not among these.
-    fn keep(&mut self, kept: &HashSet<DocumentId>) {
-        let vectors = std::mem::take(&mut self.ids).into_iter().zip(std::mem::take(&mut self.vectors));
-        (self.ids, self.vectors) = vectors.filter(|(id, _)| kept.contains(id)).unzip();
-        self.refused.retain(|(id, _)| kept.contains(id));
-    }
-}
-
-pub(super) async fn embed(model: &Model, rows: &[TextRow]) -> Result<Embedded, TaskFailure> {
-    let mut fitting: Vec<(DocumentId, String)> = rows.iter().map(|row| (row.id, searchable(row))).collect();
-    let texts = |fitting: &[(DocumentId, String)]| fitting.iter().map(|(_, text)| text.clone()).collect();
-    let mut refused = Vec::new();
-    let mut embedded = model.embed_documents(texts(&fitting)).await;
-    if let Err(EmbedError::Model(ModelError::TextTooLong { limit, .. })) = embedded {
-        (fitting, refused) = part_by_length(model, fitting, limit).await?;
-        embedded = model.embed_documents(texts(&fitting)).await;
-    }
-    // A runner only names the texts of one call. Each turn leaves out at least one.
-    while let Err(EmbedError::Model(ModelError::NoDirection { texts: poison })) = &embedded {
-        let is_poison = |index: &usize| poison.contains(index);
-        let count = (0..fitting.len()).filter(is_poison).count();
-        // If no text has a vector, the model is broken, and the texts must be tried again.
-        if count == 0 || (count == fitting.len() && count > 1) {
-            break;
-        }
-        let parted: Vec<_> = std::mem::take(&mut fitting).into_iter().enumerate().collect();
-        for (index, (id, text)) in parted {
-            match is_poison(&index) {
-                true => refused.push((id, json!({"skipped": "no_direction", "remedy": NO_DIRECTION}))),
-                false => fitting.push((id, text)),
-            }
-        }
-        embedded = match fitting.is_empty() {
-            true => Ok(Vec::new()),
-            false => model.embed_documents(texts(&fitting)).await,
-        };
-    }
-    let stored = |vector| Stored::new(model.identity(), model.native_width(), vector).vector;
-    let vectors = embedded.classified()?.into_iter().map(stored).collect();
-    Ok(Embedded { ids: fitting.into_iter().map(|(id, _)| id).collect(), vectors, refused })
-}
-
 /// The token vectors of documents that had some before their text changed. A text that is too long for them has none.
 async fn tokens(model: &Model, rows: &[TextRow]) -> Result<Vec<(DocumentId, TokenVectors)>, TaskFailure> {
     let mut found = Vec::new();
@@ -236,27 +185,4 @@ async fn tokens(model: &Model, rows: &[TextRow]) -> Result<Vec<(DocumentId, Toke
         }
     }
     Ok(found)
-}
-
-/// The texts that fit, and why the others are refused.
-type Parted = (Vec<(DocumentId, String)>, Vec<(DocumentId, Value)>);
-
-/// Separates the texts that exceed the model's window; each text is counted once.
-async fn part_by_length(model: &Model, texts: Vec<(DocumentId, String)>, limit: usize) -> Result<Parted, TaskFailure> {
-    let model = model.clone();
-    let parted = tokio::task::spawn_blocking(move || {
-        let (mut fitting, mut refused) = (Vec::new(), Vec::new());
-        for (id, text) in texts {
-            let token_count = model.count_tokens(&text)?;
-            if token_count <= limit {
-                fitting.push((id, text));
-                continue;
-            }
-            let refusal = json!({"skipped": "text_too_long", "token_count": token_count, "limit": limit, "chars_total": text.chars().count(),
-                "remedy": "chunk the document; until then only its words are searchable"});
-            refused.push((id, refusal));
-        }
-        Ok::<Parted, EmbedError>((fitting, refused))
-    });
-    parted.await.classified()?.classified()
 }

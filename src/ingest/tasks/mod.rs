@@ -7,12 +7,13 @@ mod profile;
 mod raptor;
 mod records;
 mod registered;
-mod rollup;
+pub(super) mod rollup;
 mod semantic;
 mod sheets;
 mod structure;
 mod summary;
 pub(crate) mod types;
+mod windows;
 
 use crate::{
     embedding::EmbedError,

@@ -1,5 +1,5 @@
 //! raptor: a tree of summaries over the leaves under a document, in place of the one that was there.
-use super::{Apply, OrTaskFailure, apply::Transaction, embed, structure::model};
+use super::{Apply, OrTaskFailure, apply::Transaction, structure::model, windows};
 use crate::{
     embedding::Model,
     ingest::{
@@ -15,7 +15,7 @@ use crate::{
         nodes::{NewNode, ROWS, TextRow},
         places::Place,
         raptor::{Derived, LeafRow, POSITION, RULE},
-        vectors,
+        vectors::{self, Weighted},
         word::Word,
     },
     usetype::Usetype,
@@ -109,9 +109,9 @@ struct Made<'a> {
     id: DocumentId,
     summaries: Vec<Placed>,
     levels: Vec<RaptorLevel>,
-    vectors: (Vec<DocumentId>, Vec<HalfVector>),
+    vectors: (Vec<DocumentId>, Vec<Weighted>),
     /// Summaries without a vector, and why.
-    refused: Vec<(DocumentId, Value)>,
+    notes: Vec<(DocumentId, Value)>,
 }
 
 impl<'a> Made<'a> {
@@ -133,7 +133,7 @@ impl<'a> Made<'a> {
             summaries: Vec::new(),
             levels: Vec::new(),
             vectors,
-            refused: Vec::new(),
+            notes: Vec::new(),
         })
     }
 
@@ -195,21 +195,20 @@ impl<'a> Made<'a> {
             }
             let part: Vec<(DocumentId, NewSummary)> = open.by_ref().take(TEXTS).collect();
             let rows: Vec<TextRow> = part.iter().map(|(id, new)| text_row(*id, new)).collect();
-            let embedded = embed::embed(&self.model, &rows).await?;
-            let vectors: HashMap<DocumentId, &HalfVector> =
-                embedded.ids.iter().copied().zip(&embedded.vectors).collect();
+            let embedded = windows::embed(&self.model, &rows).await?;
+            let vectors: HashMap<DocumentId, &Weighted> = embedded.ids.iter().copied().zip(&embedded.vectors).collect();
             for (id, new) in part {
                 if let Some(vector) = vectors.get(&id) {
                     let (title, text) = (new.title.clone(), new.summary.text.clone());
                     let (tokens, first_leaf) = (new.summary.tokens, new.first_leaf);
-                    next.push(Node { id, title, text, tokens, first_leaf, vector: unit(vector) });
+                    next.push(Node { id, title, text, tokens, first_leaf, vector: unit(&vector.vector) });
                 }
                 let members = new.members.iter().map(|(member, _)| nodes[*member].id).collect();
                 self.summaries.push(Placed { id, level, new, members });
             }
             self.vectors.0.extend(embedded.ids);
             self.vectors.1.extend(embedded.vectors);
-            self.refused.extend(embedded.refused);
+            self.notes.extend(embedded.notes);
         }
         Ok(next)
     }
@@ -247,7 +246,7 @@ impl<'a> Made<'a> {
             leaves,
             summaries: self.summaries.len(),
             levels: self.levels.clone(),
-            without_vector: self.refused.len(),
+            without_vector: self.notes.iter().filter(|(_, note)| note.get("skipped").is_some()).count(),
         };
         let within = place.of_new(self.id, place.children_path());
         let node = |id, parent_id, path: &[i64], title: &str, content: &str, usetype, position| NewNode {
@@ -288,8 +287,8 @@ impl<'a> Made<'a> {
         store::raptor::record(tx.conn(), &within, &made).await.classified()?;
         let shown = serde_json::to_value(&tree).classified()?;
         store::evidence::record(tx.conn(), self.id, Evidence::Raptor, &shown).await.classified()?;
-        for (id, refusal) in &self.refused {
-            store::evidence::record(tx.conn(), *id, Evidence::Embed, refusal).await.classified()?;
+        for (id, note) in &self.notes {
+            store::evidence::record(tx.conn(), *id, Evidence::Embed, note).await.classified()?;
         }
         vectors::set(tx.conn(), &within, &self.vectors.0, &self.vectors.1, self.model.identity()).await.classified()?;
         let all: Vec<DocumentId> = made.iter().map(|(id, _)| *id).chain([self.id]).collect();

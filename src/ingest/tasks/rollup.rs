@@ -1,101 +1,123 @@
-//! summarize: gives a container a vector derived from what is under it. If the text under it does not fit the model's window, a language
-//! model is to paraphrase it; until then the container has the mean of its children's vectors.
-use super::{Apply, OrTaskFailure, structure::model, types::SUMMARIZE_LLM};
+//! summarize: gives containers a vector: the weighted sum of their children's vectors, which is that of all the tokens under a container,
+//! so no text is embedded twice. If the text under a container does not fit the model's window, a language model is to paraphrase it.
+//!
+//! One task at the root of a file rolls up many containers. It reads and writes in its one transaction, which locks them: so it meets no
+//! edit half done, and leaves out what was edited, deleted or cancelled since it was queued.
+use super::{Apply, OrTaskFailure, apply::Transaction, structure::model, types::SUMMARIZE_LLM};
 use crate::{
-    embedding::{EmbedError, Model},
+    embedding::Model,
     ingest::{
         Tools,
         queueing::{Queueing, Work},
     },
-    store::{
-        self,
-        evidence::Evidence,
-        ingest_nodes::{Contents, Rollup},
-        places::Place,
-        vectors::Stored,
-    },
+    store::{self, evidence::Evidence, rollups::Container},
 };
-use pgvector::HalfVector;
 use serde_json::{Map, Value, json};
+use std::collections::HashMap;
 use svc_actors::{Outcome, TaskFailure};
 use svc_ids::DocumentId;
-use svc_models::ModelError;
+
+/// The parameter that lists the containers of a task.
+pub const PARAM: &str = "containers";
+/// The most containers of one task, which bounds how long it holds their locks.
+pub const CONTAINERS: usize = 500;
+/// How many containers have their texts in memory at once: each has at most a window of text.
+const TEXTS: usize = 64;
+/// How the evidence describes the vector of a container.
+pub(super) const EMBEDDING: &str = "weighted sum of the children's vectors";
+
+/// The containers that a task's parameters name.
+pub fn containers_of(params: &Value) -> Vec<DocumentId> {
+    params.get(PARAM).and_then(|ids| serde_json::from_value(ids.clone()).ok()).unwrap_or_default()
+}
 
 pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure> {
-    let place = Place::of_claim(apply.grant);
-    let id = place.id();
+    let grant = apply.grant;
     let model = model(tools).await?;
-    let window = model.document_window();
-    let Contents { tokens, failed_children } = {
-        let mut conn = tools.pool.acquire().await.classified()?;
-        store::ingest_nodes::contents(&mut conn, id).await.classified()?.unwrap_or_default()
-    };
-    let concatenated = if tokens <= window as i64 { concatenate(tools, &model, id).await? } else { None };
-
     let mut tx = apply.begin().await?;
-    let model = model.identity();
-    let (children, mean) = store::vectors::children_mean(tx.conn(), id, model).await.classified()?;
-    let mut rollup = json!({"failed_children": failed_children});
-    let (effective, vector) = match concatenated {
-        Some(text) => {
-            let effective = json!({"method": "concatenated", "source_children": children, "tokens": text.tokens, "window": window, "characters": text.characters});
-            if text.has_no_direction {
-                rollup["no_direction"] = json!({"embedding": "mean of the children's vectors"});
+    let containers = store::rollups::lock(tx.conn(), grant.document_id, &containers_of(&grant.params)).await;
+    let containers = containers.classified()?;
+    let ids: Vec<DocumentId> = containers.iter().map(|container| container.place.id()).collect();
+    let texts = texts(&mut tx, &model, &containers).await?;
+    let vectors = store::rollups::set_vectors(tx.conn(), &ids, model.identity()).await.classified()?;
+
+    let window = model.document_window();
+    let mut evidence = Vec::with_capacity(containers.len() * 2);
+    let (mut done, mut long) = (Vec::new(), Vec::new());
+    for container in containers {
+        let id = container.place.id();
+        let mut rollup = json!({"failed_children": container.failed_children});
+        match vectors.get(&id) {
+            None => rollup["without_vector"] = "nothing under this node has a vector".into(),
+            Some(vectors) => {
+                rollup["embedding"] = EMBEDDING.into();
+                if *vectors < container.children {
+                    rollup["children_without_vector"] = (container.children - vectors).into();
+                }
             }
-            // Embedding a single child's text again would give the vector that the child has.
-            (effective, text.vector.or(mean))
         }
-        None => {
-            rollup["not_concatenated"] =
-                json!({"tokens": tokens, "window": window, "embedding": "mean of the children's vectors"});
-            (Value::Null, mean)
-        }
-    };
-    match vector {
-        Some(vector) => store::vectors::set(tx.conn(), &place, &[id], &[vector], model).await.classified()?,
-        None => rollup["without_vector"] = "nothing under this node has a vector".into(),
+        let effective = match texts.get(&id) {
+            Some(text) => {
+                done.push(id);
+                json!({"method": "concatenated", "source_children": container.children, "tokens": text.tokens, "window": window, "characters": text.characters})
+            }
+            None => {
+                rollup["not_concatenated"] = json!({"tokens": container.tokens, "window": window});
+                long.push(container.place);
+                Value::Null
+            }
+        };
+        evidence.push((id, Evidence::EffectiveContent, effective));
+        evidence.push((id, Evidence::Rollup, rollup));
     }
-    store::evidence::record(tx.conn(), id, Evidence::EffectiveContent, &effective).await.classified()?;
-    store::evidence::record(tx.conn(), id, Evidence::Rollup, &rollup).await.classified()?;
-    if effective.is_null() {
-        let grant = tx.grant();
-        let queueing = Queueing::of_file(grant.root_id, &tools.settings.task_badges);
-        let work = Work::of(&SUMMARIZE_LLM).params(grant.params.clone());
-        queueing.add(tx.conn(), &place, work).await.classified()?;
-        store::ingest_nodes::grow(tx.conn(), id, 1, 0, 0).await.classified()?;
-    } else {
-        store::ingest_nodes::set_rollup(tx.conn(), id, Rollup::Done).await.classified()?;
+    store::evidence::record_all(tx.conn(), &evidence).await.classified()?;
+    store::rollups::done(tx.conn(), grant.root_id, &done).await.classified()?;
+    let queueing = Queueing::of_file(grant.root_id, &tools.settings.task_badges);
+    let mut params = grant.params.clone();
+    params.as_object_mut().map(|params| params.remove(PARAM));
+    for place in &long {
+        let work = Work::of(&SUMMARIZE_LLM).params(params.clone());
+        queueing.add(tx.conn(), place, work).await.classified()?;
+        store::ingest_nodes::grow(tx.conn(), place.id(), 1, 0, 0).await.classified()?;
     }
     let mut detail = Map::new();
-    detail.insert("effective_content".to_owned(), effective);
+    detail.insert("containers".to_owned(), ids.len().into());
+    detail.insert("concatenated".to_owned(), done.len().into());
     tx.complete(detail).await
 }
 
-struct Concatenated {
+/// The joined text under a container, which fits the window.
+struct Text {
     tokens: usize,
     characters: usize,
-    /// `None` if the text is that of a single chunk, whose vector is the mean already, or if it has no direction.
-    vector: Option<HalfVector>,
-    /// A chunk without a direction leaves its containers without one.
-    has_no_direction: bool,
 }
 
-/// The joined and embedded text under a container; `None` if it is longer than the window after all.
-async fn concatenate(tools: &Tools, model: &Model, id: DocumentId) -> Result<Option<Concatenated>, TaskFailure> {
-    let texts = {
-        let mut conn = tools.pool.acquire().await.classified()?;
-        store::nodes::settled_leaf_texts(&mut conn, id).await.classified()?
-    };
-    let single = texts.len() == 1;
-    let text = texts.join("\n\n");
-    let characters = text.chars().count();
-    let tokens = model.count_tokens(&text).classified()?;
-    if tokens > model.document_window() {
-        return Ok(None);
+/// The texts of those containers whose text fits the window.
+async fn texts(
+    tx: &mut Transaction<'_>,
+    model: &Model,
+    containers: &[Container],
+) -> Result<HashMap<DocumentId, Text>, TaskFailure> {
+    let window = model.document_window();
+    let fitting = containers.iter().filter(|container| container.tokens <= window as i64);
+    let fitting: Vec<DocumentId> = fitting.map(|container| container.place.id()).collect();
+    let mut texts = HashMap::with_capacity(fitting.len());
+    for part in fitting.chunks(TEXTS) {
+        let mut parts: HashMap<DocumentId, Vec<String>> = part.iter().map(|id| (*id, Vec::new())).collect();
+        for (id, text) in store::rollups::texts(tx.conn(), part).await.classified()? {
+            parts.entry(id).or_default().push(text);
+        }
+        let model = model.clone();
+        let counted = tokio::task::spawn_blocking(move || {
+            let count = |(id, texts): (DocumentId, Vec<String>)| {
+                let text = texts.join("\n\n");
+                // A tokenizer that fails on a text has a defect; then the length in bytes is a safe upper bound.
+                let tokens = model.count_tokens(&text).unwrap_or(text.len());
+                (tokens <= window).then(|| (id, Text { tokens, characters: text.chars().count() }))
+            };
+            parts.into_iter().filter_map(count).collect::<Vec<_>>()
+        });
+        texts.extend(counted.await.classified()?);
     }
-    let stored = |vector| Stored::new(model.identity(), model.native_width(), vector).vector;
-    let embedded = if single { Ok(Vec::new()) } else { model.embed_documents(vec![text]).await };
-    let has_no_direction = matches!(embedded, Err(EmbedError::Model(ModelError::NoDirection { .. })));
-    let vector = if has_no_direction { None } else { embedded.classified()?.pop().map(stored) };
-    Ok(Some(Concatenated { tokens, characters, vector, has_no_direction }))
+    Ok(texts)
 }

@@ -46,6 +46,8 @@ pub enum FinalFailure {
     Node,
     /// The leaves that the parameters name, under the node; the node if they name none.
     Leaves,
+    /// The containers that the parameters name.
+    Containers,
     /// None: the task only adds to what is there.
     Nothing,
     /// None: the container settles with what it has. Its rollup goes on from here.
@@ -153,13 +155,14 @@ pub static STRUCTURE_SEMANTIC: TaskType = TaskType {
     final_failure: FinalFailure::Container(Rollup::Segmented),
     leads_to: Lanes::NONE,
 };
+/// It stands at the root for many containers under it, and needs no pass of the model.
 pub static SUMMARIZE: TaskType = TaskType {
     name: "summarize",
-    lane: Lane::Model,
+    lane: Lane::Cpu,
     write_mode: WriteMode::Itself,
     options: &["rollup"],
     run: Runner::Here(|tools, apply| Box::pin(rollup::run(tools, apply))),
-    final_failure: FinalFailure::Node,
+    final_failure: FinalFailure::Containers,
     leads_to: LLM,
 };
 pub static SUMMARIZE_LLM: TaskType = TaskType {
@@ -309,10 +312,15 @@ impl TaskTypes {
     /// The runs of ids of the leaves that fail together with this task; `None` if its node does.
     pub(crate) fn leaves_of_failure(&self, name: &str, params: &Value) -> Option<Vec<(DocumentId, DocumentId)>> {
         match self.get(name)?.final_failure {
-            FinalFailure::Node | FinalFailure::Container(_) => None,
+            FinalFailure::Node | FinalFailure::Container(_) | FinalFailure::Containers => None,
             FinalFailure::Leaves => embed::leaves_of(params),
             FinalFailure::Nothing => Some(Vec::new()),
         }
+    }
+
+    /// The containers that fail together with this task; `None` if others do.
+    pub(crate) fn containers_of_failure(&self, name: &str, params: &Value) -> Option<Vec<DocumentId>> {
+        matches!(self.get(name)?.final_failure, FinalFailure::Containers).then(|| rollup::containers_of(params))
     }
 
     /// The state in which a container's rollup goes on after this task has failed for good; `None` if the task is not a part of a
@@ -320,7 +328,7 @@ impl TaskTypes {
     pub(crate) fn rollup_after_failure(&self, name: &str) -> Option<Rollup> {
         match self.get(name)?.final_failure {
             FinalFailure::Container(rollup) => Some(rollup),
-            FinalFailure::Node | FinalFailure::Leaves | FinalFailure::Nothing => None,
+            FinalFailure::Node | FinalFailure::Leaves | FinalFailure::Containers | FinalFailure::Nothing => None,
         }
     }
 
@@ -366,5 +374,9 @@ mod tests {
         assert_eq!(types.leaves_of_failure("embed", &json!({})), None);
         assert_eq!(types.leaves_of_failure("probe", &json!({"leaves": [[3, 5]]})), None);
         assert_eq!(types.leaves_of_failure("raptor", &json!({})), Some(Vec::new()));
+        let containers = json!({"containers": [4, 6]});
+        assert_eq!(types.leaves_of_failure("summarize", &containers), None);
+        assert_eq!(types.containers_of_failure("summarize", &containers), Some([4, 6].map(DocumentId).to_vec()));
+        assert_eq!(types.containers_of_failure("embed", &containers), None);
     }
 }

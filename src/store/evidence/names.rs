@@ -124,9 +124,11 @@ evidence! {
     /// header.
     ExtractSheet = "extract.sheet", by "`extract:sheet`",
         absent "the node is not a sheet";
-    /// Why the node has no vector: `skipped` is `text_too_long` or `no_direction`, with figures and the remedy.
+    /// Of a text that is longer than the model's window, the number of `windows` whose weighted sum is its vector, its `tokens`, and how many
+    /// at its end are `left_out` if it is too long even for that. If the node has no vector, the reason: `skipped` is `text_too_long` or
+    /// `no_direction`, with figures and the remedy.
     Embed = "embed", by "`embed`, `raptor`",
-        absent "the node has its vector, which is not a part of the evidence";
+        absent "the node has its vector, of one window";
     /// How many leaves of the file have no vector, by the reason: `text_too_long` or `no_direction`.
     WithoutVector = "without_vector", by "`embed`",
         absent "every leaf that was embedded has its vector";
@@ -138,8 +140,8 @@ evidence! {
     /// What stands for the text of a container: `method`, `source_children`, `tokens`, `window`, `characters`.
     EffectiveContent = "effective_content", by "`summarize`, the settling of the node",
         null "the text does not fit the window, or nothing settled under the node", absent "the node is not a container";
-    /// How many children failed, why the text under the container was not concatenated or has no direction, why no
-    /// language model summarized it, and whether nothing under it has a vector.
+    /// How many children failed, what the container's vector is made of (`embedding`), how many children lack a vector
+    /// (`children_without_vector`) or that all do, why the text under it was not concatenated, and why no language model summarized it.
     Rollup = "rollup", by "`summarize`, `summarize:llm`, the settling of the node",
         absent "the node is not a container, or there is nothing under it";
     /// How many nodes under the settled file failed, and how many tasks failed for which reason.

@@ -1,0 +1,217 @@
+//! The vectors of texts. A text that is longer than the model's window is embedded in windows, whose weighted sum is its vector, so that
+//! a search by meaning also finds what stands at its end.
+use super::OrTaskFailure;
+use crate::{
+    embedding::{EmbedError, Model},
+    ingest::tree::BATCH_TOKENS,
+    search,
+    store::{nodes::TextRow, vectors::Weighted},
+};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use svc_actors::TaskFailure;
+use svc_formats::{ChunkOptions, chunk};
+use svc_ids::DocumentId;
+use svc_models::{Embedding, ModelError};
+
+/// The most tokens of one text that are embedded: as many as a task has of a file's chunks. A vector of more would say little of any
+/// part of it, and the task would take minutes.
+const MOST_TOKENS: usize = BATCH_TOKENS as usize;
+/// A window begins with the last of this many parts of the one before, so that what is said where one ends stands whole in one of them.
+const PARTS: usize = 8;
+const NO_DIRECTION: &str = "the model returned no numbers for this text; embed it with another model; until then only its words are searchable";
+const CHUNK: &str = "chunk the document";
+
+/// What a document is embedded and indexed by.
+pub(super) fn searchable(row: &TextRow) -> String {
+    search::text(&row.usetype, &row.title, &row.content)
+}
+
+pub(super) struct Embedded {
+    pub ids: Vec<DocumentId>,
+    pub vectors: Vec<Weighted>,
+    /// The evidence of texts that were embedded in windows, and of nodes without a vector: the reason and the remedy.
+    pub notes: Vec<(DocumentId, Value)>,
+}
+
+impl Embedded {
+    /// Leaves out every document that is not among these.
+    pub fn keep(&mut self, kept: &HashSet<DocumentId>) {
+        let vectors = std::mem::take(&mut self.ids).into_iter().zip(std::mem::take(&mut self.vectors));
+        (self.ids, self.vectors) = vectors.filter(|(id, _)| kept.contains(id)).unzip();
+        self.notes.retain(|(id, _)| kept.contains(id));
+    }
+
+    /// The nodes without a vector, each with the reason.
+    pub fn refused(&self) -> impl Iterator<Item = (DocumentId, &str)> {
+        self.notes.iter().filter_map(|(id, note)| Some((*id, note["skipped"].as_str()?)))
+    }
+}
+
+/// Texts to embed, those of one document one after the other.
+type Texts = Vec<(DocumentId, String)>;
+/// What is said of long texts.
+type Notes = BTreeMap<DocumentId, Value>;
+
+pub(super) async fn embed(model: &Model, rows: &[TextRow]) -> Result<Embedded, TaskFailure> {
+    let mut texts: Texts = rows.iter().map(|row| (row.id, searchable(row))).collect();
+    let only = |texts: &Texts| texts.iter().map(|(_, text)| text.clone()).collect::<Vec<_>>();
+    let mut notes = Notes::new();
+    let mut embedded = model.embed_documents(only(&texts)).await;
+    if let Err(EmbedError::Model(ModelError::TextTooLong { limit, .. })) = embedded {
+        (texts, notes) = cut_long(model, texts, limit).await?;
+        embedded = model.embed_documents(only(&texts)).await;
+    }
+    // A runner only names the texts of one call. Each turn leaves out at least one.
+    while let Err(EmbedError::Model(ModelError::NoDirection { texts: poison })) = &embedded {
+        let is_poison = |index: usize| poison.contains(&index);
+        let documents: BTreeSet<DocumentId> = texts.iter().map(|(id, _)| *id).collect();
+        let count = (0..texts.len()).filter(|index| is_poison(*index)).count();
+        // If no document has a vector, the model is broken, and the texts must be tried again.
+        if count == 0 || (count == texts.len() && documents.len() > 1) {
+            break;
+        }
+        let left = std::mem::take(&mut texts).into_iter().enumerate().filter(|(index, _)| !is_poison(*index));
+        texts = left.map(|(_, text)| text).collect();
+        embedded = match texts.is_empty() {
+            true => Ok(Vec::new()),
+            false => model.embed_documents(only(&texts)).await,
+        };
+    }
+    let mut made = texts.into_iter().map(|(id, _)| id).zip(embedded.classified()?).peekable();
+    let (mut ids, mut vectors) = (Vec::new(), Vec::new());
+    for row in rows {
+        let windows: Vec<Embedding> =
+            std::iter::from_fn(|| made.next_if(|(id, _)| *id == row.id)).map(|(_, embedding)| embedding).collect();
+        let count = windows.len();
+        if let Some(sum) = Embedding::sum(windows) {
+            ids.push(row.id);
+            vectors.push(Weighted::new(model.native_width(), sum));
+            notes.entry(row.id).and_modify(|note| note["windows"] = count.into());
+        } else if notes.get(&row.id).is_none_or(|note| note.get("skipped").is_none()) {
+            notes.insert(row.id, json!({"skipped": "no_direction", "remedy": NO_DIRECTION}));
+        }
+    }
+    Ok(Embedded { ids, vectors, notes: notes.into_iter().collect() })
+}
+
+/// Puts windows in the place of the texts that exceed the model's window; each text is counted once.
+async fn cut_long(model: &Model, texts: Texts, limit: usize) -> Result<(Texts, Notes), TaskFailure> {
+    let model = model.clone();
+    let cut = tokio::task::spawn_blocking(move || {
+        let (mut all, mut notes) = (Texts::new(), Notes::new());
+        for (id, text) in texts {
+            let tokens = model.count_tokens(&text)?;
+            if tokens <= limit {
+                all.push((id, text));
+                continue;
+            }
+            let Windows { windows, left_out } = windows(&model, &text, limit)?;
+            notes.insert(id, note(tokens, &windows, left_out, limit, &text));
+            all.extend(windows.into_iter().map(|window| (id, window)));
+        }
+        Ok::<_, EmbedError>((all, notes))
+    });
+    cut.await.classified()?.classified()
+}
+
+fn note(tokens: usize, windows: &[String], left_out: usize, limit: usize, text: &str) -> Value {
+    if windows.is_empty() {
+        let remedy = format!("{CHUNK}; until then only its words are searchable");
+        return json!({"skipped": "text_too_long", "token_count": tokens, "limit": limit, "chars_total": text.chars().count(), "remedy": remedy});
+    }
+    let mut note = json!({"windows": windows.len(), "tokens": tokens});
+    if left_out > 0 {
+        note["left_out"] = left_out.into();
+        note["remedy"] = format!("{CHUNK}; until then its vector lacks the last {left_out} tokens").into();
+    }
+    note
+}
+
+struct Windows {
+    windows: Vec<String>,
+    /// How many tokens stand after the last window, because the text is too long for one vector.
+    left_out: usize,
+}
+
+/// Cuts a text between its sentences into windows that overlap.
+fn windows(model: &Model, text: &str, limit: usize) -> Result<Windows, EmbedError> {
+    let room = limit.saturating_sub(model.count_tokens("")?);
+    let options = ChunkOptions { max_tokens: (room / PARTS).max(1), max_chars: usize::MAX, ..ChunkOptions::default() };
+    // A tokenizer that fails on a text has a defect; then the length in bytes is a safe upper bound.
+    let count = |text: &str| model.count_content_tokens(text).unwrap_or(text.len());
+    let parts = chunk(text, 0..text.len(), &options, &count);
+    // A line break between two parts is at most a token of its own.
+    let lengths: Vec<usize> = parts.iter().map(|part| part.tokens + 1).collect();
+    let (spans, end) = spans(&lengths, room, MOST_TOKENS.max(room));
+    let mut windows = Vec::with_capacity(spans.len());
+    for mut span in spans {
+        // Only a character that is longer than a part, or a tokenizer whose counts do not add up, is over the limit.
+        while !span.is_empty() {
+            let parts: Vec<_> = parts[span.clone()].iter().map(|part| part.content(text)).collect();
+            let window = parts.join("\n");
+            if model.count_tokens(&window)? <= limit {
+                windows.push(window);
+                break;
+            }
+            span.end -= 1;
+        }
+    }
+    Ok(Windows { windows, left_out: lengths[end..].iter().sum() })
+}
+
+/// The parts of each window, and the first part after the last window: a window has as many parts as there is `room` for, and begins
+/// with the last part of the one before; all of them have at most `most` tokens, but there is at least one.
+fn spans(lengths: &[usize], room: usize, most: usize) -> (Vec<std::ops::Range<usize>>, usize) {
+    let (mut spans, mut total, mut start, mut end) = (Vec::new(), 0, 0, 0);
+    while end < lengths.len() {
+        let (mut stop, mut tokens) = (start, 0);
+        while stop < lengths.len() && (stop == start || tokens + lengths[stop] <= room) {
+            tokens += lengths[stop];
+            stop += 1;
+        }
+        if total + tokens > most && !spans.is_empty() {
+            break;
+        }
+        // Beside the last part of the window before, nothing more has room here.
+        if stop == end {
+            start = end;
+            continue;
+        }
+        spans.push(start..stop);
+        (total, end) = (total + tokens, stop);
+        start = if stop - start > 1 { stop - 1 } else { stop };
+    }
+    (spans, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn windows_overlap_have_room_and_hold_everything_up_to_the_cap(
+            lengths in prop::collection::vec(1usize..30, 1..200),
+            room in 10usize..60,
+            most in 10usize..2000,
+        ) {
+            let (spans, end) = spans(&lengths, room, most);
+            let tokens = |span: &std::ops::Range<usize>| lengths[span.clone()].iter().sum::<usize>();
+            prop_assert!(!spans.is_empty() && spans[0].start == 0 && spans[spans.len() - 1].end == end);
+            for span in &spans {
+                prop_assert!(!span.is_empty() && (tokens(span) <= room || span.len() == 1));
+            }
+            for pair in spans.windows(2) {
+                prop_assert!(pair[0].end < pair[1].end && pair[1].start <= pair[0].end, "{spans:?}");
+                // A window begins anew only where the part before leaves no room.
+                let fits = lengths[pair[0].end - 1] + lengths[pair[0].end] <= room;
+                prop_assert!(pair[1].start < pair[0].end || pair[0].len() == 1 || !fits, "{spans:?}");
+            }
+            let total: usize = spans.iter().map(tokens).sum();
+            prop_assert!(total <= most || spans.len() == 1);
+            prop_assert!(end == lengths.len() || total + room > most || lengths.iter().any(|length| *length > room));
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Containers that are rolled up together: what is under each, and the vector that it gets from its children.
+use super::{nodes::NOT_OF_A_FILE, places::Place, vectors::weighted_mean};
+use crate::usetype::Usetype;
+use sqlx::PgConnection;
+use std::collections::{HashMap, HashSet};
+use svc_ids::{DocumentId, RootId};
+
+/// The children of `c.id` that a rollup is made of: those that settled and that tasks made. The argument is the
+/// placeholder of the rules that are not of a file.
+macro_rules! rolled_up {
+    ($others:literal) => {
+        concat!(
+            "d.parent_id = c.id AND d.settled = 'settled' AND d.usetype <> 'raptor'
+             AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> ALL(",
+            $others,
+            "))"
+        )
+    };
+}
+
+/// Those of these containers that have a settled child.
+pub async fn with_settled_child(
+    conn: &mut PgConnection,
+    containers: &[DocumentId],
+) -> sqlx::Result<HashSet<DocumentId>> {
+    let ids: Vec<DocumentId> = sqlx::query_scalar(
+        "SELECT c.id FROM unnest($1::bigint[]) AS c(id)
+          WHERE EXISTS (SELECT 1 FROM documents d WHERE d.parent_id = c.id AND d.settled = 'settled')",
+    )
+    .bind(containers)
+    .fetch_all(conn)
+    .await?;
+    Ok(ids.into_iter().collect())
+}
+
+/// Marks containers as waiting for a task that rolls them up, and counts the task at the container or file where it stands.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = at.0))]
+pub async fn queue(conn: &mut PgConnection, at: DocumentId, containers: &[DocumentId]) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE ingest_node SET rollup = CASE WHEN document_id = ANY($2) THEN 'queued' ELSE rollup END,
+                open_tasks = open_tasks + CASE WHEN document_id = $1 THEN 1 ELSE 0 END
+          WHERE document_id = $1 OR document_id = ANY($2)",
+    )
+    .bind(at)
+    .bind(containers)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Marks containers as waiting for a task that was put back, except those that wait for something else first.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = at.0))]
+pub async fn queue_again(conn: &mut PgConnection, at: DocumentId, containers: &[DocumentId]) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE ingest_node n SET rollup = 'queued' FROM documents d
+          WHERE n.document_id = ANY($2) AND n.open_children = 0 AND (n.open_tasks = 0 OR n.document_id = $1)
+            AND d.id = n.document_id AND d.settled = 'in_flight'",
+    )
+    .bind(at)
+    .bind(containers)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// A container that waits for its rollup.
+#[derive(Debug, sqlx::FromRow)]
+pub struct Container {
+    #[sqlx(flatten)]
+    pub place: Place,
+    /// The tokens under it, as they were counted when its parts were made. A workbook has no count of its own: the tasks
+    /// of its sheets count at their sheets alone, so that they never meet on its row, and the sheets' counts are summed here.
+    pub tokens: i64,
+    pub failed_children: i32,
+    /// How many children it is rolled up from.
+    pub children: i64,
+}
+
+/// Locks the containers of a task and the node where it stands. Returns those that still wait for their rollup with nothing open under
+/// them; the others were deleted, cancelled or edited since, and are rolled up later if at all.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = at.0))]
+pub async fn lock(conn: &mut PgConnection, at: DocumentId, ids: &[DocumentId]) -> sqlx::Result<Vec<Container>> {
+    super::locks::documents(conn, ids).await?;
+    // The end of the task lowers the count of its node, whose row is locked here so that all rows are locked in their order.
+    let waiting: Vec<DocumentId> = sqlx::query_scalar(
+        "WITH locked AS MATERIALIZED (
+             SELECT n.document_id, n.rollup = 'queued' AND n.open_children = 0 AS waits FROM ingest_node n
+              WHERE n.document_id = ANY($1) OR n.document_id = $2 ORDER BY n.document_id FOR NO KEY UPDATE)
+         SELECT l.document_id FROM locked l JOIN documents d ON d.id = l.document_id
+          WHERE l.waits AND l.document_id = ANY($1) AND d.settled = 'in_flight' ORDER BY 1",
+    )
+    .bind(ids)
+    .bind(at)
+    .fetch_all(&mut *conn)
+    .await?;
+    sqlx::query_as(concat!(
+        "SELECT c.id, c.path, n.failed_children,
+                greatest(n.tokens, (SELECT coalesce(sum(s.tokens), 0)::bigint FROM ingest_node s WHERE s.parent_id = c.id)) AS tokens,
+                (SELECT count(*) FROM documents d WHERE ",
+        rolled_up!("$2"),
+        ") AS children
+           FROM documents c JOIN ingest_node n ON n.document_id = c.id WHERE c.id = ANY($1) ORDER BY c.id"
+    ))
+    .bind(&waiting)
+    .bind(&NOT_OF_A_FILE[..])
+    .fetch_all(conn)
+    .await
+}
+
+/// The texts of the settled leaves that tasks made under containers, each with the container, in the order of the file, which is
+/// that of their ids. Leaves of other files under a container do not count.
+pub async fn texts(conn: &mut PgConnection, containers: &[DocumentId]) -> sqlx::Result<Vec<(DocumentId, String)>> {
+    sqlx::query_as(
+        "SELECT c.id, d.content
+           FROM (SELECT id, (SELECT coalesce(array_agg(f.id), '{}') FROM documents f JOIN document_blobs b ON b.document_id = f.id
+                              WHERE f.path @> ARRAY[u.id]) AS files FROM unnest($1::bigint[]) AS u(id)) c
+           JOIN documents d ON d.path @> ARRAY[c.id]
+          WHERE d.usetype = ANY($2) AND d.settled = 'settled' AND NOT d.path && c.files
+            AND EXISTS (SELECT 1 FROM node_origins o WHERE o.document_id = d.id AND o.rule <> ALL($3))
+            AND NOT EXISTS (SELECT 1 FROM ingest_node n WHERE n.document_id = d.id)
+          ORDER BY c.id, d.id",
+    )
+    .bind(containers)
+    .bind(Usetype::leaves())
+    .bind(&NOT_OF_A_FILE[..])
+    .fetch_all(conn)
+    .await
+}
+
+/// Gives containers the weighted sums of their children's vectors of one model. Returns of how many vectors each is; a
+/// container that is absent has no vector now.
+pub async fn set_vectors(
+    conn: &mut PgConnection,
+    containers: &[DocumentId],
+    model: &str,
+) -> sqlx::Result<HashMap<DocumentId, i64>> {
+    let made: Vec<(DocumentId, i64)> = sqlx::query_as(concat!(
+        "WITH sums AS (
+             SELECT c.id, count(*) AS vectors, ",
+        weighted_mean!(),
+        " AS mean
+               FROM unnest($1::bigint[]) AS c(id) JOIN documents d ON ",
+        rolled_up!("$3"),
+        "      JOIN document_vectors v ON v.document_id = d.id AND v.embed_model = $2
+              GROUP BY c.id),
+         made AS (
+             INSERT INTO document_vectors (document_id, embed_model, embed, weight)
+             SELECT id, $2, l2_normalize(mean)::halfvec, vector_norm(mean) * vectors FROM sums WHERE vector_norm(mean) > 0 ORDER BY id
+             ON CONFLICT (document_id) DO UPDATE SET embed_model = excluded.embed_model, embed = excluded.embed, weight = excluded.weight
+             RETURNING document_id)
+         SELECT s.id, s.vectors FROM made m JOIN sums s ON s.id = m.document_id"
+    ))
+    .bind(containers)
+    .bind(model)
+    .bind(&NOT_OF_A_FILE[..])
+    .fetch_all(&mut *conn)
+    .await?;
+    let made: HashMap<DocumentId, i64> = made.into_iter().collect();
+    let without: Vec<DocumentId> = containers.iter().copied().filter(|id| !made.contains_key(id)).collect();
+    // Such a vector was that of children that are gone.
+    sqlx::query("DELETE FROM document_vectors WHERE document_id = ANY($1)").bind(without).execute(conn).await?;
+    Ok(made)
+}
+
+/// Records that containers are rolled up, and tells the settler to look at them.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
+pub async fn done(conn: &mut PgConnection, root_id: RootId, containers: &[DocumentId]) -> sqlx::Result<()> {
+    sqlx::query(
+        "WITH done AS (UPDATE ingest_node SET rollup = 'done' WHERE document_id = ANY($2) RETURNING document_id)
+         INSERT INTO settle_event (root_id, document_id, done, failed) SELECT $1, document_id, 0, 0 FROM done",
+    )
+    .bind(root_id)
+    .bind(containers)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
