@@ -187,7 +187,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("sampler", &["embedding", "store"]),
     ("telemetry", &["sampler"]),
     ("spool", &["error", "reader", "store", "telemetry"]),
-    ("core", &["disk", "embedding", "error", "fetch", "reader", "settings", "spool"]),
+    ("core", &["disk", "embedding", "error", "fetch", "reader", "settings", "spool", "store"]),
     ("search", &["access", "core", "error", "settings", "store", "usetype"]),
     (
         "ingest",
