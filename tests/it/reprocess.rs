@@ -77,7 +77,7 @@ async fn nearly_done(app: &TestApp, id: i64) -> Vec<i64> {
     reprocess(app, id, short(), false).await.unwrap();
     until("the chunks of the reprocess", async || {
         let progress = frontier(app, id).await.reprocess?;
-        (progress.nodes_settled > 0 && progress.blocked_by.len() == 1 && progress.tasks_unfinished == 2).then_some(())
+        (progress.nodes_settled > 0 && progress.blocked_by.len() == 1 && progress.tasks_unfinished == 1).then_some(())
     })
     .await;
     hidden(app).await
