@@ -261,12 +261,13 @@ mod tests {
         drop(largest);
         assert!(admission.body(None, 16 << 20).await.is_ok());
     }
+
     #[tokio::test(start_paused = true)]
     async fn the_largest_body_fits_into_a_share_and_two_do_not() {
         let (anna, bert) = (Some(PrincipalId(1)), Some(PrincipalId(2)));
         let admission = Admission::new(Places { largest_body: 200 << 20, principal_share: 0.1, ..PLACES });
         let largest = admission.body(anna, 200 << 20).await.expect("the largest body fits");
-        let refused = admission.body(anna, 200 << 20).await.err().expect("a second does not");
+        let refused = admission.body(anna, 200 << 20).await.expect_err("a second does not");
         assert_eq!(refused.members["setting"], "SVC_PRINCIPAL_SHARE");
         assert!(admission.body(bert, 1 << 20).await.is_ok(), "others find room");
         drop(largest);

@@ -102,14 +102,14 @@ mod tests {
     #[test]
     fn a_principal_leaves_slots_to_others_and_the_owner_may_have_all() {
         let slots = Slots::new(4, 2);
-        let annas = [slots.take_now(ANNA), slots.take_now(ANNA)].map(|place| place.ok().expect("her share"));
+        let annas = [slots.take_now(ANNA), slots.take_now(ANNA)].map(|place| place.expect("her share"));
         assert_eq!(slots.take_now(ANNA).err(), Some(Full::Share));
-        let others = [slots.take_now(BERT), slots.take_now(None)].map(|place| place.ok().expect("a slot"));
+        let others = [slots.take_now(BERT), slots.take_now(None)].map(|place| place.expect("a slot"));
         assert_eq!(slots.take_now(BERT).err(), Some(Full::All));
         drop(annas);
         assert!(slots.take_now(ANNA).is_ok(), "her slots came back");
         drop(others);
-        let owners: Vec<_> = (0..4).map(|_| slots.take_now(None).ok().expect("the owner has no share")).collect();
+        let owners: Vec<_> = (0..4).map(|_| slots.take_now(None).expect("the owner has no share")).collect();
         assert_eq!(slots.take_now(None).err(), Some(Full::All));
         drop(owners);
     }
@@ -117,7 +117,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_waits_for_its_share_takes_nothing_from_others() {
         let slots = Arc::new(Slots::new(3, 2));
-        let held = [slots.take(ANNA, 1).await, slots.take(ANNA, 1).await].map(|place| place.ok().expect("her share"));
+        let held = [slots.take(ANNA, 1).await, slots.take(ANNA, 1).await].map(|place| place.expect("her share"));
         let waiting: Vec<_> = (0..8)
             .map(|_| {
                 let slots = slots.clone();

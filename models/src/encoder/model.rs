@@ -179,7 +179,7 @@ impl Encoder for BurnEncoder {
         let mut layers = self.layers.iter().peekable();
         while layers.peek().is_some() {
             place.run(&mut |is_left| {
-                while let Some(layer) = layers.next() {
+                for layer in layers.by_ref() {
                     rows = rows.take().map(|x| self.run_layer(layer, x, &batch));
                     if is_left() {
                         return;

@@ -25,6 +25,7 @@ use rayon::prelude::*;
 use std::sync::Arc;
 
 /// A linear layer.
+#[expect(clippy::large_enum_variant, reason = "a model has a few dozen of them")]
 pub(super) enum Dense {
     /// Its bias is zeros if the model has none.
     Packed { weight: Packed, bias: Vec<f32> },
@@ -37,6 +38,7 @@ pub(super) enum Dense {
 }
 
 /// A layer's normalisation.
+#[expect(clippy::large_enum_variant, reason = "a model has a few dozen of them")]
 pub(super) enum Norm {
     Numbers(LayerNorm),
     Tensors { gain: Tensor<1>, offset: Tensor<1>, epsilon: f64 },
