@@ -198,7 +198,7 @@ impl Encoder for BurnEncoder {
                 let pooled = linear(pool(x, &batch, Pooling::Cls), &head.pooler, Activation::Tanh, &batch);
                 linear(pooled, &head.classifier, Activation::Nothing, &batch)
             }
-            (Wanted::Score, None) => panic!("the model has no head"),
+            (Wanted::Score, None) => panic!("only the reranker asks for scores, and it loads its model with a head"),
         });
         // Every tensor here is made of f32, so this is never empty.
         made.and_then(|made| made.into_data().try_to_vec::<f32>().ok()).unwrap_or_default()
