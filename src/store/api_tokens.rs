@@ -1,4 +1,5 @@
 //! The tokens of principals, and who holds one.
+use super::interval::interval;
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use std::time::Duration;
@@ -137,7 +138,7 @@ pub async fn outdate(conn: &mut PgConnection, id: ApiTokenId, grace: Duration) -
          SELECT principal_id, name, is_current, expires_at FROM old",
     )
     .bind(id)
-    .bind(grace)
+    .bind(interval(grace))
     .fetch_optional(conn)
     .await
 }

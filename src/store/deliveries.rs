@@ -1,5 +1,5 @@
 //! The deliveries of webhooks: claimed by any process, at most a few at a time for each webhook.
-use super::{documents::add, webhooks::Of, word::Word};
+use super::{documents::add, interval::interval, webhooks::Of, word::Word};
 use chrono::{DateTime, Utc};
 use serde_json::json;
 use sqlx::{PgConnection, postgres::PgArguments};
@@ -144,7 +144,7 @@ pub async fn claim(conn: &mut PgConnection, limit: Duration) -> sqlx::Result<Vec
     )
     .bind(locked)
     .bind(AT_ONCE)
-    .bind(limit)
+    .bind(interval(limit))
     .fetch_all(conn)
     .await
 }
@@ -183,7 +183,7 @@ pub async fn record(conn: &mut PgConnection, claimed: &Claimed, ended: &Ended) -
     .bind(state.as_str())
     .bind(status.map(i32::from))
     .bind(error.map(super::text::storable).as_deref())
-    .bind(again.map(super::tasks::interval))
+    .bind(again.map(interval))
     .execute(conn)
     .await
     .map(|_| ())
@@ -202,7 +202,7 @@ pub async fn switch_off(conn: &mut PgConnection, id: WebhookId, is_gone: bool, p
     )
     .bind(id)
     .bind(is_gone)
-    .bind(patience)
+    .bind(interval(patience))
     .bind(EventKind::WebhookOff.as_str())
     .bind(json!({"reason": reason}))
     .execute(conn)
@@ -217,7 +217,7 @@ pub async fn sweep(conn: &mut PgConnection, retention: Duration) -> sqlx::Result
              SELECT id FROM (SELECT id, created_at FROM webhook_delivery WHERE state <> 'pending' ORDER BY id LIMIT $2) o
               WHERE o.created_at < clock_timestamp() - $1)",
     )
-    .bind(super::tasks::interval(retention))
+    .bind(interval(retention))
     .bind(SWEPT)
     .execute(conn)
     .await?;

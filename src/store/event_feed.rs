@@ -1,5 +1,5 @@
 //! The numbered events: who numbers them, who may read which, and until when they are kept.
-use super::{advisory::AdvisoryLock, documents::add, scope::Readable, word::Word};
+use super::{advisory::AdvisoryLock, documents::add, interval::interval, scope::Readable, word::Word};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::{
@@ -179,7 +179,7 @@ pub async fn sweep(conn: &mut PgConnection, retention: Duration) -> sqlx::Result
          DELETE FROM event_outbox e USING oldest o
           WHERE e.seq = o.seq AND o.seq < coalesce((SELECT min(seq) FROM oldest WHERE NOT is_old), o.seq + 1)",
     )
-    .bind(super::tasks::interval(retention))
+    .bind(interval(retention))
     .bind(SWEPT)
     .execute(conn)
     .await?;

@@ -1,7 +1,8 @@
 //! Claims while they last: heartbeats, what is given back, and what is taken back from a silent worker.
 use super::{
     advisory::AdvisoryLock,
-    tasks::{fail_dependents, interval, release},
+    interval::interval,
+    tasks::{fail_dependents, release},
     transaction,
 };
 use chrono::{DateTime, Utc};
@@ -89,7 +90,7 @@ pub async fn give_back_unheard(
     )
     .bind(worker_id)
     .bind(known)
-    .bind(since)
+    .bind(interval(since))
     .execute(conn)
     .await
     .map(|done| done.rows_affected())

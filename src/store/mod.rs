@@ -20,6 +20,7 @@ pub mod events;
 pub(crate) mod evidence;
 pub mod indexes;
 pub mod ingest_nodes;
+mod interval;
 pub mod kept;
 pub mod leases;
 pub(crate) mod links;

@@ -1,6 +1,7 @@
 //! Tasks: enqueue, claim, start, finish, fail.
 use super::{
     advisory::AdvisoryLock,
+    interval::interval,
     text::{storable, storable_json},
     transaction::Transaction,
     word::Word,
@@ -196,11 +197,6 @@ pub async fn start(
         .bind(interval(lease))
         .fetch_one(conn)
         .await
-}
-
-/// A duration that the server accepts: an interval has microseconds, and nothing finer.
-pub(super) fn interval(duration: Duration) -> Duration {
-    Duration::from_micros(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
 }
 
 /// How a task ended, for the node's attempt log.

@@ -1,9 +1,6 @@
 //! What keeps the queue lean and moving: putting tasks off, deleting rows that nobody needs, and removing intents of
 //! tasks that cannot run.
-use super::{
-    advisory::AdvisoryLock,
-    tasks::{interval, release},
-};
+use super::{advisory::AdvisoryLock, interval::interval, tasks::release};
 use sqlx::PgConnection;
 use std::time::Duration;
 use svc_actors::Grant;
@@ -40,8 +37,7 @@ pub async fn take_turn(conn: &mut PgConnection, name: &str, every: Duration) -> 
          ON CONFLICT (name) DO UPDATE SET taken_at = EXCLUDED.taken_at WHERE upkeep_turn.taken_at <= clock_timestamp() - $2 RETURNING 1",
     )
     .bind(name)
-    // An interval has microseconds, and nothing finer.
-    .bind(Duration::from_millis(u64::try_from(every.as_millis()).unwrap_or(u64::MAX)))
+    .bind(interval(every))
     .fetch_optional(conn)
     .await?;
     Ok(taken.is_some())
@@ -88,7 +84,7 @@ pub async fn purge(
          SELECT (SELECT count(*) FROM gone), (SELECT max(id) FROM seen), (SELECT count(*) FROM seen)",
     )
     .bind(after)
-    .bind(retention)
+    .bind(interval(retention))
     .bind(CHUNK)
     .bind(kept_failed)
     .fetch_one(conn)

@@ -1,5 +1,5 @@
 //! Webhooks: who is called, for what, and with which key.
-use super::{documents::add, event_feed::Audience, scope::Readable, word::Word};
+use super::{documents::add, event_feed::Audience, interval::interval, scope::Readable, word::Word};
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use std::time::Duration;
@@ -142,7 +142,7 @@ pub async fn rotate(
     let mut arguments = of.arguments();
     add(&mut arguments, id);
     add(&mut arguments, secret.to_vec());
-    add(&mut arguments, grace);
+    add(&mut arguments, interval(grace));
     let query = concat!(
         "UPDATE webhooks SET old_secret = secret, old_until = now() + $5, secret = $4 WHERE id = $3 AND ",
         own!(),

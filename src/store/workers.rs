@@ -1,4 +1,5 @@
 //! The worker processes of the fleet.
+use super::interval::interval;
 use serde_json::Value;
 use sqlx::PgConnection;
 use std::time::Duration;
@@ -38,7 +39,7 @@ pub async fn beat(conn: &mut PgConnection, worker: &WorkerRow, snapshot: &Value)
     .bind(&worker.version)
     .bind(&worker.badges)
     .bind(&worker.task_types)
-    .bind(worker.lease)
+    .bind(interval(worker.lease))
     .bind(snapshot)
     .bind(worker.strict)
     .bind(EventKind::WorkerJoined.as_str())

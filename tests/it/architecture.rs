@@ -140,6 +140,23 @@ fn parameters(signature: &str) -> Vec<(&str, &str)> {
 }
 
 #[test]
+fn the_server_gets_no_duration_finer_than_its_own() {
+    let mut durations = 0;
+    for (path, text) in sources(&repository().join("src/store")) {
+        for (at, _) in text.match_indices(": Duration") {
+            let before = &text[..at];
+            let name =
+                &before[before.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(0, |end| end + 1)..];
+            for raw in [format!(".bind({name})"), format!(".{name})\n"), format!("arguments, {name})")] {
+                assert!(!text.contains(&raw), "{}: `{}` without interval()", path.display(), raw.trim());
+            }
+            durations += 1;
+        }
+    }
+    assert!(durations > 15, "{durations}");
+}
+
+#[test]
 fn a_function_of_the_store_opens_a_span_with_the_ids_that_it_takes() {
     let mut spans = 0;
     for (path, text) in sources(&repository().join("src/store")) {

@@ -1,5 +1,5 @@
 //! What is wrong with the queue, for an operator to read.
-use crate::store::{queue, word::Word};
+use crate::store::{interval::interval, queue, word::Word};
 use sqlx::PgConnection;
 
 svc_client::words! {
@@ -108,7 +108,7 @@ pub async fn findings(conn: &mut PgConnection, patience: std::time::Duration) ->
            FROM paused_task_type p JOIN task_queue t ON t.parked_on = -p.id GROUP BY p.task_type, p.since
           ORDER BY 1, 2",
     )
-    .bind(patience)
+    .bind(interval(patience))
     .fetch_all(&mut *conn)
     .await?;
     findings.extend(more.into_iter().map(|(Word(kind), about, tasks, seconds)| Finding {
