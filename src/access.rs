@@ -13,7 +13,7 @@ pub use keys::{Keys, NewSecret};
 use sqlx::PgConnection;
 use svc_client::{
     Access, Code, Failure,
-    wire::{AuditAct, GrantRight},
+    wire::{Attempt, AuditAct, ErrorType, GrantRight},
 };
 use svc_ids::{ApiTokenId, DocumentId, PrincipalId};
 
@@ -107,6 +107,27 @@ impl Caller {
         principal.read.push(id);
         principal.write.push(id);
         Ok(Caller::Principal(principal))
+    }
+
+    /// What this caller is told of attempts: names of machines, and errors between them, are for the owner alone.
+    pub fn told(&self, attempts: Vec<Attempt>) -> Vec<Attempt> {
+        let told = |attempt: Attempt| match self {
+            Caller::Owner => attempt,
+            Caller::Principal(_) | Caller::Nobody => Attempt {
+                worker: None,
+                message: attempt.message.filter(|_| attempt.error_type != Some(ErrorType::Retryable)),
+                ..attempt
+            },
+        };
+        attempts.into_iter().map(told).collect()
+    }
+
+    /// A failure as this caller is told of it.
+    pub fn told_failure(&self, mut failure: Failure) -> Failure {
+        if !matches!(self, Caller::Owner) {
+            failure.members.remove("worker");
+        }
+        failure
     }
 
     /// What this caller may read.

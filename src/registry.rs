@@ -116,7 +116,8 @@ impl Form {
                     let answer = service.handle(&caller, Call { meta, path, query, body });
                     let slots = admitted.into_iter().chain(slot).collect();
                     let answer = admission::holding(slots, answer);
-                    lifetime::in_time(&O::INFO, service.settings.request_timeout, answer).await.map(O::Reply::encode)
+                    let outcome = lifetime::in_time(&O::INFO, service.settings.request_timeout, answer).await;
+                    outcome.map(O::Reply::encode).map_err(|failure| caller.told_failure(failure))
                 })
             },
             media_type: O::Reply::accept(),
@@ -383,7 +384,8 @@ where
         call.query.check()?;
         let Call { meta, path, query, body } = call;
         let body = body.receive(&self.service).await?;
-        self.service.handle(&self.caller, Call { meta, path, query, body }).await
+        let outcome = self.service.handle(&self.caller, Call { meta, path, query, body }).await;
+        outcome.map_err(|failure| self.caller.told_failure(failure))
     }
 }
 

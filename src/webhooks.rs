@@ -20,7 +20,10 @@ use serde_json::{Value, json};
 pub use signature::NewKey;
 use sqlx::PgPool;
 use std::time::Duration;
-use svc_client::{Failure, wire::EventResponse};
+use svc_client::{
+    Failure,
+    wire::{EventKind, EventResponse},
+};
 use svc_ids::WebhookId;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -111,7 +114,10 @@ impl Sender {
             tx.rollback().await?;
             return Ok(false);
         };
-        let kinds = webhook.kinds.iter().map(|Word(kind)| *kind).collect();
+        let kinds = match webhook.kinds.as_slice() {
+            [] => EventKind::usual(),
+            kinds => kinds.iter().map(|Word(kind)| *kind).collect(),
+        };
         let wanted = Wanted { kinds, root: webhook.root_id };
         let Page { events, looked_at } =
             event_feed::page(&mut tx, &webhook.audience(), &wanted, webhook.after_seq, PAGE).await?;
@@ -154,7 +160,7 @@ impl Sender {
             Some(seq) => {
                 // The rights of the creator may have changed since the delivery was queued.
                 let Some(webhook) = webhooks::served(&mut conn, delivery.webhook_id).await? else { return Ok(None) };
-                let page = event_feed::page(&mut conn, &webhook.audience(), &Wanted::default(), seq - 1, 1).await?;
+                let page = event_feed::page(&mut conn, &webhook.audience(), &Wanted::all(), seq - 1, 1).await?;
                 match (page.looked_at, page.events.into_iter().next()) {
                     (Some((first, _)), Some(event)) if first == seq => body(event),
                     (Some((first, _)), None) if first == seq => return Ok(Some(Ended::Withheld)),
@@ -239,7 +245,6 @@ fn body(event: EventResponse) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use svc_client::wire::EventKind;
 
     #[test]
     fn no_body_is_larger_than_the_limit() {

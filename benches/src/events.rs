@@ -88,7 +88,7 @@ async fn latency(
     out: &mut dyn FnMut(Figure),
 ) -> Result<(), BoxError> {
     let kinds = Some("document.updated".to_owned());
-    let query = EventQuery { kinds, since: Some("now".to_owned()), root: None };
+    let query = EventQuery { kinds, since: Some("now".to_owned()), ..EventQuery::default() };
     let mut followed = client.follow_events(query).await?;
     let start = Instant::now();
     let writers: Vec<_> = (0..WRITERS)

@@ -3,8 +3,13 @@
 use crate::reply::Described;
 use crate::{Failure, Incoming, operation::Wire, reply::Reply};
 use bytes::{Bytes, BytesMut};
-use futures_util::{StreamExt, stream, stream::BoxStream};
-use std::{borrow::Cow, marker::PhantomData};
+use futures_util::{Stream, StreamExt, stream, stream::BoxStream};
+use std::{
+    borrow::Cow,
+    marker::PhantomData,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
 
 /// The name of the event that carries a [`Failure`]; the stream ends with it.
 pub const PROBLEM: &str = "problem";
@@ -20,8 +25,71 @@ pub struct Event<T> {
     pub data: T,
 }
 
+/// What a stream of events carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sent<T> {
+    Event(Event<T>),
+    /// The id to send in `Last-Event-ID` to continue from here: nothing before it is left to send.
+    Position(String),
+}
+
 /// Events as they happen. A failure is always the last item.
-pub type EventStream<T> = BoxStream<'static, Result<Event<T>, Failure>>;
+pub struct EventStream<T> {
+    sent: BoxStream<'static, Result<Sent<T>, Failure>>,
+    /// An event that came where a position was waited for.
+    early: Option<Event<T>>,
+    last_id: Option<String>,
+}
+
+impl<T> EventStream<T> {
+    pub fn new(sent: impl Stream<Item = Result<Sent<T>, Failure>> + Send + 'static) -> EventStream<T> {
+        EventStream { sent: sent.boxed(), early: None, last_id: None }
+    }
+
+    /// The id to send in `Last-Event-ID` to continue where this stream is.
+    pub fn last_id(&self) -> Option<&str> {
+        self.last_id.as_deref()
+    }
+
+    /// Waits until the stream says where it begins.
+    pub async fn begun(&mut self) -> Result<(), Failure> {
+        match self.sent.next().await.transpose()? {
+            Some(Sent::Position(id)) => self.last_id = Some(id),
+            Some(Sent::Event(event)) => self.early = Some(event),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// The events and the positions between them.
+    pub fn into_sent(self) -> BoxStream<'static, Result<Sent<T>, Failure>> {
+        self.sent
+    }
+}
+
+impl<T: Unpin> Stream for EventStream<T> {
+    type Item = Result<Event<T>, Failure>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            let sent = match self.early.take() {
+                Some(event) => Some(Ok(Sent::Event(event))),
+                None => ready!(self.sent.poll_next_unpin(context)),
+            };
+            match sent {
+                Some(Ok(Sent::Position(id))) => self.last_id = Some(id),
+                Some(Ok(Sent::Event(event))) => {
+                    if event.id.is_some() {
+                        self.last_id.clone_from(&event.id);
+                    }
+                    return Poll::Ready(Some(Ok(event)));
+                }
+                Some(Err(failure)) => return Poll::Ready(Some(Err(failure))),
+                None => return Poll::Ready(None),
+            }
+        }
+    }
+}
 
 /// 200 with `text/event-stream`; the data of each event is JSON.
 pub struct Events<T>(PhantomData<T>);
@@ -49,10 +117,14 @@ impl<T: Wire> Reply for Events<T> {
 
 /// Reads events from the pieces of a body.
 fn read<T: Wire>(pieces: BoxStream<'static, Result<Bytes, Failure>>) -> EventStream<T> {
-    stream::try_unfold(Some((pieces, Parser::default())), async |state| {
+    EventStream::new(stream::try_unfold(Some((pieces, Parser::default())), async |state| {
         let Some((mut pieces, mut parser)) = state else { return Ok(None) };
         loop {
-            if let Some(raw) = parser.next()? {
+            if let Some(parsed) = parser.next()? {
+                let raw = match parsed {
+                    Parsed::Event(raw) => raw,
+                    Parsed::Position(id) => return Ok(Some((Sent::Position(id), Some((pieces, parser))))),
+                };
                 let failed = raw.name.as_deref() == Some(PROBLEM);
                 let misread =
                     |error| Failure::unreachable(format!("an event does not have the form of this version: {error}"));
@@ -61,15 +133,23 @@ fn read<T: Wire>(pieces: BoxStream<'static, Result<Bytes, Failure>>) -> EventStr
                 }
                 let data = serde_json::from_str(&raw.data).map_err(misread)?;
                 let name = raw.name.map_or(Cow::Borrowed("message"), Cow::Owned);
-                return Ok(Some((Event { id: raw.id, name, data }, Some((pieces, parser)))));
+                let event = Event { id: raw.id, name, data };
+                return Ok(Some((Sent::Event(event), Some((pieces, parser)))));
             }
             match pieces.next().await {
                 Some(piece) => parser.feed(&piece?)?,
                 None => return Ok(None),
             }
         }
-    })
-    .boxed()
+    }))
+}
+
+/// What the bytes of a stream say.
+#[derive(Debug, PartialEq, Eq)]
+enum Parsed {
+    Event(Raw),
+    /// An id without data.
+    Position(String),
 }
 
 /// An event whose data has not been parsed yet.
@@ -88,6 +168,7 @@ struct Parser {
     searched: usize,
     event: Raw,
     has_data: bool,
+    has_id: bool,
     last_id: Option<String>,
 }
 
@@ -100,7 +181,7 @@ impl Parser {
         Ok(())
     }
 
-    fn next(&mut self) -> Result<Option<Raw>, Failure> {
+    fn next(&mut self) -> Result<Option<Parsed>, Failure> {
         while let Some(length) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {
             let line = self.buffer.split_to(self.searched + length + 1);
             self.searched = 0;
@@ -108,8 +189,12 @@ impl Parser {
             let line = line.trim_end_matches(['\r', '\n']);
             if line.is_empty() {
                 let event = std::mem::take(&mut self.event);
+                let has_id = std::mem::take(&mut self.has_id);
                 if std::mem::take(&mut self.has_data) {
-                    return Ok(Some(Raw { id: self.last_id.clone(), ..event }));
+                    return Ok(Some(Parsed::Event(Raw { id: self.last_id.clone(), ..event })));
+                }
+                if let Some(id) = self.last_id.clone().filter(|_| has_id) {
+                    return Ok(Some(Parsed::Position(id)));
                 }
                 continue;
             }
@@ -117,7 +202,10 @@ impl Parser {
             let value = value.strip_prefix(' ').unwrap_or(value);
             match field {
                 "event" => self.event.name = Some(value.to_owned()),
-                "id" => self.last_id = Some(value.to_owned()),
+                "id" => {
+                    self.last_id = Some(value.to_owned());
+                    self.has_id = true;
+                }
                 "data" => {
                     if std::mem::replace(&mut self.has_data, true) {
                         self.event.data.push('\n');
@@ -138,13 +226,14 @@ mod tests {
 
     #[test]
     fn events_are_the_same_however_their_bytes_are_cut() {
-        let text = "retry: 2000\n\n: keep-alive\n\nid: 7\nevent: frontier\ndata: {\"a\":\ndata: 1}\n\r\nid\ndata\n\ndata: é\n\nevent: unfinished\ndata: 1\n";
-        let event = |id: &str, name: Option<&str>, data: &str| Raw {
-            id: Some(id.to_owned()),
-            name: name.map(str::to_owned),
-            data: data.to_owned(),
+        let text = "retry: 2000\n\nid: 6\n\n: keep-alive\n\nid: 7\nevent: frontier\ndata: {\"a\":\ndata: 1}\n\r\nid\ndata\n\ndata: é\n\nevent: unfinished\ndata: 1\n";
+        let event = |id: &str, name: Option<&str>, data: &str| {
+            let (id, name, data) = (Some(id.to_owned()), name.map(str::to_owned), data.to_owned());
+            Parsed::Event(Raw { id, name, data })
         };
-        let expected = [event("7", Some("frontier"), "{\"a\":\n1}"), event("", None, ""), event("", None, "é")];
+        let position = Parsed::Position("6".to_owned());
+        let expected =
+            [position, event("7", Some("frontier"), "{\"a\":\n1}"), event("", None, ""), event("", None, "é")];
         for size in 1..text.len() {
             let mut parser = Parser::default();
             let mut events = Vec::new();

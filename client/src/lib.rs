@@ -16,7 +16,7 @@ pub mod wire;
 mod words;
 
 pub use body::{Body, FileUpload, Json, Nothing, OptionalJson};
-pub use events::{Event, EventStream, Events, PROBLEM};
+pub use events::{Event, EventStream, Events, PROBLEM, Sent};
 pub use failure::{Code, Failure};
 pub use incoming::Incoming;
 pub use meta::{Given, Meta, MetaHeader};

@@ -14,6 +14,8 @@ use svc_client::{
 
 /// The time before a stream that broke off is opened again.
 const AGAIN: Duration = Duration::from_secs(2);
+/// How long a stream may take to say where it begins; one that is held up by a proxy says nothing.
+const BEGUN: Duration = Duration::from_secs(5);
 /// How many times in a row a stream may fail to open.
 const AWAY: u32 = 150;
 
@@ -28,10 +30,14 @@ pub struct EventsArguments {
     /// Only what happens at or under this document.
     #[arg(long, value_name = "ID")]
     root: Option<i64>,
+    /// Also the nodes of files, as they settle.
+    #[arg(long)]
+    nodes: bool,
 }
 
 pub async fn events(client: &Client<Remote>, output: Output, arguments: EventsArguments) -> Result<ExitCode, CliError> {
-    let query = EventQuery { kinds: arguments.kinds, root: arguments.root, since: Some(arguments.since) };
+    let EventsArguments { since, kinds, root, nodes } = arguments;
+    let query = EventQuery { kinds, root, nodes, since: Some(since) };
     let mut following = Following::begin(client, query).await?;
     loop {
         tokio::select! {
@@ -69,8 +75,12 @@ pub struct Following<'a> {
 impl Following<'_> {
     /// Begins to follow; from here on no event is missed.
     pub async fn begin(client: &Client<Remote>, query: EventQuery) -> Result<Following<'_>, Failure> {
-        let stream = client.follow_events(query.clone()).await?;
-        Ok(Following { client, query, stream: Some(stream), last: None })
+        let mut stream = client.follow_events(query.clone()).await?;
+        if let Ok(begun) = tokio::time::timeout(BEGUN, stream.begun()).await {
+            begun?;
+        }
+        let last = stream.last_id().map(str::to_owned);
+        Ok(Following { client, query, stream: Some(stream), last })
     }
 
     /// The next event.
@@ -91,17 +101,25 @@ impl Following<'_> {
             };
             // A proxy that holds the stream up passes nothing on, not even the signs of life, so a silent stream is opened again.
             match tokio::time::timeout(SILENT_FOR, stream.next()).await {
-                Ok(Some(Ok(Event { id, data, .. }))) => {
-                    self.last = id;
+                Ok(Some(Ok(Event { data, .. }))) => {
+                    self.last = stream.last_id().map(str::to_owned);
                     return Ok(data);
                 }
                 Ok(Some(Err(failure))) if !may_pass(&failure) => return Err(failure),
                 Ok(Some(Err(_)) | None) => {
-                    self.stream = None;
+                    self.left_off();
                     tokio::time::sleep(AGAIN).await;
                 }
-                Err(_) => self.stream = None,
+                Err(_) => self.left_off(),
             }
+        }
+    }
+
+    /// Gives up a stream that broke off, and remembers where.
+    fn left_off(&mut self) {
+        let stream = self.stream.take();
+        if let Some(last) = stream.as_ref().and_then(EventStream::last_id) {
+            self.last = Some(last.to_owned());
         }
     }
 

@@ -250,7 +250,7 @@ async fn follow_all(client: &Client<Remote>, reports: &mut [Report], bar: &Progr
     }
     bar.set_position(0);
     bar.set_length(open.values().map(Vec::len).sum::<usize>() as u64);
-    let query = EventQuery { kinds: Some(ENDS.to_owned()), since: Some("now".to_owned()), root: None };
+    let query = EventQuery { kinds: Some(ENDS.to_owned()), since: Some("now".to_owned()), ..EventQuery::default() };
     // Without it the files are followed one after another.
     let mut events = if open.len() > 1 { Following::begin(client, query).await.ok() } else { None };
     let settled = Cell::new(0);

@@ -139,7 +139,11 @@ async fn wait_for(service: &Service, id: DocumentId, tasks: &[TaskId]) -> Result
         }
         Ok(())
     };
-    tokio::time::timeout(WAIT, done).await.unwrap_or_else(|_| {
+    let waited = tokio::select! {
+        waited = tokio::time::timeout(WAIT, done) => waited.ok(),
+        () = service.ending.cancelled() => None,
+    };
+    waited.unwrap_or_else(|| {
         Err(Failure::new(Code::Unavailable, "the document is stored, but it is not yet embedded and indexed")
             .with("document_id", id.0)
             .with("task_id", tasks.last().map(|task| task.0))
@@ -306,7 +310,7 @@ impl Handle<ops::read_evidence> for Service {
         if !attempts.is_empty() {
             evidence.insert(
                 Evidence::Attempts.as_str().to_owned(),
-                serde_json::to_value(attempts).map_err(|e| Failure::new(Code::Internal, e))?,
+                serde_json::to_value(caller.told(attempts)).map_err(|e| Failure::new(Code::Internal, e))?,
             );
         }
         Ok(EvidenceResponse { document_id: id.0, evidence })

@@ -46,7 +46,7 @@ impl Handle<ops::ingest> for Service {
             nodes: page.documents,
             next_cursor: page.next_cursor,
             frontier,
-            attempts,
+            attempts: caller.told(attempts),
         })
     }
 }

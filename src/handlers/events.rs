@@ -10,11 +10,11 @@ use crate::{
         event_feed::{Audience, PAGE, Page, Wanted},
     },
 };
-use futures_util::{StreamExt, stream};
+use futures_util::stream;
 use sqlx::PgPool;
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 use svc_client::{
-    Call, Code, Event, EventStream, Failure, ops,
+    Call, Code, Event, EventStream, Failure, Sent, ops,
     wire::{EventResponse, Since},
 };
 use tokio::sync::{Semaphore, watch};
@@ -58,13 +58,14 @@ impl Handle<ops::follow_events> for Service {
             caller: caller.clone(),
             wanted: Wanted { kinds: call.query.kinds()?, root: call.query.root },
             after,
+            position: Some(after),
             read: VecDeque::new(),
             news,
             reading: self.watching.clone(),
             ending: self.ending.clone(),
             _place: place,
         };
-        Ok(stream::unfold(Some(follow), async |follow| follow?.next().await).boxed())
+        Ok(EventStream::new(stream::unfold(Some(follow), async |follow| follow?.next().await)))
     }
 }
 
@@ -84,6 +85,8 @@ struct Follow {
     wanted: Wanted,
     /// The number of the last event that was looked at.
     after: i64,
+    /// That number, if the caller has not been told of it: a caller that resumes there misses nothing, though it was sent no event.
+    position: Option<i64>,
     /// Events that were read and have not been sent yet.
     read: VecDeque<EventResponse>,
     news: watch::Receiver<i64>,
@@ -92,16 +95,19 @@ struct Follow {
     _place: admission::Place,
 }
 
-type Sent = Result<Event<EventResponse>, Failure>;
+type Item = Result<Sent<EventResponse>, Failure>;
 
 impl Follow {
     /// The next event and the rest of the stream; `None` when the service ends.
-    async fn next(mut self) -> Option<(Sent, Option<Follow>)> {
+    async fn next(mut self) -> Option<(Item, Option<Follow>)> {
         let mut away = 0;
         loop {
             if let Some(event) = self.read.pop_front() {
                 let event = Event { id: Some(event.seq.to_string()), name: event.kind.as_str().into(), data: event };
-                return Some((Ok(event), Some(self)));
+                return Some((Ok(Sent::Event(event)), Some(self)));
+            }
+            if let Some(position) = self.position.take() {
+                return Some((Ok(Sent::Position(position.to_string())), Some(self)));
             }
             let looked = if *self.news.borrow_and_update() > self.after {
                 self.look().await
@@ -147,6 +153,7 @@ impl Follow {
         match looked_at {
             Some((first, last)) if first == self.after + 1 => {
                 self.after = last;
+                self.position = events.is_empty().then_some(last);
                 self.read = events.into();
                 Ok(())
             }

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 use svc_client::{
-    Call, Code, Event, EventStream, Failure, ops,
+    Call, Code, Event, EventStream, Failure, Sent, ops,
     wire::{FrontierResponse, FrontierStage, ReprocessProgress},
 };
 use svc_ids::DocumentId;
@@ -59,7 +59,8 @@ impl Handle<ops::follow_frontier> for Service {
             ending: self.ending.clone(),
             _place: place,
         };
-        Ok(stream::unfold(Some(watch), async |watch| watch?.next().await).boxed())
+        let sent = stream::unfold(Some(watch), async |watch| watch?.next().await);
+        Ok(EventStream::new(sent.map(|sent| sent.map(Sent::Event))))
     }
 }
 
@@ -78,11 +79,11 @@ struct Watch {
     _place: admission::Place,
 }
 
-type Sent = Result<Event<FrontierResponse>, Failure>;
+type Item = Result<Event<FrontierResponse>, Failure>;
 
 impl Watch {
     /// The next event and the rest of the stream; `None` when the service ends.
-    async fn next(mut self) -> Option<(Sent, Option<Watch>)> {
+    async fn next(mut self) -> Option<(Item, Option<Watch>)> {
         loop {
             let frontier = match self.seen.take() {
                 Some(first) => first,

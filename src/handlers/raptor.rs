@@ -119,10 +119,11 @@ async fn wait_for(service: &Service, place: &Place, task_id: TaskId) -> Result<O
             step = (step * 2).min(Duration::from_millis(500));
         }
     };
-    let completed = match tokio::time::timeout(WAIT, ended).await {
-        Ok(completed) => completed?,
-        Err(_) => return Ok(None),
+    let completed = tokio::select! {
+        completed = tokio::time::timeout(WAIT, ended) => completed.ok(),
+        () = service.ending.cancelled() => None,
     };
+    let Some(completed) = completed.transpose()? else { return Ok(None) };
     if !completed {
         return Err(Failure::new(Code::Internal, format!("task {task_id} could not make the summaries"))
             .with("document_id", place.id().0)

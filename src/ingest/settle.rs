@@ -161,6 +161,7 @@ async fn finish_nodes(conn: &mut PgConnection, root_id: RootId, nodes: &[Touched
     let count = moved.len() as i64;
     let change = Frontier { in_flight: -count, settled: count, ..Frontier::default() };
     store::ingest_nodes::count(conn, root_id.document(), change).await?;
+    store::events::nodes(conn, root_id, &moved).await?;
     if ids.contains(&root_id.document()) {
         store::ingest_nodes::fold_frontier(conn, root_id).await?;
         let failed = store::ingest_nodes::frontier(conn, root_id).await?.map_or(0, |frontier| frontier.failed);

@@ -224,7 +224,7 @@ async fn existing(
         detected_mime: blob.mime_type,
         detected_by: blob.detected_by.map(|Word(by)| by),
         declared_mime: arrival.declared_mime.clone(),
-        attempts: store::evidence::attempts(conn, found.id).await.or_fail()?,
+        attempts: caller.told(store::evidence::attempts(conn, found.id).await.or_fail()?),
         was_existing: true,
         linked_into_parent,
     })

@@ -11,7 +11,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::time::Duration;
 use svc_client::{
     Accepted, Conditional, Created, Event, Events, Failure, FileBytes, Guarded, Json, Located, MediaType, NoContent,
-    PROBLEM, Reply, Text, TextStream, Validated, Version, Versioned, Wire,
+    PROBLEM, Reply, Sent, Text, TextStream, Validated, Version, Versioned, Wire,
 };
 
 /// A stream of events sends a sign of life at least this often, so that proxies and clients keep it open.
@@ -134,11 +134,13 @@ fn attachment(name: &str) -> String {
 impl<T: Wire> Encode for Events<T> {
     fn encode(events: Self::Value) -> Response {
         let first = stream::iter([Ok(Bytes::from_static(RETRY.as_bytes()))]);
-        let events = stream::unfold(Some(events), async |state| {
+        let events = stream::unfold(Some(events.into_sent()), async |state| {
             let mut events = state?;
             Some(match tokio::time::timeout(KEEP_ALIVE, events.next()).await {
                 Err(_) => (Ok::<_, std::convert::Infallible>(Bytes::from_static(b": keep-alive\n\n")), Some(events)),
-                Ok(Some(Ok(event))) => (Ok(written(&event)), Some(events)),
+                Ok(Some(Ok(Sent::Event(event)))) => (Ok(written(&event)), Some(events)),
+                // A browser remembers an id that comes without data.
+                Ok(Some(Ok(Sent::Position(id)))) => (Ok(Bytes::from(format!("id: {id}\n\n"))), Some(events)),
                 Ok(Some(Err(failure))) => (Ok(problem(failure)), None),
                 Ok(None) => return None,
             })

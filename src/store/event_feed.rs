@@ -77,9 +77,8 @@ pub struct Audience {
 }
 
 /// Which events are wanted.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Wanted {
-    /// All kinds if empty.
     pub kinds: Vec<EventKind>,
     /// Only what happened at or under this document.
     pub root: Option<i64>,
@@ -111,6 +110,23 @@ macro_rules! is_told {
             ") AND coalesce(d.guard, (SELECT p.guard FROM documents p WHERE p.id = ANY (e.path) ORDER BY cardinality(p.path) DESC LIMIT 1), 0)
                    = ANY ($2::bigint[])))))"
         )
+    };
+}
+
+impl Wanted {
+    /// Everything that happens.
+    pub fn all() -> Wanted {
+        Wanted { kinds: EventKind::ALL.to_vec(), root: None }
+    }
+}
+
+/// What a caller ($1, $2) is told by `event_outbox e`: of nodes only those that it may read now; null if it may read none.
+macro_rules! told_data {
+    () => {
+        "CASE WHEN $1::boolean OR e.kind <> $8 THEN e.data
+              ELSE (SELECT jsonb_build_object('nodes', jsonb_agg(n.id ORDER BY n.id)) FROM documents n
+                     WHERE n.id IN (SELECT jsonb_array_elements(e.data -> 'nodes')::bigint) AND n.guard = ANY ($2::bigint[])
+                    HAVING count(*) > 0) END"
     };
 }
 
@@ -148,13 +164,16 @@ pub async fn page(
     add(&mut arguments, limit);
     add(&mut arguments, wanted.kinds.iter().map(|kind| kind.as_str()).collect::<Vec<_>>());
     add(&mut arguments, wanted.root);
+    add(&mut arguments, EventKind::IngestNodes.as_str());
     let rows: Vec<Row> = sqlx::query_as_with(
         concat!(
             "SELECT e.seq, e.kind, e.at, e.document_id, e.root_id,
-                    CASE WHEN ($6::text[] = '{}' OR e.kind = ANY ($6)) AND ($7::bigint IS NULL OR e.document_id = $7 OR e.path @> ARRAY[$7])
+                    CASE WHEN e.kind = ANY ($6::text[]) AND ($7::bigint IS NULL OR e.document_id = $7 OR e.path @> ARRAY[$7])
                           AND ",
             is_told!(),
-            " THEN e.data END AS data
+            " THEN ",
+            told_data!(),
+            " END AS data
                FROM (SELECT * FROM event_outbox WHERE seq > $4 ORDER BY seq LIMIT $5) e LEFT JOIN documents d ON d.id = e.document_id
               ORDER BY e.seq"
         ),

@@ -5,7 +5,7 @@
 //! gone. Nothing is told of the documents that a reprocess builds until they take their place.
 use super::{
     evidence::Evidence,
-    nodes::{OF_CALLERS, braces},
+    nodes::{Landed, OF_CALLERS, braces},
     scope::visible,
     text::storable_json,
 };
@@ -129,6 +129,32 @@ pub async fn settled(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<(
     ))
     .bind(root_id)
     .bind(EventKind::IngestSettled.as_str())
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// The most nodes that one event names.
+const NODES: i64 = 256;
+
+/// Records that nodes of a file settled together: an event for those under the same node that the same callers may read. A node that is
+/// an access root has an event of its own, because whoever may read it has a grant there.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
+pub async fn nodes(conn: &mut PgConnection, root_id: RootId, settled: &[Landed]) -> sqlx::Result<()> {
+    sqlx::query(concat!(
+        "INSERT INTO event_outbox (document_id, root_id, path, guard, kind, data, owner_only)
+         SELECT at.id, $2, at.path, part.guard, $3, jsonb_build_object('nodes', part.nodes), false
+           FROM (SELECT place, guard, jsonb_agg(id ORDER BY id) AS nodes
+                   FROM (SELECT d.id, d.guard, place, (row_number() OVER (PARTITION BY place, d.guard ORDER BY d.id) - 1) / $4 AS part
+                           FROM documents d CROSS JOIN LATERAL (SELECT CASE d.guard WHEN d.id THEN d.id ELSE d.parent_id END AS place) p
+                          WHERE d.id = ANY($1) AND d.id <> $2 AND ",
+        visible!(),
+        ") n GROUP BY place, guard, part) part JOIN documents at ON at.id = part.place ORDER BY part.nodes -> 0"
+    ))
+    .bind(settled.iter().map(|node| node.id).collect::<Vec<_>>())
+    .bind(root_id)
+    .bind(EventKind::IngestNodes.as_str())
+    .bind(NODES)
     .execute(conn)
     .await
     .map(|_| ())

@@ -180,7 +180,7 @@ pub async fn attempts(conn: &mut PgConnection, document_id: DocumentId) -> sqlx:
             error_type: row.error_type.map(|Word(error_type)| error_type),
             code: row.code,
             message: row.message,
-            worker: row.worker,
+            worker: Some(row.worker),
             duration_ms: (row.ended_at - row.started_at).num_milliseconds(),
             started_at: row.started_at,
             param_fingerprint: row.param_fingerprint,

@@ -1,11 +1,14 @@
 //! Changes of documents: what is found of a new text, whose change wins, and what a part of a file takes.
-use crate::support::{TOKEN, TestApp, Wish, document, http, invariants, sample, until};
+use crate::{
+    principals::{grant, someone},
+    support::{TOKEN, TestApp, Wish, document, http, invariants, sample, until},
+};
 use serde_json::{Value, json};
 use svc_client::{
     Code, Failure, Json, Meta, Version,
     wire::{
-        Bm25Search, DocumentChange, DocumentPath, DocumentResponse, EmbedQuery, FulltextSearch, MaxsimSearch,
-        SearchResponse, Settled, TaskTypePath, UpdatedDocument, VectorSearch, WaitQuery,
+        Bm25Search, DocumentChange, DocumentPath, DocumentResponse, EmbedQuery, FulltextSearch, GrantRight,
+        MaxsimSearch, SearchResponse, Settled, TaskTypePath, UpdatedDocument, VectorSearch, WaitQuery,
     },
 };
 
@@ -271,6 +274,14 @@ async fn an_edit_of_what_a_task_holds_is_refused_naming_the_holder() {
         let refused = patch(&app, id, fields).await.unwrap_err();
         assert_eq!((refused.code, refused.members["task_id"].as_i64()), (Code::Conflict, Some(grants[0].task_id.0)));
     }
+    // The owner is told which process holds it, and a writer is not.
+    assert_eq!(patch(&app, id, json!({"title": "new"})).await.unwrap_err().members["worker"], "w");
+    let writer = someone(&app, "writer").await;
+    grant(&app, &writer, id, GrantRight::Write).await;
+    let refused =
+        writer.client.update_document(DocumentPath { id }, WaitQuery::default(), change(json!({"title": "n"})));
+    let refused = refused.await.unwrap_err();
+    assert_eq!((refused.code, refused.members.get("worker")), (Code::Conflict, None));
     let refused = patch(&app, other, json!({"parent_id": id})).await;
     assert!(refused.is_ok(), "the task holds the document alone, and not what comes under it");
     svc::store::leases::give_back(&app.pool, &[grants[0].token]).await.unwrap();

@@ -2,7 +2,7 @@
 use crate::{
     access::{Naive, Random},
     principals::{grant, idle, someone},
-    support::{PATIENCE, TestApp, Wish, document, insert, server, until},
+    support::{PATIENCE, TestApp, Wish, document, insert, sample, server, until},
 };
 use futures_util::StreamExt;
 use serde_json::json;
@@ -22,7 +22,7 @@ use svc::{
     },
 };
 use svc_client::{
-    Code, Event, EventStream, Json, Meta,
+    Client, Code, Event, EventStream, Json, Meta, Remote,
     wire::{ApiTokenPath, DocumentPath, EventKind, EventQuery, EventResponse, GrantRight, NewDocument, WaitQuery},
 };
 use svc_ids::{DocumentId, PrincipalId};
@@ -41,7 +41,7 @@ async fn create(app: &TestApp, parent_id: Option<i64>) -> i64 {
 
 fn query(kinds: &str, since: &str) -> EventQuery {
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    EventQuery { kinds: some(kinds), since: some(since), root: None }
+    EventQuery { kinds: some(kinds), since: some(since), ..EventQuery::default() }
 }
 
 async fn next(events: &mut EventStream<EventResponse>) -> Event<EventResponse> {
@@ -170,6 +170,75 @@ async fn streams_of_events_take_the_places_of_all_streams() {
     assert_eq!((refused.code, refused.members["setting"].as_str()), (Code::TooManyRequests, Some("SVC_EVENT_STREAMS")));
     drop(first);
     drop(until("the place", async || app.client.follow_events(EventQuery::default()).await.ok()).await);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_stream_from_now_on_that_breaks_off_before_its_first_event_is_taken_up_where_it_began() {
+    let (app, sequencer) = numbered().await;
+    create(&app, None).await;
+    until("the number", async || (event_feed::newest(&app.pool).await.unwrap() == 1).then_some(())).await;
+    let mut broken = app.client.follow_events(query("", "now")).await.unwrap();
+    broken.begun().await.unwrap();
+    let meta = Meta { last_event_id: broken.last_id().map(str::to_owned), ..Meta::default() };
+    assert_eq!(meta.last_event_id.as_deref(), Some("1"));
+    drop(broken);
+    let missed = create(&app, None).await;
+    let mut again = app.client.given(meta).follow_events(query("", "now")).await.unwrap();
+    assert_eq!(take(&mut again, 1).await, [told("document.created", missed)]);
+    // What is not shown moves the place to take up too.
+    let mut deleted = app.client.follow_events(query("document.deleted", "0")).await.unwrap();
+    deleted.begun().await.unwrap();
+    deleted.begun().await.unwrap();
+    assert_eq!(deleted.last_id(), Some("2"));
+    sequencer.abort();
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_of_files_are_told_of_on_request_to_those_who_may_read_them() {
+    let app = TestApp::start().await;
+    let sequencer = sequencer::start(app.pool.clone());
+    let reader = someone(&app, "reader").await;
+    let (id, frontier) = app.ingest(&sample("handbook.md")).await;
+    let tree = app.subtree(id).await;
+    let settled = async |client: &Client<Remote>, query: EventQuery| {
+        let mut events = client.follow_events(query).await.unwrap();
+        let (mut kinds, mut nodes) = (BTreeSet::new(), Vec::new());
+        loop {
+            let Event { data: EventResponse { kind, root_id, data, .. }, .. } = next(&mut events).await;
+            kinds.insert(kind.as_str());
+            match kind {
+                EventKind::IngestSettled => return (kinds, nodes),
+                EventKind::IngestNodes => {
+                    assert_eq!(root_id, Some(id));
+                    nodes.extend(data["nodes"].as_array().unwrap().iter().map(|node| node.as_i64().unwrap()));
+                }
+                _ => {}
+            }
+        }
+    };
+    let usual = ["ingest.accepted", "ingest.settled"];
+    let (kinds, _) = settled(&app.client, query("ingest.*", "0")).await;
+    assert_eq!(kinds, usual.into(), "only files are told of, unless nodes are asked for");
+    let with_nodes = EventQuery { nodes: true, ..query("", "0") };
+    let (kinds, nodes) = settled(&app.client, with_nodes.clone()).await;
+    assert!(kinds.contains("ingest.nodes") && kinds.contains("ingest.accepted"), "{kinds:?}");
+    let told: BTreeSet<i64> = nodes.iter().copied().collect();
+    assert_eq!(
+        (nodes.len(), told.len() as i64),
+        (told.len(), frontier.nodes_total - 1),
+        "each node once, and the file by its own"
+    );
+    assert!(told.iter().all(|node| tree.iter().any(|row| row.id == *node)), "{told:?}");
+
+    assert_eq!(settled(&reader.client, with_nodes.clone()).await.1.len(), nodes.len());
+    let closed = tree.iter().find(|row| row.id != id && row.parent_id == Some(id)).unwrap().id;
+    let under: BTreeSet<i64> = app.subtree(closed).await.iter().map(|row| row.id).chain([closed]).collect();
+    app.client.protect_document(DocumentPath { id: closed }).await.unwrap();
+    let left: BTreeSet<i64> = settled(&reader.client, with_nodes).await.1.into_iter().collect();
+    assert_eq!(left, &told - &under, "what was closed since is not told of");
+    sequencer.abort();
     app.end().await;
 }
 
@@ -390,7 +459,7 @@ async fn shown(pool: &PgPool, principal: i64) -> Vec<usize> {
     .await
     .unwrap();
     let audience = Audience { readable: Readable::under(&guards), principal: Some(PrincipalId(principal)) };
-    let page = event_feed::page(&mut conn, &audience, &Wanted::default(), 0, PAGE).await.unwrap();
+    let page = event_feed::page(&mut conn, &audience, &Wanted::all(), 0, PAGE).await.unwrap();
     page.events.into_iter().map(|event| usize::try_from(event.seq).unwrap() - 1).collect()
 }
 

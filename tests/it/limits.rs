@@ -5,6 +5,7 @@ use crate::{
 };
 use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
+use std::time::Duration;
 use svc_client::wire::TaskTypePath;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -204,6 +205,26 @@ async fn who_waits_for_tasks_keeps_nobody_from_working() {
         let answer = answer.await.unwrap().unwrap();
         assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
     }
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_tasks_is_answered_when_the_service_stops() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let new = json!({"title": "Gauge", "content": "The gauge was read."});
+    let waiting = tokio::spawn(app.raw("POST", "/documents?wait=true").json(&new).send());
+    until("it to be stored", async || {
+        let stored: i64 = sqlx::query_scalar("SELECT count(*) FROM documents").fetch_one(&app.pool).await.unwrap();
+        (stored == 1).then_some(())
+    })
+    .await;
+    assert!(!waiting.is_finished());
+    app.stop_listening();
+    let answer =
+        tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("it is not held").unwrap().unwrap();
+    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+    let problem: Value = answer.json().await.unwrap();
+    assert!(problem["document_id"].is_i64() && problem["remedy"].is_string(), "{problem}");
     app.end().await;
 }
 

@@ -22,6 +22,8 @@ pub struct EventQuery {
     /// Only what happened at or under this document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root: Option<i64>,
+    /// Whether to tell also of the nodes of files as they settle, with `ingest.nodes`, which no list of kinds names by `ingest.*`.
+    pub nodes: bool,
     /// The number of an event, to begin after it, or `now`; if absent, the stream begins with the oldest event that is kept. The
     /// header `Last-Event-ID` overrides it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,9 +47,13 @@ pub enum Since {
 }
 
 impl EventQuery {
-    /// The kinds that are wanted; an empty list means all.
+    /// The kinds that are wanted.
     pub fn kinds(&self) -> Result<Vec<EventKind>, Failure> {
-        self.kinds.as_deref().map_or(Ok(Vec::new()), kinds)
+        let mut wanted = self.kinds.as_deref().map_or(Ok(EventKind::usual()), kinds)?;
+        if self.nodes && !wanted.contains(&EventKind::IngestNodes) {
+            wanted.push(EventKind::IngestNodes);
+        }
+        Ok(wanted)
     }
 
     /// Where to begin.
@@ -72,7 +78,7 @@ pub fn kinds(list: &str) -> Result<Vec<EventKind>, Failure> {
             .iter()
             .copied()
             .filter(|kind| match family {
-                Some(family) => kind.as_str().starts_with(family),
+                Some(family) => kind.is_usual() && kind.as_str().starts_with(family),
                 None => kind.as_str() == word,
             })
             .collect();
@@ -132,6 +138,18 @@ macro_rules! kinds { ($(
     }
 } }
 
+impl EventKind {
+    /// Whether a kind is told of without being named. A large file has thousands of nodes.
+    pub fn is_usual(self) -> bool {
+        self != EventKind::IngestNodes
+    }
+
+    /// What is told if no kinds are named.
+    pub fn usual() -> Vec<EventKind> {
+        EventKind::ALL.iter().copied().filter(|kind| kind.is_usual()).collect()
+    }
+}
+
 /// What fields of several kinds hold.
 const ABOVE: &str = "the document above it; null at the top";
 const USETYPE: &str = "its usetype";
@@ -157,6 +175,10 @@ kinds! {
     /// Something about a file deserves attention: a part of it failed, it settles without text or vectors, or a reprocess of it did not succeed.
     IngestWarning = "ingest.warning", for Readers,
         ["warning": "the name of the evidence that says more, or `part_failed`", "detail": "the value of the evidence; for `part_failed` an object of `task_type`, `error_type` and `code`, for `reprocess` the `state` and, as `reason`, such an object"];
+    /// Nodes of a file settled, and can be found. It happened to the node above them. Only with `nodes=true`, or where this
+    /// kind is named; of the tree that a reprocess makes it is not told.
+    IngestNodes = "ingest.nodes", for Readers,
+        ["nodes": "the ids of those that the caller may read, 256 at most"];
     /// Everything of a file is done, and what settled of it can be found.
     IngestSettled = "ingest.settled", for Readers,
         ["nodes": "the nodes of the file", "nodes_failed": "how many of them failed", "seconds": "the time since the file was stored"];

@@ -100,10 +100,12 @@ pub struct Attempt {
     /// The stable reason of a failure, for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// The reason for people.
+    /// The reason for people. Only the owner is told the reason of a failure that lies in the service and may pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    pub worker: String,
+    /// The process that worked on it. Only the owner is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
     pub started_at: DateTime<Utc>,
     pub duration_ms: i64,
     pub param_fingerprint: String,

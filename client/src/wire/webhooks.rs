@@ -39,7 +39,7 @@ impl Params for DeliveryPath {}
 pub struct NewWebhook {
     /// The https address that is called, 1 to 2,000 characters.
     pub url: String,
-    /// Which kinds of events are sent, as in `GET /events`: kinds with commas between them, or `ingest.*`; all if absent.
+    /// Which kinds of events are sent, as in `GET /events`: kinds with commas between them, or `ingest.*`; all but `ingest.nodes` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kinds: Option<String>,
     /// Only what happens at or under this document.

@@ -87,6 +87,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     if batch.is_some() {
         let moved = store::nodes::leave_flight(tx.conn(), &ids, Settled::Settled).await.classified()?;
         settle::leaves_done(tx.conn(), grant.root_id, &moved, Settled::Settled).await.classified()?;
+        store::events::nodes(tx.conn(), grant.root_id, &moved).await.classified()?;
     }
     let mut detail = Map::new();
     detail.insert("embedded".to_owned(), embedded.ids.len().into());

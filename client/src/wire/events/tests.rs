@@ -18,6 +18,7 @@ follows the events reads them in that order.
 `{\"seq\": 7, \"kind\": \"ingest.settled\", \"at\": \"...\", \"document_id\": 3, \"root_id\": 3, \"data\": {\"nodes\": 12, ...}}`.
 
 * `?kinds=ingest.settled,document.*` and `?root=3` choose; `?since=7` begins after number 7, `?since=now` with what happens next.
+* Of an ingestion only files and what fails are told; `?nodes=true` adds `ingest.nodes`, which tells of nodes as they settle.
 * After a break, send the last id in `Last-Event-ID`, as browsers do by themselves. Events are kept for SVC_EVENT_RETENTION_HOURS;
   after that the answer is 410 `events_expired` with the oldest number.
 * `svc events` prints them.
@@ -32,6 +33,7 @@ body is `{\"type\": kind, \"timestamp\": at, \"data\": {\"seq\", \"document_id\"
   and 24 h, or later if the receiver sends `Retry-After`; then the delivery is dead, and `POST /webhooks/deliveries/{id}/retry`
   sends it again. `webhook-id` is the same in every try: a receiver may see it twice.
 * 410, or a week in which everything fails, switches the webhook off.
+* `ingest.nodes` is sent only if `kinds` names it.
 * What is sent is chosen by the rights that its creator has then. A principal has webhooks of its own; the owner sees all.
 * Only https addresses in public networks are called, unless SVC_WEBHOOK_PRIVATE is on.
 
