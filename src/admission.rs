@@ -13,6 +13,7 @@ use std::{
 };
 use svc_client::{Code, Failure};
 use svc_ids::PrincipalId;
+use tokio_util::sync::CancellationToken;
 
 /// How long a request waits for a slot.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -27,11 +28,18 @@ const KIB: u64 = 1024;
 tokio::task_local! {
     /// The slots of the request that is carried out here.
     static HELD: Mutex<Vec<Place>>;
+    /// Cancelled when the client of the request that is carried out here has gone.
+    static GONE: CancellationToken;
 }
 
 /// Carries out a request that holds these slots until it ends, or until it waits for tasks.
 pub async fn holding<T>(slots: Vec<Place>, request: impl Future<Output = T>) -> T {
     HELD.scope(Mutex::new(slots), request).await
+}
+
+/// Carries out a request whose client is there until `gone` is cancelled.
+pub async fn for_client<T>(gone: CancellationToken, request: impl Future<Output = T>) -> T {
+    GONE.scope(gone, request).await
 }
 
 /// The right of a request to wait for tasks.
@@ -40,11 +48,17 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Waits, and gives the request's other slots back first, because others have work to do meanwhile.
-    pub async fn until<T>(self, done: impl Future<Output = T>) -> T {
-        // A call in process holds none.
+    /// Waits, and gives the request's other slots back first, because others have work to do meanwhile. Ends early when the client
+    /// has gone, because nobody waits then.
+    pub async fn until<T>(self, done: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        // A call in process holds none, and has nobody who could go.
         drop(HELD.try_with(|held| mem::take(&mut *held.lock().unwrap_or_else(PoisonError::into_inner))));
-        done.await
+        let gone = GONE.try_with(CancellationToken::clone).unwrap_or_default();
+        tokio::select! {
+            biased;
+            done = done => done,
+            () = gone.cancelled() => Err(Failure::new(Code::Unavailable, "the client did not wait for the tasks to end")),
+        }
     }
 }
 

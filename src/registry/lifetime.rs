@@ -1,14 +1,14 @@
 //! How long a request lives: one that changes something is carried out to its end, whatever its client does; one that
 //! only reads ends with its client.
 use crate::{
-    admission::{Admission, Place},
+    admission::{self, Admission, Place},
     telemetry,
 };
 use axum::response::Response;
 use std::time::Duration;
 use svc_client::{Access, Code, Failure, OperationInfo};
 use tokio::{sync::oneshot, task::AbortHandle};
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument, Span};
 
 /// Whether an operation only reads, so that it may be cancelled when its client leaves. What needs no more than the
@@ -53,6 +53,8 @@ pub(super) async fn carry_out(
     work: impl Future<Output = Response> + Send + 'static,
 ) -> Option<Response> {
     let (answer, answered) = oneshot::channel();
+    let gone = CancellationToken::new();
+    let work = admission::for_client(gone.clone(), work);
     let task = tasks.spawn(
         async move {
             if let Err(response) = answer.send(work.await) {
@@ -62,7 +64,7 @@ pub(super) async fn carry_out(
         .instrument(span.clone()),
     );
     let mut waiting =
-        Waiting { task: only_reads(info).then(|| task.abort_handle()), name: info.name, span, over: false };
+        Waiting { task: only_reads(info).then(|| task.abort_handle()), gone, name: info.name, span, over: false };
     let response = answered.await.ok();
     waiting.over = true;
     response
@@ -72,6 +74,8 @@ pub(super) async fn carry_out(
 struct Waiting {
     /// Set for a request that ends with its client.
     task: Option<AbortHandle>,
+    /// Tells the other requests, which are carried out to their end, that nobody waits for the answer.
+    gone: CancellationToken,
     name: &'static str,
     span: Span,
     over: bool,
@@ -79,6 +83,9 @@ struct Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
+        if !self.over {
+            self.gone.cancel();
+        }
         if let Some(task) = self.task.take().filter(|task| !self.over && !task.is_finished()) {
             // Dropping its transaction cancels what it does in the database.
             task.abort();

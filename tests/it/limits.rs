@@ -209,6 +209,34 @@ async fn who_waits_for_tasks_keeps_nobody_from_working() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_hangs_up_waits_no_longer() {
+    // A wait takes longer than the test has patience.
+    let settings = [("SVC_WAITS_AT_ONCE", "1"), ("SVC_INGEST_WAIT_SECONDS", "3600")];
+    let app = TestApp::with(Wish { no_worker: true, settings: &settings, ..Wish::default() }).await;
+    let ask = || app.raw("POST", "/ingest").json(&json!({"entry": "raw", "title": "Gauge", "content": "It was read."}));
+    let stored =
+        async || -> i64 { sqlx::query_scalar("SELECT count(*) FROM documents").fetch_one(&app.pool).await.unwrap() };
+    let waiting = tokio::spawn(ask().send());
+    until("it to be stored", async || (stored().await == 1).then_some(())).await;
+    assert_eq!(ask().send().await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
+    waiting.abort();
+    let next = until("the place of who hung up", async || {
+        let mut next = Box::pin(ask().send());
+        tokio::select! {
+            biased;
+            refused = &mut next => {
+                assert_eq!(refused.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
+                None
+            }
+            () = until("it to be stored too", async || (stored().await == 2).then_some(())) => Some(next),
+        }
+    })
+    .await;
+    drop(next);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_waits_for_tasks_is_answered_when_the_service_stops() {
     let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
     let new = json!({"title": "Gauge", "content": "The gauge was read."});
