@@ -1,12 +1,16 @@
 //! Glyphs and images of a page, as an interpreter draws them.
+mod drawings;
+mod known;
 
 use super::{boxes::Boxes, coverage::Coverage, unicode::Unicode};
+use drawings::Drawings;
 use hayro_interpret::{
     BlendMode, ClipPath, Device, DrawMode, DrawProps, Image, ImageDrawProps, SoftMask,
     font::{Glyph as Drawn, GlyphRun},
     hayro_cmap::{BfString, WritingMode},
     hayro_syntax::object::{Dict, String as PdfString},
 };
+use known::Known;
 use kurbo::{Affine, BezPath, Point, Rect, Shape, Vec2};
 use rustc_hash::FxHashMap;
 use std::{mem, ops::Range};
@@ -18,11 +22,6 @@ const MOST_GLYPHS: usize = 1_000_000;
 const MOST_CLIPS: usize = 1_000_000;
 /// Buffers for at most this many glyphs are kept from page to page.
 const MOST_KEPT: usize = 50_000;
-
-/// The number of one-byte codes.
-const CODES: usize = 256;
-/// The most bytes of a glyph's text that are remembered; a glyph with more is hostile.
-const MOST_REMEMBERED: usize = 64;
 
 /// The most bytes of typed text that are compared with the page's text.
 const MOST_COMPARED: usize = 1000;
@@ -256,94 +255,6 @@ fn cells_around(x: i32, y: i32) -> u64 {
     let column = (0b111 << (y + 8) >> 9) & 0xFF_u64;
     let columns = column * 0x01_01_01;
     if x > 0 { columns << ((x - 1) * 8) } else { columns >> ((1 - x) * 8) }
-}
-
-/// What a font tells of the characters of a run. Each is asked for once, because the font looks names up in tables.
-#[derive(Default)]
-struct Known {
-    /// Counts the runs. All glyphs of a run have the same font, which a glyph does not tell.
-    run: u64,
-    /// For each one-byte code, what was told and in which run.
-    told: Vec<(u64, Told)>,
-    /// The last answer for any other code, or for a long text.
-    last: Told,
-}
-
-#[derive(Clone, Default)]
-struct Told {
-    text: Option<BfString>,
-    /// In thousandths of the size.
-    width: Option<f32>,
-}
-
-impl Known {
-    fn begin_run(&mut self) {
-        self.run += 1;
-        self.told.resize(CODES, (0, Told::default()));
-    }
-
-    fn get(&mut self, glyph: &Drawn<'_>, unicode: &Unicode) -> &Told {
-        let ask = || {
-            let width = match glyph {
-                Drawn::Outline(outline) => outline.advance_width(),
-                Drawn::Type3(drawn) => drawn.advance_width(),
-            };
-            Told { text: glyph.as_unicode().or_else(|| unicode.lookup(glyph)), width }
-        };
-        let Some((run, told)) = self.told.get_mut(glyph.char_code() as usize) else {
-            self.last = ask();
-            return &self.last;
-        };
-        if *run != self.run {
-            let asked = ask();
-            if matches!(&asked.text, Some(BfString::String(text)) if text.len() > MOST_REMEMBERED) {
-                self.last = asked;
-                return &self.last;
-            }
-            (*run, *told) = (self.run, asked);
-        }
-        told
-    }
-}
-
-/// Glyphs that are separate drawings, as old typesetters made them; their fonts may claim any size.
-#[derive(Default)]
-struct Drawings {
-    /// By the claimed size, in hundredths of a point.
-    by_size: FxHashMap<i64, Claimed>,
-}
-
-#[derive(Default)]
-struct Claimed {
-    glyphs: Vec<usize>,
-    size: f64,
-    /// The sum over letters and digits, and how many there are.
-    advances: f64,
-    letters: usize,
-}
-
-/// The average advance of a letter, in sizes, and the possible range.
-const ADVANCE: f64 = 0.5;
-const ADVANCES: Range<f64> = 0.3..0.85;
-
-impl Drawings {
-    /// Adds a glyph, with the `advance` if it is a letter or digit.
-    fn push(&mut self, glyph: usize, size: f64, advance: Option<f64>) {
-        let claimed = self.by_size.entry((size * 100.0).round() as i64).or_default();
-        claimed.glyphs.push(glyph);
-        claimed.size = size;
-        claimed.advances += advance.unwrap_or(0.0);
-        claimed.letters += usize::from(advance.is_some());
-    }
-
-    /// The sizes that differ from the claimed ones.
-    fn sizes(&mut self) -> Vec<(usize, f64)> {
-        let wrong = self.by_size.drain().filter_map(|(_, Claimed { glyphs, size, advances, letters })| {
-            let mean = advances / letters as f64;
-            (letters > 0 && mean > 0.0 && !ADVANCES.contains(&(mean / size))).then_some((glyphs, mean / ADVANCE))
-        });
-        wrong.flat_map(|(glyphs, size)| glyphs.into_iter().map(move |glyph| (glyph, size))).collect()
-    }
 }
 
 /// Appends a character as a reader writes it: ligatures and presentation forms are taken apart, blanks become spaces,
