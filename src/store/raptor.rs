@@ -320,6 +320,7 @@ pub async fn candidates(
         ),
         arguments,
     )
+    .persistent(false)
     .fetch_all(conn)
     .await
 }

@@ -139,6 +139,32 @@ fn parameters(signature: &str) -> Vec<(&str, &str)> {
     list.filter_map(|parameter| parameter.split_once(':')).map(|(name, kind)| (name.trim(), kind.trim())).collect()
 }
 
+/// What pins a statement to few rows, found by an index, whoever the caller is: such a statement may keep one plan for all callers.
+const PINS: &[&str] =
+    &["d.id = $3", "d.id = ANY($3)", "l.source_id = $3", "b.content_hash = $3", "root_id = $3 AND NOT final"];
+
+#[test]
+fn a_statement_that_scans_what_a_caller_may_read_is_planned_with_its_values() {
+    let mut scans = 0;
+    for (path, text) in sources(&repository().join("src/store")) {
+        // A search opens a transaction whose every statement is planned so.
+        if path.starts_with("src/store/search.rs") || path.starts_with("src/store/search") {
+            continue;
+        }
+        for (at, _) in text.match_indices("readable!()") {
+            let begin = text[..at].rfind("\n}\n").unwrap_or_default();
+            let end = text[at..].find("\n}\n").map_or(text.len(), |end| at + end);
+            let function = &text[begin..end];
+            let is_planned_anew = function.contains(".persistent(false)");
+            scans += usize::from(is_planned_anew);
+            let line = text[..at].matches('\n').count() + 1;
+            let is_pinned = PINS.iter().any(|pin| function.contains(pin));
+            assert!(is_planned_anew || is_pinned, "{}:{line} keeps its plan", path.display());
+        }
+    }
+    assert!(scans > 3, "{scans}");
+}
+
 #[test]
 fn the_server_gets_no_duration_finer_than_its_own() {
     let mut durations = 0;

@@ -28,7 +28,9 @@ pub enum Error {
         "the ids of terms in index {0} differ from those that this process remembers, because the database was restored; try again"
     )]
     StaleTerms(IndexId),
-    #[error("postings of term {term} in index {index} cannot be read ({reason}); refresh the index")]
+    #[error(
+        "postings of term {term} in index {index} cannot be read ({reason}); restore the database, or have the documents embedded anew"
+    )]
     Corrupt { index: IndexId, term: i32, reason: &'static str },
     #[error("analysis or scoring was interrupted because the process is ending")]
     Stopped,
