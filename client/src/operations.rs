@@ -34,7 +34,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// id, its place, its fields and who may reach it. Links that lead into the old tree follow to the node with the same anchor. The
     /// frontier has the progress as `reprocess`, and the evidence `reprocess` says how it ended. A file that is still being ingested, or
     /// reprocessed without `replace`, is 409.
-    POST   "/ingest/file/{id}/reprocess"  reprocess_file(path: DocumentPath, body: OptionalJson<ReprocessRequest>) -> Accepted<ReprocessResponse>, access Write, fails [Conflict, UnknownOption, WrongPassword];
+    POST   "/ingest/file/{id}/reprocess"  reprocess_file(path: DocumentPath, body: OptionalJson<ReprocessRequest>) -> Guarded<Accepted<ReprocessResponse>>, access Write, fails [Conflict, PreconditionFailed, UnknownOption, WrongPassword];
     /// Changes the priority of a file's ingestion, for the tasks that wait and for all that follow.
     PUT    "/ingest/file/{id}/priority"   change_priority(path: DocumentPath, body: Json<PriorityChange>) -> Json<PriorityResponse>, access Write;
 
@@ -80,14 +80,14 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     GET    "/documents/{id}/cells"        read_cells(path: DocumentPath, query: CellsQuery) -> Json<CellsResponse>, fails [Conflict, TooLarge, NotAWorkbook];
 
     /// Cuts a document's text into documents under it, where the caller says or at its headings. The text itself stays.
-    POST   "/documents/{id}/split"        split_document(path: DocumentPath, query: PiecesQuery, body: Json<SplitRequest>) -> Created<PiecesResponse>, access Write, fails [Conflict, TooLarge];
+    POST   "/documents/{id}/split"        split_document(path: DocumentPath, query: PiecesQuery, body: Json<SplitRequest>) -> Guarded<Created<PiecesResponse>>, access Write, fails [Conflict, PreconditionFailed, TooLarge];
     /// Cuts a document's text into chunks under it, as ingestion cuts a file's. The text itself stays.
-    POST   "/documents/{id}/chunk"        chunk_document(path: DocumentPath, query: PiecesQuery, body: OptionalJson<ChunkRequest>) -> Created<PiecesResponse>, access Write, needs Model, fails [Conflict, TooLarge];
+    POST   "/documents/{id}/chunk"        chunk_document(path: DocumentPath, query: PiecesQuery, body: OptionalJson<ChunkRequest>) -> Guarded<Created<PiecesResponse>>, access Write, needs Model, fails [Conflict, PreconditionFailed, TooLarge];
     /// Puts a document's children into segments, between which the subject changes, as ingestion does with a file's.
     ///
     /// A segment is a new document, of the usetype `section`, between the document and its children; its vector is the weighted sum of
-    /// theirs. Children with rights of their own, and trees of summaries, stay where they are.
-    POST   "/documents/{id}/segment"      segment_document(path: DocumentPath, body: OptionalJson<SegmentRequest>) -> Json<SegmentResponse>, access Write, needs Model, fails [Conflict, TooLarge];
+    /// theirs, and is made anew when these change. Children with rights of their own, and trees of summaries, stay where they are.
+    POST   "/documents/{id}/segment"      segment_document(path: DocumentPath, body: OptionalJson<SegmentRequest>) -> Guarded<Json<SegmentResponse>>, access Write, needs Model, fails [Conflict, PreconditionFailed, TooLarge];
     /// Queues a tree of summaries over the leaves under a document, in place of the one that is there.
     ///
     /// The summaries are clustered and made after RAPTOR (arXiv 2401.18059). They are children of a document of their own

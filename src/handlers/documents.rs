@@ -11,7 +11,9 @@ use crate::{
     ingest::{
         parent,
         queueing::{Queueing, Work},
-        raptor, reprocess, settle,
+        raptor, reprocess,
+        segments::outdate_sums,
+        settle,
         tasks::types::EMBED,
     },
     registry::Handle,
@@ -196,7 +198,7 @@ fn etag_of(answer: &impl serde::Serialize) -> Result<String, Failure> {
 
 /// 412 if the caller named versions and the document has none of them. It has two at a time, one without its vector and
 /// one with it.
-fn must_match(meta: &Meta, before: DocumentRow) -> Result<(), Failure> {
+pub(super) fn must_match(meta: &Meta, before: DocumentRow) -> Result<(), Failure> {
     if meta.if_match.is_none() {
         return Ok(());
     }
@@ -233,6 +235,7 @@ impl Handle<ops::delete_document> for Service {
             store::blobs::unlink_later(&mut tx).await.or_fail()?;
         }
         raptor::forget_over(&mut tx, slice::from_ref(&place)).await.or_fail()?;
+        outdate_sums(&self.settings.task_badges, &mut tx, &[id]).await.or_fail()?;
         caller.record_unprotected(&mut tx, id, true).await.or_fail()?;
         let before = store::ingest_nodes::count_by_path(&mut tx, &Readable::everything(), id).await.or_fail()?;
         let change = Frontier {

@@ -7,12 +7,13 @@ use super::{
 use crate::{
     access::Caller,
     error::{IntoFailure, OrFail},
-    ingest::raptor,
+    ingest::{raptor, segments::outdate_sums},
     registry::Handle,
     service::Service,
     store::{self, audit::Entry, away::sql_state},
 };
 use sqlx::PgConnection;
+use std::collections::BTreeMap;
 use svc_client::{
     Call, Code, Failure, ops,
     wire::{AccessRootResponse, AuditAct, GrantPage, GrantPath, GrantResponse, GrantRight},
@@ -29,7 +30,7 @@ impl Handle<ops::put_grant> for Service {
             principal(&mut tx, PrincipalId(path.principal_id)).await?;
             tx.rollback().await.or_fail()?;
             tx = store::transaction::begin(&self.pool).await.or_fail()?;
-            protect(&mut tx, caller, DocumentId(path.id)).await?;
+            protect(&self.settings.task_badges, &mut tx, caller, DocumentId(path.id)).await?;
             granted = grant(&mut tx, caller, path, right).await?;
         }
         let Some(granted) = granted else {
@@ -59,7 +60,12 @@ async fn grant(
 
 /// Makes a document an access root, unless it is one, and records that; 404 if it does not exist. Call it as the
 /// transaction's first statement.
-async fn protect(conn: &mut PgConnection, caller: &Caller, id: DocumentId) -> Result<(), Failure> {
+async fn protect(
+    badges: &BTreeMap<String, String>,
+    conn: &mut PgConnection,
+    caller: &Caller,
+    id: DocumentId,
+) -> Result<(), Failure> {
     let is_new = store::access::protect(conn, id).await.map_err(|error| match sql_state(&error).as_ref() {
         // The document was deleted meanwhile.
         "23503" => Failure::no_document(id.0),
@@ -74,6 +80,7 @@ async fn protect(conn: &mut PgConnection, caller: &Caller, id: DocumentId) -> Re
                 return Err(Failure::field("id", detail).with("remedy", "name the document that was summarised"));
             }
             raptor::forget_over(conn, std::slice::from_ref(&place)).await.or_fail()?;
+            outdate_sums(badges, conn, &[id]).await.or_fail()?;
         }
         return caller.record(conn, Entry::new(AuditAct::DocumentProtect).document(id)).await.or_fail();
     }
@@ -125,7 +132,7 @@ impl Handle<ops::protect_document> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::protect_document>) -> Result<AccessRootResponse, Failure> {
         let id = DocumentId(call.path.id);
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
-        protect(&mut tx, caller, id).await?;
+        protect(&self.settings.task_badges, &mut tx, caller, id).await?;
         let root = store::access::root(&mut tx, id).await.or_fail()?.ok_or_else(|| Failure::no_document(id.0))?;
         tx.commit().await.or_fail()?;
         Ok(root)
@@ -142,6 +149,7 @@ impl Handle<ops::unprotect_document> for Service {
             must_exist(&mut tx, caller, id).await?;
             return Err(Failure::new(Code::NotFound, format!("document {id} is no access root")));
         }
+        outdate_sums(&self.settings.task_badges, &mut tx, &[id]).await.or_fail()?;
         tx.commit().await.or_fail()
     }
 }

@@ -1,5 +1,5 @@
 //! Reprocesses of files.
-use super::admin::announce_cancel;
+use super::{admin::announce_cancel, documents::must_match};
 use crate::{
     access::Caller,
     ingest::reprocess::{self, GivenUp},
@@ -13,7 +13,8 @@ use svc_ids::DocumentId;
 impl Handle<ops::reprocess_file> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::reprocess_file>) -> Result<ReprocessResponse, Failure> {
         let (id, request) = (DocumentId(call.path.id), call.body.0.unwrap_or_default());
-        let begun = reprocess::begin(self, &self.admission, &self.task_types, caller, id, request).await?;
+        let may_change = |file| must_match(&call.meta, file);
+        let begun = reprocess::begin(self, &self.admission, &self.task_types, caller, id, request, may_change).await?;
         let (response, given_up) = begun;
         after_giving_up(self, given_up).await;
         Ok(response)

@@ -4,6 +4,7 @@ use crate::{
     error::OrFail,
     ingest::{
         queueing::{Queueing, Work},
+        segments::outdate_sums,
         tasks::types::EMBED,
     },
     search::bm25,
@@ -53,6 +54,9 @@ pub async fn embed_again(
         store::reservations::hold_for_edit(conn, container, WriteMode::Itself).await.or_fail()?;
     }
     let tokens = store::edits::forget_vectors(conn, place, file).await.or_fail()?;
+    if file.is_none() {
+        outdate_sums(&core.settings.task_badges, conn, &[place.id()]).await.or_fail()?;
+    }
     bm25::remove(conn, None, &[place.id()]).await.or_fail()?;
     let waiting = store::edits::waiting_embed(conn, place, EMBED.name, tokens).await.or_fail()?;
     let mut params = Map::new();

@@ -16,6 +16,7 @@ use crate::{
         self,
         admin::Cancel,
         blobs::BlobRow,
+        documents::DocumentRow,
         evidence::Evidence,
         ingest_nodes::Belongs,
         places::Place,
@@ -79,6 +80,7 @@ pub async fn begin(
     caller: &Caller,
     id: DocumentId,
     request: ReprocessRequest,
+    may_change: impl FnOnce(DocumentRow) -> Result<(), Failure>,
 ) -> Result<(ReprocessResponse, GivenUp), Failure> {
     let Requested { options, password } = Requested::read(request.options, types.groups())?;
     let blob = {
@@ -101,6 +103,8 @@ pub async fn begin(
     let Some(file) = store::places::lock_for_change(&mut tx, &caller.writable(), file.id()).await.or_fail()? else {
         return Err(caller.refusal(&mut tx, id).await.or_fail()?);
     };
+    let before = store::documents::read(&mut tx, &caller.readable(), id, true).await.or_fail()?;
+    may_change(before.ok_or_else(|| Failure::no_document(id.0))?)?;
     refuse_unless_at_rest(&mut tx, caller, &file).await?;
     let given_up = match store::reprocess::running(&mut tx, id).await.or_fail()? {
         None => GivenUp::default(),

@@ -4,7 +4,12 @@
 //! `POST /documents/{id}/segment` wherever a caller asks for them.
 mod anchors;
 
-use super::{options::Rollup, tree::title};
+use super::{
+    options::Rollup,
+    queueing::{Queueing, Work},
+    tasks::types::EMBED,
+    tree::title,
+};
 use crate::{
     store::{
         self,
@@ -17,9 +22,29 @@ use crate::{
 use anchors::span;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use std::{collections::HashMap, ops::Range};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+};
+use svc_actors::WriteMode;
 use svc_ids::DocumentId;
 use svc_ranking::{Segment, Segmenter, changepoints};
+
+/// Takes the vectors of segments that callers asked for, because what these documents add to the sums has changed or will be gone, and queues
+/// what makes the sums anew. Call it while the documents are still in their old places, and again in their new ones.
+pub async fn outdate_sums(
+    badges: &BTreeMap<String, String>,
+    conn: &mut PgConnection,
+    documents: &[DocumentId],
+) -> sqlx::Result<()> {
+    for segment in store::segments::sums::forget(conn, documents).await? {
+        if store::segments::sums::waiting(conn, &segment, EMBED.name).await?.is_none() {
+            let queueing = Queueing { root_id: segment.id().as_root(), badges, priority: 0 };
+            queueing.add(conn, &segment, Work::of(&EMBED).write_mode(WriteMode::Itself)).await?;
+        }
+    }
+    Ok(())
+}
 
 /// A child, without its text and vector.
 pub struct Member {

@@ -1,9 +1,10 @@
 //! The children of a container as they are read to be segmented, and the segments that are put between the two.
+pub mod sums;
+
 use super::{
     documents::sibling_position,
     nodes::{NOT_OF_A_FILE, SEGMENT, braces},
     places::Place,
-    vectors::weighted_mean,
 };
 use pgvector::HalfVector;
 use serde_json::Value;
@@ -239,31 +240,6 @@ pub async fn dissolve(conn: &mut PgConnection, container: &Place, segments: &[Do
     .execute(&mut *conn)
     .await?;
     follow_moves(conn, &contents).await
-}
-
-/// Gives new segments of a container the weighted sum of the vectors directly under each.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = within.id().0))]
-pub async fn set_sums(
-    conn: &mut PgConnection,
-    within: &Place,
-    segments: &[DocumentId],
-    model: &str,
-) -> sqlx::Result<()> {
-    sqlx::query(concat!(
-        "INSERT INTO document_vectors (document_id, embed_model, embed, weight)
-         SELECT id, $2, l2_normalize(mean)::halfvec, vector_norm(mean) * vectors
-           FROM (SELECT d.parent_id AS id, count(*) AS vectors, ",
-        weighted_mean!(),
-        " AS mean
-                   FROM documents d JOIN document_vectors v ON v.document_id = d.id AND v.embed_model = $2
-                  WHERE d.parent_id = ANY($1) GROUP BY d.parent_id) sums
-          WHERE vector_norm(mean) > 0",
-    ))
-    .bind(segments)
-    .bind(model)
-    .execute(conn)
-    .await
-    .map(|_| ())
 }
 
 /// What a node is called and where it comes from.

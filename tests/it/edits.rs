@@ -29,7 +29,7 @@ pub async fn patched(app: &TestApp, id: i64, fields: Value) -> Version<UpdatedDo
     .await
 }
 
-async fn get(app: &TestApp, id: i64) -> DocumentResponse {
+pub async fn get(app: &TestApp, id: i64) -> DocumentResponse {
     app.client.read_document(DocumentPath { id }, EmbedQuery::default()).await.unwrap().value().unwrap()
 }
 

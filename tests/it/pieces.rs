@@ -1,14 +1,14 @@
 //! Documents that are cut into documents under them, and children that are put into segments.
 use crate::{
     cli,
-    edits::{patch, patched},
+    edits::{get, patch, patched},
     principals::{grant, someone},
     support::{TestApp, Wish, document, invariants, sample, until},
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use svc_client::{
-    Code, Failure, FileUpload, Json, OptionalJson,
+    Code, Failure, FileUpload, Json, Meta, OptionalJson, Validated,
     wire::{
         BatchItem, Bm25Search, ChunkRequest, DocumentPath, DocumentResponse, EmbedOptions, EmbedQuery, GrantRight,
         NewBatch, NewDocument, PageQuery, PiecesQuery, PiecesResponse, SegmentRequest, SegmentResponse, SplitRequest,
@@ -332,6 +332,102 @@ async fn segments_are_replaced_with_what_is_in_them_and_rights_of_their_own_are_
     app.client.protect_document(DocumentPath { id: second.segments[0].id }).await.unwrap();
     let refused = segment(&app, top, replace()).await.unwrap_err();
     assert!(refused.code == Code::Conflict && refused.detail.contains("rights of its own"), "{refused}");
+    app.end().await;
+}
+
+/// Asserts that the vector of each segment is the weighted sum of what is directly under it, and that a segment of nothing has none.
+async fn assert_sums(app: &TestApp, segments: &[i64]) {
+    let vectors: Vec<(i64, i64, String, f32)> = sqlx::query_as(
+        "SELECT d.id, d.parent_id, v.embed::text, v.weight FROM documents d JOIN document_vectors v ON v.document_id = d.id
+           JOIN documents p ON p.id = d.parent_id WHERE d.id = ANY($1) OR d.parent_id = ANY($1) AND d.guard = p.guard",
+    )
+    .bind(segments)
+    .fetch_all(&app.pool)
+    .await
+    .unwrap();
+    let read = |text: &str| -> Vec<f32> { serde_json::from_str(text).unwrap() };
+    for segment in segments {
+        let mut sum = Vec::new();
+        for (_, _, vector, weight) in vectors.iter().filter(|(_, parent, ..)| parent == segment) {
+            let vector = read(vector);
+            sum.resize(vector.len(), 0.0);
+            sum.iter_mut().zip(vector).for_each(|(sum, x)| *sum += x * weight);
+        }
+        let length = sum.iter().map(|x| x * x).sum::<f32>().sqrt();
+        let own = vectors.iter().find(|(id, ..)| id == segment);
+        assert_eq!(own.is_some(), length > 0.0, "segment {segment}");
+        if let Some((.., vector, _)) = own {
+            let cosine: f32 = read(vector).iter().zip(&sum).map(|(x, sum)| x * sum / length).sum();
+            assert!(cosine > 0.999, "segment {segment}: {cosine}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_vector_of_a_segment_follows_what_is_in_it() {
+    let app = TestApp::start().await;
+    let (top, notes) = notes(&app).await;
+    let levels = SegmentRequest { max_children: Some(2), min_segment: Some(1), penalty: Some(0.3), ..replace() };
+    let made = segment(&app, top, levels).await.unwrap().segments;
+    let segments: Vec<i64> = made.iter().map(|segment| segment.id).collect();
+    assert!(made.iter().any(|segment| segment.parent_id != top), "there are levels: {made:?}");
+    assert_sums(&app, &segments).await;
+    let parent = async |id: i64| get(&app, id).await.parent_id.unwrap();
+    let changes: [(&str, Value); 3] = [
+        ("another text", json!({"content": "A frog sits in the reeds and waits for flies."})),
+        ("another place", json!({"parent_id": null})),
+        ("another segment", json!({"parent_id": parent(notes[23]).await})),
+    ];
+    for (n, (change, body)) in changes.into_iter().enumerate() {
+        patched(&app, notes[9 + n], body).await;
+        drained(&app).await;
+        assert_sums(&app, &segments).await;
+        let holder = parent(notes[12]).await;
+        app.create(change, "The votes of the assembly are counted twice.", Some(holder)).await;
+        drained(&app).await;
+        assert_sums(&app, &segments).await;
+    }
+    app.client.protect_document(DocumentPath { id: notes[16] }).await.unwrap();
+    drained(&app).await;
+    assert_sums(&app, &segments).await;
+    app.client.unprotect_document(DocumentPath { id: notes[16] }).await.unwrap();
+    drained(&app).await;
+    assert_sums(&app, &segments).await;
+
+    let emptied = parent(notes[0]).await;
+    for id in ids_under(&app, emptied).await {
+        app.client.delete_document(DocumentPath { id }).await.unwrap();
+    }
+    drained(&app).await;
+    assert_sums(&app, &segments).await;
+    let query = VectorSearch { parent_id: Some(top), limit: Some(100), ..VectorSearch::new("a heron in its nest") };
+    let found = app.client.search_vector(Json(query)).await.unwrap();
+    assert!(found.results.iter().all(|result| result.document.id != emptied), "nothing is in it: {found:?}");
+    invariants::check(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_caller_did_not_read_is_neither_cut_nor_segmented() {
+    let app = TestApp::start().await;
+    let (top, _) = notes(&app).await;
+    let id = app.create("Notes", "One line.\nAnother line.", None).await.id;
+    let (file, _) = app.ingest(&sample("handbook.md")).await;
+    let stale = app.client.given(Meta { if_match: Some("\"stale\"".to_owned()), ..Meta::default() });
+    let refused = [
+        stale.split_document(DocumentPath { id }, WAIT, Json(at(&[4], false))).await.unwrap_err(),
+        stale.chunk_document(DocumentPath { id }, WAIT, OptionalJson(None)).await.unwrap_err(),
+        stale.segment_document(DocumentPath { id: top }, OptionalJson(None)).await.unwrap_err(),
+        stale.reprocess_file(DocumentPath { id: file }, OptionalJson(None)).await.unwrap_err(),
+    ];
+    assert!(refused.iter().all(|failure| failure.code == Code::PreconditionFailed), "{refused:?}");
+    assert!(ids_under(&app, id).await.is_empty());
+    let query = EmbedQuery::default();
+    let Validated::Modified { etag, .. } = app.client.read_document(DocumentPath { id }, query).await.unwrap() else {
+        panic!("the caller knows no version yet")
+    };
+    let current = app.client.given(Meta { if_match: Some(etag), ..Meta::default() });
+    current.split_document(DocumentPath { id }, WAIT, Json(at(&[4], false))).await.unwrap();
     app.end().await;
 }
 

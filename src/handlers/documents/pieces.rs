@@ -1,5 +1,5 @@
 //! Cuts a document's text into documents under it. The text itself stays.
-use super::wait_for;
+use super::{must_match, wait_for};
 use crate::{
     access::Caller,
     admission::Waiting,
@@ -8,6 +8,7 @@ use crate::{
     ingest::{
         options::Structure,
         raptor,
+        segments::outdate_sums,
         tree::{self, CharacterIndex},
     },
     registry::Handle,
@@ -23,10 +24,10 @@ use crate::{
 };
 use serde_json::json;
 use sqlx::PgConnection;
-use std::ops::Range;
+use std::{collections::BTreeMap, ops::Range};
 use svc_actors::{Lane, Lanes, WriteMode};
 use svc_client::{
-    Call, Code, Failure, ops,
+    Call, Code, Failure, Meta, ops,
     wire::{EventKind, MOST_PIECES, PiecesResponse, Settled, SplitRequest},
 };
 use svc_formats::{ChunkOptions, chunk, headings};
@@ -65,7 +66,7 @@ impl Handle<ops::split_document> for Service {
         let making = Making { rule, usetype, replace: request.replace };
         let waiting = call.query.wait.then(|| self.admission.waiting(caller.principal_id())).transpose()?;
         let (source, pieces) = on_a_thread(source, move |source, _| split(source, &request)).await?;
-        make(self, caller, &source, pieces?, making, waiting).await
+        make(self, caller, &source, pieces?, making, waiting, &call.meta).await
     }
 }
 
@@ -102,7 +103,7 @@ impl Handle<ops::chunk_document> for Service {
             Ok(chunks.into_iter().map(piece).collect())
         };
         let (source, pieces) = on_a_thread(source, cut).await?;
-        make(self, caller, &source, pieces?, making, waiting).await
+        make(self, caller, &source, pieces?, making, waiting, &call.meta).await
     }
 }
 
@@ -216,6 +217,7 @@ async fn make(
     pieces: Vec<Piece>,
     making: Making,
     waiting: Option<Waiting>,
+    meta: &Meta,
 ) -> Result<PiecesResponse, Failure> {
     let id = source.id;
     // To find the places to cut may have taken long.
@@ -224,13 +226,17 @@ async fn make(
     let Some(place) = store::places::lock_for_change(&mut tx, &caller.writable(), id).await.or_fail()? else {
         return Err(caller.refusal(&mut tx, id).await.or_fail()?);
     };
-    let now = store::documents::read(&mut tx, &caller.readable(), id, false).await.or_fail()?;
-    if now.is_none_or(|now| now.content_hash != source.content_hash) {
+    let now = store::documents::read(&mut tx, &caller.readable(), id, true).await.or_fail()?;
+    let now = now.ok_or_else(|| Failure::no_document(id.0))?;
+    let is_as_cut = now.content_hash == source.content_hash;
+    must_match(meta, now)?;
+    if !is_as_cut {
         return Err(Failure::new(Code::Conflict, format!("the text of document {id} changed while it was being cut"))
             .with("remedy", "cut it again"));
     }
     place.admits(0)?;
-    let Cleared { pieces: deleted, documents: gone } = clear(&mut tx, &place, making).await?;
+    let Cleared { pieces: deleted, documents: gone } =
+        clear(&service.settings.task_badges, &mut tx, &place, making).await?;
     let ids = store::nodes::reserve_ids(&mut tx, pieces.len()).await.or_fail()?;
     let places: Vec<Place> = ids.iter().map(|id| place.of_new(*id, place.children_path())).collect();
     if let Some(first) = places.first() {
@@ -298,7 +304,12 @@ struct Cleared {
 }
 
 /// Deletes the pieces of an earlier call, if that is what the caller asked for.
-async fn clear(conn: &mut PgConnection, place: &Place, making: Making) -> Result<Cleared, Failure> {
+async fn clear(
+    badges: &BTreeMap<String, String>,
+    conn: &mut PgConnection,
+    place: &Place,
+    making: Making,
+) -> Result<Cleared, Failure> {
     let segments = store::segments::made(conn, place).await.or_fail()?;
     // What has rights of its own is no longer this caller's to replace.
     let segments = segments.iter().filter(|made| !made.has_own_rights);
@@ -317,6 +328,8 @@ async fn clear(conn: &mut PgConnection, place: &Place, making: Making) -> Result
     }
     store::reservations::hold_for_edit(conn, place, WriteMode::Subtree).await.or_fail()?;
     raptor::forget_over(conn, &earlier).await.or_fail()?;
+    let ids: Vec<DocumentId> = earlier.iter().map(Place::id).collect();
+    outdate_sums(badges, conn, &ids).await.or_fail()?;
     store::batch::hand_over(conn, &earlier).await.or_fail()?;
     let mut gone = store::documents::delete_subtrees(conn, &earlier).await.or_fail()?;
     let empty = store::segments::empty(conn, &segments).await.or_fail()?;

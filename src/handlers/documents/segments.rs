@@ -1,5 +1,5 @@
 //! Puts a document's children into segments, between which the subject changes.
-use super::{pieces::made_by_a_caller, update::after_a_large_move};
+use super::{must_match, pieces::made_by_a_caller, update::after_a_large_move};
 use crate::{
     access::Caller,
     error::OrFail,
@@ -53,6 +53,8 @@ impl Handle<ops::segment_document> for Service {
         let Some(place) = store::places::lock_for_change(&mut tx, &caller.writable(), id).await.or_fail()? else {
             return Err(caller.refusal(&mut tx, id).await.or_fail()?);
         };
+        let before = store::documents::read(&mut tx, &caller.readable(), id, true).await.or_fail()?;
+        must_match(&call.meta, before.ok_or_else(|| Failure::no_document(id.0))?)?;
         let earlier = earlier(&mut tx, &place, request.replace).await?;
         let now = store::segments::member_ids(&mut tx, &place, &parents, MOST_SEGMENTED + 1).await.or_fail()?;
         if now != members || holders(id, &earlier) != parents {
@@ -210,7 +212,7 @@ impl Segmenting<'_> {
         sections.insert(conn, place, SEGMENT).await.or_fail()?;
         sections.move_members(conn, place).await.or_fail()?;
         for level in &sections.levels {
-            store::segments::set_sums(conn, place, level, self.model).await.or_fail()?;
+            store::segments::sums::set(conn, place, level, self.model).await.or_fail()?;
         }
         let all: Vec<DocumentId> = sections.nodes.iter().map(|node| node.id).collect();
         store::nodes::leave_flight(conn, &all, Settled::Settled).await.or_fail()?;

@@ -3,7 +3,7 @@ use super::{etag_of, missing_vector, must_match, read, wait_for};
 use crate::{
     access::Caller,
     error::{IntoFailure, OrFail},
-    ingest::{edit, parent, raptor, settle},
+    ingest::{edit, parent, raptor, segments::outdate_sums, settle},
     registry::Handle,
     service::Service,
     store::{
@@ -17,7 +17,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use std::slice;
+use std::{collections::BTreeMap, slice};
 use svc_actors::{Lanes, WriteMode};
 use svc_client::{
     Call, Failure, Meta, Version, ops,
@@ -122,7 +122,7 @@ async fn update(
             .with("remedy", "move the file, or create a document with the text of this one"));
         }
         let origin = store::events::origins(conn, &[id]).await.or_fail()?;
-        place = relocate(conn, &caller, &place, target.as_ref()).await?;
+        place = relocate(conn, &caller, &service.settings.task_badges, &place, target.as_ref()).await?;
         if service.settings.is_enclosed(target.map(|target| target.id().0)) {
             caller = caller.enclose_moved(conn, &place).await.or_fail()?;
         }
@@ -203,6 +203,7 @@ fn refuse(id: DocumentId, change: &DocumentChange, edit: &Edit<'_>, part: Part) 
 async fn relocate(
     conn: &mut PgConnection,
     caller: &Caller,
+    badges: &BTreeMap<String, String>,
     from: &Place,
     target: Option<&Place>,
 ) -> Result<Place, Failure> {
@@ -220,6 +221,7 @@ async fn relocate(
     }
     // Summaries of documents above quote what leaves them.
     raptor::forget_over(conn, slice::from_ref(from)).await.or_fail()?;
+    outdate_sums(badges, conn, &[id]).await.or_fail()?;
     let counts = store::ingest_nodes::count_by_path(conn, &Readable::everything(), id).await.or_fail()?;
     if store::moves::relocate(conn, from, target).await.map_err(IntoFailure::into_failure)? {
         let parent = |id: Option<i64>| id.map_or(Value::Null, Value::from);
@@ -233,6 +235,7 @@ async fn relocate(
     store::reservations::hold_for_edit(conn, from, WriteMode::Subtree).await.or_fail()?;
     store::moves::relocate_tasks(conn, from, &to).await.or_fail()?;
     store::moves::count(conn, from, &to, counts).await.or_fail()?;
+    outdate_sums(badges, conn, &[id]).await.or_fail()?;
     Ok(to)
 }
 

@@ -11,6 +11,7 @@ use crate::{
     ingest::{
         Tools,
         queueing::{Queueing, Work},
+        segments::outdate_sums,
         settle,
     },
     search::{bm25, maxsim},
@@ -46,7 +47,14 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     };
     let ids: Vec<DocumentId> = rows.iter().map(|row| row.id).collect();
     let mut indexes = prepare_postings(tools, &rows, &ids).await?;
-    let mut embedded = windows::embed(&model, &rows).await?;
+    let is_sum = match (&batch, &together) {
+        (None, None) => {
+            let mut conn = tools.pool.acquire().await.classified()?;
+            store::segments::sums::is_sum(&mut conn, grant.document_id).await.classified()?
+        }
+        _ => false,
+    };
+    let mut embedded = windows::embed(&model, if is_sum { &[] } else { &rows }).await?;
     let tokens = match grant.params["tokens"].as_bool() {
         Some(true) => tokens(&model, &rows).await?,
         _ => Vec::new(),
@@ -68,6 +76,12 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         .await
         .classified()?;
     let within = Place::of_claim(grant);
+    if is_sum {
+        store::segments::sums::set(tx.conn(), &within, &ids, model).await.classified()?;
+    }
+    if batch.is_none() {
+        outdate_sums(&tools.settings.task_badges, tx.conn(), &ids).await.classified()?;
+    }
     for (id, tokens) in &tokens {
         let rows = maxsim::rows(&tools.settings, model, tokens);
         let rows = rows.map_err(|failure| TaskFailure::permanent("token_vectors", failure.detail))?;

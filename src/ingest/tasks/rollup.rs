@@ -9,6 +9,7 @@ use crate::{
     ingest::{
         Tools,
         queueing::{Queueing, Work},
+        segments::outdate_sums,
     },
     store::{self, evidence::Evidence, rollups::Container},
 };
@@ -71,6 +72,10 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
         evidence.push((id, Evidence::Rollup, rollup));
     }
     store::evidence::record_all(tx.conn(), &evidence).await.classified()?;
+    if ids.contains(&grant.root_id.document()) {
+        let file = [grant.root_id.document()];
+        outdate_sums(&tools.settings.task_badges, tx.conn(), &file).await.classified()?;
+    }
     store::rollups::done(tx.conn(), grant.root_id, &done).await.classified()?;
     let queueing = Queueing::of_file(grant.root_id, &tools.settings.task_badges);
     let mut params = grant.params.clone();
