@@ -6,7 +6,7 @@ use super::{
 };
 use clap::Args;
 use futures_util::StreamExt;
-use std::{process::ExitCode, time::Duration};
+use std::{pin::pin, process::ExitCode, time::Duration};
 use svc_client::{
     Client, Event, EventStream, Failure, Meta, Remote,
     wire::{EventQuery, EventResponse},
@@ -39,10 +39,12 @@ pub async fn events(client: &Client<Remote>, output: Output, arguments: EventsAr
     let EventsArguments { since, kinds, root, nodes } = arguments;
     let query = EventQuery { kinds, root, nodes, since: Some(since) };
     let mut following = Following::begin(client, query).await?;
+    // One listener for all events, because one that is made anew for each hears nothing of a Ctrl-C between two.
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
     loop {
         tokio::select! {
             event = following.next() => show(output, &event?)?,
-            _ = tokio::signal::ctrl_c() => break,
+            _ = &mut interrupted => break,
         }
     }
     match &following.last {

@@ -5,7 +5,7 @@ use super::{
 };
 use clap::Args;
 use serde_json::{Value, json};
-use std::process::ExitCode;
+use std::{pin::pin, process::ExitCode};
 use svc_client::{
     Client, Code, Failure, Json, Remote,
     wire::{EmbedQuery, Entry, IngestedTree, NewIngestion, Settled},
@@ -34,6 +34,8 @@ pub async fn fetch(client: &Client<Remote>, output: Output, arguments: FetchArgu
     let options = arguments.options.as_deref().map(serde_json::from_str::<Value>).transpose();
     let options = options.map_err(|error| CliError::Other(format!("--options is not JSON: {error}")))?;
     let mut bad = false;
+    // One listener for all addresses, because one that is made anew for each hears nothing of a Ctrl-C between two.
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
     for (asked, address) in arguments.addresses.iter().enumerate() {
         let entry = arguments.entry.unwrap_or_else(|| entry_of(address));
         let (url, id) = match address.contains("://") {
@@ -44,7 +46,7 @@ pub async fn fetch(client: &Client<Remote>, output: Output, arguments: FetchArgu
         let new = NewIngestion { url, id, parent_id, private, options, ..NewIngestion::of(entry) };
         let outcome = tokio::select! {
             outcome = client.ingest(EmbedQuery::default(), Json(new)) => outcome,
-            _ = tokio::signal::ctrl_c() => {
+            _ = &mut interrupted => {
                 let left = arguments.addresses.len() - asked - 1;
                 eprintln!("the service goes on with {address}: `svc status` shows the queue; {left} addresses were not asked for");
                 return Ok(ExitCode::from(INTERRUPTED));

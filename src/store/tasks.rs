@@ -18,7 +18,6 @@ use std::time::Duration;
 use svc_actors::{Claimed, ErrorClass, Grant, Lane, LeafRange, TaskFailure, WriteMode, path_key};
 use svc_client::wire::{AttemptOutcome, TaskStatus};
 use svc_ids::{DocumentId, RootId, TaskId};
-use uuid::Uuid;
 
 /// A task to be queued.
 pub struct NewTask<'a> {

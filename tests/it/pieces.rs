@@ -400,7 +400,7 @@ async fn the_vector_of_a_segment_follows_what_is_in_it() {
     }
     drained(&app).await;
     assert_sums(&app, &segments).await;
-    let query = VectorSearch { parent_id: Some(top), limit: Some(100), ..VectorSearch::new("a heron in its nest") };
+    let query = VectorSearch { parent_id: Some(top), limit: 100, ..VectorSearch::new("a heron in its nest") };
     let found = app.client.search_vector(Json(query)).await.unwrap();
     assert!(found.results.iter().all(|result| result.document.id != emptied), "nothing is in it: {found:?}");
     invariants::check(&app.pool).await;
