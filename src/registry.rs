@@ -113,7 +113,8 @@ impl Form {
                     if begun.elapsed() > RIGHTS_HOLD {
                         caller = caller.again(&service.pool).await?;
                     }
-                    let answer = service.handle(&caller, Call { meta, path, query, body });
+                    // Whatever wraps a handler moves a pointer, or each layer would take the handler's size from the thread's stack.
+                    let answer = Box::pin(service.handle(&caller, Call { meta, path, query, body }));
                     let slots = admitted.into_iter().chain(slot).collect();
                     let answer = admission::holding(slots, answer);
                     let outcome = lifetime::in_time(&O::INFO, service.settings.request_timeout, answer).await;

@@ -320,7 +320,6 @@ pub async fn candidates(
         ),
         arguments,
     )
-    .persistent(false)
     .fetch_all(conn)
     .await
 }

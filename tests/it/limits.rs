@@ -213,15 +213,17 @@ async fn who_hangs_up_waits_no_longer() {
     // A wait takes longer than the test has patience.
     let settings = [("SVC_WAITS_AT_ONCE", "1"), ("SVC_INGEST_WAIT_SECONDS", "3600")];
     let app = TestApp::with(Wish { no_worker: true, settings: &settings, ..Wish::default() }).await;
-    let ask = || app.raw("POST", "/ingest").json(&json!({"entry": "raw", "title": "Gauge", "content": "It was read."}));
+    let ask = |text: &str| {
+        app.raw("POST", "/ingest").json(&json!({"entry": "raw", "title": "Gauge", "content": text})).send()
+    };
     let stored =
         async || -> i64 { sqlx::query_scalar("SELECT count(*) FROM documents").fetch_one(&app.pool).await.unwrap() };
-    let waiting = tokio::spawn(ask().send());
+    let waiting = tokio::spawn(ask("It was read."));
     until("it to be stored", async || (stored().await == 1).then_some(())).await;
-    assert_eq!(ask().send().await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(ask("It was read again.").await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
     waiting.abort();
     let next = until("the place of who hung up", async || {
-        let mut next = Box::pin(ask().send());
+        let mut next = Box::pin(ask("It was read again."));
         tokio::select! {
             biased;
             refused = &mut next => {

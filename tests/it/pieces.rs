@@ -370,7 +370,11 @@ async fn the_vector_of_a_segment_follows_what_is_in_it() {
     let levels = SegmentRequest { max_children: Some(2), min_segment: Some(1), penalty: Some(0.3), ..replace() };
     let made = segment(&app, top, levels).await.unwrap().segments;
     let segments: Vec<i64> = made.iter().map(|segment| segment.id).collect();
-    assert!(made.iter().any(|segment| segment.parent_id != top), "there are levels: {made:?}");
+    assert_eq!(segments.len(), 3, "{made:?}");
+    assert_sums(&app, &segments).await;
+    // From here on, one of them holds another one.
+    patched(&app, segments[1], json!({"parent_id": segments[0]})).await;
+    drained(&app).await;
     assert_sums(&app, &segments).await;
     let parent = async |id: i64| get(&app, id).await.parent_id.unwrap();
     let changes: [(&str, Value); 3] = [
@@ -394,13 +398,13 @@ async fn the_vector_of_a_segment_follows_what_is_in_it() {
     drained(&app).await;
     assert_sums(&app, &segments).await;
 
-    let emptied = parent(notes[0]).await;
+    let emptied = parent(notes[23]).await;
     for id in ids_under(&app, emptied).await {
         app.client.delete_document(DocumentPath { id }).await.unwrap();
     }
     drained(&app).await;
     assert_sums(&app, &segments).await;
-    let query = VectorSearch { parent_id: Some(top), limit: 100, ..VectorSearch::new("a heron in its nest") };
+    let query = VectorSearch { parent_id: Some(top), limit: 100, ..VectorSearch::new("a vote of the assembly") };
     let found = app.client.search_vector(Json(query)).await.unwrap();
     assert!(found.results.iter().all(|result| result.document.id != emptied), "nothing is in it: {found:?}");
     invariants::check(&app.pool).await;
