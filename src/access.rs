@@ -169,6 +169,19 @@ impl Caller {
         })
     }
 
+    /// Refuses a caller that may not change what a document is directly under: others read the document there, and it would be gone for them.
+    pub async fn takes(&self, conn: &mut PgConnection, place: &Place) -> sqlx::Result<Result<(), Failure>> {
+        let Some(&above) = place.path().last() else { return Ok(Ok(())) };
+        Ok(match places::find(conn, &self.writable(), DocumentId(above)).await? {
+            Some(_) => Ok(()),
+            None => {
+                let detail = format!("you may change document {}, but not what it is under", place.id());
+                let failure = Failure::new(Code::Forbidden, detail).with("document_id", place.id().0);
+                Err(failure.with("remedy", "ask the owner to move it, or for a grant that may write there"))
+            }
+        })
+    }
+
     /// The place of a document that this caller may change; otherwise it is refused, as [`Caller::refusal`] says.
     pub async fn writes(&self, conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<Result<Place, Failure>> {
         Ok(match places::find(conn, &self.writable(), id).await? {

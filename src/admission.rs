@@ -62,8 +62,8 @@ impl Waiting {
     }
 }
 
-/// The slots of one process. What a client may hold for as long as it is slow is shared among principals: of uploads, bodies,
-/// downloads, streams, fetches and waits, one principal leaves some to the others.
+/// The slots of one process. What a client may hold for as long as it is slow, and what takes the processor for long, is shared among
+/// principals: of uploads, bodies, downloads, streams, fetches, waits, searches and embeddings, one principal leaves some to the others.
 pub struct Admission {
     uploads: Slots,
     /// KiB of bodies that are held in memory.
@@ -75,6 +75,7 @@ pub struct Admission {
     fetches: Slots,
     requests: Slots,
     waits: Slots,
+    searches: Slots,
     embeds: Slots,
     /// How many requests a principal may make.
     pub rates: Rates,
@@ -88,6 +89,7 @@ pub struct Places {
     pub event_streams: usize,
     pub requests: usize,
     pub waits: usize,
+    pub searches: usize,
     pub embeds: usize,
     pub rates: PerSecond,
     /// The part of what clients hold that one principal may hold.
@@ -119,7 +121,8 @@ impl Admission {
             fetches: shared(FETCHES),
             requests: unshared(places.requests),
             waits: shared(places.waits),
-            embeds: unshared(places.embeds),
+            searches: shared(places.searches),
+            embeds: shared(places.embeds),
             rates: Rates::new(places.rates),
         }
     }
@@ -146,12 +149,26 @@ impl Admission {
             .map_err(|full| refused(full, "requests that wait for tasks", refusal))
     }
 
+    /// Waits for a slot to search.
+    pub async fn search(&self, principal: Option<PrincipalId>) -> Result<Place, Failure> {
+        let refusal = || {
+            busy("as many searches as may run at once are running already").with("setting", "SVC_SEARCHES_AT_ONCE")
+        };
+        self.searches.take(principal, 1).await.map_err(|full| refused(full, "searches", refusal))
+    }
+
+    /// How many searches could begin now.
+    pub fn free_searches(&self) -> usize {
+        self.searches.free()
+    }
+
     /// Waits for a slot to embed a document on request.
-    pub async fn embed(&self) -> Result<Place, Failure> {
-        self.embeds.take(None, 1).await.map_err(|_| {
+    pub async fn embed(&self, principal: Option<PrincipalId>) -> Result<Place, Failure> {
+        let refusal = || {
             busy("the service is already embedding as many documents as it may at once")
                 .with("setting", "SVC_EMBEDS_AT_ONCE")
-        })
+        };
+        self.embeds.take(principal, 1).await.map_err(|full| refused(full, "embeddings", refusal))
     }
 
     /// Waits for a slot to receive a file and store it.
@@ -235,6 +252,7 @@ mod tests {
         event_streams: 1,
         requests: 1,
         waits: 1,
+        searches: 1,
         embeds: 1,
         rates: PerSecond { reads: 0, writes: 0, costly: 0 },
         principal_share: 0.5,

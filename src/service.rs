@@ -19,19 +19,16 @@ use sqlx::PgPool;
 use std::{
     ops::Deref,
     sync::{Arc, atomic::AtomicBool},
-    time::{Duration, Instant},
+    time::Instant,
 };
 use svc_client::{Code, Failure, Need};
 use svc_models::Engine;
 use svc_ranking::Cache;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// How many bytes of sealed postings a process keeps in memory.
 const POSTINGS_CACHE_BYTES: usize = 256 << 20;
-/// How long a search waits for a slot.
-const SEARCHING_PATIENCE: Duration = Duration::from_secs(1);
-
 /// How many calls of one kind a runner serves at a time: enough to keep its model busy, and few enough for callers to
 /// wait.
 const RUNNER_CALLS: usize = 16;
@@ -49,8 +46,6 @@ pub struct Service {
     pub sampler: Arc<Sampler>,
     /// Requests under way, including those whose clients have gone.
     pub requests: TaskTracker,
-    /// Slots for searches; a search takes two connections and much of a processor.
-    pub searching: Semaphore,
     pub keys: Keys,
     pub admission: Admission,
     pub copies: Copies,
@@ -94,7 +89,6 @@ impl Service {
         Service {
             sampler: Arc::new(Sampler::new(&pool, embedder.clone())),
             requests: TaskTracker::new(),
-            searching: Semaphore::new(settings.searches_at_once),
             keys: Keys::new(owner_token, runner.as_deref(), settings.metrics_are_public()),
             admission: Admission::new(Places {
                 uploads: settings.uploads_at_once,
@@ -102,6 +96,7 @@ impl Service {
                 event_streams: settings.event_streams,
                 requests: settings.requests_at_once,
                 waits: settings.waits_at_once,
+                searches: settings.searches_at_once,
                 embeds: settings.embeds_at_once,
                 rates: PerSecond {
                     reads: settings.rate_reads,
@@ -158,20 +153,6 @@ impl Service {
     /// What the tasks of this process work with.
     pub fn tools(&self) -> Tools {
         Tools::new(Core { pool: self.task_pool.clone(), ..self.core.clone() }, self.task_types.clone())
-    }
-
-    /// Waits for a slot to search; 429 if none becomes free soon.
-    pub async fn searching_permit(&self) -> Result<SemaphorePermit<'_>, Failure> {
-        match tokio::time::timeout(SEARCHING_PATIENCE, self.searching.acquire()).await {
-            Ok(Ok(permit)) => Ok(permit),
-            _ => Err(Failure::new(
-                Code::TooManyRequests,
-                format!("{} searches are running, which is the most at a time", self.settings.searches_at_once),
-            )
-            .with("setting", "SVC_SEARCHES_AT_ONCE")
-            .with("remedy", "try again shortly")
-            .with("retry_after", SEARCHING_PATIENCE.as_secs())),
-        }
     }
 
     /// The model in this very process. If a runner passed calls on to another runner, it could end up calling itself.

@@ -26,6 +26,8 @@ pub(crate) struct Shape {
 const MOST: usize = 10_000_000;
 /// A table of rotations or biases has a row for each position, so a config must not be able to ask for gigabytes of it.
 const MOST_POSITIONS: usize = 1 << 20;
+/// Positions times the width of a head: a quarter of a gigabyte of cosines and sines.
+const MOST_ROTATIONS: usize = 1 << 26;
 
 impl Shape {
     /// Refuses numbers that no tensor can have.
@@ -67,6 +69,13 @@ impl Shape {
         let corrupt = |problem| Err(ModelError::Corrupt { path: path.to_owned(), problem });
         if !self.head_width().is_multiple_of(2) {
             return corrupt(format!("a head is {} wide; rotary positions need an even width", self.head_width()));
+        }
+        if self.positions.saturating_mul(self.head_width()) > MOST_ROTATIONS {
+            return corrupt(format!(
+                "{} positions of heads {} wide need a table of rotations of gigabytes",
+                self.positions,
+                self.head_width()
+            ));
         }
         if !(theta.is_finite() && theta > 1.0) {
             return corrupt(format!("the base of its rotary positions is {theta}"));

@@ -9,13 +9,13 @@
 /// Lanes of one accumulator: one AVX-512 register, or two of AVX2.
 const LANES: usize = 16;
 
-/// Computes exp for x <= 88 within about 2 ulp and without a branch; below -87 it returns exp(-87).
+/// Computes exp for x <= 88 within about 2 ulp and without a branch; below -87 it returns exp(-87). What is no number stays none.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
     // Adding 1.5 * 2^23 leaves the rounded exponent in the low bits of the mantissa.
     const SHIFT: f32 = 12_582_912.0;
     // The comparison compiles to one instruction, f32::max to three.
-    let x = if x > -87.0 { x } else { -87.0 };
+    let x = if x < -87.0 { -87.0 } else { x };
     let shifted = x.mul_add(std::f32::consts::LOG2_E, SHIFT);
     let exponent = shifted - SHIFT;
     // ln 2 is subtracted in two parts, so that the remainder is exact.

@@ -124,6 +124,10 @@ impl WeightFile {
                 (weight, if has_bias { Some(pack.tensor(&bias_key, &[together])?) } else { None })
             }
             Tensors::Stored(stored, recorded) => {
+                // Before memory is taken for what config.json asks for.
+                for name in names {
+                    stored.check(&format!("{name}.weight"), &[outputs, inputs])?;
+                }
                 let (mut weight, mut bias) = (vec![0f32; inputs * together], Vec::new());
                 for (part, name) in names.iter().enumerate() {
                     let stored_weight = stored.tensor(&format!("{name}.weight"), &[outputs, inputs])?;

@@ -83,6 +83,11 @@ impl Slots {
         }
     }
 
+    /// The number of free slots.
+    pub fn free(&self) -> usize {
+        self.all.available_permits()
+    }
+
     /// Takes a slot, or none if none is free now.
     pub fn take_now(&self, principal: Option<PrincipalId>) -> Result<Place, Full> {
         let own = principal.map(|principal| self.own(principal).try_acquire_owned()).transpose();

@@ -33,6 +33,8 @@ const DESCRIBE: Duration = Duration::from_secs(10);
 const PEEK: Duration = Duration::from_secs(2);
 /// For how long the call for a query is retried, because a caller waits for it.
 const QUERY_PATIENCE: Duration = Duration::from_secs(3);
+/// How long the answer for a query may take: the search holds its slot meanwhile, and a runner that is silent is away.
+const QUERY_ANSWER: Duration = Duration::from_secs(10);
 /// For how long a call for documents is retried, whose task comes back by itself.
 const DOCUMENT_PATIENCE: Duration = Duration::from_secs(20);
 /// The pause before the first retry; each further pause is longer.
@@ -212,17 +214,22 @@ impl Runner {
         first: usize,
         ask: impl Fn() -> F,
     ) -> Result<T, EmbedError> {
-        let patience = match kind {
-            RunnerTextKind::Query => QUERY_PATIENCE,
-            RunnerTextKind::Document => DOCUMENT_PATIENCE,
+        let (patience, limit) = match kind {
+            RunnerTextKind::Query => (QUERY_PATIENCE, self.timeout.min(QUERY_ANSWER)),
+            RunnerTextKind::Document => (DOCUMENT_PATIENCE, self.timeout),
         };
         let (begun, mut delay, mut broken) = (Instant::now(), FIRST_DELAY, None);
         loop {
-            let answer = match tokio::time::timeout(self.timeout, ask()).await {
+            let answer = match tokio::time::timeout(limit, ask()).await {
                 Ok(answer) => answer,
                 Err(_) => {
-                    let slow = format!("no answer within SVC_RUNNER_TIMEOUT_SECONDS, {:?}", self.timeout);
-                    return Err(EmbedError::Broken(slow));
+                    return Err(match kind {
+                        // Nothing says that the text is at fault, and the caller may try again.
+                        RunnerTextKind::Query => EmbedError::away(format!("no answer within {limit:?}")),
+                        RunnerTextKind::Document => {
+                            EmbedError::Broken(format!("no answer within SVC_RUNNER_TIMEOUT_SECONDS, {limit:?}"))
+                        }
+                    });
                 }
             };
             let failure = match answer {

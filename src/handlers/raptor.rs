@@ -138,7 +138,7 @@ async fn wait_for(service: &Service, place: &Place, task_id: TaskId) -> Result<O
 
 impl Handle<ops::choose_portfolio> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::choose_portfolio>) -> Result<PortfolioResponse, Failure> {
-        let _permit = self.searching_permit().await?;
+        let _permit = self.admission.search(caller.principal_id()).await?;
         portfolio::portfolio(self, caller, DocumentId(call.path.id), call.body.0).await
     }
 }

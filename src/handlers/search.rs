@@ -7,42 +7,42 @@ use svc_client::{
 
 impl Handle<ops::search_vector> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::search_vector>) -> Result<SearchResponse, Failure> {
-        let _place = self.searching_permit().await?;
+        let _place = self.admission.search(caller.principal_id()).await?;
         search::vector(self, caller, call.body.0).await
     }
 }
 
 impl Handle<ops::search_fulltext> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::search_fulltext>) -> Result<SearchResponse, Failure> {
-        let _place = self.searching_permit().await?;
+        let _place = self.admission.search(caller.principal_id()).await?;
         search::fulltext(self, caller, call.body.0).await
     }
 }
 
 impl Handle<ops::search_bm25> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::search_bm25>) -> Result<SearchResponse, Failure> {
-        let _place = self.searching_permit().await?;
+        let _place = self.admission.search(caller.principal_id()).await?;
         search::bm25(self, caller, call.body.0).await
     }
 }
 
 impl Handle<ops::search_maxsim> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::search_maxsim>) -> Result<SearchResponse, Failure> {
-        let _place = self.searching_permit().await?;
+        let _place = self.admission.search(caller.principal_id()).await?;
         search::maxsim(self, caller, call.body.0).await
     }
 }
 
 impl Handle<ops::search_hybrid> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::search_hybrid>) -> Result<SearchResponse, Failure> {
-        let _place = self.searching_permit().await?;
+        let _place = self.admission.search(caller.principal_id()).await?;
         search::hybrid(self, caller, call.body.0).await
     }
 }
 
 impl Handle<ops::search> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::search>) -> Result<SearchResponse, Failure> {
-        let _place = self.searching_permit().await?;
+        let _place = self.admission.search(caller.principal_id()).await?;
         let body = HybridSearch {
             limit: call.query.limit,
             include_content: call.query.include_content,

@@ -26,7 +26,7 @@ impl Handle<ops::embed_document> for Service {
             (query, body) => query.or(body).unwrap_or(true),
         };
         let text = text(self, caller, id).await?;
-        let _place = self.admission.embed().await?;
+        let _place = self.admission.embed(caller.principal_id()).await?;
         let model = self.model().await?;
         let read = text.clone();
         // The tokens come first, because a text may be too long for them and not for the document's vector.
@@ -50,7 +50,7 @@ impl Handle<ops::embed_tokens> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::embed_tokens>) -> Result<TokensResponse, Failure> {
         let id = DocumentId(call.path.id);
         let text = text(self, caller, id).await?;
-        let _place = self.admission.embed().await?;
+        let _place = self.admission.embed(caller.principal_id()).await?;
         let model = self.model().await?;
         let (rows, text_tokens) = tokens(self, &model, text.clone()).await?;
         write(self, caller, (id, &text), None, Some(&rows)).await?;

@@ -151,9 +151,9 @@ settings! {
         /// Searches, embeddings and analyses that a principal may ask for in a second, on average over ten seconds; 0: no
         /// limit.
         SVC_RATE_COSTLY rate_costly: usize = "20", kind::integer(0..=1_000_000);
-        /// Largest part of the uploads, downloads, streams of events, fetches, large bodies and waiting requests of a process
-        /// that one principal may have under way, at least one of each; further ones are refused with 429, after a short wait
-        /// where the service has such a wait. The owner may have all.
+        /// Largest part of the uploads, downloads, streams of events, fetches, large bodies, waiting requests, searches and
+        /// embeddings of a process that one principal may have under way, at least one of each; further ones are refused with
+        /// 429, after a short wait where the service has such a wait. The owner may have all.
         SVC_PRINCIPAL_SHARE principal_share: f64 = "0.5", kind::number(0.01..=1.0);
         /// Most requests that a process works on at a time, besides probes and the calls of a runner; further ones wait
         /// briefly and are then refused with 429.

@@ -63,7 +63,7 @@ async fn one_search_more_than_may_be_at_work_is_told_to_come_again() {
     let holder = hold_documents(&app).await;
     let searches: Vec<_> =
         (0..2).map(|_| tokio::spawn(app.raw("POST", "/search/bm25").json(&json!({"query": "moon"})).send())).collect();
-    until("both searches", async || (app.service.searching.available_permits() == 0).then_some(())).await;
+    until("both searches", async || (app.service.admission.free_searches() == 0).then_some(())).await;
     let answer = app.raw("POST", "/search/fulltext").json(&json!({"query": "moon"})).send().await.unwrap();
     assert_eq!((answer.status().as_u16(), answer.headers().contains_key("retry-after")), (429, true));
     let problem: Value = answer.json().await.unwrap();

@@ -465,6 +465,33 @@ async fn access_is_managed_by_the_command_line() {
 }
 
 #[tokio::test]
+async fn who_moves_a_document_takes_it_from_nobody_and_opens_nothing() {
+    let app = idle().await;
+    let (one, two, three) = (someone(&app, "one").await, someone(&app, "two").await, someone(&app, "three").await);
+    let folder = place(&app, None).await;
+    let (inside, part) = (place(&app, Some(folder)).await, place(&app, Some(folder)).await);
+    grant(&app, &two, folder, GrantRight::Read).await;
+    grant(&app, &three, folder, GrantRight::Write).await;
+    grant(&app, &one, inside, GrantRight::Write).await;
+    let to_the_top = || Json(serde_json::from_value(json!({"parent_id": null})).unwrap());
+    let moves = async |who: &Someone, id: i64| {
+        who.client.update_document(DocumentPath { id }, WaitQuery::default(), to_the_top()).await
+    };
+    let reads = async |who: &Someone, id: i64| {
+        who.client.read_document(DocumentPath { id }, EmbedQuery::default()).await.is_ok()
+    };
+    let refused = moves(&one, inside).await.unwrap_err();
+    assert!(refused.code == Code::Forbidden && !refused.detail.contains(&folder.to_string()), "{refused}");
+    assert!(reads(&two, inside).await);
+
+    moves(&three, part).await.unwrap();
+    assert!(reads(&three, part).await && !reads(&one, part).await, "it stays closed");
+    let moved = app.client.update_document(DocumentPath { id: inside }, WaitQuery::default(), to_the_top()).await;
+    assert!(moved.is_ok() && reads(&one, inside).await, "the owner takes from whom it likes");
+    app.end().await;
+}
+
+#[tokio::test]
 async fn the_audit_tells_which_grants_a_delete_took_and_who_reads_what_was_moved() {
     let app = idle().await;
     let one = someone(&app, "one").await;

@@ -375,6 +375,7 @@ fn what_a_config_asks_for_and_is_not_built_is_refused() {
     refused("nomic_bert", "n_head", json!(16), "even width");
     refused("nomic_bert", "n_embd", json!(null), "hidden_size is 0");
     refused("modernbert", "hidden_activation", json!("silu"), "silu");
+    refused("modernbert", "hidden_size", json!(10_000_000), "a table of rotations of gigabytes");
     refused("modernbert", "norm_bias", json!(true), "bias");
     refused("modernbert", "layer_types", json!(["full_attention"]), "1 layer_types for 4 layers");
     refused("modernbert", "layer_types", json!(["chunked", "chunked", "chunked", "chunked"]), "chunked");

@@ -86,6 +86,7 @@ fn a_model_that_cannot_be_used_is_refused_by_name() {
     refused(&with("num_hidden_layers", 3.into()), &["no tensor encoder.layer.2.attention.self.query.weight"]);
     refused(&with("vocab_size", 19.into()), &["tokenizer.json", "19 tokens"]);
     refused(&with("intermediate_size", u64::MAX.into()), &["intermediate_size"]);
+    refused(&with("intermediate_size", 9_999_999.into()), &["shape", "[9999999, 48]"]);
     refused(&with("max_position_embeddings", 9_000_000.into()), &["max_position_embeddings is 9000000"]);
     refused(&with("type_vocab_size", 0.into()), &["type_vocab_size is 0"]);
 }

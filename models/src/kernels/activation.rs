@@ -84,6 +84,7 @@ mod tests {
             assert!((f64::from(gelu(x)) - want).abs() < 1e-6, "gelu({x}) = {} where {want} was due", gelu(x));
         }
         assert_eq!(exp(f32::NEG_INFINITY), exp(-87.0));
+        assert!(exp(f32::NAN).is_nan() && exp(-f32::NAN).is_nan());
     }
 
     #[test]

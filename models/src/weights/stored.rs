@@ -1,6 +1,9 @@
 use super::Floats;
 use crate::ModelError;
-use safetensors::{Dtype, tensor::Metadata};
+use safetensors::{
+    Dtype,
+    tensor::{Metadata, TensorInfo},
+};
 use sha2::{Digest, Sha256};
 use std::{
     fs::{File, Metadata as FileMetadata},
@@ -66,8 +69,8 @@ impl StoredTensors {
         self.header.info(name).is_some()
     }
 
-    /// Reads the tensor `name`, row by row, as f32 from f32, f16 or bf16.
-    pub fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Floats, ModelError> {
+    /// Refuses a file without the tensor `name` in this shape.
+    pub fn check(&self, name: &str, shape: &[usize]) -> Result<&TensorInfo, ModelError> {
         let corrupt = |problem| ModelError::Corrupt { path: self.path.clone(), problem };
         let info = self.header.info(name).ok_or_else(|| corrupt(format!("it has no tensor {name}")))?;
         if info.shape != shape {
@@ -76,8 +79,15 @@ impl StoredTensors {
                 info.shape
             )));
         }
-        let dtype = info.dtype;
-        let (start, end) = info.data_offsets;
+        Ok(info)
+    }
+
+    /// Reads the tensor `name`, row by row, as f32 from f32, f16 or bf16. Infinities and what is no number are refused, because
+    /// some precisions would make numbers of them.
+    pub fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Floats, ModelError> {
+        let corrupt = |problem| ModelError::Corrupt { path: self.path.clone(), problem };
+        let info = self.check(name, shape)?;
+        let (dtype, (start, end)) = (info.dtype, info.data_offsets);
         let numbers = match dtype {
             Dtype::F32 => (end - start) / 4,
             Dtype::F16 | Dtype::BF16 => (end - start) / 2,
@@ -97,17 +107,20 @@ impl StoredTensors {
             read(bytemuck::cast_slice_mut(&mut floats))?;
             // This turns the file's byte order into this machine's, if they differ.
             floats.iter_mut().for_each(|float| *float = f32::from_bits(u32::from_le(float.to_bits())));
-            return Ok(floats.into());
+        } else {
+            let mut halves = vec![0; end - start];
+            read(&mut halves)?;
+            for (float, &half) in floats.iter_mut().zip(halves.as_chunks().0) {
+                *float = match dtype {
+                    Dtype::F16 => half::f16::from_le_bytes(half).to_f32(),
+                    _ => half::bf16::from_le_bytes(half).to_f32(),
+                };
+            }
         }
-        let mut halves = vec![0; end - start];
-        read(&mut halves)?;
-        for (float, &half) in floats.iter_mut().zip(halves.as_chunks().0) {
-            *float = match dtype {
-                Dtype::F16 => half::f16::from_le_bytes(half).to_f32(),
-                _ => half::bf16::from_le_bytes(half).to_f32(),
-            };
+        match floats.iter().position(|float| !float.is_finite()) {
+            Some(at) => Err(corrupt(format!("number {at} of tensor {name} is {}", floats[at]))),
+            None => Ok(floats.into()),
         }
-        Ok(floats.into())
     }
 
     /// The hash of every tensor that was read. It is an error if the file was written to meanwhile, because the tensors
@@ -155,6 +168,22 @@ mod tests {
         writer.set_len(1000).unwrap();
         let error = file.tensor("encoder.layer.1.output.dense.weight", &[sample::HIDDEN, 88]).unwrap_err();
         assert!(matches!(error, ModelError::Unreadable { .. }), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_number_is_refused_by_the_name_of_its_tensor() {
+        use std::os::unix::fs::FileExt;
+        let folder = sample::sample_folder();
+        let path = folder.path().join("model.safetensors");
+        let file = StoredTensors::open(&path).unwrap();
+        let (begin, _) = file.check(WORDS, &SHAPE).unwrap().data_offsets;
+        for odd in [f32::NAN, f32::INFINITY] {
+            let writer = File::options().write(true).open(&path).unwrap();
+            writer.write_all_at(&odd.to_le_bytes(), file.data_start + begin as u64 + 8).unwrap();
+            let error = StoredTensors::open(&path).unwrap().tensor(WORDS, &SHAPE).unwrap_err();
+            let expected = format!("number 2 of tensor {WORDS} is {odd}");
+            assert!(error.to_string().contains(&expected), "{error}");
+        }
     }
 
     #[test]

@@ -121,9 +121,13 @@ async fn update(
             )
             .with("remedy", "move the file, or create a document with the text of this one"));
         }
+        caller.takes(conn, &place).await.or_fail()??;
+        let was_closed = store::access::is_closed(conn, id).await.or_fail()?;
         let origin = store::events::origins(conn, &[id]).await.or_fail()?;
         place = relocate(conn, &caller, &service.settings.task_badges, &place, target.as_ref()).await?;
-        if service.settings.is_enclosed(target.map(|target| target.id().0)) {
+        // Only the owner opens what was closed.
+        let is_opened = was_closed && caller.principal().is_some() && !store::access::is_closed(conn, id).await.or_fail()?;
+        if is_opened || service.settings.is_enclosed(target.map(|target| target.id().0)) {
             caller = caller.enclose_moved(conn, &place).await.or_fail()?;
         }
         store::events::moved(conn, &origin).await.or_fail()?;
