@@ -65,6 +65,8 @@ impl Waiting {
 /// The slots of one process. What a client may hold for as long as it is slow, and what takes the processor for long, is shared among
 /// principals: of uploads, bodies, downloads, streams, fetches, waits, searches and embeddings, one principal leaves some to the others.
 pub struct Admission {
+    /// Requests whose bodies arrive, at most one a connection.
+    arriving: Slots,
     uploads: Slots,
     /// KiB of bodies that are held in memory.
     bodies: Slots,
@@ -84,6 +86,7 @@ pub struct Admission {
 /// The number of slots of one process.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
+    pub connections: usize,
     pub uploads: usize,
     pub downloads: usize,
     pub event_streams: usize,
@@ -112,6 +115,7 @@ impl Admission {
         let shared = |all: usize| Slots::new(all, part(all));
         let unshared = |all: usize| Slots::new(all, all);
         Admission {
+            arriving: shared(places.connections),
             uploads: shared(places.uploads),
             // The largest body must fit into a share.
             bodies: Slots::new(bodies, part(bodies).max(largest)),
@@ -125,6 +129,13 @@ impl Admission {
             embeds: shared(places.embeds),
             rates: Rates::new(places.rates),
         }
+    }
+
+    /// Takes a slot for a request whose body arrives, so that one principal whose bodies are slow leaves connections to the others.
+    pub fn arriving(&self, principal: Option<PrincipalId>) -> Result<Place, Failure> {
+        let refusal = || busy("as many requests as there may be connections are arriving");
+        let taken = self.arriving.take_now(principal);
+        taken.map_err(|full| refused(full, "requests whose bodies have not arrived", refusal))
     }
 
     /// Waits for a slot to work on a request whose body has arrived.
@@ -151,9 +162,8 @@ impl Admission {
 
     /// Waits for a slot to search.
     pub async fn search(&self, principal: Option<PrincipalId>) -> Result<Place, Failure> {
-        let refusal = || {
-            busy("as many searches as may run at once are running already").with("setting", "SVC_SEARCHES_AT_ONCE")
-        };
+        let refusal =
+            || busy("as many searches as may run at once are running already").with("setting", "SVC_SEARCHES_AT_ONCE");
         self.searches.take(principal, 1).await.map_err(|full| refused(full, "searches", refusal))
     }
 
@@ -247,6 +257,7 @@ mod tests {
     use super::*;
 
     const PLACES: Places = Places {
+        connections: 4,
         uploads: 2,
         downloads: 1,
         event_streams: 1,

@@ -106,8 +106,10 @@ impl Form {
                     let path: O::Path = path(&mut parts).await?;
                     let query: O::Query = query(&parts)?;
                     let meta = meta(&parts);
+                    let arriving = service.admission.arriving(caller.principal_id())?;
                     let admitted = O::Body::admit(&service, caller.principal_id(), &parts.headers).await?;
                     let body = O::Body::decode(&service, Request::from_parts(parts, body)).await?;
+                    drop(arriving);
                     // Not before the body has arrived, or slow clients would keep others waiting.
                     let slot = lifetime::slot(&service.admission, &O::INFO).await?;
                     if begun.elapsed() > RIGHTS_HOLD {

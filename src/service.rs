@@ -91,6 +91,7 @@ impl Service {
             requests: TaskTracker::new(),
             keys: Keys::new(owner_token, runner.as_deref(), settings.metrics_are_public()),
             admission: Admission::new(Places {
+                connections: settings.max_connections,
                 uploads: settings.uploads_at_once,
                 downloads: settings.downloads_at_once,
                 event_streams: settings.event_streams,

@@ -17,8 +17,17 @@ enum Phase {
     /// No byte of a next request has arrived.
     Idle,
     Header,
-    /// A request is being served; this lasts until the end of its answer.
+    /// A request is being served; this lasts until its answer is made.
     Request,
+    /// The answer is made, and bytes of it are still to be sent.
+    Leaving,
+}
+
+impl Phase {
+    /// Whether a client has asked for something that it does not have yet.
+    fn is_busy(self) -> bool {
+        matches!(self, Phase::Request | Phase::Leaving)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +77,15 @@ impl Activity {
         now.unread_since = if taken { None } else { now.unread_since.or_else(|| Some(Instant::now())) };
     }
 
-    /// Begins a request, which ends when the guard is dropped.
+    /// Records that all bytes so far were handed to the system.
+    pub(super) fn flushed(&self) {
+        let ends = self.now().phase == Phase::Leaving;
+        if ends {
+            self.enter(Phase::Idle);
+        }
+    }
+
+    /// Begins a request, whose answer is made when the guard is dropped.
     pub(super) fn request(self: &Arc<Self>) -> Request {
         self.enter(Phase::Request);
         Request(self.clone())
@@ -77,7 +94,7 @@ impl Activity {
     /// Since when there is no request; `None` if there is one, or if the connection is closing already.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         let now = *self.now();
-        (now.phase != Phase::Request && !self.is_closing()).then_some(now.since)
+        (!now.phase.is_busy() && !self.is_closing()).then_some(now.since)
     }
 
     /// Closes the connection, unless a request comes first.
@@ -94,7 +111,7 @@ impl Activity {
     pub(super) async fn closed(&self) {
         loop {
             self.close.notified().await;
-            if self.now().phase != Phase::Request {
+            if !self.now().phase.is_busy() {
                 return;
             }
             self.closing.store(false, Ordering::Relaxed);
@@ -106,9 +123,10 @@ impl Activity {
         let now = *self.now();
         let unread = now.unread_since.map(|since| since + limits.body);
         let waited = match (now.phase, stopped) {
-            (Phase::Request, _) => None,
+            // Whoever goes on reading gets the whole answer.
+            (Phase::Request, _) | (Phase::Leaving, None) => None,
             (Phase::Header, Some(stopped)) => Some(stopped),
-            (Phase::Idle, Some(stopped)) => Some(stopped.max(now.since) + FLUSH),
+            (Phase::Idle | Phase::Leaving, Some(stopped)) => Some(stopped.max(now.since) + FLUSH),
             (Phase::Header, None) => Some(now.since + limits.header),
             (Phase::Idle, None) => Some(now.since + limits.idle),
         };
@@ -121,6 +139,6 @@ pub(super) struct Request(Arc<Activity>);
 
 impl Drop for Request {
     fn drop(&mut self) {
-        self.0.enter(Phase::Idle);
+        self.0.enter(Phase::Leaving);
     }
 }

@@ -1,4 +1,4 @@
-//! Bodies: incoming ones must keep moving, and the end of an outgoing one ends its request.
+//! Bodies: incoming ones must keep moving, and at the end of an outgoing one the answer is made.
 use super::activity::Request;
 use crate::registry::BodyStalled;
 use bytes::Bytes;
@@ -66,7 +66,7 @@ where
     }
 }
 
-/// The body of an answer; the request ends with it.
+/// The body of an answer; when it ends, the answer is made.
 pub(super) struct Answer {
     pub(super) body: axum::body::Body,
     pub(super) _request: Request,

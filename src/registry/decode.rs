@@ -50,6 +50,9 @@ pub trait Decode: Body + Sized {
     fn receive(self, service: &Service) -> impl Future<Output = Result<Self::Received, Failure>> + Send;
 }
 
+/// How long the end of a body that may be empty is waited for.
+const END_OF_NOTHING: Duration = Duration::from_secs(1);
+
 impl Decode for Nothing {
     type Received = Nothing;
 
@@ -58,12 +61,20 @@ impl Decode for Nothing {
             return Ok(Nothing {});
         }
         let whereto = format!("{} {}", request.method(), request.uri().path());
+        let refusal = || {
+            Failure::new(Code::UnsupportedMediaType, format!("{whereto} takes no body"))
+                .with("remedy", "send the request without a body")
+        };
+        // Nobody waits for bytes that will be refused: without a token a client could hold connections with that.
+        if request.body().size_hint().lower() > 0 {
+            return Err(refusal());
+        }
         // A body of unknown length may still be empty.
-        whole(request, 0).await.map(|_| Nothing {}).map_err(|failure| match failure.code {
-            Code::TooLarge => Failure::new(Code::UnsupportedMediaType, format!("{whereto} takes no body"))
-                .with("remedy", "send the request without a body"),
-            _ => failure,
-        })
+        match tokio::time::timeout(END_OF_NOTHING, whole(request, 0)).await {
+            Ok(Ok(_)) => Ok(Nothing {}),
+            Ok(Err(failure)) if failure.code != Code::TooLarge => Err(failure),
+            _ => Err(refusal()),
+        }
     }
 
     async fn receive(self, _: &Service) -> Result<Self, Failure> {

@@ -51,7 +51,8 @@ pub async fn protect(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<bo
 /// Whether a document is under an access root, or is one.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = id.0))]
 pub async fn is_closed(conn: &mut PgConnection, id: DocumentId) -> sqlx::Result<bool> {
-    let guard: Option<bool> = sqlx::query_scalar("SELECT guard > 0 FROM documents WHERE id = $1").bind(id).fetch_optional(conn).await?;
+    let guard: Option<bool> =
+        sqlx::query_scalar("SELECT guard > 0 FROM documents WHERE id = $1").bind(id).fetch_optional(conn).await?;
     Ok(guard.unwrap_or_default())
 }
 

@@ -1,5 +1,8 @@
 //! Clients that hold connections and send little, beside one that works normally.
-use crate::support::{TOKEN, TestApp, Wish, document, until};
+use crate::{
+    principals::someone,
+    support::{TOKEN, TestApp, Wish, document, until},
+};
 use std::{io, time::Duration};
 use svc_client::{
     Json,
@@ -168,6 +171,70 @@ async fn an_answer_that_nobody_reads_is_given_up() {
     let mut stream = sent(&app, &request).await;
     // A write to a closed connection returns as an error.
     until("the end of the connection", async || stream.write_all(b"GET").await.err()).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_reads_slowly_and_steadily_gets_the_whole_answer() {
+    let settings = [("SVC_IDLE_TIMEOUT_SECONDS", "0.2"), ("SVC_MAX_CONNECTIONS", "16")];
+    let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Wish::default() }).await;
+    let text = "many words ".repeat(1 << 20);
+    let id = app.client.create_document(WaitQuery::default(), Json(document("long", &text))).await.unwrap().id;
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(64 * 1024).unwrap();
+    let mut stream = socket.connect(app.base.strip_prefix("http://").unwrap().parse().unwrap()).await.unwrap();
+    let request = format!("GET /documents/{id} HTTP/1.1\r\nHost: svc\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    // While it reads, others want its place.
+    let mut others = Vec::new();
+    let (mut read, mut piece) = (0, vec![0; 64 * 1024]);
+    while read < text.len() {
+        let count = stream.read(&mut piece).await.unwrap();
+        assert!(count > 0, "the answer broke off after {read} bytes");
+        read += count;
+        if others.len() < 40 {
+            others.push(connect(&app).await);
+        }
+        tokio::time::timeout(Duration::from_millis(5), std::future::pending::<()>()).await.unwrap_err();
+    }
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_nobody_wants_holds_no_connection() {
+    // A body may stall for longer than the test has patience.
+    let settings = [("SVC_BODY_TIMEOUT_SECONDS", "3600"), ("SVC_IDLE_TIMEOUT_SECONDS", "3600")];
+    let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Wish::default() }).await;
+    for announced in ["Content-Length: 5", "Transfer-Encoding: chunked"] {
+        let mut stream = sent(&app, &format!("GET /health HTTP/1.1\r\nHost: svc\r\n{announced}\r\n\r\n")).await;
+        let answer = rest(&mut stream).await;
+        assert!(answer.starts_with("HTTP/1.1 415 "), "{announced}: {answer}");
+    }
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_principal_whose_bodies_are_slow_leaves_connections_to_others() {
+    let settings = [("SVC_MAX_CONNECTIONS", "16"), ("SVC_BODY_TIMEOUT_SECONDS", "3600")];
+    let app = TestApp::with(Wish { settings: &settings, no_worker: true, ..Wish::default() }).await;
+    let one = someone(&app, "one").await;
+    let request = half_a_document().replace(TOKEN, &one.secret);
+    let mut slow = Vec::new();
+    for _ in 0..12 {
+        slow.push(sent(&app, &request).await);
+    }
+    works(&app).await;
+    let refused = async |stream: &mut TcpStream| {
+        let mut begin = [0; 13];
+        let read = tokio::time::timeout(Duration::from_millis(200), stream.read_exact(&mut begin)).await;
+        read.is_ok_and(|read| read.is_ok()) && begin.starts_with(b"HTTP/1.1 429 ")
+    };
+    let mut count = 0;
+    for stream in &mut slow {
+        count += usize::from(refused(stream).await);
+    }
+    assert_eq!(count, 4, "half of the connections are one principal's at most");
+    works(&app).await;
     app.end().await;
 }
 

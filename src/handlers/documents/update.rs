@@ -126,7 +126,8 @@ async fn update(
         let origin = store::events::origins(conn, &[id]).await.or_fail()?;
         place = relocate(conn, &caller, &service.settings.task_badges, &place, target.as_ref()).await?;
         // Only the owner opens what was closed.
-        let is_opened = was_closed && caller.principal().is_some() && !store::access::is_closed(conn, id).await.or_fail()?;
+        let is_opened =
+            was_closed && caller.principal().is_some() && !store::access::is_closed(conn, id).await.or_fail()?;
         if is_opened || service.settings.is_enclosed(target.map(|target| target.id().0)) {
             caller = caller.enclose_moved(conn, &place).await.or_fail()?;
         }
