@@ -19,7 +19,8 @@ use tokio_util::sync::CancellationToken;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A body up to this size needs no slot.
 const SMALL_BODY: u64 = 64 * 1024;
-/// How much memory the bodies of all requests may take together, unless a single one may be larger.
+/// How much memory the bodies of all requests may take together, and all answers that clients have not read yet, unless a single
+/// one may be larger.
 const BODIES_BYTES: u64 = 256 << 20;
 /// How many foreign addresses requests fetch at a time; a slow one must not keep uploads waiting.
 const FETCHES: usize = 16;
@@ -70,6 +71,8 @@ pub struct Admission {
     uploads: Slots,
     /// KiB of bodies that are held in memory.
     bodies: Slots,
+    /// KiB of answers that are not sent yet.
+    answers: Slots,
     /// Slots for the readers of files that requests start; tasks have their own permits.
     readers: Slots,
     downloads: Slots,
@@ -119,6 +122,7 @@ impl Admission {
             uploads: shared(places.uploads),
             // The largest body must fit into a share.
             bodies: Slots::new(bodies, part(bodies).max(largest)),
+            answers: Slots::new(bodies, part(bodies)),
             readers: unshared(std::thread::available_parallelism().map_or(2, std::num::NonZero::get)),
             downloads: shared(places.downloads),
             event_streams: shared(places.event_streams),
@@ -224,6 +228,18 @@ impl Admission {
         let refusal = || busy("too many large bodies are being read for other requests");
         let kib = u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX);
         self.bodies.take(principal, kib).await.map(Some).map_err(|full| refused(full, "large bodies", refusal))
+    }
+
+    /// Waits for room for an answer of `bytes` bytes, which it takes until the client has read it. One that is larger than a principal's
+    /// share takes the share.
+    pub async fn answer(&self, principal: Option<PrincipalId>, bytes: u64) -> Result<Option<Place>, Failure> {
+        if bytes <= SMALL_BODY {
+            return Ok(None);
+        }
+        let refusal = || busy("too many large answers wait for other clients to read them");
+        let kib = u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX).min(self.answers.share());
+        let taken = self.answers.take(principal, kib).await;
+        taken.map(Some).map_err(|full| refused(full, "large answers that it has not read", refusal))
     }
 
     /// Waits for a slot to have a file read in a child process, which limits how many children requests start.

@@ -116,11 +116,20 @@ impl Form {
                         caller = caller.again(&service.pool).await?;
                     }
                     // Whatever wraps a handler moves a pointer, or each layer would take the handler's size from the thread's stack.
-                    let answer = Box::pin(service.handle(&caller, Call { meta, path, query, body }));
+                    let answer = Box::pin(async {
+                        let value = service.handle(&caller, Call { meta, path, query, body }).await?;
+                        let mut response = O::Reply::encode(value);
+                        // The request keeps its slots until there is room for the answer.
+                        let bytes = http_body::Body::size_hint(response.body()).exact().unwrap_or_default();
+                        if let Some(place) = service.admission.answer(caller.principal_id(), bytes).await? {
+                            response.extensions_mut().insert(Arc::new(place));
+                        }
+                        Ok(response)
+                    });
                     let slots = admitted.into_iter().chain(slot).collect();
                     let answer = admission::holding(slots, answer);
                     let outcome = lifetime::in_time(&O::INFO, service.settings.request_timeout, answer).await;
-                    outcome.map(O::Reply::encode).map_err(|failure| caller.told_failure(failure))
+                    outcome.map_err(|failure| caller.told_failure(failure))
                 })
             },
             media_type: O::Reply::accept(),

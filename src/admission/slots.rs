@@ -83,6 +83,11 @@ impl Slots {
         }
     }
 
+    /// The most that one principal may hold.
+    pub fn share(&self) -> u32 {
+        u32::try_from(self.share).unwrap_or(u32::MAX)
+    }
+
     /// The number of free slots.
     pub fn free(&self) -> usize {
         self.all.available_permits()

@@ -1,5 +1,6 @@
 //! What a connection is doing. Its socket, its requests and the listener share this view.
 use super::Limits;
+use crate::admission::Place;
 use std::{
     sync::{
         Arc, Mutex, MutexGuard,
@@ -30,12 +31,14 @@ impl Phase {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Now {
     phase: Phase,
     since: Instant,
     /// Since when the client has read nothing of what is ready for it.
     unread_since: Option<Instant>,
+    /// The room that the answer takes until it is sent.
+    room: Option<Arc<Place>>,
 }
 
 pub(super) struct Activity {
@@ -47,7 +50,7 @@ pub(super) struct Activity {
 impl Activity {
     pub(super) fn new() -> Activity {
         Activity {
-            now: Mutex::new(Now { phase: Phase::Idle, since: Instant::now(), unread_since: None }),
+            now: Mutex::new(Now { phase: Phase::Idle, since: Instant::now(), unread_since: None, room: None }),
             closing: AtomicBool::new(false),
             close: Notify::new(),
         }
@@ -82,18 +85,19 @@ impl Activity {
         let ends = self.now().phase == Phase::Leaving;
         if ends {
             self.enter(Phase::Idle);
+            self.now().room = None;
         }
     }
 
     /// Begins a request, whose answer is made when the guard is dropped.
     pub(super) fn request(self: &Arc<Self>) -> Request {
         self.enter(Phase::Request);
-        Request(self.clone())
+        Request { activity: self.clone(), room: None }
     }
 
     /// Since when there is no request; `None` if there is one, or if the connection is closing already.
     pub(super) fn idle_since(&self) -> Option<Instant> {
-        let now = *self.now();
+        let now = self.now();
         (!now.phase.is_busy() && !self.is_closing()).then_some(now.since)
     }
 
@@ -120,7 +124,7 @@ impl Activity {
 
     /// When the connection must be closed if nothing changes. `stopped` is the time since which the service stops.
     pub(super) fn deadline(&self, limits: &Limits, stopped: Option<Instant>) -> Option<Instant> {
-        let now = *self.now();
+        let now = self.now();
         let unread = now.unread_since.map(|since| since + limits.body);
         let waited = match (now.phase, stopped) {
             // Whoever goes on reading gets the whole answer.
@@ -135,10 +139,21 @@ impl Activity {
 }
 
 /// A request under way.
-pub(super) struct Request(Arc<Activity>);
+pub(super) struct Request {
+    activity: Arc<Activity>,
+    room: Option<Arc<Place>>,
+}
+
+impl Request {
+    /// Keeps the room of the answer until the answer is sent.
+    pub(super) fn holds(&mut self, room: Option<Arc<Place>>) {
+        self.room = room;
+    }
+}
 
 impl Drop for Request {
     fn drop(&mut self) {
-        self.0.enter(Phase::Leaving);
+        self.activity.enter(Phase::Leaving);
+        self.activity.now().room = self.room.take();
     }
 }

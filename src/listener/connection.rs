@@ -117,7 +117,7 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
     type Future = BoxFuture<'static, Result<Response<Answer>, Infallible>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let under_way = self.activity.request();
+        let mut under_way = self.activity.request();
         let (router, limit) = (self.router.clone(), self.limits.body);
         Box::pin(async move {
             let response = match check(request.version(), request.headers()) {
@@ -127,6 +127,8 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
                 }
                 Err(failure) => registry::refusal(failure, &request),
             };
+            let mut response = response;
+            under_way.holds(response.extensions_mut().remove());
             Ok(response.map(|body| Answer { body, _request: under_way }))
         })
     }

@@ -281,7 +281,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         "registry",
         &["access", "admission", "error", "ingest", "reader", "service", "settings", "spool", "store", "telemetry"],
     ),
-    ("listener", &["registry", "settings"]),
+    ("listener", &["admission", "registry", "settings"]),
     (
         "handlers",
         &[

@@ -70,6 +70,36 @@ async fn is_over_its_share(answer: Response) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn answers_that_nobody_reads_take_a_bounded_memory() {
+    // An answer may stay unread for longer than the test has patience.
+    let settings = [("SVC_BODY_TIMEOUT_SECONDS", "3600"), ("SVC_PRINCIPAL_SHARE", "0.1")];
+    let app = TestApp::with(Wish { no_worker: true, settings: &settings, ..Wish::default() }).await;
+    let (greedy, other) = (someone(&app, "greedy").await, someone(&app, "other").await);
+    // One principal's tenth of 256 MiB has room for two of these.
+    let id = app.create("long", &"many words ".repeat(1 << 20), None).await.id;
+    let path = format!("/documents/{id}");
+    let mut unread = Vec::new();
+    for _ in 0..2 {
+        let mut answer = get(&app, &greedy.secret, &path).await;
+        assert_eq!(answer.status(), StatusCode::OK);
+        answer.chunk().await.unwrap();
+        unread.push(answer);
+    }
+    is_over_its_share(get(&app, &greedy.secret, &path).await).await;
+    assert_eq!(get(&app, &other.secret, &path).await.bytes().await.unwrap().len() >> 20, 11);
+    // Who reads gets the room back.
+    for answer in unread {
+        answer.bytes().await.unwrap();
+    }
+    until("the room of what was read", async || {
+        let answer = get(&app, &greedy.secret, &path).await;
+        (answer.status() == StatusCode::OK).then_some(())
+    })
+    .await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_principal_that_holds_its_share_of_streams_leaves_some_to_others() {
     let app = TestApp::with(Wish { no_worker: true, settings: &[("SVC_EVENT_STREAMS", "4")], ..Wish::default() }).await;
     let (greedy, other) = (someone(&app, "greedy").await, someone(&app, "other").await);
