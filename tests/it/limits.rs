@@ -1,12 +1,15 @@
 //! Limits of how much callers may ask for: rates of principals, requests at work, addresses and headers.
 use crate::{
     principals::someone,
-    support::{TOKEN, TestApp, Wish, http, until},
+    support::{TOKEN, TestApp, Wish, document, http, until},
 };
 use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::time::Duration;
-use svc_client::wire::TaskTypePath;
+use svc_client::{
+    Json,
+    wire::{TaskTypePath, WaitQuery},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -76,7 +79,8 @@ async fn answers_that_nobody_reads_take_a_bounded_memory() {
     let app = TestApp::with(Wish { no_worker: true, settings: &settings, ..Wish::default() }).await;
     let (greedy, other) = (someone(&app, "greedy").await, someone(&app, "other").await);
     // One principal's tenth of 256 MiB has room for two of these.
-    let id = app.create("long", &"many words ".repeat(1 << 20), None).await.id;
+    let long = document("long", &"many words ".repeat(1 << 20));
+    let id = app.client.create_document(WaitQuery::default(), Json(long)).await.unwrap().id;
     let path = format!("/documents/{id}");
     let mut unread = Vec::new();
     for _ in 0..2 {
