@@ -77,6 +77,15 @@ impl EncoderConfig {
         Ok(Self { shape, family })
     }
 
+    /// How many kinds of tokens BERT tells apart; a cross-encoder needs two, one for each text of a pair.
+    pub fn token_types(&self) -> usize {
+        match &self.family {
+            Family::Bert(config) => config.token_types,
+            Family::NomicBert(config) => config.token_types,
+            Family::Mpnet(_) | Family::ModernBert(_) => 0,
+        }
+    }
+
     /// Reads the encoder's tensors, each with the shape that the config demands.
     pub fn load(&self, file: &mut WeightFile) -> Result<EncoderWeights, ModelError> {
         match &self.family {

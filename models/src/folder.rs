@@ -56,6 +56,7 @@ impl ModelFolder {
             Some(entry) => (entry.pooling, entry.query_prefix.clone(), entry.document_prefix.clone()),
             None => {
                 let prompts = prompts(&path)?;
+                check_modules(&path)?;
                 (pooling(&path)?, prompts.query, prompts.document)
             }
         };
@@ -136,6 +137,28 @@ fn architecture(config: &[u8], path: &Path) -> Result<(Architecture, Option<Stri
             what: format!("model_type {:?}", kind.model_type),
             supported: "supported: BERT, MPNet, NomicBERT and ModernBERT",
         }),
+    }
+}
+
+/// What sentence-transformers may do with a text here: a module that would be left out makes other vectors.
+const MODULES: [&str; 3] = ["Transformer", "Pooling", "Normalize"];
+
+/// Refuses a model whose `modules.json` names a module that is not run here, such as a dense layer after the pooling.
+fn check_modules(folder: &Path) -> Result<(), ModelError> {
+    #[derive(Deserialize)]
+    struct Module {
+        r#type: String,
+    }
+    let path = folder.join("modules.json");
+    let modules = read_json::<Vec<Module>>(&path)?.unwrap_or_default();
+    let name = |module: &Module| module.r#type.rsplit('.').next().unwrap_or_default().to_owned();
+    match modules.iter().map(name).find(|name| !MODULES.contains(&name.as_str())) {
+        Some(name) => Err(ModelError::Unsupported {
+            path,
+            what: format!("the module {name}"),
+            supported: "supported: Transformer, Pooling and Normalize",
+        }),
+        None => Ok(()),
     }
 }
 

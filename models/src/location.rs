@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// The files that a model outside the catalogue must have.
 const REQUIRED: [&str; 3] = ["config.json", "tokenizer.json", "model.safetensors"];
 /// Files that are read if they exist: they say how rows become one vector, and the prefixes.
-const OPTIONAL: [&str; 2] = ["1_Pooling/config.json", "config_sentence_transformers.json"];
+const OPTIONAL: [&str; 3] = ["modules.json", "1_Pooling/config.json", "config_sentence_transformers.json"];
 
 /// A model that was named, whether or not it exists.
 #[derive(Debug, Clone)]

@@ -116,6 +116,10 @@ impl Reranker {
             return Err(ModelError::Unsupported { path: config_path, what, supported });
         }
         let config = EncoderConfig::from_json(folder.architecture, &folder.config, &config_path)?;
+        if config.token_types() < 2 {
+            let problem = format!("type_vocab_size is {}, and a pair needs 2", config.token_types());
+            return Err(ModelError::Corrupt { path: config_path, problem });
+        }
         let tokenizer = catch_unwind(|| TextTokenizer::of_pairs(&folder.tokenizer, config.shape.vocabulary))
             .unwrap_or_else(|panic| Err(panic_message(&*panic)))
             .map_err(|problem| ModelError::Corrupt { path: folder.path.join("tokenizer.json"), problem })?;

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use std::path::Path;
 
 pub(super) struct Config {
-    token_types: usize,
+    pub token_types: usize,
 }
 
 #[derive(Deserialize)]

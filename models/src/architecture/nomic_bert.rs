@@ -15,7 +15,7 @@ use serde::Deserialize;
 use std::{path::Path, sync::Arc};
 
 pub(super) struct Config {
-    token_types: usize,
+    pub token_types: usize,
     rotary: Arc<Rotary>,
 }
 

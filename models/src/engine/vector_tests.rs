@@ -175,6 +175,15 @@ async fn prefixes_and_pooling_are_read_from_the_folder() {
     assert_ne!(first.embed_query("cat".into()).await.unwrap(), want[0].vector);
     let identities = [bare, prefixed, first].map(|engine| engine.info().identity.clone());
     assert!(identities[0] != identities[1] && identities[1] != identities[2], "{identities:?}");
+    let modules = |last: &str| {
+        let module = |name: &str| serde_json::json!({"idx": 0, "path": "", "type": format!("sentence_transformers.models.{name}")});
+        let all = serde_json::json!([module("Transformer"), module("Pooling"), module(last)]);
+        std::fs::write(folder.path().join("modules.json"), all.to_string()).unwrap();
+        Engine::load(&settings(&folder)).map(|_| ())
+    };
+    let error = modules("Dense").unwrap_err().to_string();
+    assert!(error.contains("the module Dense") && error.contains("modules.json"), "{error}");
+    modules("Normalize").unwrap();
     std::fs::write(&modes, r#"{"pooling_mode_max_tokens": true}"#).unwrap();
     let error = Engine::load(&settings(&folder)).unwrap_err().to_string();
     assert!(error.contains("pooling_mode_max_tokens") && error.contains("1_Pooling"), "{error}");

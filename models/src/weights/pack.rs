@@ -23,7 +23,7 @@ use std::{
 };
 
 /// Changes whenever the content or layout of packs changes.
-const FORMAT: &str = "svc weights 1";
+const FORMAT: &str = "svc weights 2";
 /// A smaller file is read as fast as its pack.
 const LEAST_BYTES: u64 = 4 << 20;
 /// A file that changed within this time before it was opened may change again within the same tick of the file system's
