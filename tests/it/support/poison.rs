@@ -6,6 +6,8 @@ use svc_models::{Engine, ModelSettings, default_models_dir};
 
 /// A text with this word has no direction.
 pub const WORD: &str = "obsidian";
+/// So large that the sum over a row of them is no number.
+const HUGE: f32 = 1.7e38;
 
 const WEIGHT: &str = "embeddings.word_embeddings.weight";
 
@@ -25,7 +27,7 @@ pub fn engine() -> Engine {
     ENGINE.get_or_init(load).clone()
 }
 
-/// Copies a model's files and makes the word's row of its embeddings NaN.
+/// Copies a model's files and makes the word's row of its embeddings huge.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to.join("1_Pooling")).unwrap();
     for name in ["config.json", "tokenizer.json", "config_sentence_transformers.json", "1_Pooling/config.json"] {
@@ -39,7 +41,7 @@ fn copy(from: &Path, to: &Path) {
     let number = |path: &str| header[WEIGHT].pointer(path).and_then(Value::as_u64).unwrap() as usize;
     let (start, width) = (8 + length + number("/data_offsets/0"), number("/shape/1"));
     for value in weights[start + token * width * 4..][..width * 4].chunks_exact_mut(4) {
-        value.copy_from_slice(&f32::NAN.to_le_bytes());
+        value.copy_from_slice(&HUGE.to_le_bytes());
     }
     fs::write(to.join("model.safetensors"), weights).unwrap();
 }
