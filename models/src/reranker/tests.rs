@@ -66,16 +66,16 @@ fn what_is_no_cross_encoder_is_refused() {
     let folder = cross_encoder();
     let error = Reranker::load(&RerankerSettings { max_length: 4, ..settings(&folder) }, None).unwrap_err().to_string();
     assert!(error.contains("max_length is 4"), "{error}");
+    let tokenizer = sample::TOKENIZER_JSON.replace(r#""id": "B", "type_id": 1"#, r#""id": "B", "type_id": 0"#);
+    std::fs::write(folder.path().join("tokenizer.json"), tokenizer).unwrap();
+    let error = Reranker::load(&settings(&folder), None).unwrap_err().to_string();
+    assert!(error.contains("joins two texts"), "{error}");
     let config = folder.path().join("config.json");
     let mut of_one_type: serde_json::Value = serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
     of_one_type["type_vocab_size"] = 1.into();
     std::fs::write(&config, of_one_type.to_string()).unwrap();
     let error = Reranker::load(&settings(&folder), None).unwrap_err().to_string();
     assert!(error.contains("type_vocab_size is 1"), "{error}");
-    let tokenizer = sample::TOKENIZER_JSON.replace(r#""id": "B", "type_id": 1"#, r#""id": "B", "type_id": 0"#);
-    std::fs::write(folder.path().join("tokenizer.json"), tokenizer).unwrap();
-    let error = Reranker::load(&settings(&folder), None).unwrap_err().to_string();
-    assert!(error.contains("joins two texts"), "{error}");
 }
 
 /// Takes tokens away one by one: from the longer text, or from the first if both are equally long. This is the
