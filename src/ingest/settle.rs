@@ -174,6 +174,9 @@ async fn finish_nodes(conn: &mut PgConnection, root_id: RootId, nodes: &[Touched
                 .collect();
             let evidence = json!({"nodes": failed, "tasks_by_reason": reasons});
             store::evidence::record(conn, root_id.document(), Evidence::FailedParts, &evidence).await?;
+        } else {
+            // What failed before may have been tried again.
+            store::evidence::remove(conn, root_id.document(), Evidence::FailedParts).await?;
         }
         if left.contains(&root_id.document()) {
             store::events::settled(conn, root_id).await?;

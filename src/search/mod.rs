@@ -112,11 +112,9 @@ pub async fn vector(core: &Core, caller: &Caller, body: VectorSearch) -> Result<
     if let Some(least) = body.min_similarity {
         let found = ranked.len();
         ranked.retain(|(_, score)| *score >= least);
-        // If one of these is too far away, so is everything after it.
-        total = Total {
-            count: ranked.len() as u64,
-            exact: total.exact && found as u64 == total.count || ranked.len() < found,
-        };
+        // If one of these is too far away, so is everything after it, unless an index gave them: it may have left out some that are nearer.
+        let is_whole = found as u64 == total.count || ranked.len() < found;
+        total = Total { count: ranked.len() as u64, exact: total.exact && is_whole };
     }
     respond(core, &eligible, found!(Vector, started, body, ranked, total)).await
 }

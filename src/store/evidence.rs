@@ -45,6 +45,13 @@ pub(super) async fn record_as(
     .map(|_| ())
 }
 
+/// Removes what was recorded under a name, because it holds no more.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
+pub async fn remove(conn: &mut PgConnection, document_id: DocumentId, name: Evidence) -> sqlx::Result<()> {
+    let query = "DELETE FROM node_evidence WHERE document_id = $1 AND name = $2";
+    sqlx::query(query).bind(document_id).bind(name.as_str()).execute(conn).await.map(|_| ())
+}
+
 /// Records values of many nodes, as [`record`] does; each node has one value of a name.
 pub async fn record_all(conn: &mut PgConnection, values: &[(DocumentId, Evidence, Value)]) -> sqlx::Result<()> {
     sqlx::query(

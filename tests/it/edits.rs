@@ -213,6 +213,12 @@ async fn a_new_text_of_a_chunk_rolls_its_file_up_again() {
     };
     let old = vectors().await;
     assert_eq!(old.len(), 3);
+    // The file remembers parts that failed and were tried again since.
+    sqlx::query("INSERT INTO node_evidence (document_id, name, value) VALUES ($1, 'failed_parts', '{\"nodes\": 1}')")
+        .bind(file)
+        .execute(&app.pool)
+        .await
+        .unwrap();
     app.client.pause_task_type(TaskTypePath { task_type: "embed".into() }).await.unwrap();
     let text = "Every zeppelin is weighed before the mooring mast is lowered.";
     let answer = patched(&app, chunk.id, json!({"content": text})).await.value.document;
@@ -226,6 +232,7 @@ async fn a_new_text_of_a_chunk_rolls_its_file_up_again() {
     app.client.resume_task_type(TaskTypePath { task_type: "embed".into() }).await.unwrap();
     let frontier = app.settled(file).await;
     assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
+    assert_eq!(frontier.warnings, Vec::<String>::new(), "nothing is failed any more");
     assert_eq!(frontier.nodes_total, 1 + nodes.len() as i64);
     let new = vectors().await;
     assert!(new.len() == 3 && new.iter().zip(&old).all(|(new, old)| new != old), "each container has a new vector");
