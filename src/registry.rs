@@ -121,8 +121,11 @@ impl Form {
                         let mut response = O::Reply::encode(value);
                         // The request keeps its slots until there is room for the answer.
                         let bytes = http_body::Body::size_hint(response.body()).exact().unwrap_or_default();
-                        if let Some(place) = service.admission.answer(caller.principal_id(), bytes).await? {
-                            response.extensions_mut().insert(Arc::new(place));
+                        let room = service.admission.answer(caller.principal_id(), bytes).await;
+                        // What has been changed cannot be refused any more.
+                        let room = if lifetime::only_reads(&O::INFO) { room? } else { room.unwrap_or_default() };
+                        if let Some(room) = room {
+                            response.extensions_mut().insert(Arc::new(room));
                         }
                         Ok(response)
                     });

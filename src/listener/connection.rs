@@ -120,14 +120,13 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
         let mut under_way = self.activity.request();
         let (router, limit) = (self.router.clone(), self.limits.body);
         Box::pin(async move {
-            let response = match check(request.version(), request.headers()) {
+            let mut response = match check(request.version(), request.headers()) {
                 Ok(()) => {
                     let request = request.map(|body| axum::body::Body::new(Paced::new(body, limit)));
                     router.oneshot(request).await?
                 }
                 Err(failure) => registry::refusal(failure, &request),
             };
-            let mut response = response;
             under_way.holds(response.extensions_mut().remove());
             Ok(response.map(|body| Answer { body, _request: under_way }))
         })

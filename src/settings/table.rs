@@ -151,9 +151,10 @@ settings! {
         /// Searches, embeddings and analyses that a principal may ask for in a second, on average over ten seconds; 0: no
         /// limit.
         SVC_RATE_COSTLY rate_costly: usize = "20", kind::integer(0..=1_000_000);
-        /// Largest part of the uploads, downloads, streams of events, fetches, large bodies, waiting requests, searches and
-        /// embeddings of a process that one principal may have under way, at least one of each; further ones are refused with
-        /// 429, after a short wait where the service has such a wait. The owner may have all.
+        /// Largest part of the uploads, downloads, streams of events, fetches, large bodies and answers, waiting requests,
+        /// searches, embeddings, and connections with requests that still arrive, of a process that one principal may have under
+        /// way, at least one of each; further ones are refused with 429, after a short wait where the service has such a wait.
+        /// The owner may have all.
         SVC_PRINCIPAL_SHARE principal_share: f64 = "0.5", kind::number(0.01..=1.0);
         /// Most requests that a process works on at a time, besides probes and the calls of a runner; further ones wait
         /// briefly and are then refused with 429.
@@ -247,7 +248,7 @@ settings! {
         SVC_RUNNER_URL runner_url: String = "", kind::web_address();
         /// Key for the /runner routes, whether served or called; blank: they are closed.
         SVC_RUNNER_KEY runner_key: Secret = "", kind::secret();
-        /// Longest wait for one answer of a runner.
+        /// Longest wait for one answer of a runner; for a query at most 10 seconds, because a caller waits.
         SVC_RUNNER_TIMEOUT_SECONDS runner_timeout: Duration = "300.0", kind::seconds(0.1..=3600.0);
     }
     "Search" {

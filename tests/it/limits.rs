@@ -90,6 +90,10 @@ async fn answers_that_nobody_reads_take_a_bounded_memory() {
         unread.push(answer);
     }
     is_over_its_share(get(&app, &greedy.secret, &path).await).await;
+    // What has been stored is not refused for want of room for its answer.
+    let new = json!({"title": "long", "content": "other words ".repeat(1 << 20)});
+    let create = http().post(format!("{}/documents", app.base)).bearer_auth(&greedy.secret).json(&new);
+    assert_eq!(create.send().await.unwrap().status(), StatusCode::CREATED);
     assert_eq!(get(&app, &other.secret, &path).await.bytes().await.unwrap().len() >> 20, 11);
     // Who reads gets the room back.
     for answer in unread {
