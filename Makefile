@@ -13,16 +13,16 @@ BENCH ?=
 help: ## Prints the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Fetches the PostgreSQL server and the small model, once.
+setup: ## Fetches the PostgreSQL server, the small model and a browser for the tests, once.
 	@config/setup.sh
 
 # The empty test program makes cargo select the features that `make test` uses, so that no dependency is compiled twice;
 # `cargo run` would select others and compile all dependencies again.
 BUILD := cargo build --workspace --bins --test features
 
-demo: setup ## Builds the service and shows it at work on sample files.
+demo: setup ## Builds the service and shows it at work on sample files; with KEEP=1 it stays, with its console.
 	$(BUILD)
-	@config/demo.sh
+	@KEEP=$(KEEP) config/demo.sh
 
 # What serves is optimised as a whole. The first build of it takes half an hour of processor time.
 run: setup ## Runs the service, optimised, on its usual data folder, until Ctrl-C.
@@ -37,6 +37,7 @@ test: setup ## Runs every test, with a PostgreSQL of their own.
 	@config/openapi.sh
 	@config/fuzz-api.sh 1 45
 	@[ -d ../shared/corpus ] || echo "left out: the corpus of real files and the Cranfield collection (no ../shared beside the repository); the samples in tests/samples stood in"
+	@config/setup.sh has-browser || echo "left out: the operator console in a browser (no chromium here, and none could be fetched: config/setup.sh browser)"
 
 chaos: setup ## Hurts workers, database and network at random: make chaos SECONDS=600 SEED=7.
 	cargo test --workspace --test chaos -- $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
@@ -76,4 +77,4 @@ fuzz-api: setup ## Fuzzes a service of its own by its contract: make fuzz-api SE
 	@config/fuzz-api.sh "$(or $(SEED),1)" "$(or $(FUZZ_SECONDS),60)"
 
 clean-cache: ## Removes everything fetched and built; data folders stay.
-	rm -rf "$(SVC_CACHE_DIR)/target" "$(SVC_CACHE_DIR)/target-devices" "$(SVC_CACHE_DIR)/downloads" "$(SVC_CACHE_DIR)/postgres" "$(SVC_CACHE_DIR)/models"
+	rm -rf "$(SVC_CACHE_DIR)/target" "$(SVC_CACHE_DIR)/target-devices" "$(SVC_CACHE_DIR)/downloads" "$(SVC_CACHE_DIR)/postgres" "$(SVC_CACHE_DIR)/models" "$(SVC_CACHE_DIR)/browser"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Shows the service at work: start, ingest, search, tree, status, stop. Called by `make demo`, after the build.
+# Shows the service at work: start, ingest, search, tree, console, status, stop. Called by `make demo`, after the build. With KEEP=1 it goes on
+# until Ctrl-C, so that one can look at the console.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -54,6 +55,27 @@ sys.stdout.write(opener.open(request, timeout=30).read().decode())
 PYTHON
 }
 
+# look: signs in to the console and prints a line of figures each second, as its first page has them. It runs in a shell of its own, whose place
+# it takes, so that a kill ends it.
+look() {
+  exec python3 - "http://127.0.0.1:$console" <<'PYTHON'
+import html, os, re, sys, time, urllib.parse, urllib.request
+from http.cookiejar import CookieJar
+
+base = sys.argv[1]
+cookies = urllib.request.HTTPCookieProcessor(CookieJar())
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), cookies)
+form = urllib.parse.urlencode({"token": os.environ["SVC_API_TOKEN"]}).encode()
+opener.open(urllib.request.Request(base + "/login", form, {"Origin": base}), timeout=30)
+while True:
+    page = opener.open(base + "/", timeout=30).read().decode()
+    figures = page.split('class="stats"', 1)[-1].split("</section>", 1)[0]
+    words = html.unescape(re.sub(r"<[^>]+>", " ", figures.split(">", 1)[-1]))
+    print(time.strftime("%H:%M:%S"), re.sub(r"\s+", " ", words).strip(), flush=True)
+    time.sleep(1)
+PYTHON
+}
+
 free_port() {
   python3 -c 'import socket
 print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])'
@@ -77,7 +99,8 @@ fi
 
 port=$(free_port)
 SVC_API_TOKEN=$(python3 -c 'import secrets; print(secrets.token_hex(32))')
-export SVC_API_TOKEN SVC_DATA_DIR=$work/data SVC_LISTEN=127.0.0.1:$port
+console=$(free_port)
+export SVC_API_TOKEN SVC_DATA_DIR=$work/data SVC_LISTEN=127.0.0.1:$port SVC_CONSOLE_LISTEN=127.0.0.1:$console
 export SVC_URL=http://127.0.0.1:$port SVC_DATABASE_URL='' SVC_INGEST_WORKER_ENABLED=true
 
 title "Starting the service with a database of its own"
@@ -91,10 +114,18 @@ for _ in $(seq 600); do
 done
 ask /ready >/dev/null || { echo "demo: the service is not ready after two minutes" >&2; exit 1; }
 echo "ready at $SVC_URL"
+echo "operator console: http://127.0.0.1:$console"
+if [ -n "${KEEP:-}" ]; then echo "sign in with the token $SVC_API_TOKEN"; fi
 
-title "Ingesting"
+title "Ingesting, while the console looks on"
 status=0
+look >"$work/console.txt" &
+looking=$!
 run --table ingest "${paths[@]}" || status=$?
+kill "$looking" 2>/dev/null || true
+wait "$looking" 2>/dev/null || true
+echo "The console at http://127.0.0.1:$console said meanwhile:"
+uniq "$work/console.txt" | awk 'NR <= 12 { print "  " $0 }'
 # 3 means that it finished but some files were refused; anything else is a failure of the demo itself.
 case $status in
   0) ;;
@@ -116,17 +147,26 @@ run --table tree --most 40 "$root"
 
 title "A record of a spreadsheet, and the cells that it came from"
 run --table ingest tests/samples/duck-counts.xlsx
-record=$("$svc" --json search "where did the heron keep the ducks away" --limit 1 </dev/null |
+record=$("$svc" --json search "where did the heron keep the ducks away" --group-by none --limit 1 </dev/null |
   python3 -c 'import json, sys
 found = json.loads(sys.stdin.readline())
 sys.exit("demo: no record was found") if found["usetype"] != "record" else print(found["id"], found["parent_id"])')
 read -r record sheet <<<"$record"
-run --table search "where did the heron keep the ducks away" --limit 1
+run --table search "where did the heron keep the ducks away" --group-by none --limit 1
 run --table cells "$record"
 run --table cells "$sheet" A1:E7
 
 title "What the service says of itself"
 run --table status
+
+if [ -n "${KEEP:-}" ]; then
+  title "The service goes on until Ctrl-C"
+  echo "operator console: http://127.0.0.1:$console, with the token $SVC_API_TOKEN"
+  echo "documentation: $SVC_URL/docs/"
+  wait "$service"
+  service=
+  exit 0
+fi
 
 title "Stopping"
 kill -TERM "$service"

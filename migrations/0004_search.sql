@@ -24,6 +24,8 @@ CREATE TABLE search_indexes (
     -- The totals without the rows that are still in search_index_deltas.
     docs         bigint NOT NULL DEFAULT 0,
     tokens       bigint NOT NULL DEFAULT 0,
+    -- The last document that a build has looked at; null if there is nothing to build.
+    built_to     bigint,
     created_at   timestamptz NOT NULL DEFAULT now()
 );
 
@@ -107,5 +109,5 @@ CREATE TABLE search_term_tombstones (
 
 INSERT INTO search_indexes (name, config, capabilities)
 VALUES ('default',
-        '{"k1": 1.2, "b": 0.75, "analyzer": {"language": "english", "stop_words": "remove"}}',
+        '{"k1": 1.2, "b": 0.75, "analyzer": {"language": "english", "stop_words": "remove", "version": 2}}',
         '{"bm25": true, "maxsim": false}');

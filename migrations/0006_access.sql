@@ -76,3 +76,19 @@ CREATE TABLE access_audit (
 );
 CREATE INDEX access_audit_principal ON access_audit (principal_id, id) WHERE principal_id IS NOT NULL;
 CREATE INDEX access_audit_document ON access_audit (document_id, id) WHERE document_id IS NOT NULL;
+
+-- Who is signed in to the console. Several processes of the service share them.
+CREATE TABLE console_sessions (
+    -- SHA-256 of the secret in the cookie.
+    hash       bytea PRIMARY KEY CHECK (octet_length(hash) = 32),
+    -- The token that was shown; null for the owner's, of which owner_mark tells whether it still is the owner's.
+    token_id   bigint REFERENCES api_tokens (id) ON DELETE CASCADE,
+    owner_mark bytea,
+    -- What every form of the session repeats.
+    csrf       text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    seen_at    timestamptz NOT NULL DEFAULT now(),
+    CHECK ((token_id IS NULL) <> (owner_mark IS NULL))
+);
+CREATE INDEX console_sessions_token ON console_sessions (token_id);
+CREATE INDEX console_sessions_seen ON console_sessions (seen_at);

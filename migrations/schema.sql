@@ -616,6 +616,17 @@ CREATE TABLE blob_orphan (
     lob oid NOT NULL
 );
 
+CREATE TABLE console_sessions (
+    hash bytea NOT NULL,
+    token_id bigint,
+    owner_mark bytea,
+    csrf text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    seen_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT console_sessions_check CHECK (((token_id IS NULL) <> (owner_mark IS NULL))),
+    CONSTRAINT console_sessions_hash_check CHECK ((octet_length(hash) = 32))
+);
+
 CREATE TABLE document_blobs (
     document_id bigint NOT NULL,
     lob oid NOT NULL,
@@ -907,6 +918,7 @@ CREATE TABLE search_indexes (
     avgdl_built double precision DEFAULT 0 NOT NULL,
     docs bigint DEFAULT 0 NOT NULL,
     tokens bigint DEFAULT 0 NOT NULL,
+    built_to bigint,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT search_indexes_name_check CHECK ((name <> ''::text))
 );
@@ -1170,6 +1182,9 @@ ALTER TABLE ONLY api_tokens
 ALTER TABLE ONLY blob_orphan
     ADD CONSTRAINT blob_orphan_pkey PRIMARY KEY (lob);
 
+ALTER TABLE ONLY console_sessions
+    ADD CONSTRAINT console_sessions_pkey PRIMARY KEY (hash);
+
 ALTER TABLE ONLY document_blobs
     ADD CONSTRAINT document_blobs_lob_key UNIQUE (lob);
 
@@ -1312,6 +1327,10 @@ CREATE INDEX access_roots_above ON access_roots USING btree (above);
 
 CREATE INDEX api_tokens_principal ON api_tokens USING btree (principal_id, id);
 
+CREATE INDEX console_sessions_seen ON console_sessions USING btree (seen_at);
+
+CREATE INDEX console_sessions_token ON console_sessions USING btree (token_id);
+
 CREATE INDEX document_blobs_content_hash ON document_blobs USING btree (content_hash);
 
 CREATE INDEX document_keys_document ON document_keys USING btree (document_id);
@@ -1358,6 +1377,10 @@ CREATE INDEX settle_event_root ON settle_event USING btree (root_id, id);
 
 CREATE INDEX task_attempts_document ON task_attempts USING btree (document_id, id);
 
+CREATE INDEX task_attempts_ended ON task_attempts USING brin (ended_at) WITH (pages_per_range='16', autosummarize='on');
+
+CREATE INDEX task_attempts_failed ON task_attempts USING btree (task_id, id) WHERE (outcome <> ALL (ARRAY['completed'::text, 'skipped'::text]));
+
 CREATE INDEX task_intent_region ON task_intent USING gist (prange, drange);
 
 CREATE INDEX task_loss_worker ON task_loss USING btree (boot_nonce);
@@ -1381,6 +1404,8 @@ CREATE INDEX task_queue_retry ON task_queue USING btree (retry_after) WHERE ((re
 CREATE INDEX task_queue_scope ON task_queue USING btree (scope_document_id);
 
 CREATE INDEX task_queue_unfinished ON task_queue USING btree (task_type, created_at) WHERE (NOT final);
+
+CREATE INDEX task_queue_unmet ON task_queue USING btree (id) WHERE ((unmet_deps > 0) AND (NOT final));
 
 CREATE INDEX webhook_delivery_due ON webhook_delivery USING btree (webhook_id, due_at, id) WHERE (state = 'pending'::text);
 
@@ -1415,6 +1440,9 @@ ALTER TABLE ONLY access_roots
 
 ALTER TABLE ONLY api_tokens
     ADD CONSTRAINT api_tokens_principal_id_fkey FOREIGN KEY (principal_id) REFERENCES principals(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY console_sessions
+    ADD CONSTRAINT console_sessions_token_id_fkey FOREIGN KEY (token_id) REFERENCES api_tokens(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY document_blobs
     ADD CONSTRAINT document_blobs_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;

@@ -1,5 +1,6 @@
 //! Puts a whole process together (database, model, service, worker, listener) and takes it down in order.
 use crate::{
+    console,
     embedded::{EmbeddedError, EmbeddedPostgres, ServerState},
     embedding::{EmbedError, Embedder, Runner},
     events::sequencer,
@@ -12,7 +13,8 @@ use crate::{
     settings::{Migrate, Settings, hub_settings, model_settings},
     store::{
         database::{self, DatabaseError},
-        indexes, schema, transaction,
+        indexes::{self, IndexError, manage},
+        schema, transaction,
     },
     webhooks,
     worker::{Role, RunningWorker, unserved, wakeup},
@@ -24,8 +26,9 @@ use std::{
     time::{Duration, Instant},
 };
 use svc_actors::WorkerError;
+use svc_ids::IndexId;
 use svc_models::{Engine, ModelError, Progress, fetch_model};
-use svc_ranking::Config;
+use svc_ranking::{ANALYZER_VERSION, AnalyzerConfig, Config};
 use tokio::{net::TcpListener, sync::watch};
 
 /// How long the end of a process waits for unfinished work.
@@ -50,6 +53,8 @@ pub enum AppError {
     Unconfined(#[from] Unconfined),
     #[error("cannot listen on {address}: {source}; choose another SVC_LISTEN")]
     Listen { address: SocketAddr, source: std::io::Error },
+    #[error("the console cannot listen on {address}: {source}; choose another SVC_CONSOLE_LISTEN")]
+    ConsoleListen { address: SocketAddr, source: std::io::Error },
     #[error("{0}")]
     Io(#[from] std::io::Error),
     #[error("{0}")]
@@ -105,22 +110,7 @@ impl Backend {
             schema::migrate(&self.pool).await?;
         }
         self.check_schema().await?;
-        self.weigh(settings).await
-    }
-
-    /// Gives the default index the weights of the settings.
-    async fn weigh(&self, settings: &Settings) -> Result<(), AppError> {
-        let mut tx = transaction::begin(&self.pool).await.map_err(DatabaseError::from)?;
-        let Some(index) = indexes::by_name(&mut tx, "default").await.map_err(DatabaseError::from)? else {
-            return Ok(());
-        };
-        let config = Config { k1: settings.bm25_k1, b: settings.bm25_b, ..index.config.0 };
-        if config != index.config.0 {
-            tracing::info!(k1 = config.k1, b = config.b, "setting new weights for the default index");
-            indexes::configure(&mut tx, index.id, &config).await.map_err(|error| AppError::Ended(error.to_string()))?;
-        }
-        tx.commit().await.map_err(DatabaseError::from)?;
-        Ok(())
+        weigh_indexes(&self.pool, settings).await
     }
 
     /// Refuses to work on a schema that is behind or ahead of this program.
@@ -140,6 +130,35 @@ impl Backend {
             embedded.stop().await;
         }
     }
+}
+
+/// Gives the default index the weights and the language of the settings. An index that another version of the analyzer made is emptied,
+/// to be built anew by a worker; so is the default one if the language has changed, and with it the words of full text.
+pub async fn weigh_indexes(pool: &PgPool, settings: &Settings) -> Result<(), AppError> {
+    let ended = |error: IndexError| AppError::Ended(error.to_string());
+    let mut tx = transaction::begin(pool).await.map_err(DatabaseError::from)?;
+    for index in indexes::list(&mut tx, IndexId(0), i64::MAX).await.map_err(DatabaseError::from)? {
+        let old = index.config.0;
+        let mut config = Config { analyzer: AnalyzerConfig { version: ANALYZER_VERSION, ..old.analyzer }, ..old };
+        if index.name == indexes::DEFAULT {
+            (config.k1, config.b) = (settings.bm25_k1, settings.bm25_b);
+            if settings.language != config.analyzer.language {
+                config.analyzer = AnalyzerConfig { language: settings.language, ..AnalyzerConfig::default() };
+            }
+        }
+        if config == old || old.analyzer.version > ANALYZER_VERSION {
+            continue;
+        }
+        tracing::info!(index = index.name, ?config, "an index is configured anew");
+        if config.analyzer.same_terms(&old.analyzer) {
+            indexes::configure(&mut tx, index.id, &config).await.map_err(ended)?;
+        } else {
+            manage::lock(&mut tx, index.id).await.map_err(ended)?;
+            manage::empty(&mut tx, index.id, &config).await.map_err(ended)?;
+        }
+    }
+    tx.commit().await.map_err(DatabaseError::from)?;
+    Ok(())
 }
 
 /// Loads the model of the settings, or connects to the runner that they name.
@@ -198,13 +217,29 @@ async fn load_cross_encoder(service: &Service) -> Result<(), AppError> {
     }
 }
 
+/// Listens for the console. If its usual port is taken, as by another service on this machine, the service goes on without it.
+async fn listen_for_console(settings: &Settings) -> Result<Option<TcpListener>, AppError> {
+    let Some(address) = settings.console_listen else { return Ok(None) };
+    match TcpListener::bind(address).await {
+        Ok(listener) => Ok(Some(listener)),
+        Err(source) if source.kind() == std::io::ErrorKind::AddrInUse && settings.is_default("SVC_CONSOLE_LISTEN") => {
+            tracing::warn!(%address, "the port of the console is taken, so there is none: set SVC_CONSOLE_LISTEN");
+            Ok(None)
+        }
+        Err(source) => Err(AppError::ConsoleListen { address, source }),
+    }
+}
+
 /// A service that listens and, if the settings say so, works on the queue.
 pub struct App {
     pub service: Arc<Service>,
     pub address: SocketAddr,
+    /// Where the console listens, if it does.
+    pub console: Option<SocketAddr>,
     backend: Backend,
     worker: Option<RunningWorker>,
     server: tokio::task::JoinHandle<()>,
+    console_server: Option<tokio::task::JoinHandle<()>>,
     stop_server: watch::Sender<bool>,
 }
 
@@ -225,12 +260,23 @@ impl App {
         reader.check().await?;
         let backend = Backend::start(&settings).await?;
         match App::on(settings, owner_token, reader, types, &backend).await {
-            Ok((service, worker, listener)) => {
+            Ok((service, worker, listener, console)) => {
                 let address = listener.local_addr()?;
                 let (stop_server, stopped) = watch::channel(false);
                 let (router, limits) = (registry::router(service.clone()), Limits::of(&service.settings));
-                let server = tokio::spawn(listener::serve(listener, router, limits, stopped));
-                Ok(App { service, address, backend, worker, server, stop_server })
+                let server = tokio::spawn(listener::serve(listener, router, limits, stopped.clone()));
+                let console = console.map(|listener| Ok::<_, std::io::Error>((listener.local_addr()?, listener)));
+                let (console, console_server) = match console.transpose()? {
+                    Some((address, listener)) => {
+                        if !address.ip().is_loopback() {
+                            tracing::warn!(%address, "the console listens beyond this machine: put a proxy with TLS before it");
+                        }
+                        let router = console::router(service.clone(), address);
+                        (Some(address), Some(tokio::spawn(listener::serve(listener, router, limits, stopped))))
+                    }
+                    None => (None, None),
+                };
+                Ok(App { service, address, console, backend, worker, server, console_server, stop_server })
             }
             Err(error) => {
                 backend.stop().await;
@@ -245,7 +291,7 @@ impl App {
         reader: Reader,
         types: TaskTypes,
         backend: &Backend,
-    ) -> Result<(Arc<Service>, Option<RunningWorker>, TcpListener), AppError> {
+    ) -> Result<(Arc<Service>, Option<RunningWorker>, TcpListener, Option<TcpListener>), AppError> {
         let embedder = load_embedder(&settings).await?;
         // If the runner is still unreachable, its model's width is not known yet.
         if let Ok(model) = embedder.model().await
@@ -255,6 +301,7 @@ impl App {
         }
         let address = settings.listen;
         let listener = TcpListener::bind(address).await.map_err(|source| AppError::Listen { address, source })?;
+        let console = listen_for_console(&settings).await?;
         let service = Service::new(settings.clone(), backend.pool.clone(), Some(embedder), owner_token, reader);
         let service = Arc::new(service.with_task_types(types));
         load_cross_encoder(&service).await?;
@@ -268,7 +315,7 @@ impl App {
             drop(unserved::watch(backend.pool.clone(), settings.worker_reap));
             None
         };
-        Ok((service, worker, listener))
+        Ok((service, worker, listener, console))
     }
 
     /// Serves until `stop` completes, or until something ends that the service cannot do without.
@@ -312,7 +359,7 @@ impl App {
         // It does not matter if nobody is listening any more.
         let _ = self.stop_server.send(true);
         let drained = tokio::time::Instant::now() + if hurried { Duration::ZERO } else { DRAIN };
-        let mut server = self.server;
+        let (mut server, console) = (self.server, self.console_server);
         tokio::select! {
             _ = &mut server => {}
             () = async {
@@ -324,6 +371,10 @@ impl App {
                 tracing::warn!("cut off requests that did not end in time");
                 server.abort();
             }
+        }
+        if let Some(console) = console {
+            // A page that is cut off is read again.
+            console.abort();
         }
         // These are requests whose clients have gone, and writes whose clients were cut off.
         self.service.requests.close();

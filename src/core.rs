@@ -9,7 +9,7 @@ use crate::{
     reader::Reader,
     settings::Settings,
     spool::SpoolCache,
-    store::search::Expectations,
+    store::{lexicon::Lexicon, search::Expectations},
 };
 use sqlx::PgPool;
 use std::sync::Arc;
@@ -28,6 +28,8 @@ pub struct Core {
     pub embedder: Option<Embedder>,
     pub cross_encoder: Arc<CrossEncoder>,
     pub postings: Arc<Cache>,
+    /// How texts become the words of full text.
+    pub lexicon: Lexicon,
     /// What the planner expects of the filters of searches.
     pub expectations: Arc<Expectations>,
     pub reader: Reader,

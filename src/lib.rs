@@ -5,6 +5,7 @@ pub mod access;
 mod admission;
 pub mod app;
 pub mod cli;
+pub mod console;
 mod core;
 mod disk;
 pub mod embedded;

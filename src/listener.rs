@@ -8,6 +8,7 @@ use crate::settings::Settings;
 use activity::Activity;
 use axum::Router;
 use connection::Connection;
+pub use connection::Peer;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{
     collections::HashMap,

@@ -3,21 +3,33 @@
 use crate::{
     embedding::{EmbedError, Embedder},
     store::{
-        admin, database,
+        admin, database, overview,
         queue::{self, FailedCount, TaskCount},
         schema, workers,
     },
 };
 use sqlx::PgPool;
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
-use svc_client::wire::{BlockedBy, ModelState, QueueState, WorkerState};
+use svc_client::wire::{ModelState, OverviewResponse, QueueState, TypeOverview, WorkerState};
+use tokio::sync::watch;
 
+/// The shortest time between two samples while somebody looks.
+const WATCHED_EVERY: Duration = Duration::from_secs(1);
+/// How long after a look samples come that often.
+const WATCHED: Duration = Duration::from_secs(15);
+/// The fleet is told again after this time that somebody looks.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
+/// How many minutes of throughput an overview has.
+const MINUTES: u32 = 60;
+/// How long a task may wait before the overview reports it; the default of `svc-worker doctor`.
+pub const WAIT: Duration = Duration::from_secs(600);
 /// The shortest time between two samples.
 const EVERY: Duration = Duration::from_secs(2);
 /// After a sample, this many times its own duration pass without one.
@@ -42,8 +54,6 @@ pub struct Numbers {
     pub unserved_badges: Vec<(String, i64, f64)>,
     /// The same for each task type.
     pub unserved_types: Vec<(String, i64, f64)>,
-    /// By reason.
-    pub blocked: Vec<(BlockedBy, i64)>,
 }
 
 impl Numbers {
@@ -79,8 +89,12 @@ pub struct Known {
     pub sample: Option<Arc<Sample>>,
     /// Why there is no later one.
     pub failure: Option<String>,
+    /// The time that the last sample left until the next one.
+    rest: Option<Duration>,
     /// The runner's model, if there is a runner, or why it is not known.
     pub runner: Option<Result<ModelState, String>>,
+    /// The last overview, which is only taken while somebody looks, and when it was taken.
+    pub overview: Option<(Instant, Arc<OverviewResponse>)>,
 }
 
 impl Known {
@@ -98,6 +112,16 @@ pub struct Sampler {
     known: Mutex<Known>,
     started: AtomicBool,
     turn: tokio::sync::Mutex<()>,
+    looks: Mutex<Looks>,
+    /// How many overviews have been taken.
+    taken: watch::Sender<u64>,
+}
+
+/// When somebody looked last, and when the fleet was told.
+#[derive(Default)]
+struct Looks {
+    last: Option<Instant>,
+    told: Option<Instant>,
 }
 
 impl Sampler {
@@ -108,6 +132,8 @@ impl Sampler {
             known: Mutex::default(),
             started: AtomicBool::new(false),
             turn: tokio::sync::Mutex::default(),
+            looks: Mutex::default(),
+            taken: watch::Sender::new(0),
         }
     }
 
@@ -127,9 +153,59 @@ impl Sampler {
         self.lock().clone()
     }
 
+    /// Notes that somebody looks: overviews are taken for a while, and the workers send heartbeats more often.
+    pub fn look(self: &Arc<Sampler>) {
+        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        looks.last = Some(now);
+        if looks.told.is_none_or(|told| now - told > TOLD_EVERY) {
+            looks.told = Some(now);
+            let sampler = self.clone();
+            tokio::spawn(async move {
+                if let Err(error) = queue::announce(&sampler.pool, queue::WATCH).await {
+                    tracing::debug!(error = %error, "the workers could not be told that somebody looks");
+                }
+            });
+        }
+    }
+
+    fn is_watched(&self) -> bool {
+        let looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        looks.last.is_some_and(|last| last.elapsed() < WATCHED)
+    }
+
+    /// Counts the overviews; changes with each new one.
+    pub fn follow(&self) -> watch::Receiver<u64> {
+        self.taken.subscribe()
+    }
+
+    /// The last overview, or a new one if that is old. Any number of callers share one.
+    pub async fn overview(self: &Arc<Sampler>) -> Option<Arc<OverviewResponse>> {
+        self.look();
+        if let Some(overview) = self.recent() {
+            return Some(overview);
+        }
+        let turn = self.turn.lock().await;
+        if self.recent().is_none() {
+            self.sample_in_turn().await;
+        }
+        drop(turn);
+        self.lock().overview.as_ref().map(|(_, overview)| overview.clone())
+    }
+
+    fn recent(&self) -> Option<Arc<OverviewResponse>> {
+        let known = self.lock();
+        let (taken, overview) = known.overview.as_ref()?;
+        (taken.elapsed() < EVERY.max(known.rest.unwrap_or_default() * 2)).then(|| overview.clone())
+    }
+
     /// Takes a sample now.
     pub async fn sample(&self) {
         let _turn = self.turn.lock().await;
+        self.sample_in_turn().await;
+    }
+
+    async fn sample_in_turn(&self) {
         let taken = Instant::now();
         let read = match tokio::time::timeout(PATIENCE, self.read()).await {
             Ok(read) => read.map_err(|error| {
@@ -138,7 +214,24 @@ impl Sampler {
             }),
             Err(_) => Err(format!("did not answer within {} s", PATIENCE.as_secs())),
         };
+        let overview = match &read {
+            Ok(numbers) if self.is_watched() => {
+                let read = tokio::time::timeout(PATIENCE, self.read_overview(numbers)).await;
+                read.map_err(|_| "no answer in time".to_owned())
+                    .and_then(|read| read.map_err(|error| error.to_string()))
+            }
+            _ => Err(String::new()),
+        };
         let mut known = self.lock();
+        known.rest = Some(taken.elapsed() * REST);
+        match overview {
+            Ok(overview) => {
+                known.overview = Some((Instant::now(), Arc::new(overview)));
+                self.taken.send_modify(|count| *count += 1);
+            }
+            Err(reason) if reason.is_empty() => {}
+            Err(reason) => tracing::warn!(error = reason, "the overview could not be read"),
+        }
         match read {
             Ok(numbers) => {
                 known.sample = Some(Arc::new(Sample { taken, numbers }));
@@ -179,13 +272,68 @@ impl Sampler {
             workers: workers::alive(&mut conn).await?,
             unserved_badges: queue::unserved_badges(&mut conn).await?,
             unserved_types: queue::unserved_types(&mut conn).await?,
-            blocked: admin::blocked(&mut conn).await?,
+        })
+    }
+
+    async fn read_overview(&self, numbers: &Numbers) -> sqlx::Result<OverviewResponse> {
+        let mut conn = self.pool.acquire().await?;
+        let pace = overview::pace(&mut conn).await?;
+        let mut workers = overview::workers(&mut conn).await?;
+        for worker in &mut workers {
+            let of_worker = pace.iter().filter(|(_, by, _)| *by == worker.worker_id);
+            worker.ended_a_minute = of_worker.map(|(.., ended)| ended).sum();
+        }
+        Ok(OverviewResponse {
+            at: chrono::Utc::now(),
+            queue: numbers.queue(),
+            task_types: task_types(&numbers.unfinished, &overview::paused(&mut conn).await?, &pace),
+            findings: admin::findings(&mut conn, WAIT).await?,
+            workers,
+            throughput: overview::throughput(&mut conn, MINUTES).await?,
+            regions_held: overview::regions_held(&mut conn).await?,
         })
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The unfinished, paused and just ended tasks by type, in the order of an ingestion.
+fn task_types(
+    unfinished: &[TaskCount],
+    paused: &[(String, chrono::DateTime<chrono::Utc>)],
+    pace: &[(String, String, i64)],
+) -> Vec<TypeOverview> {
+    fn of<'a, 'b>(types: &'b mut BTreeMap<(i32, &'a str), TypeOverview>, name: &'a str) -> &'b mut TypeOverview {
+        types.entry((svc_actors::stage::stage(name), name)).or_insert_with(|| TypeOverview {
+            task_type: name.to_owned(),
+            lane: None,
+            paused_since: None,
+            running: 0,
+            blocked_by: BTreeMap::new(),
+            oldest_seconds: None,
+            ended_a_minute: 0,
+        })
+    }
+    let mut types = BTreeMap::new();
+    for count in unfinished {
+        let row = of(&mut types, &count.task_type);
+        row.lane = Some(count.lane.0);
+        row.oldest_seconds =
+            Some(row.oldest_seconds.map_or(count.oldest_seconds, |oldest| oldest.max(count.oldest_seconds)));
+        match &count.blocked_by {
+            Some(reason) => *row.blocked_by.entry(reason.0).or_default() += count.tasks,
+            None => row.running += count.tasks,
+        }
+    }
+    for (name, since) in paused {
+        of(&mut types, name).paused_since = Some(*since);
+    }
+    for (name, _, ended) in pace {
+        of(&mut types, name).ended_a_minute += ended;
+    }
+    types.into_values().collect()
 }
 
 /// Repeats the work, and holds the sampler only while it works.
@@ -195,7 +343,8 @@ async fn again_and_again(sampler: Weak<Sampler>, work: impl AsyncFn(&Sampler)) {
             Some(sampler) if !sampler.pool.is_closed() => {
                 let begun = Instant::now();
                 work(&sampler).await;
-                (begun.elapsed() * REST).clamp(EVERY, SELDOM)
+                let least = if sampler.is_watched() { WATCHED_EVERY } else { EVERY };
+                (begun.elapsed() * REST).clamp(least, SELDOM)
             }
             _ => return,
         };

@@ -12,7 +12,7 @@ use crate::{
     sampler::Sampler,
     settings::Settings,
     spool::SpoolCache,
-    store::database,
+    store::{database, lexicon::Lexicon},
 };
 use metrics_exporter_prometheus::PrometheusHandle;
 use sqlx::PgPool;
@@ -23,7 +23,7 @@ use std::{
 };
 use svc_client::{Code, Failure, Need};
 use svc_models::Engine;
-use svc_ranking::Cache;
+use svc_ranking::{AnalyzerConfig, Cache};
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -121,6 +121,7 @@ impl Service {
                 pool: database::pool_of_requests(&pool, connections, settings.statement_timeout),
                 cross_encoder: Arc::new(CrossEncoder::new(&settings)),
                 postings: Arc::new(Cache::new(POSTINGS_CACHE_BYTES)),
+                lexicon: Lexicon::new(AnalyzerConfig { language: settings.language, ..AnalyzerConfig::default() }),
                 expectations: Arc::default(),
                 disk: Arc::new(Disk::new(&settings.data_dir, settings.disk_least_free)),
                 spool: SpoolCache::new(&settings.data_dir, settings.spool_max),

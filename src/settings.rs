@@ -183,6 +183,11 @@ impl Settings {
         parent_id.is_none() && self.default_visibility == Visibility::Owner
     }
 
+    /// Whether nobody set this setting.
+    pub fn is_default(&self, name: &str) -> bool {
+        self.origins.get(name).is_none_or(|origin| *origin == Origin::Default)
+    }
+
     /// The token of the command line: SVC_TOKEN, or SVC_API_TOKEN.
     pub fn token_to_show(&self) -> &Secret {
         if self.token.is_blank() { &self.api_token } else { &self.token }
@@ -262,7 +267,7 @@ impl Settings {
                 self.worker_heartbeat.as_secs_f64()
             ));
         }
-        if self.listen == self.console_listen && self.listen.port() != 0 {
+        if self.console_listen == Some(self.listen) && self.listen.port() != 0 {
             problems.push(format!(
                 "SVC_LISTEN and SVC_CONSOLE_LISTEN are both {}: give the console a port of its own",
                 self.listen

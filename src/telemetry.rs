@@ -71,22 +71,28 @@ fn describe() {
 
 /// Sets the gauges for what was read from the database.
 pub fn show(sample: &Sample) {
-    let Numbers { unfinished, failed, workers, unserved_badges, unserved_types, blocked, .. } = &sample.numbers;
+    let Numbers { unfinished, failed, workers, unserved_badges, unserved_types, .. } = &sample.numbers;
     metrics::gauge!(SAMPLE_AGE).set(sample.taken.elapsed().as_secs_f64());
     let state = sample.numbers.queue();
     metrics::gauge!(QUEUE_DEPTH).set((state.pending + state.held + state.waiting_for_retry) as f64);
     metrics::gauge!(OLDEST_SECONDS).set(state.oldest_seconds.unwrap_or(0.0));
     let labels =
         |task_type: &String, status: TaskStatus| vec![("task_type", task_type.clone()), ("status", status.to_string())];
-    let mut tasks: BTreeMap<Labels, i64> =
-        unfinished.iter().map(|row| (labels(&row.task_type, row.status.0), row.tasks)).collect();
+    let mut tasks: BTreeMap<Labels, i64> = BTreeMap::new();
+    let mut blocked: BTreeMap<Labels, i64> = BTreeMap::new();
+    for row in unfinished {
+        *tasks.entry(labels(&row.task_type, row.status.0)).or_default() += row.tasks;
+        if let Some(reason) = row.blocked_by.map(|word| word.0) {
+            *blocked.entry(vec![("blocked_by", reason.to_string())]).or_default() += row.tasks;
+        }
+    }
     for row in failed {
         *tasks.entry(labels(&row.task_type, TaskStatus::Failed)).or_default() += row.tasks;
     }
     fresh(TASKS, tasks.into_iter());
     fresh(UNSERVED, unserved_badges.iter().map(|(badge, count, _)| (vec![("badge", badge.clone())], *count)));
     fresh(UNSERVED_TYPES, unserved_types.iter().map(|(name, count, _)| (vec![("task_type", name.clone())], *count)));
-    fresh(BLOCKED, blocked.iter().map(|(reason, count)| (vec![("blocked_by", reason.to_string())], *count)));
+    fresh(BLOCKED, blocked.into_iter());
     metrics::gauge!(WORKERS).set(workers.len() as f64);
 }
 

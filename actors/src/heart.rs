@@ -120,7 +120,7 @@ fn beat(shared: &Shared, load: &Load, pulse: &Receiver<()>) {
             }
         }
         expire(shared);
-        let wait = settings.heartbeat.saturating_sub(begun.elapsed());
+        let wait = shared.between_beats().saturating_sub(begun.elapsed());
         if pulse.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
             return;
         }

@@ -50,6 +50,6 @@ pub use progress::{DocumentFacts, LastFailure, Progress, TaskCounts};
 pub use region::{LeafRange, Region, WriteMode, path_key};
 pub use settings::{Permits, WorkerError, WorkerSettings};
 pub use tokio_util::sync::CancellationToken as CancelToken;
-pub use tree::{ActorState, Phase, TaskRun, TreeNode, TreeSnapshot};
+pub use tree::{ActorState, LaneUse, Phase, TaskRun, Total, TreeNode, TreeSnapshot};
 pub use words::UnknownWord;
 pub use worker::{Waker, Worker, WorkerEnd};

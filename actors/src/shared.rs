@@ -9,7 +9,7 @@ use crate::{
     news::News,
     port::{BeatFactory, Handler, Queue},
     settings::WorkerSettings,
-    tree::{Board, Post, TreeSnapshot},
+    tree::{Board, LaneUse, Post, TreeSnapshot},
     worker::WorkerEnd,
 };
 use std::{
@@ -19,8 +19,14 @@ use std::{
         atomic::{AtomicBool, Ordering},
         mpsc::Sender,
     },
+    time::{Duration, Instant},
 };
 use tokio::sync::watch;
+
+/// How long heartbeats come often after somebody looked.
+const WATCHED: Duration = Duration::from_secs(15);
+/// The time between two heartbeats while somebody looks.
+const WATCHED_BEAT: Duration = Duration::from_secs(1);
 
 pub(crate) struct Shared {
     pub settings: WorkerSettings,
@@ -40,6 +46,8 @@ pub(crate) struct Shared {
     pub pulse: Mutex<Weak<Sender<()>>>,
     /// The dispatcher's mailbox already has a wake-up, so that any number of wake-ups use one message.
     pub woken: AtomicBool,
+    /// Until then somebody looks at the snapshots, so that heartbeats come often.
+    watched: Mutex<Option<Instant>>,
     pub news: News,
     /// The codes of the failures for want of a part that were logged.
     lacks: Mutex<BTreeSet<String>>,
@@ -80,6 +88,7 @@ impl Shared {
             documents: Address::default(),
             pulse: Mutex::default(),
             woken: AtomicBool::new(false),
+            watched: Mutex::default(),
             news: News::new(),
             lacks: Mutex::default(),
         }
@@ -132,6 +141,21 @@ impl Shared {
         }
     }
 
+    /// Has heartbeats come often for a while, because somebody looks at the snapshots.
+    pub fn watch(&self) {
+        *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + WATCHED);
+        self.beat();
+    }
+
+    /// The time from one heartbeat to the next.
+    pub fn between_beats(&self) -> Duration {
+        let until = *self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        match until.is_some_and(|until| Instant::now() < until) {
+            true => self.settings.heartbeat.min(WATCHED_BEAT),
+            false => self.settings.heartbeat,
+        }
+    }
+
     /// Announces that something is owed to the queue. A lock manager that is being restarted looks at once anyway.
     pub fn poke_locks(&self) {
         if let Some(locks) = self.locks.get() {
@@ -143,7 +167,13 @@ impl Shared {
     pub fn snapshot(&self) -> TreeSnapshot {
         // This happens before the board's own lock is taken.
         let phases = self.ledger.phases();
-        self.board.snapshot(&self.settings.worker_id, &phases)
+        let permits = &self.settings.permits;
+        let lanes = Lanes::ALL.iter().filter(|lane| permits.of(*lane) > 0).map(|lane| LaneUse {
+            lane,
+            permits: permits.of(lane),
+            busy: self.ledger.used(lane, permits.of(lane)),
+        });
+        self.board.snapshot(&self.settings.worker_id, &phases, lanes.collect())
     }
 
     /// Ends the worker. Only the first end counts.

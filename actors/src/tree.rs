@@ -59,8 +59,34 @@ pub struct TreeSnapshot {
     pub actors: usize,
     /// How many of them are missing in `root` because there are too many.
     pub omitted: usize,
+    /// All actors, also those missing in `root`, counted by what they are and do.
+    pub totals: Vec<Total>,
+    /// The lanes that this worker takes tasks of.
+    pub lanes: Vec<LaneUse>,
     /// `None` before the tree has started and after it has ended.
     pub root: Option<TreeNode>,
+}
+
+/// Actors that are alike.
+#[derive(Clone, Debug, Serialize)]
+pub struct Total {
+    pub kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_type: Option<String>,
+    pub state: ActorState,
+    pub count: usize,
+    /// When the oldest of them started.
+    pub oldest: DateTime<Utc>,
+    /// Messages sent to them and not yet handled.
+    pub queued: u64,
+}
+
+/// How much of a lane is in use.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct LaneUse {
+    pub lane: Lane,
+    pub permits: usize,
+    pub busy: usize,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -113,6 +139,18 @@ pub enum ActorState {
     Stopped,
 }
 
+impl ActorState {
+    const fn as_str(self) -> &'static str {
+        match self {
+            ActorState::Starting => "starting",
+            ActorState::Running => "running",
+            ActorState::Draining => "draining",
+            ActorState::Stopping => "stopping",
+            ActorState::Stopped => "stopped",
+        }
+    }
+}
+
 /// How far a task has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -149,6 +187,14 @@ impl Load {
     pub fn error(&self, error: impl ToString) {
         let text = error.to_string().chars().take(MOST_ERROR).collect();
         *lock(&self.last_error) = Some(text);
+    }
+
+    fn queued(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed).saturating_sub(self.handled.load(Ordering::Relaxed))
+    }
+
+    fn has_failed(&self) -> bool {
+        self.restarts.load(Ordering::Relaxed) > 0 || lock(&self.last_error).is_some()
     }
 
     /// Counts a restart. The old mailbox is gone with its messages.
@@ -208,6 +254,13 @@ struct Place {
     load: Arc<Load>,
 }
 
+impl Place {
+    fn kind(&self) -> &str {
+        let task = self.label.task.as_deref();
+        task.map_or(self.label.kind.as_str(), |grant| stage::kind(&grant.task_type))
+    }
+}
+
 /// The seats of one worker.
 #[derive(Default)]
 pub(crate) struct Board {
@@ -239,11 +292,15 @@ impl Board {
     }
 
     /// Takes a snapshot. `phases` has the phase of every held token.
-    pub fn snapshot(&self, worker_id: &str, phases: &HashMap<Uuid, Phase>) -> TreeSnapshot {
+    pub fn snapshot(&self, worker_id: &str, phases: &HashMap<Uuid, Phase>, lanes: Vec<LaneUse>) -> TreeSnapshot {
         let places = lock(&self.places);
         let mut below: HashMap<Option<u64>, Vec<u64>> = HashMap::new();
         for (id, place) in places.iter() {
             below.entry(place.label.parent).or_default().push(*id);
+        }
+        // What has failed comes first, then what is oldest, so that a snapshot that is cut off shows what an operator looks for.
+        for siblings in below.values_mut() {
+            siblings.sort_by_key(|id| !places.get(id).is_some_and(|place| place.load.has_failed()));
         }
         // The order is level by level, so that tasks are left out before documents, and documents before the permanent
         // actors.
@@ -277,9 +334,32 @@ impl Board {
             taken_at: Utc::now(),
             actors: places.len(),
             omitted: places.len() - order.len(),
+            totals: totals(places.values()),
+            lanes,
             root,
         }
     }
+}
+
+/// Counts the actors by what they are and do.
+fn totals<'a>(places: impl Iterator<Item = &'a Place>) -> Vec<Total> {
+    let mut totals: BTreeMap<(&str, Option<&str>, &str), Total> = BTreeMap::new();
+    for place in places {
+        let task_type = place.label.task.as_deref().map(|grant| grant.task_type.as_str());
+        let (kind, state) = (place.kind(), state(&place.cell));
+        let total = totals.entry((kind, task_type, state.as_str())).or_insert_with(|| Total {
+            kind: kind.to_owned(),
+            task_type: task_type.map(str::to_owned),
+            state,
+            count: 0,
+            oldest: place.since,
+            queued: 0,
+        });
+        total.count += 1;
+        total.oldest = total.oldest.min(place.since);
+        total.queued += place.load.queued();
+    }
+    totals.into_values().collect()
 }
 
 /// The children were moved from last to first. The tree has four levels, so this recursion is shallow.
@@ -288,11 +368,20 @@ fn in_order(node: &mut TreeNode) {
     node.children.iter_mut().for_each(in_order);
 }
 
+fn state(cell: &ActorCell) -> ActorState {
+    match cell.get_status() {
+        ActorStatus::Unstarted | ActorStatus::Starting => ActorState::Starting,
+        ActorStatus::Running | ActorStatus::Upgrading => ActorState::Running,
+        ActorStatus::Draining => ActorState::Draining,
+        ActorStatus::Stopping => ActorState::Stopping,
+        ActorStatus::Stopped => ActorState::Stopped,
+    }
+}
+
 fn node(place: &Place, phases: &HashMap<Uuid, Phase>) -> TreeNode {
-    let handled = place.load.handled.load(Ordering::Relaxed);
     let task = place.label.task.as_deref();
     TreeNode {
-        kind: task.map_or(place.label.kind.as_str(), |grant| stage::kind(&grant.task_type)).to_owned(),
+        kind: place.kind().to_owned(),
         task_type: task.map(|grant| grant.task_type.clone()),
         task_id: task.map(|grant| grant.task_id),
         document_id: place.label.document_id,
@@ -303,16 +392,10 @@ fn node(place: &Place, phases: &HashMap<Uuid, Phase>) -> TreeNode {
             phase: phases.get(&grant.token).copied().unwrap_or(Phase::Stopping),
         }),
         progress: place.label.record.as_deref().map(Record::read),
-        state: match place.cell.get_status() {
-            ActorStatus::Unstarted | ActorStatus::Starting => ActorState::Starting,
-            ActorStatus::Running | ActorStatus::Upgrading => ActorState::Running,
-            ActorStatus::Draining => ActorState::Draining,
-            ActorStatus::Stopping => ActorState::Stopping,
-            ActorStatus::Stopped => ActorState::Stopped,
-        },
+        state: state(&place.cell),
         since: place.since,
-        handled,
-        queued: place.load.sent.load(Ordering::Relaxed).saturating_sub(handled),
+        handled: place.load.handled.load(Ordering::Relaxed),
+        queued: place.load.queued(),
         restarts: place.load.restarts.load(Ordering::Relaxed),
         last_error: lock(&place.load.last_error).clone(),
         children: Vec::new(),

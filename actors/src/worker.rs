@@ -43,6 +43,11 @@ impl Waker {
     pub fn beat(&self) {
         self.0.beat();
     }
+
+    /// Has heartbeats come every second for the next 15 seconds, because somebody looks at the snapshots.
+    pub fn watch(&self) {
+        self.0.watch();
+    }
 }
 
 /// A running worker. [`Worker::stop`] ends it in order. If it is dropped instead, its tasks are killed and the leases

@@ -226,7 +226,7 @@ async fn measure(
     nodes: usize,
     out: &mut dyn FnMut(Figure),
 ) -> Result<(), BoxError> {
-    for method in ["vector", "fulltext", "bm25", "hybrid"] {
+    for method in ["vector", "bm25", "hybrid", "fulltext"] {
         let mut queries = Prose::new(7);
         let (mut owners, mut readers) = (Vec::new(), Vec::new());
         for number in 0..SEARCHES {

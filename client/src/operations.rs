@@ -44,6 +44,8 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     POST   "/documents/batch"             create_documents(body: Json<NewBatch>) -> Json<BatchResponse>, access Write, fails [Conflict];
     /// Lists the documents without a parent, page by page.
     GET    "/documents/roots"             list_roots(query: PageQuery) -> Json<DocumentPage>;
+    /// Lists the stored files, latest first, page by page.
+    GET    "/documents/files"             list_files(query: FileQuery) -> Json<FilePage>;
     /// Reads one document; its vector only on request.
     GET    "/documents/{id}"              read_document(path: DocumentPath, query: EmbedQuery) -> Conditional<Json<DocumentResponse>>;
     /// Changes the fields of a document that the body names, or moves it with all under it.
@@ -76,6 +78,10 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     DELETE "/documents/{id}/links/{link_id}" delete_link(path: LinkPath) -> NoContent, access Write;
     /// Reads everything that the pipeline recorded about a document.
     GET    "/documents/{id}/evidence"     read_evidence(path: DocumentPath) -> Json<EvidenceResponse>;
+    /// Tells what happened to a file, in the order in which it began: the attempts of all tasks in its tree.
+    ///
+    /// Attempts that are alike are one entry, so that a file of a thousand sections is told in a few lines.
+    GET    "/documents/{id}/story"        read_story(path: DocumentPath) -> Json<StoryResponse>;
     /// Reads a rectangle of a stored workbook: values, formulas and a rendered grid.
     GET    "/documents/{id}/cells"        read_cells(path: DocumentPath, query: CellsQuery) -> Json<CellsResponse>, fails [Conflict, TooLarge, NotAWorkbook];
 
@@ -131,6 +137,9 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Searches by the cosine similarity of document vectors.
     POST   "/search/vector"               search_vector(body: Json<VectorSearch>) -> Json<SearchResponse>, needs Model, fails [NotConfigured, TextTooLong];
     /// Searches by PostgreSQL full text.
+    ///
+    /// First comes what has all that is asked for. If that is fewer than `limit`, documents follow that have some of the words, unless the
+    /// query says `or`; phrases and what is forbidden hold for these too.
     POST   "/search/fulltext"             search_fulltext(body: Json<FulltextSearch>) -> Json<SearchResponse>, fails [NotConfigured, TextTooLong];
     /// Searches by BM25 over an index.
     POST   "/search/bm25"                 search_bm25(body: Json<Bm25Search>) -> Json<SearchResponse>, fails [NotConfigured, TextTooLong];
@@ -140,6 +149,27 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     POST   "/search/hybrid"               search_hybrid(body: Json<HybridSearch>) -> Json<SearchResponse>, needs Model, fails [NotConfigured, TextTooLong];
     /// Searches with the defaults, for a browser's address line.
     GET    "/search/"                     search(query: SearchQuery) -> Json<SearchResponse>, needs Model, fails [NotConfigured, TextTooLong];
+
+    /// Creates a search index of everything, or of some subtrees, and begins to build it.
+    POST   "/indexes"                     create_index(body: Json<NewIndex>) -> Created<IndexResponse>, access Owner, fails [Conflict];
+    /// Lists the search indexes, page by page.
+    GET    "/indexes"                     list_indexes(query: PageQuery) -> Json<IndexPage>, access Owner;
+    /// Reads one search index.
+    GET    "/indexes/{id}"                read_index(path: IndexPath) -> Json<IndexResponse>, access Owner;
+    /// Renames a search index, or changes how it ranks and reads texts; with another analyzer it is emptied and built anew.
+    PATCH  "/indexes/{id}"                update_index(path: IndexPath, body: Json<IndexChange>) -> Json<IndexResponse>, access Owner, fails [Conflict];
+    /// Deletes a search index, and no document.
+    DELETE "/indexes/{id}"                delete_index(path: IndexPath) -> NoContent, access Owner, fails [Conflict];
+    /// Lists the documents whose subtrees a search index covers, page by page; it covers everything if there are none.
+    GET    "/indexes/{id}/members"        list_index_members(path: IndexPath, query: PageQuery) -> Json<MemberPage>, access Owner;
+    /// Adds subtrees to a search index.
+    POST   "/indexes/{id}/members"        add_index_members(path: IndexPath, body: Json<NewMembers>) -> Json<IndexResponse>, access Owner, fails [Conflict];
+    /// Takes a subtree away from a search index; the last one stays.
+    DELETE "/indexes/{id}/members/{document_id}" remove_index_member(path: IndexDocumentPath) -> NoContent, access Owner, fails [Conflict];
+    /// Builds a search index anew from the documents that it covers, while it is searched.
+    POST   "/indexes/{id}/refresh"        refresh_index(path: IndexPath) -> Accepted<IndexResponse>, access Owner;
+    /// Puts a document into a search index now, or takes it out if it does not belong there.
+    POST   "/indexes/{id}/index-document/{document_id}" index_document(path: IndexDocumentPath) -> Json<IndexedDocument>, access Owner;
 
     /// Says who the caller is, and what it was granted.
     GET    "/access/me"                   read_caller() -> Json<CallerResponse>;
@@ -204,9 +234,26 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Lets tasks of one type be claimed again.
     POST   "/admin/task-types/{task_type}/resume"  resume_task_type(path: TaskTypePath) -> Json<TaskTypeState>, access Owner;
     /// Lists the workers with their actors at the last heartbeat.
-    GET    "/admin/workers"               list_workers() -> Json<WorkerList>, access Owner;
+    ///
+    /// Workers that are asked for with their actors send heartbeats every second for the next 15 seconds, so that the answer is young.
+    GET    "/admin/workers"               list_workers(query: WorkerQuery) -> Json<WorkerList>, access Owner;
+    /// Reads one worker with its actors at the last heartbeat.
+    GET    "/admin/workers/{id}"          read_worker(path: WorkerPath, query: WorkerQuery) -> Json<WorkerResponse>, access Owner;
     /// Lists the held regions, page by page.
     GET    "/admin/reservations"          list_reservations(query: PageQuery) -> Json<ReservationPage>, access Owner;
+
+    /// Draws the held regions, and those that tasks wait for, into the trees of their files; files with most waiting tasks first.
+    GET    "/admin/regions"               draw_regions(query: RegionMapQuery) -> Json<RegionMap>, access Owner;
+    /// Reads the queue and the fleet at a glance, as one measurement for all who ask.
+    GET    "/admin/overview"              read_overview() -> Json<OverviewResponse>, access Owner;
+    /// Lists what keeps tasks from running, and what helps; `svc-worker doctor` shows the same.
+    GET    "/admin/findings"              list_findings() -> Json<FindingList>, access Owner;
+    /// Counts the attempts that ended, minute by minute.
+    GET    "/admin/throughput"            read_throughput(query: ThroughputQuery) -> Json<ThroughputResponse>, access Owner;
+    /// Lists what failed for good, by the reason: type, class and code.
+    GET    "/admin/failures"              list_failures() -> Json<FailureList>, access Owner;
+    /// Queues the tasks again that failed for a reason, up to 1,000 at a time.
+    POST   "/admin/failures/retry"        retry_failures(body: Json<FailureChoice>) -> Json<FailuresRetried>, access Owner;
 
     /// Says that the process is alive.
     GET    "/health"                      read_health() -> Json<HealthResponse>, access Public;

@@ -78,7 +78,8 @@ impl ModelFolder {
     }
 
     /// The identity that each vector carries. Two identities are equal if and only if the same text gives the same
-    /// vector. A precision below f32 is part of it, so that vectors of two precisions are never compared.
+    /// vector, but for what processors round differently. A precision below f32 is part of it, so that vectors of two
+    /// precisions are never compared.
     pub fn identity(&self, weights: [u8; 32], precision: Precision) -> String {
         let mut hash = Sha256::new();
         for part in [&self.config, &self.tokenizer, self.query_prefix.as_bytes(), self.document_prefix.as_bytes()] {

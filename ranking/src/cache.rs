@@ -1,4 +1,4 @@
-use super::postings::Postings;
+use super::{AnalyzerConfig, postings::Postings};
 use lru::LruCache;
 use std::{
     num::NonZeroUsize,
@@ -6,6 +6,7 @@ use std::{
 };
 
 const TERMS: NonZeroUsize = NonZeroUsize::new(200_000).expect("not zero");
+const INDEXES: NonZeroUsize = NonZeroUsize::new(1_000).expect("not zero");
 /// The memory of a list beyond its own bytes.
 const OVERHEAD: usize = 160;
 
@@ -13,15 +14,21 @@ const OVERHEAD: usize = 160;
 /// and draws another seal, which differs even if a restored database repeats its generations.
 pub type SealedKey = (i64, i32, i64, i64);
 
-/// What a process remembers of ONE database: sealed postings, bounded in bytes, and the ids of terms, bounded in
-/// number. All searches and writers should share it.
+/// A sealed list of a term, as it was when it was last read.
+pub type Newest = (SealedKey, Arc<Postings>);
+
+/// What a process remembers of ONE database: sealed postings, bounded in bytes, and the ids of terms and the analyzers of
+/// indexes, bounded in number. All searches and writers should share it.
 pub struct Cache {
     sealed: Mutex<Sealed>,
     terms: Mutex<LruCache<(i64, Box<str>), i32>>,
+    indexes: Mutex<LruCache<Box<str>, (i64, AnalyzerConfig)>>,
 }
 
 struct Sealed {
     lists: LruCache<SealedKey, Arc<Postings>>,
+    /// By index and term.
+    newest: LruCache<(i64, Box<str>), SealedKey>,
     bytes: usize,
     most: usize,
 }
@@ -36,8 +43,14 @@ impl Cache {
     /// chunks.
     pub fn new(bytes: usize) -> Self {
         Self {
-            sealed: Mutex::new(Sealed { lists: LruCache::unbounded(), bytes: 0, most: bytes }),
+            sealed: Mutex::new(Sealed {
+                lists: LruCache::unbounded(),
+                newest: LruCache::new(TERMS),
+                bytes: 0,
+                most: bytes,
+            }),
             terms: Mutex::new(LruCache::new(TERMS)),
+            indexes: Mutex::new(LruCache::new(INDEXES)),
         }
     }
 
@@ -46,17 +59,33 @@ impl Cache {
         lock(&self.sealed).bytes
     }
 
-    pub fn sealed(&self, keys: &[SealedKey]) -> Vec<Option<Arc<Postings>>> {
-        let mut sealed = lock(&self.sealed);
-        keys.iter().map(|key| sealed.lists.get(key).cloned()).collect()
+    /// The id and the analyzer that the index of this name had when it was last read.
+    pub fn index(&self, name: &str) -> Option<(i64, AnalyzerConfig)> {
+        lock(&self.indexes).get(name).copied()
     }
 
-    pub fn keep(&self, key: SealedKey, list: &Arc<Postings>) {
+    pub fn keep_index(&self, name: &str, id: i64, analyzer: AnalyzerConfig) {
+        lock(&self.indexes).put(name.into(), (id, analyzer));
+    }
+
+    /// The sealed lists of `terms` that were last read; those that are not kept are left out.
+    pub fn newest<'a>(&self, index: i64, terms: impl IntoIterator<Item = &'a str>) -> Vec<Newest> {
+        let mut sealed = lock(&self.sealed);
+        let Sealed { lists, newest, .. } = &mut *sealed;
+        let of = |term: &str| {
+            let key = *newest.get(&(index, term.into()))?;
+            Some((key, Arc::clone(lists.get(&key)?)))
+        };
+        terms.into_iter().filter_map(of).collect()
+    }
+
+    pub fn keep(&self, term: &str, key: SealedKey, list: &Arc<Postings>) {
         let mut sealed = lock(&self.sealed);
         let cost = list.bytes() + OVERHEAD;
         if cost > sealed.most {
             return;
         }
+        sealed.newest.put((key.0, term.into()), key);
         if let Some(old) = sealed.lists.put(key, Arc::clone(list)) {
             sealed.bytes -= old.bytes() + OVERHEAD;
         }
@@ -104,13 +133,16 @@ mod tests {
         let list = Arc::new(Postings::sealed(rows).expect("own bytes"));
         let cache = Cache::new(5 * (list.bytes() + OVERHEAD));
         for term in 0..50 {
-            cache.keep((1, term, 1, 7), &list);
+            cache.keep(&term.to_string(), (1, term, 1, 7), &list);
             assert!(cache.bytes() <= 5 * (list.bytes() + OVERHEAD));
         }
-        let found = cache.sealed(&[(1, 0, 1, 7), (1, 49, 1, 7), (1, 49, 2, 7), (1, 49, 1, 8)]);
-        assert_eq!(found.iter().map(Option::is_some).collect::<Vec<_>>(), [false, true, false, false]);
+        let known = |index| cache.newest(index, ["0", "49"]).into_iter().map(|(key, _)| key).collect::<Vec<_>>();
+        assert_eq!(known(1), [(1, 49, 1, 7)]);
+        assert_eq!(known(2), []);
+        cache.keep("49", (1, 49, 2, 8), &list);
+        assert_eq!(known(1), [(1, 49, 2, 8)]);
         let small = Cache::new(10);
-        small.keep((1, 1, 1, 7), &list);
+        small.keep("1", (1, 1, 1, 7), &list);
         assert_eq!(small.bytes(), 0);
     }
 }

@@ -17,14 +17,15 @@ mod points;
 mod postings;
 mod random;
 mod score;
+mod snippet;
 mod topk;
 
 #[cfg(test)]
 mod tests;
 
-pub use analyzer::{Analyzer, AnalyzerConfig, Bag, Language, StopWords};
+pub use analyzer::{ANALYZER_VERSION, Analyzer, AnalyzerConfig, Bag, Kind, Language, StopWords, Token};
 pub use block::{Posting, Row, decode_row, encode_rows};
-pub use cache::{Cache, SealedKey};
+pub use cache::{Cache, Newest, SealedKey};
 pub use changepoints::{Segment, Segmenter, changepoints};
 pub use clusters::{Clustering, Member};
 pub use config::{Config, ConfigError};
@@ -35,3 +36,4 @@ pub use late_interaction::{sum_of_nearest, unpack};
 pub use points::{Points, dot};
 pub use postings::Postings;
 pub use score::{Bounds, Curve, List, MAX_TERMS, Parameters, Scoring, idf};
+pub use snippet::{Highlighter, Snippet};

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use sqlx::PgPool;
 use subtle::ConstantTimeEq;
 use svc_client::{Access, Code, Failure};
+use svc_ids::ApiTokenId;
 
 /// Each principal's secret begins like this, so that people and scanners of sources recognise one.
 const MARK: &str = "svc_";
@@ -95,6 +96,11 @@ impl Keys {
         }
     }
 
+    /// What tells whether a session that the owner's token opened is still the owner's. The token does not follow from it.
+    pub fn owner_mark(&self) -> [u8; 32] {
+        Sha256::digest([b"console session of ".as_slice(), &self.owner].concat()).into()
+    }
+
     /// Finds out who calls, and what it may do; 401 as [`Keys::recognise`] says, and for a secret that opens nothing.
     pub async fn authenticate(&self, pool: &PgPool, access: Access, headers: &HeaderMap) -> Result<Caller, Failure> {
         match self.recognise(access, headers)? {
@@ -114,14 +120,19 @@ impl Keys {
 }
 
 impl Caller {
+    /// The principal that holds this token, with the rights that it has now; `None` if the token has ended.
+    pub async fn of_token(pool: &PgPool, token_id: ApiTokenId) -> Result<Option<Caller>, Failure> {
+        let mut conn = pool.acquire().await.or_fail()?;
+        let holder = api_tokens::holder_again(&mut conn, token_id).await.or_fail()?;
+        Ok(holder.map(Caller::from))
+    }
+
     /// The same caller with the rights that it has now; 401 if its token has ended. Long-lived streams call this
     /// repeatedly.
     pub async fn again(&self, pool: &PgPool) -> Result<Caller, Failure> {
         match self {
             Caller::Principal(principal) => {
-                let mut conn = pool.acquire().await.or_fail()?;
-                let holder = api_tokens::holder_again(&mut conn, principal.token_id).await.or_fail()?;
-                holder.map(Caller::from).ok_or_else(unauthenticated)
+                Caller::of_token(pool, principal.token_id).await?.ok_or_else(unauthenticated)
             }
             Caller::Owner | Caller::Nobody => Ok(self.clone()),
         }

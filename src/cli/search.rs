@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use svc_client::{
     Client, Json, Remote, Validated,
     wire::{
-        Bm25Search, DocumentPath, FulltextSearch, HybridSearch, MaxsimSearch, RerankMethod, SearchResponse,
-        SearchResult, VectorSearch,
+        Bm25Search, DocumentPath, DocumentResponse, FulltextSearch, GroupBy, HybridSearch, MaxsimSearch, RerankMethod,
+        SearchResponse, Snippet, SnippetOf, VectorSearch,
     },
 };
 
@@ -30,6 +30,29 @@ pub struct SearchArguments {
     /// Ranks the best candidates again, by the cross-encoder or by stored token vectors.
     #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, default_missing_value = "cross-encoder")]
     rerank: Option<Rerank>,
+    /// What stands for the texts that are found: `none` shows each text and each container by itself.
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Group::File)]
+    group_by: Group,
+    /// The most texts that a file or section shows, 1 to 10.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    per_group: u32,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Group {
+    File,
+    Section,
+    None,
+}
+
+impl From<Group> for GroupBy {
+    fn from(group: Group) -> Self {
+        match group {
+            Group::File => Self::File,
+            Group::Section => Self::Section,
+            Group::None => Self::None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -63,6 +86,9 @@ macro_rules! body {
             limit: $arguments.limit,
             rerank: $arguments.rerank.is_some(),
             rerank_method: $arguments.rerank.map_or(RerankMethod::default(), RerankMethod::from),
+            group_by: $arguments.group_by.into(),
+            per_group: $arguments.per_group,
+            snippets: Some(true),
             ..$type::new(&$arguments.query)
         })
     };
@@ -93,9 +119,17 @@ async fn show(client: &Client<Remote>, query: &str, found: &SearchResponse) -> R
     );
     for (place, result) in found.results.iter().enumerate() {
         let score = if result.no_tokens { "no tokens".to_owned() } else { format!("score {:.4}", result.score) };
-        say!("{:>3}. {}  (document {}, {score})", place + 1, whence(client, result).await, result.document.id);
-        let text = one_line(&result.document.content, 220);
-        say!("     {}", if text.is_empty() { "(a container; its parts hold the text)" } else { &text });
+        let hits = result.hits.as_deref().unwrap_or_default();
+        // A lone text says where in its file it stands, so the file needs no line.
+        let document = if let [hit] = hits { &hit.document } else { &result.document };
+        say!("{:>3}. {}  (document {}, {score})", place + 1, whence(client, document).await, document.id);
+        if hits.len() < 2 {
+            say!("     {}", shown(result.snippet.as_ref()));
+        }
+        for hit in hits.iter().filter(|_| hits.len() > 1) {
+            say!("     {}  (document {})", whence(client, &hit.document).await, hit.document.id);
+            say!("       {}", shown(hit.snippet.as_ref()));
+        }
     }
     let state = found.scope_state;
     if state.in_flight + state.failed > 0 {
@@ -104,9 +138,18 @@ async fn show(client: &Client<Remote>, query: &str, found: &SearchResponse) -> R
     Ok(())
 }
 
+/// The piece of a text that shows why it was found.
+fn shown(snippet: Option<&Snippet>) -> String {
+    match snippet {
+        Some(Snippet { of: SnippetOf::Content, start, text, .. }) => {
+            format!("{}{}", if *start > 0 { "… " } else { "" }, one_line(text, 240))
+        }
+        _ => "(no text)".to_owned(),
+    }
+}
+
 /// Where a result comes from: its file and page, if known.
-async fn whence(client: &Client<Remote>, result: &SearchResult) -> String {
-    let document = &result.document;
+async fn whence(client: &Client<Remote>, document: &DocumentResponse) -> String {
     let title = one_line(&document.title, 60);
     let mut place = match document.path.first() {
         Some(root) => {

@@ -37,6 +37,9 @@ pub async fn serve(settings: Settings, types: TaskTypes) -> Result<ExitCode, Cli
         token_file::forget(&data_dir);
     }
     announce!("svc {} serves http://{}/ (documentation: /docs)", env!("CARGO_PKG_VERSION"), app.address);
+    if let Some(console) = app.console {
+        announce!("operator console: http://{console}/ (sign in with the owner token)");
+    }
     let address = app.address;
     let shown = if ephemeral { token.as_str() } else { "$SVC_API_TOKEN" };
     announce!("try: svc ingest FILE");

@@ -44,10 +44,12 @@ pub async fn status(client: &Client<Remote>, output: Output) -> Result<ExitCode,
             (false, checks, None, Vec::new(), age)
         }
     };
+    // These are the owner's alone; others see the rest.
+    let findings = client.list_findings().await.map(|list| list.findings).unwrap_or_default();
     match output {
         Output::Json => Output::line(
             &json!({"health": health, "ready": ready, "checks": checks, "queue": queue, "workers": workers,
-                "sampled_seconds_ago": age}),
+                "findings": findings, "sampled_seconds_ago": age}),
         )?,
         Output::Table => {
             say!(
@@ -78,6 +80,16 @@ pub async fn status(client: &Client<Remote>, output: Output) -> Result<ExitCode,
                 if let Some(lacking) = lacking(queue.not_configured) {
                     say!("{lacking}");
                 }
+            }
+            for finding in findings {
+                let tasks = finding.tasks;
+                say!(
+                    "{} {}: {tasks} tasks for {:.0} s; {}",
+                    finding.kind,
+                    finding.about,
+                    finding.seconds,
+                    finding.remedy
+                );
             }
             for worker in workers {
                 let badges = if worker.badges.is_empty() { "any badge".to_owned() } else { worker.badges.join(", ") };

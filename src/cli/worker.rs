@@ -15,7 +15,6 @@ use crate::{
     settings::{Settings, SettingsError},
     store::{
         self,
-        admin::Finding,
         away::{self, Away},
         database,
     },
@@ -179,7 +178,7 @@ async fn doctor(settings: &Settings, patience: Duration, output: Output) -> Resu
         let unfinished = store::queue::unfinished(&mut conn).await?;
         let state = store::queue::state(&unfinished, &store::queue::failed(&mut conn).await?);
         let mut findings = store::admin::findings(&mut conn, patience).await?;
-        findings.extend(room.into_iter().flatten().map(Finding::disk));
+        findings.extend(room.into_iter().flatten().map(store::admin::disk));
         Ok::<_, sqlx::Error>((findings, workers, state))
     }
     .await;
@@ -207,7 +206,7 @@ async fn doctor(settings: &Settings, patience: Duration, output: Output) -> Resu
                             f.about.clone(),
                             f.tasks.to_string(),
                             format!("{:.0} s", f.seconds),
-                            f.remedy().to_owned(),
+                            f.remedy.clone(),
                         ]
                     })
                     .collect();

@@ -5,6 +5,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use rand::RngExt;
 use std::{
     future::Future,
+    ops::RangeInclusive,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -45,6 +46,8 @@ const LONGEST_DELAY: Duration = Duration::from_secs(5);
 const FAILURE_STANDS: Duration = Duration::from_secs(1);
 /// The most bytes of an answer: above the longest possible one, 8 texts of 8,192 tokens of 768 components.
 const ANSWER_BYTES: usize = 512 << 20;
+/// The length of a vector that can stand for a text; a runner of ours sends unit vectors.
+const LENGTHS: RangeInclusive<f64> = 0.9..=1.1;
 
 /// A runner, and what is known of its model.
 pub struct Runner {
@@ -174,8 +177,8 @@ impl Runner {
         let count = texts.len();
         let body = RunnerTexts { texts, kind, model: Some(model.identity.clone()) };
         let answer = self.call(kind, first, async || self.client.runner_embed(Json(body.clone())).await).await?;
-        let sizes = answer.vectors.iter().map(|vector| vector.0.len());
-        self.check(model, &answer.model, sizes.clone().all(|size| size == model.width) && sizes.len() == count)?;
+        let whole = answer.vectors.len() == count && answer.vectors.iter().all(|one| is_vector(&one.0, model.width));
+        self.check(model, &answer.model, whole)?;
         Ok(answer)
     }
 
@@ -202,7 +205,9 @@ impl Runner {
     fn check(&self, model: &ModelState, answered: &str, whole: bool) -> Result<(), EmbedError> {
         match (answered == model.identity, whole) {
             (true, true) => Ok(()),
-            (true, false) => Err(EmbedError::Broken("its answer has vectors of another number or width".to_owned())),
+            (true, false) => Err(EmbedError::Broken(
+                "its answer has vectors of another number, width or length than the model's".to_owned(),
+            )),
             (false, _) => Err(EmbedError::Broken(format!("it answered with model {answered}"))),
         }
     }
@@ -308,9 +313,16 @@ fn padded(mut vector: Floats) -> Vec<f32> {
     vector.0
 }
 
+/// Whether it can be a vector of a text: of this width, and neither without direction nor beyond all numbers.
+fn is_vector(values: &[f32], width: usize) -> bool {
+    let length = values.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt();
+    values.len() == width && LENGTHS.contains(&length)
+}
+
 fn is_whole(tokens: &RunnerTokens, width: usize) -> bool {
     let count = tokens.token_ids.len();
     tokens.width == width
+        && tokens.values.0.iter().all(|value| value.is_finite())
         && tokens.values.0.len() == count * width
         && [tokens.offsets.len(), tokens.importance.0.len(), tokens.tiers.len()] == [count; 3]
 }

@@ -13,7 +13,10 @@ use sqlx::PgConnection;
 use svc_actors::Lanes;
 use svc_client::{
     Call, Code, Failure, ops,
-    wire::{AuditAct, ReservationPage, TaskPage, TaskResponse, TaskTypeList, TaskTypeState, WorkerList},
+    wire::{
+        AuditAct, ReservationPage, SnapshotPart, TaskPage, TaskResponse, TaskTypeList, TaskTypeState, WorkerList,
+        WorkerQuery, WorkerResponse,
+    },
 };
 use svc_ids::{DocumentId, RootId, TaskId};
 
@@ -159,10 +162,27 @@ impl Handle<ops::resume_task_type> for Service {
 }
 
 impl Handle<ops::list_workers> for Service {
-    async fn handle(&self, _: &Caller, _: Call<ops::list_workers>) -> Result<WorkerList, Failure> {
-        let mut conn = self.pool.acquire().await.or_fail()?;
-        Ok(WorkerList { workers: store::admin::workers(&mut conn).await.or_fail()? })
+    async fn handle(&self, _: &Caller, call: Call<ops::list_workers>) -> Result<WorkerList, Failure> {
+        let workers = workers(self, call.query, None).await?;
+        Ok(WorkerList { workers })
     }
+}
+
+impl Handle<ops::read_worker> for Service {
+    async fn handle(&self, _: &Caller, call: Call<ops::read_worker>) -> Result<WorkerResponse, Failure> {
+        let id = call.path.id;
+        let found = workers(self, call.query, Some(&id)).await?.pop();
+        found.ok_or_else(|| Failure::new(Code::NotFound, format!("there is no worker `{id}`")))
+    }
+}
+
+async fn workers(service: &Service, query: WorkerQuery, only: Option<&str>) -> Result<Vec<WorkerResponse>, Failure> {
+    let part = query.snapshot.unwrap_or(SnapshotPart::Tree);
+    if part != SnapshotPart::Nothing {
+        service.sampler.look();
+    }
+    let mut conn = service.pool.acquire().await.or_fail()?;
+    store::admin::workers(&mut conn, part, only).await.or_fail()
 }
 
 impl Handle<ops::list_reservations> for Service {

@@ -83,7 +83,7 @@ async fn create(
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         answers.push(BatchedDocument { index, document_id: document_id.0, was_existing: found.is_some() });
     }
-    making.flush(conn).await?;
+    making.flush(service, conn).await?;
     let keys: Vec<(&str, DocumentId)> = items
         .iter()
         .zip(&answers)
@@ -169,19 +169,19 @@ impl<'a> Making<'a> {
         // What is put under an access root later in the batch must find it.
         let parent_id = parent.map(|parent| parent.id().0);
         if item.private || service.settings.is_enclosed(parent_id) {
-            self.flush(conn).await?;
+            self.flush(service, conn).await?;
             self.caller = self.caller.enclose(conn, &place).await.or_fail()?;
         }
         Ok(())
     }
 
     /// Stores the documents that are not yet stored.
-    async fn flush(&mut self, conn: &mut PgConnection) -> Result<(), Failure> {
+    async fn flush(&mut self, service: &Service, conn: &mut PgConnection) -> Result<(), Failure> {
         let (new, before): (Vec<_>, Vec<_>) = std::mem::take(&mut self.open).into_iter().unzip();
         if new.is_empty() {
             return Ok(());
         }
-        batch::insert(conn, &new).await.or_fail()?;
+        batch::insert(conn, &service.lexicon, &new).await.or_fail()?;
         let mut under: HashMap<DocumentId, (&Place, i64)> = HashMap::new();
         for (new, parent) in new.iter().zip(&before) {
             if let Some(parent) = parent {

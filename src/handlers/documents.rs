@@ -9,7 +9,7 @@ use crate::{
     access::Caller,
     error::{IntoFailure, OrFail},
     ingest::{
-        parent,
+        edit, parent,
         queueing::{Queueing, Work},
         raptor, reprocess,
         segments::outdate_sums,
@@ -23,7 +23,7 @@ use crate::{
         self,
         documents::{DocumentRow, NewRow, content_hash},
         evidence::Evidence,
-        ingest_nodes::{ChildrenDone, Frontier, Waiting},
+        ingest_nodes::Frontier,
         scope::Readable,
     },
     usetype::Usetype,
@@ -96,7 +96,7 @@ async fn create(
         content_hash: &content_hash(&new.content),
         settled: Settled::Settled,
     };
-    let place = store::documents::insert(conn, &row).await.or_fail()?;
+    let place = store::documents::insert(conn, &service.lexicon, &row).await.or_fail()?;
     let id = place.id();
     if parent.is_some() {
         store::reservations::hold_for_edit(conn, &place, WriteMode::Itself).await.or_fail()?;
@@ -221,8 +221,14 @@ impl Handle<ops::delete_document> for Service {
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
         let row = store::documents::read(&mut tx, &caller.readable(), id, false).await.or_fail()?;
         row.ok_or_else(|| Failure::no_document(id.0))?;
-        caller.writes(&mut tx, id).await.or_fail()??;
+        let place = caller.writes(&mut tx, id).await.or_fail()??;
         let many_files = store::locks::files_around(&mut tx, id).await.or_fail()?;
+        let part = store::edits::part(&mut tx, &place).await.or_fail()?;
+        let file = part.ok_or_else(|| Failure::no_document(id.0))?.file;
+        let goes_on = match file {
+            Some(file) => edit::lock_above(&mut tx, &place, file).await?,
+            None => true,
+        };
         let Some(place) = store::places::lock_for_delete(&mut tx, &caller.writable(), id).await.or_fail()? else {
             return Err(caller.refusal(&mut tx, id).await.or_fail()?);
         };
@@ -245,10 +251,7 @@ impl Handle<ops::delete_document> for Service {
             failed: -before.failed,
         };
         store::ingest_nodes::count(&mut tx, id, change).await.or_fail()?;
-        if let Some(Waiting { root_id, parent_id }) = store::ingest_nodes::waited_for(&mut tx, id).await.or_fail()? {
-            let done = ChildrenDone { parent_id, done: 1, failed: 0 };
-            store::ingest_nodes::children_done(&mut tx, root_id, &[done]).await.or_fail()?;
-        }
+        edit::take_out(&mut tx, &place, file, goes_on).await?;
         let given_up = reprocess::give_up_under(&mut tx, &place).await.or_fail()?;
         store::batch::hand_over(&mut tx, slice::from_ref(&place)).await.or_fail()?;
         let gone = store::documents::delete_subtrees(&mut tx, slice::from_ref(&place)).await.map_err(taken_out)?;
@@ -258,6 +261,9 @@ impl Handle<ops::delete_document> for Service {
         after_giving_up(self, given_up).await;
         if many_files {
             after_many(self).await;
+        }
+        if let Some(file) = file {
+            settle::settle_or_leave(&self.pool, &self.settings.task_badges, file).await;
         }
         self.wake.notify(Lanes::ALL);
         Ok(())

@@ -47,6 +47,9 @@ impl Handle<ops::search> for Service {
             limit: call.query.limit,
             include_content: call.query.include_content,
             include_embed: call.query.include_embed,
+            group_by: call.query.group_by,
+            per_group: call.query.per_group,
+            snippets: call.query.snippets,
             ..HybridSearch::new(&call.query.q)
         };
         search::hybrid(self, caller, body).await

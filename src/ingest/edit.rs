@@ -11,7 +11,7 @@ use crate::{
     store::{
         self,
         edits::{Reopened, Reopening},
-        ingest_nodes::Frontier,
+        ingest_nodes::{ChildrenDone, Frontier},
         places::Place,
     },
 };
@@ -21,18 +21,58 @@ use svc_actors::{LeafRange, WriteMode};
 use svc_client::{Code, Failure};
 use svc_ids::{DocumentId, RootId, TaskId};
 
-/// An estimate, for the counts of tokens under containers. A rollup whose text may fit the model's window counts exactly.
-pub const CHARACTERS_OF_A_TOKEN: i64 = 4;
-
 /// Locks a leaf of a file and the containers above it, before the leaf is changed. The caller holds the lock of the file.
 pub async fn lock(conn: &mut PgConnection, leaf: &Place, file: RootId) -> Result<(), Failure> {
-    if store::edits::lock_line(conn, leaf, &ids(&leaf.containers(file.document()))).await.or_fail()? {
-        return Ok(());
+    match store::edits::lock_line(conn, leaf, &ids(&leaf.containers(file.document()))).await.or_fail()? {
+        true => Ok(()),
+        false => Err(is_cancelled(file)),
     }
-    Err(Failure::new(Code::Conflict, format!("the ingestion of file {file} is being cancelled"))
+}
+
+fn is_cancelled(file: RootId) -> Failure {
+    Failure::new(Code::Conflict, format!("the ingestion of file {file} is being cancelled"))
         .with("file_id", file.0)
         .with("remedy", "try again when its frontier has nothing in flight")
-        .with("retry_after", 5))
+        .with("retry_after", 5)
+}
+
+/// Locks the containers above a part of a file that will be deleted, before the part. Returns false if the file is being cancelled. The
+/// caller holds the lock of the file.
+pub async fn lock_above(conn: &mut PgConnection, part: &Place, file: RootId) -> Result<bool, Failure> {
+    let containers = part.containers(file.document());
+    let Some(parent) = containers.last() else { return Ok(true) };
+    store::edits::lock_line(conn, parent, &ids(&containers)).await.or_fail()
+}
+
+/// Tells the containers above a document that it will be deleted: those of its file go back in flight, since they settled with what is
+/// to go. The caller has locked them by [`lock_above`], whose answer is `goes_on`, and then the document.
+pub async fn take_out(
+    conn: &mut PgConnection,
+    place: &Place,
+    file: Option<RootId>,
+    goes_on: bool,
+) -> Result<(), Failure> {
+    let waiting = store::ingest_nodes::waited_for(conn, place.id()).await.or_fail()?;
+    let mut done = waiting.map(|at| (at.root_id, ChildrenDone { parent_id: at.parent_id, done: 1, failed: 0 }));
+    let containers = file.map(|file| place.containers(file.document())).unwrap_or_default();
+    if let (Some(file), Some(parent)) = (file, containers.last()) {
+        match (goes_on, done) {
+            (true, _) => {
+                let Reopened { settled, failed } =
+                    store::edits::take_out(conn, place, file, &ids(&containers)).await.or_fail()?;
+                let change = Frontier { in_flight: settled + failed, settled: -settled, failed: -failed, total: 0 };
+                store::ingest_nodes::count(conn, file.document(), change).await.or_fail()?;
+            }
+            // What waits for it fails with the rest of the file.
+            (false, Some(_)) => {}
+            (false, None) => return Err(is_cancelled(file)),
+        }
+        done = done.or(Some((file, ChildrenDone { parent_id: parent.id(), done: 0, failed: 0 })));
+    }
+    match done {
+        Some((root_id, done)) => store::ingest_nodes::children_done(conn, root_id, &[done]).await.or_fail(),
+        None => Ok(()),
+    }
 }
 
 fn ids(places: &[Place]) -> Vec<DocumentId> {
@@ -73,7 +113,7 @@ pub async fn embed_again(
         return queueing.add(conn, place, work).await.or_fail().map(Some);
     };
     let what = Reopening { containers: &ids(&containers), tokens: grown };
-    let Reopened { settled, failed } = store::edits::reopen(conn, place, what).await.or_fail()?;
+    let Reopened { settled, failed } = store::edits::reopen(conn, Some(place), what).await.or_fail()?;
     let change = Frontier { in_flight: settled + failed, settled: -settled, failed: -failed, total: 0 };
     store::ingest_nodes::count(conn, file.document(), change).await.or_fail()?;
     if waiting.is_some() {

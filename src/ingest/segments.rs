@@ -13,6 +13,7 @@ use super::{
 use crate::{
     store::{
         self,
+        lexicon::Lexicon,
         nodes::{NewNode, ROWS},
         places::Place,
         segments::{After, Child, Move, Origin},
@@ -248,9 +249,15 @@ pub struct Sections {
 
 impl Sections {
     /// Inserts the sections in flight, as this rule made them.
-    pub async fn insert(&self, conn: &mut PgConnection, container: &Place, rule: &str) -> sqlx::Result<()> {
+    pub async fn insert(
+        &self,
+        conn: &mut PgConnection,
+        lexicon: &Lexicon,
+        container: &Place,
+        rule: &str,
+    ) -> sqlx::Result<()> {
         for part in self.nodes.chunks(ROWS) {
-            store::nodes::insert(conn, container, rule, part).await?;
+            store::nodes::insert(conn, lexicon, container, rule, part).await?;
         }
         Ok(())
     }

@@ -139,20 +139,18 @@ async fn finish_nodes(conn: &mut PgConnection, root_id: RootId, nodes: &[Touched
     if nodes.is_empty() {
         return Ok(());
     }
-    let ids: Vec<DocumentId> = nodes.iter().map(|node| node.document_id).collect();
     for node in nodes.iter().filter(|node| has_no_rollup(node)) {
-        // Nothing settled under it, so the rollup counts as done without a result.
-        store::evidence::record(conn, node.document_id, Evidence::EffectiveContent, &Value::Null).await?;
-        if node.failed_children > 0 {
-            store::evidence::record(
-                conn,
-                node.document_id,
-                Evidence::Rollup,
-                &json!({"failed_children": node.failed_children}),
-            )
-            .await?;
+        let id = node.document_id;
+        // Nothing settled under it, so the rollup counts as done without a result, and what an earlier one made is outdated.
+        store::evidence::record(conn, id, Evidence::EffectiveContent, &Value::Null).await?;
+        match node.failed_children {
+            0 => store::evidence::remove(conn, id, Evidence::Rollup).await?,
+            failed => store::evidence::record(conn, id, Evidence::Rollup, &json!({"failed_children": failed})).await?,
         }
     }
+    let empty = ids(nodes.iter().filter(|node| has_no_rollup(node)));
+    store::rollups::forget_vectors(conn, &empty).await?;
+    let ids = ids(nodes);
     let moved = store::nodes::leave_flight(conn, &ids, Settled::Settled).await?;
     let left: BTreeSet<DocumentId> = moved.iter().map(|node| node.id).collect();
     let parents = nodes.iter().filter(|node| left.contains(&node.document_id)).filter_map(|node| node.parent_id);
@@ -264,7 +262,7 @@ async fn fail_with_task(
         return Ok(Some((root_id, failed)));
     }
     if let Some(rollup) = types.rollup_after_failure(task_type) {
-        store::ingest_nodes::set_rollup(conn, document_id, rollup).await?;
+        store::ingest_nodes::end_rollup(conn, document_id, rollup).await?;
         store::ingest_nodes::task_over(conn, document_id).await?;
         return Ok(Some((root_id, 0)));
     }

@@ -14,6 +14,7 @@ use std::{
     convert::Infallible,
     future::poll_fn,
     io,
+    net::IpAddr,
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
@@ -51,8 +52,9 @@ impl Connection {
         let Connection { stream, router, limits, activity } = self;
         // Answers are written whole, so waiting for more to send gains nothing.
         drop(stream.set_nodelay(true));
+        let peer = stream.peer_addr().ok().map(|address| Peer(address.ip()));
         let watched = Watched { stream, activity: activity.clone() };
-        let requests = Requests { router, limits, activity: activity.clone() };
+        let requests = Requests { router, limits, activity: activity.clone(), peer };
         let mut http =
             http1::Builder::new().max_header_size(HEADER_BYTES).serve_connection(TokioIo::new(watched), requests);
         let mut stopped = None;
@@ -109,7 +111,12 @@ struct Requests {
     router: Router,
     limits: Limits,
     activity: Arc<Activity>,
+    peer: Option<Peer>,
 }
+
+/// The address that a request comes from, among its extensions.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub IpAddr);
 
 impl hyper::service::Service<Request<Incoming>> for Requests {
     type Response = Response<Answer>;
@@ -118,11 +125,14 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let mut under_way = self.activity.request();
-        let (router, limit) = (self.router.clone(), self.limits.body);
+        let (router, limit, peer) = (self.router.clone(), self.limits.body, self.peer);
         Box::pin(async move {
             let mut response = match check(request.version(), request.headers()) {
                 Ok(()) => {
-                    let request = request.map(|body| axum::body::Body::new(Paced::new(body, limit)));
+                    let mut request = request.map(|body| axum::body::Body::new(Paced::new(body, limit)));
+                    if let Some(peer) = peer {
+                        request.extensions_mut().insert(peer);
+                    }
                     router.oneshot(request).await?
                 }
                 Err(failure) => registry::refusal(failure, &request),

@@ -5,6 +5,7 @@ use crate::{
     error::OrFail,
     store::{
         self,
+        indexes::postings::Resolved,
         search::{EXACT_LIMIT, Eligible, Expected},
         vectors::{LOOKED_AT, Nearest, Stored},
     },
@@ -12,7 +13,7 @@ use crate::{
 use bm25::{Allowed, Answer, Verify};
 use sqlx::PgConnection;
 use svc_client::{Code, Failure};
-use svc_ids::DocumentId;
+use svc_ids::{DocumentId, IndexId};
 
 /// What one leg found, and how many documents match it in all.
 pub(super) struct Leg {
@@ -33,6 +34,9 @@ const WIDEST: f64 = 1_000.0;
 
 /// How many vectors are compared in the time in which the HNSW index returns one entry and its document is looked up, as measured.
 const ENTRY: f64 = 10.0;
+
+/// Below this share of the documents the eligible ones are listed before anything is scored, if they are few.
+const LISTED_SHARE: f64 = 0.01;
 
 /// How the nearest vectors are found.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,7 +67,7 @@ impl Way {
         let share = expected.share();
         let candidates = limit + (SPARE * limit as f64 * share).ceil() as i64;
         let wider = if share < 0.5 { WIDER } else { 1.0 };
-        let entries = wider * (candidates as f64 / share).max(LOOKED_AT as f64);
+        let entries = (wider * candidates as f64 / share).max(LOOKED_AT as f64);
         Way::Approximate { candidates, entries: entries.min(WIDEST) as i64 }
     }
 }
@@ -116,8 +120,13 @@ struct StillEligible<'a> {
 }
 
 impl Verify for StillEligible<'_> {
-    fn verify<'a>(&'a self, conn: &'a mut PgConnection, ids: &'a [DocumentId]) -> Answer<'a, Vec<DocumentId>> {
-        Box::pin(store::search::verify(conn, self.eligible, ids))
+    fn resolve<'a>(
+        &'a self,
+        conn: &'a mut PgConnection,
+        index: IndexId,
+        docnos: &'a [i32],
+    ) -> Answer<'a, Vec<Resolved>> {
+        Box::pin(store::search::resolve(conn, self.eligible, index, docnos))
     }
 
     fn list<'a>(&'a self, conn: &'a mut PgConnection) -> Answer<'a, Option<Vec<DocumentId>>> {
@@ -130,6 +139,8 @@ impl Verify for StillEligible<'_> {
 
     fn listed_after(&self) -> usize {
         match self.expected {
+            // Most would fail.
+            Some(expected) if expected.eligible <= EXACT_LIMIT as f64 && expected.share() < LISTED_SHARE => 0,
             // To find out that they are too many takes as long as to verify thousands.
             Some(expected) if expected.eligible > 2.0 * EXACT_LIMIT as f64 => 8_000,
             _ => 2_000,
@@ -150,14 +161,11 @@ pub(super) async fn bm25_leg(
         true => None,
         false => Some(expected(core, eligible).await?),
     };
-    let mut tx = store::transaction::begin_snapshot(&core.pool).await.or_fail()?;
-    let index = store::indexes::by_name(&mut tx, name).await.or_fail()?;
-    let index =
-        index.ok_or_else(|| Failure::new(Code::NotFound, format!("there is no index `{name}`")).with("index", name))?;
     let filter = StillEligible { eligible, expected };
     let allowed = Allowed::Verify(&filter);
-    let hits = bm25::search(&mut tx, &core.postings, index.id, query, limit as usize, allowed).await.or_fail()?;
-    tx.commit().await.or_fail()?;
+    let hits = bm25::search(&core.pool, &core.postings, name, query, limit as usize, allowed).await.or_fail()?;
+    let hits =
+        hits.ok_or_else(|| Failure::new(Code::NotFound, format!("there is no index `{name}`")).with("index", name))?;
     let ranked = hits.into_iter().map(|hit| (hit.document_id, hit.score)).collect();
     Ok(Leg { total: Total::of(&ranked, limit), ranked })
 }
@@ -178,7 +186,7 @@ mod tests {
             }
         }
         assert_eq!(way(1e6, 1e6, 10), Way::Approximate { candidates: 40, entries: 200 });
-        assert_eq!(way(1e5, 1e6, 10), Way::Approximate { candidates: 13, entries: 320 });
+        assert_eq!(way(1e5, 1e6, 10), Way::Approximate { candidates: 13, entries: 208 });
         assert_eq!(way(1e6, 1e6, 100), Way::Approximate { candidates: 400, entries: 400 });
         assert_eq!(way(1e5, 1e6, 100), Way::Approximate { candidates: 130, entries: 1_000 });
         // A tenth of 120,000: the index would look at 1,300 entries for 130 candidates.

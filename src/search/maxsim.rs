@@ -7,7 +7,7 @@ use crate::{
 };
 use half::f16;
 use pgvector::HalfVector;
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 use svc_client::Failure;
 use svc_ids::DocumentId;
 use svc_models::{ModelError, TokenVectors};
@@ -16,29 +16,37 @@ use svc_ranking::{sum_of_nearest, unpack};
 /// The widths that have columns.
 const WIDTHS: [usize; 3] = [256, 384, 512];
 
+/// The documents whose token vectors are held at a time.
+const AT_ONCE: usize = 256;
+
 /// The sum of the cosines for each of the documents that has token vectors of the model.
 pub async fn scores(core: &Core, query: &str, ids: &[DocumentId]) -> Result<HashMap<DocumentId, f64>, Failure> {
     let model = core.model().await?;
-    let query = model.query_token_vectors(query.to_owned()).await.or_fail()?;
-    let mut conn = core.pool.acquire().await.or_fail()?;
-    let packs = store::token_vectors::packs(&mut conn, ids, model.identity()).await.or_fail()?;
-    drop(conn);
-    // A pack of 512 tokens against a long query takes a hundred million products, so this does not run on the runtime's
-    // threads.
-    let scored = tokio::task::spawn_blocking(move || {
-        let mut scores = HashMap::with_capacity(packs.len());
-        let mut by_width: HashMap<usize, TokenVectors> = HashMap::new();
-        for pack in packs {
-            let width = usize::try_from(pack.width).unwrap_or_default();
-            let query = match by_width.entry(width) {
-                std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
-                std::collections::hash_map::Entry::Vacant(new) => new.insert(query.shortened(width)?),
-            };
-            scores.insert(pack.document_id, sum_of_nearest(&query.values, &unpack(&pack.vectors), width));
-        }
-        Ok::<_, ModelError>(scores)
-    });
-    scored.await.map_err(|error| Failure::new(svc_client::Code::Internal, error))?.or_fail()
+    let query = Arc::new(model.query_token_vectors(query.to_owned()).await.or_fail()?);
+    let mut scores = HashMap::with_capacity(ids.len());
+    for ids in ids.chunks(AT_ONCE) {
+        let mut conn = core.pool.acquire().await.or_fail()?;
+        let packs = store::token_vectors::packs(&mut conn, ids, model.identity()).await.or_fail()?;
+        drop(conn);
+        let query = query.clone();
+        // A pack of 512 tokens against a long query takes a hundred million products, so this does not run on the runtime's
+        // threads.
+        let scored = tokio::task::spawn_blocking(move || {
+            let mut scores = Vec::with_capacity(packs.len());
+            let mut by_width: HashMap<usize, TokenVectors> = HashMap::new();
+            for pack in packs {
+                let width = usize::try_from(pack.width).unwrap_or_default();
+                let query = match by_width.entry(width) {
+                    std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
+                    std::collections::hash_map::Entry::Vacant(new) => new.insert(query.shortened(width)?),
+                };
+                scores.push((pack.document_id, sum_of_nearest(&query.values, &unpack(&pack.vectors), width)));
+            }
+            Ok::<_, ModelError>(scores)
+        });
+        scores.extend(scored.await.map_err(|error| Failure::new(svc_client::Code::Internal, error))?.or_fail()?);
+    }
+    Ok(scores)
 }
 
 /// The tokens of a document to store: the most important share of them, in the widths of the settings.

@@ -1,16 +1,20 @@
 //! Finds documents. Ranking is pure, SQL stays in the store, and every leg applies the same filter.
+mod answer;
 pub mod bm25;
+mod fulltext;
+mod groups;
 mod legs;
 pub(crate) mod maxsim;
 pub(crate) mod portfolio;
 pub(crate) mod rerank;
 mod results;
+mod snippets;
 
 use crate::{
     access::Caller,
     core::Core,
     error::OrFail,
-    store::{self, documents::Unsettled, search::Eligible},
+    store::{self, search::Eligible},
     usetype::{Indexed, Usetype},
 };
 use legs::{Leg, bm25_leg, vector_leg};
@@ -21,8 +25,8 @@ use std::{
 use svc_client::{
     Failure,
     wire::{
-        Bm25Search, FulltextSearch, HybridSearch, HybridWeights, Leg as WireLeg, Legs, MaxsimSearch, RerankMethod,
-        ScopeState, SearchFilter, SearchMethod, SearchResponse, SearchResult, TotalIs, VectorSearch,
+        Bm25Search, FulltextSearch, GroupBy, HybridSearch, HybridWeights, Leg as WireLeg, Legs, MaxsimSearch,
+        RerankMethod, SearchFilter, SearchMethod, SearchResponse, VectorSearch,
     },
 };
 use svc_ids::DocumentId;
@@ -33,9 +37,6 @@ const LEG_DEPTH: u32 = 100;
 
 /// The fewest documents that late interaction takes from each leg.
 const MAXSIM_DEPTH: u32 = 200;
-
-/// The most words in a full-text search; each costs a look at every document that has it.
-const FULLTEXT_WORDS: usize = 64;
 
 /// Documents with their scores, best first.
 type Ranked = Vec<(DocumentId, f64)>;
@@ -70,117 +71,177 @@ pub fn text(usetype: &str, title: &str, content: &str) -> String {
     }
 }
 
-/// The results of the first stage, and what is still to be done with them.
-struct Found<'a> {
+/// What a search asks for, by whatever method.
+struct Asked<'a> {
     method: SearchMethod,
     started: Instant,
     query: &'a str,
     limit: u32,
+    /// How many results the first stage is asked for.
+    depth: u32,
     second_stage: Option<RerankMethod>,
     include_content: bool,
     include_embed: bool,
-    ranked: Ranked,
-    total: Total,
-    legs: HashMap<DocumentId, Legs>,
-    no_tokens: HashSet<DocumentId>,
+    group_by: GroupBy,
+    per_group: u32,
+    snippets: bool,
 }
 
 /// Makes it from any body of a search.
-macro_rules! found {
-    ($method:ident, $started:ident, $body:ident, $ranked:expr, $total:expr) => {
-        Found {
+macro_rules! asked {
+    ($method:ident, $body:ident) => {
+        Asked {
             method: SearchMethod::$method,
-            started: $started,
+            started: Instant::now(),
             query: &$body.query,
             limit: $body.limit,
+            depth: $body.depth(),
             second_stage: $body.second_stage(),
             include_content: $body.include_content,
             include_embed: $body.include_embed,
-            ranked: $ranked,
-            total: $total,
-            legs: HashMap::new(),
-            no_tokens: HashSet::new(),
+            group_by: $body.group_by,
+            per_group: $body.per_group,
+            snippets: $body.shows_snippets(),
         }
     };
 }
 
+/// How the first stage ranks. It can be asked again for more.
+enum Ranking<'a> {
+    Vector(&'a VectorSearch),
+    Fulltext(&'a FulltextSearch),
+    Bm25(&'a Bm25Search),
+    Maxsim(&'a MaxsimSearch),
+    Hybrid(&'a HybridSearch),
+}
+
+/// The results of the first stage.
+struct Found {
+    ranked: Ranked,
+    total: Total,
+    /// Whether nothing else matches.
+    is_whole: bool,
+    legs: HashMap<DocumentId, Legs>,
+    no_tokens: HashSet<DocumentId>,
+}
+
+impl Found {
+    fn new(ranked: Ranked, total: Total) -> Found {
+        let is_whole = total.exact && total.count == ranked.len() as u64;
+        Found { ranked, total, is_whole, legs: HashMap::new(), no_tokens: HashSet::new() }
+    }
+}
+
+impl Ranking<'_> {
+    /// The `depth` best documents.
+    async fn first(&self, core: &Core, eligible: &Eligible, depth: u32) -> Result<Found, Failure> {
+        match self {
+            Ranking::Vector(body) => vector_first(core, eligible, body, depth).await,
+            Ranking::Fulltext(body) => fulltext_first(core, eligible, body, depth).await,
+            Ranking::Bm25(body) => {
+                let Leg { ranked, total } = bm25_leg(core, eligible, body.index.as_deref(), &body.query, depth).await?;
+                Ok(Found::new(ranked, total))
+            }
+            Ranking::Maxsim(body) => maxsim_first(core, eligible, body, depth).await,
+            Ranking::Hybrid(body) => hybrid_first(core, eligible, body, depth).await,
+        }
+    }
+
+    /// The BM25 index that it names.
+    fn index(&self) -> Option<&str> {
+        match self {
+            Ranking::Vector(_) | Ranking::Fulltext(_) => None,
+            Ranking::Bm25(body) => body.index.as_deref(),
+            Ranking::Maxsim(body) => body.index.as_deref(),
+            Ranking::Hybrid(body) => body.index.as_deref(),
+        }
+    }
+
+    /// Whether it compares vectors, so that there is a model.
+    fn has_vectors(&self) -> bool {
+        !matches!(self, Ranking::Fulltext(_) | Ranking::Bm25(_))
+    }
+}
+
 /// Searches by cosine similarity.
 pub async fn vector(core: &Core, caller: &Caller, body: VectorSearch) -> Result<SearchResponse, Failure> {
-    let started = Instant::now();
+    let asked = asked!(Vector, body);
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    let Leg { mut ranked, mut total } = vector_leg(core, &eligible, &body.query, body.depth()).await?;
-    if let Some(least) = body.min_similarity {
-        let found = ranked.len();
-        ranked.retain(|(_, score)| *score >= least);
-        // If one of these is too far away, so is everything after it, unless an index gave them: it may have left out some that are nearer.
-        let is_whole = found as u64 == total.count || ranked.len() < found;
-        total = Total { count: ranked.len() as u64, exact: total.exact && is_whole };
-    }
-    respond(core, &eligible, found!(Vector, started, body, ranked, total)).await
+    answer::answer(core, &eligible, asked, Ranking::Vector(&body)).await
+}
+
+async fn vector_first(core: &Core, eligible: &Eligible, body: &VectorSearch, depth: u32) -> Result<Found, Failure> {
+    let Leg { mut ranked, total } = vector_leg(core, eligible, &body.query, depth).await?;
+    let Some(least) = body.min_similarity else { return Ok(Found::new(ranked, total)) };
+    let found = ranked.len();
+    ranked.retain(|(_, score)| *score >= least);
+    // If one of these is too far away, so is everything after it, unless an index gave them: it may have left out some that are nearer.
+    let is_whole = found as u64 == total.count || ranked.len() < found;
+    let total = Total { count: ranked.len() as u64, exact: total.exact && is_whole };
+    Ok(Found { is_whole, ..Found::new(ranked, total) })
 }
 
 /// Searches by PostgreSQL full text.
 pub async fn fulltext(core: &Core, caller: &Caller, body: FulltextSearch) -> Result<SearchResponse, Failure> {
-    let started = Instant::now();
+    let asked = asked!(Fulltext, body);
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    let words = body.query.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).count();
-    if words > FULLTEXT_WORDS {
-        let detail = format!("a full-text search takes at most {FULLTEXT_WORDS} words, but the query has {words}");
-        return Err(Failure::field("query", detail).with("limit", FULLTEXT_WORDS));
-    }
-    let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
-    if !store::search::asks(&mut tx, &body.query).await.or_fail()? {
-        return Err(Failure::field("query", "it only forbids words: add one that must occur"));
-    }
-    let (ranked, count) =
-        store::search::fulltext(&mut tx, &eligible, &body.query, i64::from(body.depth())).await.or_fail()?;
-    tx.commit().await.or_fail()?;
-    let total = Total { count: count.unsigned_abs(), exact: true };
-    respond(core, &eligible, found!(Fulltext, started, body, ranked, total)).await
+    answer::answer(core, &eligible, asked, Ranking::Fulltext(&body)).await
+}
+
+async fn fulltext_first(core: &Core, eligible: &Eligible, body: &FulltextSearch, depth: u32) -> Result<Found, Failure> {
+    let Leg { ranked, total } = fulltext::leg(core, eligible, &body.query, body.depth(), depth).await?;
+    Ok(Found::new(ranked, total))
 }
 
 /// Searches by BM25.
 pub async fn bm25(core: &Core, caller: &Caller, body: Bm25Search) -> Result<SearchResponse, Failure> {
-    let started = Instant::now();
+    let asked = asked!(Bm25, body);
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    let Leg { ranked, total } = bm25_leg(core, &eligible, body.index.as_deref(), &body.query, body.depth()).await?;
-    respond(core, &eligible, found!(Bm25, started, body, ranked, total)).await
+    answer::answer(core, &eligible, asked, Ranking::Bm25(&body)).await
 }
 
 /// Searches by late interaction over the candidates of vector and BM25.
 pub async fn maxsim(core: &Core, caller: &Caller, body: MaxsimSearch) -> Result<SearchResponse, Failure> {
-    let started = Instant::now();
+    let asked = asked!(Maxsim, body);
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    let depth = MAXSIM_DEPTH.max(body.depth());
+    answer::answer(core, &eligible, asked, Ranking::Maxsim(&body)).await
+}
+
+async fn maxsim_first(core: &Core, eligible: &Eligible, body: &MaxsimSearch, depth: u32) -> Result<Found, Failure> {
+    let deep = MAXSIM_DEPTH.max(depth);
     let (vector, bm25) = tokio::try_join!(
-        vector_leg(core, &eligible, &body.query, depth),
-        bm25_leg(core, &eligible, body.index.as_deref(), &body.query, depth)
+        vector_leg(core, eligible, &body.query, deep),
+        bm25_leg(core, eligible, body.index.as_deref(), &body.query, deep)
     )?;
     let weights = weights(None);
-    let fused = fuse(&numbers(&vector), &numbers(&bm25), weights, 2 * depth as usize);
+    let fused = fuse(&numbers(&vector), &numbers(&bm25), weights, 2 * deep as usize);
     let total = Total::of_both(&vector, &bm25, weights, fused.len());
     let candidates: Vec<DocumentId> = fused.iter().map(|result| DocumentId(result.id)).collect();
     let (mut ranked, no_tokens) = rerank::by_tokens(core, &body.query, &candidates).await?;
-    ranked.truncate(body.depth() as usize);
-    respond(core, &eligible, Found { no_tokens, ..found!(Maxsim, started, body, ranked, total) }).await
+    ranked.truncate(depth as usize);
+    Ok(Found { no_tokens, ..Found::new(ranked, total) })
 }
 
 /// Searches by fusing the ranks of both.
 pub async fn hybrid(core: &Core, caller: &Caller, body: HybridSearch) -> Result<SearchResponse, Failure> {
-    let started = Instant::now();
+    let asked = asked!(Hybrid, body);
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
-    let depth = LEG_DEPTH.max(body.depth());
+    answer::answer(core, &eligible, asked, Ranking::Hybrid(&body)).await
+}
+
+async fn hybrid_first(core: &Core, eligible: &Eligible, body: &HybridSearch, depth: u32) -> Result<Found, Failure> {
+    let deep = LEG_DEPTH.max(depth);
     let (vector, bm25) = tokio::try_join!(
-        vector_leg(core, &eligible, &body.query, depth),
-        bm25_leg(core, &eligible, body.index.as_deref(), &body.query, depth)
+        vector_leg(core, eligible, &body.query, deep),
+        bm25_leg(core, eligible, body.index.as_deref(), &body.query, deep)
     )?;
     let weights = weights(body.weights);
-    let mut fused = fuse(&numbers(&vector), &numbers(&bm25), weights, 2 * depth as usize);
+    let mut fused = fuse(&numbers(&vector), &numbers(&bm25), weights, 2 * deep as usize);
     let total = Total::of_both(&vector, &bm25, weights, fused.len());
-    fused.truncate(body.depth() as usize);
+    fused.truncate(depth as usize);
     let legs = fused.iter().map(|result| (DocumentId(result.id), places(result))).collect();
     let ranked = fused.iter().map(|result| (DocumentId(result.id), result.score)).collect();
-    respond(core, &eligible, Found { legs, ..found!(Hybrid, started, body, ranked, total) }).await
+    Ok(Found { legs, ..Found::new(ranked, total) })
 }
 
 /// Without weights: vector 0.86, BM25 0.14. With an empty object: equal weights.
@@ -228,39 +289,6 @@ async fn eligible(
         event_time: (filter.event_time_from, filter.event_time_until),
         created_at: (filter.created_at_from, filter.created_at_until),
         structured_content: filter.structured_content.map(serde_json::Value::Object),
-    })
-}
-
-async fn respond(core: &Core, eligible: &Eligible, found: Found<'_>) -> Result<SearchResponse, Failure> {
-    let Found { mut ranked, mut no_tokens, .. } = found;
-    if let Some(method) = found.second_stage {
-        let ids: Vec<DocumentId> = ranked.iter().map(|(id, _)| *id).collect();
-        // This takes time, and a connection of its own if it needs one.
-        (ranked, no_tokens) = rerank::run(core, &eligible.scope, method, found.query, &ids).await?;
-    }
-    ranked.truncate(found.limit as usize);
-    let ids: Vec<DocumentId> = ranked.iter().map(|(id, _)| *id).collect();
-    let mut conn = core.pool.acquire().await.or_fail()?;
-    let Unsettled { in_flight, failed } =
-        store::documents::unsettled(&mut conn, &eligible.scope, eligible.parent_id).await.or_fail()?;
-    let mut documents =
-        results::show(core, &mut conn, &eligible.scope, &ids, (found.include_content, found.include_embed)).await?;
-    drop(conn);
-    let results: Vec<SearchResult> = ranked
-        .into_iter()
-        .filter_map(|(id, score)| {
-            let (legs, no_tokens) = (found.legs.get(&id).copied(), no_tokens.contains(&id));
-            Some(SearchResult { document: documents.remove(&id)?, score, no_tokens, legs })
-        })
-        .collect();
-    Ok(SearchResponse {
-        total: found.total.count,
-        total_is: if found.total.exact { TotalIs::Exact } else { TotalIs::AtLeast },
-        results,
-        latency_ms: found.started.elapsed().as_secs_f64() * 1e3,
-        method: found.method,
-        reranked: found.second_stage,
-        scope_state: ScopeState { in_flight, failed },
     })
 }
 

@@ -8,12 +8,14 @@ use super::{
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 use svc_formats::isolated::Policy;
 use svc_models::Precision;
+use svc_ranking::Language;
 
 const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
 const DAY: f64 = 86_400.0;
 const DEVICES: &[(&str, Device)] =
     &[("cpu", Device::Cpu), ("ndarray", Device::Ndarray), ("wgpu", Device::Wgpu), ("cuda", Device::Cuda)];
+const LANGUAGES: &[(&str, Language)] = &Language::NAMES;
 const PRECISIONS: &[(&str, Precision)] = &Precision::NAMES;
 const LOG_LEVELS: &[(&str, LogLevel)] = &[
     ("off", LogLevel::Off),
@@ -102,8 +104,10 @@ settings! {
         SVC_CACHE_DIR cache_dir: PathBuf = "", kind::folder();
         /// Address and port on which the API listens.
         SVC_LISTEN listen: SocketAddr = "127.0.0.1:8000", kind::listener();
-        /// Address and port on which the operator console listens.
-        SVC_CONSOLE_LISTEN console_listen: SocketAddr = "127.0.0.1:8001", kind::listener(), waits_for "the operator console";
+        /// Address and port on which the operator console listens; blank: no console.
+        SVC_CONSOLE_LISTEN console_listen: Option<SocketAddr> = "127.0.0.1:8001", kind::optional(kind::listener());
+        /// Names under which browsers may call the console, besides addresses of numbers and localhost.
+        SVC_CONSOLE_HOSTS console_hosts: Vec<String> = "[]", kind::words();
         /// Address of the service that the command line calls; blank: this machine at the port of SVC_LISTEN.
         SVC_URL url: String = "", kind::web_address();
         /// Least severity that is logged.
@@ -252,6 +256,9 @@ settings! {
         SVC_RUNNER_TIMEOUT_SECONDS runner_timeout: Duration = "300.0", kind::seconds(0.1..=3600.0);
     }
     "Search" {
+        /// Language whose stems full text and the index `default` use; detect finds out that of each document, and none leaves words as they
+        /// are written. After a change both are built anew by a worker, and find what is built.
+        SVC_LANGUAGE language: Language = "english", kind::choice(LANGUAGES);
         /// BM25 parameter k1: how much each further occurrence of a term adds to the score; with 0 only the first one
         /// counts.
         SVC_BM25_K1 bm25_k1: f64 = "1.2", kind::number(0.0..=10.0);

@@ -16,8 +16,8 @@ use serde_json::Value;
 use sqlx::{PgConnection, types::Json};
 use std::collections::BTreeMap;
 use svc_client::wire::{
-    Blockage, BlockedBy, ErrorType, FrontierStage, LeafRange, ReservationResponse, TaskLane, TaskQuery, TaskResponse,
-    TaskStatus, TaskTypeState, WorkerResponse, WriteMode,
+    Blockage, BlockedBy, ErrorType, FrontierStage, LeafRange, ReservationResponse, SnapshotPart, TaskError, TaskLane,
+    TaskQuery, TaskResponse, TaskStatus, TaskTypeState, WorkerResponse, WriteMode,
 };
 use svc_ids::{RootId, TaskId};
 use uuid::Uuid;
@@ -45,6 +45,10 @@ struct TaskRow {
     heartbeat_at: Option<DateTime<Utc>>,
     cancel_requested_at: Option<DateTime<Utc>>,
     created_at: DateTime<Utc>,
+    title: Option<String>,
+    has_error: bool,
+    error_code: Option<String>,
+    error_message: Option<String>,
     blocked_by: Option<Word<BlockedBy>>,
     at_task: Option<i64>,
     until: Option<DateTime<Utc>>,
@@ -74,16 +78,28 @@ impl From<TaskRow> for TaskResponse {
             heartbeat_at: row.heartbeat_at,
             cancel_requested_at: row.cancel_requested_at,
             created_at: row.created_at,
+            title: row.title,
+            last_error: row.has_error.then_some(TaskError { code: row.error_code, message: row.error_message }),
             blocked_by: row.blocked_by.map(|Word(reason)| Blockage { reason, task_id: row.at_task, until: row.until }),
         }
     }
 }
 
-macro_rules! task_columns {
-    () => {
-        "t.id, t.task_type, t.scope_document_id, t.root_id, t.status, t.final, t.write_mode, t.lane, t.service_badge, t.priority, t.dependencies,
-         t.params, t.retry_count, t.max_retries, t.retry_after, t.error_type, t.lease_losses, t.claimed_by, t.heartbeat_at, t.cancel_requested_at,
-         t.created_at, b.blocked_by, b.at_task, b.until FROM task_queue t LEFT JOIN task_blockage b ON b.task_id = t.id"
+/// Selects tasks, as `t`, from a table or a subquery. Each task is looked up in the view by itself: joined as a whole, a planner without
+/// fresh statistics compares every task with every other.
+macro_rules! select_tasks {
+    ($from:literal) => {
+        concat!(
+            "SELECT t.id, t.task_type, t.scope_document_id, t.root_id, t.status, t.final, t.write_mode, t.lane, t.service_badge, t.priority, t.dependencies,
+                    t.params, t.retry_count, t.max_retries, t.retry_after, t.error_type, t.lease_losses, t.claimed_by, t.heartbeat_at, t.cancel_requested_at,
+                    t.created_at, (SELECT d.title FROM documents d WHERE d.id = t.root_id) AS title, e.id IS NOT NULL AS has_error, e.code AS error_code,
+                    e.message AS error_message, b.blocked_by, b.at_task, b.until
+               FROM ",
+            $from,
+            " t LEFT JOIN LATERAL (SELECT v.blocked_by, v.at_task, v.until FROM task_blockage v WHERE v.task_id = t.id OFFSET 0) b ON true
+               LEFT JOIN LATERAL (SELECT id, code, message FROM task_attempts a
+                                   WHERE a.task_id = t.id AND a.outcome NOT IN ('completed', 'skipped') ORDER BY id DESC LIMIT 1) e ON t.error_type IS NOT NULL"
+        )
     };
 }
 
@@ -91,7 +107,7 @@ macro_rules! task_columns {
 #[tracing::instrument(level = "debug", skip_all, fields(task.id = id.0))]
 pub async fn task(conn: &mut PgConnection, id: TaskId) -> sqlx::Result<Option<TaskResponse>> {
     let row: Option<TaskRow> =
-        sqlx::query_as(concat!("SELECT ", task_columns!(), " WHERE t.id = $1")).bind(id).fetch_optional(conn).await?;
+        sqlx::query_as(concat!(select_tasks!("task_queue"), " WHERE t.id = $1")).bind(id).fetch_optional(conn).await?;
     Ok(row.map(TaskResponse::from))
 }
 
@@ -102,22 +118,34 @@ pub async fn tasks(
     after: TaskId,
     limit: u32,
 ) -> sqlx::Result<Vec<TaskResponse>> {
-    let rows: Vec<TaskRow> = sqlx::query_as(concat!(
-        "SELECT ",
-        task_columns!(),
-        " WHERE t.id > $1 AND (t.status = $2 OR ($2 IS NULL AND NOT t.final)) AND ($3::text IS NULL OR t.task_type = $3)
-            AND ($4::text IS NULL OR t.service_badge = $4) AND ($5::bigint IS NULL OR t.root_id = $5)
-            AND ($6::text IS NULL OR b.blocked_by = $6) ORDER BY t.id LIMIT $7"
-    ))
-    .bind(after)
-    .bind(query.status.map(TaskStatus::as_str))
-    .bind(&query.task_type)
-    .bind(&query.badge)
-    .bind(query.root_id)
-    .bind(query.blocked_by.map(BlockedBy::as_str))
-    .bind(i64::from(limit))
-    .fetch_all(conn)
-    .await?;
+    // Each reason that has an index of its own is looked up there; the view says the same of every task that it finds.
+    let of_reason = match query.blocked_by {
+        Some(BlockedBy::Backoff) => {
+            "retry_after IS NOT NULL AND NOT ready AND NOT final AND parked_on IS NULL AND claim_token IS NULL"
+        }
+        Some(BlockedBy::Reservation) => "parked_on IS NOT NULL",
+        Some(BlockedBy::Dependency) => "unmet_deps > 0 AND NOT final",
+        Some(BlockedBy::LeaseLapsed) => "claim_token IS NOT NULL",
+        _ => "true",
+    };
+    // Without a reason the page is taken first, so that only its own tasks are looked up.
+    let statement = select_tasks!(
+        "(SELECT * FROM task_queue t WHERE t.id > $1 AND {of_reason} AND (t.status = $2 OR ($2 IS NULL AND NOT t.final))
+             AND ($3::text IS NULL OR t.task_type = $3) AND ($4::text IS NULL OR t.service_badge = $4) AND ($5::bigint IS NULL OR t.root_id = $5)
+           ORDER BY t.id LIMIT CASE WHEN $6::text IS NULL THEN $7::bigint END)"
+    );
+    let statement = statement.replace("{of_reason}", of_reason)
+        + " WHERE $6::text IS NULL OR b.blocked_by = $6 ORDER BY t.id LIMIT $7";
+    let rows: Vec<TaskRow> = sqlx::query_as(sqlx::AssertSqlSafe(statement))
+        .bind(after)
+        .bind(query.status.map(TaskStatus::as_str))
+        .bind(&query.task_type)
+        .bind(&query.badge)
+        .bind(query.root_id)
+        .bind(query.blocked_by.map(BlockedBy::as_str))
+        .bind(i64::from(limit))
+        .fetch_all(conn)
+        .await?;
     Ok(rows.into_iter().map(TaskResponse::from).collect())
 }
 
@@ -185,17 +213,6 @@ pub async fn frontier(conn: &mut PgConnection, scope: &Readable, root_id: RootId
     Ok(Unfinished { stages: stages.into_values().collect(), oldest_seconds, blocked_by })
 }
 
-/// Unfinished tasks that are not running, by the reason; only the first [`COUNTED`](queue::COUNTED) are counted.
-pub async fn blocked(conn: &mut PgConnection) -> sqlx::Result<Vec<(BlockedBy, i64)>> {
-    let rows: Vec<(Word<BlockedBy>, i64)> = sqlx::query_as(
-        "SELECT blocked_by, count(*) FROM (SELECT blocked_by FROM task_blockage LIMIT $1) b WHERE blocked_by IS NOT NULL GROUP BY 1 ORDER BY 1",
-    )
-    .bind(queue::COUNTED)
-    .fetch_all(conn)
-    .await?;
-    Ok(rows.into_iter().map(|(Word(reason), tasks)| (reason, tasks)).collect())
-}
-
 #[derive(sqlx::FromRow)]
 struct TaskTypeRow {
     task_type: String,
@@ -253,14 +270,21 @@ struct WorkerRow {
     snapshot: Json<Value>,
 }
 
-/// Every worker that is still on record.
-pub async fn workers(conn: &mut PgConnection) -> sqlx::Result<Vec<WorkerResponse>> {
+/// The workers that are still on record, or only the named one, each with this part of its snapshot.
+pub async fn workers(
+    conn: &mut PgConnection,
+    part: SnapshotPart,
+    only: Option<&str>,
+) -> sqlx::Result<Vec<WorkerResponse>> {
     let rows: Vec<WorkerRow> = sqlx::query_as(
         "SELECT w.worker_id, w.boot_nonce, w.version, w.badges, w.strict, w.task_types, w.started_at, w.beat_at,
                 extract(epoch FROM w.lease)::float8 AS lease_seconds, w.beat_at > now() - w.lease AS alive,
-                (SELECT count(*) FROM task_reservation r WHERE r.worker = w.worker_id) AS tasks_held, w.snapshot
-           FROM workers w ORDER BY w.worker_id",
+                (SELECT count(*) FROM task_reservation r WHERE r.worker = w.worker_id) AS tasks_held,
+                CASE $1 WHEN 'none' THEN '{}' WHEN 'totals' THEN w.snapshot - 'root' ELSE w.snapshot END AS snapshot
+           FROM workers w WHERE $2::text IS NULL OR w.worker_id = $2 ORDER BY w.worker_id",
     )
+    .bind(part.as_str())
+    .bind(only)
     .fetch_all(conn)
     .await?;
     Ok(rows

@@ -1,6 +1,7 @@
 //! Documents that are created together: their keys, their rows, and the tasks that embed many of them at once.
 use super::{
-    documents::{content_hash, words},
+    documents::content_hash,
+    lexicon::Lexicon,
     nodes::braces,
     places::Place,
     scope::{Readable, readable},
@@ -31,11 +32,11 @@ pub fn new_place(parent: Option<&Place>, id: DocumentId) -> Place {
 
 /// Stores documents, parents before their children; each is as guarded as the nearest ancestor that was there before. The transaction is
 /// one of [`super::transaction::begin_creating`].
-pub async fn insert(conn: &mut PgConnection, documents: &[NewDocument<'_>]) -> sqlx::Result<()> {
+pub async fn insert(conn: &mut PgConnection, lexicon: &Lexicon, documents: &[NewDocument<'_>]) -> sqlx::Result<()> {
+    let words = lexicon.words(documents.iter().map(|new| (new.title, new.content)).collect()).await;
     let contents: Vec<String> = documents.iter().map(|new| storable(new.content).into_owned()).collect();
     sqlx::query(
-        concat!(
-            "WITH made AS (
+        "WITH made AS (
                  INSERT INTO documents (id, parent_id, path, title, content, usetype, position, event_time, content_hash, structured_content, guard)
                  OVERRIDING SYSTEM VALUE
                  SELECT id, path[cardinality(path)], path, title, content, usetype, position, event_time, content_hash, structured_content,
@@ -43,9 +44,9 @@ pub async fn insert(conn: &mut PgConnection, documents: &[NewDocument<'_>]) -> s
                    FROM (SELECT id, path::bigint[] AS path, title, content, usetype, position, event_time, content_hash, structured_content
                            FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int[], $7::timestamptz[], $8::text[], $9::jsonb[])
                              AS n(id, path, title, content, usetype, position, event_time, content_hash, structured_content)) n
-                 RETURNING id, title, content)
-             INSERT INTO document_words (document_id, words) SELECT id, ", words!(), " FROM made"
-        ),
+                 RETURNING id)
+         INSERT INTO document_words (document_id, words)
+         SELECT id, words::tsvector FROM made JOIN unnest($1::bigint[], $10::text[]) AS w (id, words) USING (id)",
     )
     .bind(documents.iter().map(|new| new.place.id()).collect::<Vec<_>>())
     .bind(documents.iter().map(|new| braces(new.place.path())).collect::<Vec<_>>())
@@ -56,6 +57,7 @@ pub async fn insert(conn: &mut PgConnection, documents: &[NewDocument<'_>]) -> s
     .bind(documents.iter().map(|new| new.event_time).collect::<Vec<_>>())
     .bind(contents.iter().map(|content| content_hash(content)).collect::<Vec<_>>())
     .bind(documents.iter().map(|new| storable_json(&new.structured_content).into_owned()).collect::<Vec<_>>())
+    .bind(words)
     .execute(conn)
     .await
     .map(|_| ())

@@ -1,5 +1,6 @@
 //! Documents: the nodes of the tree.
 use super::{
+    lexicon::Lexicon,
     places::Place,
     scope::{Readable, readable},
     vectors,
@@ -28,14 +29,6 @@ macro_rules! columns {
         )
     };
 }
-
-/// The words of a title and a content. A tsvector may take a megabyte at most; the cap keeps the longest text below that.
-macro_rules! words {
-    () => {
-        "to_tsvector('english', left(title || E'\\n' || content, 200000))"
-    };
-}
-pub(super) use words;
 
 /// What to read of documents besides their plain columns.
 #[derive(Clone, Copy, Debug)]
@@ -105,15 +98,14 @@ pub struct NewRow<'a> {
 
 /// Stores one document and returns its place. It gets its parent's guard; the transaction is one of
 /// [`super::transaction::begin_creating`].
-pub async fn insert(conn: &mut PgConnection, row: &NewRow<'_>) -> sqlx::Result<Place> {
+pub async fn insert(conn: &mut PgConnection, lexicon: &Lexicon, row: &NewRow<'_>) -> sqlx::Result<Place> {
+    let words = lexicon.words(vec![(row.title, row.content)]).await;
     let path = row.parent.map(Place::children_path).unwrap_or_default();
     let id = sqlx::query_scalar(
-        concat!(
-            "WITH made AS (
-                 INSERT INTO documents (parent_id, path, title, content, structured_content, usetype, position, event_time, content_hash, settled, guard)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, coalesce((SELECT p.guard FROM documents p WHERE p.id = $1), 0)) RETURNING id, title, content)
-             INSERT INTO document_words (document_id, words) SELECT id, ", words!(), " FROM made RETURNING document_id"
-        ),
+        "WITH made AS (
+             INSERT INTO documents (parent_id, path, title, content, structured_content, usetype, position, event_time, content_hash, settled, guard)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, coalesce((SELECT p.guard FROM documents p WHERE p.id = $1), 0)) RETURNING id)
+         INSERT INTO document_words (document_id, words) SELECT id, $11::text::tsvector FROM made RETURNING document_id",
     )
     .bind(row.parent.map(Place::id))
     .bind(&path)
@@ -125,6 +117,7 @@ pub async fn insert(conn: &mut PgConnection, row: &NewRow<'_>) -> sqlx::Result<P
     .bind(row.event_time)
     .bind(row.content_hash)
     .bind(row.settled.as_str())
+    .bind(words.first())
     .fetch_one(conn)
     .await?;
     Ok(Place { id, path })

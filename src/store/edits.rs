@@ -1,11 +1,14 @@
 //! Edits of single documents: their fields, and what no longer fits a text that has changed.
-use super::{documents::words, nodes::NOT_OF_A_FILE, places::Place, word::Word};
+use super::{lexicon::Lexicon, nodes::NOT_OF_A_FILE, places::Place, word::Word};
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, types::Json};
 use svc_actors::path_key;
 use svc_client::wire::Settled;
 use svc_ids::{DocumentId, RootId, TaskId};
+
+/// An estimate, for the counts of tokens under containers. A rollup whose text may fit the model's window counts exactly.
+pub const CHARACTERS_OF_A_TOKEN: i64 = 4;
 
 /// What ingestion knows of a document.
 #[derive(Clone, Copy, Debug, sqlx::FromRow)]
@@ -50,13 +53,15 @@ pub struct Edit<'a> {
 
 /// Writes the fields that change, and the words of the title and the text if one of these changes.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = place.id().0))]
-pub async fn write(conn: &mut PgConnection, place: &Place, edit: &Edit<'_>) -> sqlx::Result<()> {
-    sqlx::query(
+pub async fn write(conn: &mut PgConnection, lexicon: &Lexicon, place: &Place, edit: &Edit<'_>) -> sqlx::Result<()> {
+    let searched: Option<(Option<String>, Option<String>)> = sqlx::query_as(
         "UPDATE documents SET title = coalesce($2, title), content = coalesce($3, content), content_hash = coalesce($4, content_hash),
                 structured_content = coalesce($5, structured_content), usetype = coalesce($6, usetype),
                 position = CASE WHEN $7 THEN $8 ELSE position END, event_time = CASE WHEN $9 THEN $10 ELSE event_time END,
                 updated_at = clock_timestamp()
-          WHERE id = $1",
+          WHERE id = $1
+        RETURNING CASE WHEN $2::text IS NOT NULL OR $3::text IS NOT NULL THEN title END,
+                  CASE WHEN $2::text IS NOT NULL OR $3::text IS NOT NULL THEN left(content, 200000) END",
     )
     .bind(place.id())
     .bind(edit.title)
@@ -68,20 +73,15 @@ pub async fn write(conn: &mut PgConnection, place: &Place, edit: &Edit<'_>) -> s
     .bind(edit.position.flatten())
     .bind(edit.event_time.is_some())
     .bind(edit.event_time.flatten())
-    .execute(&mut *conn)
+    .fetch_optional(&mut *conn)
     .await?;
-    if edit.title.is_none() && edit.content.is_none() {
-        return Ok(());
+    match searched {
+        Some((Some(title), Some(content))) => {
+            let words = lexicon.words(vec![(&title, &content)]).await;
+            super::fulltext::set_words(conn, &[place.id()], words).await
+        }
+        _ => Ok(()),
     }
-    sqlx::query(concat!(
-        "INSERT INTO document_words (document_id, words) SELECT id, ",
-        words!(),
-        " FROM documents WHERE id = $1 ON CONFLICT (document_id) DO UPDATE SET words = excluded.words"
-    ))
-    .bind(place.id())
-    .execute(conn)
-    .await
-    .map(|_| ())
 }
 
 /// Removes the vector and the token vectors of a document, and the evidence of how it got its vector or why it has none. Returns whether
@@ -97,23 +97,38 @@ pub async fn forget_vectors(conn: &mut PgConnection, place: &Place, file: Option
     .bind(place.id())
     .fetch_one(&mut *conn)
     .await?;
-    // The file counts its chunks without a vector by the reason.
+    if let Some(file) = file {
+        uncount_skipped(conn, &[place.id()], file).await?;
+    }
+    sqlx::query("DELETE FROM node_evidence WHERE document_id = $1 AND name = 'embed'")
+        .bind(place.id())
+        .execute(conn)
+        .await?;
+    Ok(tokens)
+}
+
+/// Takes parts of a file that have no vector out of the file's counts of them by the reason.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = file.0))]
+async fn uncount_skipped(conn: &mut PgConnection, parts: &[DocumentId], file: RootId) -> sqlx::Result<()> {
     sqlx::query(
-        "WITH gone AS (DELETE FROM node_evidence WHERE document_id = $1 AND name = 'embed' RETURNING value ->> 'skipped' AS reason)
-         UPDATE node_evidence e
-            SET value = CASE WHEN (e.value ->> g.reason)::bigint > 1
-                             THEN e.value || jsonb_build_object(g.reason, (e.value ->> g.reason)::bigint - 1) ELSE e.value - g.reason END
-           FROM gone g WHERE g.reason IS NOT NULL AND e.document_id = $2 AND e.name = 'without_vector'",
+        "WITH gone AS (SELECT value ->> 'skipped' AS reason, count(*) AS parts FROM node_evidence
+                        WHERE document_id = ANY($1) AND name = 'embed' AND value ? 'skipped' GROUP BY 1),
+              fewer AS (SELECT jsonb_object_agg(c.reason, c.parts - coalesce(g.parts, 0)) FILTER (WHERE c.parts > coalesce(g.parts, 0)) AS value
+                          FROM node_evidence e CROSS JOIN jsonb_each(e.value) AS each(reason, value)
+                          CROSS JOIN LATERAL (SELECT each.reason, (each.value #>> '{}')::bigint AS parts) c LEFT JOIN gone g ON g.reason = c.reason
+                         WHERE e.document_id = $2 AND e.name = 'without_vector')
+         UPDATE node_evidence e SET value = coalesce(f.value, '{}') FROM fewer f
+          WHERE e.document_id = $2 AND e.name = 'without_vector' AND EXISTS (SELECT 1 FROM gone)",
     )
-    .bind(place.id())
+    .bind(parts)
     .bind(file)
     .execute(&mut *conn)
     .await?;
     sqlx::query("DELETE FROM node_evidence WHERE document_id = $1 AND name = 'without_vector' AND value = '{}'")
         .bind(file)
         .execute(conn)
-        .await?;
-    Ok(tokens)
+        .await
+        .map(|_| ())
 }
 
 /// The task that waits to embed a document, by itself or with other leaves. It reads the text when it runs.
@@ -170,17 +185,17 @@ pub struct Reopened {
     pub failed: i64,
 }
 
-/// Puts a leaf and its containers back in flight, so that they are found again only once they are embedded and rolled
-/// up anew. The caller has locked the rows by [`lock_line`], and holds the file's lock so that nobody settles it.
-#[tracing::instrument(level = "debug", skip_all, fields(document.id = leaf.id().0))]
-pub async fn reopen(conn: &mut PgConnection, leaf: &Place, what: Reopening<'_>) -> sqlx::Result<Reopened> {
+/// Puts containers back in flight, and the leaf under them if it stays, so that they are found again only once they are embedded and
+/// rolled up anew. The caller has locked the rows by [`lock_line`], and holds the file's lock so that nobody settles it.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = leaf.map(|leaf| leaf.id().0)))]
+pub async fn reopen(conn: &mut PgConnection, leaf: Option<&Place>, what: Reopening<'_>) -> sqlx::Result<Reopened> {
     // A task that is to roll the containers up leaves those out whose rollup is no longer queued.
     let moved: Vec<(Option<DocumentId>, Word<Settled>)> = sqlx::query_as(
         "WITH was AS (SELECT id, settled FROM documents WHERE (id = ANY($1) OR id = $2) AND settled <> 'in_flight')
          UPDATE documents d SET settled = 'in_flight' FROM was WHERE d.id = was.id RETURNING d.parent_id, was.settled",
     )
     .bind(what.containers)
-    .bind(leaf.id())
+    .bind(leaf.map(Place::id))
     .fetch_all(&mut *conn)
     .await?;
     sqlx::query(
@@ -197,4 +212,37 @@ pub async fn reopen(conn: &mut PgConnection, leaf: &Place, what: Reopening<'_>) 
     .await?;
     let failed = moved.iter().filter(|(_, was)| was.0 == Settled::Failed).count() as i64;
     Ok(Reopened { settled: moved.len() as i64 - failed, failed })
+}
+
+/// Takes a part of a file that is about to be deleted, with what is under it, out of what the file and its containers count, and puts the
+/// containers back in flight: their vectors are those of all that was under them. The caller has locked their rows by [`lock_line`] and
+/// holds the file's lock.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = part.id().0, root.id = file.0))]
+pub async fn take_out(
+    conn: &mut PgConnection,
+    part: &Place,
+    file: RootId,
+    containers: &[DocumentId],
+) -> sqlx::Result<Reopened> {
+    let parts: Vec<DocumentId> =
+        sqlx::query_scalar("SELECT id FROM documents WHERE id = $1 OR path @> ARRAY[$1::bigint]")
+            .bind(part.id())
+            .fetch_all(&mut *conn)
+            .await?;
+    uncount_skipped(conn, &parts, file).await?;
+    let (settled, tokens): (Word<Settled>, i64) = sqlx::query_as(
+        "SELECT d.settled, coalesce(n.tokens, (char_length(d.content) / $2)::bigint)
+           FROM documents d LEFT JOIN ingest_node n ON n.document_id = d.id WHERE d.id = $1",
+    )
+    .bind(part.id())
+    .bind(CHARACTERS_OF_A_TOKEN)
+    .fetch_one(&mut *conn)
+    .await?;
+    if settled.0 == Settled::Failed {
+        sqlx::query("UPDATE ingest_node SET failed_children = greatest(failed_children - 1, 0) WHERE document_id = $1")
+            .bind(containers.last())
+            .execute(&mut *conn)
+            .await?;
+    }
+    reopen(conn, None, Reopening { containers, tokens: -tokens }).await
 }

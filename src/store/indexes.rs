@@ -6,8 +6,13 @@ use svc_ids::{DocumentId, IndexId};
 use svc_ranking::{AnalyzerConfig, Config, ConfigError};
 
 mod copy;
+pub mod manage;
 pub mod postings;
+pub mod reading;
 pub mod terms;
+
+/// The name of the index that is there from the start, which the settings configure.
+pub const DEFAULT: &str = "default";
 
 /// Why an index cannot be made, changed or read.
 #[derive(Debug, thiserror::Error)]
@@ -104,9 +109,10 @@ pub async fn covering(conn: &mut PgConnection, documents: &[DocumentId]) -> sqlx
          WHERE d.id = ANY($1) AND (i.capabilities ->> 'bm25')::boolean
            AND (NOT EXISTS (SELECT FROM search_index_members m WHERE m.index_id = i.id)
                 OR EXISTS (SELECT FROM search_index_members m
-                           WHERE m.index_id = i.id AND (m.root_document_id = d.id OR m.root_document_id = ANY(d.path)
-                              OR m.root_document_id = ANY(ARRAY(SELECT unnest(f.path || f.id) FROM generations g JOIN documents f ON f.id = g.document_id
-                                                                 WHERE g.generation_id = d.path[1])))))
+                           -- One look-up by the key for each of a few documents, however many members there are.
+                           WHERE m.index_id = i.id AND m.root_document_id = ANY(d.path || d.id || ARRAY(
+                                 SELECT unnest(f.path || f.id) FROM generations g JOIN documents f ON f.id = g.document_id
+                                  WHERE g.generation_id = d.path[1]))))
          ORDER BY 1, 2",
     )
     .bind(documents)
@@ -165,8 +171,12 @@ pub async fn set_generation(conn: &mut PgConnection, id: IndexId, generation: i6
     Ok(())
 }
 
-/// Keeps the index from being deleted until the transaction ends; returns false if there is none.
-pub async fn hold(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<bool> {
-    let found = sqlx::query("SELECT FROM search_indexes WHERE id = $1 FOR KEY SHARE").bind(id).execute(conn).await?;
-    Ok(found.rows_affected() == 1)
+/// Keeps the index from being deleted and emptied until the transaction ends. Returns how it reads texts; `None` if there is none.
+pub async fn hold(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<Option<AnalyzerConfig>> {
+    let config: Option<Json<Config>> =
+        sqlx::query_scalar("SELECT config FROM search_indexes WHERE id = $1 FOR KEY SHARE")
+            .bind(id)
+            .fetch_optional(conn)
+            .await?;
+    Ok(config.map(|Json(config)| config.analyzer))
 }

@@ -107,6 +107,18 @@ pub async fn set_rollup(conn: &mut PgConnection, document_id: DocumentId, to: Ro
         .map(|_| ())
 }
 
+/// Records the same at the end of a task that was a step of the rollup, unless the container was reopened since the task was
+/// queued: then the whole rollup is made anew.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
+pub async fn end_rollup(conn: &mut PgConnection, document_id: DocumentId, to: Rollup) -> sqlx::Result<()> {
+    sqlx::query("UPDATE ingest_node SET rollup = $2 WHERE document_id = $1 AND rollup = 'queued'")
+        .bind(document_id)
+        .bind(to.as_str())
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
 /// Children of one container that are done.
 #[derive(Clone, Copy, Debug)]
 pub struct ChildrenDone {

@@ -1,6 +1,7 @@
 //! The nodes that tasks make under a file: inserted in flight, embedded, moved out of flight, rolled up.
 use super::{
-    documents::{content_hash, words},
+    documents::content_hash,
+    lexicon::Lexicon,
     places::Place,
     text::{storable, storable_json},
     word::Word,
@@ -51,21 +52,27 @@ pub async fn reserve_ids(conn: &mut PgConnection, count: usize) -> sqlx::Result<
 /// Stores nodes in flight under a place, with the rule that made them and their anchors. Parents must come before their
 /// children.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = within.id().0))]
-pub async fn insert(conn: &mut PgConnection, within: &Place, rule: &str, nodes: &[NewNode]) -> sqlx::Result<()> {
+pub async fn insert(
+    conn: &mut PgConnection,
+    lexicon: &Lexicon,
+    within: &Place,
+    rule: &str,
+    nodes: &[NewNode],
+) -> sqlx::Result<()> {
+    let words = lexicon.words(nodes.iter().map(|node| (node.title.as_str(), node.content.as_str())).collect()).await;
     let ids: Vec<DocumentId> = nodes.iter().map(|node| node.id).collect();
     let contents: Vec<String> = nodes.iter().map(|node| storable(&node.content).into_owned()).collect();
     sqlx::query(
-        concat!(
-            "WITH made AS (
+        "WITH made AS (
                  INSERT INTO documents (id, parent_id, path, title, content, usetype, position, content_hash, structured_content, settled, guard)
                  OVERRIDING SYSTEM VALUE
                  SELECT id, parent_id, path::bigint[], title, content, usetype, position, content_hash, structured_content, 'in_flight',
                         (SELECT p.guard FROM documents p WHERE p.id = ANY(n.path::bigint[]) ORDER BY cardinality(p.path) DESC LIMIT 1)
                    FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::int[], $8::text[], $9::jsonb[])
                      AS n(id, parent_id, path, title, content, usetype, position, content_hash, structured_content)
-                 RETURNING id, title, content)
-             INSERT INTO document_words (document_id, words) SELECT id, ", words!(), " FROM made"
-        ),
+                 RETURNING id)
+         INSERT INTO document_words (document_id, words)
+         SELECT id, words::tsvector FROM made JOIN unnest($1::bigint[], $10::text[]) AS w (id, words) USING (id)",
     )
     .bind(&ids)
     .bind(nodes.iter().map(|node| node.parent_id).collect::<Vec<_>>())
@@ -76,6 +83,7 @@ pub async fn insert(conn: &mut PgConnection, within: &Place, rule: &str, nodes: 
     .bind(nodes.iter().map(|node| node.position).collect::<Vec<_>>())
     .bind(contents.iter().map(|content| content_hash(content)).collect::<Vec<_>>())
     .bind(nodes.iter().map(|node| storable_json(&node.structured_content).into_owned()).collect::<Vec<_>>())
+    .bind(words)
     .execute(&mut *conn)
     .await?;
     sqlx::query("INSERT INTO node_origins (document_id, rule, anchor) SELECT id, $2, anchor FROM unnest($1::bigint[], $3::jsonb[]) AS n(id, anchor)")

@@ -2,9 +2,12 @@
 use super::word::Word;
 use sqlx::{PgConnection, PgPool, postgres::PgListener};
 use svc_actors::{DocumentFacts, Lane, Lanes};
-use svc_client::wire::{QueueState, TaskStatus};
+use svc_client::wire::{BlockedBy, QueueState, TaskLane, TaskStatus};
 use svc_ids::RootId;
 use uuid::Uuid;
+
+/// The channel which announces that somebody looks at the actors of the fleet.
+pub const WATCH: &str = "svc_watch";
 
 /// Tells the workers of other processes that there may be work, or that a cancel was requested.
 pub async fn announce(pool: &PgPool, channel: &str) -> sqlx::Result<()> {
@@ -53,17 +56,20 @@ pub async fn listens(listener: &mut PgListener) -> sqlx::Result<()> {
 /// seconds and tell nobody more.
 pub const COUNTED: i64 = 10_000;
 
-/// The tasks of one type and status.
+/// Tasks that are alike: of one type, in one state, for one reason.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub struct TaskCount {
     pub task_type: String,
+    pub lane: Word<TaskLane>,
     pub status: Word<TaskStatus>,
     pub tasks: i64,
     pub oldest_seconds: f64,
+    /// Why they do not run; `None` if they do.
+    pub blocked_by: Option<Word<BlockedBy>>,
 }
 
 /// Steps through the index from type to type, and takes the oldest unclaimed tasks of each type, and all claimed ones,
-/// which are as many as the fleet has slots.
+/// which are as many as the fleet has slots. What is alike is counted first, and its reason is asked for once.
 pub const UNFINISHED: &str = "
     WITH RECURSIVE type(name) AS (
         (SELECT task_type FROM task_queue WHERE NOT final ORDER BY task_type LIMIT 1)
@@ -71,15 +77,22 @@ pub const UNFINISHED: &str = "
         SELECT next.task_type FROM type CROSS JOIN LATERAL (
             SELECT task_type FROM task_queue WHERE NOT final AND task_type > type.name ORDER BY task_type LIMIT 1) next),
     unfinished AS (
-        SELECT type.name, oldest.status, oldest.created_at FROM type CROSS JOIN LATERAL (
-            SELECT status, created_at FROM task_queue t WHERE NOT final AND task_type = type.name AND claim_token IS NULL
-             ORDER BY created_at LIMIT $1) oldest
+        SELECT type.name, oldest.* FROM type CROSS JOIN LATERAL (
+            SELECT lane, status, service_badge, NULL::timestamptz AS lease_until, sign(parked_on) AS parked, unmet_deps > 0 AS has_unmet,
+                   retry_after > clock_timestamp() AS backs_off, created_at FROM task_queue t
+             WHERE NOT final AND task_type = type.name AND claim_token IS NULL ORDER BY created_at LIMIT $1) oldest
         UNION ALL
-        SELECT task_type, status, created_at FROM task_queue WHERE claim_token IS NOT NULL)
-    SELECT name AS task_type, status, count(*) AS tasks, extract(epoch FROM clock_timestamp() - min(created_at))::float8 AS oldest_seconds
-      FROM unfinished GROUP BY 1, 2 ORDER BY 1, 2";
+        SELECT task_type, lane, status, service_badge, lease_until, sign(parked_on), unmet_deps > 0, retry_after > clock_timestamp(), created_at
+          FROM task_queue WHERE claim_token IS NOT NULL),
+    alike AS (
+        SELECT name, lane, status, service_badge, is_lapsed(lease_until) AS has_lapsed, parked, has_unmet, backs_off,
+               count(*) AS tasks, min(created_at) AS oldest FROM unfinished GROUP BY 1, 2, 3, 4, 5, 6, 7, 8)
+    SELECT a.name AS task_type, a.lane, a.status, a.tasks, extract(epoch FROM clock_timestamp() - a.oldest)::float8 AS oldest_seconds,
+           blocked_by(a.status, a.has_lapsed, a.has_unmet, a.backs_off, a.parked < 0 OR p.id IS NOT NULL, a.parked IS NOT NULL, a.name,
+                      a.service_badge, f.workers, f.takes_all, f.takes_unbadged, f.badges, f.task_types) AS blocked_by
+      FROM alike a CROSS JOIN fleet f LEFT JOIN paused_task_type p ON p.task_type = a.name ORDER BY 1, 3";
 
-/// Tasks that still owe work, by type and status; of each type up to [`COUNTED`] unclaimed ones, the oldest.
+/// Tasks that still owe work, by type, state and reason; of each type up to [`COUNTED`] unclaimed ones, the oldest.
 pub async fn unfinished(conn: &mut PgConnection) -> sqlx::Result<Vec<TaskCount>> {
     sqlx::query_as(UNFINISHED).bind(COUNTED).fetch_all(conn).await
 }

@@ -157,9 +157,17 @@ pub async fn set_vectors(
     .await?;
     let made: HashMap<DocumentId, i64> = made.into_iter().collect();
     let without: Vec<DocumentId> = containers.iter().copied().filter(|id| !made.contains_key(id)).collect();
-    // Such a vector was that of children that are gone.
-    sqlx::query("DELETE FROM document_vectors WHERE document_id = ANY($1)").bind(without).execute(conn).await?;
+    forget_vectors(conn, &without).await?;
     Ok(made)
+}
+
+/// Removes the vectors of containers with nothing under them that has one: these were the vectors of children that are gone.
+pub async fn forget_vectors(conn: &mut PgConnection, containers: &[DocumentId]) -> sqlx::Result<()> {
+    sqlx::query("DELETE FROM document_vectors WHERE document_id = ANY($1)")
+        .bind(containers)
+        .execute(conn)
+        .await
+        .map(|_| ())
 }
 
 /// Records that containers are rolled up, and tells the settler to look at them.

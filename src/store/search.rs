@@ -1,15 +1,17 @@
 //! The SQL of the search legs that PostgreSQL runs itself, and the filter that all legs share.
 mod expectations;
+pub mod groups;
 
 use super::{
     documents::add,
+    indexes::postings::Resolved,
     scope::{Readable, readable},
 };
 use chrono::{DateTime, Utc};
 pub use expectations::Expectations;
 use serde_json::Value;
 use sqlx::{PgConnection, postgres::PgArguments};
-use svc_ids::DocumentId;
+use svc_ids::{DocumentId, IndexId};
 
 /// Up to about this many eligible documents are compared exactly; above, the HNSW index may propose candidates.
 pub const EXACT_LIMIT: i64 = 10_000;
@@ -97,60 +99,38 @@ pub async fn expected(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Res
     Ok(Expected { eligible, all: f64::from(all).max(eligible) })
 }
 
-/// The ids of the eligible documents, if they are at most [`EXACT_LIMIT`]. The statement is planned for this very
-/// filter; the other statements of the transaction are not.
+/// The ids of the eligible documents, if they are at most [`EXACT_LIMIT`].
 pub async fn ids_of_few(conn: &mut PgConnection, eligible: &Eligible) -> sqlx::Result<Option<Vec<DocumentId>>> {
-    sqlx::query("SET LOCAL plan_cache_mode = force_custom_plan").execute(&mut *conn).await?;
     let mut arguments = eligible.arguments();
     add(&mut arguments, EXACT_LIMIT + 1);
     let ids: Vec<DocumentId> =
         sqlx::query_scalar_with(concat!("SELECT d.id FROM documents d WHERE ", eligible!(), " LIMIT $11"), arguments)
-            .fetch_all(&mut *conn)
+            // A statement that is not kept is planned for this very filter.
+            .persistent(false)
+            .fetch_all(conn)
             .await?;
-    sqlx::query("SET LOCAL plan_cache_mode TO DEFAULT").execute(conn).await?;
     Ok((ids.len() as i64 <= EXACT_LIMIT).then_some(ids))
 }
 
-/// Leaves out the documents that are not eligible.
-pub async fn verify(conn: &mut PgConnection, eligible: &Eligible, ids: &[DocumentId]) -> sqlx::Result<Vec<DocumentId>> {
-    let mut arguments = eligible.arguments();
-    add(&mut arguments, ids.to_vec());
-    sqlx::query_scalar_with(concat!("SELECT d.id FROM documents d WHERE d.id = ANY($11) AND ", eligible!()), arguments)
-        .fetch_all(conn)
-        .await
-}
-
-/// Whether an index helps with a web-style query: a word must occur, or the query has no words and finds nothing. A
-/// query that only forbids words, or offers that as a choice, matches nearly everything.
-pub async fn asks(conn: &mut PgConnection, query: &str) -> sqlx::Result<bool> {
-    sqlx::query_scalar(
-        "SELECT numnode(q) = 0 OR querytree(q) NOT IN ('', 'T') FROM websearch_to_tsquery('english', $1) q",
-    )
-    .bind(query)
-    .fetch_one(conn)
-    .await
-}
-
-/// Eligible documents that match a web-style query, by cover density, equal ones by id; and how many match in all.
-pub async fn fulltext(
+/// The documents that have these numbers in an index, each with whether it is eligible.
+pub async fn resolve(
     conn: &mut PgConnection,
     eligible: &Eligible,
-    query: &str,
-    limit: i64,
-) -> sqlx::Result<(Vec<(DocumentId, f64)>, i64)> {
+    index: IndexId,
+    docnos: &[i32],
+) -> sqlx::Result<Vec<Resolved>> {
     let mut arguments = eligible.arguments();
-    add(&mut arguments, query.to_owned());
-    add(&mut arguments, limit);
-    let rows: Vec<(DocumentId, f64, i64)> = sqlx::query_as_with(
+    add(&mut arguments, index);
+    add(&mut arguments, docnos.to_vec());
+    sqlx::query_as_with(
         concat!(
-            "SELECT d.id, ts_rank_cd(w.words, q)::float8 AS score, count(*) OVER ()
-               FROM websearch_to_tsquery('english', $11) q, document_words w JOIN documents d ON d.id = w.document_id WHERE ", eligible!(),
-            " AND w.words @@ q ORDER BY score DESC, d.id LIMIT $12"
+            "SELECT e.docno, e.document_id, d.id IS NOT NULL AS passes
+               FROM search_index_entries e LEFT JOIN documents d ON d.id = e.document_id AND ",
+            eligible!(),
+            " WHERE e.index_id = $11 AND e.docno = ANY($12)"
         ),
         arguments,
     )
     .fetch_all(conn)
-    .await?;
-    let count = rows.first().map_or(0, |(_, _, count)| *count);
-    Ok((rows.into_iter().map(|(id, score, _)| (id, score)).collect(), count))
+    .await
 }

@@ -73,6 +73,45 @@ pub async fn begin_bounded_creating(kept: &KeptConnections, limit: Duration) -> 
     Ok(tx)
 }
 
+/// A connection for statements that are no transaction together: each sees a moment of its own, and none of them has to be committed.
+#[derive(Debug)]
+pub struct Statements(Transaction);
+
+/// Takes a connection for single statements.
+pub async fn statements(pool: &PgPool) -> sqlx::Result<Statements> {
+    let conn = Lent::pooled(pool.acquire().await?);
+    Ok(Statements(Transaction { conn: Some(conn), pool: pool.clone(), backend: None }))
+}
+
+impl Statements {
+    /// Remembers the server's process for this connection, which a statement has told. From here on a statement that is under way when
+    /// this is dropped is cancelled.
+    pub fn served_by(&mut self, backend: i32) {
+        self.0.backend = Some(backend);
+    }
+
+    /// Gives the connection back.
+    pub fn end(mut self) {
+        if let Some(conn) = self.0.conn.take() {
+            conn.keep();
+        }
+    }
+}
+
+impl Deref for Statements {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.0
+    }
+}
+
+impl DerefMut for Statements {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.0
+    }
+}
+
 async fn on(pool: &PgPool, begin: &str) -> sqlx::Result<Transaction> {
     open(Lent::pooled(pool.acquire().await?), pool, begin).await
 }

@@ -1,6 +1,7 @@
 //! The queue's port on PostgreSQL.
 use super::{starts::Starts, unserved};
 use crate::{
+    core::Core,
     ingest::{
         Tools, reprocess, settle,
         tasks::types::{PROBE, TaskTypes},
@@ -38,7 +39,11 @@ const PURGE_CHUNKS: usize = 100;
 /// between two sweeps of one worker.
 const REPAIR: Duration = Duration::from_secs(50);
 
+/// How many batches of a build of an index one look does.
+const BUILD_BATCHES: usize = 1_000;
+
 pub struct PgQueue {
+    core: Core,
     pool: PgPool,
     kept: KeptConnections,
     starts: Starts,
@@ -69,6 +74,7 @@ impl PgQueue {
         PgQueue {
             starts: Starts::new(tools.kept.clone(), claimer.lease),
             kept: tools.kept.clone(),
+            core: (**tools).clone(),
             pool: tools.pool.clone(),
             claimer,
             types: tools.types.clone(),
@@ -208,8 +214,14 @@ impl PgQueue {
                 break;
             }
         }
+        let unbuilt = store::indexes::manage::unbuilt(&mut conn).await?;
         let indexes = store::indexes::list(&mut conn, IndexId(0), 1000).await?;
         drop(conn);
+        for index in unbuilt {
+            if let Err(error) = bm25::build(&self.core, index, BUILD_BATCHES).await {
+                tracing::warn!(index.id = index.0, error = %error, "the build of an index broke off; the next sweep goes on with it");
+            }
+        }
         for index in indexes {
             match bm25::compact(&self.pool, index.id).await {
                 Ok(compaction) if compaction.sealed_postings > 0 => {

@@ -71,7 +71,7 @@ pub fn announce(pool: PgPool, wake: Wake, waker: Option<Waker>) -> JoinHandle<()
 
 async fn listen(pool: &PgPool, waker: &Waker, own: Uuid) -> sqlx::Result<()> {
     let mut listener = PgListener::connect_with(pool).await?;
-    listener.listen_all([CHANNEL, CANCEL]).await?;
+    listener.listen_all([CHANNEL, CANCEL, queue::WATCH]).await?;
     // Earlier notifications are lost.
     waker.beat();
     waker.wake(Lanes::ALL);
@@ -82,6 +82,7 @@ async fn listen(pool: &PgPool, waker: &Waker, own: Uuid) -> sqlx::Result<()> {
                 match notification.channel() {
                     // The heartbeat's answer names the tasks that must end.
                     CANCEL => waker.beat(),
+                    queue::WATCH => waker.watch(),
                     _ => waker.wake(heard(notification.payload(), own)),
                 }
             }

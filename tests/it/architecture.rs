@@ -304,9 +304,11 @@ const FLOORS: &[(&str, &[&str])] = &[
             "worker",
         ],
     ),
+    ("console", &["access", "error", "listener", "registry", "service", "store"]),
     (
         "app",
         &[
+            "console",
             "embedded",
             "embedding",
             "events",

@@ -14,12 +14,9 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
-use svc::{
-    search::bm25::{self, Allowed, Hit, Text},
-    store::transaction::begin_snapshot,
-};
+use svc::search::bm25::{self, Allowed, Hit, Text};
 use svc_ids::{DocumentId, IndexId};
-use svc_ranking::{Cache, Config};
+use svc_ranking::{AnalyzerConfig, Cache, Config, Language};
 
 fn texts(pairs: &[(i64, String)]) -> Vec<Text> {
     pairs.iter().map(|(document_id, text)| Text { document_id: DocumentId(*document_id), text: text.clone() }).collect()
@@ -35,7 +32,10 @@ async fn create(pool: &PgPool, name: &str, config: &Config) -> IndexId {
 }
 
 async fn plain_index(pool: &PgPool, name: &str) -> (IndexId, Config) {
-    let config: Config = serde_json::from_str(r#"{"analyzer": {"language": "none"}}"#).expect("a config");
+    let config: Config = Config {
+        analyzer: AnalyzerConfig { language: Language::None, ..AnalyzerConfig::default() },
+        ..Config::default()
+    };
     (create(pool, name, &config).await, config)
 }
 
@@ -62,8 +62,12 @@ async fn find(
     limit: usize,
     allowed: Allowed<'_>,
 ) -> Vec<Hit> {
-    let mut tx = begin_snapshot(pool).await.expect("begun");
-    bm25::search(&mut tx, cache, index, query, limit, allowed).await.expect("searched")
+    let name: String = sqlx::query_scalar("SELECT name FROM search_indexes WHERE id = $1")
+        .bind(index)
+        .fetch_one(pool)
+        .await
+        .expect("there");
+    bm25::search(pool, cache, &name, query, limit, allowed).await.expect("searched").expect("there is such an index")
 }
 
 async fn leftovers(pool: &PgPool, index: IndexId) -> (i64, i64, i64) {
@@ -204,6 +208,30 @@ async fn concurrent_appends_and_compaction_lose_nothing() {
             assert_eq!(leftovers(&pool, index).await, (0, 0, 0));
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn documents_that_are_indexed_anew_meanwhile_are_found_all_along() {
+    let pool = crate::support::server::new_pool().await;
+    let cache = Arc::new(Cache::new(1 << 20));
+    let (index, _) = plain_index(&pool, "anew").await;
+    let pairs: Vec<(i64, String)> = (1..=40).map(|id| (id, format!("everywhere w{id}"))).collect();
+    put(&pool, &cache, index, &pairs).await;
+    let done = Arc::new(AtomicBool::new(false));
+    let writing = tokio::spawn({
+        let (pool, cache, done) = (pool.clone(), Arc::clone(&cache), Arc::clone(&done));
+        async move {
+            while !done.load(Ordering::Acquire) {
+                put(&pool, &cache, index, &pairs).await;
+            }
+        }
+    });
+    for _ in 0..300 {
+        let found = find(&pool, &cache, index, "everywhere", 100, Allowed::All).await;
+        assert_eq!(found.len(), 40);
+    }
+    done.store(true, Ordering::Release);
+    writing.await.expect("the writer");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

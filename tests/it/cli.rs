@@ -53,7 +53,10 @@ async fn a_folder_is_ingested_searched_and_shown() {
     assert!(found.status.success(), "{}", text(&found.stderr));
     let results = lines(&found);
     assert_eq!(results.len(), 3);
-    assert!(results[0]["content"].as_str().unwrap().contains("radar gauge is silent"), "{}", results[0]);
+    let text_of = |result: &Value| result["hits"][0]["content"].as_str().unwrap_or_default().to_owned();
+    assert!(text_of(&results[0]).contains("radar gauge is silent"), "{}", results[0]);
+    let files: std::collections::BTreeSet<i64> = results.iter().filter_map(|result| result["id"].as_i64()).collect();
+    assert!(files.len() == 3 && results.iter().all(|result| result["usetype"] == "file"), "{results:?}");
     let id = of("handbook.md")["document_id"].to_string();
     let shown =
         text(&svc(&app, &["--table", "search", "radar gauge", "--under", &id, "--method", "bm25"]).await.stdout);

@@ -5,10 +5,10 @@ use crate::{
 };
 use serde_json::{Value, json};
 use svc_client::{
-    Code, Failure, Json, Meta, Version,
+    Code, Failure, FileUpload, Json, Meta, Version,
     wire::{
         Bm25Search, DocumentChange, DocumentPath, DocumentResponse, EmbedQuery, FulltextSearch, GrantRight,
-        MaxsimSearch, SearchResponse, Settled, TaskTypePath, UpdatedDocument, VectorSearch, WaitQuery,
+        MaxsimSearch, SearchResponse, Settled, TaskTypePath, UpdatedDocument, UploadQuery, VectorSearch, WaitQuery,
     },
 };
 
@@ -264,6 +264,157 @@ async fn a_new_text_of_a_chunk_rolls_its_file_up_again() {
             }
         }
     }
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+/// Deletes a document as soon as no task holds it.
+async fn deleted(app: &TestApp, id: i64) {
+    until("no task to hold the document", async || match app.client.delete_document(DocumentPath { id }).await {
+        Err(failure) if failure.code == Code::Conflict => None,
+        answer => answer.map(Some).unwrap(),
+    })
+    .await;
+}
+
+/// A file with a section on penguins among others, that section and its chunks.
+async fn file_with_penguins(app: &TestApp) -> (i64, i64, Vec<i64>) {
+    let penguins = "The penguin colony on the ice shelf feeds krill and fish to its chicks in the polar winter. ";
+    let zebras = "The zebra and the giraffe drink at the waterhole while lions sleep in the shade of acacias. ";
+    let text = format!("# Notes\n\n## Animals\n\n{}\n\n## Birds\n\n{}\n", zebras.repeat(8), penguins.repeat(8));
+    let options = json!({"structure": {"max_tokens": 60}});
+    let upload = FileUpload::from_bytes("animals.md", text, Some(options));
+    let file = app.client.upload_file(UploadQuery::default(), upload).await.unwrap().document_id;
+    app.settled(file).await;
+    let nodes = app.subtree(file).await;
+    let section = nodes.iter().find(|node| node.title == "Birds").unwrap().id;
+    let chunks: Vec<i64> = nodes.iter().filter(|node| node.parent_id == Some(section)).map(|node| node.id).collect();
+    assert!(chunks.len() > 2, "{nodes:?}");
+    (file, section, chunks)
+}
+
+async fn evidence(app: &TestApp, id: i64, name: &str) -> Option<Value> {
+    sqlx::query_scalar("SELECT value FROM node_evidence WHERE document_id = $1 AND name = $2")
+        .bind(id)
+        .bind(name)
+        .fetch_optional(&app.pool)
+        .await
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_delete_takes_out_of_a_file_is_gone_from_the_containers_above() {
+    let app = TestApp::start().await;
+    let (file, section, chunks) = file_with_penguins(&app).await;
+    let query = "penguins feeding krill to chicks in Antarctica";
+    assert!(by_meaning(&app, query).await.contains(&section));
+    let weights = async |id: i64| -> Option<f32> {
+        sqlx::query_scalar("SELECT weight FROM document_vectors WHERE document_id = $1")
+            .bind(id)
+            .fetch_optional(&app.pool)
+            .await
+            .unwrap()
+    };
+    let (of_section, of_file) = (weights(section).await.unwrap(), weights(file).await.unwrap());
+    deleted(&app, chunks[0]).await;
+    app.settled(file).await;
+    assert!(weights(section).await.unwrap() < of_section && weights(file).await.unwrap() < of_file);
+    let text = evidence(&app, section, "effective_content").await.unwrap();
+    assert_eq!(text["source_children"], chunks.len() - 1);
+    invariants::check_drained(&app.pool).await;
+
+    for chunk in &chunks[1..] {
+        deleted(&app, *chunk).await;
+    }
+    let frontier = app.settled(file).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
+    assert_eq!((weights(section).await, get(&app, section).await.settled), (None, Settled::Settled));
+    assert!(!by_meaning(&app, query).await.contains(&section), "nothing of the section is left to be found");
+    assert_eq!(evidence(&app, section, "effective_content").await, Some(Value::Null));
+    assert_eq!(evidence(&app, section, "rollup").await, None);
+    invariants::check_drained(&app.pool).await;
+
+    let above = get(&app, section).await.parent_id.unwrap();
+    let total = frontier.nodes_total;
+    deleted(&app, above).await;
+    let frontier = app.settled(file).await;
+    assert!(frontier.nodes_total < total && frontier.settled == Settled::Settled, "{frontier:?}");
+    assert_eq!(weights(file).await, None);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_section_whose_last_chunk_goes_while_it_waits_to_be_embedded_has_no_vector() {
+    let app = TestApp::start().await;
+    let (file, section, chunks) = file_with_penguins(&app).await;
+    for chunk in &chunks[1..] {
+        deleted(&app, *chunk).await;
+    }
+    app.settled(file).await;
+    app.client.pause_task_type(TaskTypePath { task_type: "embed".into() }).await.unwrap();
+    patched(&app, chunks[0], json!({"content": "Penguins eat krill."})).await;
+    deleted(&app, chunks[0]).await;
+    app.client.resume_task_type(TaskTypePath { task_type: "embed".into() }).await.unwrap();
+    let frontier = app.settled(file).await;
+    assert_eq!((frontier.settled, frontier.nodes_in_flight), (Settled::Settled, 0));
+    assert_eq!(derived(&app, section).await[0], 0);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_that_failed_is_forgotten_with_its_delete() {
+    let app = TestApp::start().await;
+    let (file, section, chunks) = file_with_penguins(&app).await;
+    app.client.pause_task_type(TaskTypePath { task_type: "embed".into() }).await.unwrap();
+    patched(&app, chunks[0], json!({"content": "Penguins eat krill."})).await;
+    app.client.cancel_ingest(DocumentPath { id: file }).await.unwrap();
+    app.client.resume_task_type(TaskTypePath { task_type: "embed".into() }).await.unwrap();
+    let frontier = app.settled(file).await;
+    assert_eq!(get(&app, chunks[0]).await.settled, Settled::Failed, "{frontier:?}");
+    deleted(&app, chunks[0]).await;
+    let frontier = app.settled(file).await;
+    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0), "{frontier:?}");
+    assert_eq!(get(&app, section).await.settled, Settled::Settled);
+    assert_eq!(evidence(&app, section, "rollup").await.unwrap()["failed_children"], 0);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_summary_that_was_to_come_when_a_text_changed_does_not_stand_for_the_new_sum() {
+    let app = TestApp::start().await;
+    let pause = TaskTypePath { task_type: "summarize:llm".into() };
+    app.client.pause_task_type(pause.clone()).await.unwrap();
+    let long = "The lighthouse keeper logs wind, tide and every passing sail. ".repeat(100);
+    let text = format!("# Log\n\n## Long\n\n{long}\n\n## Short\n\nNothing.\n");
+    let file = app.upload_bytes("log.md", text).await.unwrap().document_id;
+    let task: i64 = until("a container to wait for its summary", async || {
+        sqlx::query_scalar("SELECT id FROM task_queue WHERE root_id = $1 AND task_type = 'summarize:llm'")
+            .bind(file)
+            .fetch_optional(&app.pool)
+            .await
+            .unwrap()
+    })
+    .await;
+    let chunk: i64 = sqlx::query_scalar(
+        "SELECT d.id FROM documents d JOIN task_queue t ON t.scope_document_id = d.parent_id WHERE t.id = $1 ORDER BY d.id LIMIT 1",
+    )
+    .bind(task)
+    .fetch_one(&app.pool)
+    .await
+    .unwrap();
+    app.client.pause_task_type(TaskTypePath { task_type: "embed".into() }).await.unwrap();
+    patched(&app, chunk, json!({"content": "Yeast fills the dough with bubbles of gas. ".repeat(30)})).await;
+    app.client.resume_task_type(pause).await.unwrap();
+    until("the summary to end", async || {
+        let ended = "SELECT 1 FROM task_queue WHERE id = $1 AND final";
+        sqlx::query_scalar::<_, i32>(ended).bind(task).fetch_optional(&app.pool).await.unwrap()
+    })
+    .await;
+    app.client.resume_task_type(TaskTypePath { task_type: "embed".into() }).await.unwrap();
+    app.settled(file).await;
     invariants::check_drained(&app.pool).await;
     app.end().await;
 }

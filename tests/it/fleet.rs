@@ -26,7 +26,7 @@ use svc_actors::{
     WriteMode,
 };
 use svc_client::wire::{
-    ActorNode, AttemptOutcome, BlockedBy, DocumentPath, Settled, TaskPath, TaskStatus, TaskTypePath,
+    ActorNode, AttemptOutcome, BlockedBy, DocumentPath, Settled, TaskPath, TaskStatus, TaskTypePath, WorkerQuery,
 };
 
 /// Waits until a program has logged a line with these words.
@@ -68,7 +68,7 @@ async fn what_nobody_serves_is_an_error_in_the_log_of_whoever_looks() {
 async fn a_worker_says_who_it_is_and_shows_its_actors() {
     let app = TestApp::start().await;
     let worker = until("the worker's first beat with its tree", async || {
-        let worker = app.client.list_workers().await.unwrap().workers.pop()?;
+        let worker = app.client.list_workers(WorkerQuery::default()).await.unwrap().workers.pop()?;
         let root = worker.snapshot.as_ref()?.root.as_ref()?;
         // The first heartbeat may come before its actors.
         (root.children.len() == 4).then_some(worker)
@@ -88,7 +88,7 @@ async fn a_worker_says_who_it_is_and_shows_its_actors() {
 
 /// The actor of a document in the tree of the only worker, at its last heartbeat.
 async fn supervisor(app: &TestApp, root: i64) -> Option<ActorNode> {
-    let worker = app.client.list_workers().await.unwrap().workers.pop()?;
+    let worker = app.client.list_workers(WorkerQuery::default()).await.unwrap().workers.pop()?;
     let documents = worker.snapshot?.root?.children.into_iter().find(|actor| actor.kind == "documents")?;
     documents.children.into_iter().find(|document| document.document_id == Some(root))
 }
@@ -154,7 +154,10 @@ async fn a_task_that_burns_the_processor_for_five_leases_loses_none() {
     let arguments = ["--badge", "none", "--strict-badges", "--worker-id", "reaper", "--heartbeat-seconds", "0.3"];
     let timing = ["--lease-seconds", "4", "--reap-seconds", "0.2", "--poll-seconds", "0.2"];
     let reaper = Process(worker_command(&app, &[&arguments[..], &timing[..]].concat()).spawn().unwrap());
-    until("the reaper", async || (!app.client.list_workers().await.unwrap().workers.is_empty()).then_some(())).await;
+    until("the reaper", async || {
+        (!app.client.list_workers(WorkerQuery::default()).await.unwrap().workers.is_empty()).then_some(())
+    })
+    .await;
     let id = task(&app, &node(&app, None).await, WriteMode::Itself, 0, None).await;
 
     let tools = app.service.tools();
@@ -315,7 +318,7 @@ async fn a_strict_worker_leaves_tasks_without_a_badge_and_the_service_says_so() 
     let strict =
         Process(worker_command(&app, &["--badge", "gpu", "--strict-badges", "--worker-id", "strict"]).spawn().unwrap());
     let alive = async || {
-        let list = app.client.list_workers().await.unwrap().workers;
+        let list = app.client.list_workers(WorkerQuery::default()).await.unwrap().workers;
         list.into_iter().find(|worker| worker.worker_id == "strict" && worker.strict_badges)
     };
     until("the strict worker", alive).await;

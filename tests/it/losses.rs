@@ -18,7 +18,7 @@ use svc::{
     worker::queue::PgQueue,
 };
 use svc_actors::{Grant, Lane, Queue, WriteMode};
-use svc_client::wire::{ErrorType, Settled, TaskPath};
+use svc_client::wire::{ErrorType, FindingKind, Settled, TaskPath, WorkerQuery};
 use svc_ids::TaskId;
 use uuid::Uuid;
 
@@ -158,7 +158,10 @@ async fn a_worker_that_is_stopped_past_its_lease_and_goes_on_costs_its_tasks_not
     let _reaper = Process(worker_command(&app, &reaper).spawn().unwrap());
     let victim =
         Process(worker_command(&app, &[&["--worker-id", "victim"][..], &timing[..]].concat()).spawn().unwrap());
-    until("both workers", async || (app.client.list_workers().await.unwrap().workers.len() == 2).then_some(())).await;
+    until("both workers", async || {
+        (app.client.list_workers(WorkerQuery::default()).await.unwrap().workers.len() == 2).then_some(())
+    })
+    .await;
     let pid = Pid::from_child(&victim.0);
     let mut locker = sqlx::PgConnection::connect_with(&app.options).await.unwrap();
     sqlx::raw_sql("BEGIN; LOCK TABLE extractions IN SHARE MODE").execute(&mut locker).await.unwrap();
@@ -208,7 +211,7 @@ async fn workers_with_unequal_leases_are_told_of() {
     let findings = async || {
         let mut conn = app.pool.acquire().await.unwrap();
         let found = admin::findings(&mut conn, Duration::from_secs(600)).await.unwrap();
-        found.into_iter().filter(|finding| finding.kind == admin::FindingKind::UnequalLeases).collect::<Vec<_>>()
+        found.into_iter().filter(|finding| finding.kind == FindingKind::UnequalLeases).collect::<Vec<_>>()
     };
     let join = async |worker_id: &str, seconds: f64| {
         sqlx::query("INSERT INTO workers (worker_id, boot_nonce, version, badges, task_types, lease) VALUES ($1, gen_random_uuid(), 'test', '{}', '{}', make_interval(secs => $2))")
@@ -226,7 +229,7 @@ async fn workers_with_unequal_leases_are_told_of() {
     let found = findings().await;
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].about.contains("5 s of hasty") && found[0].about.contains("90 s of"), "{found:?}");
-    assert!(found[0].remedy().contains("SVC_WORKER_LEASE_SECONDS"));
+    assert!(found[0].remedy.contains("SVC_WORKER_LEASE_SECONDS"));
     // A worker that is gone holds nothing.
     sqlx::query("UPDATE workers SET beat_at = now() - interval '1 hour' WHERE worker_id = 'hasty'")
         .execute(&app.pool)

@@ -288,6 +288,7 @@ async fn pieces_are_replaced_wherever_their_segments_have_put_them() {
     assert_eq!(made.segments.len(), 3, "{made:?}");
     // One of the segments holds something else too.
     let added = app.create("Added", "A word on herons.", Some(made.segments[1].id)).await.id;
+    drained(&app).await;
     assert_eq!(split(&app, id, at(&starts[..1], false)).await.unwrap_err().code, Code::Conflict);
     let again = split(&app, id, at(&starts[..1], true)).await.unwrap();
     assert_eq!((again.created.len(), again.deleted), (2, 24));
@@ -298,7 +299,9 @@ async fn pieces_are_replaced_wherever_their_segments_have_put_them() {
     // A piece of another document that was moved here is nobody's earlier piece.
     let other = app.create("Elsewhere", &text, None).await.id;
     let piece = split(&app, other, at(&starts[..1], false)).await.unwrap().created[0];
+    drained(&app).await;
     patch(&app, piece, json!({"parent_id": id})).await.unwrap();
+    drained(&app).await;
     assert_eq!(split(&app, id, at(&starts[1..2], true)).await.unwrap().deleted, 2);
     assert!(ids_under(&app, id).await.contains(&piece));
     split(&app, piece, at(&[5], false)).await.unwrap();

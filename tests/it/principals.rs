@@ -11,7 +11,7 @@ use svc_client::{
     wire::{
         AuditAct, AuditQuery, DocumentPath, DocumentResponse, EmbedQuery, GrantPath, GrantResponse, GrantRight,
         IssuedApiToken, NewApiToken, NewDocument, NewGrant, NewPrincipal, PageQuery, PrincipalChange, PrincipalKind,
-        PrincipalPath, PrincipalQuery, TaskTypePath, UploadQuery, UploadResponse, WaitQuery,
+        PrincipalPath, PrincipalQuery, TaskTypePath, UploadQuery, UploadResponse, WaitQuery, WorkerQuery,
     },
 };
 use tokio::{
@@ -263,7 +263,7 @@ async fn a_writer_of_a_subtree_changes_it_and_touches_nothing_above() {
     }
     one.deletes(under_closed).await.expect("the root of a grant to write is its to delete");
     // What is the owner's alone is nobody else's, whatever it names.
-    let refused = one.client.list_workers().await.unwrap_err();
+    let refused = one.client.list_workers(WorkerQuery::default()).await.unwrap_err();
     assert!(refused.code == Code::Forbidden && refused.members.contains_key("remedy"), "{refused}");
     assert_eq!(one.client.delete_principal(PrincipalPath { id: 99 }).await.unwrap_err().code, Code::Forbidden);
     app.end().await;

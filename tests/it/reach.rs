@@ -1,17 +1,19 @@
 //! Who reaches what: every operation of the table beside the definition of access, over HTTP, in random trees with random grants.
+mod ingestion;
+
 use crate::{
     access::{Naive, Random},
     principals::{Someone, grant, someone},
-    support::{TOKEN, TestApp, document, http, sample, until, workbook},
+    support::{TOKEN, TestApp, document, http, sample, workbook},
 };
 use reqwest::multipart::{Form, Part};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use svc_client::{
-    Access, Code, FileUpload, Json, OPERATIONS, OperationInfo,
+    Access, FileUpload, Json, OPERATIONS, OperationInfo,
     wire::{
-        DocumentPage, DocumentPath, FrontierResponse, GrantPath, GrantRight, LinkPage, NewDocument, PortfolioResponse,
-        SearchResponse, Settled, TaskTypePath, TotalIs, UploadQuery, WaitQuery,
+        DocumentPage, DocumentPath, FilePage, FrontierResponse, GrantPath, GrantRight, LinkPage, NewDocument,
+        PortfolioResponse, SearchResponse, TotalIs, UploadQuery, WaitQuery,
     },
 };
 
@@ -42,9 +44,11 @@ fn held(row: &OperationInfo) -> Held {
         return Held::Apart;
     }
     match row.name {
-        "list_roots" | "search" => Held::Lists,
+        "list_roots" | "list_files" | "search" => Held::Lists,
         "read_frontier" | "read_document" | "read_bytes" | "list_children" | "list_ancestors" | "list_siblings"
-        | "list_subtree" | "list_links" | "read_evidence" | "read_cells" | "choose_portfolio" => Held::Reads,
+        | "list_subtree" | "list_links" | "read_evidence" | "read_story" | "read_cells" | "choose_portfolio" => {
+            Held::Reads
+        }
         "cancel_ingest" | "change_priority" | "reprocess_file" | "update_document" | "delete_document"
         | "create_link" | "delete_link" | "embed_document" | "embed_tokens" | "make_raptor" | "split_document"
         | "chunk_document" | "segment_document" => Held::Changes,
@@ -166,6 +170,7 @@ pub fn call(
         "create_link" => request.json(&json!({"target_id": id, "link_type": "cites"})),
         "change_priority" => request.json(&json!({"priority": 1})),
         "choose_portfolio" => request.json(&json!({"tokens": 1_000_000})),
+        "search" if query.is_empty() => request.query(&[("q", "heron"), ("limit", "100"), ("group_by", "none")]),
         "search" => request.query(&[("q", "heron"), ("limit", "100")]),
         _ if held(row) == Held::Searches && id != 0 => {
             request.json(&json!({"query": "heron", "limit": 100, "parent_id": id}))
@@ -206,6 +211,12 @@ async fn pages(app: &TestApp, secret: &str, row: &OperationInfo, id: i64) -> Vec
                 ids.extend(page.links.iter().map(|link| link.id));
                 page.next_cursor
             }
+            "list_files" => {
+                let page: FilePage = json_of(answer).await;
+                assert!(secret == TOKEN || page.files.iter().all(|file| file.nodes_total.is_none()));
+                ids.extend(page.files.iter().map(|file| file.id));
+                page.next_cursor
+            }
             _ => {
                 let page: DocumentPage = json_of(answer).await;
                 ids.extend(page.documents.iter().map(|document| document.id));
@@ -221,6 +232,50 @@ async fn pages(app: &TestApp, secret: &str, row: &OperationInfo, id: i64) -> Vec
 
 fn found(response: &SearchResponse) -> BTreeSet<i64> {
     response.results.iter().map(|result| result.document.id).collect()
+}
+
+/// Holds groups to what they are without the statements of the store: a principal finds the documents that it may read, and the topmost
+/// that it may read of what stands for each of them shows it.
+async fn compare_groups(app: &TestApp, rights: &Naive, who: &Someone, row: &OperationInfo) {
+    let nodes: Vec<(i64, String, bool)> =
+        sqlx::query_as("SELECT id, usetype, settled = 'settled' FROM documents").fetch_all(&app.pool).await.unwrap();
+    let nodes: BTreeMap<i64, (String, bool)> = nodes.into_iter().map(|(id, usetype, is)| (id, (usetype, is))).collect();
+    for group_by in ["file", "section"] {
+        let parts: &[&str] = match group_by {
+            "file" => &["chunk", "record", "profile", "summary", "raptor", "section", "sheet"],
+            _ => &["chunk", "record", "profile", "summary", "raptor"],
+        };
+        let alone: SearchResponse = json_of(call(app, &who.secret, row, 0, &[])).await;
+        let mut expected: Vec<(i64, f64)> = Vec::new();
+        for result in &alone.results {
+            let mut line = rights.line(result.document.id);
+            line.reverse();
+            let end = line.iter().position(|id| !parts.contains(&nodes[id].0.as_str())).map_or(line.len(), |at| at + 1);
+            let shown = line[..end].iter().rfind(|id| rights.may(**id, false) && nodes[id].1).copied().unwrap();
+            if !expected.iter().any(|(id, _)| *id == shown) {
+                expected.push((shown, result.score));
+            }
+        }
+        let query = [("group_by", group_by.to_owned()), ("per_group", "10".to_owned())];
+        let grouped: SearchResponse = json_of(call(app, &who.secret, row, 0, &query)).await;
+        let got: Vec<(i64, f64)> = grouped.results.iter().map(|result| (result.document.id, result.score)).collect();
+        assert_eq!(got, expected, "{group_by} for principal {}", who.id);
+        assert_eq!((grouped.total, grouped.total_is), (expected.len() as u64, TotalIs::Exact));
+        for result in &grouped.results {
+            let hits = result.hits.as_deref().unwrap();
+            // A container all of whose texts are hidden has only its title.
+            let is_container = ["file", "section", "sheet"].contains(&result.document.usetype.as_str());
+            assert!(!hits.is_empty() || !result.document.content.is_empty() || is_container, "{result:?}");
+            assert!(result.snippet.is_some());
+            for hit in hits {
+                assert!(
+                    rights.may(hit.document.id, false) && hit.document.path.contains(&result.document.id),
+                    "{hit:?}"
+                );
+                assert!(hit.texts.iter().all(|id| rights.may(*id, false)), "{hit:?}");
+            }
+        }
+    }
 }
 
 /// Holds every operation of the table to the definition, for one principal.
@@ -242,7 +297,15 @@ async fn compare(app: &TestApp, world: &World, who: &Someone) {
                     ids.iter().copied().filter(|id| reads(*id) && rights.path[id].is_empty()).collect();
                 assert_eq!(pages(app, &who.secret, row, 0).await, expected, "{}", shown(0));
             }
+            Held::Lists if row.name == "list_files" => {
+                let mut expected = pages(app, TOKEN, row, 0).await;
+                expected.retain(|id| reads(*id));
+                assert_eq!(pages(app, &who.secret, row, 0).await, expected, "{}", shown(0));
+            }
             Held::Lists | Held::Searches => {
+                if row.name == "search" {
+                    compare_groups(app, &rights, who, row).await;
+                }
                 let scopes = if row.name == "search" { vec![0] } else { [&[0], &ids[..]].concat() };
                 for scope in scopes {
                     if scope != 0 && !reads(scope) {
@@ -482,98 +545,4 @@ async fn compare_copies(app: &TestApp, world: &mut World, principals: &[Someone]
             }
         }
     }
-}
-
-/// A file that is still being ingested, in which the owner closes a section.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_frontier_counts_the_tasks_of_what_its_caller_may_read() {
-    let app = TestApp::start().await;
-    let one = someone(&app, "one").await;
-    app.client.pause_task_type(TaskTypePath { task_type: "embed".into() }).await.unwrap();
-    let id = app.upload(&sample("handbook.md")).await.unwrap().document_id;
-    let scopes = "SELECT scope_document_id FROM task_queue WHERE root_id = $1 AND NOT final";
-    let waiting: Vec<i64> = until("the tasks that embed", async || {
-        let types: Vec<String> =
-            sqlx::query_scalar("SELECT task_type FROM task_queue WHERE root_id = $1 AND NOT final")
-                .bind(id)
-                .fetch_all(&app.pool)
-                .await
-                .unwrap();
-        let only_embed = !types.is_empty() && types.iter().all(|task_type| task_type == "embed");
-        match only_embed {
-            true => Some(sqlx::query_scalar(scopes).bind(id).fetch_all(&app.pool).await.unwrap()),
-            false => None,
-        }
-    })
-    .await;
-    let frontier = async || one.client.read_frontier(DocumentPath { id }).await.unwrap();
-    let (before, owners) = (frontier().await, app.client.read_frontier(DocumentPath { id }).await.unwrap());
-    assert_eq!((before.tasks_unfinished, before.nodes_total), (owners.tasks_unfinished, owners.nodes_total));
-    assert!(before.nodes_in_flight > 3 && before.settled == Settled::InFlight, "{before:?}");
-    // A closed part takes its nodes and its tasks out of the counts, and the rest stays.
-    let closed: i64 = sqlx::query_scalar("SELECT id FROM documents WHERE parent_id = $1 ORDER BY id LIMIT 1")
-        .bind(id)
-        .fetch_one(&app.pool)
-        .await
-        .unwrap();
-    app.client.protect_document(DocumentPath { id: closed }).await.unwrap();
-    let hidden: Vec<i64> = sqlx::query_scalar("SELECT id FROM documents WHERE guard = $1")
-        .bind(closed)
-        .fetch_all(&app.pool)
-        .await
-        .unwrap();
-    let after = frontier().await;
-    let tasks = waiting.iter().filter(|scope| !hidden.contains(scope)).count() as i64;
-    assert_eq!((after.nodes_total, after.tasks_unfinished), (before.nodes_total - hidden.len() as i64, tasks));
-    assert_eq!(after.stages.iter().map(|stage| stage.pending).sum::<i64>(), tasks);
-    assert_eq!(after.blocked_by.values().sum::<i64>(), tasks);
-    let owners_after = app.client.read_frontier(DocumentPath { id }).await.unwrap();
-    assert_eq!(
-        (owners_after.nodes_total, owners_after.tasks_unfinished),
-        (owners.nodes_total, owners.tasks_unfinished)
-    );
-    // Who reads only the part is told nothing of the file.
-    app.client.protect_document(DocumentPath { id }).await.unwrap();
-    grant(&app, &one, closed, GrantRight::Read).await;
-    let part = one.client.read_frontier(DocumentPath { id: closed }).await.unwrap();
-    assert_eq!((part.nodes_total, part.priority), (hidden.len() as i64, None));
-    app.client.resume_task_type(TaskTypePath { task_type: "embed".into() }).await.unwrap();
-    app.settled(id).await;
-    app.end().await;
-}
-
-/// The owner closes and opens a file again and again while tasks make and settle its nodes.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_is_closed_and_opened_while_it_is_ingested() {
-    let app = TestApp::start().await;
-    let one = someone(&app, "one").await;
-    let text: String =
-        (0..30).map(|n| format!("# Part {n}\n\nThe heron of part {n} waits by the water.\n\n")).collect();
-    let id = app.upload_bytes("parts.md", text).await.unwrap().document_id;
-    let path = DocumentPath { id };
-    let mut changes = 0;
-    loop {
-        // Two changes that meet at the same rows may stop one of them, which says so.
-        let closed = app.client.protect_document(path).await.map(drop);
-        let opened = app.client.unprotect_document(path).await;
-        for change in [closed, opened] {
-            match change {
-                Ok(()) => changes += 1,
-                Err(failure) => assert!(matches!(failure.code, Code::Unavailable | Code::NotFound), "{failure}"),
-            }
-        }
-        let frontier = app.client.read_frontier(path).await.unwrap();
-        if frontier.nodes_in_flight == 0 && frontier.tasks_unfinished == 0 {
-            break;
-        }
-    }
-    assert!(changes > 4, "{changes}");
-    app.client.protect_document(path).await.unwrap();
-    let frontier = app.settled(id).await;
-    assert_eq!((frontier.settled, frontier.nodes_failed), (Settled::Settled, 0));
-    let guards: Vec<i64> =
-        sqlx::query_scalar("SELECT DISTINCT guard FROM documents").fetch_all(&app.pool).await.unwrap();
-    assert_eq!(guards, [id]);
-    assert_eq!(one.client.read_frontier(path).await.unwrap_err().code, Code::NotFound);
-    app.end().await;
 }

@@ -19,8 +19,8 @@ use svc::app::load_embedder;
 use svc_client::{
     Client, Code, Json, Remote,
     wire::{
-        BlockedBy, DocumentPath, EmbedQuery, RunnerModelQuery, RunnerTextKind, RunnerTexts, RunnerTokenTexts,
-        SearchResponse, Settled, VectorSearch,
+        BlockedBy, DocumentPath, EmbedQuery, Floats, RunnerModelQuery, RunnerTextKind, RunnerTexts, RunnerTokenTexts,
+        RunnerVectors, SearchResponse, Settled, VectorSearch,
     },
 };
 
@@ -378,6 +378,18 @@ async fn bad_answers_are_asked_for_again_where_that_helps_and_only_there() {
         .await
         .unwrap();
     assert_eq!(far.settled(id).await.settled, Settled::Settled);
+
+    // Vectors that stand for no text are the runner's fault, and not that of the query.
+    let model = client(&runner.base, KEY).runner_model(RunnerModelQuery { tokenizer: false }).await.unwrap();
+    let model = model.model.identity;
+    for number in [f32::NAN, 1e30, 0.0] {
+        let vectors = vec![Floats(vec![number; 384])];
+        let odd = RunnerVectors { model: model.clone(), vectors, weights: Floats(vec![]) };
+        let odd = serde_json::to_string(&odd).unwrap();
+        *script.answer.lock().unwrap() = Box::new(move |path, _| (path == "/runner/embed").then(|| (200, odd.clone())));
+        let failure = far.client.search_vector(Json(VectorSearch::new("dough"))).await.unwrap_err();
+        assert_eq!(failure.code, Code::Unavailable, "{number}: {failure}");
+    }
 
     // The caller gives up on one that hangs after SVC_RUNNER_TIMEOUT_SECONDS.
     *script.answer.lock().unwrap() = Box::new(|path, _| (path == "/runner/embed").then(|| (0, String::new())));

@@ -52,7 +52,7 @@ async fn each_method_finds_what_it_is_good_at() {
     let legs = first.legs.unwrap();
     assert_eq!((legs.vector.unwrap().rank, legs.bm25.unwrap().rank), (1, 1));
     assert!((first.score - (0.86 + 0.14) / 61.0).abs() < 1e-12);
-    let query = SearchQuery { q: "magma in the crust".into(), limit: 2, include_content: true, include_embed: false };
+    let query = SearchQuery { limit: 2, ..SearchQuery::new("magma in the crust") };
     let convenience = app.client.search(query).await.unwrap();
     assert_eq!((titles(&convenience)[0], convenience.results.len()), ("Volcanoes", 2));
     assert_eq!((convenience.total, convenience.total_is), (6, TotalIs::Exact), "all of them match by their vectors");
@@ -205,11 +205,7 @@ async fn a_search_that_can_find_nothing_says_why() {
             assert_eq!((status_got, problem["code"].as_str()), (status, Some(code)), "{path} {body}: {problem}");
         }
     }
-    let blank = app
-        .client
-        .search(SearchQuery { q: " ".into(), limit: 2, include_content: true, include_embed: false })
-        .await
-        .unwrap_err();
+    let blank = app.client.search(SearchQuery::new(" ")).await.unwrap_err();
     assert_eq!((blank.code, blank.members["field"].as_str()), (Code::InvalidField, Some("q")));
     app.end().await;
 }

@@ -1,4 +1,5 @@
 //! The queue and the fleet, for the operator of the service.
+use super::{LeafRange, WorkerSnapshot};
 use crate::{
     constraint::{CURSOR, NAME, PAGE, constrain},
     operation::{Params, Wire},
@@ -98,6 +99,8 @@ wire_words! {
     ErrorType { Retryable = "retryable", Permanent = "permanent", Timeout = "timeout", Dependency = "dependency", }
     /// What a running task is doing.
     TaskPhase { Claimed = "claimed", Preparing = "preparing", Committing = "committing", Stopping = "stopping", }
+    /// How much of a worker's snapshot is shown: nothing, its counts and lanes, or all of it.
+    SnapshotPart { Nothing = "none", Totals = "totals", Tree = "tree", }
     /// The state of an actor.
     ActorState {
         Starting = "starting",
@@ -148,10 +151,22 @@ pub struct TaskResponse {
     pub heartbeat_at: Option<DateTime<Utc>>,
     pub cancel_requested_at: Option<DateTime<Utc>>,
     pub created_at: DateTime<Utc>,
+    /// The title of the file; null if it is gone.
+    pub title: Option<String>,
+    /// What its last failed attempt said; null if none failed.
+    pub last_error: Option<TaskError>,
     /// Why it is not running; null if it is running or owes nothing more.
     pub blocked_by: Option<Blockage>,
 }
 impl Wire for TaskResponse {}
+
+/// What a failed attempt said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct TaskError {
+    pub code: Option<String>,
+    pub message: Option<String>,
+}
 
 /// What an unfinished task waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -202,6 +217,28 @@ pub struct TaskTypeList {
 }
 impl Wire for TaskTypeList {}
 
+/// The worker in question.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(IntoParams))]
+#[serde(deny_unknown_fields)]
+pub struct WorkerPath {
+    /// The worker's id.
+    pub id: String,
+}
+impl Params for WorkerPath {}
+
+/// How much of a worker's actors to show.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(IntoParams))]
+#[serde(default, deny_unknown_fields)]
+pub struct WorkerQuery {
+    /// `tree` if absent.
+    #[cfg_attr(feature = "openapi", param(inline))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<SnapshotPart>,
+}
+impl Params for WorkerQuery {}
+
 /// One worker process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
@@ -224,116 +261,7 @@ pub struct WorkerResponse {
     /// Its actors at its last heartbeat; null if it reports none, or some that this version cannot read.
     pub snapshot: Option<WorkerSnapshot>,
 }
-
-/// The actors of one worker at one moment.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(ToSchema))]
-pub struct WorkerSnapshot {
-    pub taken_at: DateTime<Utc>,
-    /// The number of living actors.
-    pub actors: u64,
-    /// How many of them are missing in `root` because there are too many.
-    pub omitted: u64,
-    pub root: Option<ActorNode>,
-}
-
-/// One actor with those that it supervises.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(ToSchema))]
-pub struct ActorNode {
-    /// `root`, `lock_manager`, `dispatcher`, `heart`, `documents`, `document`; for a task `probe`, `extract`,
-    /// `structure`, `embed`, `rollup`, or its type if it is none of these.
-    pub kind: String,
-    /// For a task its node, for a document its root.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub document_id: Option<i64>,
-    /// For a document, once the title is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    /// For a document, the kind of its most advanced task.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stage: Option<String>,
-    /// For a document.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tasks: Option<ActorTasks>,
-    /// For a document, the last failure of any of its tasks in this worker.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_failure: Option<ActorFailure>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub task_id: Option<i64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub task_type: Option<String>,
-    /// For a task, 1 for the first attempt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub attempt: Option<i32>,
-    /// For a task, which permits it takes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lane: Option<TaskLane>,
-    /// For a task, what it has reserved.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub region: Option<ActorRegion>,
-    /// For a task.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub phase: Option<TaskPhase>,
-    pub state: ActorState,
-    pub since: DateTime<Utc>,
-    /// The number of messages handled.
-    pub handled: u64,
-    /// The number of messages sent and not yet handled.
-    pub queued: u64,
-    pub restarts: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_error: Option<String>,
-    #[cfg_attr(feature = "openapi", schema(no_recursion))]
-    #[serde(default)]
-    pub children: Vec<ActorNode>,
-}
-
-/// A document's tasks, counted by one worker since the document's supervisor started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(ToSchema))]
-pub struct ActorTasks {
-    /// Unfinished tasks in the whole queue at the worker's last look, at most 1,000.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub open: Option<u64>,
-    /// Tasks running in this worker.
-    pub held: u64,
-    pub done: u64,
-    pub failed: u64,
-}
-
-/// Why a task of a document failed last.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(ToSchema))]
-pub struct ActorFailure {
-    pub task_id: i64,
-    pub task_type: String,
-    pub code: String,
-    pub message: String,
-    pub at: DateTime<Utc>,
-}
-
-/// A part of the tree.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(ToSchema))]
-pub struct ActorRegion {
-    /// Ids from the tree's root down to the node.
-    pub path: Vec<i64>,
-    /// The extent from the node.
-    pub mode: WriteMode,
-    /// If present, only these leaves under the node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub leaves: Option<LeafRange>,
-}
-
-/// The leaves from one to another, both included, in the order of their paths as text.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(ToSchema))]
-pub struct LeafRange {
-    /// Ids from the tree's root down to the leaf.
-    pub first: Vec<i64>,
-    pub last: Vec<i64>,
-}
+impl Wire for WorkerResponse {}
 
 /// Every worker with a heartbeat within the last day.
 #[derive(Clone, Debug, Serialize, Deserialize)]

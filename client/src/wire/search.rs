@@ -70,6 +70,15 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident { $( $(#[doc =
         /// Whether to include the results' 768-dimension vectors.
         #[serde(default)]
         pub include_embed: bool,
+        /// Whether a file or a section stands for the texts in it; `none` by default.
+        #[serde(default)]
+        pub group_by: GroupBy,
+        /// The most `hits` that a group shows, 1 to 10; 1 by default.
+        #[serde(default = "default_per_group")]
+        pub per_group: u32,
+        /// Whether to include the piece of each result that shows why it was found; by default if `group_by` is not `none`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub snippets: Option<bool>,
         $( $(#[doc = $fdoc])* #[serde(default, skip_serializing_if = "Option::is_none")] pub $field: Option<$type>, )*
     }
     impl $name {
@@ -77,13 +86,19 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident { $( $(#[doc =
         pub fn new(query: &str) -> $name {
             $name {
                 query: query.to_owned(), parent_id: None, limit: default_limit(), usetype: None, filter: None,
-                rerank: false, rerank_method: RerankMethod::default(), rerank_top: default_rerank_top(), include_content: true, include_embed: false, $( $field: None, )*
+                rerank: false, rerank_method: RerankMethod::default(), rerank_top: default_rerank_top(), include_content: true, include_embed: false,
+                group_by: GroupBy::None, per_group: default_per_group(), snippets: None, $( $field: None, )*
             }
         }
 
         /// How the candidates are ranked again, if they are.
         pub fn second_stage(&self) -> Option<RerankMethod> {
             self.rerank.then_some(self.rerank_method)
+        }
+
+        /// Whether to show snippets.
+        pub fn shows_snippets(&self) -> bool {
+            self.snippets.unwrap_or(self.group_by != GroupBy::None)
         }
 
         /// How many results the first stage is asked for.
@@ -93,7 +108,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident { $( $(#[doc =
     }
     impl Wire for $name {
         fn constraints() -> Vec<(&'static str, Constraint)> {
-            let mut all = vec![("query", QUERY), ("limit", LIMIT), ("usetype", USETYPES), ("rerank_top", LIMIT)];
+            let mut all = vec![("query", QUERY), ("limit", LIMIT), ("usetype", USETYPES), ("rerank_top", LIMIT), ("per_group", PER_GROUP)];
             all.extend_from_slice(&[$($constraints)*]);
             all
         }
@@ -102,6 +117,7 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident { $( $(#[doc =
             LIMIT.check("limit", &self.limit)?;
             USETYPES.check("usetype", &self.usetype)?;
             LIMIT.check("rerank_top", &self.rerank_top)?;
+            PER_GROUP.check("per_group", &self.per_group)?;
             let check: fn(&$name) -> Result<(), Failure> = $check;
             check(self)
         }
@@ -112,6 +128,8 @@ macro_rules! search_body { ($(#[doc = $doc:literal])* $name:ident { $( $(#[doc =
 const QUERY: Constraint = Constraint::Text(1, 8000, Form::NotBlank);
 /// The number of results, or of candidates for a second stage.
 const LIMIT: Constraint = Constraint::Whole(1, 100);
+/// How many texts a group shows.
+const PER_GROUP: Constraint = Constraint::Whole(1, 10);
 /// An empty list would find nothing, which nobody wants.
 const USETYPES: Constraint = Constraint::List(1, 100, Some(&NAME));
 /// A cosine.
@@ -196,6 +214,12 @@ pub enum RerankMethod {
 fn default_limit() -> u32 {
     10
 }
+fn default_per_group() -> u32 {
+    1
+}
+fn by_file() -> GroupBy {
+    GroupBy::File
+}
 fn default_rerank_top() -> u32 {
     50
 }
@@ -219,17 +243,53 @@ pub struct SearchQuery {
     /// Whether to include the results' 768-dimension vectors.
     #[serde(default)]
     pub include_embed: bool,
+    /// Whether a file or a section stands for the texts in it; `file` by default.
+    #[serde(default = "by_file")]
+    pub group_by: GroupBy,
+    /// The most `hits` that a group shows, 1 to 10; 1 by default.
+    #[serde(default = "default_per_group")]
+    pub per_group: u32,
+    /// Whether to include the piece of each result that shows why it was found; by default if `group_by` is not `none`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snippets: Option<bool>,
+}
+impl SearchQuery {
+    /// A search with all defaults.
+    pub fn new(q: &str) -> SearchQuery {
+        SearchQuery {
+            q: q.to_owned(),
+            limit: default_limit(),
+            include_content: true,
+            include_embed: false,
+            group_by: by_file(),
+            per_group: default_per_group(),
+            snippets: None,
+        }
+    }
 }
 impl Params for SearchQuery {
-    constrain! { q: QUERY, limit: LIMIT }
+    constrain! { q: QUERY, limit: LIMIT, per_group: PER_GROUP }
 }
 
 wire_words! {
     /// Whether a total is the exact number of matches or a lower bound: a ranking that skips what cannot come first
     /// does not count the rest.
     TotalIs { Exact = "exact", AtLeast = "at_least", }
+    /// What stands for the texts that are found. A group has the rank and the score of its best result, and its `hits` are its best texts.
+    /// `file`: what a caller uploaded or created stands for its sections, sheets, records and chunks. `section`: each section or sheet
+    /// does, and a file for the texts that are in none. `none`: each document stands for itself.
+    GroupBy { File = "file", Section = "section", None = "none", }
+    /// What of a document a snippet is a piece of: the title only if there is no content.
+    SnippetOf { Content = "content", Title = "title", }
     /// How the results were ranked.
     SearchMethod { Vector = "vector", Fulltext = "fulltext", Bm25 = "bm25", Maxsim = "maxsim", Hybrid = "hybrid", }
+}
+
+#[expect(clippy::derivable_impls, reason = "the macro that makes words derives no default")]
+impl Default for GroupBy {
+    fn default() -> Self {
+        GroupBy::None
+    }
 }
 
 /// What was found, best first.
@@ -237,11 +297,14 @@ wire_words! {
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct SearchResponse {
     pub results: Vec<SearchResult>,
-    /// How many documents match, on this page and beyond; `total_is` says whether that is exact.
+    /// How many documents match, on this page and beyond, or how many groups of them; `total_is` says whether that is exact.
     pub total: u64,
     pub total_is: TotalIs,
     pub latency_ms: f64,
     pub method: SearchMethod,
+    /// What stands for the texts that are found; absent if each document stands for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group_by: Option<GroupBy>,
     /// What ranked the results again; absent if nothing did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reranked: Option<RerankMethod>,
@@ -262,9 +325,58 @@ pub struct SearchResult {
     /// The document has no token vectors of this model, so `maxsim` scores it 0; absent otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_tokens: bool,
-    /// The rank and score in each leg; only for `hybrid`.
+    /// The rank and score in each leg; only for `hybrid`. A group has those of its best result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub legs: Option<Legs>,
+    /// Why it was found. A group has the snippet of its best text. Absent unless asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snippet: Option<Snippet>,
+    /// The best texts in this group, none of them in another; empty if the document itself is the text. Absent without `group_by`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hits: Option<Vec<SearchHit>>,
+}
+
+/// A text of a group. If more than half of a section's texts, and at least two, are among the best `limit` texts of the search, the
+/// section comes instead of them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct SearchHit {
+    #[serde(flatten)]
+    pub document: DocumentResponse,
+    /// Absent if the group was found by its title or by all of its text, and the ranking did not reach this part of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<f64>,
+    /// The ids of the texts that this section comes instead of, best first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub texts: Vec<i64>,
+    /// A section has the snippet of the best of its texts. Absent unless asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snippet: Option<Snippet>,
+}
+
+/// A piece of a document's text, at most 240 Unicode code points, which are also what places are counted in. It has most of the query's words; if
+/// a text has none of them, it is the sentence nearest to the query in a search by meaning, as far as that is known in time, or the beginning.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct Snippet {
+    /// The document whose text it is.
+    pub document_id: i64,
+    pub of: SnippetOf,
+    /// A literal piece: plain text, never markup.
+    pub text: String,
+    /// How many code points of the content or title are before it.
+    pub start: usize,
+    /// The words of the query in it, at most 32.
+    pub highlights: Vec<Highlight>,
+}
+
+/// A word in a snippet, as code points of its `text`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct Highlight {
+    pub start: usize,
+    /// The first one behind it.
+    pub end: usize,
 }
 
 /// The place of a result in each leg of a hybrid search; null if the leg did not return it.

@@ -23,7 +23,9 @@ use std::{
 };
 
 /// Changes whenever the content or layout of packs changes.
-const FORMAT: &str = "svc weights 2";
+const FORMAT: &str = "svc weights 3";
+/// The key under which a pack says of which file it is, as the hexadecimal bytes of the path.
+const SOURCE: &str = "source";
 /// A smaller file is read as fast as its pack.
 const LEAST_BYTES: u64 = 4 << 20;
 /// A file that changed within this time before it was opened may change again within the same tick of the file system's
@@ -97,7 +99,8 @@ impl Packs {
         let Some((stamp, changed)) = stamp(&metadata).filter(|_| metadata.len() >= self.least_bytes) else {
             return Ok(None);
         };
-        let of_path = Sha256::digest(path.canonicalize()?.as_os_str().as_encoded_bytes());
+        let source = path.canonicalize()?;
+        let of_path = Sha256::digest(source.as_os_str().as_encoded_bytes());
         let mut key = Sha256::new();
         for part in [FORMAT.as_bytes(), env!("CARGO_PKG_VERSION").as_bytes(), &stamp, &0x0102_u16.to_ne_bytes(), config]
         {
@@ -107,6 +110,7 @@ impl Packs {
         let prefix = format!("{}-", hex(&of_path[..8]));
         Ok(Some(Place {
             path: self.folder.join(format!("{prefix}{}", hex(&key.finalize()[..16]))),
+            source,
             prefix,
             is_settled: SystemTime::now().duration_since(changed).is_ok_and(|age| age >= self.settled),
         }))
@@ -138,6 +142,8 @@ fn stamp(_: &fs::Metadata) -> Option<(Vec<u8>, SystemTime)> {
 
 struct Place {
     path: PathBuf,
+    /// The published file.
+    source: PathBuf,
     /// The names of all packs of one published file begin with this, whatever its state was.
     prefix: String,
     is_settled: bool,
@@ -174,10 +180,13 @@ impl Place {
         for entry in fs::read_dir(folder)?.flatten() {
             if entry.file_name().to_string_lossy().starts_with(&self.prefix) {
                 fs::remove_file(entry.path())?;
+            } else if is_left_over(&entry.path()) {
+                // Another process may have removed it already.
+                let _ = fs::remove_file(entry.path());
             }
         }
         let fresh = folder.join(fresh);
-        let written = write_to(&fresh, recorded, digest).and_then(|()| fs::rename(&fresh, &self.path));
+        let written = write_to(&fresh, &self.source, recorded, digest).and_then(|()| fs::rename(&fresh, &self.path));
         if written.is_err() {
             // The error above says more.
             let _ = fs::remove_file(&fresh);
@@ -187,8 +196,9 @@ impl Place {
 }
 
 /// The file is not synced: if a power failure damages it, its checksums do not match.
-fn write_to(path: &Path, recorded: &Recorded, digest: [u8; 32]) -> io::Result<()> {
-    let mut said = HashMap::from([("digest".to_owned(), hex(&digest))]);
+fn write_to(path: &Path, source: &Path, recorded: &Recorded, digest: [u8; 32]) -> io::Result<()> {
+    let source = hex(source.as_os_str().as_encoded_bytes());
+    let mut said = HashMap::from([("digest".to_owned(), hex(&digest)), (SOURCE.to_owned(), source)]);
     let mut views = Vec::new();
     for (name, shape, floats) in &recorded.0 {
         said.insert(format!("checksum {name}"), checksum(&digest, name, floats.bytes()));
@@ -199,6 +209,25 @@ fn write_to(path: &Path, recorded: &Recorded, digest: [u8; 32]) -> io::Result<()
     let mut permissions = path.metadata()?.permissions();
     permissions.set_readonly(true);
     fs::set_permissions(path, permissions)
+}
+
+/// Whether a file is the pack of a published file that is gone, so that nobody will ask for it.
+fn is_left_over(path: &Path) -> bool {
+    let Ok(map) = File::open(path).and_then(|file| mapped::map(&file)) else { return false };
+    let Ok((_, header)) = SafeTensors::read_metadata(&map) else { return false };
+    let source = header.metadata().as_ref().and_then(|said| said.get(SOURCE)).and_then(|source| bytes_of(source));
+    source.is_some_and(|source| path_of(source).is_some_and(|source| matches!(source.try_exists(), Ok(false))))
+}
+
+#[cfg(unix)]
+fn path_of(bytes: Vec<u8>) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStringExt;
+    Some(std::ffi::OsString::from_vec(bytes).into())
+}
+
+#[cfg(not(unix))]
+fn path_of(_: Vec<u8>) -> Option<PathBuf> {
+    None
 }
 
 /// The digest is part of each checksum, so that it cannot change unnoticed.
@@ -215,14 +244,14 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn from_hex(text: &str) -> Option<[u8; 32]> {
-    let mut bytes = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
+    bytes_of(text)?.try_into().ok()
+}
+
+fn bytes_of(hex: &str) -> Option<Vec<u8>> {
+    if !hex.len().is_multiple_of(2) || !hex.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
-    }
-    Some(bytes)
+    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).ok()).collect()
 }
 
 pub(super) struct Pack {
@@ -362,6 +391,24 @@ mod tests {
         assert!(!packed && changed == 7.0 && other != digest, "the pack of the old file was taken");
         assert_eq!(case.load(), (true, changed, other));
         assert_eq!(case.packs().len(), 1, "the old pack is gone");
+    }
+
+    #[test]
+    fn a_new_pack_takes_the_place_of_those_whose_files_are_gone() {
+        let (mut case, other) = (Case::new(), sample::sample_folder());
+        case.load();
+        let gone = std::mem::replace(&mut case.model, other);
+        case.load();
+        assert_eq!(case.packs().len(), 2, "both files are there");
+        drop(gone);
+        case.model = sample::sample_folder();
+        fs::write(case.packs.folder.join("notes"), "no pack").unwrap();
+        case.load();
+        let names = case.packs();
+        assert!(names.iter().any(|path| path.ends_with("notes")), "what is no pack stays");
+        // The second file went when the third took its place.
+        assert_eq!(names.len(), 2);
+        assert!(case.load().0);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::{
     store::{
         self,
         ingest_nodes::Frontier,
+        lexicon::Lexicon,
         nodes::{NewNode, ROWS},
         places::Place,
     },
@@ -244,7 +245,7 @@ async fn make(
         store::reservations::hold_for_edit(&mut tx, first, WriteMode::Itself).await.or_fail()?;
     }
     let sizes: Vec<usize> = pieces.iter().map(|piece| piece.title.len() + piece.content.len()).collect();
-    insert(&mut tx, source, &place, &ids, pieces, making).await?;
+    insert(&mut tx, &service.lexicon, source, &place, &ids, pieces, making).await?;
     let grown = ids.len() as i64 - gone as i64;
     let change = Frontier { total: grown, settled: grown, ..Frontier::default() };
     store::ingest_nodes::count(&mut tx, id, change).await.or_fail()?;
@@ -266,6 +267,7 @@ async fn make(
 /// Stores the pieces. Like every document that a caller creates, they are settled at once, and found when their tasks are done.
 async fn insert(
     conn: &mut PgConnection,
+    lexicon: &Lexicon,
     source: &Source,
     place: &Place,
     ids: &[DocumentId],
@@ -290,7 +292,7 @@ async fn insert(
     let mut nodes = pieces.into_iter().zip(ids).zip(0..).map(node).peekable();
     while nodes.peek().is_some() {
         let part: Vec<NewNode> = nodes.by_ref().take(ROWS).collect();
-        store::nodes::insert(conn, place, making.rule, &part).await.or_fail()?;
+        store::nodes::insert(conn, lexicon, place, making.rule, &part).await.or_fail()?;
     }
     store::nodes::leave_flight(conn, ids, Settled::Settled).await.or_fail().map(|_| ())
 }

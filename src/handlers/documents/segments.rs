@@ -15,6 +15,7 @@ use crate::{
         self,
         evidence::Evidence,
         ingest_nodes::Frontier,
+        lexicon::Lexicon,
         nodes::{ROWS, SEGMENT},
         places::Place,
         segments::Made,
@@ -61,7 +62,8 @@ impl Handle<ops::segment_document> for Service {
             let detail = format!("the children of document {id} changed while they were being segmented");
             return Err(Failure::new(Code::Conflict, detail).with("retry_after", 1).with("remedy", "try again"));
         }
-        let made = Segmenting { place: &place, model: model.identity(), earlier, members, levels };
+        let made =
+            Segmenting { place: &place, lexicon: &self.lexicon, model: model.identity(), earlier, members, levels };
         let (segments, deleted) = made.store(&mut tx).await?;
         tx.commit().await.or_fail()?;
         if leaves_events {
@@ -150,6 +152,7 @@ async fn read(
 /// What a call makes of the children.
 struct Segmenting<'a> {
     place: &'a Place,
+    lexicon: &'a Lexicon,
     model: &'a str,
     /// The segments of the call before.
     earlier: Vec<Place>,
@@ -209,7 +212,7 @@ impl Segmenting<'_> {
         let names = Names::read(conn, place.id(), levels).await.or_fail()?.without_anchors();
         let ids = store::nodes::reserve_ids(conn, levels.total()).await.or_fail()?;
         let sections: Sections = levels.sections(place, ids, &names);
-        sections.insert(conn, place, SEGMENT).await.or_fail()?;
+        sections.insert(conn, self.lexicon, place, SEGMENT).await.or_fail()?;
         sections.move_members(conn, place).await.or_fail()?;
         for level in &sections.levels {
             store::segments::sums::set(conn, place, level, self.model).await.or_fail()?;

@@ -136,7 +136,7 @@ async fn update(
     let mut task = None;
     if edit != Edit::default() {
         store::reservations::hold_for_edit(conn, &place, WriteMode::Itself).await.or_fail()?;
-        store::edits::write(conn, &place, &edit).await.or_fail()?;
+        store::edits::write(conn, &service.lexicon, &place, &edit).await.or_fail()?;
         let told = json!({"fields": fields(&edit)});
         store::events::record(conn, EventKind::DocumentUpdated, &[id], &told).await.or_fail()?;
         let is_searched_otherwise = edit.title.is_some() || edit.content.is_some() || edit.usetype.is_some();
@@ -146,7 +146,7 @@ async fn update(
                 raptor::forget_over(conn, slice::from_ref(&place)).await.or_fail()?;
             }
             let characters = edit.content.map_or(text.1, |(content, _)| content.chars().count());
-            let grown = (characters as i64 - text.1 as i64) / edit::CHARACTERS_OF_A_TOKEN;
+            let grown = (characters as i64 - text.1 as i64) / store::edits::CHARACTERS_OF_A_TOKEN;
             task = edit::embed_again(service, conn, &place, part.file, grown).await?;
         }
     }

@@ -103,7 +103,7 @@ async fn insert(
         anchor: anchor.clone(),
     };
     let nodes: Vec<NewNode> = ids.iter().map(node).collect();
-    store::nodes::insert(tx.conn(), &place, &grant.task_type, &nodes).await.classified()?;
+    store::nodes::insert(tx.conn(), &tools.lexicon, &place, &grant.task_type, &nodes).await.classified()?;
     store::ingest_nodes::grow(tx.conn(), grant.document_id, 1, 1, tokens).await.classified()?;
     let change = Frontier { total: 1, in_flight: 1, ..Frontier::default() };
     store::ingest_nodes::count(tx.conn(), grant.root_id.document(), change).await.classified()?;

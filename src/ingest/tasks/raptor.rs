@@ -261,7 +261,7 @@ impl<'a> Made<'a> {
             anchor: Value::Null,
         };
         let holder = node(self.id, place.id(), within.path(), "Summaries", "", Usetype::Raptor, POSITION);
-        store::nodes::insert(tx.conn(), place, RULE, &[holder]).await.classified()?;
+        store::nodes::insert(tx.conn(), &self.tools.lexicon, place, RULE, &[holder]).await.classified()?;
         let below = within.children_path();
         for (part, first) in self.summaries.chunks(ROWS).zip((0..).step_by(ROWS)) {
             let new = |(placed, position): (&Placed, i32)| {
@@ -269,7 +269,7 @@ impl<'a> Made<'a> {
                 node(placed.id, self.id, &below, &title, text, Usetype::Summary, position)
             };
             let rows: Vec<NewNode> = part.iter().zip(first..).map(new).collect();
-            store::nodes::insert(tx.conn(), place, RULE, &rows).await.classified()?;
+            store::nodes::insert(tx.conn(), &self.tools.lexicon, place, RULE, &rows).await.classified()?;
         }
         let derived = |placed: &Placed| {
             let of =

@@ -188,7 +188,7 @@ async fn insert(
         let ids = store::nodes::reserve_ids(tx.conn(), count).await.classified()?;
         let rows = rows(grant, head, &records, &ids, sum.records);
         // If rows have megabytes, one statement would not do, because PostgreSQL's messages are limited to a gigabyte.
-        store::nodes::insert(tx.conn(), &place, &grant.task_type, &rows.nodes).await.classified()?;
+        store::nodes::insert(tx.conn(), &tools.lexicon, &place, &grant.task_type, &rows.nodes).await.classified()?;
         store::ingest_nodes::insert(tx.conn(), grant.root_id, &rows.containers).await.classified()?;
         for batch in leaves.add(rows.leaves) {
             embed::enqueue(tools, tx.conn(), grant.root_id, batch.under(&place)).await?;

@@ -39,7 +39,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     let mut tx = apply.begin_creating().await?;
     let evidence = match (&levels, &names) {
         (Some(levels), Some(names)) => {
-            insert(&mut tx, levels, names).await?;
+            insert(tools, &mut tx, levels, names).await?;
             levels.evidence()
         }
         _ => {
@@ -80,12 +80,12 @@ async fn read(tools: &Tools, apply: &Apply<'_>, model: &Model, options: &Rollup)
 }
 
 /// Inserts the segments in flight and moves the children under them.
-async fn insert(tx: &mut Transaction<'_>, levels: &Levels, names: &Names) -> Result<(), TaskFailure> {
+async fn insert(tools: &Tools, tx: &mut Transaction<'_>, levels: &Levels, names: &Names) -> Result<(), TaskFailure> {
     let grant = tx.grant();
     let container = Place::of_claim(grant);
     let ids = store::nodes::reserve_ids(tx.conn(), levels.total()).await.classified()?;
     let sections = levels.sections(&container, ids, names);
-    sections.insert(tx.conn(), &container, &grant.task_type).await.classified()?;
+    sections.insert(tx.conn(), &tools.lexicon, &container, &grant.task_type).await.classified()?;
     let (mut counters, mut failed) = (Vec::new(), Vec::new());
     for (node, (level, at)) in sections.nodes.iter().zip(&sections.places) {
         let members = levels.under(*level, *at);

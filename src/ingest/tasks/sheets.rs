@@ -62,7 +62,9 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
             anchor: anchor(sheet),
         })
         .collect();
-    store::nodes::insert(tx.conn(), &Place::of_claim(grant), &grant.task_type, &nodes).await.classified()?;
+    store::nodes::insert(tx.conn(), &tools.lexicon, &Place::of_claim(grant), &grant.task_type, &nodes)
+        .await
+        .classified()?;
     count(&mut tx, grant.document_id, grant.root_id, &ids).await?;
     for (sheet, id) in sheets.iter().zip(&ids) {
         let state = serde_json::to_value(sheet).classified()?;

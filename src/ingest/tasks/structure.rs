@@ -40,7 +40,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>, declared: bool) -> Result<Outc
     let ids = store::nodes::reserve_ids(tx.conn(), nodes.len()).await.classified()?;
     let batches = tree::batches(&nodes, &ids);
     let made = Made { file: Place::of_claim(grant), root_id: grant.root_id, nodes: &nodes, ids: &ids };
-    insert_nodes(&mut tx, &made, &extraction, &rule).await?;
+    insert_nodes(tools, &mut tx, &made, &extraction, &rule).await?;
     let begins: Vec<_> = nodes.iter().zip(&ids).map(|(node, id)| (*id, node.start)).collect();
     entries::mark_turns(tx.conn(), &made.file, &begins).await.classified()?;
     insert_counters(&mut tx, &made, &batches).await?;
@@ -143,6 +143,7 @@ impl Made<'_> {
 }
 
 async fn insert_nodes(
+    tools: &Tools,
     tx: &mut Transaction<'_>,
     made: &Made<'_>,
     extraction: &Extraction,
@@ -169,7 +170,7 @@ async fn insert_nodes(
                 }
             })
             .collect();
-        store::nodes::insert(tx.conn(), &made.file, rule, &rows).await.classified()?;
+        store::nodes::insert(tx.conn(), &tools.lexicon, &made.file, rule, &rows).await.classified()?;
     }
     Ok(())
 }

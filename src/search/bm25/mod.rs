@@ -7,11 +7,13 @@
 //! ones plus the deltas; df is the sealed count plus the tail postings minus the tombstones. The same transaction
 //! writes all of these and the postings.
 
+mod build;
 mod compact;
 mod read;
 mod write;
 
 use crate::{error::IntoFailure, store::indexes::IndexError};
+pub use build::{build, put};
 pub use compact::{Compaction, compact};
 pub use read::{Allowed, Answer, Hit, Verify, search};
 use svc_client::{Code, Failure};
@@ -32,6 +34,12 @@ pub enum Error {
         "postings of term {term} in index {index} cannot be read ({reason}); restore the database, or have the documents embedded anew"
     )]
     Corrupt { index: IndexId, term: i32, reason: &'static str },
+    #[error(
+        "an entry is missing in index `{0}` for a document that its postings name; restore the database, or have the documents embedded anew"
+    )]
+    Dangling(Box<str>),
+    #[error("index `{0}` was built by another version of svc, and is built anew when this one starts; try again later")]
+    OtherAnalyzer(String),
     #[error("analysis or scoring was interrupted because the process is ending")]
     Stopped,
     #[error(transparent)]
@@ -51,6 +59,11 @@ impl IntoFailure for Error {
     fn into_failure(self) -> Failure {
         match self {
             Error::Database(error) => error.into_failure(),
+            Error::OtherAnalyzer(index) => {
+                Failure::new(Code::Unavailable, format!("index `{index}` was built by another version of svc"))
+                    .with("retry_after", 60)
+                    .with("remedy", "restart the service if no other version of it runs beside it")
+            }
             error => {
                 tracing::error!(error = %error, "the BM25 index failed");
                 Failure::new(

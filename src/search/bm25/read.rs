@@ -1,13 +1,19 @@
 use super::Error;
 use crate::store::{
-    indexes::{self, Totals, postings as rows, terms, terms::TermStats},
-    transaction::Transaction,
+    indexes::{
+        Totals,
+        postings::{self as rows, Resolved},
+        reading::{self, Known, PartOf, Reading},
+        terms::TermStats,
+    },
+    transaction,
 };
-use sqlx::PgConnection;
+use sqlx::{PgConnection, PgPool};
 use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc};
 use svc_ids::{DocumentId, IndexId};
 use svc_ranking::{
-    Analyzer, Bounds, Cache, Curve, List, MAX_TERMS, Posting, Postings, Scoring, SealedKey, decode_row, idf,
+    Analyzer, AnalyzerConfig, Bounds, Cache, Curve, List, MAX_TERMS, Newest, Posting, Postings, Scoring, SealedKey,
+    decode_row, idf,
 };
 
 /// The most terms of a query that are looked up, the most repeated ones first.
@@ -32,10 +38,15 @@ pub struct Hit {
 /// What a [`Verify`] answers later.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = sqlx::Result<T>> + Send + 'a>>;
 
-/// A filter of documents. It is asked on the search's own connection, in its snapshot.
+/// A filter of documents. It is asked on the search's own connection.
 pub trait Verify: Send + Sync {
-    /// Those of the ids that may be returned, in any order.
-    fn verify<'a>(&'a self, conn: &'a mut PgConnection, document_ids: &'a [DocumentId]) -> Answer<'a, Vec<DocumentId>>;
+    /// The documents that have these numbers in the index, each with its number and whether it may be returned, in any order.
+    fn resolve<'a>(
+        &'a self,
+        conn: &'a mut PgConnection,
+        index: IndexId,
+        docnos: &'a [i32],
+    ) -> Answer<'a, Vec<Resolved>>;
 
     /// All ids that may be returned if the filter is narrow, otherwise `None`.
     fn list<'a>(&'a self, conn: &'a mut PgConnection) -> Answer<'a, Option<Vec<DocumentId>>>;
@@ -60,40 +71,76 @@ pub enum Allowed<'a> {
     Verify(&'a dyn Verify),
 }
 
-/// The `limit` best documents of `index` for `query`, by descending score, then by ascending document. If more than
-/// eight thousand documents tie at the limit, those indexed first are taken.
-///
-/// `tx` must come from [`begin_snapshot`](crate::store::transaction::begin_snapshot), because otherwise a compaction
-/// between two statements could make the lists inconsistent.
-pub async fn search(
-    tx: &mut Transaction,
-    cache: &Cache,
+/// An index as it was read for a query.
+struct Loaded {
     index: IndexId,
+    /// The server's process that read it.
+    backend: i32,
+    scoring: Scoring,
+}
+
+/// What one look at the index came to.
+enum Outcome {
+    Found(Vec<Hit>),
+    /// A document has another number than when the postings were read: it has been indexed anew, or is gone.
+    Changed,
+}
+
+/// The `limit` best documents of the index of this name for `query`, by descending score, then by ascending document; `None` if there is
+/// no such index. If more than eight thousand documents tie at the limit, those indexed first are taken.
+///
+/// It mostly takes two statements: one reads the postings, and one verifies the best documents. If a document was indexed anew between
+/// them, all is read again as of one moment.
+pub async fn search(
+    pool: &PgPool,
+    cache: &Cache,
+    index: &str,
     query: &str,
     limit: usize,
     allowed: Allowed<'_>,
-) -> Result<Vec<Hit>, Error> {
-    let conn: &mut PgConnection = tx;
-    let totals = indexes::totals(&mut *conn, index).await?;
-    if limit == 0 || totals.docs <= 0 {
-        return Ok(vec![]);
-    }
-    let wanted = query_terms(&totals, query).await?;
-    if wanted.is_empty() {
-        return Ok(vec![]);
-    }
-    let mut verify = match allowed {
+) -> Result<Option<Vec<Hit>>, Error> {
+    let verify = match allowed {
         Allowed::All => None,
         Allowed::Verify(verify) => Some(verify),
     };
-    let mut scoring = load(&mut *conn, cache, index, &totals, &wanted).await?;
+    let mut conn = transaction::statements(pool).await?;
+    let Some(loaded) = load(&mut conn, cache, index, query).await? else {
+        conn.end();
+        return Ok(None);
+    };
+    conn.served_by(loaded.backend);
+    let outcome = look(&mut conn, loaded, limit, verify).await?;
+    conn.end();
+    if let Outcome::Found(hits) = outcome {
+        return Ok(Some(hits));
+    }
+    let mut tx = transaction::begin_snapshot(pool).await?;
+    let Some(loaded) = load(&mut tx, cache, index, query).await? else { return Ok(None) };
+    let outcome = look(&mut tx, loaded, limit, verify).await?;
+    tx.commit().await?;
+    match outcome {
+        Outcome::Found(hits) => Ok(Some(hits)),
+        Outcome::Changed => Err(Error::Dangling(index.into())),
+    }
+}
+
+async fn look(
+    conn: &mut PgConnection,
+    loaded: Loaded,
+    limit: usize,
+    mut verify: Option<&dyn Verify>,
+) -> Result<Outcome, Error> {
+    let Loaded { index, mut scoring, .. } = loaded;
     let most = scoring.lists.iter().map(|list| list.postings.count()).sum::<usize>();
+    if limit == 0 || most == 0 {
+        return Ok(Outcome::Found(vec![]));
+    }
     scoring.prune = most > EXHAUSTIVE;
     scoring.k = match verify {
         Some(filter) => enough(limit, filter.share()).min(FIRST).max(limit.saturating_mul(2).saturating_add(16)),
         None => limit,
     };
-    let mut verdicts: HashMap<DocumentId, bool> = HashMap::new();
+    let mut verdicts: HashMap<i32, (DocumentId, bool)> = HashMap::new();
     let mut may_list = true;
     loop {
         if let Some(filter) = verify
@@ -109,33 +156,41 @@ pub async fn search(
             }
         }
         // This also limits what the scoring holds for a huge `limit`.
-        scoring.k = scoring.k.min(most.max(1));
+        scoring.k = scoring.k.min(most);
         let (back, scored) = score(scoring, most).await?;
         scoring = back;
         let whole = scored.len() < scoring.k || scoring.k >= most;
-        let mut hits = resolve(&mut *conn, index, &scored).await?;
-        let Some(filter) = verify else {
-            hits.truncate(limit);
-            return Ok(hits);
-        };
-        // Only the first k are in their final order: some documents that tie with the last of them may be missing.
-        if !whole {
+        let docnos: Vec<i32> = scored.iter().map(|&(doc, _)| doc as i32).collect();
+        let unknown: Vec<i32> = docnos.iter().copied().filter(|docno| !verdicts.contains_key(docno)).collect();
+        for docnos in unknown.chunks(VERIFY) {
+            let resolved = match verify {
+                Some(filter) => filter.resolve(&mut *conn, index, docnos).await?,
+                None => rows::documents(&mut *conn, index, docnos).await?,
+            };
+            if resolved.len() < docnos.len() {
+                return Ok(Outcome::Changed);
+            }
+            verdicts.extend(resolved.into_iter().map(|one| (one.docno, (one.document_id, one.passes))));
+        }
+        let mut hits: Vec<(Hit, bool)> = scored
+            .iter()
+            .filter_map(|&(doc, score)| {
+                let (document_id, passes) = *verdicts.get(&(doc as i32))?;
+                Some((Hit { document_id, score }, passes || verify.is_none()))
+            })
+            .collect();
+        hits.sort_unstable_by(|(a, _), (b, _)| b.score.total_cmp(&a.score).then(a.document_id.cmp(&b.document_id)));
+        if verify.is_some() && !whole {
+            // Only the first k are in their final order: some documents that tie with the last of them may be missing.
             hits.truncate(scoring.k);
         }
-        let unknown: Vec<DocumentId> =
-            hits.iter().map(|hit| hit.document_id).filter(|id| !verdicts.contains_key(id)).collect();
-        for ids in unknown.chunks(VERIFY) {
-            verdicts.extend(ids.iter().map(|&id| (id, false)));
-            let passed = filter.verify(&mut *conn, ids).await?;
-            verdicts.extend(passed.into_iter().map(|id| (id, true)));
-        }
         let seen = hits.len();
-        hits.retain(|hit| verdicts.get(&hit.document_id) == Some(&true));
-        if hits.len() >= limit || whole {
-            hits.truncate(limit);
-            return Ok(hits);
+        let mut passing: Vec<Hit> = hits.into_iter().filter(|(_, passes)| *passes).map(|(hit, _)| hit).collect();
+        if passing.len() >= limit || whole || verify.is_none() {
+            passing.truncate(limit);
+            return Ok(Outcome::Found(passing));
         }
-        let share = hits.len().max(1) as f64 / seen.max(1) as f64;
+        let share = passing.len().max(1) as f64 / seen.max(1) as f64;
         scoring.k = enough(limit, share).clamp(scoring.k.saturating_mul(2), scoring.k.saturating_mul(16));
     }
 }
@@ -146,14 +201,13 @@ fn enough(limit: usize, share: f64) -> usize {
 }
 
 /// `(term, times in the query)`, by term.
-async fn query_terms(totals: &Totals, query: &str) -> Result<Vec<(Box<str>, u32)>, Error> {
-    let config = totals.config.analyzer;
+async fn query_terms(config: AnalyzerConfig, query: &str) -> Result<Vec<(Box<str>, u32)>, Error> {
     let bag = if query.len() > LONG_QUERY {
         let query = query.to_owned();
-        let analysis = tokio::task::spawn_blocking(move || Analyzer::new(config).bag(&query));
+        let analysis = tokio::task::spawn_blocking(move || Analyzer::new(config).query(&query));
         analysis.await.map_err(|_| Error::Stopped)?
     } else {
-        Analyzer::new(config).bag(query)
+        Analyzer::new(config).query(query)
     };
     let mut terms: Vec<(Box<str>, u32)> = bag.terms.into_iter().collect();
     if terms.len() > LOOKED_UP {
@@ -164,68 +218,63 @@ async fn query_terms(totals: &Totals, query: &str) -> Result<Vec<(Box<str>, u32)
     Ok(terms)
 }
 
-/// Reads the postings of the query's terms in this snapshot.
-async fn load(
-    conn: &mut PgConnection,
-    cache: &Cache,
-    index: IndexId,
-    totals: &Totals,
-    wanted: &[(Box<str>, u32)],
-) -> Result<Scoring, Error> {
-    let names: Vec<&str> = wanted.iter().map(|(name, _)| &**name).collect();
-    let mut stats = terms::stats(&mut *conn, index, &names).await?;
-    if stats.len() > MAX_TERMS {
-        // The rarest terms matter most.
-        stats.sort_by(|a, b| a.df.cmp(&b.df).then_with(|| a.term.cmp(&b.term)));
-        stats.truncate(MAX_TERMS);
-        stats.sort_by(|a, b| a.term.cmp(&b.term));
+/// Reads the postings of the query's terms, as of one moment; `None` if there is no index of this name.
+async fn load(conn: &mut PgConnection, cache: &Cache, name: &str, query: &str) -> Result<Option<Loaded>, Error> {
+    // Mostly the index is what it was; otherwise its own analyzer reads the query again.
+    let (mut id, mut analyzer) = cache.index(name).unwrap_or_default();
+    loop {
+        let wanted = query_terms(analyzer, query).await?;
+        let names: Vec<&str> = wanted.iter().map(|(name, _)| &**name).collect();
+        let newest = cache.newest(id, names.iter().copied());
+        let known: Vec<Known> = newest.iter().map(|((_, term_id, _, seal), _)| (*term_id, *seal)).collect();
+        let Some(reading) = reading::read(&mut *conn, name, &names, &known, MAX_TERMS).await? else { return Ok(None) };
+        let now = (reading.id.0, reading.totals.config.analyzer);
+        if !now.1.is_current() {
+            return Err(Error::OtherAnalyzer(name.to_owned()));
+        }
+        if now == (id, analyzer) {
+            let (index, backend) = (reading.id, reading.backend);
+            return Ok(Some(Loaded { index, backend, scoring: scoring(cache, reading, &wanted, newest)? }));
+        }
+        (id, analyzer) = now;
+        cache.keep_index(name, id, analyzer);
     }
-    let keys: Vec<SealedKey> = stats.iter().map(|term| (index.0, term.term_id, term.generation, term.seal)).collect();
-    let mut sealed = cache.sealed(&keys);
-    let ids: Vec<i32> = stats.iter().map(|term| term.term_id).collect();
-    let uncached: Vec<i32> = std::iter::zip(&stats, &sealed)
-        .filter(|(term, list)| term.df > 0 && list.is_none())
-        .map(|(term, _)| term.term_id)
-        .collect();
-    let mut found: HashMap<i32, Found> = HashMap::with_capacity(ids.len());
-    for part in rows::parts(&mut *conn, index, &ids, &uncached).await? {
+}
+
+fn scoring(cache: &Cache, reading: Reading, wanted: &[(Box<str>, u32)], newest: Vec<Newest>) -> Result<Scoring, Error> {
+    let Reading { id: index, totals, stats, parts, .. } = reading;
+    let corrupt = |term| move |reason| Error::Corrupt { index, term, reason };
+    let mut found: HashMap<i32, Found> = HashMap::with_capacity(stats.len());
+    for part in parts {
         let found = found.entry(part.term_id).or_default();
-        let data = part.data.unwrap_or_default();
-        match part.kind {
-            rows::SEALED => found.sealed.push((part.first_doc, data)),
-            rows::TAIL => decode_row(&data, &mut found.tail).map_err(|reason| Error::Corrupt {
-                index,
-                term: part.term_id,
-                reason,
-            })?,
-            _ => found.dead.extend(part.docs.unwrap_or_default().into_iter().map(i32::unsigned_abs)),
+        match part.postings {
+            PartOf::Sealed(first, data) => found.sealed.push((first, data)),
+            PartOf::Tail(data) => decode_row(&data, &mut found.tail).map_err(corrupt(part.term_id))?,
+            PartOf::Dead(docs) => found.dead.extend(docs.into_iter().map(i32::unsigned_abs)),
         }
     }
+    let mut newest: HashMap<SealedKey, Arc<Postings>> = newest.into_iter().collect();
     let average = totals.average_length();
     let curve = Curve::new(totals.config.parameters(), average);
     let mut lists = Vec::with_capacity(stats.len());
     let mut dead = vec![];
-    for (i, term) in stats.iter().enumerate() {
+    for term in &stats {
         let found = found.remove(&term.term_id).unwrap_or_default();
         let df = i64::from(term.df) + found.tail.len() as i64 - found.dead.len() as i64;
         dead.extend(found.dead);
         let count = wanted.binary_search_by(|(name, _)| (**name).cmp(&term.term)).map_or(1, |at| wanted[at].1);
         let weight = idf(totals.docs as f64, df.max(0) as f64) * (totals.config.k1 + 1.0) * f64::from(count);
         if term.df > 0 {
-            let list = match sealed[i].take() {
+            let key = (index.0, term.term_id, term.generation, term.seal);
+            let list = match newest.remove(&key) {
                 Some(list) => list,
                 None => {
-                    let list = Postings::sealed(found.sealed).map_err(|reason| Error::Corrupt {
-                        index,
-                        term: term.term_id,
-                        reason,
-                    })?;
-                    let list = Arc::new(list);
-                    cache.keep(keys[i], &list);
+                    let list = Arc::new(Postings::sealed(found.sealed).map_err(corrupt(term.term_id))?);
+                    cache.keep(&term.term, key, &list);
                     list
                 }
             };
-            lists.push(List { postings: list, weight, bounds: bounds(totals, term, average) });
+            lists.push(List { postings: list, weight, bounds: bounds(&totals, term, average) });
         }
         if !found.tail.is_empty() {
             let postings = Arc::new(Postings::tail(found.tail, &curve));
@@ -264,19 +313,4 @@ async fn score(scoring: Scoring, postings: usize) -> Result<(Scoring, Vec<(u32, 
         return Ok(run());
     }
     tokio::task::spawn_blocking(run).await.map_err(|_| Error::Stopped)
-}
-
-/// Document numbers to documents, in the order of the answer.
-async fn resolve(conn: &mut PgConnection, index: IndexId, scored: &[(u32, f64)]) -> Result<Vec<Hit>, Error> {
-    if scored.is_empty() {
-        return Ok(vec![]);
-    }
-    let docnos: Vec<i32> = scored.iter().map(|&(doc, _)| doc as i32).collect();
-    let documents: HashMap<i32, DocumentId> = rows::documents(conn, index, &docnos).await?.into_iter().collect();
-    let mut hits: Vec<Hit> = scored
-        .iter()
-        .filter_map(|&(doc, score)| Some(Hit { document_id: *documents.get(&(doc as i32))?, score }))
-        .collect();
-    hits.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(a.document_id.cmp(&b.document_id)));
-    Ok(hits)
 }

@@ -7,7 +7,7 @@ use crate::store::indexes::{
 use sqlx::{PgConnection, PgPool};
 use std::collections::{HashMap, HashSet};
 use svc_ids::{DocumentId, IndexId};
-use svc_ranking::{Analyzer, Bag, Cache, Curve, Posting, Row, encode_rows};
+use svc_ranking::{Analyzer, AnalyzerConfig, Bag, Cache, Curve, Posting, Row, encode_rows};
 
 /// Tails are short, so that compaction needs bounded memory for a bounded number of them.
 const TAIL_BLOCKS: usize = 4;
@@ -26,6 +26,7 @@ pub struct Text {
 #[derive(Debug)]
 pub struct Prepared {
     index: IndexId,
+    analyzer: AnalyzerConfig,
     documents: Vec<Document>,
     /// Every term of the documents, by name.
     terms: Vec<(Box<str>, i32)>,
@@ -58,6 +59,9 @@ impl Prepared {
 pub async fn prepare(pool: &PgPool, cache: &Cache, index: IndexId, texts: Vec<Text>) -> Result<Prepared, Error> {
     let mut conn = pool.acquire().await?;
     let config = indexes::totals(&mut conn, index).await?.config;
+    if !config.analyzer.is_current() {
+        return Err(Error::OtherAnalyzer(index.to_string()));
+    }
     // The connection is not kept during the analysis, because connections are few.
     drop(conn);
     let bags = tokio::task::spawn_blocking(move || {
@@ -66,7 +70,7 @@ pub async fn prepare(pool: &PgPool, cache: &Cache, index: IndexId, texts: Vec<Te
     })
     .await
     .map_err(|_| Error::Stopped)?;
-    intern(pool, cache, index, bags).await
+    intern(pool, cache, index, config.analyzer, bags).await
 }
 
 /// The second half of [`prepare`], for a caller that has analysed `(document, bag)` itself.
@@ -74,6 +78,7 @@ pub async fn intern(
     pool: &PgPool,
     cache: &Cache,
     index: IndexId,
+    analyzer: AnalyzerConfig,
     bags: Vec<(DocumentId, Bag)>,
 ) -> Result<Prepared, Error> {
     let mut names: Vec<&Box<str>> = bags.iter().flat_map(|(_, bag)| bag.terms.keys()).collect();
@@ -134,19 +139,21 @@ pub async fn intern(
         .collect();
     let mut terms: Vec<(Box<str>, i32)> = ids.into_iter().collect();
     terms.sort_unstable();
-    Ok(Prepared { index, documents, terms, curve })
+    Ok(Prepared { index, analyzer, documents, terms, curve })
 }
 
 /// Adds prepared documents to their index; searches see them once the transaction `tx` commits. None of them may be in
 /// the index; see [`replace`]. After [`Error::StaleTerms`], forget the cache's ids and prepare the documents anew.
 pub async fn append(tx: &mut PgConnection, prepared: &Prepared) -> Result<(), Error> {
-    let Prepared { index, documents, terms: named, curve } = prepared;
+    let Prepared { index, analyzer, documents, terms: named, curve } = prepared;
     let index = *index;
     if documents.is_empty() {
         return Ok(());
     }
-    if !indexes::hold(&mut *tx, index).await? {
-        return Err(IndexError::Unknown(index).into());
+    let present = indexes::hold(&mut *tx, index).await?.ok_or(IndexError::Unknown(index))?;
+    // Since the texts were read, the index may have been emptied for another analyzer.
+    if !present.same_terms(analyzer) {
+        return Err(Error::StaleTerms(index));
     }
     // Since the terms were looked up, the server may have become another one, or an earlier state of the same one.
     let (names, ids): (Vec<&str>, Vec<i32>) = named.iter().map(|(name, id)| (&**name, *id)).unzip();

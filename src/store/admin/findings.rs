@@ -1,63 +1,31 @@
 //! What is wrong with the queue, for an operator to read.
 use crate::store::{interval::interval, queue, word::Word};
 use sqlx::PgConnection;
+use svc_client::wire::{Finding, FindingKind};
 
-svc_client::words! {
-    /// A kind of [`Finding`].
-    pub FindingKind {
-        /// No living worker answers to the badge.
-        Unserved = "unserved",
-        /// No living worker can run the task type.
-        NoHandler = "no_handler",
-        /// Leases expired and nobody took the tasks back.
-        Lapsed = "lapsed",
-        /// Tasks have waited for long for a region or an intent.
-        Stuck = "stuck",
-        /// Younger tasks overtake these.
-        Starved = "starved",
-        /// Nobody takes the tasks, although a worker could.
-        Stalled = "stalled",
-        Paused = "paused",
-        UnequalLeases = "unequal_leases",
-        Disk = "disk",
-    }
-}
-
-/// Something that is wrong with the queue, for an operator to read.
-#[derive(Debug, serde::Serialize)]
-pub struct Finding {
-    pub kind: FindingKind,
-    /// The badge, task type or task in question.
-    pub about: String,
-    pub tasks: i64,
-    /// How long the oldest has waited.
-    pub seconds: f64,
-}
-
-impl Finding {
-    /// The finding that nothing more can be stored, and why.
-    pub fn disk(reason: String) -> Finding {
-        Finding { kind: FindingKind::Disk, about: reason, tasks: 0, seconds: 0.0 }
-    }
-
-    /// What an operator can do about it.
-    pub fn remedy(&self) -> &'static str {
-        match self.kind {
-            FindingKind::Unserved => "start a worker with this badge: svc-worker --badge",
-            FindingKind::NoHandler => "start a worker of the version that queued it",
-            FindingKind::Lapsed => "the worker fell silent; a living one takes the tasks back within its reap interval",
-            FindingKind::Stuck => "look at the task in the way: GET /admin/tasks/{id}",
-            FindingKind::Starved => {
-                "start more workers, or raise the priority: svc priority ID N, or PUT /ingest/file/{id}/priority; younger uploads are overtaking these"
-            }
-            FindingKind::Stalled => "workers send heartbeats but take nothing: look at their logs, and restart them",
-            FindingKind::UnequalLeases => {
-                "set SVC_WORKER_LEASE_SECONDS and SVC_WORKER_HEARTBEAT_SECONDS alike for all workers"
-            }
-            FindingKind::Disk => "free space: until then uploads are refused and tasks wait",
-            FindingKind::Paused => "resume the task type: POST /admin/task-types/{task_type}/resume",
+/// A finding with what an operator can do about it.
+fn finding(kind: FindingKind, about: String, tasks: i64, seconds: f64) -> Finding {
+    let remedy = match kind {
+        FindingKind::Unserved => "start a worker with this badge: svc-worker --badge",
+        FindingKind::NoHandler => "start a worker of the version that queued it",
+        FindingKind::Lapsed => "the worker fell silent; a living one takes the tasks back within its reap interval",
+        FindingKind::Stuck => "look at the task in the way: GET /admin/tasks/{id}",
+        FindingKind::Starved => {
+            "start more workers, or raise the priority: svc priority ID N, or PUT /ingest/file/{id}/priority; younger uploads are overtaking these"
         }
-    }
+        FindingKind::Stalled => "workers send heartbeats but take nothing: look at their logs, and restart them",
+        FindingKind::UnequalLeases => {
+            "set SVC_WORKER_LEASE_SECONDS and SVC_WORKER_HEARTBEAT_SECONDS alike for all workers"
+        }
+        FindingKind::Disk => "free space: until then uploads are refused and tasks wait",
+        FindingKind::Paused => "resume the task type: POST /admin/task-types/{task_type}/resume",
+    };
+    Finding { kind, about, tasks, seconds, remedy: remedy.to_owned() }
+}
+
+/// The finding that nothing more can be stored, and why.
+pub fn disk(reason: String) -> Finding {
+    finding(FindingKind::Disk, reason, 0, 0.0)
 }
 
 /// Finds what keeps tasks from running: badges and task types that no living worker serves, expired leases that were
@@ -67,14 +35,12 @@ pub async fn findings(conn: &mut PgConnection, patience: std::time::Duration) ->
     let mut findings: Vec<Finding> = queue::unserved_badges(conn)
         .await?
         .into_iter()
-        .map(|(badge, tasks, seconds)| Finding { kind: FindingKind::Unserved, about: badge, tasks, seconds })
+        .map(|(badge, tasks, seconds)| finding(FindingKind::Unserved, badge, tasks, seconds))
         .collect();
-    findings.extend(queue::unserved_types(conn).await?.into_iter().map(|(task_type, tasks, seconds)| Finding {
-        kind: FindingKind::NoHandler,
-        about: task_type,
-        tasks,
-        seconds,
-    }));
+    let unserved = queue::unserved_types(conn).await?;
+    findings.extend(
+        unserved.into_iter().map(|(name, tasks, seconds)| finding(FindingKind::NoHandler, name, tasks, seconds)),
+    );
     let more: Vec<(Word<FindingKind>, String, i64, f64)> = sqlx::query_as(
         "SELECT 'lapsed' AS kind, 'worker ' || coalesce(claimed_by, '?') AS about, count(*) AS tasks,
                 extract(epoch FROM clock_timestamp() - min(heartbeat_at))::float8 AS seconds
@@ -111,11 +77,6 @@ pub async fn findings(conn: &mut PgConnection, patience: std::time::Duration) ->
     .bind(interval(patience))
     .fetch_all(&mut *conn)
     .await?;
-    findings.extend(more.into_iter().map(|(Word(kind), about, tasks, seconds)| Finding {
-        kind,
-        about,
-        tasks,
-        seconds,
-    }));
+    findings.extend(more.into_iter().map(|(Word(kind), about, tasks, seconds)| finding(kind, about, tasks, seconds)));
     Ok(findings)
 }

@@ -27,21 +27,6 @@ pub struct Entry {
     pub tfs: Vec<i16>,
 }
 
-/// What a query reads of a term in one statement.
-#[derive(Debug, sqlx::FromRow)]
-pub struct Part {
-    pub kind: i16,
-    pub term_id: i32,
-    pub first_doc: i32,
-    pub data: Option<Vec<u8>>,
-    pub docs: Option<Vec<i32>>,
-}
-
-/// The [`Part::kind`] of a sealed row.
-pub const SEALED: i16 = 0;
-/// The [`Part::kind`] of a row of the tail. Rows of other kinds hold tombstones.
-pub const TAIL: i16 = 1;
-
 /// The place of a sealed row.
 #[derive(Clone, Copy, Debug, sqlx::FromRow)]
 pub struct Head {
@@ -219,41 +204,24 @@ pub async fn bury(conn: &mut PgConnection, index: Option<IndexId>, documents: &[
     .await
 }
 
-/// The tails and tombstones of `terms`, and the sealed rows of those in `uncached`.
-pub async fn parts(
-    conn: &mut PgConnection,
-    index: IndexId,
-    terms: &[i32],
-    uncached: &[i32],
-) -> sqlx::Result<Vec<Part>> {
-    sqlx::query_as(
-        "SELECT 1::smallint AS kind, term_id, first_doc, data, NULL::int[] AS docs FROM search_term_postings
-         WHERE index_id = $1 AND term_id = ANY($2) AND NOT sealed
-         UNION ALL
-         SELECT 2::smallint, term_id, first_doc, NULL, docs FROM search_term_tombstones
-         WHERE index_id = $1 AND term_id = ANY($2)
-         UNION ALL
-         SELECT 0::smallint, term_id, first_doc, data, NULL FROM search_term_postings
-         WHERE index_id = $1 AND term_id = ANY($3) AND sealed",
-    )
-    .bind(index)
-    .bind(terms)
-    .bind(uncached)
-    .fetch_all(conn)
-    .await
+/// A document of an index by its number there.
+#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+pub struct Resolved {
+    pub docno: i32,
+    pub document_id: DocumentId,
+    /// Whether it is eligible.
+    pub passes: bool,
 }
 
-/// `(docno, document)` for the documents with the numbers `docnos`.
-pub async fn documents(
-    conn: &mut PgConnection,
-    index: IndexId,
-    docnos: &[i32],
-) -> sqlx::Result<Vec<(i32, DocumentId)>> {
-    sqlx::query_as("SELECT docno, document_id FROM search_index_entries WHERE index_id = $1 AND docno = ANY($2)")
-        .bind(index)
-        .bind(docnos)
-        .fetch_all(conn)
-        .await
+/// The documents with the numbers `docnos`, which all pass.
+pub async fn documents(conn: &mut PgConnection, index: IndexId, docnos: &[i32]) -> sqlx::Result<Vec<Resolved>> {
+    sqlx::query_as(
+        "SELECT docno, document_id, true AS passes FROM search_index_entries WHERE index_id = $1 AND docno = ANY($2)",
+    )
+    .bind(index)
+    .bind(docnos)
+    .fetch_all(conn)
+    .await
 }
 
 /// The numbers of `documents` in the index, ascending.

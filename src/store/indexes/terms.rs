@@ -23,19 +23,7 @@ pub struct Sealed {
     pub avgdl_built: f32,
 }
 
-/// What the index knows of `terms`, sorted by term; terms that it does not know are left out.
-pub async fn stats(conn: &mut PgConnection, index: IndexId, terms: &[&str]) -> sqlx::Result<Vec<TermStats>> {
-    sqlx::query_as(
-        "SELECT term, term_id, df, generation, seal, avgdl_built FROM search_term_stats
-         WHERE index_id = $1 AND term = ANY($2) ORDER BY term",
-    )
-    .bind(index)
-    .bind(terms)
-    .fetch_all(conn)
-    .await
-}
-
-/// Does the same as [`stats`] by id, sorted by id.
+/// What the index knows of the terms with these ids, sorted by id.
 pub async fn stats_by_id(conn: &mut PgConnection, index: IndexId, ids: &[i32]) -> sqlx::Result<Vec<TermStats>> {
     sqlx::query_as(
         "SELECT term, term_id, df, generation, seal, avgdl_built FROM search_term_stats

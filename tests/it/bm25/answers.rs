@@ -4,17 +4,31 @@ use super::{
     naive::{Naive, Random, assert_same},
     plain_index, put,
 };
+use crate::cranfield::{self, Cranfield};
 use sqlx::PgConnection;
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::BTreeSet,
     sync::atomic::{AtomicUsize, Ordering},
 };
 use svc::{
     search::bm25::{self, Allowed, Answer, Verify},
-    store::indexes,
+    store::indexes::{self, postings::Resolved},
 };
 use svc_ids::{DocumentId, IndexId};
 use svc_ranking::{Cache, Config, Language, StopWords};
+
+/// Which of the documents with these numbers pass.
+fn passing<'a>(
+    conn: &'a mut PgConnection,
+    index: IndexId,
+    docnos: &'a [i32],
+    pass: impl Fn(DocumentId) -> bool + Send + 'a,
+) -> Answer<'a, Vec<Resolved>> {
+    Box::pin(async move {
+        let all = indexes::postings::documents(conn, index, docnos).await?;
+        Ok(all.into_iter().map(|one| Resolved { passes: pass(one.document_id), ..one }).collect())
+    })
+}
 
 /// A verifier that passes what `pass` accepts and counts its calls.
 pub(super) struct Passing<F> {
@@ -23,9 +37,14 @@ pub(super) struct Passing<F> {
 }
 
 impl<F: Fn(i64) -> bool + Send + Sync> Verify for Passing<F> {
-    fn verify<'a>(&'a self, _conn: &'a mut PgConnection, ids: &'a [DocumentId]) -> Answer<'a, Vec<DocumentId>> {
-        self.asked.fetch_add(ids.len(), Ordering::Relaxed);
-        Box::pin(async move { Ok(ids.iter().copied().filter(|id| (self.pass)(id.0)).collect()) })
+    fn resolve<'a>(
+        &'a self,
+        conn: &'a mut PgConnection,
+        index: IndexId,
+        docnos: &'a [i32],
+    ) -> Answer<'a, Vec<Resolved>> {
+        self.asked.fetch_add(docnos.len(), Ordering::Relaxed);
+        passing(conn, index, docnos, |id| (self.pass)(id.0))
     }
 
     fn list<'a>(&'a self, _conn: &'a mut PgConnection) -> Answer<'a, Option<Vec<DocumentId>>> {
@@ -40,8 +59,13 @@ pub(super) struct Listing {
 }
 
 impl Verify for Listing {
-    fn verify<'a>(&'a self, _conn: &'a mut PgConnection, ids: &'a [DocumentId]) -> Answer<'a, Vec<DocumentId>> {
-        Box::pin(async move { Ok(ids.iter().copied().filter(|id| self.ids.contains(id)).collect()) })
+    fn resolve<'a>(
+        &'a self,
+        conn: &'a mut PgConnection,
+        index: IndexId,
+        docnos: &'a [i32],
+    ) -> Answer<'a, Vec<Resolved>> {
+        passing(conn, index, docnos, |id| self.ids.contains(&id))
     }
 
     fn list<'a>(&'a self, _conn: &'a mut PgConnection) -> Answer<'a, Option<Vec<DocumentId>>> {
@@ -187,37 +211,8 @@ async fn an_index_covers_everything_or_what_lies_under_its_members() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cranfield_reaches_its_quality() {
+    let Some(Cranfield { docs, queries }) = cranfield::read() else { return };
     let pool = crate::support::server::new_pool().await;
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/ir");
-    let Ok(docs) = std::fs::read_to_string(folder.join("cran.all.1400.xml")) else {
-        crate::support::left_out("nDCG@10 on Cranfield (no ../shared/ir)");
-        return;
-    };
-    let read = |name: &str| std::fs::read_to_string(folder.join(name)).expect("beside the documents");
-    let between = |text: &str, tag: &str| -> String {
-        let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
-        let start = text.find(&open).map_or(0, |at| at + open.len());
-        text[start..text[start..].find(&close).map_or(text.len(), |at| start + at)].to_owned()
-    };
-    let docs: Vec<(i64, String)> = docs
-        .split("<doc>")
-        .skip(1)
-        .map(|doc| {
-            let id = between(doc, "docno").trim().parse().expect("a number");
-            (id, format!("{}\n{}", between(doc, "title"), between(doc, "text")))
-        })
-        .collect();
-    let queries: Vec<String> = read("cran.qry.xml").split("<top>").skip(1).map(|top| between(top, "title")).collect();
-    let mut relevant: HashMap<usize, BTreeSet<i64>> = HashMap::new();
-    for line in read("cranqrel.trec.txt").lines() {
-        let columns: Vec<&str> = line.split_whitespace().collect();
-        if let [query, _, document, grade] = columns[..]
-            && grade.parse::<i32>().is_ok_and(|grade| grade > 0)
-        {
-            let query: usize = query.parse().expect("a number");
-            relevant.entry(query).or_default().insert(document.parse().expect("a number"));
-        }
-    }
     let mut figures = vec![];
     for stop_words in [StopWords::Keep, StopWords::Remove] {
         let mut config = Config::default();
@@ -229,18 +224,35 @@ async fn cranfield_reaches_its_quality() {
         }
         bm25::compact(&pool, index).await.expect("compacted");
         let mut sum = 0.0;
-        for (i, query) in queries.iter().enumerate() {
-            let Some(relevant) = relevant.get(&(i + 1)) else { continue };
+        for (query, relevant) in &queries {
             let found = find(&pool, &cache, index, query, 10, Allowed::All).await;
-            let discount = |rank: usize| 1.0 / (rank as f64 + 2.0).log2();
-            let gained: f64 = (found.iter().enumerate())
-                .filter(|(_, hit)| relevant.contains(&hit.document_id.0))
-                .map(|(rank, _)| discount(rank))
-                .sum();
-            sum += gained / (0..relevant.len().min(10)).map(discount).sum::<f64>();
+            let found: Vec<i64> = found.iter().map(|hit| hit.document_id.0).collect();
+            sum += cranfield::ndcg(&found, relevant);
         }
-        figures.push(sum / relevant.len() as f64);
+        figures.push(sum / queries.len() as f64);
     }
     println!("Cranfield nDCG@10: stop words kept {:.4}, removed {:.4}", figures[0], figures[1]);
     assert!(figures[1] >= 0.384, "nDCG@10 is {:.4} with the default analyzer", figures[1]);
+}
+
+#[tokio::test]
+async fn an_index_that_took_the_name_of_another_is_searched_by_its_own_analyzer() {
+    let pool = crate::support::server::new_pool().await;
+    let cache = Cache::new(1 << 20);
+    let config = |text: &str| serde_json::from_str::<Config>(text).expect("a config");
+    let plain = create(&pool, "one name", &config(r#"{"analyzer": {"language": "none", "version": 2}}"#)).await;
+    put(&pool, &cache, plain, &[(1, "running".to_owned())]).await;
+    bm25::compact(&pool, plain).await.expect("compacted");
+    assert!(find(&pool, &cache, plain, "runs", 10, Allowed::All).await.is_empty());
+    sqlx::query("UPDATE search_indexes SET name = 'another' WHERE id = $1")
+        .bind(plain)
+        .execute(&pool)
+        .await
+        .expect("renamed");
+    let stemmed = create(&pool, "one name", &config(r#"{"analyzer": {"language": "english", "version": 2}}"#)).await;
+    put(&pool, &cache, stemmed, &[(2, "running".to_owned())]).await;
+    let found = |hits: Vec<bm25::Hit>| hits.into_iter().map(|hit| hit.document_id.0).collect::<Vec<_>>();
+    assert_eq!(found(find(&pool, &cache, stemmed, "runs", 10, Allowed::All).await), [2]);
+    assert_eq!(found(find(&pool, &cache, plain, "running", 10, Allowed::All).await), [1]);
+    assert!(find(&pool, &cache, plain, "runs", 10, Allowed::All).await.is_empty());
 }

@@ -3,10 +3,7 @@ use super::{find, plain_index, put, texts};
 use std::collections::BTreeSet;
 use svc::{
     search::bm25::{self, Allowed, Hit},
-    store::{
-        indexes::{self, IndexError},
-        transaction::begin_snapshot,
-    },
+    store::indexes::{self, IndexError},
 };
 use svc_ids::IndexId;
 use svc_ranking::Cache;
@@ -43,9 +40,21 @@ async fn what_is_refused_is_named_and_leaves_nothing() {
         .execute(&pool)
         .await
         .expect("broken");
-    let mut tx = begin_snapshot(&pool).await.expect("begun");
-    let corrupt = bm25::search(&mut tx, &cache, index, "alpha", 5, Allowed::All).await.expect_err("corrupt");
+    let corrupt = bm25::search(&pool, &cache, "refusing", "alpha", 5, Allowed::All).await.expect_err("corrupt");
     assert!(matches!(corrupt, bm25::Error::Corrupt { .. }), "{corrupt}");
+    let missing = bm25::search(&pool, &cache, "nowhere", "alpha", 5, Allowed::All).await.expect("looked for");
+    assert_eq!(missing, None);
+
+    // An entry that its postings outlive is told of, and no document is missing in silence.
+    put(&pool, &Cache::new(1 << 20), plain_index(&pool, "dangling").await.0, &one).await;
+    sqlx::query(
+        "DELETE FROM search_index_entries e USING search_indexes i WHERE i.id = e.index_id AND i.name = 'dangling'",
+    )
+    .execute(&pool)
+    .await
+    .expect("broken");
+    let dangling = bm25::search(&pool, &cache, "dangling", "alpha", 5, Allowed::All).await.expect_err("dangling");
+    assert!(matches!(dangling, bm25::Error::Dangling(_)), "{dangling}");
 }
 
 /// The tables of all indexes, as in a backup.

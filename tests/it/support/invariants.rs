@@ -166,6 +166,19 @@ const INVARIANTS: &[(&str, &str)] = &[
 
 /// What must also hold once nothing is left to do.
 const DRAINED: &[(&str, &str)] = &[
+    (
+        "the vector of a container of a file is the weighted sum of its children's",
+        "WITH sums AS (
+             SELECT d.parent_id AS id, v.embed_model, avg(v.embed::vector * array_fill(v.weight, ARRAY[vector_dims(v.embed)])::vector) AS mean
+               FROM documents d JOIN document_vectors v ON v.document_id = d.id
+               JOIN node_origins o ON o.document_id = d.id AND o.rule <> ALL('{upload,split,chunk,segment,raptor}')
+              WHERE d.settled = 'settled' AND d.usetype <> 'raptor' GROUP BY 1, 2)
+         SELECT n.document_id || ': ' || coalesce((own.embed <=> l2_normalize(s.mean)::halfvec)::text, 'one of them is missing')
+           FROM ingest_node n JOIN documents d ON d.id = n.document_id AND d.settled = 'settled'
+           LEFT JOIN document_vectors own ON own.document_id = n.document_id
+           LEFT JOIN sums s ON s.id = n.document_id AND s.embed_model = coalesce(own.embed_model, s.embed_model) AND vector_norm(s.mean) > 0
+          WHERE (own.document_id IS NULL) <> (s.id IS NULL) OR (own.embed <=> l2_normalize(s.mean)::halfvec) > 1e-3",
+    ),
     ("no task is lost", "SELECT id || ' ' || task_type || ' ' || status FROM task_queue WHERE NOT final"),
     ("every node ends settled or failed", "SELECT id::text FROM documents WHERE settled = 'in_flight'"),
     ("no region stays held", "SELECT task_id::text FROM task_reservation"),

@@ -1,4 +1,5 @@
 //! A service of its own for each test: own database, real model, real actors.
+pub mod browser;
 pub mod contract;
 pub mod cross_encoder;
 pub mod disk;
@@ -29,6 +30,7 @@ use svc::{
     settings::{Settings, model_settings},
     store::{
         documents::{self, NewRow},
+        lexicon::Lexicon,
         places::{self, Place},
         scope::Writable,
     },
@@ -43,6 +45,7 @@ use svc_client::{
 };
 use svc_ids::DocumentId;
 use svc_models::Engine;
+use svc_ranking::AnalyzerConfig;
 pub use workbook::{workbook, workbook_of_sheets};
 
 pub const TOKEN: &str = "test-owner-token";
@@ -273,7 +276,7 @@ pub async fn insert(conn: &mut PgConnection, parent: Option<i64>) -> DocumentId 
         content_hash: "sha256:",
         settled: Settled::Settled,
     };
-    documents::insert(conn, &row).await.unwrap().id()
+    documents::insert(conn, &Lexicon::new(AnalyzerConfig::default()), &row).await.unwrap().id()
 }
 
 /// Asks repeatedly until there is an answer.

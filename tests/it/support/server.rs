@@ -1,6 +1,7 @@
 //! One PostgreSQL per test run, one database per test.
 use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
 use std::{
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
@@ -37,15 +38,17 @@ fn start() -> Server {
     let (options, superuser) = (postgres.connect_options(), postgres.superuser_options());
     runtime.block_on(make_template(&options, &superuser));
     let script = format!(
-        "cat >/dev/null; kill -INT {} 2>/dev/null; sleep 1; rm -rf '{}'",
-        postgres.server_pid().unwrap(),
-        work_dir.display()
+        "cat >/dev/null; kill -INT {pid} 2>/dev/null; while kill -0 {pid} 2>/dev/null; do sleep 0.1; done; rm -rf '{folder}'",
+        pid = postgres.server_pid().unwrap(),
+        folder = work_dir.display()
     );
     let watchdog = Command::new("sh")
         .args(["-c", &script])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
+        // What ends the tests and all that they started must not end this.
+        .process_group(0)
         .spawn()
         .unwrap();
     std::mem::forget(postgres);

@@ -1,0 +1,167 @@
+//! What an operator does: each act is the call of an operation, and leads back to the page where it began.
+use super::{
+    Console,
+    auth::{self, NOTICE, Viewer},
+    layout, number, say, sign_in,
+};
+use axum::{
+    body::Bytes,
+    extract::{FromRequest, FromRequestParts, Path, Request},
+    response::{IntoResponse, Response},
+};
+use http::HeaderMap;
+use std::{collections::HashMap, sync::Arc};
+use svc_client::{
+    Code, Failure, Json,
+    wire::{DocumentPath, FailureChoice, TaskPath, TaskQuery, TaskStatus, TaskTypePath},
+};
+
+/// How many failed tasks of one file are queued again by one form.
+const RETRIED: u32 = 1000;
+/// The longest sentence that a page carries over from an act.
+const LONGEST: usize = 600;
+
+pub type Fields = HashMap<String, String>;
+
+/// The fields of a form; what is no form has none.
+pub fn fields(body: &Bytes) -> Fields {
+    serde_html_form::from_bytes::<Vec<(String, String)>>(body).unwrap_or_default().into_iter().collect()
+}
+
+/// Where a form leads back to: an address of the console, never one elsewhere.
+pub fn back(form: &Fields) -> &str {
+    let given = form.get("back").map(String::as_str).unwrap_or_default();
+    let is_own = given.starts_with('/')
+        && !given[1..].starts_with(['/', '\\'])
+        && given.bytes().all(|byte| byte.is_ascii_graphic());
+    if is_own { given } else { "/" }
+}
+
+/// A form that somebody who is signed in sends in order to act.
+pub struct Act {
+    console: Arc<Console>,
+    viewer: Viewer,
+    headers: HeaderMap,
+    form: Fields,
+}
+
+impl FromRequest<Arc<Console>> for Act {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, console: &Arc<Console>) -> Result<Act, Response> {
+        let (mut parts, body) = request.into_parts();
+        let viewer = Viewer::from_request_parts(&mut parts, console).await?;
+        let headers = parts.headers.clone();
+        let body = Bytes::from_request(Request::from_parts(parts, body), console).await;
+        let form = fields(&body.map_err(IntoResponse::into_response)?);
+        Ok(Act { console: Arc::clone(console), viewer, headers, form })
+    }
+}
+
+impl Act {
+    /// Checks the form, acts, and leads back with a sentence that says what came of it.
+    async fn run(&self, act: impl AsyncFnOnce(&super::Calls) -> Result<String, Failure>) -> Response {
+        if !self.viewer.owns_form(self.form.get("csrf")) {
+            return sign_in::foreign();
+        }
+        let notice = match act(&self.console.calls(&self.viewer)).await {
+            Ok(notice) => notice,
+            Err(failure) => format!("Refused: {}", failure.detail),
+        };
+        self.console.acted();
+        let notice: String = notice.chars().take(LONGEST).collect();
+        sign_in::redirect(back(&self.form), auth::set_cookie(&self.headers, NOTICE, &layout::part(&notice), Some(30)))
+    }
+}
+
+fn no_act() -> Failure {
+    Failure::new(Code::NotFound, "there is no such act")
+}
+
+pub async fn on_task(Path((id, which)): Path<(String, String)>, act: Act) -> Response {
+    act.run(async |calls: &super::Calls| {
+        let path = TaskPath { id: number(&id)? };
+        match which.as_str() {
+            "retry" => calls.retry_task(path).await.map(|task| format!("Queued task {} again.", task.id)),
+            "cancel" => calls.cancel_task(path).await.map(|task| match task.finished {
+                true => format!("Cancelled task {}.", task.id),
+                false => format!("Task {} will stop within 2 seconds.", task.id),
+            }),
+            _ => Err(no_act()),
+        }
+    })
+    .await
+}
+
+pub async fn on_task_type(Path((task_type, which)): Path<(String, String)>, act: Act) -> Response {
+    act.run(async |calls: &super::Calls| {
+        let path = TaskTypePath { task_type };
+        // A call in process is checked as one over the network is.
+        match which.as_str() {
+            "pause" => calls.pause_task_type(path).await.map(|state| format!("Paused {}.", state.task_type)),
+            "resume" => calls.resume_task_type(path).await.map(|state| format!("Resumed {}.", state.task_type)),
+            _ => Err(no_act()),
+        }
+    })
+    .await
+}
+
+pub async fn on_document(Path((id, which)): Path<(String, String)>, act: Act) -> Response {
+    act.run(async |calls: &super::Calls| {
+        let id = number(&id)?;
+        match which.as_str() {
+            "cancel" => {
+                let cancelled = calls.cancel_ingest(DocumentPath { id }).await?;
+                let ended = say::many(cancelled.tasks_cancelled, "task");
+                Ok(format!(
+                    "Cancelled the ingestion: {ended} ended, {} stop within 2 seconds.",
+                    say::count(cancelled.tasks_stopping)
+                ))
+            }
+            "retry" => retry_file(calls, id).await,
+            _ => Err(no_act()),
+        }
+    })
+    .await
+}
+
+/// Queues the failed tasks of a file again.
+async fn retry_file(calls: &super::Calls, id: i64) -> Result<String, Failure> {
+    let failed =
+        TaskQuery { status: Some(TaskStatus::Failed), root_id: Some(id), limit: Some(RETRIED), ..TaskQuery::default() };
+    let page = calls.list_tasks(failed).await?;
+    let mut retried = 0;
+    for task in page.tasks.into_iter().filter(|task| task.finished) {
+        match calls.retry_task(TaskPath { id: task.id }).await {
+            Ok(_) => retried += 1,
+            // It went back with another task that it had failed with.
+            Err(failure) if failure.code == Code::Conflict => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(match (retried, page.next_cursor) {
+        (0, _) => "Nothing has failed for good here.".to_owned(),
+        (retried, None) => format!("Queued {} again.", say::many(retried, "task")),
+        (retried, Some(_)) => format!("Queued {} again; there are more.", say::many(retried, "task")),
+    })
+}
+
+pub async fn retry_group(act: Act) -> Response {
+    act.run(async |calls: &super::Calls| {
+        let field = |name: &str| act.form.get(name).cloned().unwrap_or_default();
+        let error_type =
+            field("error_type").parse().map_err(|error| Failure::field("error_type", format!("{error}")))?;
+        let code = act.form.get("code").cloned();
+        let choice = FailureChoice { task_type: field("task_type"), error_type, code };
+        let done = calls.retry_failures(Json(choice)).await?;
+        Ok(match done.left {
+            0 => format!("Queued {} again.", say::many(done.retried, "task")),
+            left => format!(
+                "Queued {} again; {} more have failed in the same way.",
+                say::many(done.retried, "task"),
+                say::count(left)
+            ),
+        })
+    })
+    .await
+}

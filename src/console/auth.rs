@@ -1,0 +1,245 @@
+//! Who looks at the console, and whether a request is what it claims to be.
+use super::{Console, layout};
+use crate::{
+    access::Caller,
+    error::OrFail,
+    listener::Peer,
+    store::sessions::{self, Shown},
+};
+use axum::{
+    extract::{FromRequestParts, Request, State},
+    middleware::Next,
+    response::{IntoResponse, Redirect, Response},
+};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts, uri::Authority};
+use sha2::{Digest, Sha256};
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv4Addr},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+use subtle::ConstantTimeEq;
+use svc_client::{Access, Code, Failure};
+
+/// The cookie that holds the secret of a session.
+const SESSION: &str = "svc_console";
+/// The cookie that holds the colours that somebody chose.
+pub const THEME: &str = "svc_theme";
+/// The cookie that carries a sentence from an act to the page after it.
+pub const NOTICE: &str = "svc_notice";
+/// How many wrong tokens an address may show in [`ATTEMPTS_IN`].
+const WRONG_TOKENS: u32 = 5;
+const ATTEMPTS_IN: Duration = Duration::from_secs(60);
+/// How many addresses are remembered.
+const MOST_ADDRESSES: usize = 10_000;
+/// The header by which a live page asks for its content alone.
+const FRAGMENT: HeaderName = HeaderName::from_static("x-fragment");
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+                      form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+
+/// Somebody who is signed in, and the page that is asked for.
+pub struct Viewer {
+    pub caller: Caller,
+    pub csrf: String,
+    /// Path and query of the page.
+    pub address: String,
+    pub theme: Option<&'static str>,
+    /// What the last act came to.
+    pub notice: Option<String>,
+    /// A live page asks for its content alone.
+    pub wants_fragment: bool,
+    session: [u8; 32],
+}
+
+impl Viewer {
+    pub fn is_owner(&self) -> bool {
+        matches!(self.caller, Caller::Owner)
+    }
+
+    /// Whether others see the same at the same address.
+    pub fn shares_pages(&self) -> bool {
+        self.is_owner() && self.notice.is_none()
+    }
+
+    /// Whether a form of this session holds the right token.
+    pub fn owns_form(&self, csrf: Option<&String>) -> bool {
+        csrf.is_some_and(|csrf| bool::from(csrf.as_bytes().ct_eq(self.csrf.as_bytes())))
+    }
+
+    /// Ends the session.
+    pub async fn sign_out(&self, console: &Console) -> Result<(), Failure> {
+        let mut conn = console.service.pool.acquire().await.or_fail()?;
+        sessions::end(&mut conn, &self.session).await.or_fail()
+    }
+}
+
+impl FromRequestParts<Arc<Console>> for Viewer {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, console: &Arc<Console>) -> Result<Viewer, Response> {
+        let wants_fragment = parts.headers.contains_key(FRAGMENT);
+        let is_live = wants_fragment || parts.uri.path() == "/live";
+        match viewer(parts, console, wants_fragment, !is_live).await {
+            Ok(Some(viewer)) => Ok(viewer),
+            Ok(None) if is_live => Err(StatusCode::UNAUTHORIZED.into_response()),
+            Ok(None) => Err(Redirect::to("/login").into_response()),
+            Err(failure) => Err(layout::bare_refusal(&failure)),
+        }
+    }
+}
+
+/// Who is signed in. Only what a person asks for keeps a session from becoming idle.
+async fn viewer(
+    parts: &Parts,
+    console: &Console,
+    wants_fragment: bool,
+    is_used: bool,
+) -> Result<Option<Viewer>, Failure> {
+    let Some(secret) = cookie(&parts.headers, SESSION) else { return Ok(None) };
+    let hash: [u8; 32] = Sha256::digest(secret.as_bytes()).into();
+    let mut conn = console.service.pool.acquire().await.or_fail()?;
+    let Some(session) = sessions::read(&mut conn, &hash).await.or_fail()? else { return Ok(None) };
+    if is_used && session.is_use_due {
+        sessions::record_use(&mut conn, &hash).await.or_fail()?;
+    }
+    drop(conn);
+    let caller = match (session.token_id, session.owner_mark) {
+        (Some(token_id), _) => Caller::of_token(&console.service.pool, token_id).await?,
+        (None, mark) => (mark.as_deref() == Some(&console.service.keys.owner_mark())).then_some(Caller::Owner),
+    };
+    Ok(caller.map(|caller| Viewer {
+        caller,
+        csrf: session.csrf,
+        address: parts.uri.path_and_query().map_or("/", |address| address.as_str()).to_owned(),
+        theme: theme(&parts.headers),
+        notice: cookie(&parts.headers, NOTICE).filter(|_| !wants_fragment).map(|text| layout::decoded(&text)),
+        wants_fragment,
+        session: hash,
+    }))
+}
+
+/// The colours that somebody chose; `None` for those of the system.
+pub fn theme(headers: &HeaderMap) -> Option<&'static str> {
+    match cookie(headers, THEME)?.as_str() {
+        "light" => Some("light"),
+        "dark" => Some("dark"),
+        _ => None,
+    }
+}
+
+fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
+    let all = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(known, _)| *known == name).map(|(_, value)| value.to_owned())
+}
+
+/// A cookie of the console. Without seconds it lasts as long as the browser is open.
+pub fn set_cookie(headers: &HeaderMap, name: &str, value: &str, seconds: Option<u32>) -> Option<HeaderValue> {
+    let age = seconds.map(|seconds| format!("; Max-Age={seconds}")).unwrap_or_default();
+    // A proxy that speaks TLS says so; then the cookie never leaves without it.
+    let is_secure = headers.get("x-forwarded-proto").is_some_and(|proto| proto.as_bytes() == b"https");
+    let secure = if is_secure { "; Secure" } else { "" };
+    HeaderValue::try_from(format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict{age}{secure}")).ok()
+}
+
+/// Opens a session for whoever holds the token; `None` if nobody does. Returns the cookie.
+pub async fn open(console: &Console, headers: &HeaderMap, token: &str) -> Result<Option<HeaderValue>, Failure> {
+    let Ok(bearer) = HeaderValue::try_from(format!("Bearer {}", token.trim())) else { return Ok(None) };
+    let shown = HeaderMap::from_iter([(header::AUTHORIZATION, bearer)]);
+    let service = &console.service;
+    let caller = match service.keys.authenticate(&service.pool, Access::Read, &shown).await {
+        Ok(caller) => caller,
+        Err(failure) if failure.code == Code::Unauthenticated => return Ok(None),
+        Err(failure) => return Err(failure),
+    };
+    let of = match caller.principal() {
+        Some(principal) => Shown::Token(principal.token_id),
+        None => Shown::Owner(service.keys.owner_mark()),
+    };
+    let secret = hex::encode(rand::random::<[u8; 32]>());
+    let csrf = hex::encode(rand::random::<[u8; 32]>());
+    let mut conn = service.pool.acquire().await.or_fail()?;
+    sessions::begin(&mut conn, &Sha256::digest(secret.as_bytes()).into(), of, &csrf).await.or_fail()?;
+    Ok(set_cookie(headers, SESSION, &secret, None))
+}
+
+/// How often each address showed a wrong token lately.
+#[derive(Default)]
+pub struct Attempts(Mutex<HashMap<IpAddr, (Instant, u32)>>);
+
+impl Attempts {
+    /// Whether an address may try now.
+    pub fn may_try(&self, address: IpAddr) -> bool {
+        let mut attempts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        attempts.retain(|_, (since, _)| since.elapsed() < ATTEMPTS_IN);
+        attempts.len() < MOST_ADDRESSES && attempts.get(&address).is_none_or(|(_, wrong)| *wrong < WRONG_TOKENS)
+    }
+
+    pub fn was_wrong(&self, address: IpAddr) {
+        let mut attempts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        attempts.entry(address).or_insert((Instant::now(), 0)).1 += 1;
+    }
+}
+
+/// The address that a request comes from. Without a listener, as in a test of the router, it is this machine.
+pub fn peer(request: &http::Extensions) -> IpAddr {
+    request.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |peer| peer.0)
+}
+
+/// Refuses requests under a foreign name and changes from foreign pages, and adds the headers that bind the browser.
+pub async fn guard(State(console): State<Arc<Console>>, request: Request, next: Next) -> Response {
+    let refused = if !is_own_name(&console, request.headers()) {
+        let detail = "the console does not answer under this name: add it to SVC_CONSOLE_HOSTS";
+        Some(Failure::new(Code::Forbidden, detail))
+    } else if request.method() == http::Method::POST && !is_from_own_page(request.headers()) {
+        Some(Failure::new(Code::Forbidden, "this form was not sent by a page of the console"))
+    } else {
+        None
+    };
+    let mut response = match refused {
+        Some(failure) => layout::bare_refusal(&failure),
+        None => next.run(request).await,
+    };
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        // A form whose page sends no referrer has the origin `null`, by which it could not be told from a foreign one.
+        (header::REFERRER_POLICY, "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Whether a request names this listener. Otherwise a page of another name that leads here could read the console.
+fn is_own_name(console: &Console, headers: &HeaderMap) -> bool {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let Ok(authority) = host.parse::<Authority>() else { return false };
+    let name = authority.host().trim_matches(['[', ']']);
+    let listed = |known: &String| known.eq_ignore_ascii_case(host) || known.eq_ignore_ascii_case(name);
+    if console.service.settings.console_hosts.iter().any(listed) {
+        return true;
+    }
+    match name.parse::<IpAddr>() {
+        // No foreign page has an address of numbers for its name.
+        Ok(_) => true,
+        Err(_) => name.eq_ignore_ascii_case("localhost") && console.address.ip().is_loopback(),
+    }
+}
+
+/// Whether a page of the console sends this form.
+fn is_from_own_page(headers: &HeaderMap) -> bool {
+    if let Some(site) = headers.get(SEC_FETCH_SITE) {
+        return site.as_bytes() == b"same-origin";
+    }
+    let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let origin = text(&header::ORIGIN).and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
+    origin.is_some() && origin == text(&header::HOST)
+}

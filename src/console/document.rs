@@ -1,0 +1,183 @@
+//! One document: its state, what happened to it, and why it is not done.
+use super::{
+    Calls, draw,
+    layout::{Page, card, form},
+    say,
+};
+use maud::{Markup, html};
+use serde_json::Value;
+use svc_client::{
+    Failure,
+    wire::{
+        AuditQuery, DocumentPath, DocumentResponse, EmbedQuery, FrontierResponse, StoryEntry, StoryResponse, TaskQuery,
+        TaskResponse,
+    },
+};
+
+/// How many tasks are told of that owe work.
+const TASKS: u32 = 20;
+const AUDIT: u32 = 10;
+/// The longest value of evidence that is shown.
+const LONGEST: usize = 300;
+
+pub async fn read(calls: &Calls, is_owner: bool, id: i64) -> Result<Page, Failure> {
+    let path = DocumentPath { id };
+    let document = calls.read_document(path, EmbedQuery::default()).await?.value()?;
+    let frontier = calls.read_frontier(path).await?;
+    let story = calls.read_story(path).await?;
+    let evidence = calls.read_evidence(path).await?;
+    let tasks = match is_owner {
+        true => {
+            let open = TaskQuery { root_id: Some(id), limit: Some(TASKS), ..TaskQuery::default() };
+            calls.list_tasks(open).await?.tasks
+        }
+        false => Vec::new(),
+    };
+    let audit = match is_owner {
+        true => {
+            let query = AuditQuery { document_id: Some(id), limit: Some(AUDIT), ..AuditQuery::default() };
+            calls.list_audit(query).await?.entries
+        }
+        false => Vec::new(),
+    };
+    let body = html! {
+        p .crumbs {
+            @for above in &document.path { a href={ "/documents/" (above) } { (above) } " / " }
+            "document " (document.id) " · " (document.usetype) " · created " (say::time(say::since(document.created_at))) " ago · "
+            span .mono { (draw::short(&document.content_hash, 24)) }
+        }
+        (figures(&frontier))
+        @if story.entries.is_empty() {
+            (card("What happened", "", html! {}, html! { p .body .dim { "No task has run here." } }))
+        } @else { (happened(&story)) (attempts(&document, &story, &frontier)) }
+        div .pair {
+            (card("Evidence", "what the pipeline recorded", html! {}, html! {
+                table { tbody { @for (name, value) in evidence.evidence.iter().filter(|(name, value)| !value.is_null() && *name != "attempts") {
+                    tr { td .mono .w1 { (name) } td .message { (draw::short(&told(value), LONGEST)) } }
+                } } }
+            }))
+            (card("Why is it not done?", "", html! {}, not_done(&frontier, &tasks)))
+        }
+        @if !audit.is_empty() { (card("Who did what", "", html! {}, html! { table { tbody { @for entry in &audit {
+            tr { td .w1 .dim { (say::time(say::since(entry.at))) " ago" } td .w1 { (entry.actor) } td { (entry.act.as_str()) } }
+        } } } })) }
+    };
+    Ok(Page { title: document.title, say: say::settled(frontier.settled), body })
+}
+
+/// A JSON value on one line: a text without its quotes, the members of an object one after another.
+fn told(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Object(members) => {
+            let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let told = members.iter().map(|(name, value)| format!("{name}: {}", plain(value)));
+            told.collect::<Vec<_>>().join(" · ")
+        }
+        other => other.to_string(),
+    }
+}
+
+fn figures(frontier: &FrontierResponse) -> Markup {
+    let owed: i64 = frontier.stages.iter().map(|stage| stage.pending + stage.held + stage.waiting_for_retry).sum();
+    html! {
+        section .card aria-label="Figures" { div .stats {
+            div { b { (say::count(frontier.nodes_total)) } span { "nodes" } }
+            div { b { (say::count(frontier.nodes_settled)) } span { "settled, can be found" } }
+            div { b { (say::count(frontier.nodes_in_flight)) } span { "in flight" } }
+            div { b { (say::count(frontier.nodes_failed)) } span { "failed" } }
+            div { b { (say::count(owed)) } span { "tasks owe work" } }
+        } }
+    }
+}
+
+fn happened(story: &StoryResponse) -> Markup {
+    let legend = draw::legend(&[
+        ("f-done", "done"),
+        ("f-run", "runs"),
+        ("f-bad", "failed"),
+        ("f-wait", "waits"),
+        ("f-back", "backs off"),
+    ]);
+    card(
+        "What happened",
+        "one line for each kind of task",
+        legend,
+        html! { div .body { (draw::timeline(&story.entries, story.created_at)) } },
+    )
+}
+
+fn attempts(document: &DocumentResponse, story: &StoryResponse, frontier: &FrontierResponse) -> Markup {
+    let here = format!("/documents/{}", document.id);
+    let ask = format!(
+        "Cancel the ingestion of {}? What waits fails at once, and what runs is stopped within 2 seconds.",
+        document.title
+    );
+    let buttons = html! {
+        (form(&format!("{here}/retry"), &[], "Retry what failed", "", None, &here)) " "
+        @if !frontier.stages.is_empty() { (form(&format!("{here}/cancel"), &[], "Cancel", "danger", Some(&ask), &here)) }
+    };
+    let begin = story.created_at;
+    let mut entries: Vec<&StoryEntry> = story.entries.iter().collect();
+    entries.reverse();
+    card(
+        "Attempts",
+        "newest first; attempts that are alike are one row",
+        buttons,
+        html! { table {
+            thead { tr {
+                th .num { "Began" } th { "Task" } th { "Outcome" } th .hide-s { "Attempt" } th .hide-s { "Worker" } th .num .hide-s { "Waited" } th .num { "Took" } th .hide-s { "What it says" }
+            } }
+            tbody { @for entry in entries { (attempt(entry, begin)) } }
+        } },
+    )
+}
+
+fn attempt(entry: &StoryEntry, begin: chrono::DateTime<chrono::Utc>) -> Markup {
+    let waited = entry.queued_at.map(|queued| (entry.started_at - queued).as_seconds_f64());
+    let each = if entry.attempts > 1 { " each" } else { "" };
+    html! {
+        tr {
+            td .num .w1 .dim { "+" (say::took((entry.started_at - begin).as_seconds_f64())) }
+            td .w1 { a href={ "/tasks/" (entry.task_id) } { (entry.task_type) } @if entry.attempts > 1 { " ×" (say::count(entry.attempts)) } }
+            td .w1 { (say::outcome(entry.outcome)) }
+            td .w1 .dim .hide-s { (entry.attempt) }
+            td .w1 .dim .hide-s { @if entry.workers > 1 { (entry.workers) " workers" } @else { (entry.worker.as_deref().unwrap_or("–")) } }
+            td .num .w1 .dim .hide-s { @if let Some(waited) = waited { (say::took(waited)) } }
+            td .num .w1 .dim { (say::took(entry.seconds)) (each) @if entry.outcome.is_none() { " so far" } }
+            td .message .hide-s {
+                @if let Some(code) = &entry.code { span .mono { (code) } " " }
+                (entry.message.as_deref().unwrap_or_default())
+            }
+        }
+    }
+}
+
+fn not_done(frontier: &FrontierResponse, tasks: &[TaskResponse]) -> Markup {
+    if frontier.stages.is_empty() {
+        return html! { p .body .dim { "It owes no work." } };
+    }
+    html! {
+        @if tasks.is_empty() { table { tbody { @for (reason, number) in &frontier.blocked_by {
+            tr { td .num .w1 { (say::count(*number)) } td { (say::reason(*reason)) } }
+        } } } }
+        @else { table { tbody { @for task in tasks {
+            tr id={ "open-" (task.id) } {
+                td .w1 { a href={ "/tasks/" (task.id) } { "#" (task.id) } }
+                td .w1 { (task.task_type) }
+                td { (reason(task)) }
+            }
+        } } } }
+    }
+}
+
+/// Why a task does not run, with the task in the way and the time that it waits for.
+pub fn reason(task: &TaskResponse) -> Markup {
+    html! {
+        (say::task(task))
+        @if let Some(blockage) = &task.blocked_by {
+            @if let Some(other) = blockage.task_id { " " a .lnk href={ "/tasks/" (other) } { "#" (other) } }
+            @if let Some(until) = blockage.until { " for " (say::time(-say::since(until))) }
+        } @else if let Some(worker) = task.claimed_by.as_ref().filter(|_| !task.finished) { " at " (worker) }
+    }
+}

@@ -1,0 +1,219 @@
+//! The operator's console: pages for people, on a listener of its own.
+//!
+//! A page shows what operations answer, asked in process with the viewer's rights. So any process of the service shows the
+//! whole fleet, and whatever a page knows, a program can ask too. A page works without a script; with one it stays live:
+//! `/live` says that there is news, and the page fetches its own address again.
+mod actors;
+mod acts;
+mod assets;
+mod auth;
+mod document;
+mod documents;
+mod draw;
+mod failed;
+mod layout;
+mod live;
+mod now;
+mod regions;
+mod say;
+mod shown;
+mod sign_in;
+mod tasks;
+#[cfg(test)]
+mod tests;
+mod workers;
+
+use crate::{registry::InProcess, service::Service};
+use auth::Viewer;
+use axum::{
+    Router,
+    extract::{Path, Query, State},
+    middleware,
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use http::StatusCode;
+use layout::Page;
+use shown::Shown;
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use svc_client::{Client, Code, Failure, wire::OverviewResponse};
+use tokio::sync::Semaphore;
+
+/// How many pages may stay live at a time in one process.
+const VIEWERS: usize = 200;
+/// How many pages read from the database at a time.
+const PAGES_AT_ONCE: usize = 4;
+
+/// The console of one process.
+pub struct Console {
+    service: Arc<Service>,
+    address: SocketAddr,
+    attempts: auth::Attempts,
+    shown: Shown,
+    viewers: Arc<Semaphore>,
+    reading: Semaphore,
+    /// How often somebody changed something here.
+    acts: AtomicU64,
+}
+
+type Parameters = HashMap<String, String>;
+type Calls = Client<InProcess>;
+
+/// Every route of the console, which listens on this address.
+pub fn router(service: Arc<Service>, address: SocketAddr) -> Router {
+    service.sampler.start();
+    let console = Arc::new(Console {
+        service,
+        address,
+        attempts: auth::Attempts::default(),
+        shown: Shown::default(),
+        viewers: Arc::new(Semaphore::new(VIEWERS)),
+        reading: Semaphore::new(PAGES_AT_ONCE),
+        acts: AtomicU64::new(0),
+    });
+    Router::new()
+        .route("/", get(now_page))
+        .route("/actors", get(actors_page))
+        .route("/regions", get(regions_page))
+        .route("/tasks", get(tasks_page))
+        .route("/tasks/{id}", get(task_page))
+        .route("/tasks/{id}/{act}", post(acts::on_task))
+        .route("/failed", get(failed_page))
+        .route("/failed/retry", post(acts::retry_group))
+        .route("/task-types/{task_type}/{act}", post(acts::on_task_type))
+        .route("/documents", get(documents_page))
+        .route("/documents/{id}", get(document_page))
+        .route("/documents/{id}/{act}", post(acts::on_document))
+        .route("/workers", get(workers_page))
+        .route("/workers/{id}", get(worker_page))
+        .route("/find", get(find))
+        .route("/live", get(live::follow))
+        .route("/assets/{name}", get(assets::read))
+        .route("/login", get(sign_in::ask).post(sign_in::sign_in))
+        .route("/logout", post(sign_in::sign_out))
+        .route("/theme", post(sign_in::change_theme))
+        .fallback(nothing_there)
+        .layer(middleware::from_fn_with_state(console.clone(), auth::guard))
+        .with_state(console)
+}
+
+impl Console {
+    fn calls(&self, viewer: &Viewer) -> Calls {
+        Client(InProcess { service: self.service.clone(), caller: viewer.caller.clone() })
+    }
+
+    /// Notes that somebody changed something, so that no page is shown again as it was before.
+    fn acted(&self) {
+        self.acts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Answers with a page. Viewers with the same rights who ask for the same address within a second share one reading.
+    async fn answer(
+        &self,
+        viewer: Viewer,
+        place: &'static str,
+        read: impl AsyncFnOnce(&Calls, Option<&OverviewResponse>) -> Result<Page, Failure>,
+    ) -> Response {
+        let version = (self.acts.load(Ordering::Relaxed), *self.service.sampler.follow().borrow());
+        let key = viewer.shares_pages().then(|| viewer.address.clone());
+        let rendered = self.shown.read(key, version, async || {
+            let _turn = self.reading.acquire().await;
+            let overview = match viewer.is_owner() {
+                true => self.service.sampler.overview().await,
+                false => None,
+            };
+            let page = read(&self.calls(&viewer), overview.as_deref()).await;
+            let (status, page) = match page {
+                Ok(page) => (StatusCode::OK, page),
+                Err(failure) => layout::refusal(&failure),
+            };
+            (status, page.title.clone(), layout::frame(&viewer, place, overview.as_deref(), page).into_string())
+        });
+        let rendered = rendered.await;
+        let (status, title, frame) = &*rendered;
+        layout::respond(&viewer, *status, title, frame)
+    }
+}
+
+async fn now_page(State(console): State<Arc<Console>>, viewer: Viewer) -> Response {
+    if !viewer.is_owner() {
+        // Who is no operator has documents and nothing else.
+        return axum::response::Redirect::to("/documents").into_response();
+    }
+    console.answer(viewer, "/", now::read).await
+}
+
+async fn actors_page(State(console): State<Arc<Console>>, Query(query): Query<Parameters>, viewer: Viewer) -> Response {
+    console.answer(viewer, "/actors", async |calls, _| actors::read(calls, &query).await).await
+}
+
+async fn regions_page(
+    State(console): State<Arc<Console>>,
+    Query(query): Query<Parameters>,
+    viewer: Viewer,
+) -> Response {
+    console.answer(viewer, "/regions", async |calls, _| regions::read(calls, &query).await).await
+}
+
+async fn tasks_page(State(console): State<Arc<Console>>, Query(query): Query<Parameters>, viewer: Viewer) -> Response {
+    console.answer(viewer, "/tasks", async |calls, overview| tasks::list(calls, overview, &query).await).await
+}
+
+async fn task_page(State(console): State<Arc<Console>>, Path(id): Path<String>, viewer: Viewer) -> Response {
+    console.answer(viewer, "/tasks", async |calls, _| tasks::one(calls, number(&id)?).await).await
+}
+
+async fn failed_page(State(console): State<Arc<Console>>, viewer: Viewer) -> Response {
+    console.answer(viewer, "/failed", async |calls, _| failed::read(calls).await).await
+}
+
+async fn documents_page(
+    State(console): State<Arc<Console>>,
+    Query(query): Query<Parameters>,
+    viewer: Viewer,
+) -> Response {
+    console.answer(viewer, "/documents", async |calls, _| documents::read(calls, &query).await).await
+}
+
+async fn document_page(State(console): State<Arc<Console>>, Path(id): Path<String>, viewer: Viewer) -> Response {
+    let is_owner = viewer.is_owner();
+    console.answer(viewer, "/documents", async |calls, _| document::read(calls, is_owner, number(&id)?).await).await
+}
+
+async fn workers_page(State(console): State<Arc<Console>>, viewer: Viewer) -> Response {
+    console.answer(viewer, "/workers", async |calls, overview| workers::list(calls, overview).await).await
+}
+
+async fn worker_page(State(console): State<Arc<Console>>, Path(id): Path<String>, viewer: Viewer) -> Response {
+    console.answer(viewer, "/workers", async |calls, _| workers::one(calls, id).await).await
+}
+
+/// Leads to a task or a document by its id, else to the files of that name.
+async fn find(State(console): State<Arc<Console>>, Query(query): Query<Parameters>, viewer: Viewer) -> Response {
+    let wanted = query.get("q").map(String::as_str).unwrap_or_default().trim();
+    let to = match wanted.trim_start_matches('#').parse::<i64>() {
+        Ok(id) => {
+            let task = console.calls(&viewer).read_task(svc_client::wire::TaskPath { id }).await;
+            if task.is_ok() { format!("/tasks/{id}") } else { format!("/documents/{id}") }
+        }
+        Err(_) => format!("/documents?{}", layout::query(&[("name", wanted)])),
+    };
+    axum::response::Redirect::to(&to).into_response()
+}
+
+async fn nothing_there(State(console): State<Arc<Console>>, viewer: Viewer) -> Response {
+    let missing = Failure::new(Code::NotFound, "there is no such page");
+    console.answer(viewer, "", async |_, _| Err(missing)).await
+}
+
+/// The number in an address.
+fn number(text: &str) -> Result<i64, Failure> {
+    text.parse().map_err(|_| Failure::new(Code::NotFound, "there is no such page: its address takes a whole number"))
+}

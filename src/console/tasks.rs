@@ -1,0 +1,193 @@
+//! Tasks with what they wait for, and one task with all that is known of it.
+use super::{
+    Calls, Parameters, document,
+    layout::{Page, card, chip, form, more, query},
+    say,
+};
+use maud::{Markup, html};
+use svc_client::{
+    Failure,
+    wire::{BlockedBy, OverviewResponse, TaskPath, TaskQuery, TaskResponse, TaskStatus},
+};
+
+const STATES: [(&str, &str); 4] =
+    [("", "Owe work"), ("running", "Running"), ("failed", "Failed"), ("completed", "Completed")];
+
+/// What the address of the list says.
+struct Choice<'a> {
+    status: &'a str,
+    task_type: &'a str,
+    blocked_by: &'a str,
+    badge: &'a str,
+    file: &'a str,
+}
+
+impl<'a> Choice<'a> {
+    fn of(given: &'a Parameters) -> Choice<'a> {
+        let text = |name: &str| given.get(name).map(String::as_str).unwrap_or_default();
+        Choice {
+            status: text("status"),
+            task_type: text("type"),
+            blocked_by: text("blocked_by"),
+            badge: text("badge"),
+            file: text("file"),
+        }
+    }
+
+    fn address(&self, cursor: &str) -> String {
+        let pairs = [
+            ("status", self.status),
+            ("type", self.task_type),
+            ("blocked_by", self.blocked_by),
+            ("badge", self.badge),
+            ("file", self.file),
+            ("cursor", cursor),
+        ];
+        format!("/tasks?{}", query(&pairs))
+    }
+
+    fn query(&self, cursor: Option<&String>) -> Result<TaskQuery, Failure> {
+        let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let word = |name: &str, problem: String| Failure::field(name, problem);
+        Ok(TaskQuery {
+            status: match self.status {
+                "" => None,
+                status => Some(status.parse().map_err(|error| word("status", format!("{error}")))?),
+            },
+            task_type: given(self.task_type),
+            badge: given(self.badge),
+            root_id: match self.file {
+                "" => None,
+                file => Some(file.parse().map_err(|_| word("file", "takes the id of a file".to_owned()))?),
+            },
+            blocked_by: match self.blocked_by {
+                "" => None,
+                reason => Some(reason.parse().map_err(|error| word("blocked_by", format!("{error}")))?),
+            },
+            cursor: cursor.cloned(),
+            limit: None,
+        })
+    }
+}
+
+pub async fn list(calls: &Calls, overview: Option<&OverviewResponse>, given: &Parameters) -> Result<Page, Failure> {
+    let choice = Choice::of(given);
+    let page = calls.list_tasks(choice.query(given.get("cursor"))?).await?;
+    let body = html! {
+        section .card {
+            div .filters {
+                @for (status, label) in STATES {
+                    (chip(&Choice { status, blocked_by: if status.is_empty() { choice.blocked_by } else { "" }, ..choice }.address(""), choice.status == status, label, None))
+                }
+            }
+            @if choice.status.is_empty() { (reasons(&choice, overview)) }
+            (types(&choice, overview))
+            @if !choice.badge.is_empty() || !choice.file.is_empty() {
+                div .filters {
+                    @if !choice.badge.is_empty() { (chip(&Choice { badge: "", ..choice }.address(""), true, &format!("badge {} ×", choice.badge), None)) }
+                    @if !choice.file.is_empty() { (chip(&Choice { file: "", ..choice }.address(""), true, &format!("file {} ×", choice.file), None)) }
+                }
+            }
+            @if page.tasks.is_empty() { p .body .dim { "No such task." } }
+            @else { (table(&page.tasks)) }
+            (more(page.next_cursor.map(|cursor| choice.address(&cursor))))
+        }
+    };
+    Ok(Page { title: "Tasks".to_owned(), say: html! { "oldest first, and what each waits for" }, body })
+}
+
+fn reasons(choice: &Choice<'_>, overview: Option<&OverviewResponse>) -> Markup {
+    let rows = overview.map(|now| now.task_types.as_slice()).unwrap_or_default();
+    let chosen: Vec<_> =
+        rows.iter().filter(|row| choice.task_type.is_empty() || row.task_type == choice.task_type).collect();
+    let reasons = BlockedBy::WORDS.iter().filter_map(|word| Some((*word, word.parse::<BlockedBy>().ok()?)));
+    let counted: Vec<(&str, BlockedBy, i64)> = reasons
+        .map(|(word, reason)| (word, reason, chosen.iter().filter_map(|row| row.blocked_by.get(&reason)).sum()))
+        .filter(|(word, _, tasks)| *tasks > 0 || *word == choice.blocked_by)
+        .collect();
+    html! {
+        @if !counted.is_empty() { div .filters {
+            (chip(&Choice { blocked_by: "", ..*choice }.address(""), choice.blocked_by.is_empty(), "For any reason", None))
+            @for (word, reason, tasks) in counted {
+                (chip(&Choice { blocked_by: word, ..*choice }.address(""), choice.blocked_by == word, say::reason(reason), Some(tasks)))
+            }
+        } }
+    }
+}
+
+fn types(choice: &Choice<'_>, overview: Option<&OverviewResponse>) -> Markup {
+    let rows = overview.map(|now| now.task_types.as_slice()).unwrap_or_default();
+    let is_listed = rows.iter().any(|row| row.task_type == choice.task_type);
+    let owed = |row: &svc_client::wire::TypeOverview| row.running + row.blocked_by.values().sum::<i64>();
+    html! {
+        div .filters {
+            (chip(&Choice { task_type: "", ..*choice }.address(""), choice.task_type.is_empty(), "Every type", None))
+            @for row in rows {
+                (chip(&Choice { task_type: &row.task_type, ..*choice }.address(""), row.task_type == choice.task_type, &row.task_type, Some(owed(row))))
+            }
+            @if !is_listed && !choice.task_type.is_empty() { (chip(&choice.address(""), true, choice.task_type, None)) }
+        }
+    }
+}
+
+fn table(tasks: &[TaskResponse]) -> Markup {
+    html! { table {
+        thead { tr { th .num { "Task" } th { "Type" } th .file { "File" } th { "State" } th .hide-s { "Attempts" } th .hide-s { "What it said" } th .num { "Age" } } }
+        tbody { @for task in tasks {
+            tr id={ "t-" (task.id) } {
+                td .num .w1 { a href={ "/tasks/" (task.id) } { "#" (task.id) } }
+                td .w1 { (task.task_type) @if let Some(badge) = &task.badge { " " span .dim { (badge) } } }
+                td .cut { a href={ "/documents/" (task.root_id) } { (task.title.as_deref().unwrap_or("a file that is gone")) } }
+                td { (document::reason(task)) }
+                td .w1 .dim .hide-s { (task.retry_count) " of " (task.max_retries) @if task.lease_losses > 0 { ", lost " (task.lease_losses) } }
+                td .cut .dim .hide-s { @if let Some(error) = &task.last_error { (error.message.as_deref().or(error.code.as_deref()).unwrap_or_default()) } }
+                td .num .w1 .dim { (say::time(say::since(task.created_at))) }
+            }
+        } }
+    } }
+}
+
+pub async fn one(calls: &Calls, id: i64) -> Result<Page, Failure> {
+    let task = calls.read_task(TaskPath { id }).await?;
+    let here = format!("/tasks/{id}");
+    let ask = format!("Cancel task {id}? It fails as cancelled, and with it whatever waits for it.");
+    let buttons = html! {
+        @if task.finished && task.status == TaskStatus::Failed { (form(&format!("{here}/retry"), &[], "Retry", "main", None, &here)) }
+        @if !task.finished { (form(&format!("{here}/cancel"), &[], "Cancel", "danger", Some(&ask), &here)) }
+    };
+    let params = serde_json::to_string_pretty(&task.params).unwrap_or_default();
+    let body = html! {
+        p .crumbs { a href="/tasks" { "Tasks" } " / " a href={ "/documents/" (task.root_id) } { (task.title.as_deref().unwrap_or("a file that is gone")) } }
+        @if let Some(error) = &task.last_error {
+            div .finding .bad role="status" { span .g aria-hidden="true" { "✕" } div {
+                (error.message.as_deref().unwrap_or("It failed without a message."))
+                @if let Some(code) = &error.code { small { span .mono { (code) } } }
+            } }
+        }
+        (card("State", "", buttons, html! { div .body { dl .kv {
+            dt { "State" } dd { (document::reason(&task)) }
+            dt { "Type" } dd { a href={ "/tasks?" (query(&[("type", &task.task_type)])) } { (task.task_type) } }
+            dt { "Works on" } dd { a href={ "/documents/" (task.document_id) } { "document " (task.document_id) } ", " (extent(&task)) }
+            dt { "File" } dd { a href={ "/documents/" (task.root_id) } { (task.title.as_deref().unwrap_or("gone")) } " · " a .lnk href={ "/regions?file=" (task.root_id) } { "its regions" } }
+            dt { "Lane" } dd { (task.lane) }
+            dt { "Badge" } dd { (task.badge.as_deref().unwrap_or("none")) }
+            dt { "Priority" } dd { (task.priority) }
+            dt { "Held by" } dd { @if let Some(worker) = task.claimed_by.as_ref().filter(|_| !task.finished) { a href={ "/workers/" (super::layout::part(worker)) } { (worker) } } @else { "nobody" } }
+            dt { "Retries" } dd { (task.retry_count) " of " (task.max_retries) }
+            dt { "Lost leases" } dd { (task.lease_losses) }
+            dt { "Waits for" } dd { @if task.dependencies.is_empty() { "no other task" } @for other in &task.dependencies { a href={ "/tasks/" (other) } { "#" (other) } " " } }
+            dt { "Queued" } dd { (task.created_at.format("%Y-%m-%d %H:%M:%S")) " UTC, " (say::time(say::since(task.created_at))) " ago" }
+        } } }))
+        (card("Parameters", "", html! {}, html! { pre .body .mono { (super::draw::short(&params, 4000)) } }))
+    };
+    Ok(Page { title: format!("Task {id}"), say: say::task(&task), body })
+}
+
+fn extent(task: &TaskResponse) -> &'static str {
+    use svc_client::wire::WriteMode;
+    match task.write_mode {
+        WriteMode::Itself => "which it reserves alone",
+        WriteMode::Children => "which it reserves with its children",
+        WriteMode::Subtree => "which it reserves with all under it",
+    }
+}

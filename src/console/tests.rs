@@ -1,0 +1,42 @@
+use super::{acts, layout, say};
+use bytes::Bytes;
+
+#[test]
+fn numbers_and_times_are_said_for_people() {
+    assert_eq!(
+        [0, 7, 999, 1000, 4433, 1_234_567, -1500].map(say::count),
+        ["0", "7", "999", "1,000", "4,433", "1,234,567", "-1,500"]
+    );
+    assert_eq!(
+        [-3.0, 0.4, 59.9, 60.0, 5460.0, 200_000.0].map(say::time),
+        ["0 s", "0 s", "59 s", "1 min", "1 h 31", "2 d"]
+    );
+    assert_eq!([0.0004, 0.04, 9.84, 62.0].map(say::took), ["0 ms", "40 ms", "9.8 s", "1 min"]);
+    assert_eq!([0, 1023, 1024, 50_541_363].map(say::bytes), ["0 B", "1023 B", "1.0 KiB", "48.2 MiB"]);
+    assert_eq!((say::many(1, "task"), say::many(0, "task")), ("1 task".to_owned(), "0 tasks".to_owned()));
+}
+
+#[test]
+fn a_form_leads_back_to_the_console_alone() {
+    let back = |text: &str| acts::back(&acts::fields(&Bytes::from(format!("back={}", layout::part(text))))).to_owned();
+    assert_eq!(back("/tasks?type=embed&file=3"), "/tasks?type=embed&file=3");
+    for elsewhere in [
+        "",
+        "//evil.example",
+        "/\\evil.example",
+        "https://evil.example",
+        "javascript:alert(1)",
+        "/a b",
+        "/a\r\nSet-Cookie: x",
+    ] {
+        assert_eq!(back(elsewhere), "/", "{elsewhere:?}");
+    }
+}
+
+#[test]
+fn what_goes_into_an_address_comes_out_of_it() {
+    let hostile = "<script>\"'&?=#/%\u{202e}é";
+    assert!(layout::part(hostile).bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.~:%".contains(&byte)));
+    assert_eq!(layout::decoded(&layout::part(hostile)), hostile);
+    assert_eq!(layout::query(&[("a", ""), ("b", "x y")]), "b=x%20y");
+}

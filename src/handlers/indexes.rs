@@ -1,0 +1,268 @@
+//! Search indexes, which are the owner's to manage.
+use super::documents::{id_cursor, page_by_id};
+use crate::{
+    access::Caller,
+    error::OrFail,
+    registry::Handle,
+    search::bm25,
+    service::Service,
+    store::{
+        self,
+        away::sql_state,
+        indexes::{
+            self, DEFAULT, IndexError,
+            manage::{self, IndexRow, Removed},
+        },
+    },
+};
+use sqlx::PgConnection;
+use svc_client::{
+    Call, Code, Failure, ops,
+    wire::{
+        IndexAnalyzer, IndexCapabilities, IndexLanguage, IndexPage, IndexResponse, IndexState, IndexStopWords,
+        IndexedDocument, MemberPage,
+    },
+};
+use svc_ids::{DocumentId, IndexId};
+use svc_ranking::{AnalyzerConfig, Config, Language, StopWords};
+
+/// How many batches of a build a call does itself; a worker does the rest.
+const BATCHES: usize = 5;
+
+fn no_index(id: IndexId) -> Failure {
+    Failure::new(Code::NotFound, format!("there is no index {id}"))
+}
+
+fn taken(name: &str) -> Failure {
+    Failure::new(Code::Conflict, format!("there is an index `{name}` already")).with("remedy", "choose another name")
+}
+
+fn failure(error: IndexError) -> Failure {
+    match error {
+        IndexError::Unknown(id) => no_index(id),
+        IndexError::Config(problem) => {
+            let field = problem.0.split([' ', ';']).next().unwrap_or("analyzer").to_owned();
+            Failure::field(&field, problem)
+        }
+        IndexError::Database(error) => Err::<(), _>(error).or_fail().expect_err("it is an error"),
+    }
+}
+
+/// The language as the analyzer knows it: both have one word for it.
+fn language(language: IndexLanguage) -> Language {
+    Language::NAMES
+        .iter()
+        .find(|(name, _)| *name == language.as_str())
+        .map_or(Language::None, |(_, language)| *language)
+}
+
+fn analyzer(wire: IndexAnalyzer) -> AnalyzerConfig {
+    let stop_words = wire.stop_words.map(|words| match words {
+        IndexStopWords::Keep => StopWords::Keep,
+        IndexStopWords::Remove => StopWords::Remove,
+    });
+    AnalyzerConfig { language: language(wire.language), stop_words, ..AnalyzerConfig::default() }
+}
+
+fn shown(row: IndexRow) -> IndexResponse {
+    let config = row.config.0;
+    let name =
+        Language::NAMES.iter().find(|(_, language)| *language == config.analyzer.language).map(|(name, _)| *name);
+    IndexResponse {
+        id: row.id.0,
+        name: row.name,
+        k1: config.k1,
+        b: config.b,
+        analyzer: IndexAnalyzer {
+            language: name.and_then(|name| name.parse().ok()).unwrap_or(IndexLanguage::None),
+            stop_words: config.analyzer.stop_words.map(|words| match words {
+                StopWords::Keep => IndexStopWords::Keep,
+                StopWords::Remove => IndexStopWords::Remove,
+            }),
+        },
+        capabilities: row.capabilities.0,
+        members: row.members,
+        documents: row.documents.max(0),
+        state: if row.built_to.is_some() { IndexState::Building } else { IndexState::Ready },
+        created_at: row.created_at,
+    }
+}
+
+async fn read(conn: &mut PgConnection, id: IndexId) -> Result<IndexResponse, Failure> {
+    manage::read(conn, id).await.or_fail()?.map(shown).ok_or_else(|| no_index(id))
+}
+
+/// Builds what it can at once, and answers with the index as it is then.
+async fn build(service: &Service, id: IndexId) -> Result<IndexResponse, Failure> {
+    bm25::build(service, id, BATCHES).await.or_fail()?;
+    let mut conn = service.pool.acquire().await.or_fail()?;
+    read(&mut conn, id).await
+}
+
+async fn add_members(conn: &mut PgConnection, id: IndexId, members: &[i64]) -> Result<(), Failure> {
+    match manage::add_members(conn, id, members).await.or_fail()? {
+        None => Ok(()),
+        Some(missing) => Err(Failure::field("members", format!("there is no document {missing}"))),
+    }
+}
+
+/// The index that the settings give its name and configuration is none to rename or delete.
+fn not_the_default(name: &str, what: &str) -> Result<(), Failure> {
+    match name {
+        DEFAULT => Err(Failure::new(Code::Conflict, format!("the index `{DEFAULT}` cannot be {what}"))
+            .with("remedy", "create another one, and name it in searches")),
+        _ => Ok(()),
+    }
+}
+
+impl Handle<ops::create_index> for Service {
+    async fn handle(&self, _: &Caller, call: Call<ops::create_index>) -> Result<IndexResponse, Failure> {
+        let new = call.body.0;
+        let config = Config {
+            k1: new.k1.unwrap_or(self.settings.bm25_k1),
+            b: new.b.unwrap_or(self.settings.bm25_b),
+            analyzer: new.analyzer.map_or_else(AnalyzerConfig::default, analyzer),
+        };
+        let capabilities = new.capabilities.unwrap_or(IndexCapabilities { bm25: true, maxsim: false });
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        let made = manage::insert(&mut tx, &new.name, &config, capabilities).await.map_err(failure)?;
+        let id = made.ok_or_else(|| taken(&new.name))?;
+        add_members(&mut tx, id, new.members.as_deref().unwrap_or_default()).await?;
+        tx.commit().await.or_fail()?;
+        build(self, id).await
+    }
+}
+
+impl Handle<ops::list_indexes> for Service {
+    async fn handle(&self, _: &Caller, call: Call<ops::list_indexes>) -> Result<IndexPage, Failure> {
+        let (limit, after) = (call.query.rows(), id_cursor(call.query.cursor.as_deref())?);
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        let rows = manage::page(&mut conn, IndexId(after), limit + 1).await.or_fail()?;
+        let (indexes, next_cursor) = page_by_id(rows.into_iter().map(shown).collect(), limit, |index| index.id);
+        Ok(IndexPage { indexes, next_cursor })
+    }
+}
+
+impl Handle<ops::read_index> for Service {
+    async fn handle(&self, _: &Caller, call: Call<ops::read_index>) -> Result<IndexResponse, Failure> {
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        read(&mut conn, IndexId(call.path.id)).await
+    }
+}
+
+impl Handle<ops::update_index> for Service {
+    async fn handle(&self, _: &Caller, call: Call<ops::update_index>) -> Result<IndexResponse, Failure> {
+        let (id, change) = (IndexId(call.path.id), call.body.0);
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        let old = manage::lock(&mut tx, id).await.map_err(failure)?;
+        let before = read(&mut tx, id).await?;
+        if let Some(name) = change.name.as_deref().filter(|name| *name != before.name) {
+            not_the_default(&before.name, "renamed")?;
+            match manage::rename(&mut tx, id, name).await {
+                Err(error) if sql_state(&error) == "23505" => return Err(taken(name)),
+                renamed => renamed.or_fail()?,
+            }
+        }
+        let new = Config {
+            k1: change.k1.unwrap_or(old.k1),
+            b: change.b.unwrap_or(old.b),
+            analyzer: change.analyzer.map_or(old.analyzer, analyzer),
+        };
+        if new != old {
+            // A restart would undo it.
+            not_the_default(&before.name, "changed: SVC_BM25_K1, SVC_BM25_B and SVC_LANGUAGE configure it")?;
+        }
+        if new.analyzer.same_terms(&old.analyzer) {
+            indexes::configure(&mut tx, id, &new).await.map_err(failure)?;
+        } else {
+            manage::empty(&mut tx, id, &new).await.map_err(failure)?;
+        }
+        tx.commit().await.or_fail()?;
+        build(self, id).await
+    }
+}
+
+impl Handle<ops::delete_index> for Service {
+    async fn handle(&self, _: &Caller, call: Call<ops::delete_index>) -> Result<(), Failure> {
+        let id = IndexId(call.path.id);
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        manage::lock(&mut tx, id).await.map_err(failure)?;
+        not_the_default(&read(&mut tx, id).await?.name, "deleted")?;
+        manage::delete(&mut tx, id).await.or_fail()?;
+        tx.commit().await.or_fail()
+    }
+}
+
+impl Handle<ops::list_index_members> for Service {
+    async fn handle(&self, _: &Caller, call: Call<ops::list_index_members>) -> Result<MemberPage, Failure> {
+        let id = IndexId(call.path.id);
+        let (limit, after) = (call.query.rows(), id_cursor(call.query.cursor.as_deref())?);
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        read(&mut conn, id).await?;
+        let rows = manage::members(&mut conn, id, DocumentId(after), limit + 1).await.or_fail()?;
+        let (members, next_cursor) = page_by_id(rows.into_iter().map(|id| id.0).collect(), limit, |id: &i64| *id);
+        Ok(MemberPage { members, next_cursor })
+    }
+}
+
+impl Handle<ops::add_index_members> for Service {
+    async fn handle(&self, _: &Caller, call: Call<ops::add_index_members>) -> Result<IndexResponse, Failure> {
+        let (id, members) = (IndexId(call.path.id), call.body.0.members);
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        manage::lock(&mut tx, id).await.map_err(failure)?;
+        not_the_default(&read(&mut tx, id).await?.name, "narrowed to some subtrees")?;
+        add_members(&mut tx, id, &members).await?;
+        manage::rebuild(&mut tx, id).await.or_fail()?;
+        tx.commit().await.or_fail()?;
+        build(self, id).await
+    }
+}
+
+impl Handle<ops::remove_index_member> for Service {
+    async fn handle(&self, _: &Caller, call: Call<ops::remove_index_member>) -> Result<(), Failure> {
+        let (id, member) = (IndexId(call.path.id), DocumentId(call.path.document_id));
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        manage::lock(&mut tx, id).await.map_err(failure)?;
+        match manage::remove_member(&mut tx, id, member).await.or_fail()? {
+            Removed::Gone => {}
+            Removed::Unknown => return Err(Failure::new(Code::NotFound, format!("index {id} has no member {member}"))),
+            Removed::Last => {
+                let detail = format!("without its last member index {id} would cover everything");
+                return Err(Failure::new(Code::Conflict, detail)
+                    .with("remedy", "add another member first, or delete the index"));
+            }
+        }
+        manage::rebuild(&mut tx, id).await.or_fail()?;
+        tx.commit().await.or_fail()?;
+        build(self, id).await.map(|_| ())
+    }
+}
+
+impl Handle<ops::refresh_index> for Service {
+    async fn handle(&self, _: &Caller, call: Call<ops::refresh_index>) -> Result<IndexResponse, Failure> {
+        let id = IndexId(call.path.id);
+        let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        manage::lock(&mut tx, id).await.map_err(failure)?;
+        manage::rebuild(&mut tx, id).await.or_fail()?;
+        tx.commit().await.or_fail()?;
+        build(self, id).await
+    }
+}
+
+impl Handle<ops::index_document> for Service {
+    async fn handle(&self, _: &Caller, call: Call<ops::index_document>) -> Result<IndexedDocument, Failure> {
+        let (id, document) = (IndexId(call.path.id), DocumentId(call.path.document_id));
+        let mut conn = self.pool.acquire().await.or_fail()?;
+        read(&mut conn, id).await?;
+        if store::documents::read(&mut conn, &store::scope::Readable::everything(), document, false)
+            .await
+            .or_fail()?
+            .is_none()
+        {
+            return Err(Failure::no_document(document.0));
+        }
+        drop(conn);
+        let held = bm25::put(self, id, &[document], None).await.or_fail()?;
+        Ok(IndexedDocument { index_id: id.0, document_id: document.0, indexed: held.contains(&document) })
+    }
+}

@@ -1,0 +1,261 @@
+//! What becomes of a ranking: a second stage, groups, and the answer with its documents.
+use super::{
+    Asked, Found, LEG_DEPTH, Ranked, Ranking, Total,
+    groups::{Group, Text, Tree, parts},
+    rerank, results, snippets,
+};
+use crate::{
+    core::Core,
+    error::OrFail,
+    store::{
+        self,
+        documents::Unsettled,
+        search::{Eligible, groups as rows},
+        vectors::Stored,
+    },
+};
+use std::collections::{HashMap, HashSet};
+use svc_client::{
+    Failure,
+    wire::{DocumentResponse, GroupBy, ScopeState, SearchHit, SearchResponse, SearchResult, Snippet, TotalIs},
+};
+use svc_ids::DocumentId;
+
+/// By how much more the first stage is asked for, as long as its results are of too few groups.
+const GROWTH: u32 = 4;
+/// The most results of the first stage that are put into groups: a group that begins behind them is not found.
+const DEEPEST: u32 = LEG_DEPTH * GROWTH.pow(5);
+/// The same where the tokens of each result are compared.
+const DEEPEST_BY_TOKENS: u32 = LEG_DEPTH * GROWTH.pow(3);
+
+/// A place in the answer.
+struct Place {
+    shown: DocumentId,
+    /// The result of the ranking that has this place.
+    first: DocumentId,
+    score: f64,
+    /// The texts that are shown of a group.
+    texts: Option<Vec<Text>>,
+}
+
+impl Place {
+    /// The documents whose words are shown, the best first.
+    fn speakers(&self) -> Vec<DocumentId> {
+        match self.texts.as_deref() {
+            None | Some([]) => vec![self.shown],
+            Some(texts) => texts.iter().map(Text::spoken_by).collect(),
+        }
+    }
+}
+
+pub(super) async fn answer(
+    core: &Core,
+    eligible: &Eligible,
+    asked: Asked<'_>,
+    ranking: Ranking<'_>,
+) -> Result<SearchResponse, Failure> {
+    let (places, found) = match asked.group_by {
+        GroupBy::None => alone(core, eligible, &asked, &ranking).await?,
+        GroupBy::File | GroupBy::Section => grouped(core, eligible, &asked, &ranking).await?,
+    };
+    let of = |place: &Place| {
+        let texts = place.texts.iter().flatten().map(|text| text.shown);
+        std::iter::once(place.shown).chain(texts).collect::<Vec<_>>()
+    };
+    let ids: Vec<DocumentId> = places.iter().flat_map(of).collect();
+    let mut conn = core.pool.acquire().await.or_fail()?;
+    let Unsettled { in_flight, failed } =
+        store::documents::unsettled(&mut conn, &eligible.scope, eligible.parent_id).await.or_fail()?;
+    let mut documents =
+        results::show(core, &mut conn, &eligible.scope, &ids, (asked.include_content, asked.include_embed)).await?;
+    drop(conn);
+    let mut snippets = match asked.snippets {
+        true => {
+            let speakers: Vec<DocumentId> = places.iter().flat_map(Place::speakers).collect();
+            snippets::of(core, &eligible.scope, asked.query, &ranking, &speakers).await?
+        }
+        false => HashMap::new(),
+    };
+    let result = |place: Place| {
+        let legs = found.legs.get(&place.first).copied();
+        let snippet = place.speakers().first().and_then(|speaker| snippets.get(speaker)).cloned();
+        Some(SearchResult {
+            document: documents.remove(&place.shown)?,
+            score: place.score,
+            no_tokens: found.no_tokens.contains(&place.first),
+            legs,
+            snippet,
+            hits: place
+                .texts
+                .map(|texts| texts.into_iter().filter_map(|text| hit(&mut documents, &mut snippets, text)).collect()),
+        })
+    };
+    Ok(SearchResponse {
+        results: places.into_iter().filter_map(result).collect(),
+        total: found.total.count,
+        total_is: if found.total.exact { TotalIs::Exact } else { TotalIs::AtLeast },
+        latency_ms: asked.started.elapsed().as_secs_f64() * 1e3,
+        method: asked.method,
+        group_by: (asked.group_by != GroupBy::None).then_some(asked.group_by),
+        reranked: asked.second_stage,
+        scope_state: ScopeState { in_flight, failed },
+    })
+}
+
+fn hit(
+    documents: &mut HashMap<DocumentId, DocumentResponse>,
+    snippets: &mut HashMap<DocumentId, Snippet>,
+    text: Text,
+) -> Option<SearchHit> {
+    let (document, snippet) = (documents.remove(&text.shown)?, snippets.remove(&text.spoken_by()));
+    Some(SearchHit { document, score: text.score, texts: text.merged.into_iter().map(|id| id.0).collect(), snippet })
+}
+
+/// Each document stands for itself.
+async fn alone(
+    core: &Core,
+    eligible: &Eligible,
+    asked: &Asked<'_>,
+    ranking: &Ranking<'_>,
+) -> Result<(Vec<Place>, Found), Failure> {
+    let mut found = ranking.first(core, eligible, asked.depth).await?;
+    if let Some(method) = asked.second_stage {
+        let ids: Vec<DocumentId> = found.ranked.iter().map(|(id, _)| *id).collect();
+        // This takes time, and a connection of its own if it needs one.
+        (found.ranked, found.no_tokens) = rerank::run(core, &eligible.scope, method, asked.query, &ids).await?;
+    }
+    found.ranked.truncate(asked.limit as usize);
+    let place = |(id, score): &(DocumentId, f64)| Place { shown: *id, first: *id, score: *score, texts: None };
+    Ok((found.ranked.iter().map(place).collect(), found))
+}
+
+/// Containers stand for their texts. The first stage is asked for more until there are enough groups or nothing else matches, so the first
+/// result of each group is where it is without groups.
+async fn grouped(
+    core: &Core,
+    eligible: &Eligible,
+    asked: &Asked<'_>,
+    ranking: &Ranking<'_>,
+) -> Result<(Vec<Place>, Found), Failure> {
+    let limit = asked.limit as usize;
+    let deepest = if matches!(ranking, Ranking::Maxsim(_)) { DEEPEST_BY_TOKENS } else { DEEPEST };
+    let mut depth = LEG_DEPTH.max(GROWTH * asked.depth);
+    let mut tree = Tree::new(asked.group_by, eligible.parent_id);
+    let (mut found, mut groups, total) = loop {
+        let found = ranking.first(core, eligible, depth).await?;
+        let mut conn = core.pool.acquire().await.or_fail()?;
+        let unknown = tree.unknown(&found.ranked);
+        tree.learn(rows::members(&mut conn, eligible, &unknown).await.or_fail()?);
+        drop(conn);
+        let (groups, keys) = tree.groups(&found.ranked, limit);
+        let count = keys.len() as u64;
+        if found.is_whole {
+            let exact = found.total.exact;
+            break (found, groups, Total { count, exact });
+        }
+        if groups.len() >= limit {
+            break (found, groups, Total { count, exact: false });
+        }
+        if !has_others(core, eligible, asked, &keys).await? {
+            break (found, groups, Total { count, exact: true });
+        }
+        if depth >= deepest {
+            break (found, groups, Total { count, exact: false });
+        }
+        depth = depth.saturating_mul(GROWTH).min(deepest);
+    };
+    found.total = total;
+    if let Some(method) = asked.second_stage {
+        let candidates = candidates(&found.ranked, &groups, asked.depth as usize);
+        (found.ranked, found.no_tokens) = rerank::run(core, &eligible.scope, method, asked.query, &candidates).await?;
+        groups = tree.groups(&found.ranked, limit).0;
+    }
+    find_texts(core, eligible, asked, ranking, &mut tree, &mut groups).await?;
+    let sections = sections(core, eligible, asked, &tree, &found.ranked).await?;
+    let place = |group: Group| Place {
+        shown: group.shown,
+        first: group.first.0,
+        score: group.first.1,
+        texts: Some(tree.choose(&group, &sections, asked.per_group as usize)),
+    };
+    Ok((groups.into_iter().map(place).collect(), found))
+}
+
+/// Whether anything is eligible outside of these groups. To find that out takes less than to rank everything in them.
+async fn has_others(
+    core: &Core,
+    eligible: &Eligible,
+    asked: &Asked<'_>,
+    groups: &[DocumentId],
+) -> Result<bool, Failure> {
+    let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
+    let others = rows::has_others(&mut tx, eligible, groups, &parts(asked.group_by)).await.or_fail()?;
+    tx.commit().await.or_fail()?;
+    Ok(others)
+}
+
+/// What a second stage ranks: the best results, and the best of each group that has none among them.
+fn candidates(ranked: &Ranked, groups: &[Group], depth: usize) -> Vec<DocumentId> {
+    let best = ranked.iter().take(depth).map(|(id, _)| *id);
+    let mut seen = HashSet::new();
+    best.chain(groups.iter().map(|group| group.first.0)).filter(|id| seen.insert(*id)).collect()
+}
+
+/// Finds the best texts of groups of which the ranking has none, because they were found by their titles or as a whole.
+async fn find_texts(
+    core: &Core,
+    eligible: &Eligible,
+    asked: &Asked<'_>,
+    ranking: &Ranking<'_>,
+    tree: &mut Tree,
+    groups: &mut [Group],
+) -> Result<(), Failure> {
+    let is_silent = |group: &&Group| group.texts.is_empty() && !tree.has_text(group.shown);
+    let silent: Vec<DocumentId> = groups.iter().filter(is_silent).map(|group| group.shown).collect();
+    if silent.is_empty() {
+        return Ok(());
+    }
+    let model = if ranking.has_vectors() { Some(core.model().await?) } else { None };
+    let query = match &model {
+        Some(model) => {
+            let embedded = model.embed_query(asked.query.to_owned()).await.or_fail()?;
+            Some(Stored::new(model.identity(), model.native_width(), embedded))
+        }
+        None => None,
+    };
+    let parts = parts(asked.group_by);
+    let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
+    let texts = rows::texts_of(&mut tx, eligible, &silent, &parts, query.as_ref(), asked.per_group).await.or_fail()?;
+    let ids: Vec<DocumentId> = texts.iter().map(|(_, id, _)| *id).collect();
+    tree.learn(rows::members(&mut tx, eligible, &ids).await.or_fail()?);
+    tx.commit().await.or_fail()?;
+    for (container, id, cosine) in texts {
+        if let Some(group) = groups.iter_mut().find(|group| group.shown == container) {
+            // The cosine is a score only where all scores are.
+            let score = cosine.filter(|_| matches!(ranking, Ranking::Vector(_)) && asked.second_stage.is_none());
+            group.texts.push(Text { shown: id, score, merged: Vec::new() });
+        }
+    }
+    Ok(())
+}
+
+/// The sections of which most texts are among the best `limit` texts, with these.
+async fn sections(
+    core: &Core,
+    eligible: &Eligible,
+    asked: &Asked<'_>,
+    tree: &Tree,
+    ranked: &Ranked,
+) -> Result<HashMap<DocumentId, Vec<DocumentId>>, Failure> {
+    if asked.group_by == GroupBy::Section {
+        return Ok(HashMap::new());
+    }
+    let mut crowded = tree.crowded(ranked, asked.limit as usize);
+    if !crowded.is_empty() {
+        let ids: Vec<DocumentId> = crowded.keys().copied().collect();
+        let mut conn = core.pool.acquire().await.or_fail()?;
+        let counts = rows::texts_in(&mut conn, &eligible.scope, &ids, 2 * i64::from(asked.limit)).await.or_fail()?;
+        crowded.retain(|id, texts| counts.get(id).is_some_and(|count| 2 * texts.len() as i64 > *count));
+    }
+    Ok(crowded)
+}

@@ -1,0 +1,94 @@
+//! Building an index from the documents that are there.
+use super::{Error, Text, prepare, remove, replace};
+use crate::{
+    core::Core,
+    search,
+    store::{
+        self,
+        indexes::{DEFAULT, manage},
+    },
+};
+use std::collections::HashSet;
+use svc_client::wire::Settled;
+use svc_ids::{DocumentId, IndexId};
+
+/// How many documents one transaction of a build reads.
+const BATCH: i64 = 200;
+
+/// Goes on building an index, for at most so many batches; returns true if it is done. Each batch is a transaction of its own, so that a
+/// build that is cut off goes on where it was.
+pub async fn build(core: &Core, index: IndexId, batches: usize) -> Result<bool, Error> {
+    for _ in 0..batches {
+        let mut conn = core.pool.acquire().await?;
+        let Some(from) = manage::built_to(&mut conn, index).await? else { return Ok(true) };
+        let ids = manage::documents_after(&mut conn, from, BATCH).await?;
+        drop(conn);
+        let step = Some((from, ids.last().copied()));
+        match put(core, index, &ids, step).await {
+            // The terms that this process remembers went with what the index held before.
+            Err(Error::StaleTerms(_)) => put(core, index, &ids, step).await?,
+            put => put?,
+        };
+    }
+    Ok(false)
+}
+
+/// Puts documents into an index, or takes them out if they do not belong there. Returns those that it holds now. The step is that of a
+/// build: the document that it was at, and the one that it is at afterwards.
+pub async fn put(
+    core: &Core,
+    index: IndexId,
+    ids: &[DocumentId],
+    step: Option<(DocumentId, Option<DocumentId>)>,
+) -> Result<HashSet<DocumentId>, Error> {
+    let mut conn = core.pool.acquire().await?;
+    let seen = store::batch::times(&mut conn, ids).await?;
+    let rows = store::nodes::texts(&mut conn, ids).await?;
+    // Full text is built with the index that is there from the start: the settings give both their language.
+    let is_default = (store::indexes::by_name(&mut conn, DEFAULT).await?).is_some_and(|default| default.id == index);
+    let covered: HashSet<DocumentId> = (store::indexes::covering(&mut conn, ids).await?.into_iter())
+        .filter(|(of, _)| *of == index)
+        .map(|(_, id)| id)
+        .collect();
+    drop(conn);
+    let excluded = &core.settings.bm25_exclude_usetypes;
+    let texts: Vec<Text> = rows
+        .iter()
+        .filter(|row| {
+            row.settled.0 == Settled::Settled && covered.contains(&row.id) && !excluded.contains(&row.usetype)
+        })
+        .map(|row| Text { document_id: row.id, text: search::text(&row.usetype, &row.title, &row.content) })
+        .filter(|text| !text.text.trim().is_empty())
+        .collect();
+    let mut held: HashSet<DocumentId> = texts.iter().map(|text| text.document_id).collect();
+    let mut prepared = prepare(&core.pool, &core.postings, index, texts).await?;
+    let mut tx = store::transaction::begin(&core.pool).await?;
+    store::locks::documents(&mut tx, ids).await?;
+    // Another process may have made this step, or have begun anew.
+    let is_ours = match step {
+        Some((from, _)) => manage::lock_build(&mut tx, index).await? == Some(from),
+        None => true,
+    };
+    if is_ours {
+        // What has changed meanwhile has a task of its own.
+        let unchanged = store::batch::unchanged(&mut tx, &seen).await?;
+        held.retain(|id| unchanged.contains(id));
+        prepared.keep(&held);
+        let others: Vec<DocumentId> = unchanged.iter().copied().filter(|id| !held.contains(id)).collect();
+        remove(&mut tx, Some(index), &others).await?;
+        let replaced = replace(&mut tx, &prepared).await;
+        if matches!(replaced, Err(Error::StaleTerms(_))) {
+            core.postings.forget_term_ids();
+        }
+        replaced?;
+        if let Some((_, to)) = step {
+            if is_default {
+                let words = rows.iter().filter(|row| unchanged.contains(&row.id));
+                store::fulltext::renew(&mut tx, &core.lexicon, words).await?;
+            }
+            manage::set_built(&mut tx, index, to).await?;
+        }
+        tx.commit().await?;
+    }
+    Ok(held)
+}

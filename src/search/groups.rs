@@ -1,0 +1,264 @@
+//! Puts the documents of a ranking together into groups, for which their containers stand.
+use super::Ranked;
+use crate::{store::search::groups::Member, usetype::Usetype};
+use std::collections::{HashMap, HashSet};
+use svc_client::wire::GroupBy;
+use svc_ids::DocumentId;
+
+/// Whether documents of this usetype belong to the document above them, so that it may stand for them.
+fn is_part(usetype: &str, group_by: GroupBy) -> bool {
+    match Usetype::named(usetype) {
+        Some(Usetype::Chunk | Usetype::Record | Usetype::Profile | Usetype::Summary | Usetype::Raptor) => {
+            group_by != GroupBy::None
+        }
+        Some(Usetype::Section | Usetype::Sheet) => group_by == GroupBy::File,
+        _ => false,
+    }
+}
+
+/// The usetypes of what belongs to the document above it.
+pub(super) fn parts(group_by: GroupBy) -> Vec<&'static str> {
+    Usetype::ALL.iter().map(|usetype| usetype.as_str()).filter(|usetype| is_part(usetype, group_by)).collect()
+}
+
+/// What is known of the documents of a ranking and of those above them.
+pub(super) struct Tree {
+    members: HashMap<DocumentId, Member>,
+    group_by: GroupBy,
+    /// Only what is under this one stands for anything.
+    under: Option<DocumentId>,
+}
+
+/// Some documents of a ranking with one container.
+#[derive(Debug, PartialEq)]
+pub(super) struct Group {
+    /// The container, or the topmost one that may be shown.
+    pub shown: DocumentId,
+    /// The best result of the ranking in this group, with its score.
+    pub first: (DocumentId, f64),
+    /// The texts of the ranking in this group, best first, each with its score if the ranking has one.
+    pub texts: Vec<Text>,
+}
+
+/// A text of a group.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Text {
+    pub shown: DocumentId,
+    pub score: Option<f64>,
+    /// The texts that it comes instead of, best first.
+    pub merged: Vec<DocumentId>,
+}
+
+impl Text {
+    /// The document whose words are shown.
+    pub fn spoken_by(&self) -> DocumentId {
+        self.merged.first().copied().unwrap_or(self.shown)
+    }
+}
+
+impl Tree {
+    pub fn new(group_by: GroupBy, under: Option<DocumentId>) -> Tree {
+        Tree { members: HashMap::new(), group_by, under }
+    }
+
+    pub fn learn(&mut self, members: Vec<Member>) {
+        self.members.extend(members.into_iter().map(|member| (member.id, member)));
+    }
+
+    /// Those documents of which nothing is known yet.
+    pub fn unknown(&self, ranked: &Ranked) -> Vec<DocumentId> {
+        ranked.iter().map(|(id, _)| *id).filter(|id| !self.members.contains_key(id)).collect()
+    }
+
+    pub fn has_text(&self, id: DocumentId) -> bool {
+        self.members.get(&id).is_some_and(|member| member.has_text)
+    }
+
+    /// The document and what may stand for it, upwards: as long as it is a part, what is above it. It ends below the document under
+    /// which the search looks.
+    fn upwards(&self, id: DocumentId) -> impl Iterator<Item = &Member> {
+        let document = self.members.get(&id);
+        let path: &[i64] = document.map_or(&[], |document| &document.path);
+        let below = self.under.and_then(|under| path.iter().position(|id| *id == under.0)).map_or(0, |at| at + 1);
+        let above = path[below..].iter().rev().map(|id| self.members.get(&DocumentId(*id)));
+        let mut was_part = true;
+        document
+            .into_iter()
+            .chain(above.map_while(|member| member))
+            .take_while(move |member| std::mem::replace(&mut was_part, is_part(&member.usetype, self.group_by)))
+    }
+
+    /// What tells the document's group from others: the topmost that the caller may read of what stands for it. The caller does not learn
+    /// from it what two documents have in common above that.
+    fn key(&self, id: DocumentId) -> DocumentId {
+        self.upwards(id).filter(|member| member.readable).last().map_or(id, |member| member.id)
+    }
+
+    fn shown(&self, id: DocumentId) -> DocumentId {
+        self.upwards(id).filter(|member| member.may_be_shown).last().map_or(id, |member| member.id)
+    }
+
+    fn is_above(&self, above: DocumentId, id: DocumentId) -> bool {
+        self.members.get(&id).is_some_and(|member| member.path.contains(&above.0))
+    }
+
+    /// The first `most` groups in the order of their best results, and what tells each of all groups from others.
+    pub fn groups(&self, ranked: &Ranked, most: usize) -> (Vec<Group>, Vec<DocumentId>) {
+        let (mut groups, mut places): (Vec<Group>, HashMap<DocumentId, usize>) = Default::default();
+        for (id, score) in ranked {
+            let count = places.len();
+            let place = *places.entry(self.key(*id)).or_insert(count);
+            if place >= most {
+                continue;
+            }
+            if place == groups.len() {
+                groups.push(Group { shown: self.shown(*id), first: (*id, *score), texts: Vec::new() });
+            }
+            if let Some(group) =
+                groups.get_mut(place).filter(|group| self.is_above(group.shown, *id) && self.has_text(*id))
+            {
+                group.texts.push(Text { shown: *id, score: Some(*score), merged: Vec::new() });
+            }
+        }
+        (groups, places.into_keys().collect())
+    }
+
+    /// The sections of which at least two texts are among the best `most` texts of the ranking, with these texts.
+    pub fn crowded(&self, ranked: &Ranked, most: usize) -> HashMap<DocumentId, Vec<DocumentId>> {
+        let mut sections: HashMap<DocumentId, Vec<DocumentId>> = HashMap::new();
+        for (id, _) in ranked.iter().filter(|(id, _)| self.has_text(*id)).take(most) {
+            // A part in the middle is no container for anything but its own texts.
+            let mut upwards = self.upwards(*id).skip(1);
+            let Some(parent) = upwards.next() else { continue };
+            let is_section = matches!(Usetype::named(&parent.usetype), Some(Usetype::Section | Usetype::Sheet))
+                && parent.may_be_shown;
+            if is_section {
+                sections.entry(parent.id).or_default().push(*id);
+            }
+        }
+        sections.retain(|_, texts| texts.len() > 1);
+        sections
+    }
+
+    /// The `most` texts that a group shows: sections in place of their texts, and nothing beside what is under it.
+    pub fn choose(&self, group: &Group, merged: &HashMap<DocumentId, Vec<DocumentId>>, most: usize) -> Vec<Text> {
+        let mut section_of: HashMap<DocumentId, DocumentId> = HashMap::new();
+        for (section, texts) in merged.iter().filter(|(section, _)| **section != group.shown) {
+            section_of.extend(texts.iter().map(|text| (*text, *section)));
+        }
+        let (mut chosen, mut seen): (Vec<Text>, HashSet<DocumentId>) = Default::default();
+        for text in &group.texts {
+            if chosen.len() >= most {
+                break;
+            }
+            let section = section_of.get(&text.shown);
+            let shown = section.copied().unwrap_or(text.shown);
+            let beside = |other: &Text| self.is_above(other.shown, shown) || self.is_above(shown, other.shown);
+            if seen.insert(shown) && !chosen.iter().any(beside) {
+                let merged = section.and_then(|section| merged.get(section)).cloned().unwrap_or_default();
+                chosen.push(Text { shown, score: text.score, merged });
+            }
+        }
+        chosen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node, what is above it, its usetype, and marks: `t` has a text, `h` is hidden, `f` is in flight.
+    fn tree(group_by: GroupBy, under: Option<i64>, nodes: &[(i64, &[i64], &str, &str)]) -> Tree {
+        let mut tree = Tree::new(group_by, under.map(DocumentId));
+        let member = |(id, path, usetype, marks): &(i64, &[i64], &str, &str)| Member {
+            id: DocumentId(*id),
+            path: path.to_vec(),
+            usetype: (*usetype).to_owned(),
+            has_text: marks.contains('t'),
+            readable: !marks.contains('h'),
+            may_be_shown: !marks.contains('h') && !marks.contains('f'),
+        };
+        tree.learn(nodes.iter().map(member).collect());
+        tree
+    }
+
+    /// A file in a folder with two sections, one in the other, beside a note with a chunk.
+    fn nodes() -> Vec<(i64, &'static [i64], &'static str, &'static str)> {
+        vec![
+            (1, &[], "markdown", "t"),
+            (2, &[1], "file", ""),
+            (3, &[1, 2], "section", ""),
+            (4, &[1, 2, 3], "chunk", "t"),
+            (5, &[1, 2, 3], "chunk", "t"),
+            (6, &[1, 2, 3], "section", ""),
+            (7, &[1, 2, 3, 6], "chunk", "t"),
+            (8, &[1], "note", "t"),
+            (9, &[1, 8], "chunk", "t"),
+        ]
+    }
+
+    fn ranked(ids: &[i64]) -> Ranked {
+        ids.iter().enumerate().map(|(at, id)| (DocumentId(*id), 1.0 / (at + 1) as f64)).collect()
+    }
+
+    fn shown(tree: &Tree, ids: &[i64], most: usize) -> (Vec<(i64, Vec<i64>)>, usize) {
+        let (groups, keys) = tree.groups(&ranked(ids), most);
+        let texts = |group: &Group| group.texts.iter().map(|text| text.shown.0).collect();
+        (groups.iter().map(|group| (group.shown.0, texts(group))).collect(), keys.len())
+    }
+
+    #[test]
+    fn what_was_stored_as_one_stands_for_its_parts_and_folders_for_nothing() {
+        let file = tree(GroupBy::File, None, &nodes());
+        let ranking = [7, 9, 2, 3, 4, 1, 8];
+        assert_eq!(shown(&file, &ranking, 9), (vec![(2, vec![7, 4]), (8, vec![9]), (1, vec![])], 3));
+        assert_eq!(shown(&file, &ranking, 1), (vec![(2, vec![7, 4])], 3), "further groups are counted");
+        let section = tree(GroupBy::Section, None, &nodes());
+        let expected = vec![(6, vec![7]), (8, vec![9]), (2, vec![]), (3, vec![4]), (1, vec![])];
+        assert_eq!(shown(&section, &ranking, 9), (expected, 5));
+    }
+
+    #[test]
+    fn what_is_hidden_joins_nothing_and_what_is_in_flight_is_not_shown() {
+        let hide = |hidden: &[i64], mark: &'static str| {
+            let mut nodes = nodes();
+            nodes.iter_mut().filter(|node| hidden.contains(&node.0)).for_each(|node| node.3 = mark);
+            tree(GroupBy::File, None, &nodes)
+        };
+        assert_eq!(shown(&hide(&[2], "h"), &[7, 4], 9), (vec![(3, vec![7, 4])], 1));
+        assert_eq!(shown(&hide(&[2, 3], "h"), &[7, 4, 5], 9), (vec![(6, vec![7]), (4, vec![]), (5, vec![])], 3));
+        assert_eq!(
+            shown(&hide(&[3], "h"), &[7, 4], 9),
+            (vec![(2, vec![7, 4])], 1),
+            "a hidden one in between hides no other"
+        );
+        assert_eq!(shown(&hide(&[2], "f"), &[7, 4], 9), (vec![(3, vec![7, 4])], 1));
+        assert_eq!(shown(&hide(&[2, 3, 6], "f"), &[7, 4], 9), (vec![(7, vec![])], 1), "it is one group all the same");
+    }
+
+    #[test]
+    fn a_search_under_a_document_has_groups_below_it() {
+        assert_eq!(shown(&tree(GroupBy::File, Some(2), &nodes()), &[7, 4], 9), (vec![(3, vec![7, 4])], 1));
+        let expected = (vec![(6, vec![7]), (4, vec![]), (5, vec![])], 3);
+        assert_eq!(shown(&tree(GroupBy::File, Some(3), &nodes()), &[7, 4, 5], 9), expected);
+        assert_eq!(shown(&tree(GroupBy::File, Some(8), &nodes()), &[9], 9), (vec![(9, vec![])], 1));
+    }
+
+    #[test]
+    fn a_section_comes_instead_of_its_texts_and_nothing_stands_beside_what_is_under_it() {
+        let tree = tree(GroupBy::File, None, &nodes());
+        let ranking = ranked(&[2, 5, 7, 4]);
+        let crowded = tree.crowded(&ranking, 3);
+        assert_eq!(crowded, HashMap::from([(DocumentId(3), vec![DocumentId(5), DocumentId(4)])]));
+        assert!(tree.crowded(&ranking, 2).is_empty(), "the third text is too far behind, and the file is no text");
+        let (groups, _) = tree.groups(&ranking, 1);
+        let chosen = tree.choose(&groups[0], &crowded, 9);
+        assert_eq!(chosen.len(), 1, "7 is under 3: {chosen:?}");
+        assert_eq!(
+            (chosen[0].shown, &chosen[0].merged[..], chosen[0].score),
+            (DocumentId(3), &[DocumentId(5), DocumentId(4)][..], Some(0.5))
+        );
+        let apart: Vec<i64> = tree.choose(&groups[0], &HashMap::new(), 2).iter().map(|text| text.shown.0).collect();
+        assert_eq!(apart, [5, 7]);
+    }
+}

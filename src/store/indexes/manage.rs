@@ -1,0 +1,225 @@
+//! Making, changing and building indexes.
+use super::{IndexError, postings};
+use chrono::{DateTime, Utc};
+use sqlx::{PgConnection, types::Json};
+use svc_client::wire::IndexCapabilities;
+use svc_ids::{DocumentId, IndexId};
+use svc_ranking::Config;
+
+/// An index as its owner sees it.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct IndexRow {
+    pub id: IndexId,
+    pub name: String,
+    pub config: Json<Config>,
+    pub capabilities: Json<IndexCapabilities>,
+    pub members: i64,
+    pub documents: i64,
+    /// The last document that a build has looked at; `None` if there is nothing to build.
+    pub built_to: Option<DocumentId>,
+    pub created_at: DateTime<Utc>,
+}
+
+macro_rules! columns {
+    () => {
+        "i.id, i.name, i.config, i.capabilities, i.built_to, i.created_at,
+         (SELECT count(*) FROM search_index_members m WHERE m.index_id = i.id) AS members,
+         i.docs + (SELECT coalesce(sum(docs), 0)::bigint FROM search_index_deltas x WHERE x.index_id = i.id) AS documents"
+    };
+}
+
+/// Stores an index that is still to be built; `None` if the name is taken.
+pub async fn insert(
+    conn: &mut PgConnection,
+    name: &str,
+    config: &Config,
+    capabilities: IndexCapabilities,
+) -> Result<Option<IndexId>, IndexError> {
+    config.validate()?;
+    Ok(sqlx::query_scalar(
+        "INSERT INTO search_indexes (name, config, capabilities, built_to) VALUES ($1, $2, $3, 0) ON CONFLICT DO NOTHING RETURNING id",
+    )
+    .bind(name)
+    .bind(Json(config))
+    .bind(Json(capabilities))
+    .fetch_optional(conn)
+    .await?)
+}
+
+pub async fn read(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<Option<IndexRow>> {
+    sqlx::query_as(concat!("SELECT ", columns!(), " FROM search_indexes i WHERE i.id = $1"))
+        .bind(id)
+        .fetch_optional(conn)
+        .await
+}
+
+/// Indexes after `after` by id, at most `limit`.
+pub async fn page(conn: &mut PgConnection, after: IndexId, limit: u32) -> sqlx::Result<Vec<IndexRow>> {
+    sqlx::query_as(concat!("SELECT ", columns!(), " FROM search_indexes i WHERE i.id > $1 ORDER BY i.id LIMIT $2"))
+        .bind(after)
+        .bind(i64::from(limit))
+        .fetch_all(conn)
+        .await
+}
+
+/// Keeps everybody else from changing or deleting the index until the transaction ends; waits for a compaction and for writers under
+/// way. Returns its configuration.
+pub async fn lock(conn: &mut PgConnection, id: IndexId) -> Result<Config, IndexError> {
+    postings::lock_compaction(&mut *conn, id).await?;
+    let config: Option<Json<Config>> = sqlx::query_scalar("SELECT config FROM search_indexes WHERE id = $1 FOR UPDATE")
+        .bind(id)
+        .fetch_optional(conn)
+        .await?;
+    config.map(|Json(config)| config).ok_or(IndexError::Unknown(id))
+}
+
+pub async fn rename(conn: &mut PgConnection, id: IndexId, name: &str) -> sqlx::Result<()> {
+    sqlx::query("UPDATE search_indexes SET name = $2 WHERE id = $1").bind(id).bind(name).execute(conn).await.map(|_| ())
+}
+
+/// Takes everything out of a locked index, to be built anew with this configuration.
+pub async fn empty(conn: &mut PgConnection, id: IndexId, config: &Config) -> Result<(), IndexError> {
+    config.validate()?;
+    clear(&mut *conn, id).await?;
+    sqlx::query(
+        "UPDATE search_indexes SET config = $2, generation = generation + 1, rescored_at = 0, avgdl_built = 0, docs = 0, tokens = 0, built_to = 0
+          WHERE id = $1",
+    )
+    .bind(id)
+    .bind(Json(config))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Deletes a locked index.
+pub async fn delete(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<()> {
+    clear(&mut *conn, id).await?;
+    sqlx::query("DELETE FROM search_indexes WHERE id = $1").bind(id).execute(conn).await.map(|_| ())
+}
+
+async fn clear(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<()> {
+    sqlx::query(
+        "WITH e AS (DELETE FROM search_index_entries WHERE index_id = $1), d AS (DELETE FROM search_index_deltas WHERE index_id = $1),
+              t AS (DELETE FROM search_term_tombstones WHERE index_id = $1), p AS (DELETE FROM search_term_postings WHERE index_id = $1)
+         DELETE FROM search_term_stats WHERE index_id = $1",
+    )
+    .bind(id)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Has the index built from the first document on; what it holds stays until it is replaced or left out.
+pub async fn rebuild(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<()> {
+    sqlx::query("UPDATE search_indexes SET built_to = 0 WHERE id = $1").bind(id).execute(conn).await.map(|_| ())
+}
+
+/// The indexes that are still to be built.
+pub async fn unbuilt(conn: &mut PgConnection) -> sqlx::Result<Vec<IndexId>> {
+    sqlx::query_scalar("SELECT id FROM search_indexes WHERE built_to IS NOT NULL ORDER BY id").fetch_all(conn).await
+}
+
+/// How far the build is; `None` if it is done or the index is gone. Nobody else builds or changes the index until the transaction ends.
+pub async fn lock_build(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<Option<DocumentId>> {
+    let to: Option<Option<DocumentId>> =
+        sqlx::query_scalar("SELECT built_to FROM search_indexes WHERE id = $1 FOR NO KEY UPDATE")
+            .bind(id)
+            .fetch_optional(conn)
+            .await?;
+    Ok(to.flatten())
+}
+
+/// How far the build is, without a lock.
+pub async fn built_to(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<Option<DocumentId>> {
+    let to: Option<Option<DocumentId>> =
+        sqlx::query_scalar("SELECT built_to FROM search_indexes WHERE id = $1").bind(id).fetch_optional(conn).await?;
+    Ok(to.flatten())
+}
+
+/// Says after which document the build goes on; with `None` it is done.
+pub async fn set_built(conn: &mut PgConnection, id: IndexId, after: Option<DocumentId>) -> sqlx::Result<()> {
+    sqlx::query("UPDATE search_indexes SET built_to = $2 WHERE id = $1")
+        .bind(id)
+        .bind(after)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// The documents after this one, by id.
+pub async fn documents_after(conn: &mut PgConnection, after: DocumentId, limit: i64) -> sqlx::Result<Vec<DocumentId>> {
+    sqlx::query_scalar("SELECT id FROM documents WHERE id > $1 ORDER BY id LIMIT $2")
+        .bind(after)
+        .bind(limit)
+        .fetch_all(conn)
+        .await
+}
+
+/// The subtrees that an index covers, after this one by id.
+pub async fn members(
+    conn: &mut PgConnection,
+    id: IndexId,
+    after: DocumentId,
+    limit: u32,
+) -> sqlx::Result<Vec<DocumentId>> {
+    sqlx::query_scalar(
+        "SELECT root_document_id FROM search_index_members WHERE index_id = $1 AND root_document_id > $2 ORDER BY root_document_id LIMIT $3",
+    )
+    .bind(id)
+    .bind(after)
+    .bind(i64::from(limit))
+    .fetch_all(conn)
+    .await
+}
+
+/// Adds subtrees to what an index covers. Returns the first of them that does not exist, and then adds none.
+pub async fn add_members(conn: &mut PgConnection, id: IndexId, members: &[i64]) -> sqlx::Result<Option<i64>> {
+    let missing: Option<i64> = sqlx::query_scalar(
+        "SELECT m.id FROM unnest($1::bigint[]) AS m (id) WHERE NOT EXISTS (SELECT FROM documents d WHERE d.id = m.id AND d.guard <> -1) LIMIT 1",
+    )
+    .bind(members)
+    .fetch_optional(&mut *conn)
+    .await?;
+    if missing.is_none() {
+        sqlx::query(
+            "INSERT INTO search_index_members (index_id, root_document_id) SELECT DISTINCT $1, m FROM unnest($2::bigint[]) AS m ON CONFLICT DO NOTHING",
+        )
+        .bind(id)
+        .bind(members)
+        .execute(conn)
+        .await?;
+    }
+    Ok(missing)
+}
+
+/// What came of taking a subtree away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removed {
+    Gone,
+    /// It is none of the index's.
+    Unknown,
+    /// It is the only one, without which the index would cover everything.
+    Last,
+}
+
+/// Takes a subtree away from a locked index.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = member.0))]
+pub async fn remove_member(conn: &mut PgConnection, id: IndexId, member: DocumentId) -> sqlx::Result<Removed> {
+    let (there, count): (bool, i64) = sqlx::query_as(
+        "SELECT coalesce(bool_or(root_document_id = $2), false), count(*) FROM search_index_members WHERE index_id = $1",
+    )
+    .bind(id)
+    .bind(member)
+    .fetch_one(&mut *conn)
+    .await?;
+    if !there || count < 2 {
+        return Ok(if there { Removed::Last } else { Removed::Unknown });
+    }
+    sqlx::query("DELETE FROM search_index_members WHERE index_id = $1 AND root_document_id = $2")
+        .bind(id)
+        .bind(member)
+        .execute(conn)
+        .await?;
+    Ok(Removed::Gone)
+}

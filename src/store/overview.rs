@@ -1,0 +1,162 @@
+//! The queue and the fleet at a glance: what ended when, what failed why, and the workers without their actors.
+use super::{queue::COUNTED, word::Word};
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use sqlx::{PgConnection, types::Json};
+use svc_client::wire::{ErrorType, FailureChoice, FailureGroup, FailurePlace, LaneUse, MinuteCount, WorkerOverview};
+use svc_ids::{DocumentId, RootId, TaskId};
+
+#[derive(sqlx::FromRow)]
+struct MinuteRow {
+    minute: DateTime<Utc>,
+    completed: i64,
+    failed: i64,
+    lost: i64,
+}
+
+/// The attempts that ended in the last `minutes`, by the minute; a minute without one is left out. What only lacks a part, or failed with
+/// another task, is not counted as a failure.
+pub async fn throughput(conn: &mut PgConnection, minutes: u32) -> sqlx::Result<Vec<MinuteCount>> {
+    let rows: Vec<MinuteRow> = sqlx::query_as(
+        "SELECT date_trunc('minute', ended_at) AS minute, count(*) FILTER (WHERE outcome IN ('completed', 'skipped')) AS completed,
+                count(*) FILTER (WHERE outcome = 'failed' AND error_type IS DISTINCT FROM 'dependency') AS failed, count(*) FILTER (WHERE outcome = 'lease_lost') AS lost
+           FROM task_attempts WHERE ended_at > date_trunc('minute', clock_timestamp()) - make_interval(mins => $1 - 1) GROUP BY 1 ORDER BY 1",
+    )
+    .bind(i32::try_from(minutes).unwrap_or(i32::MAX))
+    .fetch_all(conn)
+    .await?;
+    let read = |MinuteRow { minute, completed, failed, lost }| MinuteCount { minute, completed, failed, lost };
+    Ok(rows.into_iter().map(read).collect())
+}
+
+/// How many attempts ended in the last minute, by task type and by worker.
+pub async fn pace(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, String, i64)>> {
+    sqlx::query_as(
+        "SELECT task_type, worker, count(*) FROM task_attempts WHERE ended_at > clock_timestamp() - interval '1 minute' GROUP BY 1, 2",
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// The paused task types, each with the time of its pause.
+pub async fn paused(conn: &mut PgConnection) -> sqlx::Result<Vec<(String, DateTime<Utc>)>> {
+    sqlx::query_as("SELECT task_type, since FROM paused_task_type ORDER BY 1").fetch_all(conn).await
+}
+
+/// How many regions are held.
+pub async fn regions_held(conn: &mut PgConnection) -> sqlx::Result<i64> {
+    sqlx::query_scalar("SELECT count(*) FROM task_reservation").fetch_one(conn).await
+}
+
+#[derive(sqlx::FromRow)]
+struct WorkerRow {
+    worker_id: String,
+    version: String,
+    badges: Vec<String>,
+    alive: bool,
+    silent_seconds: f64,
+    started_at: DateTime<Utc>,
+    tasks_held: i64,
+    actors: Option<i64>,
+    lanes: Option<Json<Value>>,
+}
+
+/// Every worker that is still on record, without its actors.
+pub async fn workers(conn: &mut PgConnection) -> sqlx::Result<Vec<WorkerOverview>> {
+    let rows: Vec<WorkerRow> = sqlx::query_as(
+        "SELECT worker_id, version, badges, beat_at > now() - lease AS alive, started_at,
+                extract(epoch FROM clock_timestamp() - beat_at)::float8 AS silent_seconds,
+                (SELECT count(*) FROM task_reservation r WHERE r.worker = w.worker_id) AS tasks_held,
+                CASE jsonb_typeof(snapshot -> 'actors') WHEN 'number' THEN (snapshot ->> 'actors')::bigint END AS actors,
+                snapshot -> 'lanes' AS lanes
+           FROM workers w ORDER BY worker_id",
+    )
+    .fetch_all(conn)
+    .await?;
+    // A worker of another version may have written the lanes.
+    let lanes = |lanes: Option<Json<Value>>| -> Vec<LaneUse> {
+        lanes.and_then(|lanes| serde_json::from_value(lanes.0).ok()).unwrap_or_default()
+    };
+    let read = |row: WorkerRow| WorkerOverview {
+        worker_id: row.worker_id,
+        version: row.version,
+        badges: row.badges,
+        alive: row.alive,
+        silent_seconds: row.silent_seconds,
+        started_at: row.started_at,
+        tasks_held: row.tasks_held,
+        actors: row.actors.and_then(|actors| u64::try_from(actors).ok()).unwrap_or_default(),
+        lanes: lanes(row.lanes),
+        ended_a_minute: 0,
+    };
+    Ok(rows.into_iter().map(read).collect())
+}
+
+/// The latest tasks that failed for good, each with the code of its last failed attempt, as `failed(id, task_type, error_type, root_id,
+/// scope_document_id, code, message, ended_at)`; $1 is how many of them.
+macro_rules! failed_tasks {
+    () => {
+        "WITH failed AS (
+             SELECT t.id, t.task_type, t.error_type, t.root_id, t.scope_document_id, a.code, a.message, a.ended_at
+               FROM (SELECT id, task_type, error_type, root_id, scope_document_id FROM task_queue
+                      WHERE final AND error_type IS NOT NULL ORDER BY id DESC LIMIT $1) t
+               LEFT JOIN LATERAL (SELECT code, message, ended_at FROM task_attempts a
+                                   WHERE a.task_id = t.id AND a.outcome NOT IN ('completed', 'skipped') ORDER BY id DESC LIMIT 1) a ON true)"
+    };
+}
+
+#[derive(sqlx::FromRow)]
+struct FailureRow {
+    task_type: String,
+    error_type: Word<ErrorType>,
+    code: Option<String>,
+    tasks: i64,
+    latest: Option<DateTime<Utc>>,
+    task_id: i64,
+    root_id: i64,
+    title: Option<String>,
+    message: Option<String>,
+}
+
+/// What failed for good, by type, class and code; the latest [`COUNTED`] tasks are looked at.
+pub async fn failures(conn: &mut PgConnection) -> sqlx::Result<Vec<FailureGroup>> {
+    let rows: Vec<FailureRow> = sqlx::query_as(concat!(
+        failed_tasks!(),
+        ", alike AS (SELECT task_type, error_type, code, count(*) AS tasks, max(ended_at) AS latest, max(id) AS task_id FROM failed GROUP BY 1, 2, 3
+                      ORDER BY tasks DESC LIMIT 200)
+         SELECT g.task_type, g.error_type, g.code, g.tasks, g.latest, g.task_id, f.root_id, f.message,
+                (SELECT title FROM documents d WHERE d.id = f.root_id) AS title
+           FROM alike g JOIN failed f ON f.id = g.task_id ORDER BY g.tasks DESC, g.task_id DESC"
+    ))
+    .bind(COUNTED)
+    .fetch_all(conn)
+    .await?;
+    let read = |row: FailureRow| FailureGroup {
+        task_type: row.task_type,
+        error_type: row.error_type.0,
+        code: row.code,
+        tasks: row.tasks,
+        latest: row.latest,
+        sample: FailurePlace { task_id: row.task_id, root_id: row.root_id, title: row.title },
+        message: row.message,
+    };
+    Ok(rows.into_iter().map(read).collect())
+}
+
+/// The tasks of a group of failures, latest first.
+pub async fn failed_alike(
+    conn: &mut PgConnection,
+    choice: &FailureChoice,
+) -> sqlx::Result<Vec<(TaskId, DocumentId, RootId)>> {
+    sqlx::query_as(concat!(
+        failed_tasks!(),
+        " SELECT id, scope_document_id, root_id FROM failed
+           WHERE task_type = $2 AND error_type = $3 AND code IS NOT DISTINCT FROM $4 ORDER BY id DESC"
+    ))
+    .bind(COUNTED)
+    .bind(&choice.task_type)
+    .bind(choice.error_type.as_str())
+    .bind(&choice.code)
+    .fetch_all(conn)
+    .await
+}

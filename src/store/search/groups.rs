@@ -1,0 +1,145 @@
+//! What a search needs to know in order to put documents together into groups.
+use super::{Eligible, eligible};
+use crate::store::{
+    documents::add,
+    scope::{Readable, readable},
+    vectors::Stored,
+};
+use sqlx::PgConnection;
+use std::collections::HashMap;
+use svc_ids::DocumentId;
+
+/// The most texts under one container that are compared with a query.
+const COMPARED: i64 = 1_000;
+
+/// A document of a ranking, or one above it.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Member {
+    pub id: DocumentId,
+    /// The ids of its ancestors, root first.
+    pub path: Vec<i64>,
+    pub usetype: String,
+    /// Whether it has a text of its own.
+    pub has_text: bool,
+    pub readable: bool,
+    /// Whether it is readable and settled, and no excluded usetype keeps it out of results.
+    pub may_be_shown: bool,
+}
+
+/// The documents and all their ancestors, also those that the caller must not be shown.
+pub async fn members(conn: &mut PgConnection, eligible: &Eligible, ids: &[DocumentId]) -> sqlx::Result<Vec<Member>> {
+    let mut arguments = eligible.scope.arguments();
+    add(&mut arguments, ids.to_vec());
+    add(&mut arguments, eligible.excluded_usetypes.clone());
+    sqlx::query_as_with(
+        concat!(
+            "WITH found AS MATERIALIZED (SELECT f.id, f.path FROM documents f WHERE f.id = ANY($3)),
+                  wanted AS MATERIALIZED (SELECT id FROM found UNION SELECT unnest(path) FROM found)
+             SELECT d.id, d.path, d.usetype, d.content <> '' AS has_text, ",
+            readable!(),
+            " AS readable, ",
+            readable!(),
+            " AND d.settled = 'settled' AND d.usetype <> ALL($4::text[]) AS may_be_shown
+               FROM wanted JOIN documents d ON d.id = wanted.id"
+        ),
+        arguments,
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// The most documents of their own inside of groups that are told from the groups.
+const NESTED: i64 = 1_000;
+
+/// Whether there is an eligible document outside of these groups, each of which is a container with its parts. `parts` are the usetypes
+/// of parts: any other document under a container is a group of its own.
+pub async fn has_others(
+    conn: &mut PgConnection,
+    eligible: &Eligible,
+    containers: &[DocumentId],
+    parts: &[&str],
+) -> sqlx::Result<bool> {
+    let mut arguments = eligible.arguments();
+    add(&mut arguments, containers.to_vec());
+    add(&mut arguments, parts.iter().map(|part| (*part).to_owned()).collect::<Vec<String>>());
+    add(&mut arguments, NESTED);
+    sqlx::query_scalar_with(
+        concat!(
+            "WITH nested AS MATERIALIZED (
+                 SELECT coalesce(array_agg(b.id), '{}') AS ids FROM (
+                     SELECT b.id FROM documents b WHERE b.path && $11::bigint[] AND b.usetype <> ALL($12::text[]) LIMIT $13) b)
+             SELECT EXISTS (SELECT FROM documents d WHERE ",
+            eligible!(),
+            " AND d.id <> ALL($11) AND (NOT d.path && $11 OR (SELECT cardinality(ids) = $13 OR d.id = ANY(ids) OR d.path && ids FROM nested)))"
+        ),
+        arguments,
+    )
+    .fetch_one(conn)
+    .await
+}
+
+/// The best texts in each of these containers: the nearest to the query, or the first ones if there is no vector. Each with its
+/// container and its cosine. `parts` are the usetypes of what belongs to a container: nothing else stands between it and its texts. Of a
+/// container with very many texts, only some are looked at.
+pub async fn texts_of(
+    conn: &mut PgConnection,
+    eligible: &Eligible,
+    containers: &[DocumentId],
+    parts: &[&str],
+    query: Option<&Stored<'_>>,
+    per_container: u32,
+) -> sqlx::Result<Vec<(DocumentId, DocumentId, Option<f64>)>> {
+    // The filter chose the containers. What is shown of them is their best text, whatever its usetype or time.
+    let eligible = Eligible {
+        scope: eligible.scope.clone(),
+        parent_id: eligible.parent_id,
+        usetypes: Some(parts.iter().map(|part| (*part).to_owned()).collect()),
+        excluded_usetypes: eligible.excluded_usetypes.clone(),
+        ..Eligible::default()
+    };
+    let mut arguments = eligible.arguments();
+    add(&mut arguments, query.map(|query| query.model.to_owned()));
+    add(&mut arguments, query.map(|query| query.vector.clone()));
+    add(&mut arguments, containers.to_vec());
+    add(&mut arguments, COMPARED);
+    add(&mut arguments, i64::from(per_container));
+    sqlx::query_as_with(
+        concat!(
+            "SELECT c.id, best.id, best.score FROM unnest($13::bigint[]) c(id) CROSS JOIN LATERAL (
+                 SELECT n.id, 1 - (v.embed <=> $12::halfvec) AS score
+                   FROM (SELECT d.id, d.path FROM documents d WHERE d.path @> ARRAY[c.id] AND d.content <> '' AND ",
+            eligible!(),
+            " LIMIT $14) n LEFT JOIN document_vectors v ON v.document_id = n.id AND v.embed_model = $11
+                  WHERE NOT EXISTS (SELECT FROM documents b WHERE b.id = ANY(n.path) AND b.path @> ARRAY[c.id] AND b.usetype <> ALL($4::text[]))
+                  ORDER BY score DESC NULLS LAST, n.id LIMIT $15) best
+              ORDER BY c.id, best.score DESC NULLS LAST, best.id"
+        ),
+        arguments,
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// How many readable texts each of these sections has as its children, counted up to `most`.
+pub async fn texts_in(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    sections: &[DocumentId],
+    most: i64,
+) -> sqlx::Result<HashMap<DocumentId, i64>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, sections.to_vec());
+    add(&mut arguments, most);
+    let rows: Vec<(DocumentId, i64)> = sqlx::query_as_with(
+        concat!(
+            "SELECT s.id, (SELECT count(*) FROM (SELECT FROM documents d
+                 WHERE d.parent_id = s.id AND d.settled = 'settled' AND d.content <> '' AND ",
+            readable!(),
+            " LIMIT $4) t) FROM unnest($3::bigint[]) s(id)"
+        ),
+        arguments,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().collect())
+}

@@ -1,0 +1,147 @@
+//! Files, and what happened to each.
+use super::{
+    documents::add,
+    scope::{Readable, readable},
+    word::Word,
+};
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+use svc_client::wire::{AttemptOutcome, ErrorType, FileQuery, FileResponse, Settled, StoryEntry};
+use svc_ids::{DocumentId, RootId};
+
+/// How many files a search for a name looks at.
+const NAMED: i64 = 10_000;
+/// How many kinds of attempts a story tells of.
+const ENTRIES: i64 = 200;
+
+#[derive(sqlx::FromRow)]
+struct FileRow {
+    id: i64,
+    title: String,
+    settled: Word<Settled>,
+    format: Option<String>,
+    byte_size: i64,
+    created_at: DateTime<Utc>,
+    nodes_total: Option<i64>,
+    nodes_settled: Option<i64>,
+}
+
+/// The files that come after `after`, latest first. Only who may read everything is told how many nodes they have, because some of these may be
+/// hidden.
+pub async fn files(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    query: &FileQuery,
+    after: DocumentId,
+    limit: u32,
+) -> sqlx::Result<Vec<FileResponse>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, after);
+    add(&mut arguments, i64::from(limit));
+    add(&mut arguments, query.state.map(Settled::as_str));
+    add(&mut arguments, query.name.clone());
+    add(&mut arguments, NAMED);
+    let rows: Vec<FileRow> = sqlx::query_as_with(
+        concat!(
+            "SELECT f.id, f.title, f.settled, f.format, f.byte_size, f.created_at, n.total AS nodes_total, n.settled AS nodes_settled
+               FROM (SELECT d.id, d.title, d.settled, d.created_at, b.format, b.byte_size FROM document_blobs b
+                       JOIN documents d ON d.id = b.document_id
+                      WHERE b.document_id < $3 AND ($5::text IS NULL OR d.settled = $5)
+                        AND ($6::text IS NULL OR (strpos(lower(d.title), lower($6)) > 0 AND b.document_id >= coalesce(
+                                (SELECT document_id FROM document_blobs ORDER BY document_id DESC OFFSET $7 LIMIT 1), 0)))
+                        AND ",
+            readable!(),
+            " ORDER BY b.document_id DESC LIMIT $4) f
+               LEFT JOIN LATERAL (SELECT sum(total)::bigint AS total, sum(settled)::bigint AS settled FROM frontier_delta x
+                                   WHERE $1::boolean AND x.root_id = f.id) n ON true
+              ORDER BY f.id DESC"
+        ),
+        arguments,
+    )
+    .persistent(false)
+    .fetch_all(conn)
+    .await?;
+    let read = |row: FileRow| FileResponse {
+        id: row.id,
+        title: row.title,
+        state: row.settled.0,
+        format: row.format,
+        byte_size: row.byte_size,
+        created_at: row.created_at,
+        nodes_total: row.nodes_total,
+        nodes_settled: row.nodes_settled,
+    };
+    Ok(rows.into_iter().map(read).collect())
+}
+
+#[derive(sqlx::FromRow)]
+struct EntryRow {
+    task_type: String,
+    outcome: Option<Word<AttemptOutcome>>,
+    attempt: i32,
+    error_type: Option<Word<ErrorType>>,
+    code: Option<String>,
+    message: Option<String>,
+    attempts: i64,
+    task_id: i64,
+    queued_at: Option<DateTime<Utc>>,
+    started_at: DateTime<Utc>,
+    ended_at: Option<DateTime<Utc>>,
+    seconds: f64,
+    worker: Option<String>,
+    workers: i64,
+}
+
+/// What happened at and under a root: its attempts, and those that run, folded where they are alike, in the order in which they began.
+/// An attempt waited since its task was created, or since the attempt before it ended.
+#[tracing::instrument(level = "debug", skip_all, fields(root.id = root_id.0))]
+pub async fn story(conn: &mut PgConnection, scope: &Readable, root_id: RootId) -> sqlx::Result<Vec<StoryEntry>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, root_id);
+    add(&mut arguments, ENTRIES);
+    // Only nodes with tasks or children have a row of ingestion, and they are few beside the leaves.
+    let rows: Vec<EntryRow> = sqlx::query_as_with(
+        concat!(
+            "WITH node AS MATERIALIZED (
+                 SELECT d.id FROM (SELECT document_id AS id FROM ingest_node WHERE root_id = $3 UNION SELECT $3) n
+                   JOIN documents d ON d.id = n.id WHERE ",
+            readable!(),
+            "),
+             attempt AS (
+                 SELECT a.task_id, a.task_type, a.outcome, a.attempt, a.error_type, a.code, a.message, a.worker, a.started_at, a.ended_at,
+                        coalesce(lag(a.ended_at) OVER (PARTITION BY a.task_id ORDER BY a.id), t.created_at) AS queued_at
+                   FROM node JOIN task_attempts a ON a.document_id = node.id LEFT JOIN task_queue t ON t.id = a.task_id
+                 UNION ALL
+                 SELECT t.id, t.task_type, NULL, t.retry_count + t.lapses + 1, NULL, NULL, NULL, t.claimed_by, r.since, NULL, t.created_at
+                   FROM task_queue t JOIN node ON node.id = t.scope_document_id JOIN task_reservation r ON r.task_id = t.id
+                  WHERE NOT t.final)
+             SELECT task_type, outcome, attempt, error_type, code, (array_agg(message ORDER BY started_at DESC))[1] AS message,
+                    count(*) AS attempts, (array_agg(task_id ORDER BY started_at DESC))[1] AS task_id, min(queued_at) AS queued_at,
+                    min(started_at) AS started_at, max(ended_at) AS ended_at,
+                    coalesce(avg(extract(epoch FROM coalesce(ended_at, clock_timestamp()) - started_at)), 0)::float8 AS seconds,
+                    (array_agg(nullif(worker, '') ORDER BY started_at DESC))[1] AS worker, count(DISTINCT worker) AS workers
+               FROM attempt GROUP BY 1, 2, 3, 4, 5 ORDER BY min(started_at), 1 LIMIT $4"
+        ),
+        arguments,
+    )
+    .persistent(false)
+    .fetch_all(conn)
+    .await?;
+    let read = |row: EntryRow| StoryEntry {
+        task_type: row.task_type,
+        outcome: row.outcome.map(|Word(outcome)| outcome),
+        attempt: row.attempt,
+        error_type: row.error_type.map(|Word(error_type)| error_type),
+        code: row.code,
+        message: row.message,
+        attempts: row.attempts,
+        task_id: row.task_id,
+        queued_at: row.queued_at,
+        started_at: row.started_at,
+        ended_at: row.ended_at,
+        seconds: row.seconds,
+        worker: row.worker,
+        workers: row.workers,
+    };
+    Ok(rows.into_iter().map(read).collect())
+}

@@ -1,0 +1,156 @@
+//! The console as a person meets it, in a real browser.
+use super::{Console, PAGES};
+use crate::{
+    admin::of_root,
+    support::{
+        TOKEN, TestApp,
+        browser::{Browser, Program},
+        left_out, sample,
+    },
+};
+use base64::Engine as _;
+use serde_json::json;
+use svc_client::{FileUpload, wire::UploadQuery};
+
+/// The folder that the pages are drawn into, if somebody wants to see them: SVC_TEST_SCREENSHOTS.
+fn draw(browser: &mut Browser, name: &str) {
+    let Some(folder) = std::env::var_os("SVC_TEST_SCREENSHOTS") else { return };
+    let picture = base64::engine::general_purpose::STANDARD.decode(browser.picture()).unwrap();
+    std::fs::write(std::path::Path::new(&folder).join(format!("{name}.png")), picture).unwrap();
+}
+
+/// Each page in both colours and at two widths: nothing keeps people from using it, and nothing is wider than the window.
+fn look(browser: &mut Browser, program: &Program, console: &str, paths: &[String]) {
+    for path in paths {
+        let name = if path == "/" { "now".to_owned() } else { path[1..].replace(['/', '?', '&', '='], "-") };
+        for (scheme, width) in [("light", 1440), ("dark", 1440), ("light", 760), ("dark", 420)] {
+            browser.colours(scheme);
+            browser.size(width, 900);
+            browser.go(&format!("{console}{path}"));
+            draw(browser, &format!("{name}-{scheme}-{width}"));
+            let over = browser.value("document.documentElement.scrollWidth - window.innerWidth");
+            assert!(over.as_i64().unwrap() <= 0, "{path} at {width} is {over} pixels too wide");
+            if let Some(axe) = &program.axe {
+                browser.value(&format!("{axe};1"));
+                let found = browser.value(
+                    "axe.run().then(r => r.violations.map(v => v.id + ': ' + v.nodes.map(n => n.html + ' ' + n.failureSummary).join(' | ').slice(0, 900)))",
+                );
+                assert_eq!(found, json!([]), "{path} in {scheme} at {width}");
+            }
+        }
+    }
+    browser.colours("light");
+    browser.size(1440, 900);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_person_operates_the_service_in_a_browser() {
+    let Some(program) = Program::find() else {
+        assert!(std::env::var_os("SVC_TEST_STRICT").is_none(), "there is no browser: config/setup.sh browser");
+        return left_out("the console in a browser (no browser here: config/setup.sh browser)");
+    };
+    let app = TestApp::start().await;
+    let console = Console::of(&app).await;
+    for name in ["handbook.md", "corrupt.pdf", "duck-counts.xlsx", "onboarding-checklist.docx"] {
+        app.ingest(&sample(name)).await;
+    }
+    let document = app.upload_bytes("<b>bold</b>.md", "# A\n\nheron\n\n# B\n\ncoot\n").await.unwrap().document_id;
+    app.settled(document).await;
+    let failed = app.client.list_failures().await.unwrap().failures;
+    let task = failed.first().map(|group| group.sample.task_id).unwrap();
+    let (base, client) = (console.base.clone(), app.client.clone());
+    let runtime = tokio::runtime::Handle::current();
+    let person = move || {
+        let profile = tempfile::tempdir().unwrap();
+        let mut browser = Browser::start(&program, profile.path());
+
+        // Signing in, with the wrong token first.
+        browser.go(&base);
+        assert_eq!(browser.value("location.pathname"), "/login");
+        draw(&mut browser, "login");
+        for (token, place) in [("wrong", "/login"), (TOKEN, "/")] {
+            browser.value("document.querySelector('#token').focus()");
+            browser.insert(token);
+            browser.leave(|browser| drop(browser.value("document.querySelector('form').submit()")));
+            assert_eq!(browser.value("location.pathname"), place);
+        }
+
+        // The pages stay live: a file that is stored now is shown, and what the person does stays.
+        browser.until("document.documentElement.classList.contains('is-live')");
+        browser.value("document.querySelector('#find').focus()");
+        browser.insert("half a wor");
+        let file = FileUpload::from_bytes("just-now.md", b"# New\n\nA kingfisher.\n".to_vec(), None);
+        runtime.block_on(client.upload_file(UploadQuery::default(), file)).unwrap();
+        browser.until("document.querySelector('main').innerText.includes('just-now.md')");
+        assert_eq!(browser.value("document.activeElement.value"), "half a wor");
+        browser.value("document.activeElement.value = ''; document.activeElement.blur()");
+
+        // Keys lead everywhere.
+        for (key, place) in
+            [("t", "/tasks"), ("a", "/actors"), ("w", "/workers"), ("f", "/failed"), ("d", "/documents"), ("n", "/")]
+        {
+            browser.key("g");
+            browser.leave(|browser| browser.key(key));
+            assert_eq!(browser.value("location.pathname"), place);
+        }
+        browser.key("?");
+        browser.until("document.querySelector('#help').open");
+        draw(&mut browser, "help");
+        browser.value("document.querySelector('#help').close()");
+        browser.key("/");
+        assert_eq!(browser.value("document.activeElement.id"), "find");
+        browser.insert(&document.to_string());
+        browser.leave(|browser| drop(browser.value("document.activeElement.form.submit()")));
+        browser.until("location.pathname.startsWith('/documents/') || location.pathname.startsWith('/tasks/')");
+
+        // What is closed stays closed, while the page goes on.
+        browser.go(&format!("{base}/actors"));
+        browser.until("document.querySelector('.tree details[open]')");
+        browser.value("document.querySelector('.tree details[open]').open = false");
+        let shown = browser.value("document.querySelector('.when').innerText");
+        browser.until(&format!("document.querySelector('.when').innerText !== {shown}"));
+        assert_eq!(browser.value("document.querySelector('.tree details').open"), false);
+        browser.key("j");
+        browser.until("document.querySelector('.cur')");
+        browser.key("p");
+        browser.until("document.documentElement.classList.contains('is-held')");
+
+        // An act asks first, and tells what came of it.
+        browser.go(&format!("{base}/failed"));
+        browser.click_and_accept("document.querySelector('main form button')");
+        assert_eq!(browser.value("location.pathname"), "/failed");
+        browser.until("document.querySelector('.finding.note').innerText.includes('Queued')");
+
+        let more = [
+            format!("/documents/{document}"),
+            format!("/tasks/{task}"),
+            "/tasks?status=completed".to_owned(),
+            "/nowhere".to_owned(),
+        ];
+        let paths: Vec<String> = PAGES.iter().map(|path| (*path).to_owned()).chain(more).collect();
+        look(&mut browser, &program, &base, &paths);
+        let complaints: Vec<String> = browser
+            .complaints()
+            .into_iter()
+            .filter(|complaint| !complaint.contains("404") && !complaint.contains("403"))
+            .collect();
+        assert!(complaints.is_empty(), "{complaints:#?}");
+
+        // A button chooses other colours than the system's.
+        browser.go(&base);
+        browser
+            .leave(|browser| drop(browser.value("document.querySelector('form[action=\"/theme\"] button').click()")));
+        assert_eq!(browser.value("document.documentElement.dataset.theme"), "dark");
+    };
+    tokio::task::spawn_blocking(person).await.unwrap();
+    let open = app.client.list_tasks(of_root(document)).await.unwrap().tasks;
+    assert!(open.is_empty());
+    crate::support::until("the queue to be empty", async || {
+        let left: i64 =
+            sqlx::query_scalar("SELECT count(*) FROM task_queue WHERE NOT final").fetch_one(&app.pool).await.unwrap();
+        (left == 0).then_some(())
+    })
+    .await;
+    console.end().await;
+    app.end().await;
+}

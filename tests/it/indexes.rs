@@ -1,0 +1,192 @@
+//! Search indexes over REST.
+use crate::support::{TestApp, document};
+use serde_json::json;
+use svc_client::{
+    Code, Json,
+    wire::{
+        Bm25Search, IndexAnalyzer, IndexChange, IndexDocumentPath, IndexLanguage, IndexPath, IndexResponse, IndexState,
+        NewIndex, NewMembers, PageQuery, WaitQuery,
+    },
+};
+
+async fn find(app: &TestApp, index: &str, query: &str) -> Vec<String> {
+    let search = Bm25Search { index: Some(index.to_owned()), ..Bm25Search::new(query) };
+    let found = app.client.search_bm25(Json(search)).await.unwrap();
+    found.results.into_iter().map(|result| result.document.title).collect()
+}
+
+fn new(name: &str, more: serde_json::Value) -> Json<NewIndex> {
+    let mut new = json!({"name": name});
+    new.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    Json(serde_json::from_value(new).unwrap())
+}
+
+async fn index(app: &TestApp, name: &str, more: serde_json::Value) -> IndexResponse {
+    let made = app.client.create_index(new(name, more)).await.unwrap();
+    assert_eq!(made.state, IndexState::Ready);
+    made
+}
+
+#[tokio::test]
+async fn an_index_covers_its_members_and_reads_texts_in_its_language() {
+    let app = TestApp::start().await;
+    let home = app.create("home", "Viele Häuser am See", None).await.id;
+    app.create("inside", "Das Haus am Meer", Some(home)).await;
+    let other = app.create("outside", "Ein Haus im Wald", None).await.id;
+    let german =
+        index(&app, "german", json!({"analyzer": {"language": "german"}, "members": [home], "k1": 1.5, "b": 0.5}))
+            .await;
+    assert_eq!((german.documents, german.members, german.k1, german.b), (2, 1, 1.5, 0.5));
+    let mut found = find(&app, "german", "haus").await;
+    found.sort();
+    assert_eq!(found, ["home", "inside"]);
+    assert_eq!(find(&app, "default", "haus").await.len(), 2, "to English a plural of German is another word");
+    // What comes later is indexed with it.
+    app.create("later", "Häusern", Some(home)).await;
+    assert_eq!(find(&app, "german", "haus").await.len(), 3);
+    let path = IndexPath { id: german.id };
+    let wider = app.client.add_index_members(path, Json(NewMembers { members: vec![other, other] })).await.unwrap();
+    assert_eq!((wider.members, wider.documents, wider.state), (2, 4, IndexState::Ready));
+    assert_eq!(app.client.list_index_members(path, PageQuery::default()).await.unwrap().members, [home, other]);
+    app.client.remove_index_member(IndexDocumentPath { id: german.id, document_id: home }).await.unwrap();
+    assert_eq!(find(&app, "german", "haus").await, ["outside"]);
+    let last =
+        app.client.remove_index_member(IndexDocumentPath { id: german.id, document_id: other }).await.unwrap_err();
+    assert_eq!(last.code, Code::Conflict);
+    // With another analyzer it is built anew.
+    let change = IndexChange {
+        name: Some("plain".into()),
+        analyzer: Some(IndexAnalyzer { language: IndexLanguage::None, stop_words: None }),
+        ..IndexChange::default()
+    };
+    let plain = app.client.update_index(path, Json(change)).await.unwrap();
+    assert_eq!((plain.name.as_str(), plain.documents, plain.state), ("plain", 1, IndexState::Ready));
+    assert_eq!((find(&app, "plain", "hauses").await.len(), find(&app, "plain", "Haus").await.len()), (0, 1));
+    app.client.delete_index(path).await.unwrap();
+    assert_eq!(app.client.read_index(path).await.unwrap_err().code, Code::NotFound);
+    let search = Bm25Search { index: Some("plain".into()), ..Bm25Search::new("haus") };
+    assert_eq!(app.client.search_bm25(Json(search)).await.unwrap_err().code, Code::NotFound);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_index_that_finds_out_the_language_of_each_document_stems_each_in_its_own() {
+    let app = TestApp::start().await;
+    app.create(
+        "de",
+        "Die alten Häuser in der kleinen Stadt gehören seit vielen Jahren der Gemeinde, und niemand wohnt darin.",
+        None,
+    )
+    .await;
+    app.create(
+        "en",
+        "The old houses of the small town have belonged to the parish for many years, and nobody lives in them.",
+        None,
+    )
+    .await;
+    app.create(
+        "fr",
+        "Les vieilles maisons de la petite ville appartiennent depuis longtemps à la commune, et personne n'y habite.",
+        None,
+    )
+    .await;
+    app.create("ru", "Старые дома в маленьком городе давно принадлежат общине, и никто в них не живёт.", None).await;
+    index(&app, "any", json!({"analyzer": {"language": "detect"}})).await;
+    for (query, title) in [
+        ("Haus", "de"),
+        ("house", "en"),
+        ("maison", "fr"),
+        ("общины", "ru"),
+        ("kleine Häusern", "de"),
+        ("living", "en"),
+    ] {
+        assert_eq!(find(&app, "any", query).await, [title], "{query}");
+    }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_makes_no_index_is_refused_and_names_the_field() {
+    let app = TestApp::start().await;
+    index(&app, "one", json!({})).await;
+    let default = app.client.list_indexes(PageQuery::default()).await.unwrap().indexes[0].clone();
+    assert_eq!((default.name.as_str(), default.state), ("default", IndexState::Ready));
+    let path = IndexPath { id: default.id };
+    assert_eq!(app.client.create_index(new("one", json!({}))).await.unwrap_err().code, Code::Conflict);
+    assert_eq!(app.client.delete_index(path).await.unwrap_err().code, Code::Conflict);
+    let change = IndexChange { k1: Some(2.0), ..IndexChange::default() };
+    assert_eq!(app.client.update_index(path, Json(change)).await.unwrap_err().code, Code::Conflict);
+    for (body, field) in [
+        (json!({"name": ""}), "name"),
+        (json!({"name": "a b"}), "name"),
+        (json!({"name": "x", "k1": -1}), "k1"),
+        (json!({"name": "x", "b": 1.5}), "b"),
+        (json!({"name": "x", "members": []}), "members"),
+        (json!({"name": "x", "members": [987_654]}), "members"),
+        (json!({"name": "x", "members": vec![1; 10_001]}), "members"),
+        (json!({"name": "x", "analyzer": {"language": "french", "stop_words": "remove"}}), "analyzer.stop_words"),
+    ] {
+        let answer = app.raw("POST", "/indexes").json(&body).send().await.unwrap();
+        assert_eq!(answer.status(), 422, "{field}");
+        let problem: serde_json::Value = answer.json().await.unwrap();
+        assert_eq!(problem["field"], field, "{problem}");
+    }
+    for body in [json!({"name": "x", "analyzer": {"language": "klingon"}}), json!({"name": "x", "colour": 1})] {
+        assert_eq!(app.raw("POST", "/indexes").json(&body).send().await.unwrap().status(), 422);
+    }
+    let gone = IndexPath { id: 4_711 };
+    assert_eq!(app.client.refresh_index(gone).await.unwrap_err().code, Code::NotFound);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn ten_thousand_members_and_a_build_of_many_batches() {
+    let app = TestApp::start().await;
+    let ids: Vec<i64> = sqlx::query_scalar(
+        "WITH made AS (INSERT INTO documents (title, content, usetype, content_hash, structured_content, settled, path, guard)
+                       SELECT 't' || n, 'wombat ' || n, 'markdown', 'sha256:', '{}', 'settled', '{}', 0 FROM generate_series(1, 10000) n RETURNING id),
+              words AS (INSERT INTO document_words SELECT id, '' FROM made)
+         SELECT id FROM made",
+    )
+    .fetch_all(&app.pool)
+    .await
+    .unwrap();
+    let made = app.client.create_index(new("many", json!({"members": ids}))).await.unwrap();
+    assert_eq!((made.members, made.state), (10_000, IndexState::Building));
+    // A worker does the rest.
+    let done = crate::support::until("the index is built", async || {
+        let index = app.client.read_index(IndexPath { id: made.id }).await.unwrap();
+        (index.state == IndexState::Ready).then_some(index)
+    })
+    .await;
+    assert_eq!(done.documents, 10_000);
+    assert_eq!(find(&app, "many", "wombat").await.len(), 10);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_index_of_an_older_analyzer_is_never_read_and_is_built_anew_at_the_start() {
+    let app = TestApp::start().await;
+    let id = app
+        .client
+        .create_document(WaitQuery { wait: true, ..WaitQuery::default() }, Json(document("one", "a wombat")))
+        .await
+        .unwrap()
+        .document
+        .id;
+    sqlx::query("UPDATE search_indexes SET config = jsonb_set(config, '{analyzer,version}', '1')")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let search = Bm25Search::new("wombat");
+    let refused = app.client.search_bm25(Json(search.clone())).await.unwrap_err();
+    assert_eq!(refused.code, Code::Unavailable);
+    svc::app::weigh_indexes(&app.pool, &app.service.settings).await.unwrap();
+    let found = crate::support::until("the index is built", async || {
+        let found = app.client.search_bm25(Json(search.clone())).await.unwrap();
+        (found.total == 1).then_some(found)
+    })
+    .await;
+    assert_eq!(found.results[0].document.id, id);
+    app.end().await;
+}
