@@ -3,7 +3,7 @@ mod wake;
 
 use crate::{
     disk::Disk,
-    embedding::{CrossEncoder, Embedder, Model},
+    embedding::{CrossEncoder, Embedder, Model, QueryVectors},
     error::OrFail,
     fetch::Fetcher,
     reader::Reader,
@@ -27,6 +27,8 @@ pub struct Core {
     /// `None` if this process embeds nothing.
     pub embedder: Option<Embedder>,
     pub cross_encoder: Arc<CrossEncoder>,
+    /// The vectors of the last queries.
+    pub queries: Arc<QueryVectors>,
     pub postings: Arc<Cache>,
     /// How texts become the words of full text.
     pub lexicon: Lexicon,

@@ -4,11 +4,13 @@
 //! every sentence and a call for each would be a thousand times slower than the counting.
 mod cross_encoder;
 mod error;
+mod queries;
 mod runner;
 
 use crate::words::precision;
 pub use cross_encoder::CrossEncoder;
 pub use error::EmbedError;
+pub use queries::QueryVectors;
 pub use runner::{Runner, is_this_machine};
 use std::sync::Arc;
 use svc_client::wire::{ModelState, RunnerTextKind};

@@ -123,6 +123,7 @@ impl Service {
                 postings: Arc::new(Cache::new(POSTINGS_CACHE_BYTES)),
                 lexicon: Lexicon::new(AnalyzerConfig { language: settings.language, ..AnalyzerConfig::default() }),
                 expectations: Arc::default(),
+                queries: Arc::default(),
                 disk: Arc::new(Disk::new(&settings.data_dir, settings.disk_least_free)),
                 spool: SpoolCache::new(&settings.data_dir, settings.spool_max),
                 wake: Wake::default(),

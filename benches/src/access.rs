@@ -139,7 +139,7 @@ async fn fill(pool: &PgPool, roots: &[i64], nodes: usize) -> Result<(), BoxError
         let count = BATCH.min(nodes - from);
         let parents: Vec<i64> = (from..from + count).map(|number| roots[number * roots.len() / nodes]).collect();
         let texts: Vec<String> = (0..count).map(|_| prose.words(40)).collect();
-        let vectors: Vec<_> = (0..count).map(|_| Stored::new(&model, width, space.draw(&mut random)).vector).collect();
+        let vectors: Vec<_> = (0..count).map(|_| Stored::new(&model, width, &space.draw(&mut random)).vector).collect();
         let ids: Vec<i64> = sqlx::query_scalar(
             "WITH made AS (
                  INSERT INTO documents (parent_id, path, title, content, usetype, content_hash, guard)
@@ -285,7 +285,7 @@ async fn compare(
             let vector = engine.embed_query(query.clone()).await?;
             let results = search(client, "vector", &query).await?.results;
             let mut tx = transaction::begin_search(&app.service.pool).await?;
-            let stored = Stored::new(&model, width, vector);
+            let stored = Stored::new(&model, width, &vector);
             let nearest = vectors::exact(&mut tx, &eligible, &stored, i64::from(NEAREST), i64::MAX).await?;
             let nearest = nearest.ok_or("an exact search without a bound found a bound")?.ranked;
             tx.commit().await?;

@@ -218,8 +218,8 @@ async fn find_texts(
     let model = if ranking.has_vectors() { Some(core.model().await?) } else { None };
     let query = match &model {
         Some(model) => {
-            let embedded = model.embed_query(asked.query.to_owned()).await.or_fail()?;
-            Some(Stored::new(model.identity(), model.native_width(), embedded))
+            let embedded = core.queries.of(model, asked.query).await.or_fail()?;
+            Some(Stored::new(model.identity(), model.native_width(), &embedded))
         }
         None => None,
     };

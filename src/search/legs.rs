@@ -76,8 +76,8 @@ impl Way {
 pub(super) async fn vector_leg(core: &Core, eligible: &Eligible, query: &str, limit: u32) -> Result<Leg, Failure> {
     let model = core.model().await?;
     let (embedded, expected) =
-        tokio::try_join!(async { model.embed_query(query.to_owned()).await.or_fail() }, expected(core, eligible))?;
-    let (query, limit) = (Stored::new(model.identity(), model.native_width(), embedded), i64::from(limit));
+        tokio::try_join!(async { core.queries.of(&model, query).await.or_fail() }, expected(core, eligible))?;
+    let (query, limit) = (Stored::new(model.identity(), model.native_width(), &embedded), i64::from(limit));
     let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
     let mut way = Way::choose(expected, limit);
     let mut exact = None;

@@ -51,8 +51,8 @@ pub async fn portfolio(
     }
     let query = match &body.query {
         Some(query) => {
-            let embedded = model.embed_query(query.clone()).await.or_fail()?;
-            Some(vectors::unit(&Stored::new(model.identity(), model.native_width(), embedded).vector))
+            let embedded = core.queries.of(&model, query).await.or_fail()?;
+            Some(vectors::unit(&Stored::new(model.identity(), model.native_width(), &embedded).vector))
         }
         None => None,
     };

@@ -27,9 +27,8 @@ pub struct Stored<'a> {
 
 impl<'a> Stored<'a> {
     /// `vector` may be padded with zeros beyond the model's own width.
-    pub fn new(model: &'a str, native_width: usize, mut vector: Vec<f32>) -> Stored<'a> {
-        vector.truncate(native_width);
-        Stored { model, vector: HalfVector::from_f32_slice(&vector) }
+    pub fn new(model: &'a str, native_width: usize, vector: &[f32]) -> Stored<'a> {
+        Stored { model, vector: HalfVector::from_f32_slice(&vector[..native_width.min(vector.len())]) }
     }
 }
 

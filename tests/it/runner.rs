@@ -19,8 +19,8 @@ use svc::app::load_embedder;
 use svc_client::{
     Client, Code, Json, Remote,
     wire::{
-        BlockedBy, DocumentPath, EmbedQuery, Floats, RunnerModelQuery, RunnerTextKind, RunnerTexts, RunnerTokenTexts,
-        RunnerVectors, SearchResponse, Settled, VectorSearch,
+        BlockedBy, DocumentPath, EmbedQuery, Floats, GroupBy, HybridSearch, RunnerModelQuery, RunnerTextKind,
+        RunnerTexts, RunnerTokenTexts, RunnerVectors, SearchResponse, Settled, VectorSearch,
     },
 };
 
@@ -524,4 +524,27 @@ async fn a_worker_process_embeds_at_a_runner_process_and_no_key_is_ever_logged()
     }
     invariants::check_drained(&app.pool).await;
     app.end().await;
+}
+
+#[tokio::test]
+async fn a_query_that_was_asked_a_moment_ago_is_not_embedded_again() {
+    let runner = runner().await;
+    let script = Script::before(&runner.base, |_, _| None).await;
+    let far = far_app(&script.base).await;
+    let (id, _) = far.ingest(&sample("handbook.md")).await;
+    let before = script.calls("/runner/embed");
+    let asked = async |query: &str| {
+        let grouped = HybridSearch { group_by: GroupBy::File, ..HybridSearch::new(query) };
+        let found = far.client.search_hybrid(Json(grouped)).await.unwrap();
+        assert_eq!(found.results[0].document.id, id, "{found:?}");
+        found.results[0].score
+    };
+    let score = asked("pressure gauge").await;
+    assert_eq!(script.calls("/runner/embed") - before, 1, "ranking and grouping share it");
+    assert_eq!(asked("pressure gauge").await, score);
+    assert_eq!(script.calls("/runner/embed") - before, 1);
+    asked("gauge").await;
+    assert_eq!(script.calls("/runner/embed") - before, 2);
+    far.end().await;
+    runner.end().await;
 }

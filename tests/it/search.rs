@@ -244,7 +244,7 @@ async fn the_index_of_a_model_finds_what_comparing_each_vector_finds() {
     let read = app.client.read_document(DocumentPath { id }, EmbedQuery { include_embed: true }).await.unwrap();
     let shown = read.value().unwrap().embed.unwrap();
     assert_eq!((shown.len(), width), (vectors::SHOWN_WIDTH, 384), "stored at the model's width, shown at 768");
-    let query = Stored::new(&model, width as usize, shown);
+    let query = Stored::new(&model, width as usize, &shown);
     let everything = Eligible { scope: Readable::everything(), ..Eligible::default() };
     let mut tx = begin_search(&app.pool).await.unwrap();
     let near = vectors::approximate(&mut tx, &everything, &query, 10, 40, vectors::LOOKED_AT).await.unwrap();

@@ -1,0 +1,46 @@
+//! The vectors of the last queries: a search that ranks, groups and looks for the best sentence asks for its query's vector each time,
+//! and people ask the next page of what they asked before.
+use super::{EmbedError, Model};
+use lru::LruCache;
+use std::{
+    num::NonZeroUsize,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// The most vectors that are kept: with the widest model and the longest queries about 6 MiB.
+const MOST: NonZeroUsize = NonZeroUsize::new(1_024).expect("more than none");
+
+/// A query with more bytes is embedded each time.
+const LONGEST: usize = 2 << 10;
+
+/// The vectors of the last queries by model and text.
+#[derive(Debug)]
+pub struct QueryVectors {
+    known: Mutex<LruCache<String, Arc<[f32]>>>,
+}
+
+impl Default for QueryVectors {
+    fn default() -> QueryVectors {
+        QueryVectors { known: Mutex::new(LruCache::new(MOST)) }
+    }
+}
+
+impl QueryVectors {
+    /// What [`Model::embed_query`] says of the query, of which it is asked only if that is not known. No failure is kept.
+    pub async fn of(&self, model: &Model, query: &str) -> Result<Arc<[f32]>, EmbedError> {
+        if query.len() > LONGEST {
+            return Ok(model.embed_query(query.to_owned()).await?.into());
+        }
+        let key = format!("{}\0{query}", model.identity());
+        if let Some(vector) = self.lock().get(&key) {
+            return Ok(vector.clone());
+        }
+        let vector: Arc<[f32]> = model.embed_query(query.to_owned()).await?.into();
+        self.lock().put(key, vector.clone());
+        Ok(vector)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, LruCache<String, Arc<[f32]>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
