@@ -20,8 +20,8 @@ use std::{
 };
 use svc::{app::App, embedded::EmbeddedPostgres, reader::Reader};
 use svc_client::{
-    Client, FileUpload, Remote,
-    wire::{DocumentPath, UploadQuery},
+    Client, FileUpload, OptionalJson, Remote,
+    wire::{DocumentPath, ReprocessRequest, UploadQuery},
 };
 
 /// How long the fleet may take to finish what was begun.
@@ -60,13 +60,14 @@ pub async fn run(seed: u64, time: Duration) {
         fleet.hurt(&mut random).await;
     }
     done.store(true, Ordering::SeqCst);
-    let (stored, deleted) = uploads.await.unwrap();
+    let Uploaded { stored, deleted, reprocessed } = uploads.await.unwrap();
     let misdeeds = rude.stop().await;
     println!("chaos: rude clients {:?}", misdeeds.counts);
     let pool = sqlx::postgres::PgPoolOptions::new().max_connections(2).connect_lazy_with(options);
     drain(&pool, &mut fleet).await;
     invariants::check_drained(&pool).await;
     report(&pool, &fleet, &stored, deleted).await;
+    println!("chaos: {reprocessed} reprocesses accepted");
     check_answers(&app).await;
     pool.close().await;
     app.stop(std::future::ready(())).await;
@@ -89,13 +90,20 @@ async fn serve(folder: &Folder, options: &sqlx::postgres::PgConnectOptions) -> A
     App::start(Arc::new(settings), TOKEN, Reader::new(PathBuf::from(env!("CARGO_BIN_EXE_svc")))).await.unwrap()
 }
 
-/// Uploads small files one after the other, repeating each until it is stored, and deletes some. Returns the nodes that
-/// are left, and how many are not.
-async fn upload(base: String, seed: u64, done: Arc<AtomicBool>) -> (BTreeSet<i64>, usize) {
+/// What uploading came to.
+struct Uploaded {
+    /// The files that are left.
+    stored: BTreeSet<i64>,
+    deleted: usize,
+    reprocessed: usize,
+}
+
+/// Uploads small files one after the other, repeating each until it is stored. It deletes some, and has some processed anew.
+async fn upload(base: String, seed: u64, done: Arc<AtomicBool>) -> Uploaded {
     let client = Client(Remote::new(&base, TOKEN, support::http()));
     let mut random = SmallRng::seed_from_u64(seed ^ 1);
     let mut stored = BTreeSet::new();
-    let (mut number, mut deleted) = (0, 0);
+    let (mut number, mut deleted, mut reprocessed) = (0, 0, 0);
     while !done.load(Ordering::SeqCst) {
         number += 1;
         let parts = random.random_range(1..6);
@@ -122,17 +130,36 @@ async fn upload(base: String, seed: u64, done: Arc<AtomicBool>) -> (BTreeSet<i64
                 Err(failure) => panic!("an upload was refused: {failure}"),
             }
         }
-        if random.random_bool(0.25) {
-            let any = random.random_range(0..stored.len());
-            let id = stored.iter().nth(any).copied().expect("one was just stored");
-            if delete(&client, id).await {
+        let any = random.random_range(0..stored.len());
+        let id = stored.iter().nth(any).copied().expect("one was just stored");
+        match random.random_range(0..4) {
+            0 if delete(&client, id).await => {
                 stored.remove(&id);
                 deleted += 1;
             }
+            1 if reprocess(&client, id, random.random_range(20..60), random.random()).await => reprocessed += 1,
+            _ => {}
         }
         tokio::time::sleep(PACE).await;
     }
-    (stored, deleted)
+    Uploaded { stored, deleted, reprocessed }
+}
+
+/// Has a file processed anew with chunks of this size; returns false if it is being ingested or processed now.
+async fn reprocess(client: &Client<Remote>, id: i64, size: u32, replace: bool) -> bool {
+    let options = serde_json::json!({"structure": {"max_tokens": size}});
+    let request = ReprocessRequest { options: Some(options), replace };
+    loop {
+        match client.reprocess_file(DocumentPath { id }, OptionalJson(Some(request.clone()))).await {
+            Ok(_) => return true,
+            Err(failure) if failure.status == 409 => return false,
+            // Where it was stored and the answer got lost, the next call replaces it or is told of it.
+            Err(failure) if matches!(failure.status, 0 | 429 | 500 | 503 | 507) => {
+                tokio::time::sleep(Duration::from_millis(100)).await
+            }
+            Err(failure) => panic!("a reprocess was refused: {failure}"),
+        }
+    }
 }
 
 /// Deletes a file; returns false if it is being ingested now.
