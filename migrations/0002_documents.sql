@@ -28,6 +28,11 @@ CREATE INDEX documents_preorder ON documents ((path || id));
 CREATE INDEX documents_roots ON documents (id) WHERE parent_id IS NULL;
 CREATE INDEX documents_guard ON documents (guard);
 CREATE INDEX documents_path ON documents USING gin (path);
+-- By these a search finds the few that pass a filter.
+CREATE INDEX documents_usetype ON documents (usetype);
+CREATE INDEX documents_created_at ON documents (created_at);
+CREATE INDEX documents_event_time ON documents (event_time) WHERE event_time IS NOT NULL;
+CREATE INDEX documents_structured_content ON documents USING gin (structured_content jsonb_path_ops) WHERE structured_content <> '{}';
 -- The id is a key too, because parts of what is in flight are walked in that order, each from where the one before ended.
 CREATE INDEX documents_unsettled ON documents (settled, id) WHERE settled <> 'settled';
 

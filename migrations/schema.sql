@@ -1341,6 +1341,10 @@ CREATE INDEX document_links_target ON document_links USING btree (target_id);
 
 CREATE INDEX document_words_words ON document_words USING gin (words);
 
+CREATE INDEX documents_created_at ON documents USING btree (created_at);
+
+CREATE INDEX documents_event_time ON documents USING btree (event_time) WHERE (event_time IS NOT NULL);
+
 CREATE INDEX documents_guard ON documents USING btree (guard);
 
 CREATE INDEX documents_path ON documents USING gin (path);
@@ -1351,7 +1355,11 @@ CREATE INDEX documents_roots ON documents USING btree (id) WHERE (parent_id IS N
 
 CREATE INDEX documents_siblings ON documents USING btree (parent_id, COALESCE(("position")::bigint, '2147483648'::bigint), id);
 
+CREATE INDEX documents_structured_content ON documents USING gin (structured_content jsonb_path_ops) WHERE (structured_content <> '{}'::jsonb);
+
 CREATE INDEX documents_unsettled ON documents USING btree (settled, id) WHERE (settled <> 'settled'::text);
+
+CREATE INDEX documents_usetype ON documents USING btree (usetype);
 
 CREATE UNIQUE INDEX event_outbox_seq ON event_outbox USING btree (seq);
 

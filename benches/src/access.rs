@@ -3,6 +3,7 @@ use crate::{
     figure::{BoxError, Figure, Peer, median},
     markdown::Prose,
     sandbox::{Sandbox, TOKEN, interruptible},
+    set_aside::SetAside,
     uploads,
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
@@ -118,19 +119,7 @@ async fn fill(pool: &PgPool, roots: &[i64], nodes: usize) -> Result<(), BoxError
     let (model, width) = folders.first().map(|(model, vector)| (model.clone(), vector.len())).ok_or("no vectors")?;
     let (index_id, name): (IndexId, String) =
         sqlx::query_as("SELECT id, name FROM search_indexes ORDER BY id LIMIT 1").fetch_one(pool).await?;
-    let indexes: Vec<(String, String)> = sqlx::query_as(
-        "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'document_vectors' AND indexdef LIKE '%hnsw%'
-             OR indexname = 'document_words_words'",
-    )
-    .fetch_all(pool)
-    .await?;
-    if indexes.len() != 2 {
-        return Err("the model or the words have no index".into());
-    }
-    // An index that is made at the end is made faster.
-    for (name, _) in &indexes {
-        sqlx::raw_sql(sqlx::AssertSqlSafe(format!("DROP INDEX {name}"))).execute(pool).await?;
-    }
+    let set_aside = SetAside::take(pool, &["USING hnsw", "document_words_words"]).await?;
     let cache = Cache::new(256 << 20);
     let space = Space::between(folders.into_iter().map(|(_, vector)| vector).collect());
     let mut prose = Prose::new(3);
@@ -174,19 +163,7 @@ async fn fill(pool: &PgPool, roots: &[i64], nodes: usize) -> Result<(), BoxError
     }
     eprintln!("bench: the index `{name}` is compacted, and the words and vectors get theirs");
     bm25::compact(pool, index_id).await?;
-    let mut conn = pool.acquire().await?;
-    sqlx::raw_sql(
-        "SET maintenance_work_mem = '3GB'; SET max_parallel_maintenance_workers = 2; SET statement_timeout = 0",
-    )
-    .execute(&mut *conn)
-    .await?;
-    for (_, create) in indexes {
-        sqlx::raw_sql(sqlx::AssertSqlSafe(create)).execute(&mut *conn).await?;
-    }
-    sqlx::raw_sql("VACUUM ANALYZE").execute(&mut *conn).await?;
-    // The settings above are not for whoever takes this connection next.
-    conn.close().await?;
-    Ok(())
+    set_aside.restore(pool).await
 }
 
 /// Where the vectors of the nodes lie. Those of real texts vary in ten to thirty directions and hardly in the others, and an HNSW index

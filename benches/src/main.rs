@@ -17,11 +17,13 @@ mod ingest;
 mod markdown;
 mod queue;
 mod raptor;
+mod recall;
 #[path = "../../tests/it/support/rude.rs"]
 mod rude;
 mod sandbox;
 mod scale;
 mod service_process;
+mod set_aside;
 mod spool;
 mod uploads;
 #[path = "../../tests/it/support/workbook.rs"]
@@ -95,6 +97,10 @@ const BENCHES: &[(&str, &str)] = &[
     (
         "raptor",
         "what summaries and portfolios gain a reader with a budget of tokens, on Cranfield; SIZE: questions, default 75",
+    ),
+    (
+        "recall",
+        "what a vector search finds of the exact answer, in parts of the store that are about something else, and how long it takes; SIZE: nodes, default 50000",
     ),
     ("spool", "a workbook of many sheets, with and without stored files on the disk; SIZE: sheets, default 100"),
     ("scale", "memory, ingestion and searches as the store grows; SIZE: nodes, default 100000"),
@@ -188,6 +194,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         "formats" => formats::run(size.unwrap_or(100_000), &mut out)?,
         "hostile" => hostile::run(size.unwrap_or(60), &mut out).await?,
         "raptor" => raptor::run(size.unwrap_or(75), &mut out).await?,
+        "recall" => recall::run(size.unwrap_or(50_000), &mut out).await?,
         "spool" => spool::run(size.unwrap_or(100), &mut out).await?,
         "scale" => scale::run(size.unwrap_or(100_000), &mut out).await?,
         other => return Err(format!("`{other}` has no code").into()),

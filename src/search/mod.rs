@@ -288,7 +288,8 @@ async fn eligible(
         excluded_usetypes,
         event_time: (filter.event_time_from, filter.event_time_until),
         created_at: (filter.created_at_from, filter.created_at_until),
-        structured_content: filter.structured_content.map(serde_json::Value::Object),
+        // Every document has no keys at all.
+        structured_content: filter.structured_content.filter(|keys| !keys.is_empty()).map(serde_json::Value::Object),
     })
 }
 

@@ -25,6 +25,7 @@ pub struct Eligible {
     pub excluded_usetypes: Vec<String>,
     pub event_time: (Option<DateTime<Utc>>, Option<DateTime<Utc>>),
     pub created_at: (Option<DateTime<Utc>>, Option<DateTime<Utc>>),
+    /// An object with at least one key.
     pub structured_content: Option<Value>,
 }
 
@@ -36,7 +37,7 @@ macro_rules! eligible {
             " AND ($3::bigint IS NULL OR d.path @> ARRAY[$3::bigint]) AND ($4::text[] IS NULL OR d.usetype = ANY($4::text[])) AND d.usetype <> ALL($5::text[])
               AND ($6::timestamptz IS NULL OR d.event_time >= $6) AND ($7::timestamptz IS NULL OR d.event_time < $7)
               AND ($8::timestamptz IS NULL OR d.created_at >= $8) AND ($9::timestamptz IS NULL OR d.created_at < $9)
-              AND ($10::jsonb IS NULL OR d.structured_content @> $10::jsonb)"
+              AND ($10::jsonb IS NULL OR (d.structured_content <> '{}' AND d.structured_content @> $10::jsonb))"
         )
     };
 }
