@@ -8,7 +8,7 @@ IMPORTS := --config imports_granularity=Crate,group_imports=One
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run release test chaos fuzz fuzz-api test-devices lint fmt bench clean-cache
+.PHONY: help setup demo run release test chaos fuzz fuzz-api test-devices lint fmt bench eval clean-cache
 
 help: ## Prints the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,10 @@ fmt: ## Formats the code.
 bench: ## Runs the benchmarks, or one: make bench BENCH=name.
 	@config/setup.sh >&2
 	@cargo run --release --manifest-path benches/Cargo.toml $(if $(filter-out bm25%,$(BENCH)),,--features tantivy) -- $(BENCH)
+
+eval: ## Judges each search method on a collection in the form of ../shared/ir: make eval DIR=folder.
+	@config/setup.sh >&2
+	@EVAL_DIR="$(DIR)" cargo run --release --manifest-path benches/Cargo.toml -- eval
 
 # The stable compiler only accepts the sanitizer's flags when it is told to.
 fuzz: ## Fuzzes one reader: make fuzz TARGET=docx SECONDS=60.

@@ -9,6 +9,7 @@ mod bm25;
 mod cancel;
 mod children;
 mod encoder;
+mod eval;
 mod events;
 mod figure;
 mod formats;
@@ -32,7 +33,7 @@ mod uploads;
 mod workbook;
 
 use figure::{BoxError, Figure};
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 use svc::{app::Backend, reader};
 
 // The service's own programs use it too.
@@ -48,6 +49,10 @@ const BENCHES: &[(&str, &str)] = &[
     (
         "events",
         "from the commit of an event to its reader, and ingestion of small files with and without events; SIZE: files a round, default 100",
+    ),
+    (
+        "eval",
+        "how well each method answers the questions of a judged collection, through the service; always the folder in the variable EVAL_DIR, default ../shared/ir",
     ),
     ("ingest", "uploads to settled, beside the bare encoder; SIZE: files, default 30"),
     (
@@ -167,6 +172,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         "cancel" => cancel::run(size.unwrap_or(100_000), &mut out).await?,
         "children" => children::run(size.unwrap_or(100_000), &mut out).await?,
         "events" => events::run(size.unwrap_or(100), &mut out).await?,
+        "eval" => eval::run(eval_folder().as_deref()).await?,
         "ingest" => ingest::run(size.unwrap_or(30), &mut out).await?,
         "queue/claim_finish" => {
             let sizes = size.map_or(vec![10_000, 1_000_000], |size| vec![size]);
@@ -200,6 +206,11 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         other => return Err(format!("`{other}` has no code").into()),
     }
     printed
+}
+
+/// The collection that is to be judged, if one is named.
+fn eval_folder() -> Option<PathBuf> {
+    std::env::var_os("EVAL_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
 /// Measures on a database of its own, which is removed with its server whatever happens.

@@ -19,7 +19,11 @@ pub struct Cranfield {
 impl Cranfield {
     /// Reads the collection from `shared/ir` beside the repository.
     pub fn read() -> Result<Self, BoxError> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/ir");
+        Self::read_from(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/ir"))
+    }
+
+    /// Reads another collection in the same form, whose files have the same names.
+    pub fn read_from(folder: &Path) -> Result<Self, BoxError> {
         let read = |name: &str| {
             let path = folder.join(name);
             std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}; this bench needs it", path.display()))

@@ -1,0 +1,208 @@
+//! How well each method answers the questions of a judged collection: through the service, with the abstracts as documents, and again as
+//! files that are cut into sections and chunks.
+use crate::{encoder::cranfield::Cranfield, figure::BoxError, sandbox::with_app, uploads};
+use futures_util::{StreamExt, TryStreamExt};
+use serde::Serialize;
+use std::{
+    collections::{HashMap, HashSet},
+    io::Write as _,
+    path::Path,
+    time::{Duration, Instant},
+};
+use svc_client::{
+    Client, FileUpload, Json, Remote,
+    wire::{
+        BatchItem, Bm25Search, FulltextSearch, GroupBy, HybridSearch, HybridWeights, NewBatch, SearchQuery,
+        SearchResponse, UploadQuery, VectorSearch,
+    },
+};
+
+/// How many results are asked for: recall is of so many.
+const LIMIT: u32 = 100;
+/// How many count for nDCG.
+const COUNTED: usize = 10;
+/// The most documents and bytes of text in one call.
+const BATCH: usize = 200;
+const BATCH_BYTES: usize = 1 << 20;
+const UPLOADS_AT_ONCE: usize = 8;
+/// The questions that warm a method up; they are judged, but not timed.
+const WARMING: usize = 5;
+/// The time between two looks at what cannot be found yet.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How the service got the collection.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Form {
+    Documents,
+    Files,
+}
+
+/// What one method came to.
+#[derive(Serialize)]
+struct Judged<'a> {
+    form: Form,
+    method: &'a str,
+    ndcg10: f64,
+    recall100: f64,
+    queries: usize,
+    p50_ms: f64,
+}
+
+const METHODS: [&str; 6] = ["bm25", "fulltext", "vector", "hybrid", "hybrid, equal weights", "auto"];
+
+/// Judges the collection in this folder, or the one beside the repository.
+pub async fn run(folder: Option<&Path>) -> Result<(), BoxError> {
+    let collection = match folder {
+        Some(folder) => Cranfield::read_from(folder)?,
+        None => Cranfield::read()?,
+    };
+    for form in [Form::Documents, Form::Files] {
+        with_app(
+            |_| {},
+            async |app| {
+                let client = uploads::client(&format!("http://{}", app.address))?;
+                let places = load(&client, &collection, form).await?;
+                for method in METHODS {
+                    let judged = judge(&client, &collection, &places, form, method).await?;
+                    let mut out = std::io::stdout().lock();
+                    serde_json::to_writer(&mut out, &judged)?;
+                    out.write_all(b"\n")?;
+                    out.flush()?;
+                }
+                Ok(())
+            },
+        )
+        .await?;
+    }
+    Ok(())
+}
+
+/// Stores the collection and waits until all of it can be found. Returns the place in the collection of each document.
+async fn load(client: &Client<Remote>, collection: &Cranfield, form: Form) -> Result<HashMap<i64, usize>, BoxError> {
+    let texts = collection.documents.iter().map(|text| text.split_once('\n').unwrap_or(("", text)));
+    let mut places = HashMap::new();
+    match form {
+        Form::Documents => {
+            let (mut documents, mut bytes) = (Vec::new(), 0);
+            for (title, content) in texts {
+                if documents.len() == BATCH || bytes > BATCH_BYTES {
+                    store(client, std::mem::take(&mut documents), &mut places).await?;
+                    bytes = 0;
+                }
+                bytes += content.len();
+                documents.push(BatchItem { title: named(title), content: content.into(), ..BatchItem::default() });
+            }
+            store(client, documents, &mut places).await?;
+        }
+        Form::Files => {
+            let stored = texts.enumerate().map(async |(place, (title, content))| {
+                let text = format!("# {}\n\n{}\n", named(title), content.trim());
+                let file = FileUpload::from_bytes(&format!("{place}.md"), text, None);
+                Ok::<_, BoxError>((client.upload_file(UploadQuery::default(), file).await?.document_id, place))
+            });
+            places = futures_util::stream::iter(stored).buffer_unordered(UPLOADS_AT_ONCE).try_collect().await?;
+        }
+    }
+    eprintln!("bench: {} texts are stored", places.len());
+    loop {
+        let state = client.search_fulltext(Json(FulltextSearch::new("anything"))).await?.scope_state;
+        if state.failed > 0 {
+            return Err(format!("{} nodes failed", state.failed).into());
+        }
+        if state.in_flight == 0 {
+            return Ok(places);
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// A text needs a title.
+fn named(title: &str) -> String {
+    let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
+    if title.is_empty() { "untitled".to_owned() } else { title }
+}
+
+async fn store(
+    client: &Client<Remote>,
+    documents: Vec<BatchItem>,
+    places: &mut HashMap<i64, usize>,
+) -> Result<(), BoxError> {
+    if documents.is_empty() {
+        return Ok(());
+    }
+    for stored in client.create_documents(Json(NewBatch { documents, priority: 0 })).await?.documents {
+        places.insert(stored.document_id, places.len());
+    }
+    Ok(())
+}
+
+async fn judge<'a>(
+    client: &Client<Remote>,
+    collection: &Cranfield,
+    places: &HashMap<i64, usize>,
+    form: Form,
+    method: &'a str,
+) -> Result<Judged<'a>, BoxError> {
+    let (mut gained, mut recalled, mut times, mut queries) = (0.0, 0.0, Vec::new(), 0);
+    for (&question, relevant) in collection.relevant() {
+        let start = Instant::now();
+        let found = search(client, form, method, &collection.questions[question]).await?.results;
+        if queries >= WARMING {
+            times.push(start.elapsed().as_secs_f64() * 1e3);
+        }
+        let found: Vec<usize> = found.iter().filter_map(|result| places.get(&result.document.id).copied()).collect();
+        gained += ndcg(&found, relevant);
+        recalled += found.iter().filter(|place| relevant.contains(place)).count() as f64 / relevant.len() as f64;
+        queries += 1;
+    }
+    if queries == 0 {
+        return Err("no question of the collection has a judgement".into());
+    }
+    let mean = |sum: f64| sum / queries as f64;
+    Ok(Judged {
+        form,
+        method,
+        ndcg10: mean(gained),
+        recall100: mean(recalled),
+        queries,
+        p50_ms: crate::figure::median(&mut times),
+    })
+}
+
+/// What the ranking gains of what could be gained, with binary relevance.
+fn ndcg(found: &[usize], relevant: &HashSet<usize>) -> f64 {
+    let discount = |rank: usize| 1.0 / (rank as f64 + 2.0).log2();
+    let hits = found.iter().take(COUNTED).enumerate().filter(|(_, place)| relevant.contains(place));
+    hits.map(|(rank, _)| discount(rank)).sum::<f64>() / (0..relevant.len().min(COUNTED)).map(discount).sum::<f64>()
+}
+
+async fn search(client: &Client<Remote>, form: Form, method: &str, query: &str) -> Result<SearchResponse, BoxError> {
+    // A file is found by its texts.
+    let group_by = if form == Form::Files { GroupBy::File } else { GroupBy::None };
+    let (limit, include_content, snippets) = (LIMIT, false, Some(false));
+    let hybrid =
+        |weights| HybridSearch { weights, limit, include_content, group_by, snippets, ..HybridSearch::new(query) };
+    Ok(match method {
+        "bm25" => {
+            let search = Bm25Search { limit, include_content, group_by, snippets, ..Bm25Search::new(query) };
+            client.search_bm25(Json(search)).await?
+        }
+        "fulltext" => {
+            let search = FulltextSearch { limit, include_content, group_by, snippets, ..FulltextSearch::new(query) };
+            client.search_fulltext(Json(search)).await?
+        }
+        "vector" => {
+            let search = VectorSearch { limit, include_content, group_by, snippets, ..VectorSearch::new(query) };
+            client.search_vector(Json(search)).await?
+        }
+        "hybrid" => client.search_hybrid(Json(hybrid(None))).await?,
+        "hybrid, equal weights" => {
+            client.search_hybrid(Json(hybrid(Some(HybridWeights { vector: None, bm25: None })))).await?
+        }
+        _ => {
+            let search = SearchQuery { limit, include_content, group_by, snippets, ..SearchQuery::new(query) };
+            client.search(search).await?
+        }
+    })
+}
