@@ -22,6 +22,8 @@ pub async fn fail_containers(conn: &mut PgConnection, file: &Place, tasks: i64) 
     let failed = cancelled::fail_containers(conn, file).await?;
     let evidence = json!({"at": chrono::Utc::now(), "nodes_failed": failed, "tasks_cancelled": tasks});
     store::evidence::record(conn, file.id(), Evidence::Cancelled, &evidence).await?;
+    // What it says was true when the file had settled.
+    store::evidence::remove(conn, file.id(), Evidence::FailedParts).await?;
     let told = json!({"tasks": tasks});
     store::events::record(conn, EventKind::IngestCancelled, &[file.id()], &told).await?;
     count(conn, file.id().as_root(), failed).await

@@ -5,7 +5,7 @@ use crate::{
     store::{
         self,
         admin::{Moved, Returned},
-        ingest_nodes::{Frontier, Rollup},
+        ingest_nodes::Frontier,
     },
 };
 use sqlx::PgConnection;
@@ -38,7 +38,7 @@ pub async fn requeue(
         // The task itself is the next step of such a rollup.
         for task in &moved {
             if types.rollup_after_failure(&task.task_type).is_some() {
-                store::ingest_nodes::set_rollup(conn, task.scope_document_id, Rollup::Queued).await.or_fail()?;
+                store::ingest_nodes::queue_rollup_again(conn, task.scope_document_id).await.or_fail()?;
             }
             if let Some(containers) = types.containers_of_failure(&task.task_type, &task.params.0) {
                 store::rollups::queue_again(conn, task.scope_document_id, &containers).await.or_fail()?;

@@ -244,5 +244,23 @@ pub async fn take_out(
             .execute(&mut *conn)
             .await?;
     }
-    reopen(conn, None, Reopening { containers, tokens: -tokens }).await
+    // A container that failed stays so as long as something else in it did, since nothing is tried again. What is above it was made
+    // without it.
+    let failed: Vec<DocumentId> = sqlx::query_scalar(
+        "SELECT id FROM documents d WHERE id = ANY($1) AND settled = 'failed' AND EXISTS (
+                SELECT FROM documents c LEFT JOIN ingest_node own ON own.document_id = c.id
+                 WHERE c.parent_id = d.id AND c.settled = 'failed' AND c.id <> ALL($1) AND c.id <> $2 AND own.root_id IS DISTINCT FROM c.id)",
+    )
+    .bind(containers)
+    .bind(part.id())
+    .fetch_all(&mut *conn)
+    .await?;
+    let kept = containers.iter().rposition(|container| failed.contains(container)).map_or(0, |last| last + 1);
+    let (kept, reopened) = containers.split_at(kept);
+    sqlx::query("UPDATE ingest_node SET tokens = greatest(tokens - $2, 0) WHERE document_id = ANY($1)")
+        .bind(kept)
+        .bind(tokens)
+        .execute(&mut *conn)
+        .await?;
+    reopen(conn, None, Reopening { containers: reopened, tokens: -tokens }).await
 }

@@ -96,6 +96,17 @@ pub async fn task_over(conn: &mut PgConnection, document_id: DocumentId) -> sqlx
     .map(|_| ())
 }
 
+/// Marks a container as waiting for a task of its rollup that was put back. If anything under it is in flight, its rollup is made anew
+/// after that, and does not wait for the task.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
+pub async fn queue_rollup_again(conn: &mut PgConnection, document_id: DocumentId) -> sqlx::Result<()> {
+    sqlx::query("UPDATE ingest_node SET rollup = 'queued' WHERE document_id = $1 AND open_children = 0")
+        .bind(document_id)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
 /// Records how far a container's rollup has come, so that the settler takes the next step.
 #[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
 pub async fn set_rollup(conn: &mut PgConnection, document_id: DocumentId, to: Rollup) -> sqlx::Result<()> {
@@ -285,8 +296,10 @@ pub async fn recount(conn: &mut PgConnection, root_id: RootId) -> sqlx::Result<(
     sqlx::query(
         "UPDATE ingest_node n SET
                 open_tasks = (SELECT count(*) FROM task_queue t WHERE t.scope_document_id = n.document_id AND NOT t.final),
-                open_children = (SELECT count(*) FROM documents c LEFT JOIN ingest_node own ON own.document_id = c.id
-                                  WHERE c.parent_id = n.document_id AND c.settled = 'in_flight' AND own.root_id IS DISTINCT FROM c.id),
+                (open_children, failed_children) = (
+                    SELECT count(*) FILTER (WHERE c.settled = 'in_flight'), count(*) FILTER (WHERE c.settled = 'failed')
+                      FROM documents c LEFT JOIN ingest_node own ON own.document_id = c.id
+                     WHERE c.parent_id = n.document_id AND c.settled <> 'settled' AND own.root_id IS DISTINCT FROM c.id),
                 rollup = CASE WHEN n.rollup = 'queued' THEN 'none' ELSE n.rollup END
            FROM documents d WHERE d.id = n.document_id AND n.root_id = $1 AND d.settled = 'in_flight'",
     )

@@ -470,3 +470,35 @@ async fn a_number_that_would_be_stored_as_another_one_is_refused() {
     }
     app.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_delete_in_a_cancelled_file_does_not_make_it_pass_for_done() {
+    let app = TestApp::start().await;
+    app.client.pause_task_type(TaskTypePath { task_type: "embed".into() }).await.unwrap();
+    let text = format!("# Notes\n\n{}\n", "The zebra and the giraffe drink at the waterhole. ".repeat(40));
+    let upload = FileUpload::from_bytes("zebras.md", text, Some(json!({"structure": {"max_tokens": 60}})));
+    let file = app.client.upload_file(UploadQuery::default(), upload).await.unwrap().document_id;
+    let chunks = until("the chunks", async || {
+        let nodes = app.subtree(file).await;
+        let chunks: Vec<i64> = nodes.iter().filter(|node| node.usetype == "chunk").map(|node| node.id).collect();
+        (chunks.len() > 3).then_some(chunks)
+    })
+    .await;
+    app.client.cancel_ingest(DocumentPath { id: file }).await.unwrap();
+    app.client.resume_task_type(TaskTypePath { task_type: "embed".into() }).await.unwrap();
+    until("all of it to fail", async || {
+        let frontier = app.client.read_frontier(DocumentPath { id: file }).await.unwrap();
+        (frontier.nodes_in_flight == 0 && frontier.tasks_unfinished == 0).then_some(())
+    })
+    .await;
+    deleted(&app, chunks[0]).await;
+    let frontier = app.settled(file).await;
+    assert_eq!((frontier.settled, frontier.nodes_settled), (Settled::Failed, 0), "{frontier:?}");
+    let told: i64 = sqlx::query_scalar("SELECT count(*) FROM event_outbox WHERE kind = 'ingest.settled'")
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+    assert_eq!(told, 0);
+    invariants::check_drained(&app.pool).await;
+    app.end().await;
+}

@@ -58,6 +58,7 @@ mod refusals;
 mod regions;
 mod reprocess;
 mod rerank;
+mod retries;
 mod rollup;
 mod rudeness;
 mod runner;

@@ -189,9 +189,8 @@ pub async fn back_in_flight(conn: &mut PgConnection, ids: &[DocumentId], root_id
     .fetch_one(&mut *conn)
     .await?;
     sqlx::query(
-        "UPDATE ingest_node n SET rollup = 'none',
-                failed_children = (SELECT count(*) FROM documents c WHERE c.parent_id = n.document_id AND c.settled = 'failed')
-           FROM documents d WHERE d.id = n.document_id AND n.root_id = $1 AND d.settled = 'in_flight' AND n.rollup = 'done'",
+        "UPDATE ingest_node n SET rollup = 'none' FROM documents d
+          WHERE d.id = n.document_id AND n.root_id = $1 AND d.settled = 'in_flight' AND n.rollup = 'done'",
     )
     .bind(root_id)
     .execute(conn)

@@ -179,6 +179,12 @@ const DRAINED: &[(&str, &str)] = &[
            LEFT JOIN sums s ON s.id = n.document_id AND s.embed_model = coalesce(own.embed_model, s.embed_model) AND vector_norm(s.mean) > 0
           WHERE (own.document_id IS NULL) <> (s.id IS NULL) OR (own.embed <=> l2_normalize(s.mean)::halfvec) > 1e-3",
     ),
+    (
+        "a container that settled knows how many of its children failed",
+        "SELECT n.document_id || ': ' || n.failed_children FROM ingest_node n JOIN documents d ON d.id = n.document_id AND d.settled = 'settled'
+          WHERE n.failed_children <> (SELECT count(*) FROM documents c LEFT JOIN ingest_node own ON own.document_id = c.id
+                                       WHERE c.parent_id = n.document_id AND c.settled = 'failed' AND own.root_id IS DISTINCT FROM c.id)",
+    ),
     ("no task is lost", "SELECT id || ' ' || task_type || ' ' || status FROM task_queue WHERE NOT final"),
     ("every node ends settled or failed", "SELECT id::text FROM documents WHERE settled = 'in_flight'"),
     ("no region stays held", "SELECT task_id::text FROM task_reservation"),
