@@ -1255,7 +1255,7 @@ ALTER TABLE ONLY search_index_entries
     ADD CONSTRAINT search_index_entries_document UNIQUE (document_id, index_id);
 
 ALTER TABLE ONLY search_index_entries
-    ADD CONSTRAINT search_index_entries_pkey PRIMARY KEY (index_id, docno);
+    ADD CONSTRAINT search_index_entries_pkey PRIMARY KEY (index_id, docno) INCLUDE (document_id);
 
 ALTER TABLE ONLY search_index_members
     ADD CONSTRAINT search_index_members_pkey PRIMARY KEY (index_id, root_document_id);
