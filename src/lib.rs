@@ -17,6 +17,7 @@ mod handlers;
 pub mod ingest;
 pub mod listener;
 mod logging;
+pub mod mcp;
 pub mod reader;
 pub mod registry;
 mod sampler;

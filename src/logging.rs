@@ -4,7 +4,9 @@ use tracing_subscriber::{EnvFilter, fmt, prelude::*};
 
 /// Starts logging to standard error; a second call in one process changes nothing.
 pub fn start(level: LogLevel, format: LogFormat) {
-    let filter = EnvFilter::new(format!("{},sqlx=warn,hyper=warn,reqwest=warn,ractor=warn", level.as_str()));
+    // rmcp logs whole requests, and a warning for each one that it refuses.
+    let quieter = "sqlx=warn,hyper=warn,reqwest=warn,ractor=warn,rmcp=error";
+    let filter = EnvFilter::new(format!("{},{quieter}", level.as_str()));
     let registry = tracing_subscriber::registry().with(filter);
     // Only a test starts it twice; the first start stays.
     let _ = match format {

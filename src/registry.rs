@@ -32,6 +32,7 @@ mod decode;
 mod encode;
 mod form;
 mod lifetime;
+mod mcp;
 mod multipart;
 mod numbers;
 mod streamed;
@@ -176,7 +177,7 @@ impl Mounted {
 
 macro_rules! mount_all { ($(
     $(#[doc = $doc:literal])+ $method:ident $path:literal $name:ident $args:tt -> $reply:ty
-        $(, or $other:ident -> $other_reply:ty)? $(, access $access:ident)? $(, needs $need:ident)? $(, fails $codes:tt)?;
+        $(, or $other:ident -> $other_reply:ty)? $(, access $access:ident)? $(, needs $need:ident)? $(, fails $codes:tt)? $(, tool $tool:ident)?;
 )*) => {
     fn registry() -> Vec<Mounted> { vec![$( Mounted::of::<ops::$name>()$( .or(Form::of::<ops::$other>()) )? ),*] }
 } }
@@ -187,7 +188,7 @@ const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
 /// Pages that are not operations; everything else that is mounted is a row of the table.
-pub const PAGES: &[&str] = &["/docs", "/"];
+pub const PAGES: &[&str] = &["/docs", "/", "/mcp"];
 
 /// Every route of the service.
 pub fn router(service: Arc<Service>) -> Router {
@@ -208,6 +209,9 @@ fn mount(service: Arc<Service>, rows: Vec<Mounted>) -> Router {
         };
         router = router.route(path, on(method, serve));
     }
+    if let Some(mcp) = mcp::route(&service, &router) {
+        router = router.route(PAGES[2], mcp);
+    }
     router
         .merge(utoipa_swagger_ui::SwaggerUi::new(PAGES[0]).config(utoipa_swagger_ui::Config::from("/openapi.json")))
         .route("/", axum::routing::get(surface::front_door))
@@ -221,7 +225,8 @@ fn cors(origins: &[String]) -> tower_http::cors::CorsLayer {
     use tower_http::cors::{AllowOrigin, CorsLayer};
     let origins: Vec<HeaderValue> = origins.iter().filter_map(|origin| origin.parse().ok()).collect();
     let own = [header::AUTHORIZATION, header::CONTENT_TYPE, HeaderName::from_static(VERSION_HEADER)];
-    let headers: Vec<HeaderName> = own.into_iter().chain(Meta::headers().into_iter().map(|meta| meta.name)).collect();
+    let meta = Meta::headers().into_iter().map(|meta| meta.name);
+    let headers: Vec<HeaderName> = own.into_iter().chain(mcp::HEADERS).chain(meta).collect();
     let shown = [
         header::ETAG,
         header::CONTENT_RANGE,

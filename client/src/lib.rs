@@ -20,9 +20,9 @@ pub use events::{Event, EventStream, Events, PROBLEM, Sent};
 pub use failure::{Code, Failure};
 pub use incoming::Incoming;
 pub use meta::{Given, Meta, MetaHeader};
-pub use operation::{Access, Call, Need, Operation, OperationInfo, Outcome, Params, Transport, Wire};
+pub use operation::{Access, Call, Need, Operation, OperationInfo, Outcome, Params, Tool, Transport, Wire};
 pub use operations::{Client, OPERATIONS, ops};
-pub use remote::Remote;
+pub use remote::{Remote, Sender, Untyped, UntypedBody};
 #[cfg(feature = "openapi")]
 pub use reply::Described;
 pub use reply::{

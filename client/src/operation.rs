@@ -14,6 +14,8 @@ pub struct OperationInfo {
     pub access: Access,
     /// A part of the service that the operation needs: without it the answer is 501 or 503.
     pub needs: Option<Need>,
+    /// What a language model may do with it, if it is a tool.
+    pub tool: Option<Tool>,
     /// The codes that the handler refuses with, besides those that follow from the operation's parameters and body.
     pub fails: &'static [Code],
     /// The lines of documentation; the first is the summary.
@@ -56,6 +58,17 @@ pub enum Need {
     Model,
     /// The embedding model, in this process.
     OwnModel,
+}
+
+/// What an operation does as a tool of a language model, which is told so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tool {
+    /// It changes nothing.
+    Read,
+    /// It adds something, or ends work that can be begun again.
+    Write,
+    /// What it takes away does not come back.
+    Destructive,
 }
 
 /// One operation of the service, as a type.

@@ -1,17 +1,18 @@
 //! The operations of the service, one row each. Everything else is derived from this table.
 use crate::{Code, Events, Meta, body::*, meta::Given, operation::*, reply::*, wire::*};
 
-/// Passes the table to a macro: `operation_table!(mount_all)`. A row without an `access` needs the right to read.
+/// Passes the table to a macro: `operation_table!(mount_all)`. A row without an `access` needs the right to read;
+/// one with a `tool` is offered to language models.
 #[macro_export]
 macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Stores one file and queues its ingestion; returns before that work is done.
-    POST   "/ingest/file"                 upload_file(query: UploadQuery, body: FileUpload) -> Accepted<UploadResponse>, access Write, fails [UnknownOption, StoredWithOtherOptions, WrongPassword];
+    POST   "/ingest/file"                 upload_file(query: UploadQuery, body: FileUpload) -> Accepted<UploadResponse>, access Write, fails [UnknownOption, StoredWithOtherOptions, WrongPassword], tool Write;
     /// Stores a text, a conversation or what an address holds, and answers when it is ingested.
     ///
     /// `entry` says how the content is read; `GET /ingest/pipelines` lists the entries. It is stored as an upload is: the same bytes through
     /// the same entry are found again, and other options are refused. The answer has the finished tree, or the failed one. After
     /// `SVC_INGEST_WAIT_SECONDS` it is 503, names the document and what its tasks wait for, and the work goes on.
-    POST   "/ingest"                      ingest(query: EmbedQuery, body: Json<NewIngestion>) -> Created<IngestedTree>, access Write, fails [UnknownOption, StoredWithOtherOptions, WrongPassword, NotConfigured, FetchFailed];
+    POST   "/ingest"                      ingest(query: EmbedQuery, body: Json<NewIngestion>) -> Created<IngestedTree>, access Write, fails [UnknownOption, StoredWithOtherOptions, WrongPassword, NotConfigured, FetchFailed], tool Write;
     /// Lists the entries of `POST /ingest`: where the content of each comes from, and the options that it gets.
     GET    "/ingest/pipelines"            list_pipelines() -> Json<PipelineList>;
     /// Shows which tasks a file of this format would get, and why; stores nothing.
@@ -23,11 +24,11 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// A caller that prefers `text/event-stream` gets an event `frontier` with the same JSON at once and after each change;
     /// the event `end` closes the stream when no work is left. The event `problem` carries a `Failure` and closes the stream
     /// too. With `Last-Event-ID` the caller is not sent again what it has seen.
-    GET    "/ingest/file/{id}/frontier"   read_frontier(path: DocumentPath) -> Json<FrontierResponse>, or follow_frontier -> Events<FrontierResponse>;
+    GET    "/ingest/file/{id}/frontier"   read_frontier(path: DocumentPath) -> Json<FrontierResponse>, or follow_frontier -> Events<FrontierResponse>, tool Read;
     /// Ends a file's ingestion: what waits fails as cancelled at once, what runs is stopped within 2 seconds.
     ///
     /// If the file is being reprocessed, only that ends, and the tree that it has stays.
-    POST   "/ingest/file/{id}/cancel"     cancel_ingest(path: DocumentPath) -> Accepted<CancelResponse>, access Write;
+    POST   "/ingest/file/{id}/cancel"     cancel_ingest(path: DocumentPath) -> Accepted<CancelResponse>, access Write, tool Write;
     /// Ingests a stored file again, with other options, while the tree that it has stays searchable.
     ///
     /// The new tree takes the place of the old one in one transaction when it is done; if it fails, the old one stays. The file keeps its
@@ -39,15 +40,15 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     PUT    "/ingest/file/{id}/priority"   change_priority(path: DocumentPath, body: Json<PriorityChange>) -> Json<PriorityResponse>, access Write;
 
     /// Creates a document; with `wait` it answers once the document can be found, and warns if its vector is missing.
-    POST   "/documents"                   create_document(query: WaitQuery, body: Json<NewDocument>) -> Created<CreatedDocument>, access Write;
+    POST   "/documents"                   create_document(query: WaitQuery, body: Json<NewDocument>) -> Created<CreatedDocument>, access Write, tool Write;
     /// Creates up to 1,000 documents in one transaction: all of them, or none, and then the error names the first one at fault by its `index`.
     POST   "/documents/batch"             create_documents(body: Json<NewBatch>) -> Json<BatchResponse>, access Write, fails [Conflict];
     /// Lists the documents without a parent, page by page.
-    GET    "/documents/roots"             list_roots(query: PageQuery) -> Json<DocumentPage>;
+    GET    "/documents/roots"             list_roots(query: PageQuery) -> Json<DocumentPage>, tool Read;
     /// Lists the stored files, latest first, page by page.
     GET    "/documents/files"             list_files(query: FileQuery) -> Json<FilePage>;
     /// Reads one document; its vector only on request.
-    GET    "/documents/{id}"              read_document(path: DocumentPath, query: EmbedQuery) -> Conditional<Json<DocumentResponse>>;
+    GET    "/documents/{id}"              read_document(path: DocumentPath, query: EmbedQuery) -> Conditional<Json<DocumentResponse>>, tool Read;
     /// Changes the fields of a document that the body names, or moves it with all under it.
     ///
     /// A new text is searched by its words at once, and by its meaning once it is embedded anew; the vector of the old text is
@@ -59,9 +60,9 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// To continue a download that broke off, send the missing range in `Range` and the `ETag` of the first part in `If-Range`.
     GET    "/documents/{id}/bytes"        read_bytes(path: DocumentPath) -> Conditional<FileBytes>, fails [RangeNotSatisfiable];
     /// Deletes a document, all under it, and their stored bytes; with `If-Match` only if it is still what the caller read.
-    DELETE "/documents/{id}"              delete_document(path: DocumentPath) -> Guarded<NoContent>, access Write, fails [PreconditionFailed];
+    DELETE "/documents/{id}"              delete_document(path: DocumentPath) -> Guarded<NoContent>, access Write, fails [PreconditionFailed], tool Destructive;
     /// Lists a document's children in their order, page by page.
-    GET    "/documents/{id}/children"     list_children(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>;
+    GET    "/documents/{id}/children"     list_children(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>, tool Read;
     /// Lists the documents above a document, root first, page by page.
     ///
     /// A document that the caller may not read is left out; `path` has its id nevertheless.
@@ -69,7 +70,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Lists the other children of a document's parent in their order, page by page; for a root, the other roots.
     GET    "/documents/{id}/siblings"     list_siblings(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>;
     /// Lists everything under a document, page by page: each document before what is under it, and siblings by id.
-    GET    "/documents/{id}/subtree"      list_subtree(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>;
+    GET    "/documents/{id}/subtree"      list_subtree(path: DocumentPath, query: PageQuery) -> Json<DocumentPage>, tool Read;
     /// Lists a document's typed links, in both directions.
     GET    "/documents/{id}/links"        list_links(path: DocumentPath, query: PageQuery) -> Json<LinkPage>;
     /// Links a document to another one.
@@ -77,13 +78,13 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Deletes a link that leads from this document.
     DELETE "/documents/{id}/links/{link_id}" delete_link(path: LinkPath) -> NoContent, access Write;
     /// Reads everything that the pipeline recorded about a document.
-    GET    "/documents/{id}/evidence"     read_evidence(path: DocumentPath) -> Json<EvidenceResponse>;
+    GET    "/documents/{id}/evidence"     read_evidence(path: DocumentPath) -> Json<EvidenceResponse>, tool Read;
     /// Tells what happened to a file, in the order in which it began: the attempts of all tasks in its tree.
     ///
     /// Attempts that are alike are one entry, so that a file of a thousand sections is told in a few lines.
     GET    "/documents/{id}/story"        read_story(path: DocumentPath) -> Json<StoryResponse>;
     /// Reads a rectangle of a stored workbook: values, formulas and a rendered grid.
-    GET    "/documents/{id}/cells"        read_cells(path: DocumentPath, query: CellsQuery) -> Json<CellsResponse>, fails [Conflict, TooLarge, NotAWorkbook];
+    GET    "/documents/{id}/cells"        read_cells(path: DocumentPath, query: CellsQuery) -> Json<CellsResponse>, fails [Conflict, TooLarge, NotAWorkbook], tool Read;
 
     /// Cuts a document's text into documents under it, where the caller says or at its headings. The text itself stays.
     POST   "/documents/{id}/split"        split_document(path: DocumentPath, query: PiecesQuery, body: Json<SplitRequest>) -> Guarded<Created<PiecesResponse>>, access Write, fails [Conflict, PreconditionFailed, TooLarge];
@@ -146,7 +147,7 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     /// Searches by late interaction of stored token vectors.
     POST   "/search/maxsim"               search_maxsim(body: Json<MaxsimSearch>) -> Json<SearchResponse>, needs Model, fails [NotConfigured, TextTooLong];
     /// Searches by rank fusion of vector and BM25.
-    POST   "/search/hybrid"               search_hybrid(body: Json<HybridSearch>) -> Json<SearchResponse>, needs Model, fails [NotConfigured, TextTooLong];
+    POST   "/search/hybrid"               search_hybrid(body: Json<HybridSearch>) -> Json<SearchResponse>, needs Model, fails [NotConfigured, TextTooLong], tool Read;
     /// Searches with the defaults, for a browser's address line.
     GET    "/search/"                     search(query: SearchQuery) -> Json<SearchResponse>, needs Model, fails [NotConfigured, TextTooLong];
 
@@ -297,9 +298,18 @@ macro_rules! needs {
     };
 }
 
+macro_rules! tool {
+    () => {
+        None
+    };
+    ($tool:ident) => {
+        Some(Tool::$tool)
+    };
+}
+
 macro_rules! define_operations { ($(
     $(#[doc = $doc:literal])+ $method:ident $path:literal $name:ident $args:tt -> $reply:ty
-        $(, or $other:ident -> $other_reply:ty)? $(, access $access:ident)? $(, needs $need:ident)? $(, fails [$($code:ident),+])?;
+        $(, or $other:ident -> $other_reply:ty)? $(, access $access:ident)? $(, needs $need:ident)? $(, fails [$($code:ident),+])? $(, tool $tool:ident)?;
 )*) => {
     /// One marker type per operation with the name of its row, and one for the second form that a row may answer in.
     #[expect(non_camel_case_types, reason = "one snake_case name is marker, handler, method, operationId and label")]
@@ -311,7 +321,7 @@ macro_rules! define_operations { ($(
     $(
         define_operation!($name $args $reply, OperationInfo {
             name: stringify!($name), method: http::Method::$method, path: $path, access: access!($($access)?),
-            needs: needs!($($need)?), fails: &[$($(Code::$code),+)?], docs: &[$($doc),+],
+            needs: needs!($($need)?), tool: tool!($($tool)?), fails: &[$($(Code::$code),+)?], docs: &[$($doc),+],
         });
         $( define_operation!($other $args $other_reply, {
             let mut info = <ops::$name as Operation>::INFO;

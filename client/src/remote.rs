@@ -1,12 +1,19 @@
 //! The client over HTTP.
 use crate::{
-    Body, Code, Failure, VERSION, VERSION_HEADER,
+    Body, Code, Failure, FileUpload, VERSION, VERSION_HEADER,
     incoming::{Incoming, lost},
-    operation::{Call, Operation, Outcome, Transport},
+    operation::{Call, Operation, OperationInfo, Outcome, Transport},
     reply::Reply,
 };
+use futures_util::future::BoxFuture;
 use http::header;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+/// Carries requests to a service otherwise than over the network.
+pub type Sender =
+    Arc<dyn Fn(http::Request<reqwest::Body>) -> BoxFuture<'static, http::Response<reqwest::Body>> + Send + Sync>;
 
 /// A service at a remote address.
 #[derive(Clone)]
@@ -15,6 +22,24 @@ pub struct Remote {
     token: String,
     http: reqwest::Client,
     answer_limit: usize,
+    sender: Option<Sender>,
+}
+
+/// What an operation is sent by a caller that does not know its types.
+#[derive(Default)]
+pub struct Untyped {
+    pub path: Map<String, Value>,
+    pub query: Vec<(String, String)>,
+    pub body: UntypedBody,
+}
+
+/// The body of a call whose types are not known.
+#[derive(Default)]
+pub enum UntypedBody {
+    #[default]
+    Nothing,
+    Json(Value),
+    File(FileUpload),
 }
 
 /// The most bytes of an answer that is read whole, unless another limit is set.
@@ -27,13 +52,63 @@ impl Remote {
     /// Makes a client for the service at `base`, for example `http://127.0.0.1:8000`.
     pub fn new(base: &str, token: &str, http: reqwest::Client) -> Remote {
         let (base, token) = (base.trim_end_matches('/').to_owned(), token.to_owned());
-        Remote { base, token, http, answer_limit: ANSWER_LIMIT }
+        Remote { base, token, http, answer_limit: ANSWER_LIMIT, sender: None }
     }
 
     /// Returns the same client with another limit, in bytes, for answers that are read whole; streams have none.
     #[must_use]
     pub fn with_answer_limit(self, bytes: usize) -> Remote {
         Remote { answer_limit: bytes, ..self }
+    }
+
+    /// Returns the same client, whose requests `sender` carries.
+    #[must_use]
+    pub fn sent_by(self, sender: Sender) -> Remote {
+        Remote { sender: Some(sender), ..self }
+    }
+
+    /// Calls an operation without knowing its types. The answer is JSON; null if it has no body.
+    pub async fn call(&self, info: &OperationInfo, call: Untyped) -> Result<Value, Failure> {
+        let request = self.request(info, &Value::Object(call.path)).query(&call.query);
+        let request = match call.body {
+            UntypedBody::Nothing => request,
+            UntypedBody::Json(value) => {
+                let bytes = serde_json::to_vec(&value).map_err(Failure::unreachable)?;
+                // The length tells the service how much memory the body takes, also where no network counts it.
+                let length = bytes.len();
+                request
+                    .header(header::CONTENT_LENGTH, length)
+                    .header(header::CONTENT_TYPE, "application/json")
+                    .body(bytes)
+            }
+            UntypedBody::File(file) => file.attach(request).await?,
+        };
+        let answer = self.answer(request.header(header::ACCEPT, "application/json")).await?;
+        if !(200..300).contains(&answer.status) {
+            return Err(refused(answer).await?);
+        }
+        match answer.bytes().await?.as_slice() {
+            [] => Ok(Value::Null),
+            bytes => serde_json::from_slice(bytes)
+                .map_err(|error| Failure::unreachable(format!("the answer is no JSON: {error}"))),
+        }
+    }
+
+    fn request(&self, info: &OperationInfo, path: &Value) -> reqwest::RequestBuilder {
+        let request = self.http.request(info.method.clone(), format!("{}{}", self.base, fill(info.path, path)));
+        request.header(VERSION_HEADER, VERSION).bearer_auth(&self.token)
+    }
+
+    async fn answer(&self, request: reqwest::RequestBuilder) -> Result<Incoming, Failure> {
+        let response = match &self.sender {
+            None => request.send().await,
+            Some(send) => match request.build().and_then(http::Request::try_from) {
+                Ok(request) => Ok(send(request).await.into()),
+                Err(error) => Err(error),
+            },
+        };
+        let response = response.map_err(|error| lost(&self.base, &error))?;
+        Ok(Incoming::new(response, &self.base, self.answer_limit))
     }
 
     /// The address that the client calls.
@@ -45,26 +120,25 @@ impl Remote {
 impl<O: Operation> Transport<O> for Remote {
     async fn send(&self, call: Call<O>) -> Outcome<O> {
         let path = serde_json::to_value(&call.path).map_err(Failure::unreachable)?;
-        let mut request = self
-            .http
-            .request(O::INFO.method, format!("{}{}", self.base, fill(O::INFO.path, &path)))
-            .header(VERSION_HEADER, VERSION)
-            .bearer_auth(&self.token)
-            .query(&call.query);
+        let mut request = self.request(&O::INFO, &path).query(&call.query);
         if call.meta.accept.is_none() {
             request = request.header(header::ACCEPT, O::Reply::accept());
         }
         for (name, value) in call.meta.pairs() {
             request = request.header(name, value);
         }
-        let response = call.body.attach(request).await?.send().await.map_err(|error| lost(&self.base, &error))?;
-        let answer = Incoming::new(response, &self.base, self.answer_limit);
+        let answer = self.answer(call.body.attach(request).await?).await?;
         if O::Reply::is_success(answer.status) {
             return O::Reply::receive(answer).await;
         }
-        let retry_after = answer.header(header::RETRY_AFTER).and_then(|value| value.parse().ok());
-        Err(refusal(answer.status, retry_after, &answer.bytes().await?))
+        Err(refused(answer).await?)
     }
+}
+
+/// The failure that an answer tells of.
+async fn refused(answer: Incoming) -> Result<Failure, Failure> {
+    let retry_after = answer.header(header::RETRY_AFTER).and_then(|value| value.parse().ok());
+    Ok(refusal(answer.status, retry_after, &answer.bytes().await?))
 }
 
 fn refusal(status: u16, retry_after: Option<u64>, bytes: &[u8]) -> Failure {
@@ -83,14 +157,14 @@ fn refusal(status: u16, retry_after: Option<u64>, bytes: &[u8]) -> Failure {
 }
 
 /// Fills the path parameters into their placeholders, percent-encoded.
-fn fill(template: &str, parameters: &serde_json::Value) -> String {
+fn fill(template: &str, parameters: &Value) -> String {
     let mut url = String::with_capacity(template.len() + 16);
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('{') {
         url.push_str(before);
         let Some((name, tail)) = after.split_once('}') else { break };
         let text = match &parameters[name] {
-            serde_json::Value::String(text) => text.clone(),
+            Value::String(text) => text.clone(),
             other => other.to_string(),
         };
         url.extend(utf8_percent_encode(&text, SEGMENT));

@@ -13,6 +13,7 @@ mod fetch;
 mod follow;
 mod import;
 mod ingest;
+mod mcp;
 mod models;
 mod output;
 mod pieces;
@@ -124,6 +125,8 @@ enum Command {
     Status,
     /// Lists the known, cached and loaded models; fetches models.
     Models(models::ModelsArguments),
+    /// Lets a language model use the service: speaks the Model Context Protocol over standard input and output.
+    Mcp,
     /// Prints the vector of a text.
     Embed(embed::EmbedArguments),
     /// Prints every setting with its value and where it came from.
@@ -259,6 +262,7 @@ async fn run(
         Command::Events(arguments) => events::events(&client(&settings)?, output, arguments).await,
         Command::Status => status::status(&client(&settings)?, output).await,
         Command::Models(arguments) => models::models(&settings, &client(&settings)?, output, arguments).await,
+        Command::Mcp => mcp::mcp(&settings, upload_client(&settings)?).await,
         Command::Embed(arguments) => embed::embed(&settings, output, arguments).await,
         Command::Config(arguments) => config::config(&settings, output, &arguments),
         Command::Migrate(arguments) => config::migrate(&settings, &arguments).await,

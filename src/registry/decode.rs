@@ -90,9 +90,8 @@ impl<T: Wire> Decode for Json<T> {
         principal: Option<PrincipalId>,
         headers: &HeaderMap,
     ) -> Result<Option<Place>, Failure> {
-        let limit = service.settings.max_body_bytes;
-        let announced = announced(headers).unwrap_or(limit);
-        if announced > limit { Err(body_too_large(limit)) } else { service.admission.body(principal, announced).await }
+        let length = length(headers, service.settings.max_body_bytes)?;
+        service.admission.body(principal, length).await
     }
 
     async fn decode(service: &Service, request: Request) -> Result<Self, Failure> {
@@ -247,8 +246,14 @@ fn announced(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
+/// How long a body may be: what the client announces, or the limit; 413 if it announces more.
+pub(super) fn length(headers: &HeaderMap, limit: u64) -> Result<u64, Failure> {
+    let announced = announced(headers).unwrap_or(limit);
+    if announced > limit { Err(body_too_large(limit)) } else { Ok(announced) }
+}
+
 /// A whole body of at most `limit` bytes.
-async fn whole(request: Request, limit: u64) -> Result<BytesMut, Failure> {
+pub(super) async fn whole(request: Request, limit: u64) -> Result<BytesMut, Failure> {
     let announced = announced(request.headers()).unwrap_or_default().min(limit);
     let mut bytes = BytesMut::with_capacity(usize::try_from(announced).unwrap_or_default());
     let mut frames = RequestBody::into_data_stream(request.into_body());

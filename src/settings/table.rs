@@ -6,6 +6,7 @@ use super::{
     source::{Origin, Source},
 };
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+use svc_client::Tool;
 use svc_formats::isolated::Policy;
 use svc_models::Precision;
 use svc_ranking::Language;
@@ -16,6 +17,7 @@ const DAY: f64 = 86_400.0;
 const DEVICES: &[(&str, Device)] =
     &[("cpu", Device::Cpu), ("ndarray", Device::Ndarray), ("wgpu", Device::Wgpu), ("cuda", Device::Cuda)];
 const LANGUAGES: &[(&str, Language)] = &Language::NAMES;
+const MCP_TOOLS: &[(&str, Tool)] = &[("read", Tool::Read), ("write", Tool::Write), ("all", Tool::Destructive)];
 const PRECISIONS: &[(&str, Precision)] = &Precision::NAMES;
 const LOG_LEVELS: &[(&str, LogLevel)] = &[
     ("off", LogLevel::Off),
@@ -127,6 +129,11 @@ settings! {
         SVC_DEFAULT_VISIBILITY default_visibility: Visibility = "everyone", kind::choice(&[("everyone", Visibility::Everyone), ("owner", Visibility::Owner)]);
         /// Browser origins that may call the API; empty: none, only servers call it.
         SVC_CORS_ORIGINS cors_origins: Vec<String> = "[]", kind::origins();
+        /// What language models may do by the Model Context Protocol: read; write: also add and cancel; all: also delete. Blank: there is
+        /// no /mcp.
+        SVC_MCP_TOOLS mcp_tools: Option<Tool> = "write", kind::optional(kind::choice(MCP_TOOLS));
+        /// Names under which clients may call /mcp, with or without a port, besides addresses of numbers and localhost.
+        SVC_PUBLIC_HOSTS public_hosts: Vec<String> = "[]", kind::words();
     }
     "Database" {
         /// A PostgreSQL with pgvector, as postgres://user:password@host/name; blank: the embedded one in the data

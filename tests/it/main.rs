@@ -39,6 +39,7 @@ mod limits;
 mod listener;
 mod locks;
 mod losses;
+mod mcp;
 mod moves;
 mod network;
 mod outage;

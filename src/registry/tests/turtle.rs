@@ -21,6 +21,7 @@ impl Operation for read_graph {
         path: "/graph",
         access: Access::Read,
         needs: None,
+        tool: None,
         fails: &[Code::NotFound],
         docs: &[" Reads a graph."],
     };

@@ -57,8 +57,10 @@ pub async fn hold(State(breaches): State<Arc<Breaches>>, request: Request, next:
 fn judge(method: &str, path: &str, parts: &Parts, bytes: Option<&Bytes>, broken: &mut Vec<String>) {
     let status = parts.status.as_u16();
     let Some(entry) = entry(method, path) else {
-        // It is a page, or nothing; the contract only covers the errors.
-        if status >= 400 {
+        // It is a page, or nothing; the contract only covers the errors. Those of a message of /mcp are JSON-RPC's.
+        let is_rpc = path == "/mcp"
+            && bytes.is_some_and(|bytes| bytes.starts_with(b"{\"error\":") || bytes.starts_with(b"{\"jsonrpc\":"));
+        if status >= 400 && !is_rpc {
             body(&ANY_PROBLEM, parts, bytes, broken);
         }
         return;

@@ -1,0 +1,177 @@
+//! Schemas of the contract as tools need them: one object without references, as short as it can be, because a language model
+//! reads all of it.
+use serde_json::{Map, Value, json};
+
+/// What tools neither take nor show: vectors say nothing to a language model.
+pub const HIDDEN: &[&str] = &["include_embed", "embed"];
+/// No schema of the contract is deeper; one that contains itself ends here.
+const DEEPEST: usize = 16;
+
+/// A schema of the contract with everything in it that it refers to.
+pub fn argument(contract: &Value, schema: &Value) -> Value {
+    plain(inlined(contract, schema, DEEPEST), 0, usize::MAX)
+}
+
+/// The schema of an answer, with objects in it described to this depth: 1 for the fields of the answer itself.
+pub fn answer(contract: &Value, schema: &Value, depth: usize) -> Value {
+    plain(inlined(contract, schema, DEEPEST), 0, depth)
+}
+
+fn inlined(contract: &Value, schema: &Value, deep: usize) -> Value {
+    match schema {
+        _ if deep == 0 => json!({}),
+        Value::Object(members) => {
+            let mut own: Map<String, Value> = members
+                .iter()
+                .filter(|(name, _)| !["$ref", "allOf"].contains(&name.as_str()))
+                .map(|(name, member)| (name.clone(), inlined(contract, member, deep)))
+                .collect();
+            let reference =
+                members.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
+            let parts = members.get("allOf").and_then(Value::as_array).into_iter().flatten();
+            for part in reference.and_then(|place| contract.pointer(place)).into_iter().chain(parts) {
+                merge(&mut own, inlined(contract, part, deep - 1));
+            }
+            Value::Object(own)
+        }
+        Value::Array(entries) => entries.iter().map(|entry| inlined(contract, entry, deep)).collect(),
+        other => other.clone(),
+    }
+}
+
+/// Adds what a part of a schema says. What the schema says itself stays.
+fn merge(own: &mut Map<String, Value>, part: Value) {
+    let Value::Object(part) = part else { return };
+    for (name, value) in part {
+        match (own.get_mut(&name), value) {
+            (Some(Value::Object(mine)), Value::Object(more)) if name == "properties" => {
+                for (name, schema) in more {
+                    mine.entry(name).or_insert(schema);
+                }
+            }
+            (Some(Value::Array(mine)), Value::Array(more)) if name == "required" => mine.extend(more),
+            (Some(_), _) => {}
+            (None, value) => {
+                own.insert(name, value);
+            }
+        }
+    }
+}
+
+/// Leaves out what says nothing: the width of numbers, hidden fields, and what is in objects deeper than `depth`. Of an answer it
+/// leaves the names and types, and a sentence about each of its fields.
+fn plain(schema: Value, level: usize, depth: usize) -> Value {
+    let Value::Object(mut members) = without_choice(schema) else { return Value::Bool(true) };
+    let is_of_answer = depth != usize::MAX;
+    for name in ["minimum", "maximum"] {
+        let widest = [json!(i64::MIN), json!(i64::MAX), json!(i32::MIN), json!(i32::MAX)];
+        if members.get(name).is_some_and(|bound| is_of_answer || widest.contains(bound)) {
+            members.remove(name);
+        }
+    }
+    if members.get("format").is_some_and(|format| is_of_answer || format != "date-time") {
+        members.remove("format");
+    }
+    if let Some(Value::String(text)) = members.get_mut("description") {
+        *text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if is_of_answer && let Some(end) = text.find(". ") {
+            text.truncate(end + 1);
+        }
+    }
+    members.remove("propertyNames");
+    if members.get("default").is_some_and(Value::is_null) {
+        members.remove("default");
+    }
+    if is_of_answer {
+        // What is true of every answer need not be told.
+        members.remove("required");
+        members.remove("additionalProperties");
+        if level != 1 {
+            members.remove("description");
+        }
+    }
+    if let Some(Value::Object(fields)) = members.remove("properties")
+        && level < depth
+    {
+        let fields = fields.into_iter().filter(|(name, _)| !HIDDEN.contains(&name.as_str()));
+        let fields: Map<String, Value> = fields.map(|(name, field)| (name, plain(field, level + 1, depth))).collect();
+        members.insert("properties".to_owned(), Value::Object(fields));
+    } else {
+        members.remove("required");
+    }
+    if let Some(items) = members.remove("items") {
+        members.insert("items".to_owned(), plain(items, level, depth));
+    }
+    for name in ["oneOf", "anyOf"] {
+        if let Some(Value::Array(choices)) = members.remove(name) {
+            let choices = choices.into_iter().map(|choice| plain(choice, level, depth)).collect();
+            members.insert(name.to_owned(), choices);
+        }
+    }
+    Value::Object(members)
+}
+
+/// A schema of something that may be null, as one that has null among its types.
+fn without_choice(schema: Value) -> Value {
+    let Value::Object(mut members) = schema else { return schema };
+    for name in ["oneOf", "anyOf"] {
+        let Some(Value::Array(choices)) = members.get(name) else { continue };
+        let [one, other] = choices.as_slice() else { continue };
+        let null = json!({"type": "null"});
+        let mut kept = match (one == &null, other == &null) {
+            (true, false) => other.clone(),
+            (false, true) => one.clone(),
+            _ => continue,
+        };
+        let Some(kind) = kept["type"].as_str().map(str::to_owned) else { continue };
+        kept["type"] = json!([kind, "null"]);
+        if let Some(Value::Array(words)) = kept.get_mut("enum") {
+            words.push(Value::Null);
+        }
+        members.remove(name);
+        merge(&mut members, kept);
+        return Value::Object(members);
+    }
+    Value::Object(members)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_needs_nothing_but_itself() {
+        let contract = json!({"components": {"schemas": {
+            "Page": {"type": "object", "properties": {"rows": {"type": "array", "items": {"$ref": "#/components/schemas/Found"}}}},
+            "Found": {"description": "one\nrow", "allOf": [
+                {"$ref": "#/components/schemas/Row"},
+                {"type": "object", "required": ["score"], "properties": {"score": {"type": "number"}}},
+            ]},
+            "Row": {"type": "object", "required": ["id"], "properties": {
+                "id": {"type": "integer", "format": "int64", "minimum": i64::MIN, "maximum": 7},
+                "embed": {"type": "array", "items": {"type": "number"}},
+                "state": {"oneOf": [{"$ref": "#/components/schemas/State"}, {"type": "null"}]},
+                "more": {"type": "object", "properties": {"deep": {"type": "string"}}, "required": ["deep"]},
+            }},
+            "State": {"type": "string", "enum": ["a", "b"]},
+        }}});
+        let page = json!({"$ref": "#/components/schemas/Page"});
+        let row = |id: Value, more: Value| {
+            json!({"type": "object", "properties": {"rows": {"type": "array", "items": {
+                "type": "object", "required": ["id", "score"], "description": "one row",
+                "properties": {"id": id, "state": {"type": ["string", "null"], "enum": ["a", "b", null]}, "more": more, "score": {"type": "number"}},
+            }}}})
+        };
+        let deep = json!({"type": "object", "properties": {"deep": {"type": "string"}}, "required": ["deep"]});
+        assert_eq!(argument(&contract, &page), row(json!({"type": "integer", "maximum": 7}), deep));
+        let mut told = row(json!({"type": "integer"}), json!({"type": "object"}));
+        drop(told["properties"]["rows"]["items"].as_object_mut().and_then(|items| items.remove("required")));
+        assert_eq!(answer(&contract, &page, 2), told);
+    }
+
+    #[test]
+    fn a_schema_that_contains_itself_ends() {
+        let contract = json!({"a": {"type": "object", "properties": {"again": {"$ref": "#/a"}}}});
+        assert!(argument(&contract, &json!({"$ref": "#/a"})).to_string().len() < 2000);
+    }
+}
