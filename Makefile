@@ -81,4 +81,4 @@ fuzz-api: setup ## Fuzzes a service of its own by its contract: make fuzz-api SE
 	@config/fuzz-api.sh "$(or $(SEED),1)" "$(or $(FUZZ_SECONDS),60)"
 
 clean-cache: ## Removes everything fetched and built; data folders stay.
-	rm -rf "$(SVC_CACHE_DIR)/target" "$(SVC_CACHE_DIR)/target-devices" "$(SVC_CACHE_DIR)/downloads" "$(SVC_CACHE_DIR)/postgres" "$(SVC_CACHE_DIR)/models" "$(SVC_CACHE_DIR)/browser"
+	rm -rf "$(SVC_CACHE_DIR)/target" "$(SVC_CACHE_DIR)/target-devices" "$(SVC_CACHE_DIR)/downloads" "$(SVC_CACHE_DIR)/postgres" "$(SVC_CACHE_DIR)/models" "$(SVC_CACHE_DIR)/browser" "$(SVC_CACHE_DIR)/inspector"

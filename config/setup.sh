@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fetches what the build does not contain: the PostgreSQL server and the small embedding model, pinned in embedded.txt.
-# It also looks for a browser for the tests of the operator console, and fetches one if there is none; those tests are left out where none can be had.
+# It also looks for a browser for the tests of the operator console, and fetches one if there is none, and fetches a foreign client for the
+# tests of /mcp; those tests are left out where none can be had.
 # Idempotent. With arguments, only those parts: `config/setup.sh model`.
 set -euo pipefail
 
@@ -85,7 +86,7 @@ install() {
   case $what in
     postgres) target=$cache/postgres ;;
     model) target=$cache/models/all-MiniLM-L6-v2 ;;
-    *) fail "$what is not known: postgres, model or browser" ;;
+    *) fail "$what is not known: postgres, model, browser or inspector" ;;
   esac
   if [ "$(cat "$target/.sha256" 2>/dev/null)" = "$sha256" ]; then
     return
@@ -156,15 +157,40 @@ fs.createReadStream(from).pipe(require("zlib").createBrotliDecompress()).pipe(fs
   mv "$fresh" "$target"
 }
 
+# fetch_inspector: fetches the foreign client of the tests of /mcp by npm, pinned in tests/tools/inspector. Its scripts are not run.
+fetch_inspector() {
+  local tools=$here/../tests/tools/inspector target=$cache/inspector lock fresh
+  lock=$(sha256sum <"$tools/package-lock.json")
+  if [ "$(cat "$target/.lock" 2>/dev/null)" = "$lock" ]; then return; fi
+  if ! command -v node >/dev/null || ! command -v npm >/dev/null; then
+    say "no MCP inspector for the tests of /mcp: install node and npm"
+    return
+  fi
+  fresh=$target.new.$$
+  rm -rf "$fresh"
+  mkdir -p "$fresh"
+  cp "$tools/package.json" "$tools/package-lock.json" "$fresh"
+  say "fetching the MCP inspector for the tests of /mcp"
+  if ! (cd "$fresh" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >npm.log 2>&1); then
+    say "npm could not fetch the MCP inspector, so its test is left out: $(tail -n 1 "$fresh/npm.log")"
+    rm -rf "$fresh"
+    return
+  fi
+  printf '%s\n' "$lock" >"$fresh/.lock"
+  rm -rf "$target"
+  mv "$fresh" "$target"
+}
+
 if [ $# -eq 0 ]; then
   command -v cargo >/dev/null \
     || fail "cargo is missing: install Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$here/../Cargo.toml" | head -n 1) or newer with rustup, then open a new shell"
   command -v cc >/dev/null || fail "a C compiler is missing: install one (Debian: apt-get install build-essential)"
-  set -- postgres model browser
+  set -- postgres model browser inspector
 fi
 for what in "$@"; do
   case $what in
     browser) fetch_browser ;;
+    inspector) fetch_inspector ;;
     has-browser) if has_browser; then exit 0; else exit 1; fi ;;
     *) install "$what" ;;
   esac

@@ -82,6 +82,9 @@ fn plain(schema: Value, level: usize, depth: usize) -> Value {
     if members.get("default").is_some_and(Value::is_null) {
         members.remove("default");
     }
+    if !is_of_answer {
+        without_null(&mut members);
+    }
     if is_of_answer {
         // What is true of every answer need not be told.
         members.remove("required");
@@ -109,6 +112,19 @@ fn plain(schema: Value, level: usize, depth: usize) -> Value {
         }
     }
     Value::Object(members)
+}
+
+/// An argument without null: whoever has no value leaves the argument out, and some clients take one type at a time only.
+fn without_null(members: &mut Map<String, Value>) {
+    if let Some(Value::Array(words)) = members.get_mut("enum") {
+        words.retain(|word| !word.is_null());
+    }
+    let Some(Value::Array(kinds)) = members.get_mut("type") else { return };
+    kinds.retain(|kind| kind != "null");
+    if let [kind] = kinds.as_slice() {
+        let kind = kind.clone();
+        members.insert("type".to_owned(), kind);
+    }
 }
 
 /// A schema of something that may be null, as one that has null among its types.
@@ -156,15 +172,19 @@ mod tests {
             "State": {"type": "string", "enum": ["a", "b"]},
         }}});
         let page = json!({"$ref": "#/components/schemas/Page"});
-        let row = |id: Value, more: Value| {
+        let row = |id: Value, state: Value, more: Value| {
             json!({"type": "object", "properties": {"rows": {"type": "array", "items": {
                 "type": "object", "required": ["id", "score"], "description": "one row",
-                "properties": {"id": id, "state": {"type": ["string", "null"], "enum": ["a", "b", null]}, "more": more, "score": {"type": "number"}},
+                "properties": {"id": id, "state": state, "more": more, "score": {"type": "number"}},
             }}}})
         };
         let deep = json!({"type": "object", "properties": {"deep": {"type": "string"}}, "required": ["deep"]});
-        assert_eq!(argument(&contract, &page), row(json!({"type": "integer", "maximum": 7}), deep));
-        let mut told = row(json!({"type": "integer"}), json!({"type": "object"}));
+        assert_eq!(
+            argument(&contract, &page),
+            row(json!({"type": "integer", "maximum": 7}), json!({"type": "string", "enum": ["a", "b"]}), deep)
+        );
+        let state = json!({"type": ["string", "null"], "enum": ["a", "b", null]});
+        let mut told = row(json!({"type": "integer"}), state, json!({"type": "object"}));
         drop(told["properties"]["rows"]["items"].as_object_mut().and_then(|items| items.remove("required")));
         assert_eq!(answer(&contract, &page, 2), told);
     }

@@ -216,6 +216,8 @@ mod tests {
                 assert!(!text.contains(hidden), "{}: {hidden}", tool.name);
             }
             assert_eq!(tool.input_schema["additionalProperties"], false, "{}", tool.name);
+            let input = serde_json::to_string(&tool.input_schema).expect("JSON");
+            assert!(!input.contains("null"), "{}: some clients take one type at a time", tool.name);
         }
     }
 

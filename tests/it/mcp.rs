@@ -1,6 +1,7 @@
 //! The Model Context Protocol: every tool beside its operation, long answers, resources, progress, and who may do what.
 
 mod hostile;
+mod inspector;
 mod stdio;
 
 use crate::{

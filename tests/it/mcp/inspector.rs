@@ -1,0 +1,68 @@
+//! The MCP inspector, a client of other people, by its command line: over HTTP and over standard input and output.
+use super::stdio;
+use crate::support::{TOKEN, TestApp, Wish, document, left_out, server, settings};
+use serde_json::{Value, json};
+use std::{ffi::OsString, process::Command};
+use svc_client::{Json, wire::WaitQuery};
+
+/// Runs the inspector on a server, the program of which comes at last, and returns what it printed and its exit code; `None` if it is not on this machine.
+async fn inspect((target, behind): &(Vec<OsString>, Vec<OsString>), call: &[&str]) -> Option<(Value, i32)> {
+    let program = settings(&[]).cache_dir.join("inspector/node_modules/.bin/mcp-inspector");
+    if !program.exists() {
+        return None;
+    }
+    let home = tempfile::tempdir_in(server::work_dir()).unwrap();
+    let mut command = Command::new("node");
+    command
+        .arg(program)
+        .arg("--cli")
+        .args(target)
+        .args(call)
+        .args(behind)
+        .env("HOME", home.path())
+        .env("NO_PROXY", "127.0.0.1");
+    let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().ok()?;
+    let (printed, complaint) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let printed = serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed} {complaint}"));
+    Some((printed, output.status.code().unwrap()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_other_people_lists_calls_and_reads() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let id =
+        app.client.create_document(WaitQuery::default(), Json(document("Heron", "It eats fish."))).await.unwrap().id;
+    let text = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+    let over_http = text(&[
+        &format!("{}/mcp", app.base),
+        "--transport",
+        "http",
+        "--header",
+        &format!("Authorization: Bearer {TOKEN}"),
+    ]);
+    let over_pipes =
+        text(&["--transport", "stdio", "-e", &format!("SVC_URL={}", app.base), "-e", &format!("SVC_TOKEN={TOKEN}")]);
+    let program = stdio::command(&app, TOKEN);
+    let own = ["--".as_ref(), program.get_program(), "mcp".as_ref(), "--config".as_ref(), "/dev/null".as_ref()]
+        .map(OsString::from);
+    for target in [(over_http, Vec::new()), (over_pipes, own.to_vec())] {
+        let Some((listed, code)) = inspect(&target, &["--method", "tools/list", "--strict"]).await else {
+            left_out("the MCP inspector as a client (config/setup.sh inspector needs node and npm)");
+            break;
+        };
+        // With --strict, the code says whether a schema keeps clients from using a tool.
+        assert_eq!((code, listed["tools"].as_array().unwrap().len()), (0, 12), "{target:?}");
+        let (id_given, uri) = (format!("id={id}"), format!("svc://documents/{id}"));
+        let call = ["--method", "tools/call", "--tool-name", "read_document", "--tool-arg", &id_given];
+        let (answer, code) = inspect(&target, &call).await.unwrap();
+        assert_eq!((code, &answer["structuredContent"]["content"]), (0, &json!("It eats fish.")));
+        let call = ["--method", "tools/call", "--tool-name", "read_document", "--tool-arg", "id=999"];
+        let (answer, code) = inspect(&target, &call).await.unwrap();
+        assert_eq!((code, &answer["structuredContent"]["code"]), (5, &json!("not_found")), "{answer}");
+        let (listed, _) = inspect(&target, &["--method", "resources/list"]).await.unwrap();
+        assert_eq!(listed["resources"][0]["uri"], uri);
+        let (read, _) = inspect(&target, &["--method", "resources/read", "--uri", &uri]).await.unwrap();
+        assert_eq!(read["contents"][0]["text"], "# Heron\n\nIt eats fish.\n\n");
+    }
+    app.end().await;
+}
