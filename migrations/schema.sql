@@ -616,6 +616,21 @@ CREATE TABLE blob_orphan (
     lob oid NOT NULL
 );
 
+CREATE TABLE bulk_message (
+    principal_id bigint,
+    message_id text NOT NULL,
+    sha256 text,
+    document_id bigint,
+    outcome text NOT NULL,
+    code text,
+    detail text,
+    reply_to text,
+    correlation_id text,
+    at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT bulk_message_check CHECK (((outcome = 'rejected'::text) = (document_id IS NULL))),
+    CONSTRAINT bulk_message_outcome_check CHECK ((outcome = ANY (ARRAY['accepted'::text, 'duplicate'::text, 'rejected'::text])))
+);
+
 CREATE TABLE console_sessions (
     hash bytea NOT NULL,
     token_id bigint,
@@ -739,6 +754,11 @@ ALTER TABLE event_outbox ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE event_reader (
+    name text NOT NULL,
+    seq bigint NOT NULL
+);
+
 CREATE TABLE extractions (
     document_id bigint NOT NULL,
     text text NOT NULL,
@@ -844,6 +864,8 @@ CREATE TABLE principals (
     kind text NOT NULL,
     disabled boolean DEFAULT false NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    amqp_user text,
+    CONSTRAINT principals_amqp_user_check CHECK ((amqp_user <> ''::text)),
     CONSTRAINT principals_kind_check CHECK ((kind = ANY (ARRAY['user'::text, 'service'::text])))
 );
 
@@ -1182,6 +1204,9 @@ ALTER TABLE ONLY api_tokens
 ALTER TABLE ONLY blob_orphan
     ADD CONSTRAINT blob_orphan_pkey PRIMARY KEY (lob);
 
+ALTER TABLE ONLY bulk_message
+    ADD CONSTRAINT bulk_message_principal_id_message_id_key UNIQUE NULLS NOT DISTINCT (principal_id, message_id);
+
 ALTER TABLE ONLY console_sessions
     ADD CONSTRAINT console_sessions_pkey PRIMARY KEY (hash);
 
@@ -1215,6 +1240,9 @@ ALTER TABLE ONLY event_counter
 ALTER TABLE ONLY event_outbox
     ADD CONSTRAINT event_outbox_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY event_reader
+    ADD CONSTRAINT event_reader_pkey PRIMARY KEY (name);
+
 ALTER TABLE ONLY extractions
     ADD CONSTRAINT extractions_pkey PRIMARY KEY (document_id);
 
@@ -1235,6 +1263,9 @@ ALTER TABLE ONLY paused_task_type
 
 ALTER TABLE ONLY paused_task_type
     ADD CONSTRAINT paused_task_type_task_type_key UNIQUE (task_type);
+
+ALTER TABLE ONLY principals
+    ADD CONSTRAINT principals_amqp_user_key UNIQUE (amqp_user);
 
 ALTER TABLE ONLY principals
     ADD CONSTRAINT principals_name_key UNIQUE (name);
@@ -1326,6 +1357,10 @@ CREATE INDEX access_grants_document ON access_grants USING btree (document_id, p
 CREATE INDEX access_roots_above ON access_roots USING btree (above);
 
 CREATE INDEX api_tokens_principal ON api_tokens USING btree (principal_id, id);
+
+CREATE INDEX bulk_message_document ON bulk_message USING btree (document_id) WHERE (document_id IS NOT NULL);
+
+CREATE INDEX bulk_message_rejected ON bulk_message USING btree (at) WHERE (outcome = 'rejected'::text);
 
 CREATE INDEX console_sessions_seen ON console_sessions USING btree (seen_at);
 
@@ -1448,6 +1483,12 @@ ALTER TABLE ONLY access_roots
 
 ALTER TABLE ONLY api_tokens
     ADD CONSTRAINT api_tokens_principal_id_fkey FOREIGN KEY (principal_id) REFERENCES principals(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY bulk_message
+    ADD CONSTRAINT bulk_message_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY bulk_message
+    ADD CONSTRAINT bulk_message_principal_id_fkey FOREIGN KEY (principal_id) REFERENCES principals(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY console_sessions
     ADD CONSTRAINT console_sessions_token_id_fkey FOREIGN KEY (token_id) REFERENCES api_tokens(id) ON DELETE CASCADE;

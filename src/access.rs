@@ -33,8 +33,8 @@ pub enum Caller {
 pub struct Principal {
     pub id: PrincipalId,
     pub name: String,
-    /// The token that it showed.
-    pub token_id: ApiTokenId,
+    /// The token that it showed; `None` if the message broker answers for it.
+    pub token_id: Option<ApiTokenId>,
     /// The guards of what it may read, besides what is open to all.
     read: Vec<DocumentId>,
     /// The guards of what it may change.

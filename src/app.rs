@@ -4,6 +4,7 @@ use crate::{
     embedded::{EmbeddedError, EmbeddedPostgres, ServerState},
     embedding::{EmbedError, Embedder, Runner},
     events::sequencer,
+    feed,
     ingest::extension::TaskTypes,
     listener::{self, Limits},
     reader::{Reader, Unconfined},
@@ -305,6 +306,7 @@ impl App {
         let service = Service::new(settings.clone(), backend.pool.clone(), Some(embedder), owner_token, reader);
         let service = Arc::new(service.with_task_types(types));
         load_cross_encoder(&service).await?;
+        drop(feed::start(&service));
         let worker = if settings.ingest_worker_enabled {
             Some(RunningWorker::start(Role::of(&settings), service.tools(), backend.options.clone()).await?)
         } else {

@@ -12,6 +12,7 @@ pub mod embedded;
 pub mod embedding;
 mod error;
 pub mod events;
+pub mod feed;
 pub mod fetch;
 mod handlers;
 pub mod ingest;

@@ -93,6 +93,8 @@ pub struct Known {
     rest: Option<Duration>,
     /// The runner's model, if there is a runner, or why it is not known.
     pub runner: Option<Result<ModelState, String>>,
+    /// Whether the bulk feed takes messages, and what keeps it from that; `None` if there is no feed.
+    pub feed: Option<Result<String, String>>,
     /// The last overview, which is only taken while somebody looks, and when it was taken.
     pub overview: Option<(Instant, Arc<OverviewResponse>)>,
 }
@@ -239,6 +241,11 @@ impl Sampler {
             }
             Err(reason) => known.failure = Some(reason),
         }
+    }
+
+    /// Notes how the bulk feed is.
+    pub fn note_feed(&self, state: Result<String, String>) {
+        self.lock().feed = Some(state);
     }
 
     /// Asks the runner, if there is one, for its model now.

@@ -108,10 +108,10 @@ impl Keys {
             Shown::Secret(hash) => {
                 let mut conn = pool.acquire().await.or_fail()?;
                 let holder = api_tokens::holder(&mut conn, &hash).await.or_fail()?.ok_or_else(unauthenticated)?;
-                if holder.is_use_due
-                    && let Err(error) = api_tokens::record_use(&mut conn, holder.token_id).await
+                if let Some(token_id) = holder.token_id.filter(|_| holder.is_use_due)
+                    && let Err(error) = api_tokens::record_use(&mut conn, token_id).await
                 {
-                    tracing::warn!(%error, token = holder.token_id.0, "the use of a token could not be recorded");
+                    tracing::warn!(%error, token = token_id.0, "the use of a token could not be recorded");
                 }
                 Ok(Caller::from(holder))
             }
@@ -127,12 +127,29 @@ impl Caller {
         Ok(holder.map(Caller::from))
     }
 
+    /// The principal that answers for a message of the broker: for one of a known user that user's service, for one without a user the
+    /// principal of this name. `None` if there is no such principal, or it is disabled.
+    pub async fn of_message(pool: &PgPool, user: Option<&str>, name: &str) -> Result<Option<Caller>, Failure> {
+        let mut conn = pool.acquire().await.or_fail()?;
+        let holder = match user {
+            Some(user) => api_tokens::by_amqp_user(&mut conn, user).await,
+            None if name.is_empty() => return Ok(None),
+            None => api_tokens::by_name(&mut conn, name).await,
+        };
+        Ok(holder.or_fail()?.map(Caller::from))
+    }
+
     /// The same caller with the rights that it has now; 401 if its token has ended. Long-lived streams call this
     /// repeatedly.
     pub async fn again(&self, pool: &PgPool) -> Result<Caller, Failure> {
         match self {
             Caller::Principal(principal) => {
-                Caller::of_token(pool, principal.token_id).await?.ok_or_else(unauthenticated)
+                let mut conn = pool.acquire().await.or_fail()?;
+                let holder = match principal.token_id {
+                    Some(token_id) => api_tokens::holder_again(&mut conn, token_id).await,
+                    None => api_tokens::by_id(&mut conn, principal.id).await,
+                };
+                holder.or_fail()?.map(Caller::from).ok_or_else(unauthenticated)
             }
             Caller::Owner | Caller::Nobody => Ok(self.clone()),
         }

@@ -154,8 +154,9 @@ pub async fn open(console: &Console, headers: &HeaderMap, token: &str) -> Result
         Err(failure) if failure.code == Code::Unauthenticated => return Ok(None),
         Err(failure) => return Err(failure),
     };
-    let of = match caller.principal() {
-        Some(principal) => Shown::Token(principal.token_id),
+    let of = match caller.principal().map(|principal| principal.token_id) {
+        Some(Some(token_id)) => Shown::Token(token_id),
+        Some(None) => return Ok(None),
         None => Shown::Owner(service.keys.owner_mark()),
     };
     let secret = hex::encode(rand::random::<[u8; 32]>());

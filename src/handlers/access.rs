@@ -41,7 +41,10 @@ impl Handle<ops::read_caller> for Service {
         let mut grants = store::access::grants_of(&mut tx, principal.id, DocumentId(0), GRANTS + 1).await.or_fail()?;
         let more_grants = grants.len() > GRANTS as usize;
         grants.truncate(GRANTS as usize);
-        let token = store::api_tokens::read(&mut tx, principal.token_id).await.or_fail()?;
+        let token = match principal.token_id {
+            Some(token_id) => store::api_tokens::read(&mut tx, token_id).await.or_fail()?,
+            None => None,
+        };
         // The principal may have been deleted since the request came.
         let principal = store::principals::read(&mut tx, principal.id).await.or_fail()?.ok_or_else(unauthenticated)?;
         Ok(CallerResponse { owner: false, principal: Some(principal), token, grants, more_grants })

@@ -20,8 +20,10 @@ impl Handle<ops::read_health> for Service {
     async fn handle(&self, _: &Caller, _: Call<ops::read_health>) -> Result<HealthResponse, Failure> {
         let known = self.sampler.known();
         // An unknown state counts as degraded.
+        let is_fed = !matches!(known.feed, Some(Err(_)));
         let sound = known.fresh().is_some_and(|sample| {
-            !sample.numbers.workers.is_empty()
+            is_fed
+                && !sample.numbers.workers.is_empty()
                 && sample.numbers.unserved_badges.is_empty()
                 && sample.numbers.unserved_types.is_empty()
         });
@@ -42,7 +44,7 @@ impl Handle<ops::read_readiness> for Service {
         let known = self.sampler.known();
         let model = model(self, &known);
         let checks = checks(self, &known, &model);
-        let ready = checks.iter().all(|check| check.ok);
+        let ready = checks.iter().all(|check| check.ok || check.name == CheckedPart::Feed);
         // Names of workers, versions and counts are only for the owner.
         if !matches!(caller, Caller::Owner) {
             return match ready {
@@ -92,6 +94,9 @@ fn checks(service: &Service, known: &Known, model: &Result<ModelState, String>) 
     };
     check(CheckedPart::Model, model.as_ref().map(|state| state.identity.clone()).map_err(Clone::clone));
     check(CheckedPart::Disk, service.disk.check());
+    if let Some(feed) = &known.feed {
+        check(CheckedPart::Feed, feed.clone());
+    }
     let Some(sample) = known.fresh() else {
         let reason = known.failure.clone();
         check(CheckedPart::Database, Err(reason.unwrap_or_else(|| "has not answered yet, or not recently".to_owned())));

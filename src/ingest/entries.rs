@@ -24,7 +24,7 @@ use svc_formats::{Detection, Extraction, Format, Pattern, Patterns};
 use svc_ids::DocumentId;
 
 mod arxiv;
-mod pages;
+pub(crate) mod pages;
 mod turns;
 pub(super) use turns::mark as mark_turns;
 
@@ -212,6 +212,7 @@ pub async fn ingest(
         requested,
         prepared: made.prepared,
         evidence: made.evidence,
+        receipt: None,
     };
     arrive(core, intake, caller, query, incoming).await
 }

@@ -17,6 +17,7 @@ use crate::{
     store::{
         self,
         blobs::BlobRow,
+        bulk::Receipt,
         documents::NewRow,
         evidence::Evidence,
         ingest_nodes::{Frontier, IngestNode},
@@ -69,6 +70,7 @@ pub async fn upload(
         requested,
         prepared: None,
         evidence: Vec::new(),
+        receipt: None,
     };
     arrive(core, intake, caller, query, incoming).await
 }
@@ -87,6 +89,8 @@ pub struct Incoming {
     pub prepared: Option<Opened>,
     /// What else is known of a new node.
     pub evidence: Vec<(Evidence, Value)>,
+    /// The message of the bulk feed that brought it, whose outcome is recorded with it.
+    pub receipt: Option<Receipt>,
 }
 
 /// Stores a file, or finds the node that already holds its bytes.
@@ -97,8 +101,18 @@ pub async fn arrive(
     query: UploadQuery,
     incoming: Incoming,
 ) -> Result<UploadResponse, Failure> {
-    let Incoming { title, declared_mime, file: spooled, detection, usetype, event_time, requested, prepared, evidence } =
-        incoming;
+    let Incoming {
+        title,
+        declared_mime,
+        file: spooled,
+        detection,
+        usetype,
+        event_time,
+        requested,
+        prepared,
+        evidence,
+        receipt,
+    } = incoming;
     let Requested { options, password } = requested;
     let opened = match (password, detection.format) {
         (Some(password), Some(format)) => {
@@ -116,6 +130,7 @@ pub async fn arrive(
         opened,
         prepared,
         evidence,
+        receipt,
         content_hash: spooled.content_hash.clone(),
         byte_size: spooled.byte_size,
     };
@@ -141,6 +156,12 @@ pub async fn arrive(
         (None, Some(lob)) => store_new(core, &mut tx, caller, &arrival, lob, parent.as_ref(), &query).await?,
         (None, None) => return Err(Failure::new(Code::Internal, "the upload was neither found nor stored")),
     };
+    if let Some(receipt) = &arrival.receipt {
+        let (id, hash) = (DocumentId(response.document_id), &response.content_hash);
+        if !store::bulk::record(&mut tx, receipt, id, hash, !response.was_existing).await.or_fail()? {
+            return Err(Failure::new(Code::Conflict, "another delivery of this message was stored meanwhile"));
+        }
+    }
     tx.commit().await.or_fail()?;
     core.spool.keep(DocumentId(response.document_id), spooled);
     core.wake.notify(Lanes::of(Lane::Cpu));
@@ -159,12 +180,23 @@ struct Arrival {
     opened: Option<Opened>,
     prepared: Option<Opened>,
     evidence: Vec<(Evidence, Value)>,
+    receipt: Option<Receipt>,
     content_hash: String,
     byte_size: u64,
 }
 
+impl Arrival {
+    /// What is told of this arrival, with the message that brought it.
+    fn told(&self, mut facts: Value) -> Value {
+        if let Some(receipt) = &self.receipt {
+            facts["message_id"] = json!(receipt.message_id);
+        }
+        facts
+    }
+}
+
 /// A file's name as a title: without folders and control characters, not too long, and never empty.
-fn title(filename: Option<&str>) -> String {
+pub(crate) fn title(filename: Option<&str>) -> String {
     let name = filename.unwrap_or_default();
     let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let name: String = name.chars().filter(|c| !c.is_control()).take(TITLE_CHARACTERS).collect();
@@ -173,7 +205,7 @@ fn title(filename: Option<&str>) -> String {
 }
 
 /// Finds out what the bytes are, by their marks alone.
-pub(super) async fn recognise(spooled: Spooled) -> Result<(Spooled, Detection), Failure> {
+pub(crate) async fn recognise(spooled: Spooled) -> Result<(Spooled, Detection), Failure> {
     let work = move || {
         let detection = svc_formats::detect(&mut std::io::BufReader::new(&spooled.file))?;
         Ok((spooled, detection))
@@ -214,7 +246,7 @@ async fn existing(
         store::links::insert(conn, parent, found.id, "contains").await.or_fail()?;
         linked_into_parent = true;
     }
-    let told = json!({"content_hash": blob.content_hash, "linked": linked_into_parent});
+    let told = arrival.told(json!({"content_hash": blob.content_hash, "linked": linked_into_parent}));
     store::events::record(conn, EventKind::IngestDuplicate, &[found.id], &told).await.or_fail()?;
     Ok(UploadResponse {
         document_id: found.id.0,
@@ -286,7 +318,8 @@ async fn store_new(
     }
     store::evidence::record_origin(conn, id, "upload", None).await.or_fail()?;
     begin(core, conn, &place, query.priority).await.or_fail()?;
-    let told = json!({"content_hash": blob.content_hash, "byte_size": blob.byte_size, "format": blob.format});
+    let told =
+        arrival.told(json!({"content_hash": blob.content_hash, "byte_size": blob.byte_size, "format": blob.format}));
     store::events::record(conn, EventKind::IngestAccepted, &[id], &told).await.or_fail()?;
     Ok(UploadResponse {
         document_id: id.0,

@@ -109,6 +109,13 @@ pub(super) fn required_text() -> Kind<String> {
     Kind::new("a text that is not blank", |text| (!text.is_empty()).then(|| text.to_owned()), String::clone)
 }
 
+/// What names at a message broker begin with.
+pub(super) fn broker_name() -> Kind<String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let read = move |text: &str| ((1..=100).contains(&text.len()) && text.chars().all(fits)).then(|| text.to_owned());
+    Kind::new("1 to 100 letters, digits and the signs . _ -", read, String::clone)
+}
+
 pub(super) fn secret() -> Kind<Secret> {
     let read = |text: &str| Some(Secret(text.to_owned()));
     Kind { blank: true, secret: true, ..Kind::new("a secret text", read, |secret| mask(&secret.0)) }

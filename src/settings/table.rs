@@ -367,9 +367,17 @@ settings! {
     }
     "Bulk feed" {
         /// RabbitMQ, as amqp://user:password@host/vhost; blank: no feed.
-        SVC_AMQP_URL amqp_url: Secret = "", kind::secret_address(&["amqp", "amqps"]), waits_for "the bulk feed";
+        SVC_AMQP_URL amqp_url: Secret = "", kind::secret_address(&["amqp", "amqps"]);
+        /// What the names of the feed's exchanges and queues begin with.
+        SVC_AMQP_PREFIX amqp_prefix: String = "svc.ingest", kind::broker_name();
+        /// Name of the principal that uploads what a message without a user brings; blank: such messages are rejected.
+        SVC_AMQP_PRINCIPAL amqp_principal: String = "", kind::text();
         /// Folder under which a message may name files; blank: messages must contain the bytes.
-        SVC_BULK_ROOT bulk_root: PathBuf = "", kind::folder(), waits_for "the bulk feed";
+        SVC_BULK_ROOT bulk_root: PathBuf = "", kind::folder();
+        /// Most bytes of a file inside a message.
+        SVC_BULK_INLINE_BYTES bulk_inline_bytes: u64 = "1 MiB", kind::bytes(1..=16 * MIB);
+        /// With more ready tasks than this, no message is taken until half of them are done.
+        SVC_BULK_HIGH_WATER bulk_high_water: usize = "10000", kind::integer(1..=10_000_000);
     }
     "Batch providers" {
         /// Folder of the mock provider; blank: batches in the data folder.

@@ -20,6 +20,8 @@ pub enum AdvisoryLock {
     Purge = 0x7376_6306,
     /// Held by the connection that numbers events, for as long as it lasts.
     Sequencer = 0x7376_6307,
+    /// Held by the connection that tells the outcomes of the bulk feed, for as long as it lasts.
+    Outcomes = 0x7376_6308,
     /// Held while a link is added that must not close a circle.
     Links = 0x7376_6310,
 }

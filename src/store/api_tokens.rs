@@ -146,7 +146,8 @@ pub async fn outdate(conn: &mut PgConnection, id: ApiTokenId, grace: Duration) -
 /// Who holds a living token, and the guards under its grants.
 #[derive(Debug, sqlx::FromRow)]
 pub struct Holder {
-    pub token_id: ApiTokenId,
+    /// `None` if it was found without a token.
+    pub token_id: Option<ApiTokenId>,
     pub principal_id: PrincipalId,
     pub name: String,
     /// Whether the last use was recorded a minute ago or earlier.
@@ -157,15 +158,11 @@ pub struct Holder {
     pub write: Vec<DocumentId>,
 }
 
-/// The statement that finds a [`Holder`] by this condition on `api_tokens t`. A grant on a root covers the roots under
-/// it too.
+/// The statement that finds a [`Holder`] among those that this query gives. A grant on a root covers the roots under it too.
 macro_rules! holder {
-    ($condition:literal) => {
+    ($($held:tt)+) => {
         concat!(
-            "WITH RECURSIVE held AS (
-                 SELECT t.id AS token_id, t.principal_id, p.name, coalesce(t.last_used_at <= now() - interval '1 minute', true) AS is_use_due
-                   FROM api_tokens t JOIN principals p ON p.id = t.principal_id
-                  WHERE ", $condition, " AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now()) AND NOT p.disabled),
+            "WITH RECURSIVE held AS (", $($held)+, " AND NOT p.disabled),
              reached(id, can_write) AS (
                  SELECT g.document_id, g.can_write FROM held h JOIN access_grants g ON g.principal_id = h.principal_id
                  UNION
@@ -175,15 +172,48 @@ macro_rules! holder {
     };
 }
 
+/// The holders of tokens that are valid, by this condition on `api_tokens t`.
+macro_rules! by_token {
+    ($condition:literal) => {
+        concat!(
+            "SELECT t.id AS token_id, t.principal_id, p.name, coalesce(t.last_used_at <= now() - interval '1 minute', true) AS is_use_due
+               FROM api_tokens t JOIN principals p ON p.id = t.principal_id
+              WHERE ", $condition, " AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())"
+        )
+    };
+}
+
+/// The principals that need no token, by this condition on `principals p`.
+macro_rules! by_itself {
+    ($condition:literal) => {
+        concat!("SELECT NULL::bigint AS token_id, p.id AS principal_id, p.name, false AS is_use_due FROM principals p WHERE ", $condition)
+    };
+}
+
 /// Who holds the token whose secret has this SHA-256; `None` if there is no such token, if it has expired or was revoked, and if its
 /// principal is disabled.
 pub async fn holder(conn: &mut PgConnection, hash: &[u8; 32]) -> sqlx::Result<Option<Holder>> {
-    sqlx::query_as(holder!("t.hash = $1")).bind(hash.as_slice()).fetch_optional(conn).await
+    sqlx::query_as(holder!(by_token!("t.hash = $1"))).bind(hash.as_slice()).fetch_optional(conn).await
 }
 
 /// Does the same as [`holder`] by the token's id.
 pub async fn holder_again(conn: &mut PgConnection, token_id: ApiTokenId) -> sqlx::Result<Option<Holder>> {
-    sqlx::query_as(holder!("t.id = $1")).bind(token_id).fetch_optional(conn).await
+    sqlx::query_as(holder!(by_token!("t.id = $1"))).bind(token_id).fetch_optional(conn).await
+}
+
+/// The service for whose messages this user of the broker answers; `None` if there is none that is enabled.
+pub async fn by_amqp_user(conn: &mut PgConnection, user: &str) -> sqlx::Result<Option<Holder>> {
+    sqlx::query_as(holder!(by_itself!("p.amqp_user = $1 AND p.kind = 'service'"))).bind(user).fetch_optional(conn).await
+}
+
+/// The principal of this name; `None` if there is none that is enabled.
+pub async fn by_name(conn: &mut PgConnection, name: &str) -> sqlx::Result<Option<Holder>> {
+    sqlx::query_as(holder!(by_itself!("p.name = $1"))).bind(name).fetch_optional(conn).await
+}
+
+/// The principal of this id; `None` if there is none that is enabled.
+pub async fn by_id(conn: &mut PgConnection, id: PrincipalId) -> sqlx::Result<Option<Holder>> {
+    sqlx::query_as(holder!(by_itself!("p.id = $1"))).bind(id).fetch_optional(conn).await
 }
 
 /// Records that a token is used, unless that was recorded within the last minute or another request is recording it.

@@ -10,6 +10,7 @@ pub(crate) mod audit;
 pub(crate) mod away;
 pub(crate) mod batch;
 pub mod blobs;
+pub mod bulk;
 pub(crate) mod cancelled;
 pub mod database;
 pub mod deliveries;

@@ -11,6 +11,7 @@ struct Row {
     name: String,
     kind: Word<PrincipalKind>,
     disabled: bool,
+    amqp_user: Option<String>,
     created_at: DateTime<Utc>,
 }
 
@@ -21,6 +22,7 @@ impl From<Row> for PrincipalResponse {
             name: row.name,
             kind: row.kind.0,
             disabled: row.disabled,
+            amqp_user: row.amqp_user,
             created_at: row.created_at,
         }
     }
@@ -30,7 +32,7 @@ impl From<Row> for PrincipalResponse {
 pub async fn insert(conn: &mut PgConnection, new: &NewPrincipal) -> sqlx::Result<Option<PrincipalResponse>> {
     let row: Option<Row> = sqlx::query_as(
         "INSERT INTO principals (name, kind) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING
-         RETURNING id, name, kind, disabled, created_at",
+         RETURNING id, name, kind, disabled, amqp_user, created_at",
     )
     .bind(&new.name)
     .bind(new.kind.as_str())
@@ -41,10 +43,11 @@ pub async fn insert(conn: &mut PgConnection, new: &NewPrincipal) -> sqlx::Result
 
 /// Reads one principal.
 pub async fn read(conn: &mut PgConnection, id: PrincipalId) -> sqlx::Result<Option<PrincipalResponse>> {
-    let row: Option<Row> = sqlx::query_as("SELECT id, name, kind, disabled, created_at FROM principals WHERE id = $1")
-        .bind(id)
-        .fetch_optional(conn)
-        .await?;
+    let row: Option<Row> =
+        sqlx::query_as("SELECT id, name, kind, disabled, amqp_user, created_at FROM principals WHERE id = $1")
+            .bind(id)
+            .fetch_optional(conn)
+            .await?;
     Ok(row.map(PrincipalResponse::from))
 }
 
@@ -56,7 +59,7 @@ pub async fn list(
     limit: u32,
 ) -> sqlx::Result<Vec<PrincipalResponse>> {
     let rows: Vec<Row> = sqlx::query_as(
-        "SELECT id, name, kind, disabled, created_at FROM principals
+        "SELECT id, name, kind, disabled, amqp_user, created_at FROM principals
           WHERE id > $1 AND ($2::text IS NULL OR name = $2) ORDER BY id LIMIT $3",
     )
     .bind(after)
@@ -67,21 +70,23 @@ pub async fn list(
     Ok(rows.into_iter().map(PrincipalResponse::from).collect())
 }
 
-/// Changes the fields that are given; `None` if there is no such principal. If the name is taken, the error is a unique
-/// violation.
+/// Changes the fields that are given; `None` if there is no such principal. If the name or the user of
+/// the broker is taken, the error is a unique violation.
 pub async fn update(
     conn: &mut PgConnection,
     id: PrincipalId,
     change: &PrincipalChange,
 ) -> sqlx::Result<Option<PrincipalResponse>> {
     let row: Option<Row> = sqlx::query_as(
-        "UPDATE principals SET name = coalesce($2, name), kind = coalesce($3, kind), disabled = coalesce($4, disabled)
-          WHERE id = $1 RETURNING id, name, kind, disabled, created_at",
+        "UPDATE principals SET name = coalesce($2, name), kind = coalesce($3, kind), disabled = coalesce($4, disabled),
+                amqp_user = CASE WHEN $5::text IS NULL THEN amqp_user ELSE nullif($5, '') END
+          WHERE id = $1 RETURNING id, name, kind, disabled, amqp_user, created_at",
     )
     .bind(id)
     .bind(&change.name)
     .bind(change.kind.map(PrincipalKind::as_str))
     .bind(change.disabled)
+    .bind(&change.amqp_user)
     .fetch_optional(conn)
     .await?;
     Ok(row.map(PrincipalResponse::from))
@@ -89,10 +94,11 @@ pub async fn update(
 
 /// Deletes a principal with its tokens and grants; returns what it was.
 pub async fn delete(conn: &mut PgConnection, id: PrincipalId) -> sqlx::Result<Option<PrincipalResponse>> {
-    let row: Option<Row> =
-        sqlx::query_as("DELETE FROM principals WHERE id = $1 RETURNING id, name, kind, disabled, created_at")
-            .bind(id)
-            .fetch_optional(conn)
-            .await?;
+    let row: Option<Row> = sqlx::query_as(
+        "DELETE FROM principals WHERE id = $1 RETURNING id, name, kind, disabled, amqp_user, created_at",
+    )
+    .bind(id)
+    .fetch_optional(conn)
+    .await?;
     Ok(row.map(PrincipalResponse::from))
 }

@@ -210,7 +210,8 @@ impl PgQueue {
         for _ in 0..PURGE_CHUNKS {
             let events = store::event_feed::sweep(&mut conn, self.events_kept).await?;
             let deliveries = store::deliveries::sweep(&mut conn, self.events_kept).await?;
-            if !events && !deliveries {
+            let rejected = store::bulk::sweep(&mut conn, self.events_kept).await?;
+            if !events && !deliveries && !rejected {
                 break;
             }
         }

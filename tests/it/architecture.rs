@@ -294,6 +294,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "telemetry",
         ],
     ),
+    ("feed", &["access", "error", "ingest", "service", "settings", "spool", "store", "usetype"]),
     ("listener", &["admission", "registry", "settings"]),
     (
         "handlers",
@@ -325,6 +326,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "embedded",
             "embedding",
             "events",
+            "feed",
             "ingest",
             "listener",
             "reader",

@@ -26,6 +26,7 @@ mod event_feed;
 mod events;
 mod extension;
 mod faults;
+mod feed;
 mod filters;
 mod fleet;
 mod fulltext;

@@ -114,9 +114,13 @@ pub struct PrincipalChange {
     /// While true, the principal's tokens open nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled: Option<bool>,
+    /// The user of the message broker for whose messages this principal, which must be a service, answers; blank for none. See
+    /// docs/feed.md.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub amqp_user: Option<String>,
 }
 impl Wire for PrincipalChange {
-    constrain! { name: A_NAME; |change| not_the_owner(change.name.as_deref()) }
+    constrain! { name: A_NAME, amqp_user: Constraint::Text(0, 200, Form::Any); |change| not_the_owner(change.name.as_deref()) }
 }
 
 /// Which principals to list.
@@ -146,6 +150,8 @@ pub struct PrincipalResponse {
     pub name: String,
     pub kind: PrincipalKind,
     pub disabled: bool,
+    /// The user of the message broker for whose messages it answers; null for none.
+    pub amqp_user: Option<String>,
     pub created_at: DateTime<Utc>,
 }
 impl Wire for PrincipalResponse {}

@@ -155,6 +155,7 @@ const ABOVE: &str = "the document above it; null at the top";
 const USETYPE: &str = "its usetype";
 const ERROR_TYPE: &str = "the class of its failure";
 const CODE: &str = "the stable reason";
+const BULK: &str = "the message of the bulk feed that brought them; absent if none did";
 
 /// Who is told of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,10 +169,10 @@ pub enum Audience {
 kinds! {
     /// A file was stored, and its ingestion begins.
     IngestAccepted = "ingest.accepted", for Readers,
-        ["content_hash": "`sha256:<hex>` of the bytes", "byte_size": "how many they are", "format": "what they are; null if nothing recognised them"];
+        ["content_hash": "`sha256:<hex>` of the bytes", "byte_size": "how many they are", "format": "what they are; null if nothing recognised them", "message_id": BULK];
     /// The bytes of a file came again.
     IngestDuplicate = "ingest.duplicate", for Readers,
-        ["content_hash": "`sha256:<hex>` of the bytes", "linked": "whether the file was attached to another parent by a link"];
+        ["content_hash": "`sha256:<hex>` of the bytes", "linked": "whether the file was attached to another parent by a link", "message_id": BULK];
     /// Something about a file deserves attention: a part of it failed, it settles without text or vectors, or a reprocess of it did not succeed.
     IngestWarning = "ingest.warning", for Readers,
         ["warning": "the name of the evidence that says more, or `part_failed`", "detail": "the value of the evidence; for `part_failed` an object of `task_type`, `error_type` and `code`, for `reprocess` the `state` and, as `reason`, such an object"];
@@ -231,7 +232,10 @@ kinds! {
     WebhookOff = "webhook.off", for Owner,
         ["webhook_id": "its id", "reason": "`gone`: the receiver answered with 410; `failing`: everything failed for a week"];
     /// A message of the bulk feed was given up.
-    FeedDead = "feed.dead", for Owner, [];
+    FeedDead = "feed.dead", for Owner,
+        ["message_id": "its id; null if it has none", "code": CODE, "detail": "what was wrong", "remedy": "what to do; null if nothing is known",
+         "content_hash": "`sha256:<hex>`; null if it names none", "reply_to": "where its producer reads the outcome; null for none",
+         "correlation_id": "the producer's mark; null for none"];
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use utoipa::ToSchema;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(ToSchema))]
 pub struct HealthResponse {
-    /// `degraded` if no worker is alive, a task waits for a worker that does not exist, or neither is known.
+    /// `degraded` if no worker is alive, a task waits for a worker that does not exist, the bulk feed has no broker, or
+    /// none of this is known.
     pub status: HealthStatus,
     pub version: String,
     pub uptime_seconds: u64,
@@ -23,13 +24,15 @@ wire_words! {
     HealthStatus { Ok = "ok", Degraded = "degraded", }
     /// The precision of a model's weights.
     Precision { F32 = "f32", Bf16 = "bf16", Int8 = "int8", }
-    /// A part that the service needs: its model, room on its disk, the database, its schema, and living workers.
+    /// A part that the service needs: its model, room on its disk, the database, its schema, and living workers; and the bulk feed, without
+    /// which it is ready all the same.
     CheckedPart {
         Model = "model",
         Disk = "disk",
         Database = "database",
         Migrations = "migrations",
         Workers = "workers",
+        Feed = "feed",
     }
 }
 

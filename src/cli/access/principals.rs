@@ -21,7 +21,7 @@ pub enum Command {
         #[arg(long, value_enum, default_value_t = Kind::User)]
         kind: Kind,
     },
-    /// Renames a principal, or changes its kind.
+    /// Renames a principal, changes its kind, or has it answer for the messages of a user of the broker.
     Edit {
         /// Its name or id.
         principal: String,
@@ -29,6 +29,9 @@ pub enum Command {
         name: Option<String>,
         #[arg(long, value_enum)]
         kind: Option<Kind>,
+        /// The user of the message broker for whose messages it answers, if it is a service; blank for none.
+        #[arg(long)]
+        amqp_user: Option<String>,
     },
     /// Closes the service to a principal's tokens, from the next request on.
     Disable {
@@ -69,8 +72,8 @@ pub async fn run(client: &Client<Remote>, output: Output, command: Command) -> R
             let made = client.create_principal(Json(NewPrincipal { name, kind: kind.into() })).await?;
             show(output, &[made])
         }
-        Command::Edit { principal, name, kind } => {
-            let change = PrincipalChange { name, kind: kind.map(PrincipalKind::from), disabled: None };
+        Command::Edit { principal, name, kind, amqp_user } => {
+            let change = PrincipalChange { name, kind: kind.map(PrincipalKind::from), amqp_user, disabled: None };
             update(client, output, &principal, change).await
         }
         Command::Disable { principal } => {
@@ -123,9 +126,10 @@ fn show(output: Output, principals: &[PrincipalResponse]) -> Result<(), CliError
             one_line(&principal.name, 60),
             principal.kind.as_str().to_owned(),
             if principal.disabled { "disabled" } else { "enabled" }.to_owned(),
+            one_line(principal.amqp_user.as_deref().unwrap_or("-"), 60),
             time(principal.created_at),
         ]
     };
     let rows: Vec<Vec<String>> = principals.iter().map(row).collect();
-    Ok(Output::table(&["principal", "name", "kind", "state", "created"], &rows)?)
+    Ok(Output::table(&["principal", "name", "kind", "state", "amqp user", "created"], &rows)?)
 }

@@ -99,7 +99,7 @@ pub(super) async fn read(core: &Core, admission: &Admission, fetched: &Fetched) 
 }
 
 /// What an address answered.
-pub(super) struct Fetched {
+pub(crate) struct Fetched {
     pub file: Spooled,
     /// The address that answered, after redirects.
     pub url: Url,
@@ -110,9 +110,15 @@ pub(super) struct Fetched {
     pub facts: Value,
 }
 
-/// Fetches an address whose answer is of one of these media types.
+/// Fetches a file of any media type.
+pub(crate) async fn file(core: &Core, url: &str) -> Result<Fetched, Failure> {
+    fetch(core, parse(url)?, &[]).await
+}
+
+/// Fetches an address whose answer is of one of these media types, or of any if none is named.
 pub(super) async fn fetch(core: &Core, url: Url, accepts: &[&str]) -> Result<Fetched, Failure> {
-    let accept = HeaderValue::try_from(accepts.join(", ")).map_err(|error| Failure::new(Code::Internal, error))?;
+    let accept = HeaderValue::try_from(if accepts.is_empty() { "*/*".to_owned() } else { accepts.join(", ") })
+        .map_err(|error| Failure::new(Code::Internal, error))?;
     let request = Request::get(url.clone(), Limits::of(&core.settings)).with(header::ACCEPT, accept);
     let mut answer = core.fetcher.send(request).await.map_err(failed)?;
     let status = answer.status.as_u16();
@@ -123,7 +129,7 @@ pub(super) async fn fetch(core: &Core, url: Url, accepts: &[&str]) -> Result<Fet
             .with("remedy", "check the address; only what anyone may read is fetched"));
     }
     let media_type = answer.media_type().unwrap_or_default();
-    if !accepts.contains(&media_type.as_str()) {
+    if !accepts.is_empty() && !accepts.contains(&media_type.as_str()) {
         let is = if media_type.is_empty() { "no media type" } else { media_type.as_str() };
         let takes = accepts.join(" or ");
         return Err(unusable(&answer.url, &format!("it sends {is}, and the entry takes {takes}"))
@@ -170,7 +176,7 @@ fn host(url: &Url) -> &str {
 }
 
 /// What an address without a title is called: the last part of its path, or its host.
-fn name(url: &Url) -> Option<String> {
+pub(crate) fn name(url: &Url) -> Option<String> {
     let last = url.path_segments().and_then(|mut parts| parts.rfind(|part| !part.is_empty()));
     let Some(last) = last else { return Some(host(url).to_owned()) };
     let name = percent_encoding::percent_decode_str(last).decode_utf8_lossy();

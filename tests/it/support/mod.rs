@@ -1,4 +1,5 @@
 //! A service of its own for each test: own database, real model, real actors.
+pub mod broker;
 pub mod browser;
 pub mod contract;
 pub mod cross_encoder;
@@ -98,6 +99,7 @@ pub struct TestApp {
     pub base: String,
     pub service: Arc<Service>,
     worker: Option<RunningWorker>,
+    feed: Option<tokio::task::JoinHandle<()>>,
     server: tokio::task::JoinHandle<()>,
     stop_server: tokio::sync::watch::Sender<bool>,
     breaches: Arc<Breaches>,
@@ -138,6 +140,7 @@ impl TestApp {
         } else {
             Some(RunningWorker::start(Role::of(&settings), service.tools(), options.clone()).await.unwrap())
         };
+        let feed = svc::feed::start(&service);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let breaches = Arc::new(Breaches::default());
@@ -153,6 +156,7 @@ impl TestApp {
             base,
             service,
             worker,
+            feed,
             server,
             stop_server,
             breaches,
@@ -178,6 +182,10 @@ impl TestApp {
 
     /// Checks the invariants on what the test left, then stops everything.
     pub async fn end(self) {
+        if let Some(feed) = self.feed {
+            self.service.ending.cancel();
+            feed.await.unwrap();
+        }
         if let Some(worker) = self.worker {
             worker.stop(Duration::from_secs(10), std::future::pending()).await;
         }

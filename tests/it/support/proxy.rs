@@ -137,8 +137,9 @@ async fn pump(
         match now {
             Weather::Blackhole => {
                 // The bytes are held back, not lost: TCP would send them again once the way is open.
-                if weather.wait_for(|weather| *weather != Weather::Blackhole).await.is_err() {
-                    return;
+                match weather.wait_for(|weather| *weather != Weather::Blackhole).await.as_deref() {
+                    Ok(Weather::Cut) | Err(_) => return,
+                    Ok(_) => {}
                 }
             }
             Weather::Slow(delay) => tokio::time::sleep(delay).await,

@@ -1,0 +1,32 @@
+-- The bulk feed: what became of the messages of a broker, and how far its readers of events are.
+
+-- The user of the broker whose messages a principal answers for. The broker checks the user of each message.
+ALTER TABLE principals ADD COLUMN amqp_user text UNIQUE CHECK (amqp_user <> '');
+
+-- One outcome for each message, written in the transaction that makes it true: a message that comes again finds it here.
+CREATE TABLE bulk_message (
+    -- The uploader, whose messages have ids of their own; null if none could be told.
+    principal_id   bigint REFERENCES principals (id) ON DELETE CASCADE,
+    message_id     text NOT NULL,
+    -- `sha256:<hex>`, as stored or as the message says; null if neither is known.
+    sha256         text,
+    document_id    bigint REFERENCES documents (id) ON DELETE CASCADE,
+    outcome        text NOT NULL CHECK (outcome IN ('accepted', 'duplicate', 'rejected')),
+    -- Why it was rejected.
+    code           text,
+    detail         text,
+    -- Where its producer wants to read the outcome, and by which mark.
+    reply_to       text,
+    correlation_id text,
+    at             timestamptz NOT NULL DEFAULT clock_timestamp(),
+    UNIQUE NULLS NOT DISTINCT (principal_id, message_id),
+    CHECK ((outcome = 'rejected') = (document_id IS NULL))
+);
+CREATE INDEX bulk_message_document ON bulk_message (document_id) WHERE document_id IS NOT NULL;
+CREATE INDEX bulk_message_rejected ON bulk_message (at) WHERE outcome = 'rejected';
+
+-- How far a reader of events inside the service is. It moves on after what it read has arrived.
+CREATE TABLE event_reader (
+    name text PRIMARY KEY,
+    seq  bigint NOT NULL
+);

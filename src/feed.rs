@@ -1,0 +1,60 @@
+//! The bulk feed: takes files from a queue of a message broker (AMQP 0-9-1), and tells there what became of them.
+//!
+//! A message is acknowledged after the commit that stores its file, never before. Whatever ends in between, a process, the broker or the
+//! database, brings the message again; its id then finds the outcome of the first time. docs/feed.md has the contract.
+pub mod broker;
+mod consumer;
+mod message;
+mod outcomes;
+mod source;
+
+use crate::service::Service;
+use broker::{Broker, BrokerError};
+use std::{sync::Arc, time::Duration};
+use tokio::task::JoinHandle;
+
+/// The time between two tries to reach the broker, first and later.
+const SOONEST: Duration = Duration::from_millis(250);
+const LATEST: Duration = Duration::from_secs(15);
+
+/// Serves the feed until the service ends; `None` if the settings name no broker. Requests wait for it at the end of the process, because
+/// what it is storing is one.
+pub fn start(service: &Arc<Service>) -> Option<JoinHandle<()>> {
+    if service.settings.amqp_url.is_blank() {
+        return None;
+    }
+    service.sampler.note_feed(Err("the broker has not been reached yet".to_owned()));
+    Some(service.requests.spawn(serve(service.clone())))
+}
+
+/// Serves one connection after another.
+async fn serve(service: Arc<Service>) {
+    let mut pause = SOONEST;
+    while !service.ending.is_cancelled() {
+        // It heeds the end of the service itself, because it must not leave half done what it has taken.
+        let Err(error) = connected(&service, &mut pause).await else { break };
+        tracing::warn!(%error, "the bulk feed has no broker and tries again");
+        service.sampler.note_feed(Err(error.to_string()));
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = service.ending.cancelled() => return,
+        }
+        pause = (pause * 2).min(LATEST);
+    }
+}
+
+/// Serves one connection to its end, which is an error unless the service ends.
+async fn connected(service: &Arc<Service>, pause: &mut Duration) -> Result<(), BrokerError> {
+    let broker = Broker::connect(&service.settings).await?;
+    broker.declare().await?;
+    *pause = SOONEST;
+    service.sampler.note_feed(Ok("takes messages".to_owned()));
+    tracing::info!("the bulk feed takes messages");
+    let ended = tokio::select! {
+        ended = consumer::consume(service, &broker) => ended,
+        error = broker.watch() => Err(error),
+        error = outcomes::tell(service, &broker) => Err(error),
+    };
+    broker.close().await;
+    ended
+}

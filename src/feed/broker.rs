@@ -1,0 +1,183 @@
+//! The connection to the broker, and the exchanges and queues there.
+use crate::settings::Settings;
+use lapin::{
+    BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, ExchangeKind,
+    options::{
+        BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions,
+    },
+    types::{AMQPValue, FieldTable},
+};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long the broker may take to answer.
+const ANSWER: Duration = Duration::from_secs(10);
+/// The time between two questions whether the broker still answers.
+const WATCH: Duration = Duration::from_secs(20);
+/// How often a message may be delivered without an answer before the broker gives it up. A restart of the service counts as well, for all
+/// messages that it holds.
+const DELIVERIES: i64 = 20;
+/// The queues in which a message waits for its next try, and for how long.
+pub const RETRIES: [(&str, Duration); 3] =
+    [("5s", Duration::from_secs(5)), ("1m", Duration::from_secs(60)), ("10m", Duration::from_secs(600))];
+/// The media type of a message that describes a file.
+pub const ENVELOPE: &str = "application/vnd.svc.upload+json";
+/// The key with which uploads are published.
+pub const UPLOAD: &str = "upload.file";
+
+/// Why the broker cannot be used. No text holds its address, which has a password in it.
+#[derive(Debug, thiserror::Error)]
+pub enum BrokerError {
+    #[error("the broker cannot be used: {0}")]
+    Broker(lapin::Error),
+    #[error("the address of the broker in SVC_AMQP_URL cannot be read: write amqp://user:password@host:port/vhost")]
+    Address,
+    #[error("the broker did not answer within {} s", ANSWER.as_secs())]
+    Silent,
+    #[error("the broker does not take the message now: {0}")]
+    Refused(String),
+    #[error("no queue takes what is published to `{0}`")]
+    Unroutable(String),
+    #[error("the broker ended the delivery of messages")]
+    Ended,
+}
+
+impl From<lapin::Error> for BrokerError {
+    fn from(error: lapin::Error) -> BrokerError {
+        BrokerError::Broker(error)
+    }
+}
+
+/// Waits for an answer of the broker, but not for ever.
+pub(super) async fn answer<T>(answer: impl Future<Output = lapin::Result<T>>) -> Result<T, BrokerError> {
+    timeout(ANSWER, answer).await.map_err(|_| BrokerError::Silent)?.map_err(BrokerError::Broker)
+}
+
+/// A connection, with a channel on which everything is published and confirmed.
+pub struct Broker {
+    connection: Connection,
+    publishing: Channel,
+    /// What all names begin with.
+    pub prefix: String,
+    /// The user that this connection belongs to.
+    pub user: String,
+}
+
+impl Broker {
+    pub async fn connect(settings: &Settings) -> Result<Broker, BrokerError> {
+        let properties = ConnectionProperties::default().with_connection_name("svc".into());
+        let uri: lapin::uri::AMQPUri = settings.amqp_url.expose().parse().map_err(|_: String| BrokerError::Address)?;
+        let user = uri.authority.userinfo.username.clone();
+        let connection = answer(Connection::connect_uri(uri, properties)).await?;
+        let publishing = answer(connection.create_channel()).await?;
+        answer(publishing.confirm_select(ConfirmSelectOptions::default())).await?;
+        Ok(Broker { connection, publishing, prefix: settings.amqp_prefix.clone(), user })
+    }
+
+    /// A channel of its own.
+    pub async fn channel(&self) -> Result<Channel, BrokerError> {
+        answer(self.connection.create_channel()).await
+    }
+
+    /// The name of one of our exchanges or queues.
+    pub fn name(&self, part: &str) -> String {
+        format!("{}.{part}", self.prefix)
+    }
+
+    /// Makes the exchanges and queues that do not exist; whatever exists must be as it would be made.
+    pub async fn declare(&self) -> Result<(), BrokerError> {
+        let channel = self.channel().await?;
+        let durable = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
+        for (name, kind) in [
+            (self.prefix.clone(), ExchangeKind::Topic),
+            (self.name("dlx"), ExchangeKind::Fanout),
+            (self.name("events"), ExchangeKind::Topic),
+        ] {
+            answer(channel.exchange_declare(name.into(), kind, durable, FieldTable::default())).await?;
+        }
+        let text = |text: &str| AMQPValue::LongString(text.into());
+        let number = AMQPValue::LongLongInt;
+        let queue = async |part: &str, arguments: &[(&str, AMQPValue)]| {
+            let mut table = FieldTable::default();
+            table.insert("x-queue-type".into(), text("quorum"));
+            for (name, value) in arguments {
+                table.insert((*name).into(), value.clone());
+            }
+            let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+            answer(channel.queue_declare(self.name(part).into(), durable, table)).await
+        };
+        // No message is lost between two queues; that strategy refuses what is too much instead of dropping the oldest.
+        let safely = [("x-dead-letter-strategy", text("at-least-once")), ("x-overflow", text("reject-publish"))];
+        let mut upload =
+            vec![("x-delivery-limit", number(DELIVERIES)), ("x-dead-letter-exchange", text(&self.name("dlx")))];
+        upload.extend(safely.clone());
+        queue("upload", &upload).await?;
+        // Looking at a message counts as a delivery, and RabbitMQ 4 gives up after 20 of them by default.
+        queue("dead", &[("x-delivery-limit", number(1_000_000))]).await?;
+        for (part, wait) in RETRIES {
+            let wait = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
+            let mut retry = vec![
+                ("x-message-ttl", number(wait)),
+                ("x-dead-letter-exchange", text(&self.prefix)),
+                ("x-dead-letter-routing-key", text("upload.retry")),
+            ];
+            retry.extend(safely.clone());
+            queue(&format!("retry.{part}"), &retry).await?;
+        }
+        for (part, exchange, key) in [("upload", self.prefix.clone(), "upload.#"), ("dead", self.name("dlx"), "")] {
+            let bound = channel.queue_bind(
+                self.name(part).into(),
+                exchange.into(),
+                key.into(),
+                QueueBindOptions::default(),
+                FieldTable::default(),
+            );
+            answer(bound).await?;
+        }
+        Ok(())
+    }
+
+    /// Publishes a message, and returns when the broker has it. `must_arrive`: whether it is an error if no queue takes it.
+    pub async fn publish(
+        &self,
+        exchange: &str,
+        key: &str,
+        body: &[u8],
+        properties: BasicProperties,
+        must_arrive: bool,
+    ) -> Result<(), BrokerError> {
+        let options = BasicPublishOptions { mandatory: must_arrive, ..BasicPublishOptions::default() };
+        let confirmed = async {
+            self.publishing.basic_publish(exchange.into(), key.into(), options, body, properties).await?.await
+        };
+        match answer(confirmed).await? {
+            Confirmation::Ack(None) | Confirmation::NotRequested => Ok(()),
+            Confirmation::Ack(Some(_)) => Err(BrokerError::Unroutable(key.to_owned())),
+            Confirmation::Nack(_) => Err(BrokerError::Refused("a queue is full".to_owned())),
+        }
+    }
+
+    /// How many messages lie in a queue.
+    pub async fn depth(&self, part: &str) -> Result<u32, BrokerError> {
+        let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+        let channel = self.channel().await?;
+        let queue = answer(channel.queue_declare(self.name(part).into(), passive, FieldTable::default())).await?;
+        answer(channel.close(200, "".into())).await?;
+        Ok(queue.message_count())
+    }
+
+    /// Asks now and then whether the broker still answers; returns why it does not.
+    pub async fn watch(&self) -> BrokerError {
+        loop {
+            tokio::time::sleep(WATCH).await;
+            if let Err(error) = self.depth("upload").await {
+                return error;
+            }
+        }
+    }
+
+    /// Ends the connection; what was not answered is delivered again.
+    pub async fn close(&self) {
+        let _ = timeout(ANSWER, self.connection.close(200, "".into())).await;
+    }
+}

@@ -1,0 +1,339 @@
+//! Takes messages and answers them: each is stored by the function that stores uploads, and acknowledged after the commit.
+use super::{
+    broker::{Broker, BrokerError, RETRIES, answer},
+    message::{ROUNDS, Said, UPLOADER, Upload},
+    outcomes,
+    source::{self, Missing},
+};
+use crate::{
+    access::Caller,
+    error::OrFail,
+    ingest::{
+        options::Requested,
+        upload::{Incoming, arrive, recognise, title},
+    },
+    service::Service,
+    store::{self, bulk::Receipt},
+    usetype::Usetype,
+};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use lapin::{
+    BasicProperties,
+    message::Delivery,
+    options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions},
+    types::{AMQPValue, FieldTable},
+};
+use std::{sync::Arc, time::Duration};
+use svc_client::{Code, Failure};
+use tokio::time::Instant;
+
+/// The name of the consumer on its channel.
+const CONSUMER: &str = "svc";
+/// How many messages the broker hands out before one is answered.
+const PREFETCH: u16 = 32;
+/// How many of them are worked on at a time.
+const AT_ONCE: usize = 8;
+/// The time between two looks at the queue of tasks.
+const LOOK: Duration = Duration::from_millis(500);
+/// How often a message is tried in each queue of retries.
+const TRIES_EACH: u32 = 2;
+/// The time between two tries while the database is away, first and later.
+const SOONEST: Duration = Duration::from_millis(100);
+const LATEST: Duration = Duration::from_secs(5);
+/// How long a message is held while the database is away. Brokers cut off who holds one for 30 minutes, and count that as a delivery.
+const HOLD: Duration = Duration::from_secs(15 * 60);
+
+/// What is to be told to the broker.
+enum Answer {
+    Ack,
+    Reject,
+    /// It is put aside, to come back after a while.
+    Later {
+        rounds: u32,
+        queue: &'static str,
+    },
+}
+
+/// Why a message was not stored.
+enum Trouble {
+    /// It can never be stored as it is.
+    Rejected(Failure),
+    /// Something that it names is missing.
+    Later(Failure),
+    /// The database, its disk or a slot is away.
+    Away(Failure),
+    /// The connection to the broker is gone, and the message comes again.
+    Lost(BrokerError),
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Trouble {
+        match failure.code {
+            Code::Unavailable | Code::TimedOut | Code::StorageFull | Code::TooManyRequests => Trouble::Away(failure),
+            // Another change may hold the place, and a defect may be mended.
+            Code::Internal => Trouble::Later(failure),
+            Code::Conflict if failure.members.contains_key("task_id") => Trouble::Later(failure),
+            _ => Trouble::Rejected(failure),
+        }
+    }
+}
+
+impl From<Missing> for Trouble {
+    fn from(missing: Missing) -> Trouble {
+        match missing {
+            Missing::Refused(failure) => failure.into(),
+            Missing::Later(failure) => Trouble::Later(failure),
+        }
+    }
+}
+
+impl From<BrokerError> for Trouble {
+    fn from(error: BrokerError) -> Trouble {
+        Trouble::Lost(error)
+    }
+}
+
+/// Takes messages until the service ends or the connection is lost; pauses while there are too many ready tasks. What was taken is ended
+/// before this returns.
+pub(super) async fn consume(service: &Arc<Service>, broker: &Broker) -> Result<(), BrokerError> {
+    loop {
+        let channel = broker.channel().await?;
+        answer(channel.basic_qos(PREFETCH, BasicQosOptions::default())).await?;
+        wait_for_room(service).await;
+        let (queue, options) = (broker.name("upload"), BasicConsumeOptions::default());
+        let mut deliveries =
+            answer(channel.basic_consume(queue.into(), CONSUMER.into(), options, FieldTable::default())).await?;
+        let mut under_way = FuturesUnordered::new();
+        let mut look = tokio::time::interval(LOOK);
+        let mut unlooked = 0;
+        let paused = loop {
+            tokio::select! {
+                () = service.ending.cancelled() => break false,
+                _ = look.tick() => {
+                    unlooked = 0;
+                    if is_full(service, service.settings.bulk_high_water).await {
+                        break true;
+                    }
+                }
+                delivery = deliveries.next(), if under_way.len() < AT_ONCE => match delivery {
+                    Some(delivery) => {
+                        under_way.push(take(service, broker, delivery?));
+                        unlooked += 1;
+                        if unlooked == PREFETCH {
+                            look.reset_immediately();
+                        }
+                    }
+                    None => return Err(BrokerError::Ended),
+                },
+                Some(done) = under_way.next(), if !under_way.is_empty() => done?,
+            }
+        };
+        // What was handed out already is worked on to its end: if it went back, the broker would count that as a delivery that failed.
+        answer(channel.basic_cancel(CONSUMER.into(), BasicCancelOptions::default())).await?;
+        let mut rest = true;
+        while rest || !under_way.is_empty() {
+            tokio::select! {
+                delivery = deliveries.next(), if rest && under_way.len() < AT_ONCE => match delivery {
+                    Some(delivery) => under_way.push(take(service, broker, delivery?)),
+                    None => rest = false,
+                },
+                Some(done) = under_way.next(), if !under_way.is_empty() => done?,
+            }
+        }
+        answer(channel.close(200, "".into())).await?;
+        if !paused {
+            return Ok(());
+        }
+        let high_water = service.settings.bulk_high_water;
+        tracing::info!(high_water, "the bulk feed pauses until half of the ready tasks are done");
+        service.sampler.note_feed(Ok("pauses, because SVC_BULK_HIGH_WATER tasks are ready".to_owned()));
+        wait_for_half(service).await;
+        service.sampler.note_feed(Ok("takes messages".to_owned()));
+    }
+}
+
+/// Whether more tasks than this are ready; unknown counts as no.
+async fn is_full(service: &Service, most: usize) -> bool {
+    let most = i64::try_from(most).unwrap_or(i64::MAX - 1);
+    let Ok(mut conn) = service.pool.acquire().await else { return false };
+    store::bulk::ready_tasks(&mut conn, most + 1).await.is_ok_and(|ready| ready > most)
+}
+
+async fn wait_for_room(service: &Service) {
+    if is_full(service, service.settings.bulk_high_water).await {
+        wait_for_half(service).await;
+    }
+}
+
+async fn wait_for_half(service: &Service) {
+    while !service.ending.is_cancelled() && is_full(service, service.settings.bulk_high_water / 2).await {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Works on one message to its end.
+async fn take(service: &Arc<Service>, broker: &Broker, delivery: Delivery) -> Result<(), BrokerError> {
+    let Delivery { properties, data, acker, .. } = delivery;
+    let said = Said::read(&properties, &broker.user);
+    match end(service, broker, &said, &properties, &data).await? {
+        Answer::Ack => answer(acker.ack(BasicAckOptions::default())).await?,
+        Answer::Reject => answer(acker.reject(BasicRejectOptions { requeue: false })).await?,
+        Answer::Later { rounds, queue } => {
+            let queue = broker.name(&format!("retry.{queue}"));
+            broker.publish("", &queue, &data, aside(&properties, &said, broker, rounds), true).await?;
+            answer(acker.ack(BasicAckOptions::default())).await?
+        }
+    };
+    Ok(())
+}
+
+/// The properties of a message that is put aside. The broker lets nobody publish in another's name, so the name goes into a header.
+fn aside(properties: &BasicProperties, said: &Said, broker: &Broker, rounds: u32) -> BasicProperties {
+    let mut headers = properties.headers().clone().unwrap_or_default();
+    headers.insert(UPLOADER.into(), AMQPValue::LongString(said.user.clone().unwrap_or_default().into()));
+    headers.insert(ROUNDS.into(), AMQPValue::LongLongInt(rounds.into()));
+    properties.clone().with_headers(headers).with_user_id(broker.user.as_str().into())
+}
+
+/// What a message ends with. While the database is away it is tried again, for as long as the broker lets us hold it.
+async fn end(
+    service: &Arc<Service>,
+    broker: &Broker,
+    said: &Said,
+    properties: &BasicProperties,
+    body: &[u8],
+) -> Result<Answer, BrokerError> {
+    let begun = Instant::now();
+    let mut pause = SOONEST;
+    loop {
+        let failure = match tried(service, broker, said, properties, body).await {
+            Ok(answer) => return Ok(answer),
+            Err(Trouble::Lost(error)) => return Err(error),
+            Err(Trouble::Away(failure) | Trouble::Later(failure) | Trouble::Rejected(failure)) => failure,
+        };
+        tracing::warn!(message = said.message_id, %failure, "a message waits");
+        if begun.elapsed() > HOLD {
+            return Ok(Answer::Later { rounds: said.rounds, queue: RETRIES[1].0 });
+        }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            // It comes again: it was never answered.
+            () = service.ending.cancelled() => return Err(BrokerError::Ended),
+        }
+        pause = (pause * 2).min(LATEST);
+    }
+}
+
+/// Tries once to store a message, or to record why it never will be. An error of the database means that nothing was decided.
+async fn tried(
+    service: &Arc<Service>,
+    broker: &Broker,
+    said: &Said,
+    properties: &BasicProperties,
+    body: &[u8],
+) -> Result<Answer, Trouble> {
+    let mut receipt = match said.receipt(&broker.prefix) {
+        Ok(receipt) => receipt,
+        Err(failure) => {
+            tracing::warn!(%failure, "a message without an id is rejected");
+            let mut conn = service.pool.acquire().await.or_fail().map_err(Trouble::Away)?;
+            store::bulk::dead(&mut conn, None, None, &failure).await.or_fail().map_err(Trouble::Away)?;
+            return Ok(Answer::Reject);
+        }
+    };
+    let mut sha256 = None;
+    let trouble = match stored(service, broker, said, &mut receipt, &mut sha256, properties, body).await {
+        Ok(()) => return Ok(Answer::Ack),
+        Err(trouble) => trouble,
+    };
+    let failure = match trouble {
+        Trouble::Lost(_) | Trouble::Away(_) => return Err(trouble),
+        Trouble::Later(failure) => match RETRIES.get((said.rounds / TRIES_EACH) as usize) {
+            Some((queue, _)) => return Ok(Answer::Later { rounds: said.rounds + 1, queue }),
+            None => failure,
+        },
+        Trouble::Rejected(failure) => {
+            // Another delivery of it may have been stored while this one was worked on.
+            let mut conn = service.pool.acquire().await.or_fail().map_err(Trouble::Away)?;
+            let known = store::bulk::stored(&mut conn, &receipt).await.or_fail().map_err(Trouble::Away)?;
+            if let Some(known) = known.filter(|known| known.sha256 == sha256) {
+                drop(conn);
+                outcomes::again(broker, &receipt, &known).await?;
+                return Ok(Answer::Ack);
+            }
+            failure
+        }
+    };
+    tracing::warn!(message = receipt.message_id, code = failure.code.as_str(), "a message is rejected");
+    let recorded = async {
+        let mut tx = store::transaction::begin(&service.pool).await?;
+        store::bulk::reject(&mut tx, &receipt, sha256.as_deref(), &failure).await?;
+        tx.commit().await
+    };
+    recorded.await.or_fail().map_err(Trouble::Away)?;
+    Ok(Answer::Reject)
+}
+
+/// Stores what a message brings, or tells again what became of it.
+async fn stored(
+    service: &Arc<Service>,
+    broker: &Broker,
+    said: &Said,
+    receipt: &mut Receipt,
+    sha256: &mut Option<String>,
+    properties: &BasicProperties,
+    body: &[u8],
+) -> Result<(), Trouble> {
+    let name = &service.settings.amqp_principal;
+    let Some(caller) = Caller::of_message(&service.pool, said.user.as_deref(), name).await? else {
+        return Err(unauthenticated(said.user.as_deref()).into());
+    };
+    receipt.principal_id = caller.principal_id();
+    let upload = said.upload(properties.headers().as_ref(), body)?;
+    sha256.clone_from(&upload.sha256);
+    let mut conn = service.pool.acquire().await.or_fail()?;
+    let known = store::bulk::stored(&mut conn, receipt).await.or_fail()?;
+    drop(conn);
+    if let Some(known) = known {
+        if sha256.is_some() && known.sha256 != *sha256 {
+            let failure = Failure::new(Code::Conflict, "a message with this id brought other bytes before");
+            return Err(Trouble::Rejected(failure.with("remedy", "give each file a message_id of its own")));
+        }
+        return Ok(outcomes::again(broker, receipt, &known).await?);
+    }
+    let Upload { options, query, event_time, .. } = &upload;
+    let intake = service.intake();
+    let requested = Requested::read(options.clone(), intake.types.groups())?;
+    let arrived = source::arrive(service, caller.principal_id(), &upload, body).await?;
+    *sha256 = Some(arrived.file.content_hash.clone());
+    let (file, detection) = recognise(arrived.file).await?;
+    let incoming = Incoming {
+        title: title(arrived.filename.as_deref()),
+        declared_mime: arrived.declared_mime,
+        file,
+        detection,
+        usetype: Usetype::File,
+        event_time: *event_time,
+        requested,
+        prepared: None,
+        evidence: Vec::new(),
+        receipt: Some(receipt.clone()),
+    };
+    arrive(service, intake, &caller, *query, incoming).await?;
+    Ok(())
+}
+
+/// 401 for a message that nobody answers for. The owner never does.
+fn unauthenticated(user: Option<&str>) -> Failure {
+    let (detail, remedy) = match user {
+        Some(user) => (
+            format!("no service answers for the broker's user `{}`", user.chars().take(100).collect::<String>()),
+            "bind one: svc access principals edit NAME --amqp-user USER",
+        ),
+        None => (
+            "the message names no user of the broker".to_owned(),
+            "publish it with the property user_id, or name a principal in SVC_AMQP_PRINCIPAL",
+        ),
+    };
+    Failure::new(Code::Unauthenticated, detail).with("remedy", remedy)
+}

@@ -1,0 +1,239 @@
+//! What a message says: about itself in its properties, and about its file in an envelope or in its headers. Everything here was written
+//! by somebody else.
+use super::broker::ENVELOPE;
+use crate::store::bulk::Receipt;
+use chrono::{DateTime, Utc};
+use lapin::{
+    BasicProperties,
+    types::{AMQPValue, FieldTable},
+};
+use serde::Deserialize;
+use serde_json::Value;
+use svc_client::{Code, Failure, Params, wire::UploadQuery};
+
+/// The only type of message.
+const TYPE: &str = "svc.upload.v1";
+/// The longest id of a message, in characters.
+const ID_CHARACTERS: usize = 200;
+/// Headers of a message that this service put aside itself: who uploads, and how often it was tried.
+pub const UPLOADER: &str = "svc-uploader";
+pub const ROUNDS: &str = "svc-rounds";
+
+/// What the properties of a message say.
+#[derive(Clone, Debug)]
+pub struct Said {
+    pub message_id: Option<String>,
+    /// The user of the broker that published it, as the broker checked it.
+    pub user: Option<String>,
+    /// How often it was put aside because something was missing.
+    pub rounds: u32,
+    reply_to: Option<String>,
+    correlation_id: Option<String>,
+    kind: Option<String>,
+    content_type: Option<String>,
+}
+
+/// Where the bytes of a file are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// In the message, as they are.
+    Body,
+    /// In the message, in base64.
+    Inline(String),
+    /// In a file under SVC_BULK_ROOT.
+    Path(String),
+    Url(String),
+}
+
+/// A file that a message brings.
+#[derive(Debug)]
+pub struct Upload {
+    pub source: Source,
+    /// `sha256:<hex>`.
+    pub sha256: Option<String>,
+    pub byte_size: Option<u64>,
+    pub filename: Option<String>,
+    pub declared_mime: Option<String>,
+    pub query: UploadQuery,
+    pub options: Option<Value>,
+    pub event_time: Option<DateTime<Utc>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Envelope {
+    #[serde(default)]
+    v: Option<u32>,
+    source: EnvelopeSource,
+    sha256: Option<String>,
+    byte_size: Option<u64>,
+    filename: Option<String>,
+    declared_mime: Option<String>,
+    parent_id: Option<i64>,
+    #[serde(default)]
+    private: bool,
+    #[serde(default)]
+    priority: i32,
+    options: Option<Value>,
+    event_time: Option<DateTime<Utc>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum EnvelopeSource {
+    InlineBase64(String),
+    Path(String),
+    Url(String),
+}
+
+fn malformed(detail: impl std::fmt::Display) -> Failure {
+    Failure::new(Code::MalformedRequest, detail).with("remedy", "see docs/feed.md for what a message holds")
+}
+
+fn text(value: &AMQPValue) -> Option<String> {
+    Some(match value {
+        AMQPValue::LongString(text) => String::from_utf8(text.as_bytes().to_vec()).ok()?,
+        AMQPValue::ShortString(text) => text.as_str().to_owned(),
+        AMQPValue::Boolean(flag) => flag.to_string(),
+        AMQPValue::ShortShortInt(number) => number.to_string(),
+        AMQPValue::ShortShortUInt(number) => number.to_string(),
+        AMQPValue::ShortInt(number) => number.to_string(),
+        AMQPValue::ShortUInt(number) => number.to_string(),
+        AMQPValue::LongInt(number) => number.to_string(),
+        AMQPValue::LongUInt(number) => number.to_string(),
+        AMQPValue::LongLongInt(number) => number.to_string(),
+        _ => return None,
+    })
+}
+
+fn header(headers: Option<&FieldTable>, name: &str) -> Result<Option<String>, Failure> {
+    let Some(value) = headers.and_then(|headers| headers.inner().get(name)) else { return Ok(None) };
+    text(value).map(Some).ok_or_else(|| malformed(format!("the header {name} is not a text, a number or a flag")))
+}
+
+impl Said {
+    /// Reads the properties. `user` is the one of our own connection: only what it published can have been put aside by us.
+    pub fn read(properties: &BasicProperties, user: &str) -> Said {
+        let of = |property: &Option<lapin::types::ShortString>| property.as_ref().map(|text| text.as_str().to_owned());
+        let headers = properties.headers().as_ref();
+        let ours = of(properties.user_id()).is_some_and(|by| by == user);
+        let aside = |name: &str| header(headers, name).ok().flatten().filter(|_| ours);
+        let by = match aside(UPLOADER) {
+            Some(uploader) => Some(uploader).filter(|uploader| !uploader.is_empty()),
+            None => of(properties.user_id()),
+        };
+        Said {
+            message_id: of(properties.message_id()),
+            user: by,
+            rounds: aside(ROUNDS).and_then(|rounds| rounds.parse().ok()).unwrap_or_default(),
+            reply_to: of(properties.reply_to()).filter(|to| !to.is_empty()),
+            correlation_id: of(properties.correlation_id()),
+            kind: of(properties.kind()),
+            content_type: of(properties.content_type()),
+        }
+    }
+
+    /// What is known of the message, if it can be told from others. `prefix` begins the names of our own queues, where nobody reads
+    /// outcomes.
+    pub fn receipt(&self, prefix: &str) -> Result<Receipt, Failure> {
+        let id = self.message_id.as_deref().unwrap_or_default();
+        let is_usable = (1..=ID_CHARACTERS).contains(&id.chars().count()) && !id.contains('\0');
+        if !is_usable {
+            return Err(malformed(format!("the property message_id takes 1 to {ID_CHARACTERS} characters and no NUL")));
+        }
+        let storable = |text: &Option<String>| text.clone().filter(|text| !text.contains('\0'));
+        let ours = format!("{prefix}.");
+        Ok(Receipt {
+            principal_id: None,
+            message_id: id.to_owned(),
+            reply_to: storable(&self.reply_to).filter(|queue| !queue.starts_with(&ours)),
+            correlation_id: storable(&self.correlation_id),
+        })
+    }
+
+    /// What the message says of its file.
+    pub fn upload(&self, headers: Option<&FieldTable>, body: &[u8]) -> Result<Upload, Failure> {
+        if self.kind.as_deref().is_some_and(|kind| kind != TYPE) {
+            return Err(malformed(format!("the property type takes {TYPE}")));
+        }
+        let mut upload = match self.content_type.as_deref() {
+            Some(ENVELOPE) => envelope(body)?,
+            content_type => headed(headers, content_type)?,
+        };
+        if let Some(sha256) = upload.sha256.take() {
+            upload.sha256 = Some(hash(&sha256)?);
+        } else if !matches!(upload.source, Source::Url(_)) {
+            return Err(Failure::field("sha256", "a message names the SHA-256 of its file, unless that is fetched"));
+        }
+        upload.query.check()?;
+        Ok(upload)
+    }
+}
+
+/// A SHA-256 as it is stored.
+fn hash(text: &str) -> Result<String, Failure> {
+    let hex = text.strip_prefix("sha256:").unwrap_or(text).to_ascii_lowercase();
+    match hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        true => Ok(format!("sha256:{hex}")),
+        false => Err(Failure::field("sha256", "takes 64 hexadecimal digits")),
+    }
+}
+
+fn envelope(body: &[u8]) -> Result<Upload, Failure> {
+    let read: Result<Envelope, _> = serde_json::from_slice(body);
+    let read = read.map_err(|error| malformed(format!("the body is not the JSON of a file: {error}")))?;
+    if read.v.is_some_and(|version| version != 1) {
+        return Err(malformed("v takes 1"));
+    }
+    Ok(Upload {
+        source: match read.source {
+            EnvelopeSource::InlineBase64(text) => Source::Inline(text),
+            EnvelopeSource::Path(path) => Source::Path(path),
+            EnvelopeSource::Url(url) => Source::Url(url),
+        },
+        sha256: read.sha256,
+        byte_size: read.byte_size,
+        filename: read.filename,
+        declared_mime: read.declared_mime,
+        query: UploadQuery { parent_id: read.parent_id, private: read.private, priority: read.priority },
+        options: read.options.filter(|options| !options.is_null()),
+        event_time: read.event_time,
+    })
+}
+
+/// A message whose body is the file, and whose headers say the rest.
+fn headed(headers: Option<&FieldTable>, content_type: Option<&str>) -> Result<Upload, Failure> {
+    let takes = |name: &str, what: &str| Failure::field(name, format!("takes {what}"));
+    let parsed = |name: &str, what: &str| {
+        let text = header(headers, name)?;
+        text.map(|text| text.trim().parse::<i64>().map_err(|_| takes(name, what))).transpose()
+    };
+    let options = header(headers, "svc-options")?;
+    let options = options.map(|text| serde_json::from_str(&text).map_err(|_| takes("svc-options", "a JSON object")));
+    let private = match header(headers, "svc-private")?.as_deref() {
+        None | Some("false" | "0") => false,
+        Some("true" | "1") => true,
+        Some(_) => return Err(takes("svc-private", "true or false")),
+    };
+    let time = header(headers, "svc-event-time")?;
+    let time =
+        time.map(|text| text.parse().map_err(|_| takes("svc-event-time", "a time such as 2026-05-01T12:00:00Z")));
+    let priority = parsed("svc-priority", "a whole number from -100 to 100")?.unwrap_or_default();
+    Ok(Upload {
+        source: Source::Body,
+        sha256: header(headers, "svc-sha256")?,
+        byte_size: None,
+        filename: header(headers, "svc-filename")?,
+        declared_mime: content_type.map(str::to_owned),
+        query: UploadQuery {
+            parent_id: parsed("svc-parent-id", "the id of a document")?,
+            private,
+            priority: priority.clamp(i32::MIN.into(), i32::MAX.into()) as i32,
+        },
+        options: options.transpose()?,
+        event_time: time.transpose()?,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+use super::*;
+use lapin::types::ShortString;
+use serde_json::json;
+
+const HASH: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+
+fn said(properties: &BasicProperties) -> Said {
+    Said::read(properties, "svc")
+}
+
+fn named(id: &str) -> BasicProperties {
+    BasicProperties::default().with_message_id(id.into())
+}
+
+fn table(entries: &[(&str, AMQPValue)]) -> FieldTable {
+    let mut table = FieldTable::default();
+    for (name, value) in entries {
+        table.insert((*name).into(), value.clone());
+    }
+    table
+}
+
+fn long(text: &str) -> AMQPValue {
+    AMQPValue::LongString(text.into())
+}
+
+#[test]
+fn an_envelope_and_headers_say_the_same() {
+    let envelope = named("m").with_content_type(ENVELOPE.into());
+    let body = json!({"v": 1, "source": {"inline_base64": "dGVzdA=="}, "sha256": HASH, "filename": "a.txt", "parent_id": 7,
+        "private": true, "priority": 3, "options": {"rollup": {"penalty": 2.0}}, "event_time": "2026-05-01T12:00:00Z"});
+    let one = said(&envelope).upload(None, body.to_string().as_bytes()).expect("an upload");
+    let headers = table(&[
+        ("svc-sha256", long(&format!("sha256:{}", HASH.to_uppercase()))),
+        ("svc-filename", long("a.txt")),
+        ("svc-parent-id", AMQPValue::LongLongInt(7)),
+        ("svc-private", AMQPValue::Boolean(true)),
+        ("svc-priority", long("3")),
+        ("svc-options", long(r#"{"rollup": {"penalty": 2.0}}"#)),
+        ("svc-event-time", long("2026-05-01T12:00:00Z")),
+    ]);
+    let two =
+        said(&named("m").with_content_type("text/plain".into())).upload(Some(&headers), b"test").expect("an upload");
+    assert_eq!((&one.source, &two.source), (&Source::Inline("dGVzdA==".to_owned()), &Source::Body));
+    assert_eq!(two.declared_mime.as_deref(), Some("text/plain"));
+    for upload in [&one, &two] {
+        assert_eq!(upload.sha256.as_deref(), Some(format!("sha256:{HASH}").as_str()));
+        assert_eq!((upload.query.parent_id, upload.query.private, upload.query.priority), (Some(7), true, 3));
+        assert_eq!(upload.filename.as_deref(), Some("a.txt"));
+        assert_eq!(upload.options, Some(json!({"rollup": {"penalty": 2.0}})));
+        assert!(upload.event_time.is_some());
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_by_name() {
+    let envelope = |body: Value| {
+        let properties = named("m").with_content_type(ENVELOPE.into());
+        said(&properties).upload(None, body.to_string().as_bytes()).expect_err("refused")
+    };
+    let path = json!({"path": "a"});
+    for (body, names) in [
+        (json!([]), "body"),
+        (json!({"source": path}), "sha256"),
+        (json!({"source": path, "sha256": "12"}), "sha256"),
+        (json!({"source": path, "sha256": HASH, "nonsense": 1}), "nonsense"),
+        (json!({"source": {"path": "a", "url": "b"}, "sha256": HASH}), "body"),
+        (json!({"source": {"file": "a"}, "sha256": HASH}), "file"),
+        (json!({"source": path, "sha256": HASH, "v": 2}), "v takes 1"),
+        (json!({"source": path, "sha256": HASH, "priority": 101}), "priority"),
+    ] {
+        let refused = envelope(body.clone());
+        assert!(refused.detail.contains(names), "{body}: {refused}");
+    }
+    assert!(said(&named("m").with_content_type(ENVELOPE.into())).upload(None, b"\xff").is_err());
+    assert!(said(&named("m").with_type("svc.upload.v2".into())).upload(None, b"").is_err());
+    for (name, value) in [
+        ("svc-parent-id", long("seven")),
+        ("svc-private", long("perhaps")),
+        ("svc-options", long("{")),
+        ("svc-event-time", long("yesterday")),
+        ("svc-filename", AMQPValue::Void),
+        ("svc-filename", AMQPValue::LongString(b"\xff".to_vec().into())),
+        ("svc-priority", long("101")),
+    ] {
+        let headers = table(&[("svc-sha256", long(HASH)), (name, value)]);
+        let refused = said(&named("m")).upload(Some(&headers), b"test").expect_err(name);
+        assert!(refused.detail.contains(name.trim_start_matches("svc-")), "{name}: {refused}");
+    }
+    let url = json!({"source": {"url": "https://example.org/a"}}).to_string();
+    assert!(said(&named("m").with_content_type(ENVELOPE.into())).upload(None, url.as_bytes()).is_ok(), "it is fetched");
+}
+
+#[test]
+fn a_message_has_an_id_and_no_outcome_goes_to_our_own_queues() {
+    for id in ["", &"x".repeat(201), "a\0b"] {
+        assert!(said(&named(id)).receipt("svc.ingest").is_err(), "{id:?}");
+    }
+    assert!(said(&BasicProperties::default()).receipt("svc.ingest").is_err());
+    let to = |queue: &str| {
+        let receipt = said(&named("m").with_reply_to(queue.into())).receipt("svc.ingest").expect("an id");
+        receipt.reply_to
+    };
+    assert_eq!(to("answers").as_deref(), Some("answers"));
+    assert_eq!((to("svc.ingest.upload"), to(""), to("a\0b")), (None, None, None));
+}
+
+#[test]
+fn only_what_we_put_aside_says_who_published_it_first() {
+    let by = |user: Option<&str>, uploader: Option<&str>| {
+        let mut properties = named("m");
+        if let Some(user) = user {
+            properties = properties.with_user_id(ShortString::from(user));
+        }
+        if let Some(uploader) = uploader {
+            properties =
+                properties.with_headers(table(&[(UPLOADER, long(uploader)), (ROUNDS, AMQPValue::LongLongInt(3))]));
+        }
+        let said = said(&properties);
+        (said.user, said.rounds)
+    };
+    assert_eq!(by(Some("mallory"), Some("victim")), (Some("mallory".to_owned()), 0));
+    assert_eq!(by(None, Some("victim")), (None, 0));
+    assert_eq!(by(Some("svc"), Some("producer")), (Some("producer".to_owned()), 3));
+    assert_eq!(by(Some("svc"), Some("")), (None, 3));
+    assert_eq!(by(Some("producer"), None), (Some("producer".to_owned()), 0));
+}

@@ -1,0 +1,127 @@
+//! Tells what became of messages: one process of the fleet reads the events in their order, publishes those of messages, and moves on when
+//! the broker has them. If it dies in between, an outcome is told twice, never not at all.
+use super::broker::{Broker, BrokerError};
+use crate::{
+    service::Service,
+    store::bulk::{self, Outcome, Receipt, Told},
+};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use lapin::BasicProperties;
+use serde_json::{Map, Value, json};
+use std::{sync::Arc, time::Duration};
+use svc_client::wire::EventKind;
+
+/// How many events are read at once.
+const PAGE: i64 = 500;
+/// How many outcomes are published before the first of them is confirmed.
+const UNCONFIRMED: usize = 64;
+/// The time between two looks while there is nothing to tell, and between two tries to become the one that tells.
+const PAUSE: Duration = Duration::from_millis(500);
+/// The facts of an event that a producer is told.
+const FACTS: &[&str] =
+    &["code", "detail", "remedy", "linked", "nodes", "nodes_failed", "seconds", "task_type", "error_type"];
+
+/// Tells outcomes until the broker cannot be used.
+pub(super) async fn tell(service: &Arc<Service>, broker: &Broker) -> BrokerError {
+    loop {
+        match turn(service, broker).await {
+            Ok(()) => {}
+            Err(Lost::Broker(error)) => return error,
+            Err(Lost::Database(error)) => tracing::debug!(%error, "outcomes wait while the database is away"),
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+enum Lost {
+    Broker(BrokerError),
+    Database(sqlx::Error),
+}
+
+impl From<sqlx::Error> for Lost {
+    fn from(error: sqlx::Error) -> Lost {
+        Lost::Database(error)
+    }
+}
+
+/// Tells for as long as this process is the one and has its connection.
+async fn turn(service: &Service, broker: &Broker) -> Result<(), Lost> {
+    let Some(mut conn) = bulk::teller(&service.task_pool).await? else { return Ok(()) };
+    loop {
+        let events = bulk::untold(&mut conn, PAGE).await?;
+        let Some(last) = events.last().map(|event| event.seq) else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let is_full = events.len() as i64 >= PAGE;
+        let published = stream::iter(events.into_iter().filter(|event| event.kind.is_some()))
+            .map(|event| async move {
+                let (key, outcome) = outcome(&event);
+                publish(broker, key, &outcome, event.reply_to.as_deref(), event.correlation_id.as_deref()).await
+            })
+            .buffered(UNCONFIRMED);
+        published.try_collect::<()>().await.map_err(Lost::Broker)?;
+        bulk::told(&mut conn, last).await?;
+        if !is_full {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+/// The last word of a key, and what is told.
+fn outcome(event: &Told) -> (&'static str, Value) {
+    let word = match event.kind.as_ref().map(|kind| kind.0) {
+        Some(EventKind::IngestDuplicate) => "duplicate",
+        Some(EventKind::IngestSettled) => "settled",
+        Some(EventKind::IngestFailed) => "failed",
+        Some(EventKind::IngestCancelled) => "cancelled",
+        Some(EventKind::FeedDead) => "rejected",
+        _ => "accepted",
+    };
+    let facts = FACTS.iter().filter_map(|name| Some(((*name).to_owned(), event.data.get(*name)?.clone())));
+    let mut told: Map<String, Value> = facts.filter(|(_, value)| !value.is_null()).collect();
+    told.extend([
+        ("v".to_owned(), json!(1)),
+        ("message_id".to_owned(), json!(event.message_id)),
+        ("outcome".to_owned(), json!(word)),
+        ("document_id".to_owned(), json!(event.document_id)),
+        ("sha256".to_owned(), json!(event.sha256)),
+        ("at".to_owned(), json!(event.at)),
+    ]);
+    (word, told.into())
+}
+
+/// Tells the producer of a message that came again what became of it the first time.
+pub(super) async fn again(broker: &Broker, receipt: &Receipt, known: &Outcome) -> Result<(), BrokerError> {
+    let told = json!({
+        "v": 1, "message_id": receipt.message_id, "outcome": known.outcome, "document_id": known.document_id.map(|id| id.0),
+        "sha256": known.sha256, "again": true,
+    });
+    publish(broker, &known.outcome, &told, receipt.reply_to.as_deref(), receipt.correlation_id.as_deref()).await
+}
+
+/// Publishes an outcome for all, and for its producer.
+async fn publish(
+    broker: &Broker,
+    word: &str,
+    outcome: &Value,
+    reply_to: Option<&str>,
+    correlation_id: Option<&str>,
+) -> Result<(), BrokerError> {
+    let mut properties = BasicProperties::default()
+        .with_content_type("application/json".into())
+        .with_type("svc.result.v1".into())
+        .with_delivery_mode(2);
+    if let Some(id) = correlation_id {
+        properties = properties.with_correlation_id(id.into());
+    }
+    let body = outcome.to_string();
+    // Nobody needs to listen.
+    broker
+        .publish(&broker.name("events"), &format!("result.{word}"), body.as_bytes(), properties.clone(), false)
+        .await?;
+    match reply_to {
+        Some(queue) => broker.publish("", queue, body.as_bytes(), properties, false).await,
+        None => Ok(()),
+    }
+}

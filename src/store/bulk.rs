@@ -1,0 +1,210 @@
+//! The messages of the bulk feed: what became of each, and the outcomes that are still to be told.
+use super::{advisory::AdvisoryLock, interval::interval, word::Word};
+use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
+use sqlx::{PgConnection, PgPool, types::Json};
+use std::time::Duration;
+use svc_client::{Failure, wire::EventKind};
+use svc_ids::{DocumentId, PrincipalId};
+
+/// The name of the reader of events that tells the outcomes.
+const READER: &str = "feed";
+/// How many rejected messages are forgotten in one statement.
+const SWEPT: i64 = 1_000;
+
+/// What a message says of itself besides the file.
+#[derive(Clone, Debug)]
+pub struct Receipt {
+    /// The uploader; `None` if none could be told.
+    pub principal_id: Option<PrincipalId>,
+    pub message_id: String,
+    pub reply_to: Option<String>,
+    pub correlation_id: Option<String>,
+}
+
+/// What became of a message.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Outcome {
+    /// `accepted` or `duplicate`.
+    pub outcome: String,
+    pub sha256: Option<String>,
+    pub document_id: Option<DocumentId>,
+}
+
+/// What became of a message that was stored; `None` if it was not, also if it was rejected: what was wrong may have been mended.
+pub async fn stored(conn: &mut PgConnection, receipt: &Receipt) -> sqlx::Result<Option<Outcome>> {
+    sqlx::query_as(
+        "SELECT outcome, sha256, document_id FROM bulk_message
+          WHERE principal_id IS NOT DISTINCT FROM $1 AND message_id = $2 AND outcome <> 'rejected'",
+    )
+    .bind(receipt.principal_id)
+    .bind(&receipt.message_id)
+    .fetch_optional(conn)
+    .await
+}
+
+/// Records that a message was stored as this document, in the transaction that stores it. Returns false if another delivery of the message
+/// was stored meanwhile; then the transaction must not commit.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = document_id.0))]
+pub async fn record(
+    conn: &mut PgConnection,
+    receipt: &Receipt,
+    document_id: DocumentId,
+    sha256: &str,
+    is_new: bool,
+) -> sqlx::Result<bool> {
+    let done = sqlx::query(
+        "INSERT INTO bulk_message AS m (principal_id, message_id, sha256, document_id, outcome, reply_to, correlation_id)
+         VALUES ($1, $2, $3, $4, CASE WHEN $5 THEN 'accepted' ELSE 'duplicate' END, $6, $7)
+         ON CONFLICT (principal_id, message_id) DO UPDATE
+            SET sha256 = excluded.sha256, document_id = excluded.document_id, outcome = excluded.outcome, code = NULL, detail = NULL,
+                reply_to = excluded.reply_to, correlation_id = excluded.correlation_id, at = clock_timestamp()
+          WHERE m.outcome = 'rejected'",
+    )
+    .bind(receipt.principal_id)
+    .bind(&receipt.message_id)
+    .bind(sha256)
+    .bind(document_id)
+    .bind(is_new)
+    .bind(&receipt.reply_to)
+    .bind(&receipt.correlation_id)
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Records that a message was given up, and tells of it. What was stored under the same id before stays as it is.
+pub async fn reject(
+    conn: &mut PgConnection,
+    receipt: &Receipt,
+    sha256: Option<&str>,
+    failure: &Failure,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO bulk_message AS m (principal_id, message_id, sha256, outcome, code, detail, reply_to, correlation_id)
+         VALUES ($1, $2, $3, 'rejected', $4, $5, $6, $7)
+         ON CONFLICT (principal_id, message_id) DO UPDATE
+            SET sha256 = excluded.sha256, code = excluded.code, detail = excluded.detail, reply_to = excluded.reply_to,
+                correlation_id = excluded.correlation_id, at = clock_timestamp()
+          WHERE m.outcome = 'rejected'",
+    )
+    .bind(receipt.principal_id)
+    .bind(&receipt.message_id)
+    .bind(sha256)
+    .bind(failure.code.as_str())
+    .bind(&failure.detail)
+    .bind(&receipt.reply_to)
+    .bind(&receipt.correlation_id)
+    .execute(&mut *conn)
+    .await?;
+    dead(conn, Some(receipt), sha256, failure).await
+}
+
+/// Tells that a message was given up; one without an id has no row of its own.
+pub async fn dead(
+    conn: &mut PgConnection,
+    receipt: Option<&Receipt>,
+    sha256: Option<&str>,
+    failure: &Failure,
+) -> sqlx::Result<()> {
+    let told = json!({
+        "message_id": receipt.map(|receipt| &receipt.message_id),
+        "code": failure.code.as_str(),
+        "detail": failure.detail,
+        "remedy": failure.members.get("remedy"),
+        "content_hash": sha256,
+        "reply_to": receipt.and_then(|receipt| receipt.reply_to.as_ref()),
+        "correlation_id": receipt.and_then(|receipt| receipt.correlation_id.as_ref()),
+    });
+    sqlx::query("INSERT INTO event_outbox (kind, data, owner_only) VALUES ($1, $2, true)")
+        .bind(EventKind::FeedDead.as_str())
+        .bind(Json(told))
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// An event, and the message that is to be told of it.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Told {
+    pub seq: i64,
+    /// `None` if the event is of no message.
+    pub kind: Option<Word<EventKind>>,
+    pub at: DateTime<Utc>,
+    pub document_id: Option<i64>,
+    pub data: Json<Value>,
+    pub message_id: Option<String>,
+    pub sha256: Option<String>,
+    pub reply_to: Option<String>,
+    pub correlation_id: Option<String>,
+}
+
+/// A connection of its own that may tell the outcomes until it is closed; `None` if another has that right.
+pub async fn teller(pool: &PgPool) -> sqlx::Result<Option<PgConnection>> {
+    let mut conn = pool.acquire().await?;
+    let ours: bool = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)")
+        .bind(AdvisoryLock::Outcomes.key())
+        .fetch_one(&mut *conn)
+        .await?;
+    // The lock belongs to the session, so the connection never goes back to the pool.
+    Ok(ours.then(|| conn.detach()))
+}
+
+/// The next events that have not been told, at most `limit`, also those that no message is told of.
+pub async fn untold(conn: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<Told>> {
+    sqlx::query_as(
+        "SELECT e.seq, CASE WHEN m.message_id IS NOT NULL OR e.kind = $3 THEN e.kind END AS kind, e.at, e.document_id, e.data,
+                coalesce(m.message_id, e.data ->> 'message_id') AS message_id, coalesce(m.sha256, e.data ->> 'content_hash') AS sha256,
+                coalesce(m.reply_to, e.data ->> 'reply_to') AS reply_to, coalesce(m.correlation_id, e.data ->> 'correlation_id') AS correlation_id
+           FROM (SELECT * FROM event_outbox WHERE seq > coalesce((SELECT seq FROM event_reader WHERE name = $1), 0)
+                  ORDER BY seq LIMIT $2) e
+           LEFT JOIN bulk_message m ON m.document_id = e.document_id AND (
+                (e.kind IN ($4, $5) AND m.message_id = e.data ->> 'message_id' AND 'ingest.' || m.outcome = e.kind)
+             OR (e.kind IN ($6, $7, $8) AND e.root_id = e.document_id AND m.outcome = 'accepted'))
+          ORDER BY e.seq",
+    )
+    .bind(READER)
+    .bind(limit)
+    .bind(EventKind::FeedDead.as_str())
+    .bind(EventKind::IngestAccepted.as_str())
+    .bind(EventKind::IngestDuplicate.as_str())
+    .bind(EventKind::IngestSettled.as_str())
+    .bind(EventKind::IngestFailed.as_str())
+    .bind(EventKind::IngestCancelled.as_str())
+    .fetch_all(conn)
+    .await
+}
+
+/// Moves the reader on: everything up to this number has been told.
+pub async fn told(conn: &mut PgConnection, seq: i64) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO event_reader (name, seq) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET seq = excluded.seq",
+    )
+    .bind(READER)
+    .bind(seq)
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// How many tasks could run now; counts no further than `limit`.
+pub async fn ready_tasks(conn: &mut PgConnection, limit: i64) -> sqlx::Result<i64> {
+    sqlx::query_scalar("SELECT count(*) FROM (SELECT 1 FROM task_queue WHERE ready LIMIT $1) r")
+        .bind(limit)
+        .fetch_one(conn)
+        .await
+}
+
+/// Forgets rejected messages that are older than this; what was stored is remembered as long as its document. Returns whether there may be
+/// more.
+pub async fn sweep(conn: &mut PgConnection, retention: Duration) -> sqlx::Result<bool> {
+    let gone = sqlx::query(
+        "DELETE FROM bulk_message WHERE ctid = ANY (ARRAY(
+             SELECT ctid FROM bulk_message WHERE outcome = 'rejected' AND at < clock_timestamp() - $1 ORDER BY at LIMIT $2))",
+    )
+    .bind(interval(retention))
+    .bind(SWEPT)
+    .execute(conn)
+    .await?;
+    Ok(gone.rows_affected() == SWEPT.unsigned_abs())
+}

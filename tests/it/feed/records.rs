@@ -1,0 +1,112 @@
+//! What the database keeps of messages, without a broker.
+use crate::{
+    feed::{answering, count},
+    principals::{idle, someone},
+};
+use serde_json::json;
+use std::time::Duration;
+use svc::{
+    access::Caller,
+    store::{
+        bulk::{self, Receipt},
+        transaction,
+    },
+};
+use svc_client::{
+    Code, Failure, Json,
+    wire::{PrincipalChange, PrincipalKind, PrincipalPath},
+};
+use svc_ids::{DocumentId, PrincipalId};
+
+fn receipt(message_id: &str, principal_id: Option<i64>) -> Receipt {
+    Receipt {
+        principal_id: principal_id.map(PrincipalId),
+        message_id: message_id.to_owned(),
+        reply_to: None,
+        correlation_id: Some("mark".to_owned()),
+    }
+}
+
+#[tokio::test]
+async fn a_message_has_one_outcome_and_what_is_told_is_told_once() {
+    let app = idle().await;
+    drop(svc::events::sequencer::start(app.pool.clone()));
+    let uploader = answering(&app, "producer", "broker-user").await;
+    let stored = app.upload_bytes("a.md", "# A\n\nText.").await.unwrap();
+    let (id, hash) = (DocumentId(stored.document_id), stored.content_hash.as_str());
+    let (one, nobodys) = (receipt("one", Some(uploader.id)), receipt("one", None));
+    let mut conn = app.pool.acquire().await.unwrap();
+    let refused = Failure::new(Code::InvalidField, "sha256: is wrong");
+    bulk::reject(&mut conn, &one, Some("sha256:00"), &refused).await.unwrap();
+    assert!(bulk::stored(&mut conn, &one).await.unwrap().is_none(), "it may be mended");
+    assert!(bulk::record(&mut conn, &one, id, hash, true).await.unwrap());
+    assert!(!bulk::record(&mut conn, &one, id, hash, true).await.unwrap(), "another delivery was first");
+    bulk::reject(&mut conn, &one, Some("sha256:00"), &refused).await.unwrap();
+    let known = bulk::stored(&mut conn, &one).await.unwrap().unwrap();
+    assert_eq!((known.outcome.as_str(), known.document_id), ("accepted", Some(id)), "the first outcome stands");
+    assert!(bulk::stored(&mut conn, &nobodys).await.unwrap().is_none(), "ids belong to an uploader");
+    bulk::reject(&mut conn, &nobodys, None, &refused).await.unwrap();
+    bulk::dead(&mut conn, None, None, &refused).await.unwrap();
+    assert_eq!(bulk::ready_tasks(&mut conn, 10).await.unwrap(), 1);
+    assert!(!bulk::sweep(&mut conn, Duration::from_secs(3600)).await.unwrap());
+    assert_eq!(count(&app.pool, "bulk_message").await, 2);
+    bulk::sweep(&mut conn, Duration::ZERO).await.unwrap();
+    assert_eq!(count(&app.pool, "bulk_message").await, 1, "only what was rejected is forgotten");
+    drop(conn);
+
+    let mut teller = bulk::teller(&app.pool).await.unwrap().unwrap();
+    assert!(bulk::teller(&app.pool).await.unwrap().is_none(), "one tells");
+    let told = crate::support::until("all are numbered", async || {
+        let told = bulk::untold(&mut teller, 100).await.unwrap();
+        let dead = told.iter().filter(|event| event.kind.is_some()).count();
+        (dead == 4).then_some(told)
+    })
+    .await;
+    let dead = told.iter().find(|event| event.message_id.as_deref() == Some("one")).unwrap();
+    assert_eq!((&dead.data["code"], dead.correlation_id.as_deref()), (&json!("invalid_field"), Some("mark")));
+    bulk::told(&mut teller, told.last().unwrap().seq).await.unwrap();
+    bulk::told(&mut teller, told.last().unwrap().seq).await.unwrap();
+    assert!(bulk::untold(&mut teller, 100).await.unwrap().iter().all(|event| event.kind.is_none()));
+    let mut tx = transaction::begin(&app.pool).await.unwrap();
+    sqlx::query("DELETE FROM documents WHERE id = $1").bind(id).execute(&mut *tx).await.unwrap();
+    let left: i64 = sqlx::query_scalar("SELECT count(*) FROM bulk_message").fetch_one(&mut *tx).await.unwrap();
+    assert_eq!(left, 0, "it goes with its document");
+    tx.rollback().await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn only_an_enabled_service_answers_for_a_user_of_the_broker() {
+    let app = idle().await;
+    let (pool, uploader) = (&app.pool, answering(&app, "producer", "broker-user").await);
+    let by_user = async || Caller::of_message(pool, Some("broker-user"), "fallback").await.unwrap();
+    let caller = by_user().await.unwrap();
+    assert_eq!(caller.principal_id(), Some(PrincipalId(uploader.id)));
+    assert_eq!(caller.again(pool).await.unwrap().principal_id(), Some(PrincipalId(uploader.id)));
+    assert!(
+        Caller::of_message(pool, Some("fallback"), "fallback").await.unwrap().is_none(),
+        "a known user answers for itself"
+    );
+    assert!(Caller::of_message(pool, None, "fallback").await.unwrap().is_none());
+    assert!(Caller::of_message(pool, None, "").await.unwrap().is_none());
+    let fallback = someone(&app, "fallback").await;
+    let nameless = Caller::of_message(pool, None, "fallback").await.unwrap().unwrap();
+    assert_eq!(nameless.principal_id(), Some(PrincipalId(fallback.id)));
+    let taken = PrincipalChange { amqp_user: Some("broker-user".to_owned()), ..PrincipalChange::default() };
+    let taken = app.client.update_principal(PrincipalPath { id: fallback.id }, Json(taken)).await.unwrap_err();
+    assert_eq!(taken.code, Code::Conflict, "{taken}");
+
+    let change = async |change: PrincipalChange| {
+        app.client.update_principal(PrincipalPath { id: uploader.id }, Json(change)).await.unwrap()
+    };
+    change(PrincipalChange { disabled: Some(true), ..PrincipalChange::default() }).await;
+    assert!(by_user().await.is_none() && caller.again(pool).await.is_err(), "a disabled one answers for nobody");
+    change(PrincipalChange { disabled: Some(false), kind: Some(PrincipalKind::User), ..PrincipalChange::default() })
+        .await;
+    assert!(by_user().await.is_none(), "nor does a person");
+    let kind = Some(PrincipalKind::Service);
+    let none = change(PrincipalChange { kind, amqp_user: Some(String::new()), ..PrincipalChange::default() }).await;
+    assert_eq!(none.amqp_user, None);
+    assert!(by_user().await.is_none());
+    app.end().await;
+}
