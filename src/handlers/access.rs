@@ -26,6 +26,11 @@ fn taken(name: &str) -> Failure {
     Failure::new(Code::Conflict, format!("there is a principal `{name}` already")).with("remedy", "choose another name")
 }
 
+fn answered_for(user: &str) -> Failure {
+    Failure::new(Code::Conflict, format!("another principal answers for the broker's user `{user}` already"))
+        .with("remedy", "take the user from it first, with a blank amqp_user")
+}
+
 /// 404 if there is no such principal.
 pub(super) async fn principal(conn: &mut PgConnection, id: PrincipalId) -> Result<PrincipalResponse, Failure> {
     store::principals::read(conn, id).await.or_fail()?.ok_or_else(|| no_principal(id))
@@ -89,7 +94,12 @@ impl Handle<ops::update_principal> for Service {
         let before = principal(&mut tx, id).await?;
         let after = match store::principals::update(&mut tx, id, &change).await {
             Err(error) if sql_state(&error) == "23505" => {
-                return Err(taken(change.name.as_deref().unwrap_or_default()));
+                let is_user =
+                    error.as_database_error().and_then(|error| error.constraint()) == Some("principals_amqp_user_key");
+                return Err(match change.amqp_user.filter(|_| is_user) {
+                    Some(user) => answered_for(&user),
+                    None => taken(change.name.as_deref().unwrap_or_default()),
+                });
             }
             updated => updated.or_fail()?.ok_or_else(|| no_principal(id))?,
         };
