@@ -26,6 +26,8 @@ CREATE TABLE search_indexes (
     tokens       bigint NOT NULL DEFAULT 0,
     -- The last document that a build has looked at; null if there is nothing to build.
     built_to     bigint,
+    -- Counts the builds that were begun: a step of an earlier build is none of a later one's.
+    builds       bigint NOT NULL DEFAULT 0,
     created_at   timestamptz NOT NULL DEFAULT now()
 );
 

@@ -941,6 +941,7 @@ CREATE TABLE search_indexes (
     docs bigint DEFAULT 0 NOT NULL,
     tokens bigint DEFAULT 0 NOT NULL,
     built_to bigint,
+    builds bigint DEFAULT 0 NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT search_indexes_name_check CHECK ((name <> ''::text))
 );

@@ -166,8 +166,21 @@ pub(super) async fn bm25_leg(
     let hits = bm25::search(&core.pool, &core.postings, name, query, limit as usize, allowed).await.or_fail()?;
     let hits =
         hits.ok_or_else(|| Failure::new(Code::NotFound, format!("there is no index `{name}`")).with("index", name))?;
+    if hits.is_empty() && index.is_some() {
+        has_bm25(core, name).await?;
+    }
     let ranked = hits.into_iter().map(|hit| (hit.document_id, hit.score)).collect();
     Ok(Leg { total: Total::of(&ranked, limit), ranked })
+}
+
+/// Refuses an index that was created without BM25, which finds nothing.
+async fn has_bm25(core: &Core, name: &str) -> Result<(), Failure> {
+    let mut conn = core.pool.acquire().await.or_fail()?;
+    match store::indexes::manage::has_bm25(&mut conn, name).await.or_fail()? {
+        true => Ok(()),
+        false => Err(Failure::field("index", format!("the index `{name}` was created without the capability bm25"))
+            .with("remedy", "search another index, or create one with that capability")),
+    }
 }
 
 #[cfg(test)]

@@ -207,9 +207,9 @@ pub async fn approximate(
         "WITH near AS MATERIALIZED (
              SELECT v.document_id, v.embed FROM document_vectors v JOIN documents d ON d.id = v.document_id WHERE v.embed_model = $11 AND ",
         eligible!(),
-        " ORDER BY v.embed::halfvec(WIDTH) <=> (SELECT $12::halfvec(WIDTH)) LIMIT $14)
+        " ORDER BY v.embed::halfvec({width}) <=> (SELECT $12::halfvec({width})) LIMIT $14)
          SELECT document_id, 1 - (embed <=> (SELECT $12::halfvec)) AS score FROM near ORDER BY score DESC, document_id LIMIT $13"
     )
-    .replace("WIDTH", &query.vector.to_vec().len().to_string());
+    .replace("{width}", &query.vector.to_vec().len().to_string());
     sqlx::query_as_with(AssertSqlSafe(statement), arguments).fetch_all(conn).await
 }

@@ -1,6 +1,7 @@
 //! Search indexes over REST.
-use crate::support::{TestApp, document};
+use crate::support::{TestApp, document, until};
 use serde_json::json;
+use svc::store::indexes::manage::documents_after;
 use svc_client::{
     Code, Json,
     wire::{
@@ -8,6 +9,7 @@ use svc_client::{
         NewIndex, NewMembers, PageQuery, WaitQuery,
     },
 };
+use svc_ids::DocumentId;
 
 async fn find(app: &TestApp, index: &str, query: &str) -> Vec<String> {
     let search = Bm25Search { index: Some(index.to_owned()), ..Bm25Search::new(query) };
@@ -154,7 +156,7 @@ async fn ten_thousand_members_and_a_build_of_many_batches() {
     let made = app.client.create_index(new("many", json!({"members": ids}))).await.unwrap();
     assert_eq!((made.members, made.state), (10_000, IndexState::Building));
     // A worker does the rest.
-    let done = crate::support::until("the index is built", async || {
+    let done = until("the index is built", async || {
         let index = app.client.read_index(IndexPath { id: made.id }).await.unwrap();
         (index.state == IndexState::Ready).then_some(index)
     })
@@ -182,11 +184,91 @@ async fn an_index_of_an_older_analyzer_is_never_read_and_is_built_anew_at_the_st
     let refused = app.client.search_bm25(Json(search.clone())).await.unwrap_err();
     assert_eq!(refused.code, Code::Unavailable);
     svc::app::weigh_indexes(&app.pool, &app.service.settings).await.unwrap();
-    let found = crate::support::until("the index is built", async || {
+    let found = until("the index is built", async || {
         let found = app.client.search_bm25(Json(search.clone())).await.unwrap();
         (found.total == 1).then_some(found)
     })
     .await;
     assert_eq!(found.results[0].document.id, id);
+    app.end().await;
+}
+
+/// The index once nothing of it is left to build.
+async fn built(app: &TestApp, id: i64) -> IndexResponse {
+    until("the index to be built", async || {
+        let index = app.client.read_index(IndexPath { id }).await.unwrap();
+        (index.state == IndexState::Ready).then_some(index)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_that_are_added_at_once_are_all_indexed() {
+    let app = TestApp::start().await;
+    let mut homes = Vec::new();
+    for number in 0..24 {
+        homes.push(app.create(&format!("home {number}"), "A heron.", None).await.id);
+    }
+    let herons = index(&app, "herons", json!({"members": [homes[0]]})).await.id;
+    let adding = homes.chunks(2).map(|members| {
+        app.client.add_index_members(IndexPath { id: herons }, Json(NewMembers { members: members.to_vec() }))
+    });
+    for added in futures_util::future::join_all(adding).await {
+        added.unwrap();
+    }
+    let built = built(&app, herons).await;
+    assert_eq!((built.members, built.documents), (24, 24));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_takes_a_document_out_of_one_index_and_into_another() {
+    let app = TestApp::start().await;
+    let (left, right) = (app.create("left", "Reeds.", None).await.id, app.create("right", "Reeds.", None).await.id);
+    let folder = app.create("folder", "Reeds.", Some(left)).await.id;
+    app.create("heron", "A heron stands there.", Some(folder)).await;
+    let ids = [
+        index(&app, "left", json!({"members": [left]})).await.id,
+        index(&app, "right", json!({"members": [right]})).await.id,
+    ];
+    assert_eq!((find(&app, "left", "heron").await.len(), find(&app, "right", "heron").await.len()), (1, 0));
+    crate::edits::patched(&app, folder, json!({"parent_id": right})).await;
+    for id in ids {
+        built(&app, id).await;
+    }
+    assert_eq!((find(&app, "left", "heron").await.len(), find(&app, "right", "heron").await.len()), (0, 1));
+    crate::edits::patched(&app, folder, json!({"parent_id": null})).await;
+    built(&app, ids[1]).await;
+    assert_eq!(find(&app, "right", "heron").await.len(), 0);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_index_without_bm25_says_so_when_it_is_searched() {
+    let app = TestApp::start().await;
+    app.create("heron", "A heron stands there.", None).await;
+    index(&app, "bare", json!({"capabilities": {"bm25": false, "maxsim": false}})).await;
+    let search = Bm25Search { index: Some("bare".into()), ..Bm25Search::new("heron") };
+    let refused = app.client.search_bm25(Json(search)).await.unwrap_err();
+    assert_eq!((refused.code, &refused.members["field"]), (Code::InvalidField, &json!("index")), "{refused:?}");
+    assert!(refused.members.contains_key("remedy"));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_step_of_a_build_reads_few_long_texts_and_many_short_ones() {
+    let app = TestApp::start().await;
+    let mut ids = Vec::new();
+    for text in ["Short.", "Long. ", "Short.", "Short."] {
+        let content = if text == "Long. " { text.repeat(1_000) } else { text.to_owned() };
+        ids.push(DocumentId(app.create("note", &content, None).await.id));
+    }
+    let mut conn = app.pool.acquire().await.unwrap();
+    let mut after = async |id: DocumentId, limit, bytes| documents_after(&mut conn, id, limit, bytes).await.unwrap();
+    assert_eq!(after(DocumentId(0), 200, 1 << 20).await, ids);
+    assert_eq!(after(DocumentId(0), 3, 1 << 20).await, ids[..3]);
+    assert_eq!(after(DocumentId(0), 200, 1_000).await, ids[..2], "a text that is too long for a step is a part of one");
+    assert_eq!(after(ids[0], 200, 1).await, ids[1..2], "each step gets on");
+    drop(conn);
     app.end().await;
 }

@@ -124,7 +124,9 @@ async fn update(
         caller.takes(conn, &place).await.or_fail()??;
         let was_closed = store::access::is_closed(conn, id).await.or_fail()?;
         let origin = store::events::origins(conn, &[id]).await.or_fail()?;
+        let from = place.clone();
         place = relocate(conn, &caller, &service.settings.task_badges, &place, target.as_ref()).await?;
+        store::indexes::manage::follow_move(conn, &from, &place).await.or_fail()?;
         // Only the owner opens what was closed.
         let is_opened =
             was_closed && caller.principal().is_some() && !store::access::is_closed(conn, id).await.or_fail()?;

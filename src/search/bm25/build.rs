@@ -5,7 +5,10 @@ use crate::{
     search,
     store::{
         self,
-        indexes::{DEFAULT, manage},
+        indexes::{
+            DEFAULT,
+            manage::{self, Building},
+        },
     },
 };
 use std::collections::HashSet;
@@ -15,13 +18,16 @@ use svc_ids::{DocumentId, IndexId};
 /// How many documents one transaction of a build reads.
 const BATCH: i64 = 200;
 
+/// It reads no more documents after their texts have this many bytes, because it holds them all, some of them twice.
+const BATCH_BYTES: i64 = 16 << 20;
+
 /// Goes on building an index, for at most so many batches; returns true if it is done. Each batch is a transaction of its own, so that a
 /// build that is cut off goes on where it was.
 pub async fn build(core: &Core, index: IndexId, batches: usize) -> Result<bool, Error> {
     for _ in 0..batches {
         let mut conn = core.pool.acquire().await?;
-        let Some(from) = manage::built_to(&mut conn, index).await? else { return Ok(true) };
-        let ids = manage::documents_after(&mut conn, from, BATCH).await?;
+        let Some(from) = manage::building(&mut conn, index).await? else { return Ok(true) };
+        let ids = manage::documents_after(&mut conn, from.at, BATCH, BATCH_BYTES).await?;
         drop(conn);
         let step = Some((from, ids.last().copied()));
         match put(core, index, &ids, step).await {
@@ -34,12 +40,12 @@ pub async fn build(core: &Core, index: IndexId, batches: usize) -> Result<bool, 
 }
 
 /// Puts documents into an index, or takes them out if they do not belong there. Returns those that it holds now. The step is that of a
-/// build: the document that it was at, and the one that it is at afterwards.
+/// build: where it was, and the document that it is at afterwards.
 pub async fn put(
     core: &Core,
     index: IndexId,
     ids: &[DocumentId],
-    step: Option<(DocumentId, Option<DocumentId>)>,
+    step: Option<(Building, Option<DocumentId>)>,
 ) -> Result<HashSet<DocumentId>, Error> {
     let mut conn = core.pool.acquire().await?;
     let seen = store::batch::times(&mut conn, ids).await?;

@@ -1,5 +1,6 @@
 //! Making, changing and building indexes.
 use super::{IndexError, postings};
+use crate::store::places::Place;
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use svc_client::wire::IndexCapabilities;
@@ -62,6 +63,16 @@ pub async fn page(conn: &mut PgConnection, after: IndexId, limit: u32) -> sqlx::
         .await
 }
 
+/// Whether there is such an index, and it has the postings of what it covers.
+pub async fn has_bm25(conn: &mut PgConnection, name: &str) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT FROM search_indexes WHERE name = $1 AND (capabilities ->> 'bm25')::boolean)",
+    )
+    .bind(name)
+    .fetch_one(conn)
+    .await
+}
+
 /// Keeps everybody else from changing or deleting the index until the transaction ends; waits for a compaction and for writers under
 /// way. Returns its configuration.
 pub async fn lock(conn: &mut PgConnection, id: IndexId) -> Result<Config, IndexError> {
@@ -82,8 +93,8 @@ pub async fn empty(conn: &mut PgConnection, id: IndexId, config: &Config) -> Res
     config.validate()?;
     clear(&mut *conn, id).await?;
     sqlx::query(
-        "UPDATE search_indexes SET config = $2, generation = generation + 1, rescored_at = 0, avgdl_built = 0, docs = 0, tokens = 0, built_to = 0
-          WHERE id = $1",
+        "UPDATE search_indexes SET config = $2, generation = generation + 1, rescored_at = 0, avgdl_built = 0, docs = 0, tokens = 0, built_to = 0,
+                builds = builds + 1 WHERE id = $1",
     )
     .bind(id)
     .bind(Json(config))
@@ -112,7 +123,43 @@ async fn clear(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<()> {
 
 /// Has the index built from the first document on; what it holds stays until it is replaced or left out.
 pub async fn rebuild(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<()> {
-    sqlx::query("UPDATE search_indexes SET built_to = 0 WHERE id = $1").bind(id).execute(conn).await.map(|_| ())
+    sqlx::query("UPDATE search_indexes SET built_to = 0, builds = builds + 1 WHERE id = $1")
+        .bind(id)
+        .execute(conn)
+        .await
+        .map(|_| ())
+}
+
+/// Does the same to the indexes that covered a document with all under it, and do not cover it any more after its move, or the other
+/// way round.
+#[tracing::instrument(level = "debug", skip_all, fields(document.id = from.id().0, parent.id = to.path().last()))]
+pub async fn follow_move(conn: &mut PgConnection, from: &Place, to: &Place) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE search_indexes i SET built_to = 0, builds = builds + 1 FROM (
+                SELECT index_id FROM search_index_members WHERE root_document_id = ANY($1 || $2)
+                 GROUP BY index_id HAVING bool_or(root_document_id = ANY($1)) <> bool_or(root_document_id = ANY($2))) m
+          WHERE i.id = m.index_id",
+    )
+    .bind(from.path())
+    .bind(to.path())
+    .execute(conn)
+    .await
+    .map(|_| ())
+}
+
+/// Where the build of an index is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct Building {
+    /// Which one it is of those that were begun.
+    pub build: i64,
+    /// The last document that it has looked at.
+    pub at: DocumentId,
+}
+
+macro_rules! building {
+    () => {
+        "SELECT builds AS build, built_to AS at FROM search_indexes WHERE id = $1 AND built_to IS NOT NULL"
+    };
 }
 
 /// The indexes that are still to be built.
@@ -120,21 +167,14 @@ pub async fn unbuilt(conn: &mut PgConnection) -> sqlx::Result<Vec<IndexId>> {
     sqlx::query_scalar("SELECT id FROM search_indexes WHERE built_to IS NOT NULL ORDER BY id").fetch_all(conn).await
 }
 
-/// How far the build is; `None` if it is done or the index is gone. Nobody else builds or changes the index until the transaction ends.
-pub async fn lock_build(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<Option<DocumentId>> {
-    let to: Option<Option<DocumentId>> =
-        sqlx::query_scalar("SELECT built_to FROM search_indexes WHERE id = $1 FOR NO KEY UPDATE")
-            .bind(id)
-            .fetch_optional(conn)
-            .await?;
-    Ok(to.flatten())
+/// Where the build is; `None` if it is done or the index is gone. Nobody else builds or changes the index until the transaction ends.
+pub async fn lock_build(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<Option<Building>> {
+    sqlx::query_as(concat!(building!(), " FOR NO KEY UPDATE")).bind(id).fetch_optional(conn).await
 }
 
-/// How far the build is, without a lock.
-pub async fn built_to(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<Option<DocumentId>> {
-    let to: Option<Option<DocumentId>> =
-        sqlx::query_scalar("SELECT built_to FROM search_indexes WHERE id = $1").bind(id).fetch_optional(conn).await?;
-    Ok(to.flatten())
+/// Where the build is, without a lock.
+pub async fn building(conn: &mut PgConnection, id: IndexId) -> sqlx::Result<Option<Building>> {
+    sqlx::query_as(building!()).bind(id).fetch_optional(conn).await
 }
 
 /// Says after which document the build goes on; with `None` it is done.
@@ -147,13 +187,24 @@ pub async fn set_built(conn: &mut PgConnection, id: IndexId, after: Option<Docum
         .map(|_| ())
 }
 
-/// The documents after this one, by id.
-pub async fn documents_after(conn: &mut PgConnection, after: DocumentId, limit: i64) -> sqlx::Result<Vec<DocumentId>> {
-    sqlx::query_scalar("SELECT id FROM documents WHERE id > $1 ORDER BY id LIMIT $2")
-        .bind(after)
-        .bind(limit)
-        .fetch_all(conn)
-        .await
+/// The documents after this one, by id: at most `limit`, and no more after their texts have this many bytes.
+pub async fn documents_after(
+    conn: &mut PgConnection,
+    after: DocumentId,
+    limit: i64,
+    bytes: i64,
+) -> sqlx::Result<Vec<DocumentId>> {
+    sqlx::query_scalar(
+        "SELECT id FROM (
+             SELECT id, sum(size) OVER (ORDER BY id) - size AS before
+               FROM (SELECT id, octet_length(content)::bigint AS size FROM documents WHERE id > $1 ORDER BY id LIMIT $2) d) d
+          WHERE before < $3 ORDER BY id",
+    )
+    .bind(after)
+    .bind(limit)
+    .bind(bytes)
+    .fetch_all(conn)
+    .await
 }
 
 /// The subtrees that an index covers, after this one by id.
