@@ -1,7 +1,7 @@
 //! The connection to the broker, and the exchanges and queues there.
 use crate::settings::Settings;
 use lapin::{
-    BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, ExchangeKind,
+    BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, ExchangeKind, PublisherConfirm,
     options::{
         BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions,
     },
@@ -51,6 +51,24 @@ impl From<lapin::Error> for BrokerError {
 /// Waits for an answer of the broker, but not for ever.
 pub(super) async fn answer<T>(answer: impl Future<Output = lapin::Result<T>>) -> Result<T, BrokerError> {
     timeout(ANSWER, answer).await.map_err(|_| BrokerError::Silent)?.map_err(BrokerError::Broker)
+}
+
+/// A message that the broker may not have yet.
+#[must_use = "the broker may refuse it"]
+pub struct Sent {
+    confirm: PublisherConfirm,
+    key: String,
+}
+
+impl Sent {
+    /// Returns when the broker has the message.
+    pub async fn confirmed(self) -> Result<(), BrokerError> {
+        match answer(self.confirm).await? {
+            Confirmation::Ack(None) | Confirmation::NotRequested => Ok(()),
+            Confirmation::Ack(Some(_)) => Err(BrokerError::Unroutable(self.key)),
+            Confirmation::Nack(_) => Err(BrokerError::Refused("a queue is full".to_owned())),
+        }
+    }
 }
 
 /// A connection, with a channel on which everything is published and confirmed.
@@ -146,15 +164,21 @@ impl Broker {
         properties: BasicProperties,
         must_arrive: bool,
     ) -> Result<(), BrokerError> {
+        self.send(exchange, key, body, properties, must_arrive).await?.confirmed().await
+    }
+
+    /// Publishes a message as [`Self::publish`] does, and does not wait until the broker has it. What is sent in an order arrives in it.
+    pub async fn send(
+        &self,
+        exchange: &str,
+        key: &str,
+        body: &[u8],
+        properties: BasicProperties,
+        must_arrive: bool,
+    ) -> Result<Sent, BrokerError> {
         let options = BasicPublishOptions { mandatory: must_arrive, ..BasicPublishOptions::default() };
-        let confirmed = async {
-            self.publishing.basic_publish(exchange.into(), key.into(), options, body, properties).await?.await
-        };
-        match answer(confirmed).await? {
-            Confirmation::Ack(None) | Confirmation::NotRequested => Ok(()),
-            Confirmation::Ack(Some(_)) => Err(BrokerError::Unroutable(key.to_owned())),
-            Confirmation::Nack(_) => Err(BrokerError::Refused("a queue is full".to_owned())),
-        }
+        let sent = self.publishing.basic_publish(exchange.into(), key.into(), options, body, properties);
+        Ok(Sent { confirm: answer(sent).await?, key: key.to_owned() })
     }
 
     /// How many messages lie in a queue.

@@ -1,19 +1,18 @@
 //! Tells what became of messages: one process of the fleet reads the events in their order, publishes those of messages, and moves on when
 //! the broker has them. If it dies in between, an outcome is told twice, never not at all.
-use super::broker::{Broker, BrokerError};
+use super::broker::{Broker, BrokerError, Sent};
 use crate::{
     service::Service,
     store::bulk::{self, Outcome, Receipt, Told},
 };
-use futures_util::{StreamExt, TryStreamExt, stream};
 use lapin::BasicProperties;
 use serde_json::{Map, Value, json};
-use std::{sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 use svc_client::wire::EventKind;
 
 /// How many events are read at once.
 const PAGE: i64 = 500;
-/// How many outcomes are published before the first of them is confirmed.
+/// How many messages are sent before the first of them is confirmed.
 const UNCONFIRMED: usize = 64;
 /// The time between two looks while there is nothing to tell, and between two tries to become the one that tells.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -54,13 +53,21 @@ async fn turn(service: &Service, broker: &Broker) -> Result<(), Lost> {
             continue;
         };
         let is_full = events.len() as i64 >= PAGE;
-        let published = stream::iter(events.into_iter().filter(|event| event.kind.is_some()))
-            .map(|event| async move {
-                let (key, outcome) = outcome(&event);
-                publish(broker, key, &outcome, event.reply_to.as_deref(), event.correlation_id.as_deref()).await
-            })
-            .buffered(UNCONFIRMED);
-        published.try_collect::<()>().await.map_err(Lost::Broker)?;
+        // A producer is told what became of its message in the order in which it happened.
+        let mut unconfirmed: VecDeque<Sent> = VecDeque::new();
+        for event in events.into_iter().filter(|event| event.kind.is_some()) {
+            let (word, outcome) = outcome(&event);
+            let sent = send(broker, word, &outcome, event.reply_to.as_deref(), event.correlation_id.as_deref()).await;
+            unconfirmed.extend(sent.map_err(Lost::Broker)?);
+            while unconfirmed.len() >= UNCONFIRMED
+                && let Some(oldest) = unconfirmed.pop_front()
+            {
+                oldest.confirmed().await.map_err(Lost::Broker)?;
+            }
+        }
+        for rest in unconfirmed {
+            rest.confirmed().await.map_err(Lost::Broker)?;
+        }
         bulk::told(&mut conn, last).await?;
         if !is_full {
             tokio::time::sleep(PAUSE).await;
@@ -97,17 +104,22 @@ pub(super) async fn again(broker: &Broker, receipt: &Receipt, known: &Outcome) -
         "v": 1, "message_id": receipt.message_id, "outcome": known.outcome, "document_id": known.document_id.map(|id| id.0),
         "sha256": known.sha256, "again": true,
     });
-    publish(broker, &known.outcome, &told, receipt.reply_to.as_deref(), receipt.correlation_id.as_deref()).await
+    for sent in
+        send(broker, &known.outcome, &told, receipt.reply_to.as_deref(), receipt.correlation_id.as_deref()).await?
+    {
+        sent.confirmed().await?;
+    }
+    Ok(())
 }
 
-/// Publishes an outcome for all, and for its producer.
-async fn publish(
+/// Sends an outcome to all who listen, and to its producer.
+async fn send(
     broker: &Broker,
     word: &str,
     outcome: &Value,
     reply_to: Option<&str>,
     correlation_id: Option<&str>,
-) -> Result<(), BrokerError> {
+) -> Result<Vec<Sent>, BrokerError> {
     let mut properties = BasicProperties::default()
         .with_content_type("application/json".into())
         .with_type("svc.result.v1".into())
@@ -116,12 +128,11 @@ async fn publish(
         properties = properties.with_correlation_id(id.into());
     }
     let body = outcome.to_string();
+    let (events, key) = (broker.name("events"), format!("result.{word}"));
     // Nobody needs to listen.
-    broker
-        .publish(&broker.name("events"), &format!("result.{word}"), body.as_bytes(), properties.clone(), false)
-        .await?;
-    match reply_to {
-        Some(queue) => broker.publish("", queue, body.as_bytes(), properties, false).await,
-        None => Ok(()),
+    let mut sent = vec![broker.send(&events, &key, body.as_bytes(), properties.clone(), false).await?];
+    if let Some(queue) = reply_to {
+        sent.push(broker.send("", queue, body.as_bytes(), properties, false).await?);
     }
+    Ok(sent)
 }

@@ -164,6 +164,24 @@ async fn a_message_becomes_a_document_of_its_uploader_and_its_outcome_is_told() 
     feed.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_producer_is_told_in_the_order_in_which_all_are() {
+    let Some(mut feed) = feed(true, &[]).await else { return };
+    let own = QueueDeclareOptions { exclusive: true, ..QueueDeclareOptions::default() };
+    let answers = feed.producer.channel.queue_declare("".into(), own, FieldTable::default()).await.unwrap();
+    let answers = answers.name().as_str().to_owned();
+    for number in 0..200 {
+        let properties = plain(&number.to_string(), b"other bytes", &[]).with_reply_to(answers.as_str().into());
+        feed.producer.publish(properties, b"bytes").await;
+    }
+    for _ in 0..200 {
+        let (outcome, _) = feed.producer.outcome().await;
+        let answer = until("an answer", async || feed.producer.get(&answers).await).await;
+        assert_eq!(serde_json::from_slice::<Value>(&answer.data).unwrap(), outcome);
+    }
+    feed.end().await;
+}
+
 fn base64(bytes: &[u8]) -> String {
     use base64::Engine;
     base64::engine::general_purpose::STANDARD.encode(bytes)
