@@ -114,3 +114,13 @@ INSERT INTO search_indexes (name, config, capabilities)
 VALUES ('default',
         '{"k1": 1.2, "b": 0.75, "analyzer": {"language": "english", "stop_words": "remove", "version": 2}}',
         '{"bm25": true, "maxsim": false}');
+
+-- Values of searches under a name, which a search gives as its context. No foreign key to documents for the parent in a config: if the
+-- context of a deleted document vanished or forgot its parent, searches would find more than they were prepared for.
+CREATE TABLE search_contexts (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name       text NOT NULL UNIQUE CHECK (name <> ''),
+    config     jsonb NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now()
+);

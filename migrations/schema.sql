@@ -892,6 +892,24 @@ CREATE TABLE schema_functions (
     replaced_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
+CREATE TABLE search_contexts (
+    id bigint NOT NULL,
+    name text NOT NULL,
+    config jsonb NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT search_contexts_name_check CHECK ((name <> ''::text))
+);
+
+ALTER TABLE search_contexts ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME search_contexts_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE SEQUENCE search_docno_seq
     AS integer
     START WITH 1
@@ -1279,6 +1297,12 @@ ALTER TABLE ONLY queue_stall
 
 ALTER TABLE ONLY schema_functions
     ADD CONSTRAINT schema_functions_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY search_contexts
+    ADD CONSTRAINT search_contexts_name_key UNIQUE (name);
+
+ALTER TABLE ONLY search_contexts
+    ADD CONSTRAINT search_contexts_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY search_index_deltas
     ADD CONSTRAINT search_index_deltas_pkey PRIMARY KEY (id);

@@ -179,7 +179,7 @@ fn ndcg(found: &[usize], relevant: &HashSet<usize>) -> f64 {
 
 async fn search(client: &Client<Remote>, form: Form, method: &str, query: &str) -> Result<SearchResponse, BoxError> {
     // A file is found by its texts.
-    let group_by = if form == Form::Files { GroupBy::File } else { GroupBy::None };
+    let group_by = Some(if form == Form::Files { GroupBy::File } else { GroupBy::None });
     let (limit, include_content, snippets) = (LIMIT, false, Some(false));
     let hybrid =
         |weights| HybridSearch { weights, limit, include_content, group_by, snippets, ..HybridSearch::new(query) };

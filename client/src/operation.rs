@@ -32,6 +32,11 @@ impl OperationInfo {
     pub fn description(&self) -> String {
         self.docs.iter().map(|line| line.trim()).collect::<Vec<_>>().join("\n")
     }
+
+    /// Whether it is a search.
+    pub fn searches(&self) -> bool {
+        self.path.starts_with("/search/")
+    }
 }
 
 /// Who may call an operation.

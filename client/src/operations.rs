@@ -148,8 +148,24 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     POST   "/search/maxsim"               search_maxsim(body: Json<MaxsimSearch>) -> Json<SearchResponse>, needs Model, fails [NotConfigured, TextTooLong];
     /// Searches by rank fusion of vector and BM25.
     POST   "/search/hybrid"               search_hybrid(body: Json<HybridSearch>) -> Json<SearchResponse>, needs Model, fails [NotConfigured, TextTooLong], tool Read;
-    /// Searches with the defaults, for a browser's address line.
-    GET    "/search/"                     search(query: SearchQuery) -> Json<SearchResponse>, needs Model, fails [NotConfigured, TextTooLong];
+    /// Searches by the method that suits the query, or by that of the context; the answer says which, and why.
+    ///
+    /// A query with "phrases", -not or `or` goes to `fulltext`, an identifier to `bm25`, and everything else to `hybrid` with equal weights. Without a
+    /// model the words decide.
+    POST   "/search/auto"                 search_auto(body: Json<AutoSearch>) -> Json<SearchResponse>, fails [NotConfigured, TextTooLong];
+    /// Searches as `POST /search/auto` does, for a browser's address line.
+    GET    "/search/"                     search(query: SearchQuery) -> Json<SearchResponse>, fails [NotConfigured, TextTooLong];
+
+    /// Stores values of a search under a name, which searches give as their `context`.
+    POST   "/search-contexts"             create_context(body: Json<NewContext>) -> Created<ContextResponse>, access Owner, fails [Conflict];
+    /// Lists the search contexts, page by page.
+    GET    "/search-contexts"             list_contexts(query: PageQuery) -> Json<ContextPage>;
+    /// Reads one search context.
+    GET    "/search-contexts/{id}"        read_context(path: ContextPath) -> Json<ContextResponse>;
+    /// Changes a search context; the searches that name it follow at once.
+    PATCH  "/search-contexts/{id}"        update_context(path: ContextPath, body: Json<ContextChange>) -> Json<ContextResponse>, access Owner, fails [Conflict];
+    /// Deletes a search context; searches that name it are refused from then on.
+    DELETE "/search-contexts/{id}"        delete_context(path: ContextPath) -> NoContent, access Owner;
 
     /// Creates a search index of everything, or of some subtrees, and begins to build it.
     POST   "/indexes"                     create_index(body: Json<NewIndex>) -> Created<IndexResponse>, access Owner, fails [Conflict];

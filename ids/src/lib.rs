@@ -31,6 +31,8 @@ ids! {
     TaskId,
     /// A search index.
     IndexId,
+    /// A search context.
+    ContextId,
     /// A caller with a token of its own.
     PrincipalId,
     /// The token of a principal.

@@ -33,7 +33,7 @@ impl Class {
             Access::Public | Access::Metrics | Access::RunnerKey => None,
             // What reads by another method than GET searches or analyzes.
             Access::Read if !is_get => Some(Class::Costly),
-            _ if info.needs.is_some() => Some(Class::Costly),
+            _ if info.needs.is_some() || info.searches() => Some(Class::Costly),
             _ if is_get => Some(Class::Reads),
             _ => Some(Class::Writes),
         }

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use svc_client::{
     Client, Json, Remote, Validated,
     wire::{
-        Bm25Search, DocumentPath, DocumentResponse, FulltextSearch, GroupBy, HybridSearch, MaxsimSearch, RerankMethod,
-        SearchResponse, Snippet, SnippetOf, VectorSearch,
+        AutoSearch, Bm25Search, DocumentPath, DocumentResponse, FulltextSearch, GroupBy, HybridSearch, MaxsimSearch,
+        RerankMethod, SearchResponse, Snippet, SnippetOf, VectorSearch,
     },
 };
 
@@ -18,9 +18,12 @@ use svc_client::{
 pub struct SearchArguments {
     /// The words or the question to search for.
     query: String,
-    /// The ranking method.
-    #[arg(long, value_enum, default_value_t = Method::Hybrid)]
+    /// The ranking method; `auto` takes the one that suits the query, or that of the context.
+    #[arg(long, value_enum, default_value_t = Method::Auto)]
     method: Method,
+    /// A search context: its values stand for what is not said here.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
     /// The number of results, 1 to 100.
     #[arg(long, default_value_t = 5)]
     limit: u32,
@@ -30,9 +33,9 @@ pub struct SearchArguments {
     /// Ranks the best candidates again, by the cross-encoder or by stored token vectors.
     #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, default_missing_value = "cross-encoder")]
     rerank: Option<Rerank>,
-    /// What stands for the texts that are found: `none` shows each text and each container by itself.
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Group::File)]
-    group_by: Group,
+    /// What stands for the texts that are found: `none` shows each text and each container by itself. By default `file`, or what the context says.
+    #[arg(long, value_enum, value_name = "WHAT")]
+    group_by: Option<Group>,
     /// The most texts that a file or section shows, 1 to 10.
     #[arg(long, value_name = "N", default_value_t = 1)]
     per_group: u32,
@@ -72,6 +75,7 @@ impl From<Rerank> for RerankMethod {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Method {
+    Auto,
     Hybrid,
     Vector,
     Bm25,
@@ -79,14 +83,22 @@ enum Method {
     Maxsim,
 }
 
+impl SearchArguments {
+    /// What a context says of groups holds where nothing is said here.
+    fn grouping(&self) -> Option<GroupBy> {
+        self.group_by.map(GroupBy::from).or(self.context.is_none().then_some(GroupBy::File))
+    }
+}
+
 macro_rules! body {
     ($type:ident, $arguments:ident) => {
         Json($type {
             parent_id: $arguments.under,
             limit: $arguments.limit,
-            rerank: $arguments.rerank.is_some(),
-            rerank_method: $arguments.rerank.map_or(RerankMethod::default(), RerankMethod::from),
-            group_by: $arguments.group_by.into(),
+            context: $arguments.context.clone(),
+            rerank: $arguments.rerank.map(|_| true),
+            rerank_method: $arguments.rerank.map(RerankMethod::from),
+            group_by: $arguments.grouping(),
             per_group: $arguments.per_group,
             snippets: Some(true),
             ..$type::new(&$arguments.query)
@@ -96,6 +108,7 @@ macro_rules! body {
 
 pub async fn search(client: &Client<Remote>, output: Output, arguments: SearchArguments) -> Result<ExitCode, CliError> {
     let found = match arguments.method {
+        Method::Auto => client.search_auto(body!(AutoSearch, arguments)).await,
         Method::Hybrid => client.search_hybrid(body!(HybridSearch, arguments)).await,
         Method::Vector => client.search_vector(body!(VectorSearch, arguments)).await,
         Method::Bm25 => client.search_bm25(body!(Bm25Search, arguments)).await,

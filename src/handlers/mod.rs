@@ -4,6 +4,7 @@ pub mod admin;
 pub mod api_tokens;
 pub mod batch;
 pub mod bytes;
+mod contexts;
 pub mod documents;
 mod entries;
 mod events;

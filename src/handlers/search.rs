@@ -2,7 +2,7 @@
 use crate::{access::Caller, registry::Handle, search, service::Service};
 use svc_client::{
     Call, Failure, ops,
-    wire::{HybridSearch, SearchResponse},
+    wire::{AutoSearch, SearchQuery, SearchResponse},
 };
 
 impl Handle<ops::search_vector> for Service {
@@ -40,18 +40,29 @@ impl Handle<ops::search_hybrid> for Service {
     }
 }
 
+impl Handle<ops::search_auto> for Service {
+    async fn handle(&self, caller: &Caller, call: Call<ops::search_auto>) -> Result<SearchResponse, Failure> {
+        let _place = self.admission.search(caller.principal_id()).await?;
+        search::auto(self, caller, call.body.0).await
+    }
+}
+
 impl Handle<ops::search> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::search>) -> Result<SearchResponse, Failure> {
         let _place = self.admission.search(caller.principal_id()).await?;
-        let body = HybridSearch {
-            limit: call.query.limit,
-            include_content: call.query.include_content,
-            include_embed: call.query.include_embed,
-            group_by: call.query.group_by,
-            per_group: call.query.per_group,
-            snippets: call.query.snippets,
-            ..HybridSearch::new(&call.query.q)
+        let SearchQuery { q, context, parent_id, limit, include_content, include_embed, group_by, per_group, snippets } =
+            call.query;
+        let body = AutoSearch {
+            context,
+            parent_id,
+            limit,
+            include_content,
+            include_embed,
+            group_by,
+            per_group,
+            snippets,
+            ..AutoSearch::new(&q)
         };
-        search::hybrid(self, caller, body).await
+        search::auto(self, caller, body).await
     }
 }

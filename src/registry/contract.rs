@@ -193,7 +193,7 @@ fn refusals(info: &OperationInfo, entry: &Value) -> Vec<Code> {
     codes.extend(info.fails);
     let parameters = entry["parameters"].as_array().map(Vec::as_slice).unwrap_or_default();
     let takes = |name: &str| parameters.iter().any(|parameter| parameter["name"] == name);
-    let (reads, searches) = (info.method == http::Method::GET, info.path.starts_with("/search"));
+    let (reads, searches) = (info.method == http::Method::GET, info.searches());
     if info.access != Access::Public {
         codes.extend([Code::Unauthenticated, Code::TooManyRequests]);
     }

@@ -120,6 +120,7 @@ mod tests {
             "search_bm25",
             "search_maxsim",
             "search_hybrid",
+            "search_auto",
             "runner_embed",
             "runner_tokens",
         ];

@@ -96,6 +96,7 @@ pub(super) async fn answer(
         total_is: if found.total.exact { TotalIs::Exact } else { TotalIs::AtLeast },
         latency_ms: asked.started.elapsed().as_secs_f64() * 1e3,
         method: asked.method,
+        why: None,
         group_by: (asked.group_by != GroupBy::None).then_some(asked.group_by),
         reranked: asked.second_stage,
         scope_state: ScopeState { in_flight, failed },

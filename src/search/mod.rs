@@ -1,5 +1,6 @@
 //! Finds documents. Ranking is pure, SQL stays in the store, and every leg applies the same filter.
 mod answer;
+mod auto;
 pub mod bm25;
 mod fulltext;
 mod groups;
@@ -17,16 +18,17 @@ use crate::{
     store::{self, search::Eligible},
     usetype::{Indexed, Usetype},
 };
+pub use auto::auto;
 use legs::{Leg, bm25_leg, vector_leg};
 use std::{
     collections::{HashMap, HashSet},
     time::Instant,
 };
 use svc_client::{
-    Failure,
+    Code, Failure,
     wire::{
-        Bm25Search, FulltextSearch, GroupBy, HybridSearch, HybridWeights, Leg as WireLeg, Legs, MaxsimSearch,
-        RerankMethod, SearchFilter, SearchMethod, SearchResponse, VectorSearch,
+        Bm25Search, ContextConfig, FulltextSearch, GroupBy, HybridSearch, HybridWeights, Leg as WireLeg, Legs,
+        MaxsimSearch, RerankMethod, SearchFilter, SearchMethod, SearchResponse, VectorSearch,
     },
 };
 use svc_ids::DocumentId;
@@ -99,7 +101,7 @@ macro_rules! asked {
             second_stage: $body.second_stage(),
             include_content: $body.include_content,
             include_embed: $body.include_embed,
-            group_by: $body.group_by,
+            group_by: $body.grouping(),
             per_group: $body.per_group,
             snippets: $body.shows_snippets(),
         }
@@ -164,7 +166,9 @@ impl Ranking<'_> {
 }
 
 /// Searches by cosine similarity.
-pub async fn vector(core: &Core, caller: &Caller, body: VectorSearch) -> Result<SearchResponse, Failure> {
+pub async fn vector(core: &Core, caller: &Caller, mut body: VectorSearch) -> Result<SearchResponse, Failure> {
+    let context = preset(core, caller, body.context.take()).await?;
+    body.fill(&context);
     let asked = asked!(Vector, body);
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
     answer::answer(core, &eligible, asked, Ranking::Vector(&body)).await
@@ -182,7 +186,9 @@ async fn vector_first(core: &Core, eligible: &Eligible, body: &VectorSearch, dep
 }
 
 /// Searches by PostgreSQL full text.
-pub async fn fulltext(core: &Core, caller: &Caller, body: FulltextSearch) -> Result<SearchResponse, Failure> {
+pub async fn fulltext(core: &Core, caller: &Caller, mut body: FulltextSearch) -> Result<SearchResponse, Failure> {
+    let context = preset(core, caller, body.context.take()).await?;
+    body.fill(&context);
     let asked = asked!(Fulltext, body);
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
     answer::answer(core, &eligible, asked, Ranking::Fulltext(&body)).await
@@ -194,14 +200,18 @@ async fn fulltext_first(core: &Core, eligible: &Eligible, body: &FulltextSearch,
 }
 
 /// Searches by BM25.
-pub async fn bm25(core: &Core, caller: &Caller, body: Bm25Search) -> Result<SearchResponse, Failure> {
+pub async fn bm25(core: &Core, caller: &Caller, mut body: Bm25Search) -> Result<SearchResponse, Failure> {
+    let context = preset(core, caller, body.context.take()).await?;
+    body.fill(&context);
     let asked = asked!(Bm25, body);
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
     answer::answer(core, &eligible, asked, Ranking::Bm25(&body)).await
 }
 
 /// Searches by late interaction over the candidates of vector and BM25.
-pub async fn maxsim(core: &Core, caller: &Caller, body: MaxsimSearch) -> Result<SearchResponse, Failure> {
+pub async fn maxsim(core: &Core, caller: &Caller, mut body: MaxsimSearch) -> Result<SearchResponse, Failure> {
+    let context = preset(core, caller, body.context.take()).await?;
+    body.fill(&context);
     let asked = asked!(Maxsim, body);
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
     answer::answer(core, &eligible, asked, Ranking::Maxsim(&body)).await
@@ -223,7 +233,9 @@ async fn maxsim_first(core: &Core, eligible: &Eligible, body: &MaxsimSearch, dep
 }
 
 /// Searches by fusing the ranks of both.
-pub async fn hybrid(core: &Core, caller: &Caller, body: HybridSearch) -> Result<SearchResponse, Failure> {
+pub async fn hybrid(core: &Core, caller: &Caller, mut body: HybridSearch) -> Result<SearchResponse, Failure> {
+    let context = preset(core, caller, body.context.take()).await?;
+    body.fill(&context);
     let asked = asked!(Hybrid, body);
     let eligible = eligible(core, caller, body.parent_id, body.usetype.clone(), body.filter.clone()).await?;
     answer::answer(core, &eligible, asked, Ranking::Hybrid(&body)).await
@@ -261,6 +273,17 @@ fn numbers(leg: &Leg) -> Vec<(i64, f64)> {
 fn places(fused: &Fused) -> Legs {
     let leg = |place: Option<Place>| place.map(|Place { rank, score }| WireLeg { rank, score });
     Legs { vector: leg(fused.vector), bm25: leg(fused.bm25) }
+}
+
+/// The values of the context that a search names; 404 if there is none that the caller may see.
+async fn preset(core: &Core, caller: &Caller, name: Option<String>) -> Result<ContextConfig, Failure> {
+    let Some(name) = name else { return Ok(ContextConfig::default()) };
+    let mut conn = core.pool.acquire().await.or_fail()?;
+    let config = store::contexts::by_name(&mut conn, &caller.readable(), &name).await.or_fail()?;
+    config.ok_or_else(|| {
+        Failure::new(Code::NotFound, format!("there is no search context `{name}`"))
+            .with("remedy", "GET /search-contexts lists them")
+    })
 }
 
 /// Returns 404 if the parent does not exist or may not be read.

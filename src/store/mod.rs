@@ -12,6 +12,7 @@ pub(crate) mod batch;
 pub mod blobs;
 pub mod bulk;
 pub(crate) mod cancelled;
+pub mod contexts;
 pub mod database;
 pub mod deliveries;
 pub mod documents;

@@ -144,6 +144,7 @@ const PINS: &[&str] = &[
     "d.id = $",
     "d.id = ANY($",
     "d.id = l.source_id",
+    "d.id = (c.config ->> 'parent_id')::bigint",
     "l.source_id = $3",
     "b.content_hash = $3",
     "root_id = $3 AND NOT final",

@@ -44,7 +44,7 @@ async fn by_each_method(
     macro_rules! by {
         ($type:ident, $method:ident) => {
             app.client
-                .$method(Json($type { limit, group_by, per_group, parent_id, ..$type::new(QUERY) }))
+                .$method(Json($type { limit, group_by: Some(group_by), per_group, parent_id, ..$type::new(QUERY) }))
                 .await
                 .unwrap()
         };
@@ -152,7 +152,7 @@ async fn a_file_shows_at_most_as_many_texts_as_asked_for_and_a_section_instead_o
     let leaves = tree.iter().filter(|node| node.parent_id == Some(gauges)).count();
     assert!(leaves > 2, "{tree:?}");
     let search = async |limit, per_group, group_by| {
-        let body = Bm25Search { limit, per_group, group_by, ..Bm25Search::new(QUERY) };
+        let body = Bm25Search { limit, per_group, group_by: Some(group_by), ..Bm25Search::new(QUERY) };
         app.client.search_bm25(Json(body)).await.unwrap()
     };
     let found = search(10, 3, GroupBy::File).await;
@@ -223,7 +223,7 @@ async fn groups_follow_what_is_moved_and_deleted_and_folders_are_no_groups() {
     let file = app.client.upload_file(query, leaflet).await.unwrap().document_id;
     app.settled(file).await;
     let search = async |parent_id| {
-        let body = HybridSearch { parent_id, group_by: GroupBy::File, ..HybridSearch::new(QUERY) };
+        let body = HybridSearch { parent_id, group_by: Some(GroupBy::File), ..HybridSearch::new(QUERY) };
         let found = app.client.search_hybrid(Json(body)).await.unwrap();
         let mut ids = ids(&found);
         ids.sort_unstable();
@@ -250,7 +250,7 @@ async fn what_is_found_by_its_title_shows_a_text_of_its_own() {
     app.create("Inside", "Something else.", Some(folder)).await;
     let (handbook, _) = app.ingest(&sample("handbook.md")).await;
     let grouped = async |query: &str| {
-        let body = FulltextSearch { group_by: GroupBy::File, ..FulltextSearch::new(query) };
+        let body = FulltextSearch { group_by: Some(GroupBy::File), ..FulltextSearch::new(query) };
         app.client.search_fulltext(Json(body)).await.unwrap()
     };
     let found = grouped("handbook.md").await;
@@ -264,9 +264,9 @@ async fn what_is_found_by_its_title_shows_a_text_of_its_own() {
     assert_eq!((ids(&found), found.results[0].hits.as_ref().map(Vec::len)), (vec![folder], Some(0)));
     // A second stage ranks texts of each group.
     let body = HybridSearch {
-        group_by: GroupBy::File,
-        rerank: true,
-        rerank_method: RerankMethod::Maxsim,
+        group_by: Some(GroupBy::File),
+        rerank: Some(true),
+        rerank_method: Some(RerankMethod::Maxsim),
         ..HybridSearch::new("the radar gauge is silent")
     };
     let found = app.client.search_hybrid(Json(body)).await.unwrap();

@@ -15,6 +15,7 @@ mod claims;
 mod cli;
 mod conditional;
 mod console;
+mod contexts;
 mod contract;
 mod cranfield;
 mod crash;

@@ -53,7 +53,11 @@ fn held(row: &OperationInfo) -> Held {
         | "create_link" | "delete_link" | "embed_document" | "embed_tokens" | "make_raptor" | "split_document"
         | "chunk_document" | "segment_document" => Held::Changes,
         "upload_file" | "create_document" | "create_documents" | "ingest" => Held::Adds,
-        "search_vector" | "search_fulltext" | "search_bm25" | "search_maxsim" | "search_hybrid" => Held::Searches,
+        "search_vector" | "search_fulltext" | "search_bm25" | "search_maxsim" | "search_hybrid" | "search_auto" => {
+            Held::Searches
+        }
+        // Who may not read the parent of a context does not see it: `contexts` holds that.
+        "list_contexts" | "read_context" => Held::Apart,
         // What of the events a principal is told, `event_feed` holds to a definition.
         "follow_events" => Held::Apart,
         // A principal has webhooks of its own: `webhooks` holds that.
@@ -173,9 +177,9 @@ pub fn call(
         "search" if query.is_empty() => request.query(&[("q", "heron"), ("limit", "100"), ("group_by", "none")]),
         "search" => request.query(&[("q", "heron"), ("limit", "100")]),
         _ if held(row) == Held::Searches && id != 0 => {
-            request.json(&json!({"query": "heron", "limit": 100, "parent_id": id}))
+            request.json(&json!({"query": "heron", "limit": 100, "parent_id": id, "group_by": "none"}))
         }
-        _ if held(row) == Held::Searches => request.json(&json!({"query": "heron", "limit": 100})),
+        _ if held(row) == Held::Searches => request.json(&json!({"query": "heron", "limit": 100, "group_by": "none"})),
         _ => request,
     }
 }

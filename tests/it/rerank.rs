@@ -51,7 +51,7 @@ async fn every_search_can_be_ranked_anew_by_the_cross_encoder() {
         ($type:ident, $method:ident) => {{
             let first = app.client.$method(Json($type::new(QUERY))).await.unwrap();
             assert_eq!(first.reranked, None);
-            let body = $type { rerank: true, ..$type::new(QUERY) };
+            let body = $type { rerank: Some(true), ..$type::new(QUERY) };
             let found = app.client.$method(Json(body)).await.unwrap();
             assert_eq!(found.reranked, Some(RerankMethod::CrossEncoder), "{}", found.method);
             assert_eq!((found.results.len(), found.method), (first.results.len(), first.method));
@@ -62,10 +62,10 @@ async fn every_search_can_be_ranked_anew_by_the_cross_encoder() {
             }
             assert!(found.results.is_sorted_by(|left, right| left.score >= right.score));
             // It ranks more than the five that are returned: the best of all is first, however few are asked for.
-            let body = $type { rerank: true, limit: 1, ..$type::new(QUERY) };
+            let body = $type { rerank: Some(true), limit: 1, ..$type::new(QUERY) };
             let one = app.client.$method(Json(body)).await.unwrap();
             assert_eq!((one.results.len(), one.results[0].document.id), (1, found.results[0].document.id));
-            let body = $type { rerank: true, rerank_top: 1, limit: 1, ..$type::new(QUERY) };
+            let body = $type { rerank: Some(true), rerank_top: Some(1), limit: 1, ..$type::new(QUERY) };
             let top = app.client.$method(Json(body)).await.unwrap();
             assert_eq!(top.results[0].document.id, first.results[0].document.id);
         }};
@@ -78,7 +78,7 @@ async fn every_search_can_be_ranked_anew_by_the_cross_encoder() {
     let ready = app.client.read_readiness().await.unwrap();
     let state = ready.reranker.unwrap();
     assert_eq!((state.name.as_str(), state.device.as_str(), state.pair_window), ("tiny-reranker", "cpu", 128));
-    let body = VectorSearch { rerank_top: 0, ..VectorSearch::new(QUERY) };
+    let body = VectorSearch { rerank_top: Some(0), ..VectorSearch::new(QUERY) };
     assert_eq!(app.client.search_vector(Json(body)).await.unwrap_err().code, Code::InvalidField);
     app.end().await;
 }
@@ -89,7 +89,7 @@ async fn a_search_whose_reranker_is_not_there_fails_and_says_what_to_do() {
     let missing = "owner/not-fetched";
     let app = TestApp::with(Wish { settings: &[("SVC_RERANKER_MODEL", missing)], ..Wish::default() }).await;
     app.create("Tides", "The water rises.", None).await;
-    let body = VectorSearch { rerank: true, ..VectorSearch::new(QUERY) };
+    let body = VectorSearch { rerank: Some(true), ..VectorSearch::new(QUERY) };
     let failure = app.client.search_vector(Json(body)).await.unwrap_err();
     assert_eq!((failure.code, failure.members["setting"].as_str()), (Code::NotConfigured, Some("SVC_RERANKER_MODEL")));
     assert_eq!(failure.members["remedy"], "svc models fetch owner/not-fetched");
@@ -151,8 +151,8 @@ async fn late_interaction_ranks_what_has_tokens_and_says_what_has_none() {
         assert_eq!(result.no_tokens, !with_tokens.contains(&result.document.id));
     }
     let body = HybridSearch {
-        rerank: true,
-        rerank_method: RerankMethod::Maxsim,
+        rerank: Some(true),
+        rerank_method: Some(RerankMethod::Maxsim),
         ..HybridSearch::new("molten bread in an oven")
     };
     let reranked = app.client.search_hybrid(Json(body)).await.unwrap();

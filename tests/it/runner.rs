@@ -534,7 +534,7 @@ async fn a_query_that_was_asked_a_moment_ago_is_not_embedded_again() {
     let (id, _) = far.ingest(&sample("handbook.md")).await;
     let before = script.calls("/runner/embed");
     let asked = async |query: &str| {
-        let grouped = HybridSearch { group_by: GroupBy::File, ..HybridSearch::new(query) };
+        let grouped = HybridSearch { group_by: Some(GroupBy::File), ..HybridSearch::new(query) };
         let found = far.client.search_hybrid(Json(grouped)).await.unwrap();
         assert_eq!(found.results[0].document.id, id, "{found:?}");
         found.results[0].score

@@ -58,7 +58,13 @@ async fn every_method_shows_the_words_of_the_query_grouped_or_not() {
     for group_by in [GroupBy::None, GroupBy::File, GroupBy::Section] {
         macro_rules! by {
             ($type:ident, $method:ident, $query:expr) => {{
-                let body = $type { group_by, per_group: 3, snippets: Some(true), limit: 50, ..$type::new($query) };
+                let body = $type {
+                    group_by: Some(group_by),
+                    per_group: 3,
+                    snippets: Some(true),
+                    limit: 50,
+                    ..$type::new($query)
+                };
                 app.client.$method(Json(body)).await.unwrap()
             }};
         }

@@ -200,6 +200,10 @@ fn shape(schema: &'static Value, value: &Value, path: &str, broken: &mut Vec<Str
                 "byte" => text.len().is_multiple_of(4),
                 _ => true,
             }),
+            // The only pattern of what is answered.
+            "pattern" if *wanted == "^[a-zA-Z0-9_:.-]+$" => value.as_str().is_none_or(|text| {
+                !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_:.-".contains(&byte))
+            }),
             "oneOf" => wanted.as_array().unwrap().iter().filter(|choice| fits(choice, value)).count() == 1,
             "anyOf" => wanted.as_array().unwrap().iter().any(|choice| fits(choice, value)),
             "properties" | "items" | "additionalProperties" | "allOf" | "propertyNames" => true,

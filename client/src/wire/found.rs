@@ -1,0 +1,124 @@
+//! What a search found.
+use super::{DocumentResponse, GroupBy, RerankMethod, SearchMethod, SnippetOf, TotalIs};
+use crate::operation::Wire;
+use serde::{Deserialize, Serialize};
+#[cfg(feature = "openapi")]
+use utoipa::ToSchema;
+
+/// What was found, best first.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct SearchResponse {
+    pub results: Vec<SearchResult>,
+    /// How many documents match, on this page and beyond, or how many groups of them; `total_is` says whether that is exact.
+    pub total: u64,
+    pub total_is: TotalIs,
+    pub latency_ms: f64,
+    /// The method that ranked the results.
+    pub method: SearchMethod,
+    /// Why it was this method; absent unless the service chose it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// What stands for the texts that are found; absent if each document stands for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group_by: Option<GroupBy>,
+    /// What ranked the results again; absent if nothing did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reranked: Option<RerankMethod>,
+    /// Nodes of the readable scope that a search cannot show.
+    pub scope_state: ScopeState,
+}
+impl Wire for SearchResponse {}
+
+/// One document that was found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct SearchResult {
+    #[serde(flatten)]
+    pub document: DocumentResponse,
+    /// Comparable only within one answer. It is a similarity only for `vector` without reranking. In a reranked answer
+    /// it is the reranker's score.
+    pub score: f64,
+    /// The document has no token vectors of this model, so `maxsim` scores it 0; absent otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_tokens: bool,
+    /// The rank and score in each leg; only for `hybrid`. A group has those of its best result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub legs: Option<Legs>,
+    /// Why it was found. A group has the snippet of its best text. Absent unless asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snippet: Option<Snippet>,
+    /// The best texts in this group, none of them in another; empty if the document itself is the text. Absent without `group_by`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hits: Option<Vec<SearchHit>>,
+}
+
+/// A text of a group. If more than half of a section's texts, and at least two, are among the best `limit` texts of the search, the
+/// section comes instead of them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct SearchHit {
+    #[serde(flatten)]
+    pub document: DocumentResponse,
+    /// Absent if the group was found by its title or by all of its text, and the ranking did not reach this part of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<f64>,
+    /// The ids of the texts that this section comes instead of, best first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub texts: Vec<i64>,
+    /// A section has the snippet of the best of its texts. Absent unless asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snippet: Option<Snippet>,
+}
+
+/// A piece of a document's text, at most 240 Unicode code points, which are also what places are counted in. It has most of the query's words; if
+/// a text has none of them, it is the sentence nearest to the query in a search by meaning, as far as that is known in time, or the beginning.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct Snippet {
+    /// The document whose text it is.
+    pub document_id: i64,
+    pub of: SnippetOf,
+    /// A literal piece: plain text, never markup.
+    pub text: String,
+    /// How many code points of the content or title are before it.
+    pub start: usize,
+    /// The words of the query in it, at most 32.
+    pub highlights: Vec<Highlight>,
+}
+
+/// A word in a snippet, as code points of its `text`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct Highlight {
+    pub start: usize,
+    /// The first one behind it.
+    pub end: usize,
+}
+
+/// The place of a result in each leg of a hybrid search; null if the leg did not return it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct Legs {
+    pub vector: Option<Leg>,
+    pub bm25: Option<Leg>,
+}
+
+/// A place in one leg.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct Leg {
+    /// 1 is the best.
+    pub rank: u32,
+    pub score: f64,
+}
+
+/// Distinguishes "nothing found" from "not ingested yet".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(ToSchema))]
+pub struct ScopeState {
+    /// Nodes that are still being ingested, and documents that wait to be embedded and indexed; counted up to 10,000.
+    pub in_flight: i64,
+    /// Nodes whose ingestion failed, and documents that could not be embedded and indexed; counted up to 10,000.
+    pub failed: i64,
+}

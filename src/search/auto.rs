@@ -1,0 +1,166 @@
+//! Which method suits a query.
+use super::{bm25, fulltext, hybrid, maxsim, preset, vector};
+use crate::{access::Caller, core::Core};
+use svc_client::{
+    Code, Failure,
+    wire::{
+        AutoSearch, Bm25Search, ContextConfig, FulltextSearch, HybridSearch, HybridWeights, MaxsimSearch, SearchMethod,
+        SearchResponse, VectorSearch,
+    },
+};
+
+/// The shortest text that is taken for an identifier.
+const IDENTIFIER: usize = 3;
+/// From this length on a lone number is one of a catalogue, and no year.
+const CATALOGUED: usize = 5;
+
+/// What a query looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// It has a phrase in quotes, a word that is forbidden, or OR between words.
+    Operators,
+    /// It is one name, number or path, as machines and catalogues have them.
+    Identifier,
+    Words,
+}
+
+impl Form {
+    fn of(query: &str) -> Form {
+        let words: Vec<&str> = query.split_whitespace().collect();
+        let is_forbidden = |word: &&str| {
+            let rest = word.strip_prefix('-').unwrap_or_default();
+            rest.starts_with(|first: char| first.is_alphanumeric() || first == '"')
+        };
+        let forbids = words.iter().any(is_forbidden) && !words.iter().all(is_forbidden);
+        let chooses = words.len() > 2 && words[1..words.len() - 1].contains(&"OR");
+        let quotes = |open: char, close: char| {
+            let phrase = query.split_once(open).and_then(|(_, rest)| rest.split_once(close));
+            phrase.is_some_and(|(phrase, _)| phrase.contains(char::is_alphanumeric))
+        };
+        if forbids || chooses || quotes('"', '"') || quotes('“', '”') {
+            return Form::Operators;
+        }
+        match words[..] {
+            [word] if is_identifier(word) => Form::Identifier,
+            _ => Form::Words,
+        }
+    }
+}
+
+/// Whether a word is none that people write in sentences: it has a digit beside a letter, a sign between its letters, or a capital behind a
+/// small letter.
+fn is_identifier(word: &str) -> bool {
+    let characters: Vec<char> = word.trim_end_matches(['.', ',', ';', ':', '?', '!']).chars().collect();
+    if characters.len() < IDENTIFIER {
+        return false;
+    }
+    let has = |test: fn(&char) -> bool| characters.iter().any(test);
+    let digits = has(char::is_ascii_digit);
+    let sign = |sign: char| matches!(sign, '_' | '.' | '/' | ':' | '#' | '\\' | '@');
+    let joined = characters.windows(2).skip(1).any(|two| sign(two[0]) && (two[1].is_alphanumeric() || sign(two[1])));
+    let camel = characters.windows(2).any(|two| two[0].is_lowercase() && two[1].is_uppercase());
+    joined || camel || (digits && (has(|character| character.is_alphabetic()) || characters.len() >= CATALOGUED))
+}
+
+/// The method for a query, and why.
+fn route(named: Option<SearchMethod>, query: &str, has_model: bool) -> (SearchMethod, &'static str) {
+    if let Some(method) = named {
+        return (method, "the context names it");
+    }
+    match Form::of(query) {
+        Form::Operators => (SearchMethod::Fulltext, "the query has a phrase, -word or OR, which full text understands"),
+        Form::Identifier => (SearchMethod::Bm25, "the query is an identifier, which is found by its letters"),
+        Form::Words if has_model => (SearchMethod::Hybrid, "words are found best by meaning and by letters together"),
+        Form::Words => (SearchMethod::Bm25, "there is no embedding model (SVC_EMBEDDING_MODEL), so the letters decide"),
+    }
+}
+
+/// Searches by the method that suits the query. Where that one cannot find it, another does, and the answer says so.
+pub async fn auto(core: &Core, caller: &Caller, mut body: AutoSearch) -> Result<SearchResponse, Failure> {
+    let preset = preset(core, caller, body.context.take()).await?;
+    body.fill(&preset);
+    let is_free = preset.method.is_none();
+    let (method, why) = route(preset.method, &body.query, core.embedder.is_some());
+    let (found, why) = match by(core, caller, &body, &preset, method).await {
+        Ok(found) if is_free && method == SearchMethod::Bm25 && found.results.is_empty() && core.embedder.is_some() => {
+            let found = by(core, caller, &body, &preset, SearchMethod::Hybrid).await?;
+            (found, "no text has the identifier, so the meaning decides")
+        }
+        Err(failure) if is_free && method == SearchMethod::Hybrid && failure.code == Code::TextTooLong => {
+            let found = by(core, caller, &body, &preset, SearchMethod::Bm25).await?;
+            (found, "the query is longer than the model's window, so the letters decide")
+        }
+        found => (found?, why),
+    };
+    Ok(SearchResponse { why: Some(why.to_owned()), ..found })
+}
+
+async fn by(
+    core: &Core,
+    caller: &Caller,
+    body: &AutoSearch,
+    preset: &ContextConfig,
+    method: SearchMethod,
+) -> Result<SearchResponse, Failure> {
+    let mut body = body.clone();
+    match method {
+        SearchMethod::Vector => {
+            let mut body = VectorSearch::from(body);
+            body.fill(preset);
+            Box::pin(vector(core, caller, body)).await
+        }
+        SearchMethod::Fulltext => Box::pin(fulltext(core, caller, FulltextSearch::from(body))).await,
+        SearchMethod::Bm25 => Box::pin(bm25(core, caller, Bm25Search::from(body))).await,
+        SearchMethod::Maxsim => Box::pin(maxsim(core, caller, MaxsimSearch::from(body))).await,
+        SearchMethod::Hybrid => {
+            // Of the weights that were measured, equal ones find best.
+            body.weights.get_or_insert(HybridWeights::default());
+            Box::pin(hybrid(core, caller, HybridSearch::from(body))).await
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_goes_where_it_is_understood() {
+        for (query, form) in [
+            ("what to do when the radar gauge fails", Form::Words),
+            ("heron", Form::Words),
+            ("radar or sonar", Form::Words),
+            ("state-of-the-art", Form::Words),
+            ("Müller", Form::Words),
+            ("7", Form::Words),
+            ("2024", Form::Words),
+            ("-5", Form::Words),
+            ("- a dash", Form::Words),
+            ("\"\"", Form::Words),
+            ("the 5\" gun", Form::Words),
+            ("雷达水位计", Form::Words),
+            ("OR", Form::Words),
+            ("etc.", Form::Words),
+            ("E4021", Form::Identifier),
+            ("max_scan_tuples", Form::Identifier),
+            ("std::collections", Form::Identifier),
+            ("svc.search?", Form::Identifier),
+            ("docs/install.md", Form::Identifier),
+            ("searchMethod", Form::Identifier),
+            ("4711-0815", Form::Identifier),
+            ("\"radar gauge\" fails", Form::Operators),
+            ("“radar gauge”", Form::Operators),
+            ("radar -sonar", Form::Operators),
+            ("radar OR sonar", Form::Operators),
+        ] {
+            assert_eq!(Form::of(query), form, "{query}");
+        }
+    }
+
+    #[test]
+    fn a_context_decides_before_the_query_and_the_model() {
+        assert_eq!(route(Some(SearchMethod::Vector), "\"a phrase\"", false).0, SearchMethod::Vector);
+        assert_eq!(route(None, "a question", true).0, SearchMethod::Hybrid);
+        assert_eq!(route(None, "a question", false).0, SearchMethod::Bm25);
+    }
+}

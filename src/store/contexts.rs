@@ -1,0 +1,117 @@
+//! Search contexts: values of searches under a name.
+use super::{
+    documents::add,
+    scope::{Readable, readable},
+};
+use chrono::{DateTime, Utc};
+use sqlx::{PgConnection, types::Json};
+use svc_client::wire::ContextConfig;
+use svc_ids::ContextId;
+
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct ContextRow {
+    pub id: ContextId,
+    pub name: String,
+    pub config: Json<ContextConfig>,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+}
+
+/// Whoever may not read the parent that a context names does not see the context; its arguments are $1 and $2.
+macro_rules! visible {
+    () => {
+        concat!(
+            "($1 OR c.config ->> 'parent_id' IS NULL
+              OR EXISTS (SELECT FROM documents d WHERE d.id = (c.config ->> 'parent_id')::bigint AND ",
+            readable!(),
+            "))"
+        )
+    };
+}
+
+/// Stores a context; `None` if the name is taken.
+pub async fn insert(conn: &mut PgConnection, name: &str, config: &ContextConfig) -> sqlx::Result<Option<ContextRow>> {
+    sqlx::query_as(
+        "INSERT INTO search_contexts (name, config) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING id, name, config, created_at, updated_at",
+    )
+    .bind(name)
+    .bind(Json(config))
+    .fetch_optional(conn)
+    .await
+}
+
+#[tracing::instrument(level = "debug", skip_all, fields(context.id = id.0))]
+pub async fn read(conn: &mut PgConnection, scope: &Readable, id: ContextId) -> sqlx::Result<Option<ContextRow>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, id);
+    sqlx::query_as_with(
+        concat!(
+            "SELECT id, name, config, created_at, updated_at FROM search_contexts c WHERE c.id = $3 AND ",
+            visible!()
+        ),
+        arguments,
+    )
+    .fetch_optional(conn)
+    .await
+}
+
+/// The values of the context with this name.
+pub async fn by_name(conn: &mut PgConnection, scope: &Readable, name: &str) -> sqlx::Result<Option<ContextConfig>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, name.to_owned());
+    let config: Option<Json<ContextConfig>> = sqlx::query_scalar_with(
+        concat!("SELECT config FROM search_contexts c WHERE c.name = $3 AND ", visible!()),
+        arguments,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(config.map(|Json(config)| config))
+}
+
+/// Contexts after `after` by id, at most `limit`.
+pub async fn page(
+    conn: &mut PgConnection,
+    scope: &Readable,
+    after: ContextId,
+    limit: u32,
+) -> sqlx::Result<Vec<ContextRow>> {
+    let mut arguments = scope.arguments();
+    add(&mut arguments, after);
+    add(&mut arguments, i64::from(limit));
+    sqlx::query_as_with(
+        concat!(
+            "SELECT id, name, config, created_at, updated_at FROM search_contexts c WHERE c.id > $3 AND ",
+            visible!(),
+            " ORDER BY c.id LIMIT $4"
+        ),
+        arguments,
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// Changes what is given; `None` if there is no such context.
+#[tracing::instrument(level = "debug", skip_all, fields(context.id = id.0))]
+pub async fn update(
+    conn: &mut PgConnection,
+    id: ContextId,
+    name: Option<&str>,
+    config: Option<&ContextConfig>,
+) -> sqlx::Result<Option<ContextRow>> {
+    sqlx::query_as(
+        "UPDATE search_contexts SET name = coalesce($2, name), config = coalesce($3, config), updated_at = clock_timestamp()
+          WHERE id = $1 RETURNING id, name, config, created_at, updated_at",
+    )
+    .bind(id)
+    .bind(name)
+    .bind(config.map(Json))
+    .fetch_optional(conn)
+    .await
+}
+
+/// Returns false if there is no such context.
+#[tracing::instrument(level = "debug", skip_all, fields(context.id = id.0))]
+pub async fn delete(conn: &mut PgConnection, id: ContextId) -> sqlx::Result<bool> {
+    let done = sqlx::query("DELETE FROM search_contexts WHERE id = $1").bind(id).execute(conn).await?;
+    Ok(done.rows_affected() == 1)
+}
