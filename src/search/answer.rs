@@ -119,7 +119,7 @@ async fn alone(
     asked: &Asked<'_>,
     ranking: &Ranking<'_>,
 ) -> Result<(Vec<Place>, Found), Failure> {
-    let mut found = ranking.first(core, eligible, asked.depth).await?;
+    let mut found = ranking.first(core, eligible, asked.depth, asked.depth).await?;
     if let Some(method) = asked.second_stage {
         let ids: Vec<DocumentId> = found.ranked.iter().map(|(id, _)| *id).collect();
         // This takes time, and a connection of its own if it needs one.
@@ -140,16 +140,21 @@ async fn grouped(
 ) -> Result<(Vec<Place>, Found), Failure> {
     let limit = asked.limit as usize;
     let deepest = if matches!(ranking, Ranking::Maxsim(_)) { DEEPEST_BY_TOKENS } else { DEEPEST };
-    let mut depth = LEG_DEPTH.max(GROWTH * asked.depth);
+    let (mut depth, mut enough) = (LEG_DEPTH.max(GROWTH * asked.depth), asked.depth);
     let mut tree = Tree::new(asked.group_by, eligible.parent_id);
     let (mut found, mut groups, total) = loop {
-        let found = ranking.first(core, eligible, depth).await?;
+        let found = ranking.first(core, eligible, depth, enough).await?;
         let mut conn = core.pool.acquire().await.or_fail()?;
         let unknown = tree.unknown(&found.ranked);
         tree.learn(rows::members(&mut conn, eligible, &unknown).await.or_fail()?);
         drop(conn);
         let (groups, keys) = tree.groups(&found.ranked, limit);
         let count = keys.len() as u64;
+        if found.is_whole && found.is_narrow && groups.len() < limit {
+            // A thousand texts of one file may have all of the words, and other files some.
+            enough = u32::MAX;
+            continue;
+        }
         if found.is_whole {
             let exact = found.total.exact;
             break (found, groups, Total { count, exact });

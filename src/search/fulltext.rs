@@ -16,6 +16,11 @@ const CANDIDATES: i64 = 20_000;
 const WORDS: usize = 64;
 /// The most terms that these words have together: a word of Chinese may be long.
 const TERMS: usize = 1_024;
+/// Up to this many terms a text is ranked by how densely they stand in it. That takes time with the square of their number, half a second
+/// for a long text that has sixty of them; beyond, each word counts for itself.
+const DENSE: usize = 8;
+/// From this many terms on a run of characters without spaces is no word but a sentence, of which some may be asked for.
+const SENTENCE: usize = 3;
 
 /// Why a query cannot be asked.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,6 +40,8 @@ struct Asked {
     words: Vec<String>,
     /// What must hold even if not all of the words occur.
     always: String,
+    /// Everything that is asked for, one by one, if it is too much to be ranked by density.
+    apart: Vec<String>,
 }
 
 struct Item<'q> {
@@ -47,7 +54,7 @@ impl Asked {
     fn read(query: &str, analyzer: &Analyzer) -> Result<Asked, Unaskable> {
         let (mut count, mut terms) = (0, 0);
         let mut choices = Vec::new();
-        let (mut words, mut always) = (Vec::new(), Vec::new());
+        let (mut words, mut always, mut apart) = (Vec::new(), Vec::new(), Vec::new());
         for items in choices_of(query) {
             let (mut wanted, mut forbidden) = (Vec::new(), Vec::new());
             let mut is_word = false;
@@ -56,13 +63,17 @@ impl Asked {
                 is_word |= !item.forbidden;
                 match item {
                     Item { forbidden: true, .. } if !parts.is_empty() => {
-                        forbidden.push(format!("!{}", bracketed(&parts, " & ")));
+                        forbidden.push({
+                            let whole: Vec<String> = parts.iter().map(Part::whole).collect();
+                            format!("!{}", bracketed(&whole, " & "))
+                        });
                     }
-                    Item { quoted: false, .. } => words.extend(parts.iter().cloned()),
-                    _ => always.extend(parts.iter().cloned()),
+                    Item { quoted: false, .. } => words.extend(parts.iter().flat_map(Part::apart)),
+                    _ => always.extend(parts.iter().map(Part::whole)),
                 }
                 if !item.forbidden {
-                    wanted.extend(parts);
+                    apart.extend(parts.iter().flat_map(Part::apart));
+                    wanted.extend(parts.iter().map(Part::whole));
                 }
             }
             always.extend(forbidden.iter().cloned());
@@ -85,9 +96,16 @@ impl Asked {
         if choices.len() != 1 {
             (words, always) = (Vec::new(), Vec::new());
         }
-        let mut seen = BTreeSet::new();
-        words.retain(|word| seen.insert(word.clone()));
-        Ok(Asked { all: choices.join(" | "), words, always: always.join(" & ") })
+        for words in [&mut words, &mut apart] {
+            let mut seen = BTreeSet::new();
+            words.retain(|word| seen.insert(word.clone()));
+            // A sentence without spaces has as many pairs of characters as characters.
+            words.truncate(WORDS);
+        }
+        if terms <= DENSE {
+            apart.clear();
+        }
+        Ok(Asked { all: choices.join(" | "), words, always: always.join(" & "), apart })
     }
 
     /// What has everything, or one of the words at least: of the rarest, as long as they are in few documents. Says whether these are all.
@@ -111,14 +129,14 @@ impl Asked {
 /// nDCG@10 of Cranfield's questions is then .357 instead of .02.
 ///
 /// The answer is by some of the words if all of them give fewer than `enough`: that is not `limit`, which grows until there are enough
-/// groups, so that more of the same ranking comes and not another one.
+/// groups, so that more of the same ranking comes and not another one. Says whether it is by all of them, and some of them would find more.
 pub(super) async fn leg(
     core: &Core,
     eligible: &Eligible,
     query: &str,
     enough: u32,
     limit: u32,
-) -> Result<Leg, Failure> {
+) -> Result<(Leg, bool), Failure> {
     let asked = Asked::read(query, core.lexicon.analyzer()).map_err(|unaskable| match unaskable {
         Unaskable::Forbids => Failure::field("query", "it only forbids words: add one that must occur"),
         Unaskable::Long(words) => {
@@ -132,23 +150,27 @@ pub(super) async fn leg(
         }
     })?;
     if asked.all.is_empty() {
-        return Ok(Leg { ranked: Vec::new(), total: Total { count: 0, exact: true } });
+        return Ok((Leg { ranked: Vec::new(), total: Total { count: 0, exact: true } }, false));
     }
     let wanted = i64::from(limit);
     let mut tx = store::transaction::begin_search(&core.pool).await.or_fail()?;
-    let (mut ranked, mut count) = store::fulltext::matching(&mut tx, eligible, &asked.all, wanted).await.or_fail()?;
+    let (mut ranked, mut count) =
+        store::fulltext::matching(&mut tx, eligible, &asked.all, &asked.apart, wanted).await.or_fail()?;
     let mut exact = true;
     let parts = asked.words.len() + usize::from(!asked.always.is_empty());
-    if count < i64::from(enough) && !asked.words.is_empty() && parts > 1 {
+    let mut is_narrow = !asked.words.is_empty() && parts > 1;
+    if is_narrow && count < i64::from(enough) {
+        is_narrow = false;
         let (frequencies, all) = store::fulltext::frequencies(&mut tx, &asked.words).await.or_fail()?;
         let weights: Vec<f64> = frequencies.iter().map(|df| idf(all as f64, *df as f64)).collect();
         let (among, is_all) = asked.among(&frequencies);
-        let question = Question { all: &asked.all, among: &among, words: &asked.words, weights: &weights };
+        let Asked { all, words, apart, .. } = &asked;
+        let question = Question { all, among: &among, words, apart, weights: &weights };
         (ranked, count) = store::fulltext::answering(&mut tx, eligible, &question, wanted).await.or_fail()?;
         exact = is_all;
     }
     tx.commit().await.or_fail()?;
-    Ok(Leg { ranked, total: Total { count: count.unsigned_abs(), exact } })
+    Ok((Leg { ranked, total: Total { count: count.unsigned_abs(), exact } }, is_narrow))
 }
 
 /// The items of each choice between which the query says `or`.
@@ -180,7 +202,7 @@ fn choices_of(query: &str) -> Vec<Vec<Item<'_>>> {
 }
 
 /// What must occur of an item: each of its words, or all of them in their order if they are quoted.
-fn expressions(item: &Item<'_>, analyzer: &Analyzer, count: &mut usize, terms: &mut usize) -> Vec<String> {
+fn expressions(item: &Item<'_>, analyzer: &Analyzer, count: &mut usize, terms: &mut usize) -> Vec<Part> {
     // By their places the terms of each word, a word by its parts if it has some.
     let mut words: BTreeMap<u32, (bool, BTreeMap<u32, Vec<String>>)> = BTreeMap::new();
     analyzer.query_tokens(item.text, |token| {
@@ -206,7 +228,34 @@ fn expressions(item: &Item<'_>, analyzer: &Analyzer, count: &mut usize, terms: &
     if item.quoted {
         words = vec![words.into_iter().flatten().collect()];
     }
-    words.iter().filter(|places| !places.is_empty()).map(phrase).collect()
+    words.into_iter().filter(|places| !places.is_empty()).map(|places| Part { places, quoted: item.quoted }).collect()
+}
+
+/// A word or a phrase: its terms by their places, with their alternatives.
+struct Part {
+    places: BTreeMap<u32, Vec<String>>,
+    quoted: bool,
+}
+
+impl Part {
+    /// All of it, in its order.
+    fn whole(&self) -> String {
+        phrase(&self.places)
+    }
+
+    /// What of it a text may have without the rest: each pair of the characters of a sentence in Chinese or Japanese.
+    fn apart(&self) -> Vec<String> {
+        let is_unspaced = self.places.values().flatten().all(|term| term.trim_matches('\'').chars().all(is_unspaced));
+        match self.quoted || self.places.len() < SENTENCE || !is_unspaced {
+            true => vec![self.whole()],
+            false => self.places.values().map(|alternatives| bracketed(alternatives, " | ")).collect(),
+        }
+    }
+}
+
+/// Whether a character belongs to Chinese or Japanese, which have no spaces between words.
+fn is_unspaced(character: char) -> bool {
+    matches!(character, '\u{3005}'..='\u{3007}' | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
 }
 
 fn phrase(places: &BTreeMap<u32, Vec<String>>) -> String {

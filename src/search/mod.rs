@@ -123,6 +123,8 @@ struct Found {
     total: Total,
     /// Whether nothing else matches.
     is_whole: bool,
+    /// Whether these have all words of the query, and others have some of them.
+    is_narrow: bool,
     legs: HashMap<DocumentId, Legs>,
     no_tokens: HashSet<DocumentId>,
 }
@@ -130,16 +132,16 @@ struct Found {
 impl Found {
     fn new(ranked: Ranked, total: Total) -> Found {
         let is_whole = total.exact && total.count == ranked.len() as u64;
-        Found { ranked, total, is_whole, legs: HashMap::new(), no_tokens: HashSet::new() }
+        Found { ranked, total, is_whole, is_narrow: false, legs: HashMap::new(), no_tokens: HashSet::new() }
     }
 }
 
 impl Ranking<'_> {
-    /// The `depth` best documents.
-    async fn first(&self, core: &Core, eligible: &Eligible, depth: u32) -> Result<Found, Failure> {
+    /// The `depth` best documents. A full-text search is content with those that have all of its words if they are `enough`.
+    async fn first(&self, core: &Core, eligible: &Eligible, depth: u32, enough: u32) -> Result<Found, Failure> {
         match self {
             Ranking::Vector(body) => vector_first(core, eligible, body, depth).await,
-            Ranking::Fulltext(body) => fulltext_first(core, eligible, body, depth).await,
+            Ranking::Fulltext(body) => fulltext_first(core, eligible, &body.query, enough, depth).await,
             Ranking::Bm25(body) => {
                 let Leg { ranked, total } = bm25_leg(core, eligible, body.index.as_deref(), &body.query, depth).await?;
                 Ok(Found::new(ranked, total))
@@ -194,9 +196,15 @@ pub async fn fulltext(core: &Core, caller: &Caller, mut body: FulltextSearch) ->
     answer::answer(core, &eligible, asked, Ranking::Fulltext(&body)).await
 }
 
-async fn fulltext_first(core: &Core, eligible: &Eligible, body: &FulltextSearch, depth: u32) -> Result<Found, Failure> {
-    let Leg { ranked, total } = fulltext::leg(core, eligible, &body.query, body.depth(), depth).await?;
-    Ok(Found::new(ranked, total))
+async fn fulltext_first(
+    core: &Core,
+    eligible: &Eligible,
+    query: &str,
+    enough: u32,
+    depth: u32,
+) -> Result<Found, Failure> {
+    let (Leg { ranked, total }, is_narrow) = fulltext::leg(core, eligible, query, enough, depth).await?;
+    Ok(Found { is_narrow, ..Found::new(ranked, total) })
 }
 
 /// Searches by BM25.

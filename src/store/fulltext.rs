@@ -40,16 +40,39 @@ pub async fn renew(
     set_words(conn, &ids, words).await
 }
 
-/// Eligible documents that match a tsquery, by cover density, equal ones by id.
-pub async fn matching(conn: &mut PgConnection, eligible: &Eligible, query: &str, limit: i64) -> sqlx::Result<Matches> {
+/// How well a document has all that is asked for: by the density of its cover, or by the sum of these words if there are some.
+macro_rules! density {
+    ($query:literal, $apart:literal) => {
+        concat!(
+            "CASE WHEN ",
+            $apart,
+            " = '{}' THEN ts_rank_cd(w.words, ",
+            $query,
+            ")
+                  ELSE (SELECT sum(ts_rank(w.words, u.word, 1)) FROM unnest(",
+            $apart,
+            ") AS u (word)) END::float8"
+        )
+    };
+}
+
+/// Eligible documents that match a tsquery, best first, equal ones by id; `apart` has the tsqueries of its words if density would take long.
+pub async fn matching(
+    conn: &mut PgConnection,
+    eligible: &Eligible,
+    query: &str,
+    apart: &[String],
+    limit: i64,
+) -> sqlx::Result<Matches> {
     let mut arguments = eligible.arguments();
     add(&mut arguments, query.to_owned());
+    add(&mut arguments, apart.to_vec());
     add(&mut arguments, limit);
     let rows: Vec<(DocumentId, f64, i64)> = sqlx::query_as_with(
         concat!(
-            "SELECT d.id, ts_rank_cd(w.words, q)::float8 AS score, count(*) OVER ()
-               FROM (SELECT $11::text::tsquery AS q) q, document_words w JOIN documents d ON d.id = w.document_id WHERE ", eligible!(),
-            " AND w.words @@ q ORDER BY score DESC, d.id LIMIT $12"
+            "SELECT d.id, ", density!("q.whole", "q.apart"), " AS score, count(*) OVER ()
+               FROM (SELECT $11::text::tsquery AS whole, $12::text[]::tsquery[] AS apart) q, document_words w JOIN documents d ON d.id = w.document_id
+              WHERE ", eligible!(), " AND w.words @@ q.whole ORDER BY score DESC, d.id LIMIT $13"
         ),
         arguments,
     )
@@ -79,6 +102,8 @@ pub struct Question<'a> {
     pub among: &'a str,
     /// What makes a document better: the tsqueries of words, and what each is worth.
     pub words: &'a [String],
+    /// What `all` asks for, one by one, if density would take long.
+    pub apart: &'a [String],
     pub weights: &'a [f64],
 }
 
@@ -97,15 +122,16 @@ pub async fn answering(
     add(&mut arguments, question.weights.to_vec());
     add(&mut arguments, question.all.to_owned());
     add(&mut arguments, question.weights.iter().sum::<f64>());
+    add(&mut arguments, question.apart.to_vec());
     add(&mut arguments, limit);
     let rows: Vec<(DocumentId, f64, i64)> = sqlx::query_as_with(
         concat!(
-            "SELECT d.id, CASE WHEN w.words @@ q.whole THEN $15::float8 + ts_rank_cd(w.words, q.whole)
+            "SELECT d.id, CASE WHEN w.words @@ q.whole THEN $15::float8 + ", density!("q.whole", "q.apart"), "
                                ELSE (SELECT sum(u.weight * ts_rank(w.words, u.word, 1)) FROM unnest(q.words, $13::float8[]) AS u (word, weight)) END AS score,
                     count(*) OVER ()
-               FROM (SELECT $11::text::tsquery AS among, $12::text[]::tsquery[] AS words, $14::text::tsquery AS whole) q, document_words w
+               FROM (SELECT $11::text::tsquery AS among, $12::text[]::tsquery[] AS words, $14::text::tsquery AS whole, $16::text[]::tsquery[] AS apart) q, document_words w
                JOIN documents d ON d.id = w.document_id
-              WHERE ", eligible!(), " AND w.words @@ q.among ORDER BY score DESC, d.id LIMIT $16"
+              WHERE ", eligible!(), " AND w.words @@ q.among ORDER BY score DESC, d.id LIMIT $17"
         ),
         arguments,
     )

@@ -95,6 +95,51 @@ async fn a_question_finds_what_has_some_of_its_words_after_what_has_all() {
 }
 
 #[tokio::test]
+async fn a_question_without_spaces_is_a_question() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    put(
+        &app,
+        &[
+            ("gauge", "雷达水位计测量水箱的液位，如果失效则请更换电池。"),
+            ("battery", "液位計の電池は毎年交換してください。"),
+            ("tower", "東京電波塔"),
+            ("weather", "今天天气很好。"),
+        ],
+    )
+    .await;
+    assert_eq!(titles(&app, "雷达水位计什么时候失效").await, "gauge");
+    assert_eq!(titles(&app, "液位計が故障したときの電池の交換方法").await, "battery gauge");
+    assert_eq!(titles(&app, "東京電波塔").await, "tower");
+    // In quotes it is what must be there, as is a word of three characters.
+    assert_eq!(titles(&app, "\"雷达水位计什么时候失效\"").await, "");
+    assert_eq!(titles(&app, "京都塔").await, "");
+    // A long one is no reason to refuse it.
+    assert_eq!(titles(&app, &"雷达水位计什么时候失效".repeat(20)).await, "gauge");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn many_words_are_ranked_by_each_of_them_and_a_longer_answer_begins_as_a_shorter_one() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let words: Vec<String> = (0..60).map(|at| format!("made{at}up")).collect();
+    let once = words.join(" ");
+    // The words stand as densely in each, and more often in the second.
+    let often = format!("{once} {once} {once}");
+    let without_last = words[..59].join(" ");
+    put(&app, &[("once", &once), ("often", &often), ("some", &without_last)]).await;
+    assert_eq!(titles(&app, &once).await, "often once some");
+    // Forty of them make up more of a shorter text.
+    assert_eq!(titles(&app, &words[..40].join(" ")).await, "often some once");
+    for limit in 1..=3 {
+        let found = find(&app, &once, limit).await;
+        let titles: Vec<&str> = found.results.iter().map(|result| result.document.title.as_str()).collect();
+        assert_eq!(titles, ["often", "once", "some"][..limit as usize]);
+        assert!(found.results.windows(2).all(|pair| pair[0].score >= pair[1].score));
+    }
+    app.end().await;
+}
+
+#[tokio::test]
 async fn hostile_queries_are_answered_or_refused_with_a_reason() {
     let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
     let mark = "\u{301}".repeat(3_000);

@@ -1,15 +1,15 @@
 //! Results in groups: containers stand for their texts.
 use crate::{
     principals::{grant, someone},
-    support::{TestApp, document, sample},
+    support::{TestApp, Wish, document, sample},
 };
 use std::collections::BTreeSet;
 use svc_client::{
     Json,
     wire::{
-        Bm25Search, DocumentPath, DocumentResponse, FulltextSearch, GrantRight, GroupBy, HybridSearch, MaxsimSearch,
-        NewDocument, RerankMethod, SearchMethod, SearchQuery, SearchResponse, SearchResult, TotalIs, VectorSearch,
-        WaitQuery,
+        BatchItem, Bm25Search, DocumentPath, DocumentResponse, FulltextSearch, GrantRight, GroupBy, HybridSearch,
+        MaxsimSearch, NewBatch, NewDocument, RerankMethod, SearchMethod, SearchQuery, SearchResponse, SearchResult,
+        TotalIs, VectorSearch, WaitQuery,
     },
 };
 
@@ -109,7 +109,7 @@ async fn as_many_files_as_asked_for_are_shown_each_with_its_text_though_one_fill
                     expected.push((stands(result), result.score));
                 }
             }
-            let got: Vec<(i64, f64)> =
+            let mut got: Vec<(i64, f64)> =
                 grouped.results.iter().map(|result| (result.document.id, result.score)).collect();
             // Deeper legs give other ranks to what is behind the first hundred.
             let (fused, whole) =
@@ -118,6 +118,10 @@ async fn as_many_files_as_asked_for_are_shown_each_with_its_text_though_one_fill
                 continue;
             }
             let both = expected.len().min(got.len());
+            // Full text that also shows what has some of the words gives what has all of them higher scores, in the same order.
+            if alone.method == SearchMethod::Fulltext {
+                got.iter_mut().chain(&mut expected).for_each(|(_, score)| *score = 0.0);
+            }
             assert_eq!(got[..both], expected[..both], "{} {group_by}", alone.method);
         }
     }
@@ -240,6 +244,26 @@ async fn groups_follow_what_is_moved_and_deleted_and_folders_are_no_groups() {
     assert_eq!(search(Some(note)).await, (vec![file], 1));
     app.client.delete_document(DocumentPath { id: file }).await.unwrap();
     assert!(!search(None).await.0.contains(&file));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_file_that_has_all_of_the_words_many_times_hides_no_file_that_has_some() {
+    let app = TestApp::with(Wish { no_worker: true, ..Wish::default() }).await;
+    let folder = app.client.create_document(Default::default(), Json(document("Log", ""))).await.unwrap().document.id;
+    let item = |title: &str, content: &str, parent_id, usetype: Option<&str>| BatchItem {
+        parent_id,
+        usetype: usetype.map(str::to_owned),
+        ..serde_json::from_value(serde_json::json!({"title": title, "content": content})).unwrap()
+    };
+    let mut documents: Vec<BatchItem> =
+        (0..500).map(|at| item("Line", &format!("gauge radar reading {at}"), Some(folder), Some("chunk"))).collect();
+    documents.extend((0..5).map(|at| item("Note", &format!("The radar of ship {at}"), None, None)));
+    app.client.create_documents(Json(NewBatch { documents, priority: 0 })).await.unwrap();
+    let body = FulltextSearch { group_by: Some(GroupBy::File), ..FulltextSearch::new("gauge radar reading") };
+    let found = app.client.search_fulltext(Json(body)).await.unwrap();
+    assert_eq!((found.results.len(), found.total, found.total_is), (6, 6, TotalIs::Exact));
+    assert_eq!(found.results[0].document.id, folder);
     app.end().await;
 }
 
