@@ -24,6 +24,10 @@ const SMALL_BODY: u64 = 64 * 1024;
 const BODIES_BYTES: u64 = 256 << 20;
 /// How many foreign addresses requests fetch at a time; a slow one must not keep uploads waiting.
 const FETCHES: usize = 16;
+/// How many pages of the console may be live at a time, the owner's and the principals'.
+const LIVE_PAGES: (usize, usize) = (100, 200);
+/// How many pages of the console are read from the database at a time, the owner's and the principals'.
+const PAGES: (usize, usize) = (4, 4);
 const KIB: u64 = 1024;
 
 tokio::task_local! {
@@ -82,6 +86,9 @@ pub struct Admission {
     waits: Slots,
     searches: Slots,
     embeds: Slots,
+    /// Pages of the console that are live, and those that are being read: the operator's first, so that nobody else is in its way.
+    live_pages: (Slots, Slots),
+    pages: (Slots, Slots),
     /// How many requests a principal may make.
     pub rates: Rates,
 }
@@ -131,6 +138,8 @@ impl Admission {
             waits: shared(places.waits),
             searches: shared(places.searches),
             embeds: shared(places.embeds),
+            live_pages: (unshared(LIVE_PAGES.0), shared(LIVE_PAGES.1)),
+            pages: (unshared(PAGES.0), shared(PAGES.1)),
             rates: Rates::new(places.rates),
         }
     }
@@ -218,6 +227,20 @@ impl Admission {
                 .with("remedy", "ask for the current state without `Accept: text/event-stream`, or try again later")
         };
         self.event_streams.take_now(principal).map_err(|full| refused(full, "streams of events", refusal))
+    }
+
+    /// Takes a slot for a page of the console that stays live.
+    pub fn live_page(&self, principal: Option<PrincipalId>) -> Result<Place, Failure> {
+        let slots = if principal.is_some() { &self.live_pages.1 } else { &self.live_pages.0 };
+        let refusal = || busy("as many pages as may be live are live already");
+        slots.take_now(principal).map_err(|full| refused(full, "live pages", refusal))
+    }
+
+    /// Waits for a slot to read a page of the console.
+    pub async fn page(&self, principal: Option<PrincipalId>) -> Result<Place, Failure> {
+        let slots = if principal.is_some() { &self.pages.1 } else { &self.pages.0 };
+        let refusal = || busy("as many pages as may be read at once are being read, and the database answers slowly");
+        slots.take(principal, 1).await.map_err(|full| refused(full, "pages", refusal))
     }
 
     /// Waits for a slot to hold a body of up to `bytes` bytes in memory.

@@ -398,6 +398,11 @@ where
     O::Body: Decode,
 {
     async fn send(&self, call: Call<O>) -> Outcome<O> {
+        let limited = self.caller.principal().zip(Class::of(&O::INFO));
+        let rates = &self.service.admission.rates;
+        if let Some(Err(refused)) = limited.and_then(|(caller, class)| rates.take(caller.id, class, Instant::now())) {
+            return Err(refused.refusal());
+        }
         self.caller.admit(O::INFO.access)?;
         self.service.provide(O::INFO.needs)?;
         call.path.check()?;

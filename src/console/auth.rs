@@ -63,6 +63,15 @@ impl Viewer {
         self.is_owner() && self.notice.is_none()
     }
 
+    /// Whether the session goes on, with the rights that it had. While the database is away it does.
+    pub async fn is_signed_in(&self, console: &Console) -> bool {
+        match caller_of(console, &self.session, false).await {
+            Ok(Some((caller, _))) => caller.principal_id() == self.caller.principal_id(),
+            Ok(None) => false,
+            Err(_) => true,
+        }
+    }
+
     /// Whether a form of this session holds the right token.
     pub fn owns_form(&self, csrf: Option<&String>) -> bool {
         csrf.is_some_and(|csrf| bool::from(csrf.as_bytes().ct_eq(self.csrf.as_bytes())))
@@ -99,25 +108,30 @@ async fn viewer(
 ) -> Result<Option<Viewer>, Failure> {
     let Some(secret) = cookie(&parts.headers, SESSION) else { return Ok(None) };
     let hash: [u8; 32] = Sha256::digest(secret.as_bytes()).into();
-    let mut conn = console.service.pool.acquire().await.or_fail()?;
-    let Some(session) = sessions::read(&mut conn, &hash).await.or_fail()? else { return Ok(None) };
-    if is_used && session.is_use_due {
-        sessions::record_use(&mut conn, &hash).await.or_fail()?;
-    }
-    drop(conn);
-    let caller = match (session.token_id, session.owner_mark) {
-        (Some(token_id), _) => Caller::of_token(&console.service.pool, token_id).await?,
-        (None, mark) => (mark.as_deref() == Some(&console.service.keys.owner_mark())).then_some(Caller::Owner),
-    };
-    Ok(caller.map(|caller| Viewer {
+    Ok(caller_of(console, &hash, is_used).await?.map(|(caller, csrf)| Viewer {
         caller,
-        csrf: session.csrf,
+        csrf,
         address: parts.uri.path_and_query().map_or("/", |address| address.as_str()).to_owned(),
         theme: theme(&parts.headers),
         notice: cookie(&parts.headers, NOTICE).filter(|_| !wants_fragment).map(|text| layout::decoded(&text)),
         wants_fragment,
         session: hash,
     }))
+}
+
+/// Whose session this is, and the token of its forms; `None` if it has ended.
+async fn caller_of(console: &Console, hash: &[u8; 32], is_used: bool) -> Result<Option<(Caller, String)>, Failure> {
+    let mut conn = console.service.pool.acquire().await.or_fail()?;
+    let Some(session) = sessions::read(&mut conn, hash).await.or_fail()? else { return Ok(None) };
+    if is_used && session.is_use_due {
+        sessions::record_use(&mut conn, hash).await.or_fail()?;
+    }
+    drop(conn);
+    let caller = match (session.token_id, session.owner_mark) {
+        (Some(token_id), _) => Caller::of_token(&console.service.pool, token_id).await?,
+        (None, mark) => (mark.as_deref() == Some(&console.service.keys.owner_mark())).then_some(Caller::Owner),
+    };
+    Ok(caller.map(|caller| (caller, session.csrf)))
 }
 
 /// The colours that somebody chose; `None` for those of the system.
@@ -166,21 +180,39 @@ pub async fn open(console: &Console, headers: &HeaderMap, token: &str) -> Result
     Ok(set_cookie(headers, SESSION, &secret, None))
 }
 
-/// How often each address showed a wrong token lately.
+/// How often each address showed a token lately that was wrong, or is not known to be right yet.
 #[derive(Default)]
 pub struct Attempts(Mutex<HashMap<IpAddr, (Instant, u32)>>);
 
+/// What counts as one address: one of IPv6 is one of the many that its network has.
+fn counted(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
+        address => address,
+    }
+}
+
 impl Attempts {
-    /// Whether an address may try now.
-    pub fn may_try(&self, address: IpAddr) -> bool {
+    /// Counts a try of an address, before its token is read, so that many tries at once are not one. Returns false if it may not try now.
+    pub fn count(&self, address: IpAddr) -> bool {
         let mut attempts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         attempts.retain(|_, (since, _)| since.elapsed() < ATTEMPTS_IN);
-        attempts.len() < MOST_ADDRESSES && attempts.get(&address).is_none_or(|(_, wrong)| *wrong < WRONG_TOKENS)
+        let address = counted(address);
+        if attempts.len() >= MOST_ADDRESSES && !attempts.contains_key(&address) {
+            return false;
+        }
+        let (_, count) = attempts.entry(address).or_insert((Instant::now(), 0));
+        let may = *count < WRONG_TOKENS;
+        *count += u32::from(may);
+        may
     }
 
-    pub fn was_wrong(&self, address: IpAddr) {
+    /// The token was right, or nothing was learned of it.
+    pub fn forgive(&self, address: IpAddr) {
         let mut attempts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        attempts.entry(address).or_insert((Instant::now(), 0)).1 += 1;
+        if let Some((_, count)) = attempts.get_mut(&counted(address)) {
+            *count = count.saturating_sub(1);
+        }
     }
 }
 

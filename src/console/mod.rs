@@ -42,14 +42,13 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 use svc_client::{Client, Code, Failure, wire::OverviewResponse};
-use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
-/// How many pages may stay live at a time in one process.
-const VIEWERS: usize = 200;
-/// How many pages read from the database at a time.
-const PAGES_AT_ONCE: usize = 4;
+/// How long the reading of a page may take.
+const READ_TIME: Duration = Duration::from_secs(10);
 
 /// The console of one process.
 pub struct Console {
@@ -57,8 +56,6 @@ pub struct Console {
     address: SocketAddr,
     attempts: auth::Attempts,
     shown: Shown,
-    viewers: Arc<Semaphore>,
-    reading: Semaphore,
     /// How often somebody changed something here.
     acts: AtomicU64,
 }
@@ -74,8 +71,6 @@ pub fn router(service: Arc<Service>, address: SocketAddr) -> Router {
         address,
         attempts: auth::Attempts::default(),
         shown: Shown::default(),
-        viewers: Arc::new(Semaphore::new(VIEWERS)),
-        reading: Semaphore::new(PAGES_AT_ONCE),
         acts: AtomicU64::new(0),
     });
     Router::new()
@@ -124,13 +119,16 @@ impl Console {
         let version = (self.acts.load(Ordering::Relaxed), *self.service.sampler.follow().borrow());
         let key = viewer.shares_pages().then(|| viewer.address.clone());
         let rendered = self.shown.read(key, version, async || {
-            let _turn = self.reading.acquire().await;
             let overview = match viewer.is_owner() {
                 true => self.service.sampler.overview().await,
                 false => None,
             };
-            let page = read(&self.calls(&viewer), overview.as_deref()).await;
-            let (status, page) = match page {
+            let page = async {
+                let _place = self.service.admission.page(viewer.caller.principal_id()).await?;
+                let page = timeout(READ_TIME, read(&self.calls(&viewer), overview.as_deref())).await;
+                page.unwrap_or_else(|_| Err(slow()))
+            };
+            let (status, page) = match page.await {
                 Ok(page) => (StatusCode::OK, page),
                 Err(failure) => layout::refusal(&failure),
             };
@@ -140,6 +138,15 @@ impl Console {
         let (status, title, frame) = &*rendered;
         layout::respond(&viewer, *status, title, frame)
     }
+}
+
+/// 503 for a page whose reading takes too long.
+fn slow() -> Failure {
+    let detail = format!("the database did not answer within {} s, so this page cannot be shown", READ_TIME.as_secs());
+    Failure::new(Code::Unavailable, detail).with(
+        "remedy",
+        "load the page again; if that does not help, see what keeps the database busy: svc-worker doctor",
+    )
 }
 
 async fn now_page(State(console): State<Arc<Console>>, viewer: Viewer) -> Response {

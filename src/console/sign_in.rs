@@ -41,7 +41,7 @@ fn page(headers: &HeaderMap, status: StatusCode, problem: Option<&str>) -> Respo
 pub async fn sign_in(State(console): State<Arc<Console>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let peer = auth::peer(&parts.extensions);
-    if !console.attempts.may_try(peer) {
+    if !console.attempts.count(peer) {
         let problem = "Too many wrong tokens came from your address. Try again in a minute.";
         return page(&parts.headers, StatusCode::TOO_MANY_REQUESTS, Some(problem));
     }
@@ -51,9 +51,11 @@ pub async fn sign_in(State(console): State<Arc<Console>>, request: Request) -> R
     let form = acts::fields(&body);
     let token = form.get("token").map(String::as_str).unwrap_or_default();
     match auth::open(&console, &parts.headers, token).await {
-        Ok(Some(cookie)) => redirect("/", [cookie]),
+        Ok(Some(cookie)) => {
+            console.attempts.forgive(peer);
+            redirect("/", [cookie])
+        }
         Ok(None) => {
-            console.attempts.was_wrong(peer);
             tracing::info!(%peer, "a wrong token was shown to the console");
             page(
                 &parts.headers,
@@ -61,7 +63,10 @@ pub async fn sign_in(State(console): State<Arc<Console>>, request: Request) -> R
                 Some("This token opens nothing. It may have been revoked or replaced."),
             )
         }
-        Err(failure) => layout::bare_refusal(&failure),
+        Err(failure) => {
+            console.attempts.forgive(peer);
+            layout::bare_refusal(&failure)
+        }
     }
 }
 

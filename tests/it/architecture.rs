@@ -319,7 +319,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "worker",
         ],
     ),
-    ("console", &["access", "error", "listener", "registry", "service", "store"]),
+    ("console", &["access", "admission", "error", "listener", "registry", "service", "store"]),
     (
         "app",
         &[

@@ -10,7 +10,9 @@ async function refresh() {
   try {
     const answer = await fetch(location.href, { headers: { "X-Fragment": "page" }, redirect: "error" });
     if (answer.status === 401) { location.assign("/login"); return; }
-    if (answer.ok && !held) {
+    // A refusal has a page too: what is shown is not there any more. A service in trouble leaves the page as it was, which then says so.
+    if (answer.status >= 500 || answer.status === 429) { root.classList.add("is-lost"); return; }
+    if (!held) {
       const cursor = document.querySelector(".cur")?.closest("[id]")?.id;
       const notice = document.querySelector(".finding.note");
       // What a person opened, typed or focused stays; rows have ids, so that they move instead of changing their text.

@@ -1,0 +1,134 @@
+//! What one viewer may take of the console, so that the others keep theirs.
+use super::Console;
+use crate::{
+    admin::idle,
+    principals::someone,
+    support::{TOKEN, TestApp, Wish, http, until},
+};
+use futures_util::{StreamExt, future::join_all};
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+use svc_client::wire::ApiTokenPath;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_that_are_tried_at_once_are_counted_before_they_are_read() {
+    let app = idle().await;
+    let console = Console::of(&app).await;
+    let address: SocketAddr = console.base.trim_start_matches("http://").parse().unwrap();
+    let body = "token=wrong";
+    let connect = async || {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = format!(
+            "POST /login HTTP/1.1\r\nhost: {address}\r\norigin: {}\r\nconnection: close\r\ncontent-type: application/x-www-form-urlencoded\r\n\
+             content-length: {}\r\n\r\n",
+            console.base,
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream
+    };
+    let refused = AtomicUsize::new(0);
+    let tries = join_all((0..30).map(|_| connect())).await.into_iter().map(|mut stream| {
+        let refused = &refused;
+        async move {
+            let mut first = [0; 12];
+            tokio::select! {
+                // One that may not try is answered without its token.
+                read = stream.read_exact(&mut first) => {
+                    read.unwrap();
+                    refused.fetch_add(1, Ordering::Relaxed);
+                }
+                () = until("the others are refused", async || (refused.load(Ordering::Relaxed) >= 25).then_some(())) => {
+                    stream.write_all(body.as_bytes()).await.unwrap();
+                    stream.read_exact(&mut first).await.unwrap();
+                }
+            }
+            String::from_utf8(first[9..].to_vec()).unwrap()
+        }
+    });
+    let mut statuses = join_all(tries).await;
+    statuses.sort_unstable();
+    assert_eq!(statuses, [vec!["403"; 5], vec!["429"; 25]].concat());
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_live_page_ends_with_its_session_and_a_principal_leaves_places_to_others() {
+    let app = TestApp::with(Wish { settings: &[("SVC_PRINCIPAL_SHARE", "0.02")], ..Wish::default() }).await;
+    let console = Console::of(&app).await;
+    let who = someone(&app, "viewer").await;
+    let cookie = console.sign_in(&who.secret).await;
+    let open = async |cookie: &str| {
+        http().get(format!("{}/live", console.base)).header("cookie", cookie).send().await.unwrap()
+    };
+    let mut streams = Vec::new();
+    let refused = loop {
+        let answer = open(&cookie).await;
+        if answer.status() != 200 {
+            break answer;
+        }
+        streams.push(answer);
+        assert!(streams.len() <= 4, "a fiftieth of 200 places");
+    };
+    assert_eq!((refused.status().as_u16(), streams.len()), (429, 4));
+    let other = someone(&app, "other").await;
+    for token in [&other.secret, TOKEN] {
+        let cookie = console.sign_in(token).await;
+        assert_eq!(open(&cookie).await.status(), 200);
+    }
+    app.client.revoke_api_token(ApiTokenPath { id: who.token_id }).await.unwrap();
+    for stream in streams {
+        let mut stream = stream.bytes_stream();
+        until("the end of a stream whose token is revoked", async || stream.next().await.is_none().then_some(())).await;
+    }
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pages_of_a_principal_count_as_its_requests_and_keep_no_operator_waiting() {
+    let app = TestApp::with(Wish { settings: &[("SVC_RATE_READS", "1")], ..Wish::default() }).await;
+    let console = Console::of(&app).await;
+    let owner = console.sign_in(TOKEN).await;
+    let mut viewers = Vec::new();
+    for number in 0..4 {
+        let who = someone(&app, &format!("viewer{number}")).await;
+        viewers.push(console.sign_in(&who.secret).await);
+    }
+    // Pages of four principals wait for a lock.
+    let mut held = app.pool.begin().await.unwrap();
+    sqlx::query("LOCK TABLE documents IN ACCESS EXCLUSIVE MODE").execute(&mut *held).await.unwrap();
+    let pages = viewers.iter().map(|cookie| console.get("/documents", cookie));
+    let waiting = async {
+        until("the pages wait", async || {
+            let waiting: i64 = sqlx::query_scalar(
+                "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'documents'::regclass",
+            )
+            .fetch_one(&app.pool)
+            .await
+            .unwrap();
+            (waiting >= 4).then_some(())
+        })
+        .await;
+        assert_eq!(console.get("/workers", &owner).await.status(), 200, "the operator does not wait behind them");
+        held.rollback().await.unwrap();
+    };
+    let (pages, ()) = tokio::join!(join_all(pages), waiting);
+    assert!(pages.iter().all(|page| page.status() == 200));
+    // Ten seconds' worth of reads, and no more.
+    let mut statuses = Vec::new();
+    for _ in 0..20 {
+        statuses.push(console.get("/documents", &viewers[0]).await.status().as_u16());
+    }
+    assert!(statuses.contains(&200) && statuses.contains(&429), "{statuses:?}");
+    assert_eq!(console.get("/documents", &owner).await.status(), 200);
+    console.end().await;
+    app.end().await;
+}
