@@ -6,10 +6,12 @@ pub mod broker;
 mod consumer;
 mod message;
 mod outcomes;
+pub mod producer;
 mod source;
 
 use crate::service::Service;
 use broker::{Broker, BrokerError};
+pub use source::open_beneath;
 use std::{sync::Arc, time::Duration};
 use tokio::task::JoinHandle;
 

@@ -1,6 +1,7 @@
 //! The command line `svc`. It serves, and it talks to a running service through the remote client; `models`, `embed`,
 //! `config`, `migrate` and `completions` work without one.
 mod access;
+mod bulk;
 mod bytes;
 mod cancel;
 mod cells;
@@ -73,6 +74,8 @@ enum Command {
     Serve,
     /// Uploads files and folders, and follows their ingestion to its end.
     Ingest(ingest::IngestArguments),
+    /// Hands whole folders over, by the message broker or else by uploads, with a journal by which it goes on after a break.
+    Bulk(bulk::BulkArguments),
     /// Has the service fetch web pages, PDF files and papers, and ingest them.
     Fetch(fetch::FetchArguments),
     /// Creates a document for each line of a file of JSON objects; a repeated import stores only what is missing.
@@ -236,6 +239,7 @@ async fn run(
     match arguments.command {
         Command::Serve => serve::serve(settings, types).await,
         Command::Ingest(arguments) => ingest::ingest(&upload_client(&settings)?, output, arguments).await,
+        Command::Bulk(arguments) => bulk::bulk(&settings, output, arguments).await,
         Command::Fetch(arguments) => fetch::fetch(&upload_client(&settings)?, output, arguments).await,
         Command::Import(arguments) => import::import(&upload_client(&settings)?, output, arguments).await,
         Command::Analyze(arguments) => plan::analyze(&upload_client(&settings)?, output, arguments).await,

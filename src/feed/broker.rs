@@ -1,11 +1,14 @@
 //! The connection to the broker, and the exchanges and queues there.
 use crate::settings::Settings;
 use lapin::{
-    BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, ExchangeKind, PublisherConfirm,
+    BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, ErrorKind, ExchangeKind,
+    PublisherConfirm,
     options::{
         BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions,
     },
+    protocol::{AMQPErrorKind, AMQPSoftError},
     types::{AMQPValue, FieldTable},
+    uri::AMQPUri,
 };
 use std::time::Duration;
 use tokio::time::timeout;
@@ -40,12 +43,34 @@ pub enum BrokerError {
     Unroutable(String),
     #[error("the broker ended the delivery of messages")]
     Ended,
+    #[error(
+        "the broker has no queue `{0}`: start `svc serve` with the same SVC_AMQP_URL and SVC_AMQP_PREFIX, which makes it"
+    )]
+    NoFeed(String),
+}
+
+impl BrokerError {
+    /// Whether the broker says that there is no such queue.
+    pub fn is_missing(&self) -> bool {
+        let BrokerError::Broker(error) = self else { return false };
+        matches!(error.kind(), ErrorKind::ProtocolError(error) if *error.kind() == AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND))
+    }
 }
 
 impl From<lapin::Error> for BrokerError {
     fn from(error: lapin::Error) -> BrokerError {
         BrokerError::Broker(error)
     }
+}
+
+fn address(settings: &Settings) -> Result<AMQPUri, BrokerError> {
+    settings.amqp_url.expose().parse().map_err(|_: String| BrokerError::Address)
+}
+
+/// Which feed the settings name, without the password.
+pub fn place(settings: &Settings) -> Result<String, BrokerError> {
+    let AMQPUri { authority, vhost, .. } = address(settings)?;
+    Ok(format!("{} of the broker {}:{}, host {vhost}", settings.amqp_prefix, authority.host, authority.port))
 }
 
 /// Waits for an answer of the broker, but not for ever.
@@ -84,7 +109,7 @@ pub struct Broker {
 impl Broker {
     pub async fn connect(settings: &Settings) -> Result<Broker, BrokerError> {
         let properties = ConnectionProperties::default().with_connection_name("svc".into());
-        let uri: lapin::uri::AMQPUri = settings.amqp_url.expose().parse().map_err(|_: String| BrokerError::Address)?;
+        let uri = address(settings)?;
         let user = uri.authority.userinfo.username.clone();
         let connection = answer(Connection::connect_uri(uri, properties)).await?;
         let publishing = answer(connection.create_channel()).await?;

@@ -12,7 +12,7 @@ use serde_json::Value;
 use svc_client::{Code, Failure, Params, wire::UploadQuery};
 
 /// The only type of message.
-const TYPE: &str = "svc.upload.v1";
+pub const TYPE: &str = "svc.upload.v1";
 /// The longest id of a message, in characters.
 const ID_CHARACTERS: usize = 200;
 /// Headers of a message that this service put aside itself: who uploads, and how often it was tried.

@@ -125,7 +125,15 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send
     tokio::task::spawn_blocking(work).await.map_err(|error| Failure::new(Code::Internal, error))?.or_fail()
 }
 
-/// Opens a file under a folder, and nothing outside it: neither `..` nor a link leads out.
+/// Opens what a path names under a folder to read it, and nothing outside it: neither `..` nor a link leads out.
+pub fn open_beneath(folder: &File, path: &Path) -> io::Result<File> {
+    // A pipe would keep its reader waiting for a writer.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    Ok(openat2(folder, path, flags, Mode::empty(), within)?.into())
+}
+
+/// Opens a plain file under SVC_BULK_ROOT.
 fn beneath(root: &Path, path: &str) -> Result<File, Missing> {
     let refused = |reason: &str| Missing::Refused(Failure::field("source", format!("path: {reason}")));
     if path.is_empty() || path.contains('\0') || Path::new(path).is_absolute() {
@@ -139,28 +147,21 @@ fn beneath(root: &Path, path: &str) -> Result<File, Missing> {
         )
     };
     let folder = File::open(root).map_err(|error| away(&error))?;
-    // A pipe would keep its reader waiting for a writer.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let opened =
-        openat2(&folder, path, flags, Mode::empty(), within).map_err(|error| match io::Error::from(error) {
-            error if error.kind() == io::ErrorKind::NotFound => Missing::Later(
-                Failure::field("source", "path: there is no such file under SVC_BULK_ROOT")
-                    .with("remedy", "put the file there before the message"),
-            ),
-            error => match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-                Some(rustix::io::Errno::XDEV) => refused("leads out of SVC_BULK_ROOT"),
-                Some(rustix::io::Errno::LOOP) => refused("goes through a link, which is not followed"),
-                Some(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM) => {
-                    refused("the service may not read this file")
-                }
-                Some(rustix::io::Errno::AGAIN | rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => away(&error),
-                _ => refused("is not the path of a file"),
-            },
-        })?;
-    let file = File::from(opened);
-    match file.metadata() {
-        Ok(facts) if facts.is_file() => Ok(file),
+    let opened = open_beneath(&folder, Path::new(path)).map_err(|error| match error {
+        error if error.kind() == io::ErrorKind::NotFound => Missing::Later(
+            Failure::field("source", "path: there is no such file under SVC_BULK_ROOT")
+                .with("remedy", "put the file there before the message"),
+        ),
+        error => match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+            Some(rustix::io::Errno::XDEV) => refused("leads out of SVC_BULK_ROOT"),
+            Some(rustix::io::Errno::LOOP) => refused("goes through a link, which is not followed"),
+            Some(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM) => refused("the service may not read this file"),
+            Some(rustix::io::Errno::AGAIN | rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => away(&error),
+            _ => refused("is not the path of a file"),
+        },
+    })?;
+    match opened.metadata() {
+        Ok(facts) if facts.is_file() => Ok(opened),
         _ => Err(refused("is not a plain file")),
     }
 }

@@ -346,6 +346,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "app",
             "disk",
             "embedding",
+            "feed",
             "ingest",
             "logging",
             "mcp",

@@ -1,4 +1,5 @@
 //! The bulk feed, on a real broker.
+mod bulk;
 mod conservation;
 mod records;
 
@@ -66,6 +67,8 @@ fn text(value: &str) -> AMQPValue {
 /// A service with a feed of its own, a producer, and the principal that answers for the messages.
 struct Feed {
     app: TestApp,
+    /// The broker, as producers see it.
+    url: String,
     producer: Producer,
     uploader: Someone,
 }
@@ -86,7 +89,7 @@ async fn feed_at(url: &str, of_producer: &str, no_worker: bool, settings: &[(&st
     }
     let uploader = answering(&app, "producer", "guest").await;
     let producer = Producer::connect(of_producer, &prefix).await;
-    Feed { app, producer, uploader }
+    Feed { app, url: of_producer.to_owned(), producer, uploader }
 }
 
 /// A service that answers for a user of the broker.

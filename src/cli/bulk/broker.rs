@@ -1,0 +1,232 @@
+//! Sends files through the message broker, and reads what becomes of them.
+use super::{
+    Read, Ready, Run, found,
+    journal::{Key, Outcome},
+    walk::{Candidate, Content, Found, Sources},
+};
+use crate::{
+    cli::CliError,
+    feed::{
+        broker::BrokerError,
+        producer::{Message, Place, Producer, Told},
+    },
+    settings::Settings,
+};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{sync::mpsc::Receiver, task::JoinHandle, time::Instant};
+
+/// How many messages, and bytes of them, are sent before the broker has the first.
+const UNCONFIRMED: usize = 256;
+const UNCONFIRMED_BYTES: u64 = 32 << 20;
+/// The wait after the broker refused a message because a queue is full.
+const FULL: Duration = Duration::from_secs(1);
+/// The time between two tries to reach the broker, first and later.
+const SOONEST: Duration = Duration::from_millis(250);
+const LATEST: Duration = Duration::from_secs(5);
+/// How often is looked whether there is still patience.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What is under way, across connections.
+struct Flight {
+    found: Receiver<Found>,
+    is_found: bool,
+    reading: FuturesUnordered<JoinHandle<Read>>,
+    /// What was sent and is not confirmed, by number, with its size.
+    unconfirmed: BTreeMap<usize, (Candidate, u64)>,
+    bytes: u64,
+    /// What is to be sent once more.
+    again: Vec<Candidate>,
+}
+
+enum Lost {
+    Broker(BrokerError),
+    Cli(CliError),
+}
+
+impl From<BrokerError> for Lost {
+    fn from(error: BrokerError) -> Lost {
+        Lost::Broker(error)
+    }
+}
+
+impl From<CliError> for Lost {
+    fn from(error: CliError) -> Lost {
+        Lost::Cli(error)
+    }
+}
+
+/// Sends everything, over one connection after another, until all is answered or there is no more patience.
+pub async fn send(
+    run: &mut Run,
+    settings: &Settings,
+    keys: Vec<Key>,
+    sources: Sources,
+    anew: bool,
+) -> Result<(), CliError> {
+    let other = |error: BrokerError| CliError::Other(error.to_string());
+    let answers = format!("{}{}", settings.amqp_prefix, run.journal.answers);
+    // The first connection shows whether the settings are right.
+    let mut producer = Producer::connect(settings, &answers).await.map_err(other)?;
+    run.known = Arc::new(run.journal.known(keys, producer.was_kept && !anew));
+    // A root that does not exist here says nothing.
+    let root = Some(&settings.bulk_root).filter(|root| !root.as_os_str().is_empty());
+    let root = root.and_then(|root| root.canonicalize().ok());
+    let mut flight = Flight {
+        found: found(sources),
+        is_found: false,
+        reading: FuturesUnordered::new(),
+        unconfirmed: BTreeMap::new(),
+        bytes: 0,
+        again: Vec::new(),
+    };
+    let mut pause = SOONEST;
+    loop {
+        let error = match connected(run, &mut flight, &mut producer, root.as_deref()).await {
+            Ok(is_complete) => {
+                producer.end(is_complete).await;
+                run.account.left += flight.again.len();
+                return Ok(());
+            }
+            Err(Lost::Cli(error)) => return Err(error),
+            Err(Lost::Broker(error)) => error,
+        };
+        // Whether these have arrived is not known. Under the same message ids they are stored once.
+        for (n, (candidate, _)) in std::mem::take(&mut flight.unconfirmed) {
+            if run.journal.abandon(n) {
+                flight.again.push(candidate);
+            }
+        }
+        flight.bytes = 0;
+        producer = loop {
+            if !run.has_patience() {
+                return Err(other(error));
+            }
+            run.bar.set_message(format!("the broker is away: {error}"));
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LATEST);
+            if let Ok(producer) = Producer::connect(settings, &answers).await {
+                pause = SOONEST;
+                break producer;
+            }
+        };
+    }
+}
+
+/// Sends and reads over one connection; returns whether all is answered.
+async fn connected(
+    run: &mut Run,
+    flight: &mut Flight,
+    producer: &mut Producer,
+    root: Option<&Path>,
+) -> Result<bool, Lost> {
+    let mut confirms = FuturesUnordered::new();
+    let mut look = tokio::time::interval(LOOK);
+    let mut full_until = Instant::now();
+    loop {
+        let is_sent =
+            flight.is_found && flight.reading.is_empty() && flight.again.is_empty() && flight.unconfirmed.is_empty();
+        if is_sent && run.journal.waiting() == 0 {
+            return Ok(true);
+        }
+        if !run.has_patience() {
+            return Ok(false);
+        }
+        let has_room = flight.unconfirmed.len() < UNCONFIRMED
+            && flight.bytes < UNCONFIRMED_BYTES
+            && flight.reading.len() < super::READS
+            && Instant::now() >= full_until;
+        if has_room && let Some(candidate) = flight.again.pop() {
+            flight.reading.push(run.read(candidate));
+            continue;
+        }
+        tokio::select! {
+            Some((n, confirmed)) = confirms.next(), if !confirms.is_empty() => {
+                let confirmed: Result<(), BrokerError> = confirmed;
+                match confirmed {
+                    Ok(()) => {
+                        run.journal.sent(n)?;
+                        run.moved = std::time::Instant::now();
+                        run.show();
+                    }
+                    Err(BrokerError::Refused(_)) => full_until = Instant::now() + FULL,
+                    Err(error) => return Err(error.into()),
+                }
+                if let Some((candidate, size)) = flight.unconfirmed.remove(&n) {
+                    flight.bytes -= size;
+                    if run.journal.abandon(n) {
+                        flight.again.push(candidate);
+                    }
+                }
+            }
+            told = producer.outcome() => hear(run, told?).await?,
+            Some(read) = flight.reading.next(), if !flight.reading.is_empty() => {
+                let Some(ready) = run.ready(read)? else { continue };
+                let Ready { candidate, n, mark, id, sha256, size, content } = ready;
+                let (path, name) = (candidate.shown(), candidate.name());
+                let beneath = match &content {
+                    Content::Bytes(_) => None,
+                    Content::Large(_) => match beneath(root, candidate.path()) {
+                        Some(path) => Some(path),
+                        None => {
+                            run.ended(n, &path, too_large(size, run.most))?;
+                            continue;
+                        }
+                    },
+                };
+                let place = match (&content, &beneath) {
+                    (Content::Bytes(bytes), _) => Place::Here(bytes),
+                    (Content::Large(_), path) => Place::Path(path.as_deref().unwrap_or_default()),
+                };
+                let message = Message { id: &id, mark: &mark, filename: &name, sha256: &sha256, place };
+                // What is in a message is held until it is confirmed.
+                let held = if beneath.is_none() { size } else { 0 };
+                flight.unconfirmed.insert(n, (candidate, held));
+                flight.bytes += held;
+                let sent = producer.send(&run.target, &message).await?;
+                confirms.push(async move { (n, sent.confirmed().await) });
+            }
+            next = flight.found.recv(), if has_room && !flight.is_found => match next {
+                Some(next) => flight.reading.extend(run.looked_at(next)?),
+                None => flight.is_found = true,
+            },
+            _ = look.tick() => run.show(),
+        }
+    }
+}
+
+/// Takes an outcome, and lets the broker forget it once it is in the journal.
+async fn hear(run: &mut Run, told: Told) -> Result<(), Lost> {
+    let of = told.mark.as_deref().and_then(|mark| run.journal.find(mark));
+    if let (Some((n, entry)), Some(outcome)) = (of, &told.outcome)
+        && outcome.message_id.as_deref() == Some(entry.message_id.as_str())
+        && matches!(outcome.outcome.as_str(), "accepted" | "duplicate" | "rejected")
+    {
+        let (word, code, detail) = (outcome.outcome.clone(), outcome.code.clone(), outcome.detail.clone());
+        run.ended(n, &entry.path, Outcome { word, document_id: outcome.document_id, code, detail })?;
+    }
+    Ok(told.heard().await?)
+}
+
+/// The path of a file under the folder that the service reads too.
+fn beneath(root: Option<&Path>, path: &Path) -> Option<String> {
+    let path: PathBuf = path.canonicalize().ok()?;
+    Some(path.strip_prefix(root?).ok()?.to_str()?.to_owned())
+}
+
+fn too_large(size: u64, most: u64) -> Outcome {
+    let detail = format!(
+        "it has {size} bytes, and a message holds {most} (SVC_BULK_INLINE_BYTES): put it under SVC_BULK_ROOT, or use svc ingest"
+    );
+    Outcome {
+        word: "rejected".to_owned(),
+        document_id: None,
+        code: Some(svc_client::Code::TooLarge.as_str().to_owned()),
+        detail: Some(detail),
+    }
+}
