@@ -10,7 +10,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::HeaderMap;
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use svc_client::{
     Code, Failure, Json,
     wire::{DocumentPath, FailureChoice, TaskPath, TaskQuery, TaskStatus, TaskTypePath},
@@ -18,6 +22,8 @@ use svc_client::{
 
 /// How many failed tasks of one file are queued again by one form.
 const RETRIED: u32 = 1000;
+/// How long one form queues tasks again; the rest is left to the next.
+const RETRY_TIME: Duration = Duration::from_secs(10);
 /// The longest sentence that a page carries over from an act.
 const LONGEST: usize = 600;
 
@@ -129,9 +135,15 @@ pub async fn on_document(Path((id, which)): Path<(String, String)>, act: Act) ->
 async fn retry_file(calls: &super::Calls, id: i64) -> Result<String, Failure> {
     let failed =
         TaskQuery { status: Some(TaskStatus::Failed), root_id: Some(id), limit: Some(RETRIED), ..TaskQuery::default() };
+    // A document that is gone has no failed tasks either.
+    calls.read_evidence(DocumentPath { id }).await?;
     let page = calls.list_tasks(failed).await?;
-    let mut retried = 0;
+    let (mut retried, mut is_whole, begun) = (0, page.next_cursor.is_none(), Instant::now());
     for task in page.tasks.into_iter().filter(|task| task.finished) {
+        if begun.elapsed() > RETRY_TIME {
+            is_whole = false;
+            break;
+        }
         match calls.retry_task(TaskPath { id: task.id }).await {
             Ok(_) => retried += 1,
             // It went back with another task that it had failed with.
@@ -139,10 +151,10 @@ async fn retry_file(calls: &super::Calls, id: i64) -> Result<String, Failure> {
             Err(failure) => return Err(failure),
         }
     }
-    Ok(match (retried, page.next_cursor) {
+    Ok(match (retried, is_whole) {
         (0, _) => "Nothing has failed for good here.".to_owned(),
-        (retried, None) => format!("Queued {} again.", say::many(retried, "task")),
-        (retried, Some(_)) => format!("Queued {} again; there are more.", say::many(retried, "task")),
+        (retried, true) => format!("Queued {} again.", say::many(retried, "task")),
+        (retried, false) => format!("Queued {} again; there are more.", say::many(retried, "task")),
     })
 }
 

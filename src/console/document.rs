@@ -6,17 +6,20 @@ use super::{
 };
 use maud::{Markup, html};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use svc_client::{
     Failure,
     wire::{
-        AuditQuery, DocumentPath, DocumentResponse, EmbedQuery, FrontierResponse, StoryEntry, StoryResponse, TaskQuery,
-        TaskResponse,
+        AttemptOutcome, AuditQuery, DocumentPath, DocumentResponse, EmbedQuery, ErrorType, FrontierResponse, Settled,
+        StoryEntry, StoryResponse, TaskQuery, TaskResponse,
     },
 };
 
 /// How many tasks are told of that owe work.
 const TASKS: u32 = 20;
 const AUDIT: u32 = 10;
+/// How many reasons of failures are told.
+const REASONS: usize = 8;
 /// The longest value of evidence that is shown.
 const LONGEST: usize = 300;
 
@@ -49,14 +52,14 @@ pub async fn read(calls: &Calls, is_owner: bool, id: i64) -> Result<Page, Failur
         (figures(&frontier))
         @if story.entries.is_empty() {
             (card("What happened", "", html! {}, html! { p .body .dim { "No task has run here." } }))
-        } @else { (happened(&story)) (attempts(&document, &story, &frontier)) }
+        } @else { (happened(&story)) (attempts(&document, &story, &frontier, is_owner)) }
         div .pair {
             (card("Evidence", "what the pipeline recorded", html! {}, html! {
                 table { tbody { @for (name, value) in evidence.evidence.iter().filter(|(name, value)| !value.is_null() && *name != "attempts") {
                     tr { td .mono .w1 { (name) } td .message { (draw::short(&told(value), LONGEST)) } }
                 } } }
             }))
-            (card("Why is it not done?", "", html! {}, not_done(&frontier, &tasks)))
+            (card("Why is it not done?", "", html! {}, html! { (not_done(&frontier, &tasks)) (failures(&frontier, &story)) }))
         }
         @if !audit.is_empty() { (card("Who did what", "", html! {}, html! { table { tbody { @for entry in &audit {
             tr { td .w1 .dim { (say::time(say::since(entry.at))) " ago" } td .w1 { (entry.actor) } td { (entry.act.as_str()) } }
@@ -107,14 +110,15 @@ fn happened(story: &StoryResponse) -> Markup {
     )
 }
 
-fn attempts(document: &DocumentResponse, story: &StoryResponse, frontier: &FrontierResponse) -> Markup {
+fn attempts(document: &DocumentResponse, story: &StoryResponse, frontier: &FrontierResponse, is_owner: bool) -> Markup {
     let here = format!("/documents/{}", document.id);
     let ask = format!(
-        "Cancel the ingestion of {}? What waits fails at once, and what runs is stopped within 2 seconds.",
+        // A title may change the direction in which text runs, and must not change that of the question.
+        "Cancel the ingestion of \u{2068}{}\u{2069}? What waits fails at once, and what runs is stopped within 2 seconds.",
         document.title
     );
     let buttons = html! {
-        (form(&format!("{here}/retry"), &[], "Retry what failed", "", None, &here)) " "
+        @if is_owner { (form(&format!("{here}/retry"), &[], "Retry what failed", "", None, &here)) " " }
         @if !frontier.stages.is_empty() { (form(&format!("{here}/cancel"), &[], "Cancel", "danger", Some(&ask), &here)) }
     };
     let begin = story.created_at;
@@ -128,18 +132,18 @@ fn attempts(document: &DocumentResponse, story: &StoryResponse, frontier: &Front
             thead { tr {
                 th .num { "Began" } th { "Task" } th { "Outcome" } th .hide-s { "Attempt" } th .hide-s { "Worker" } th .num .hide-s { "Waited" } th .num { "Took" } th .hide-s { "What it says" }
             } }
-            tbody { @for entry in entries { (attempt(entry, begin)) } }
+            tbody { @for entry in entries { (attempt(entry, begin, is_owner)) } }
         } },
     )
 }
 
-fn attempt(entry: &StoryEntry, begin: chrono::DateTime<chrono::Utc>) -> Markup {
+fn attempt(entry: &StoryEntry, begin: chrono::DateTime<chrono::Utc>, is_owner: bool) -> Markup {
     let waited = entry.queued_at.map(|queued| (entry.started_at - queued).as_seconds_f64());
     let each = if entry.attempts > 1 { " each" } else { "" };
     html! {
         tr {
             td .num .w1 .dim { "+" (say::took((entry.started_at - begin).as_seconds_f64())) }
-            td .w1 { a href={ "/tasks/" (entry.task_id) } { (entry.task_type) } @if entry.attempts > 1 { " ×" (say::count(entry.attempts)) } }
+            td .w1 { @if is_owner { a href={ "/tasks/" (entry.task_id) } { (entry.task_type) } } @else { (entry.task_type) } @if entry.attempts > 1 { " ×" (say::count(entry.attempts)) } }
             td .w1 { (say::outcome(entry.outcome)) }
             td .w1 .dim .hide-s { (entry.attempt) }
             td .w1 .dim .hide-s { @if entry.workers > 1 { (entry.workers) " workers" } @else { (entry.worker.as_deref().unwrap_or("–")) } }
@@ -155,7 +159,13 @@ fn attempt(entry: &StoryEntry, begin: chrono::DateTime<chrono::Utc>) -> Markup {
 
 fn not_done(frontier: &FrontierResponse, tasks: &[TaskResponse]) -> Markup {
     if frontier.stages.is_empty() {
-        return html! { p .body .dim { "It owes no work." } };
+        let says = match (frontier.settled, frontier.nodes_in_flight) {
+            (Settled::Failed, _) => "It failed, and nothing more will be done.",
+            // The tasks belong to the files under it.
+            (_, 1..) => "The files under it are being ingested: their own pages say what each waits for.",
+            _ => "It owes no work.",
+        };
+        return html! { p .body .dim { (says) } };
     }
     html! {
         @if tasks.is_empty() { table { tbody { @for (reason, number) in &frontier.blocked_by {
@@ -169,6 +179,32 @@ fn not_done(frontier: &FrontierResponse, tasks: &[TaskResponse]) -> Markup {
             }
         } } } }
     }
+}
+
+/// What failed for good and did not succeed later, each reason once, the latest first; what is only not configured comes last.
+fn failures(frontier: &FrontierResponse, story: &StoryResponse) -> Markup {
+    if frontier.nodes_failed == 0 && frontier.settled != Settled::Failed {
+        return html! {};
+    }
+    let of = |outcome| story.entries.iter().filter(move |entry| entry.outcome == Some(outcome));
+    let succeeded: BTreeSet<i64> = of(AttemptOutcome::Completed).map(|entry| entry.task_id).collect();
+    let mut entries: Vec<&StoryEntry> =
+        of(AttemptOutcome::Failed).filter(|entry| !succeeded.contains(&entry.task_id)).collect();
+    entries.reverse();
+    let mut seen = BTreeSet::new();
+    entries.retain(|entry| seen.insert((&entry.task_type, &entry.code, &entry.message)));
+    entries.sort_by_key(|entry| entry.error_type == Some(ErrorType::Dependency));
+    html! { table { tbody { @for entry in entries.iter().take(REASONS) { tr {
+        td .w1 { (say::outcome(entry.outcome)) }
+        td .message {
+            (entry.message.as_deref().unwrap_or("no reason is on record"))
+            div .dim {
+                (entry.task_type) @if entry.attempts > 1 { " ×" (say::count(entry.attempts)) }
+                @if let Some(code) = &entry.code { " · " span .mono { (code) } }
+                @if let Some(class) = entry.error_type { " · " (class.as_str()) }
+            }
+        }
+    } } } } }
 }
 
 /// Why a task does not run, with the task in the way and the time that it waits for.

@@ -44,7 +44,10 @@ use std::{
     },
     time::Duration,
 };
-use svc_client::{Client, Code, Failure, wire::OverviewResponse};
+use svc_client::{
+    Client, Code, Failure,
+    wire::{DocumentPath, OverviewResponse, TaskPath},
+};
 use tokio::time::timeout;
 
 /// How long the reading of a page may take.
@@ -202,16 +205,26 @@ async fn worker_page(State(console): State<Arc<Console>>, Path(id): Path<String>
     console.answer(viewer, "/workers", async |calls, _| workers::one(calls, id).await).await
 }
 
-/// Leads to a task or a document by its id, else to the files of that name.
+/// Leads to a document or a task by its id, `#7` to a task first, else to the files of that name.
 async fn find(State(console): State<Arc<Console>>, Query(query): Query<Parameters>, viewer: Viewer) -> Response {
     let wanted = query.get("q").map(String::as_str).unwrap_or_default().trim();
-    let to = match wanted.trim_start_matches('#').parse::<i64>() {
-        Ok(id) => {
-            let task = console.calls(&viewer).read_task(svc_client::wire::TaskPath { id }).await;
-            if task.is_ok() { format!("/tasks/{id}") } else { format!("/documents/{id}") }
-        }
-        Err(_) => format!("/documents?{}", layout::query(&[("name", wanted)])),
+    let calls = console.calls(&viewer);
+    let (document, task) = (
+        async |id| calls.read_evidence(DocumentPath { id }).await.is_ok().then(|| format!("/documents/{id}")),
+        async |id| calls.read_task(TaskPath { id }).await.is_ok().then(|| format!("/tasks/{id}")),
+    );
+    let to = match (wanted.strip_prefix('#').map(str::parse::<i64>), wanted.parse::<i64>()) {
+        (Some(Ok(id)), _) => match task(id).await {
+            Some(to) => Some(to),
+            None => document(id).await,
+        },
+        (_, Ok(id)) => match document(id).await {
+            Some(to) => Some(to),
+            None => task(id).await,
+        },
+        _ => None,
     };
+    let to = to.unwrap_or_else(|| format!("/documents?{}", layout::query(&[("name", wanted)])));
     axum::response::Redirect::to(&to).into_response()
 }
 

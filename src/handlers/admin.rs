@@ -129,16 +129,22 @@ async fn task_type(conn: &mut PgConnection, name: &str) -> Result<TaskTypeState,
     found.pop().ok_or_else(|| Failure::new(Code::NotFound, format!("there is no task type `{name}`")))
 }
 
+/// 404 for a task type of which nobody has heard.
+async fn check_known(service: &Service, conn: &mut PgConnection, name: &str) -> Result<(), Failure> {
+    let known = task_type(conn, name).await?;
+    let ours = service.task_types.names().any(|known| known == name);
+    if ours || known.has_handler || known.paused || known.pending + known.held + known.waiting_for_retry > 0 {
+        return Ok(());
+    }
+    let detail = format!("there is no task type `{name}` in the queue, and no living worker knows it");
+    Err(Failure::new(Code::NotFound, detail))
+}
+
 impl Handle<ops::pause_task_type> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::pause_task_type>) -> Result<TaskTypeState, Failure> {
         let name = call.path.task_type;
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
-        let known = task_type(&mut tx, &name).await?;
-        let ours = self.task_types.names().any(|known| known == name);
-        if !ours && !known.has_handler && !known.paused && known.pending + known.held + known.waiting_for_retry == 0 {
-            let detail = format!("there is no task type `{name}` in the queue, and no living worker knows it");
-            return Err(Failure::new(Code::NotFound, detail));
-        }
+        check_known(self, &mut tx, &name).await?;
         store::admin::pause(&mut tx, &name).await.or_fail()?;
         let entry = Entry::new(AuditAct::TaskTypePause).with("task_type", name.as_str());
         caller.record(&mut tx, entry).await.or_fail()?;
@@ -151,6 +157,7 @@ impl Handle<ops::pause_task_type> for Service {
 impl Handle<ops::resume_task_type> for Service {
     async fn handle(&self, caller: &Caller, call: Call<ops::resume_task_type>) -> Result<TaskTypeState, Failure> {
         let mut tx = store::transaction::begin(&self.pool).await.or_fail()?;
+        check_known(self, &mut tx, &call.path.task_type).await?;
         store::admin::resume(&mut tx, &call.path.task_type).await.or_fail()?;
         let entry = Entry::new(AuditAct::TaskTypeResume).with("task_type", call.path.task_type.as_str());
         caller.record(&mut tx, entry).await.or_fail()?;

@@ -7,13 +7,13 @@ use crate::{
     registry::Handle,
     service::Service,
     spool::SpooledUpload,
-    store::{self, admin::Cancel, ingest_nodes::Belongs, places::Place},
+    store::{self, admin::Cancel, audit::Entry, ingest_nodes::Belongs, places::Place},
 };
 use sqlx::PgConnection;
 use svc_actors::Lanes;
 use svc_client::{
     Call, Code, Failure, ops,
-    wire::{CancelResponse, PriorityResponse, UploadResponse},
+    wire::{AuditAct, CancelResponse, PriorityResponse, UploadResponse},
 };
 use svc_ids::DocumentId;
 
@@ -58,6 +58,8 @@ impl Handle<ops::cancel_ingest> for Service {
         if let Some(running) = store::reprocess::running(&mut tx, file.id()).await.or_fail()? {
             let given_up = reprocess::give_up(&mut tx, &file).await.or_fail()?;
             reprocess::record_cancel(&mut tx, &file, &running).await.or_fail()?;
+            let entry = Entry::new(AuditAct::IngestCancel).document(file.id());
+            caller.record(&mut tx, entry).await.or_fail()?;
             tx.commit().await.or_fail()?;
             let (tasks_cancelled, tasks_stopping) = (given_up.cancelled, given_up.stopping);
             super::reprocess::after_giving_up(self, given_up).await;
@@ -78,6 +80,8 @@ impl Handle<ops::cancel_ingest> for Service {
         let tasks_stopping = store::admin::stopping(&mut tx, root_id).await.or_fail()?;
         if tasks_cancelled + tasks_stopping > 0 {
             cancel::fail_containers(&mut tx, &file, tasks_cancelled + tasks_stopping).await.or_fail()?;
+            let entry = Entry::new(AuditAct::IngestCancel).document(file.id());
+            caller.record(&mut tx, entry).await.or_fail()?;
         }
         tx.commit().await.or_fail()?;
         announce_cancel(self, tasks_stopping).await;

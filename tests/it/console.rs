@@ -1,6 +1,7 @@
 //! The operator's console over HTTP: who gets in, what it shows, and what it changes. `browser` looks at it as a person does.
 
 mod browser;
+mod documents;
 mod limits;
 
 use crate::{

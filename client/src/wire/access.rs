@@ -72,6 +72,7 @@ wire_words! {
         DocumentProtect = "document.protect",
         DocumentUnprotect = "document.unprotect",
         DocumentMove = "document.move",
+        IngestCancel = "ingest.cancel",
         TaskRetry = "task.retry",
         TaskCancel = "task.cancel",
         TaskTypePause = "task_type.pause",
