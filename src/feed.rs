@@ -4,6 +4,7 @@
 //! database, brings the message again; its id then finds the outcome of the first time. docs/feed.md has the contract.
 pub mod broker;
 mod consumer;
+pub mod dead;
 mod message;
 mod outcomes;
 pub mod producer;

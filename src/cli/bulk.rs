@@ -1,6 +1,7 @@
 //! `svc bulk`: hands whole folders over, through the message broker or else by uploads, and keeps a journal, so that it goes on wherever it
 //! was stopped. docs/feed.md explains it.
 mod broker;
+mod dead;
 mod journal;
 mod rest;
 mod walk;
@@ -14,7 +15,7 @@ use crate::{
     feed::{broker::place as broker_place, producer::Target},
     settings::Settings,
 };
-use clap::Args;
+use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use journal::{Entry, Journal, Known, Outcome};
 use serde::Serialize;
@@ -41,7 +42,22 @@ const READS: usize = 4;
 const REASON_CHARACTERS: usize = 500;
 
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct BulkArguments {
+    #[command(subcommand)]
+    command: Option<BulkCommand>,
+    #[command(flatten)]
+    send: SendArguments,
+}
+
+#[derive(Subcommand)]
+enum BulkCommand {
+    /// The messages that the bulk feed gave up: lists and shows them, sends them once more, drops them.
+    Dead(dead::DeadArguments),
+}
+
+#[derive(Args)]
+struct SendArguments {
     /// Folders with everything in them, and files. Links inside folders are not followed.
     #[arg(required_unless_present = "list")]
     paths: Vec<PathBuf>,
@@ -71,7 +87,7 @@ pub struct BulkArguments {
     patience: u64,
 }
 
-impl BulkArguments {
+impl SendArguments {
     fn target(&self) -> Result<Target, CliError> {
         let options = self.options.as_deref().map(serde_json::from_str::<Value>).transpose();
         let options = options.map_err(|error| CliError::Other(format!("--options is not JSON: {error}")))?;
@@ -145,6 +161,12 @@ struct Run {
 }
 
 pub async fn bulk(settings: &Settings, output: Output, arguments: BulkArguments) -> Result<ExitCode, CliError> {
+    let arguments = match arguments {
+        BulkArguments { command: Some(BulkCommand::Dead(arguments)), .. } => {
+            return dead::dead(settings, output, arguments).await;
+        }
+        BulkArguments { send, .. } => send,
+    };
     let target = arguments.target()?;
     let by_broker = !settings.amqp_url.is_blank();
     let to = match by_broker {

@@ -47,9 +47,16 @@ pub enum BrokerError {
         "the broker has no queue `{0}`: start `svc serve` with the same SVC_AMQP_URL and SVC_AMQP_PREFIX, which makes it"
     )]
     NoFeed(String),
+    #[error("the service gave it up under another user of the broker than `{0}`: use the SVC_AMQP_URL of the service")]
+    OfAnother(String),
 }
 
 impl BrokerError {
+    /// Whether another message may still be published.
+    pub fn is_of_message(&self) -> bool {
+        matches!(self, BrokerError::OfAnother(_) | BrokerError::Refused(_))
+    }
+
     /// Whether the broker says that there is no such queue.
     pub fn is_missing(&self) -> bool {
         let BrokerError::Broker(error) = self else { return false };

@@ -1,7 +1,8 @@
 //! Takes messages and answers them: each is stored by the function that stores uploads, and acknowledged after the commit.
 use super::{
     broker::{Broker, BrokerError, RETRIES, answer},
-    message::{ROUNDS, Said, UPLOADER, Upload},
+    dead,
+    message::{CODE, DETAIL, ROUNDS, Said, UPLOADER, Upload},
     outcomes,
     source::{self, Missing},
 };
@@ -35,6 +36,8 @@ const PREFETCH: u16 = 32;
 const AT_ONCE: usize = 8;
 /// The time between two looks at the queue of tasks.
 const LOOK: Duration = Duration::from_millis(500);
+/// How much of a reason is kept with a message that is given up.
+const DETAIL_CHARACTERS: usize = 1_000;
 /// How often a message is tried in each queue of retries.
 const TRIES_EACH: u32 = 2;
 /// The time between two tries while the database is away, first and later.
@@ -46,7 +49,8 @@ const HOLD: Duration = Duration::from_secs(15 * 60);
 /// What is to be told to the broker.
 enum Answer {
     Ack,
-    Reject,
+    /// It is given up.
+    Reject(Failure),
     /// It is put aside, to come back after a while.
     Later {
         rounds: u32,
@@ -177,7 +181,15 @@ async fn take(service: &Arc<Service>, broker: &Broker, delivery: Delivery) -> Re
     let said = Said::read(&properties, &broker.user);
     match end(service, broker, &said, &properties, &data).await? {
         Answer::Ack => answer(acker.ack(BasicAckOptions::default())).await?,
-        Answer::Reject => answer(acker.reject(BasicRejectOptions { requeue: false })).await?,
+        Answer::Reject(failure) => {
+            let buried = buried(&properties, &said, broker, &failure);
+            match broker.publish(&broker.name("dlx"), "", &data, buried, true).await {
+                Ok(()) => answer(acker.ack(BasicAckOptions::default())).await?,
+                // The broker puts it there by itself, without the reason, once there is room.
+                Err(BrokerError::Refused(_)) => answer(acker.reject(BasicRejectOptions { requeue: false })).await?,
+                Err(error) => return Err(error),
+            }
+        }
         Answer::Later { rounds, queue } => {
             let queue = broker.name(&format!("retry.{queue}"));
             broker.publish("", &queue, &data, aside(&properties, &said, broker, rounds), true).await?;
@@ -192,7 +204,17 @@ fn aside(properties: &BasicProperties, said: &Said, broker: &Broker, rounds: u32
     let mut headers = properties.headers().clone().unwrap_or_default();
     headers.insert(UPLOADER.into(), AMQPValue::LongString(said.user.clone().unwrap_or_default().into()));
     headers.insert(ROUNDS.into(), AMQPValue::LongLongInt(rounds.into()));
-    properties.clone().with_headers(headers).with_user_id(broker.user.as_str().into())
+    dead::kept(properties).with_headers(headers).with_user_id(broker.user.as_str().into())
+}
+
+/// The properties of a message that is given up, with the reason.
+fn buried(properties: &BasicProperties, said: &Said, broker: &Broker, failure: &Failure) -> BasicProperties {
+    let buried = aside(properties, said, broker, said.rounds);
+    let mut headers = buried.headers().clone().unwrap_or_default();
+    let detail: String = failure.detail.chars().take(DETAIL_CHARACTERS).collect();
+    headers.insert(CODE.into(), AMQPValue::LongString(failure.code.as_str().into()));
+    headers.insert(DETAIL.into(), AMQPValue::LongString(detail.into()));
+    buried.with_headers(headers)
 }
 
 /// What a message ends with. While the database is away it is tried again, for as long as the broker lets us hold it.
@@ -238,7 +260,7 @@ async fn tried(
             tracing::warn!(%failure, "a message without an id is rejected");
             let mut conn = service.pool.acquire().await.or_fail().map_err(Trouble::Away)?;
             store::bulk::dead(&mut conn, None, None, &failure).await.or_fail().map_err(Trouble::Away)?;
-            return Ok(Answer::Reject);
+            return Ok(Answer::Reject(failure));
         }
     };
     let mut sha256 = None;
@@ -271,7 +293,7 @@ async fn tried(
         tx.commit().await
     };
     recorded.await.or_fail().map_err(Trouble::Away)?;
-    Ok(Answer::Reject)
+    Ok(Answer::Reject(failure))
 }
 
 /// Stores what a message brings, or tells again what became of it.

@@ -18,6 +18,9 @@ const ID_CHARACTERS: usize = 200;
 /// Headers of a message that this service put aside itself: who uploads, and how often it was tried.
 pub const UPLOADER: &str = "svc-uploader";
 pub const ROUNDS: &str = "svc-rounds";
+/// Headers of a message that this service gave up: why.
+pub const CODE: &str = "svc-code";
+pub const DETAIL: &str = "svc-detail";
 
 /// What the properties of a message say.
 #[derive(Clone, Debug)]
@@ -27,6 +30,8 @@ pub struct Said {
     pub user: Option<String>,
     /// How often it was put aside because something was missing.
     pub rounds: u32,
+    /// Whether the service put it aside or gave it up under a user of the broker that is not ours.
+    pub is_of_another: bool,
     reply_to: Option<String>,
     correlation_id: Option<String>,
     kind: Option<String>,
@@ -106,7 +111,7 @@ fn text(value: &AMQPValue) -> Option<String> {
     })
 }
 
-fn header(headers: Option<&FieldTable>, name: &str) -> Result<Option<String>, Failure> {
+pub(super) fn header(headers: Option<&FieldTable>, name: &str) -> Result<Option<String>, Failure> {
     let Some(value) = headers.and_then(|headers| headers.inner().get(name)) else { return Ok(None) };
     text(value).map(Some).ok_or_else(|| malformed(format!("the header {name} is not a text, a number or a flag")))
 }
@@ -125,6 +130,7 @@ impl Said {
         Said {
             message_id: of(properties.message_id()),
             user: by,
+            is_of_another: !ours && headers.is_some_and(|headers| headers.contains_key(UPLOADER)),
             rounds: aside(ROUNDS).and_then(|rounds| rounds.parse().ok()).unwrap_or_default(),
             reply_to: of(properties.reply_to()).filter(|to| !to.is_empty()),
             correlation_id: of(properties.correlation_id()),
@@ -155,6 +161,11 @@ impl Said {
     pub fn upload(&self, headers: Option<&FieldTable>, body: &[u8]) -> Result<Upload, Failure> {
         if self.kind.as_deref().is_some_and(|kind| kind != TYPE) {
             return Err(malformed(format!("the property type takes {TYPE}")));
+        }
+        if self.is_of_another {
+            let failure = malformed(format!("only the service itself writes the header {UPLOADER}"));
+            return Err(failure
+                .with("remedy", "publish it without this header, or replay it by the SVC_AMQP_URL of the service"));
         }
         let mut upload = match self.content_type.as_deref() {
             Some(ENVELOPE) => envelope(body)?,

@@ -1,6 +1,7 @@
 //! The bulk feed, on a real broker.
 mod bulk;
 mod conservation;
+mod dead;
 mod records;
 
 use crate::{

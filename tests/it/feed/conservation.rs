@@ -10,8 +10,10 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Enough for the kills to meet messages in every state, at some hundred a second.
-const MESSAGES: usize = 400;
+/// Enough for the kills to meet messages in every state, at some hundred a second; SVC_TEST_MESSAGES names another number.
+fn messages() -> usize {
+    std::env::var("SVC_TEST_MESSAGES").ok().and_then(|number| number.parse().ok()).unwrap_or(400)
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kills_of_service_broker_and_database_lose_no_message_and_store_none_twice() {
@@ -27,10 +29,11 @@ async fn kills_of_service_broker_and_database_lose_no_message_and_store_none_twi
         command.env("SVC_AMQP_URL", &url).env("SVC_AMQP_PREFIX", &prefix).env("SVC_LOG_LEVEL", "error");
         Process(command.stdout(std::process::Stdio::null()).spawn().unwrap())
     };
+    let all = messages();
     let mut service = serve();
     let producer = Producer::connect(&url, &prefix).await;
     let mut expected = BTreeMap::new();
-    for number in 0..MESSAGES {
+    for number in 0..all {
         // Of ten messages one brings the bytes of another, one has a wrong hash, and one comes twice.
         let (id, bytes) = (format!("m{number}"), note(10_000 + if number % 10 == 7 { number - 1 } else { number }));
         let is_wrong = number % 10 == 3;
@@ -42,7 +45,7 @@ async fn kills_of_service_broker_and_database_lose_no_message_and_store_none_twi
     }
     drop(producer);
     let done = async |part: usize| {
-        let most = (MESSAGES * part / 8) as i64;
+        let most = (all * part / 8) as i64;
         // The connections of the test are ended too.
         let ask = || sqlx::query_scalar("SELECT count(*) FROM bulk_message").fetch_one(&app.pool);
         until("some messages are done", async || ask().await.ok().filter(|done: &i64| *done >= most)).await;
@@ -86,7 +89,7 @@ async fn kills_of_service_broker_and_database_lose_no_message_and_store_none_twi
             .fetch_all(&app.pool)
             .await
             .unwrap();
-    assert_eq!(rows.len(), MESSAGES, "one outcome for each message");
+    assert_eq!(rows.len(), all, "one outcome for each message");
     for (id, outcome, sha256, document_id) in &rows {
         let (hash, is_wrong) = &expected[id];
         assert_eq!(outcome == "rejected", *is_wrong, "{id} is {outcome}");
