@@ -4,6 +4,7 @@ use super::{
     layout::{Page, card, form, query},
     say,
 };
+use crate::store::queue::COUNTED;
 use maud::{Markup, html};
 use svc_client::{
     Failure,
@@ -19,8 +20,8 @@ pub async fn read(calls: &Calls) -> Result<Page, Failure> {
     let say = match list.failures.len() {
         0 => "Nothing has failed.".to_owned(),
         reasons => format!(
-            "{} failed for good, for {}; {} of them may work when tried again.",
-            say::many(list.examined, "task"),
+            "{} tasks failed for good, for {}; {} of them may work when tried again.",
+            say::at_least(list.examined, list.examined >= COUNTED),
             say::many(reasons as i64, "reason"),
             say::count(worth)
         ),

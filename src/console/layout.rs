@@ -3,6 +3,7 @@ use super::{
     auth::{NOTICE, Viewer, set_cookie},
     say,
 };
+use crate::store::queue::COUNTED;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
 use maud::{DOCTYPE, Markup, html};
@@ -25,23 +26,23 @@ pub struct Page {
 }
 
 /// The address of a page in the column, its name, its key, and how many things it is about, if that is known.
-type Entry = (&'static str, &'static str, Option<i64>, bool);
+type Entry = (&'static str, &'static str, Option<String>, bool);
 
 fn entries(viewer: &Viewer, overview: Option<&OverviewResponse>) -> Vec<Entry> {
     if !viewer.is_owner() {
         return vec![("/documents", "Documents", None, false)];
     }
-    let owed = overview.map(|now| now.queue.pending + now.queue.held + now.queue.waiting_for_retry);
-    let actors = overview.map(|now| now.workers.iter().map(|worker| worker.actors as i64).sum());
-    let failed = overview.map(|now| now.queue.failed);
+    let number = |of: fn(&OverviewResponse) -> i64| overview.map(|now| say::count(of(now)));
+    let owed = overview.map(super::now::owed).map(|(owed, is_more)| say::at_least(owed, is_more));
+    let failed = overview.map_or(0, |now| now.queue.failed);
     vec![
         ("/", "Now", None, false),
-        ("/actors", "Actors", actors, false),
-        ("/regions", "Regions", overview.map(|now| now.regions_held), false),
+        ("/actors", "Actors", number(|now| now.workers.iter().map(|worker| worker.actors as i64).sum()), false),
+        ("/regions", "Regions", number(|now| now.regions_held), false),
         ("/tasks", "Tasks", owed, false),
-        ("/failed", "Failed", failed, failed.is_some_and(|failed| failed > 0)),
+        ("/failed", "Failed", overview.map(|_| say::at_least(failed, failed >= COUNTED)), failed > 0),
         ("/documents", "Documents", None, false),
-        ("/workers", "Workers", overview.map(|now| now.workers.len() as i64), false),
+        ("/workers", "Workers", number(|now| now.workers.len() as i64), false),
     ]
 }
 
@@ -56,7 +57,7 @@ pub fn frame(viewer: &Viewer, place: &str, overview: Option<&OverviewResponse>, 
                 @for (address, name, number, is_bad) in entries(viewer, overview) {
                     a href=(address) aria-current=[(address == place).then_some("page")] {
                         (name)
-                        @if let Some(number) = number { span .n .bad[is_bad] { (say::count(number)) } }
+                        @if let Some(number) = number { span .n .bad[is_bad] { (number) } }
                     }
                 }
                 form .find method="get" action="/find" role="search" {

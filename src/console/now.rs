@@ -4,6 +4,7 @@ use super::{
     layout::{Page, card, form, part, query},
     say,
 };
+use crate::store::queue::COUNTED;
 use maud::{Markup, html};
 use svc_client::{
     Code, Failure,
@@ -26,9 +27,13 @@ pub async fn read(calls: &Calls, overview: Option<&OverviewResponse>) -> Result<
     };
     let files = calls.list_files(FileQuery { limit: Some(FILES), ..FileQuery::default() }).await?.files;
     let mut notes: Vec<Markup> = now.findings.iter().map(finding).collect();
-    notes.extend(now.workers.iter().filter(|worker| is_silent(worker)).map(silent));
-    let owed = now.queue.pending + now.queue.held + now.queue.waiting_for_retry;
-    let say = match (notes.len(), owed) {
+    let quiet: Vec<&WorkerOverview> = now.workers.iter().filter(|worker| is_silent(worker)).collect();
+    match quiet[..] {
+        [] | [_] | [_, _] => notes.extend(quiet.into_iter().map(silent)),
+        _ => notes.push(all_silent(&quiet)),
+    }
+    let owed = owed(now);
+    let say = match (notes.len(), owed.0) {
         (0, 0) => "All is well, and nothing waits.".to_owned(),
         (0, _) => "Working, with nothing for you to do.".to_owned(),
         (1, _) => "One thing needs a look.".to_owned(),
@@ -37,7 +42,7 @@ pub async fn read(calls: &Calls, overview: Option<&OverviewResponse>) -> Result<
     let hidden = notes.len().saturating_sub(FINDINGS);
     let body = html! {
         @for note in notes.iter().take(FINDINGS) { (note) }
-        @if hidden > 0 { p .dim { "and " (hidden) " more: " code { "svc-worker doctor" } " lists all of them" } }
+        @if hidden > 0 { p .dim { "and " (hidden) " more: " code { "svc-worker doctor" } " lists what it finds" } }
         (figures(now, owed))
         (card("Throughput", "attempts that ended, by the minute, in the last hour", draw::legend(&[("f-done", "done"), ("f-bad", "failed")]),
             html! { div .body { (draw::throughput(&now.throughput, now.at)) } }))
@@ -63,6 +68,30 @@ pub async fn read(calls: &Calls, overview: Option<&OverviewResponse>) -> Result<
     Ok(Page { title: "Now".to_owned(), say: html! { (say) }, body })
 }
 
+/// How many tasks owe work, and whether there are more: of each type, counting ends at [`COUNTED`].
+pub fn owed(now: &OverviewResponse) -> (i64, bool) {
+    let owed = now.queue.pending + now.queue.held + now.queue.waiting_for_retry;
+    (owed, now.task_types.iter().any(|row| waits(row).1))
+}
+
+/// The same of one type, without those that run.
+fn waits(row: &TypeOverview) -> (i64, bool) {
+    let waits = row.blocked_by.values().sum();
+    (waits, waits >= COUNTED)
+}
+
+/// When so many tasks are done at this pace.
+fn empty_in((owed, is_more): (i64, bool), pace: i64) -> String {
+    match (owed, pace) {
+        (0, _) => "now".to_owned(),
+        (_, 0) => "–".to_owned(),
+        (owed, pace) => {
+            let time = say::time(owed as f64 * 60.0 / pace as f64);
+            if is_more { format!("over {time}") } else { time }
+        }
+    }
+}
+
 pub fn far(file: &svc_client::wire::FileResponse) -> String {
     match (file.nodes_total, file.nodes_settled, file.state) {
         (Some(total), Some(_), Settled::Settled) => say::many(total, "node"),
@@ -71,14 +100,10 @@ pub fn far(file: &svc_client::wire::FileResponse) -> String {
     }
 }
 
-fn figures(now: &OverviewResponse, owed: i64) -> Markup {
+fn figures(now: &OverviewResponse, owed: (i64, bool)) -> Markup {
     let running: i64 = now.task_types.iter().map(|row| row.running).sum();
     let pace: i64 = now.task_types.iter().map(|row| row.ended_a_minute).sum();
-    let empty = match (owed, pace) {
-        (0, _) => "now".to_owned(),
-        (_, 0) => "–".to_owned(),
-        (owed, pace) => say::time(owed as f64 * 60.0 / pace as f64),
-    };
+    let empty = empty_in(owed, pace);
     let failed: i64 = now.throughput.iter().map(|minute| minute.failed + minute.lost).sum();
     let ended: i64 = now.throughput.iter().map(|minute| minute.completed + minute.failed + minute.lost).sum();
     let share = match ended {
@@ -87,7 +112,7 @@ fn figures(now: &OverviewResponse, owed: i64) -> Markup {
     };
     html! {
         section .card aria-label="Figures" { div .stats {
-            div { b { a href="/tasks" { (say::count(owed)) } } span { (if owed == 1 { "task owes work" } else { "tasks owe work" }) } }
+            div { b { a href="/tasks" { (say::at_least(owed.0, owed.1)) } } span { (if owed.0 == 1 { "task owes work" } else { "tasks owe work" }) } }
             div { b { (say::count(running)) } span { "running, in " a href="/regions" { (say::many(now.regions_held, "held region")) } } }
             div { b { (say::count(pace)) } span { "ended in the last minute" } }
             div { b { (empty) } span { "to empty at this pace" } }
@@ -103,6 +128,7 @@ fn queue(now: &OverviewResponse) -> Markup {
         ("f-block", "behind a held region"),
         ("f-dep", "behind a task before it"),
         ("f-back", "backs off"),
+        ("f-wait", "paused"),
         ("f-bad", "nobody serves it"),
     ]);
     card(
@@ -123,12 +149,10 @@ fn queue(now: &OverviewResponse) -> Markup {
 }
 
 fn type_row(row: &TypeOverview) -> Markup {
-    let waits: i64 = row.blocked_by.values().sum();
-    let owed = waits + row.running;
-    let empty = match (owed, row.ended_a_minute) {
-        (0, _) => String::new(),
-        (_, 0) => "–".to_owned(),
-        (owed, pace) => say::time(owed as f64 * 60.0 / pace as f64),
+    let (waits, is_more) = waits(row);
+    let empty = match waits + row.running {
+        0 => String::new(),
+        owed => empty_in((owed, is_more), row.ended_a_minute),
     };
     let address = format!("/task-types/{}", part(&row.task_type));
     let tasks = format!("/tasks?{}", query(&[("type", &row.task_type)]));
@@ -145,7 +169,7 @@ fn type_row(row: &TypeOverview) -> Markup {
             td .dim .w1 .hide-s { @if let Some(lane) = row.lane { (lane) } }
             td { (draw::shares(row)) }
             td .num .w1 { (say::count(row.running)) }
-            td .num .w1 { (say::count(waits)) }
+            td .num .w1 { (say::at_least(waits, is_more)) }
             td .num .w1 .dim .hide-s { @if let Some(oldest) = row.oldest_seconds { (say::time(oldest)) } }
             td .num .w1 .hide-s { (say::count(row.ended_a_minute)) }
             td .num .w1 .dim .hide-s { (empty) }
@@ -163,7 +187,7 @@ fn why(row: &TypeOverview) -> Markup {
         @if let Some(since) = row.paused_since { "paused " (say::time(say::since(since))) " ago " }
         @for (at, (reason, tasks)) in reasons.into_iter().take(2).enumerate() {
             @if at > 0 { ", " }
-            a href={ "/tasks?" (query(&[("type", &row.task_type), ("blocked_by", reason.as_str())])) } { (say::count(*tasks)) " " (say::reason(*reason)) }
+            a href={ "/tasks?" (query(&[("type", &row.task_type), ("blocked_by", reason.as_str())])) } { (say::at_least(*tasks, *tasks >= COUNTED)) " " (say::reason(*reason)) }
         }
     }
 }
@@ -177,7 +201,8 @@ fn workers(now: &OverviewResponse) -> Markup {
             @if now.workers.is_empty() { p .body .dim { "No worker has been seen in the last day." } }
             @else { table {
                 thead { tr { th { "Process" } th { "State" } th .hide-s { "Lanes" } th .num { "A minute" } } }
-                tbody { @for worker in now.workers.iter().take(WORKERS) {
+                // One that is gone hides none that works.
+                tbody { @for worker in now.workers.iter().filter(|worker| worker.alive).chain(now.workers.iter().filter(|worker| !worker.alive)).take(WORKERS) {
                     tr id={ "w-" (worker.worker_id) } {
                         td .cut { a href={ "/workers/" (part(&worker.worker_id)) } { (worker.worker_id) } " " span .dim { (worker.badges.join(", ")) } }
                         td .w1 { (worker_state(worker)) }
@@ -215,6 +240,14 @@ fn silent(worker: &WorkerOverview) -> Markup {
     let what = html! { "Worker " b { (worker.worker_id) } " has been silent for " (say::time(worker.silent_seconds)) @if worker.tasks_held > 0 { " and holds " (say::many(worker.tasks_held, "task")) } "." };
     let help = html! { "Its lease is over: other workers take its tasks at their next look for lapsed leases." };
     note(false, what, help, Some((format!("/workers/{}", part(&worker.worker_id)), "See the worker")))
+}
+
+/// Many workers that went silent are one thing to look at.
+fn all_silent(workers: &[&WorkerOverview]) -> Markup {
+    let held: i64 = workers.iter().map(|worker| worker.tasks_held).sum();
+    let what = html! { (workers.len()) " workers have gone silent lately" @if held > 0 { " and hold " (say::many(held, "task")) } "." };
+    let help = html! { "A process that ends and starts again and again leaves one behind each time. Living workers take the tasks when the leases are over." };
+    note(false, what, help, Some(("/workers".to_owned(), "See the workers")))
 }
 
 fn finding(found: &Finding) -> Markup {

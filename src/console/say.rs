@@ -16,6 +16,11 @@ pub fn count(number: i64) -> String {
     if number < 0 { format!("-{said}") } else { said }
 }
 
+/// A number that may be higher, because counting ended there: `10,000+`.
+pub fn at_least(number: i64, is_more: bool) -> String {
+    count(number) + if is_more { "+" } else { "" }
+}
+
 /// A number of things: `1 task`, `4,433 tasks`.
 pub fn many(number: i64, thing: &str) -> String {
     format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })

@@ -3,13 +3,17 @@ use super::Console;
 use crate::{
     admin::idle,
     principals::someone,
+    queue::{node, task},
     support::{TOKEN, TestApp, Wish, http, until},
 };
 use futures_util::{StreamExt, future::join_all};
 use std::{
     net::SocketAddr,
     sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
 };
+use svc::store::workers::{self, WorkerRow};
+use svc_actors::WriteMode;
 use svc_client::wire::ApiTokenPath;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -129,6 +133,49 @@ async fn the_pages_of_a_principal_count_as_its_requests_and_keep_no_operator_wai
     }
     assert!(statuses.contains(&200) && statuses.contains(&429), "{statuses:?}");
     assert_eq!(console.get("/documents", &owner).await.status(), 200);
+    console.end().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_count_that_ends_early_says_so_and_many_silent_workers_are_one_thing_to_look_at() {
+    let app = idle().await;
+    let console = Console::of(&app).await;
+    let root = node(&app, None).await;
+    task(&app, &root, WriteMode::Itself, 0, None).await;
+    sqlx::query(
+        "INSERT INTO task_queue (task_type, scope_document_id, lane, node_path, node_depth, root_id, write_mode)
+         SELECT 'test:0', scope_document_id, lane, node_path, node_depth, root_id, write_mode
+           FROM task_queue, generate_series(1, 12000) n",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    for number in 0..5 {
+        let row = WorkerRow {
+            worker_id: format!("gone-{number}"),
+            boot_nonce: uuid::Uuid::new_v4(),
+            version: "0".to_owned(),
+            badges: Vec::new(),
+            strict: false,
+            task_types: vec!["test:0".to_owned()],
+            lease: Duration::from_secs(1),
+        };
+        workers::beat(&mut app.pool.acquire().await.unwrap(), &row, &serde_json::json!({})).await.unwrap();
+    }
+    sqlx::query("UPDATE workers SET beat_at = now() - interval '1 minute' WHERE worker_id LIKE 'gone-%'")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let cookie = console.sign_in(TOKEN).await;
+    let page = until("the overview", async || {
+        let page = console.text("/", &cookie).await;
+        (page.contains("test:0") && page.contains("gone-")).then_some(page)
+    })
+    .await;
+    assert!(page.contains("10,000+") && page.contains("5 workers have gone silent lately."), "{page}");
+    assert!(!page.contains("10,000<") && !page.contains("12,0"), "{page}");
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     console.end().await;
     app.end().await;
 }
