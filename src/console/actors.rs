@@ -6,6 +6,7 @@ use super::{
 };
 use chrono::Utc;
 use maud::{Markup, html};
+use std::cmp::Reverse;
 use svc_client::{
     Failure,
     wire::{ActorNode, SnapshotPart, WorkerPath, WorkerQuery, WorkerResponse, WorkerSnapshot},
@@ -13,6 +14,8 @@ use svc_client::{
 
 /// How many processes are open unless somebody opens others.
 const OPEN: usize = 4;
+/// How many processes are shown.
+const PROCESSES: usize = 100;
 /// How many actors are shown at one level of one process.
 const ROWS: usize = 50;
 /// A task that has run for longer is bright.
@@ -28,10 +31,17 @@ pub async fn read(calls: &Calls, given: &Parameters) -> Result<Page, Failure> {
     let (open, filter) = (text("open"), text("filter"));
     let query_of = |part| WorkerQuery { snapshot: Some(part) };
     let mut workers = calls.list_workers(query_of(SnapshotPart::Totals)).await?.workers;
-    // The living come first, and of them those that hold most.
-    workers.sort_by_key(|worker| (!worker.alive, std::cmp::Reverse(worker.tasks_held)));
+    // The one that was asked for comes first, then the living, and of them those that hold most, then the latest.
+    workers.sort_by_key(|worker| {
+        (
+            worker.worker_id != open,
+            !worker.alive,
+            Reverse(worker.tasks_held),
+            (!worker.alive).then_some(Reverse(worker.beat_at)),
+        )
+    });
     let mut opened = 0;
-    for worker in &mut workers {
+    for worker in workers.iter_mut().take(PROCESSES) {
         let wanted = if open.is_empty() { opened < OPEN } else { worker.worker_id == open };
         if wanted && opened < OPEN {
             opened += 1;
@@ -72,7 +82,10 @@ pub async fn read(calls: &Calls, given: &Parameters) -> Result<Page, Failure> {
                 span { "Actor" } span .opt { "Id" } span { "State" } span .num .opt { "Since" } span .num .opt { "Handled" } span .num .opt { "Mailbox" } span .num .opt { "Restarts" }
             }
             @if workers.is_empty() { p .body .dim { "No worker has been seen in the last day." } }
-            ul .tree { @for worker in &workers { (process(worker, filter, open)) } }
+            ul .tree { @for worker in workers.iter().take(PROCESSES) { (process(worker, filter, open)) } }
+            @if workers.len() > PROCESSES { p .body .dim {
+                "and " (say::count((workers.len() - PROCESSES) as i64)) " more processes, the longest silent last: " a .lnk href="/workers" { "all workers" }
+            } }
         }
     };
     Ok(Page { title: "Actors".to_owned(), say: html! { (say) }, body })

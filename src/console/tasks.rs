@@ -13,6 +13,9 @@ use svc_client::{
 const STATES: [(&str, &str); 4] =
     [("", "Owe work"), ("running", "Running"), ("failed", "Failed"), ("completed", "Completed")];
 
+/// How many of the tasks that one waits for are shown.
+const DEPENDENCIES: usize = 50;
+
 /// What the address of the list says.
 struct Choice<'a> {
     status: &'a str,
@@ -175,7 +178,7 @@ pub async fn one(calls: &Calls, id: i64) -> Result<Page, Failure> {
             dt { "Held by" } dd { @if let Some(worker) = task.claimed_by.as_ref().filter(|_| !task.finished) { a href={ "/workers/" (super::layout::part(worker)) } { (worker) } } @else { "nobody" } }
             dt { "Retries" } dd { (task.retry_count) " of " (task.max_retries) }
             dt { "Lost leases" } dd { (task.lease_losses) }
-            dt { "Waits for" } dd { @if task.dependencies.is_empty() { "no other task" } @for other in &task.dependencies { a href={ "/tasks/" (other) } { "#" (other) } " " } }
+            dt { "Waits for" } dd { @if task.dependencies.is_empty() { "no other task" } @for other in task.dependencies.iter().take(DEPENDENCIES) { a href={ "/tasks/" (other) } { "#" (other) } " " } @if let Some(more) = task.dependencies.len().checked_sub(DEPENDENCIES + 1) { "and " (say::count(more as i64 + 1)) " more" } }
             dt { "Queued" } dd { (task.created_at.format("%Y-%m-%d %H:%M:%S")) " UTC, " (say::time(say::since(task.created_at))) " ago" }
         } } }))
         (card("Parameters", "", html! {}, html! { pre .body .mono { (super::draw::short(&params, 4000)) } }))

@@ -10,6 +10,9 @@ use svc_client::{
     wire::{OverviewResponse, SnapshotPart, WorkerPath, WorkerQuery},
 };
 
+/// How many processes are shown; the living come first.
+const SHOWN: usize = 200;
+
 pub async fn list(calls: &Calls, overview: Option<&OverviewResponse>) -> Result<Page, Failure> {
     let workers = match overview {
         Some(now) => now.workers.clone(),
@@ -33,7 +36,7 @@ pub async fn list(calls: &Calls, overview: Option<&OverviewResponse>) -> Result<
                 thead { tr {
                     th { "Process" } th { "State" } th .hide-s { "Badges" } th .hide-s { "Lanes" } th .num { "Holds" } th .num .hide-s { "A minute" } th .num .hide-s { "Actors" } th .num .hide-s { "Beat" } th .num .hide-s { "Up" } th .hide-s { "Version" }
                 } }
-                tbody { @for worker in &workers {
+                tbody { @for worker in workers.iter().take(SHOWN) {
                     tr id={ "w-" (worker.worker_id) } {
                         td .cut { a href={ "/workers/" (part(&worker.worker_id)) } { (worker.worker_id) } }
                         td .w1 { (now::worker_state(worker)) }
@@ -48,6 +51,7 @@ pub async fn list(calls: &Calls, overview: Option<&OverviewResponse>) -> Result<
                     }
                 } }
             } }
+            @if workers.len() > SHOWN { p .body .dim { "and " (say::count((workers.len() - SHOWN) as i64)) " more, " (if alive > SHOWN { "some of them alive" } else { "all silent" }) } }
         },
     );
     Ok(Page { title: "Workers".to_owned(), say: html! { (say) }, body })

@@ -61,7 +61,7 @@ struct WorkerRow {
     lanes: Option<Json<Value>>,
 }
 
-/// Every worker that is still on record, without its actors.
+/// Every worker that is still on record, without its actors: the living by name, then the silent, first what still holds tasks, then the latest.
 pub async fn workers(conn: &mut PgConnection) -> sqlx::Result<Vec<WorkerOverview>> {
     let rows: Vec<WorkerRow> = sqlx::query_as(
         "SELECT worker_id, version, badges, beat_at > now() - lease AS alive, started_at,
@@ -89,7 +89,14 @@ pub async fn workers(conn: &mut PgConnection) -> sqlx::Result<Vec<WorkerOverview
         lanes: lanes(row.lanes),
         ended_a_minute: 0,
     };
-    Ok(rows.into_iter().map(read).collect())
+    let mut workers: Vec<WorkerOverview> = rows.into_iter().map(read).collect();
+    // The living keep their places from one reading to the next.
+    workers.sort_by(|one, other| {
+        let rank = |worker: &WorkerOverview| (!worker.alive, if worker.alive { 0 } else { -worker.tasks_held });
+        let silent = |worker: &WorkerOverview| if worker.alive { 0.0 } else { worker.silent_seconds };
+        rank(one).cmp(&rank(other)).then(silent(one).total_cmp(&silent(other)))
+    });
+    Ok(workers)
 }
 
 /// The latest tasks that failed for good, each with the code of its last failed attempt, as `failed(id, task_type, error_type, root_id,

@@ -1,5 +1,6 @@
 //! The operator's console over HTTP: who gets in, what it shows, and what it changes. `browser` looks at it as a person does.
 
+mod bounds;
 mod browser;
 mod documents;
 mod limits;
