@@ -202,7 +202,7 @@ fn workers(now: &OverviewResponse) -> Markup {
             @else { table {
                 thead { tr { th { "Process" } th { "State" } th .hide-s { "Lanes" } th .num { "A minute" } } }
                 // One that is gone hides none that works.
-                tbody { @for worker in now.workers.iter().filter(|worker| worker.alive).chain(now.workers.iter().filter(|worker| !worker.alive)).take(WORKERS) {
+                tbody { @for worker in now.workers.iter().take(WORKERS) {
                     tr id={ "w-" (worker.worker_id) } {
                         td .cut { a href={ "/workers/" (part(&worker.worker_id)) } { (worker.worker_id) } " " span .dim { (worker.badges.join(", ")) } }
                         td .w1 { (worker_state(worker)) }
