@@ -2,7 +2,8 @@
 # Runs a RabbitMQ of its own on this machine, for tests and the demo: the one of this machine, or the one that setup.sh fetched.
 #   broker.sh find          prints the program, or fails if there is none
 #   broker.sh end PORT      ends the name server that such a broker leaves behind
-#   broker.sh run FOLDER PORT   runs it in the foreground with its data in FOLDER, listening on 127.0.0.1:PORT; it also takes the next two ports
+#   broker.sh run FOLDER PORT   runs it in the foreground with its data in FOLDER, listening on 127.0.0.1:PORT; it also takes the next two ports,
+#                           and a third one for TLS if FOLDER/tls has ca.pem, cert.pem and key.pem
 set -euo pipefail
 
 cache=${SVC_CACHE_DIR:-${HOME:?"HOME is not set: set it, or SVC_CACHE_DIR"}/.cache/svc}
@@ -45,6 +46,14 @@ disk_free_limit.absolute = 50MB
 log.console = true
 log.console.level = warning
 CONF
+    if [ -e "$folder/tls/key.pem" ]; then
+      cat >>"$folder/rabbitmq.conf" <<CONF
+listeners.ssl.1 = 127.0.0.1:$((port + 3))
+ssl_options.cacertfile = $folder/tls/ca.pem
+ssl_options.certfile = $folder/tls/cert.pem
+ssl_options.keyfile = $folder/tls/key.pem
+CONF
+    fi
     exec "$server"
     ;;
   end)

@@ -1,5 +1,6 @@
 //! What can be done to the fleet.
 use crate::support::{
+    broker::Broker,
     disk::Disk,
     proxy::{Proxy, Weather},
 };
@@ -36,6 +37,7 @@ const FAULTS: &[(Fault, u32)] = &[
     (Fault::BlackholeNetwork, 3),
     (Fault::SlowNetwork, 2),
     (Fault::FillDisk, 1),
+    (Fault::CrashBroker, 2),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +58,8 @@ pub enum Fault {
     BlackholeNetwork,
     SlowNetwork,
     FillDisk,
+    /// SIGKILL; it comes back with what it had written.
+    CrashBroker,
 }
 
 /// The processes that are hurt.
@@ -68,12 +72,19 @@ pub struct Fleet {
     started: usize,
     data_dir: PathBuf,
     disk: Option<Disk>,
+    broker: Option<Broker>,
     is_long: bool,
 }
 
 impl Fleet {
     /// Starts the fleet for a run of this length.
-    pub async fn start(database: EmbeddedPostgres, data_dir: &Path, disk: Option<Disk>, time: Duration) -> Fleet {
+    pub async fn start(
+        database: EmbeddedPostgres,
+        data_dir: &Path,
+        disk: Option<Disk>,
+        broker: Option<Broker>,
+        time: Duration,
+    ) -> Fleet {
         let options = database.connect_options();
         let socket = options.get_socket().unwrap().join(format!(".s.PGSQL.{}", options.get_port()));
         let proxy = Proxy::start(socket).await;
@@ -86,6 +97,7 @@ impl Fleet {
             started: 0,
             data_dir: data_dir.to_owned(),
             disk,
+            broker,
             is_long: time >= LONG_RUN,
         };
         for slot in 0..WORKERS {
@@ -125,6 +137,7 @@ impl Fleet {
     fn draw(&self, random: &mut SmallRng) -> Fault {
         let faults = FAULTS.iter().filter(|(fault, _)| match fault {
             Fault::FillDisk => self.disk.is_some(),
+            Fault::CrashBroker => self.broker.is_some(),
             Fault::OutlastLongLease => self.is_long,
             _ => true,
         });
@@ -195,6 +208,15 @@ impl Fleet {
                     disk.fill();
                     tokio::time::sleep(while_it_lasts).await;
                     disk.free();
+                }
+            }
+            Fault::CrashBroker => {
+                if let Some(mut broker) = self.broker.take() {
+                    let crashed = tokio::task::spawn_blocking(move || {
+                        broker.crash();
+                        broker
+                    });
+                    self.broker = Some(crashed.await.unwrap());
                 }
             }
         }

@@ -1,10 +1,11 @@
-//! Workers, database and network are hurt at random for a while. Then everything must be done once, and nothing lost.
+//! Workers, database, network and, where there is one, the message broker are hurt at random for a while. Then everything must be done once, and nothing lost.
 //!
 //! Run it with `make chaos SECONDS=600 SEED=7`; `make test` includes a minute of it. It prints the seed: the same seed
 //! hurts the same things in the same order.
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may panic")]
 
 mod faults;
+mod feed;
 #[path = "../it/support/mod.rs"]
 #[expect(dead_code, unused_imports, reason = "the integration tests use the rest")]
 mod support;

@@ -1,8 +1,10 @@
 //! The work that goes on meanwhile, and what must be true of it in the end.
 use crate::{
     faults::Fleet,
+    feed,
     support::{
         self, TOKEN,
+        broker::{self, Broker},
         disk::Disk,
         invariants,
         rude::{RudeClients, ordinary},
@@ -11,6 +13,7 @@ use crate::{
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
     collections::BTreeSet,
+    net::SocketAddr,
     path::PathBuf,
     sync::{
         Arc,
@@ -46,13 +49,26 @@ pub async fn run(seed: u64, time: Duration) {
     let home = support::settings(&[]).postgres_home;
     let database = EmbeddedPostgres::start(&folder.0.join("disk/database"), &home).await.unwrap();
     let options = database.connect_options();
-    let app = serve(&folder, &options).await;
+    let broker = tokio::task::spawn_blocking(Broker::start).await.unwrap();
+    if broker.is_none() {
+        println!("left out: the bulk feed (no message broker here: config/setup.sh broker)");
+    }
+    let at = broker.as_ref().map(|broker| broker.address);
+    let app = serve(&folder, &options, at).await;
     // This folder is on the disk that fills up.
     let data_dir = folder.0.join("disk/data");
-    let mut fleet = Fleet::start(database, &data_dir, disk, time).await;
+    let mut fleet = Fleet::start(database, &data_dir, disk, broker, time).await;
 
     let done = Arc::new(AtomicBool::new(false));
-    let uploads = tokio::spawn(upload(format!("http://{}", app.address), seed, done.clone()));
+    let base = format!("http://{}", app.address);
+    let messages = match at {
+        Some(at) => {
+            feed::answer_for_guest(&base).await;
+            Some(tokio::spawn(feed::publish(at, done.clone())))
+        }
+        None => None,
+    };
+    let uploads = tokio::spawn(upload(base, seed, done.clone()));
     let rude = RudeClients::start(&app.address.to_string(), TOKEN, false, RUDE_CLIENTS, seed ^ 2);
     let (mut random, start) = (SmallRng::seed_from_u64(seed), Instant::now());
     while start.elapsed() < time {
@@ -64,8 +80,13 @@ pub async fn run(seed: u64, time: Duration) {
     let misdeeds = rude.stop().await;
     println!("chaos: rude clients {:?}", misdeeds.counts);
     let pool = sqlx::postgres::PgPoolOptions::new().max_connections(2).connect_lazy_with(options);
+    let of_messages = match messages {
+        Some(messages) => feed::check(&pool, messages.await.unwrap(), PATIENCE).await,
+        None => Vec::new(),
+    };
     drain(&pool, &mut fleet).await;
     invariants::check_drained(&pool).await;
+    let stored: BTreeSet<i64> = stored.into_iter().chain(of_messages).collect();
     report(&pool, &fleet, &stored, deleted).await;
     println!("chaos: {reprocessed} reprocesses accepted");
     check_answers(&app).await;
@@ -74,7 +95,8 @@ pub async fn run(seed: u64, time: Duration) {
     fleet.end().stop().await;
 }
 
-async fn serve(folder: &Folder, options: &sqlx::postgres::PgConnectOptions) -> App {
+async fn serve(folder: &Folder, options: &sqlx::postgres::PgConnectOptions, broker: Option<SocketAddr>) -> App {
+    let broker = broker.map(broker::url).unwrap_or_default();
     let socket = options.get_socket().unwrap().display().to_string();
     let (user, port, name) = (options.get_username(), options.get_port(), options.get_database().unwrap());
     let url = format!("postgres://{user}@localhost:{port}/{name}?host={socket}");
@@ -86,6 +108,8 @@ async fn serve(folder: &Folder, options: &sqlx::postgres::PgConnectOptions) -> A
         ("SVC_DATABASE_URL", &url),
         ("SVC_MIGRATE", "auto"),
         ("SVC_INGEST_WORKER_ENABLED", "false"),
+        ("SVC_AMQP_URL", &broker),
+        ("SVC_AMQP_PREFIX", feed::PREFIX),
     ]);
     App::start(Arc::new(settings), TOKEN, Reader::new(PathBuf::from(env!("CARGO_BIN_EXE_svc")))).await.unwrap()
 }

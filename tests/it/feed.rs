@@ -3,6 +3,7 @@ mod bulk;
 mod conservation;
 mod dead;
 mod records;
+mod tls;
 
 use crate::{
     principals::{Someone, grant, someone},

@@ -119,6 +119,9 @@ fn only_what_we_put_aside_says_who_published_it_first() {
         let said = said(&properties);
         (said.user, said.rounds)
     };
+    let forged = named("m").with_user_id("mallory".into()).with_headers(table(&[(UPLOADER, long("victim"))]));
+    let refused = said(&forged).upload(forged.headers().as_ref(), b"test").expect_err("refused");
+    assert!(refused.detail.contains(UPLOADER), "{refused}");
     assert_eq!(by(Some("mallory"), Some("victim")), (Some("mallory".to_owned()), 0));
     assert_eq!(by(None, Some("victim")), (None, 0));
     assert_eq!(by(Some("svc"), Some("producer")), (Some("producer".to_owned()), 3));

@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::{
     net::{SocketAddr, TcpListener},
     os::unix::process::CommandExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
         OnceLock,
@@ -35,6 +35,11 @@ pub struct Broker {
 impl Broker {
     /// Starts a broker; `None` if this machine has none.
     pub fn start() -> Option<Broker> {
+        Broker::prepared(|_| ())
+    }
+
+    /// Starts a broker in a folder that was prepared for it.
+    pub fn prepared(prepare: impl FnOnce(&Path)) -> Option<Broker> {
         let found = Command::new(repository().join("config/broker.sh")).arg("find").stdout(Stdio::null()).status();
         if !found.is_ok_and(|status| status.success()) {
             return None;
@@ -43,10 +48,16 @@ impl Broker {
         let name = format!("svc-broker-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let (folder, port) = (std::env::temp_dir().join(name), free_ports());
         std::fs::create_dir_all(&folder).unwrap();
+        prepare(&folder);
         let watchdog = run(&folder, port);
         let broker = Broker { address: SocketAddr::from(([127, 0, 0, 1], port)), folder, watchdog };
         broker.wait();
         Some(broker)
+    }
+
+    /// Where its data are, and what it was given.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Kills the broker, as a crash does, and starts it again with what it had written.
@@ -90,7 +101,7 @@ impl Drop for Broker {
 
 /// Runs a broker under a shell that ends it, and the name server that it leaves behind, when the shell's input closes, and removes the folder
 /// unless it is to be kept.
-fn run(folder: &std::path::Path, port: u16) -> Child {
+fn run(folder: &Path, port: u16) -> Child {
     let script = format!(
         "'{program}' run '{folder}' {port} >'{folder}/out' 2>&1 </dev/null & broker=$!
          cat >/dev/null; kill -TERM $(cat '{folder}/pid') $broker 2>/dev/null; wait $broker; '{program}' end {port} >/dev/null 2>&1
@@ -109,12 +120,12 @@ fn run(folder: &std::path::Path, port: u16) -> Child {
         .unwrap()
 }
 
-/// Three ports in a row that nobody listens on.
+/// The first of four ports in a row that nobody listens on.
 fn free_ports() -> u16 {
     let mut random = rand::rng();
     loop {
         let first: u16 = random.random_range(20_000..32_000);
-        if (first..first + 3).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()) {
+        if (first..first + 4).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()) {
             return first;
         }
     }
