@@ -6,7 +6,7 @@ use crate::{
     principals::grant,
     support::{document, until},
 };
-use lapin::types::AMQPValue;
+use lapin::types::{AMQPValue, FieldTable};
 use serde_json::json;
 use std::process::{Command, Output, Stdio};
 use svc_client::{
@@ -67,6 +67,15 @@ async fn dead_messages_are_listed_shown_replayed_and_dropped() {
         assert_eq!(dead(&feed, arguments).await.status.code(), Some(code), "{arguments:?}");
     }
     // Looking changes nothing, however often.
+    lie_dead(&feed, 3).await;
+
+    // What no queue takes stays where it is.
+    let (channel, prefix) = (&feed.producer.channel, feed.producer.prefix.as_str());
+    let (queue, table) = (format!("{prefix}.upload"), FieldTable::default());
+    channel.queue_unbind(queue.as_str().into(), prefix.into(), "upload.#".into(), table.clone()).await.unwrap();
+    assert_eq!(dead(&feed, &["replay", "--all"]).await.status.code(), Some(1));
+    let bound = Default::default();
+    channel.queue_bind(queue.as_str().into(), prefix.into(), "upload.#".into(), bound, table).await.unwrap();
     lie_dead(&feed, 3).await;
 
     // What is not mended dies again, and what is mended is stored as its publisher's.
