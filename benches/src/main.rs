@@ -11,6 +11,7 @@ mod children;
 mod encoder;
 mod eval;
 mod events;
+mod feed;
 mod figure;
 mod formats;
 mod hostile;
@@ -53,6 +54,10 @@ const BENCHES: &[(&str, &str)] = &[
     (
         "eval",
         "how well each method answers the questions of a judged collection, through the service; always the folder in the variable EVAL_DIR, default ../shared/ir",
+    ),
+    (
+        "feed",
+        "files accepted over a message broker and over HTTP, with the memory that this takes; SIZE: files of 100 KiB, and a tenth as many of 1 MiB, default 1000",
     ),
     ("ingest", "uploads to settled, beside the bare encoder; SIZE: files, default 30"),
     (
@@ -112,10 +117,12 @@ const BENCHES: &[(&str, &str)] = &[
 ];
 
 fn main() -> ExitCode {
-    // The service that `scale` starts, the readers of files and the claimers of tasks are this same program, so that
+    // The service that `scale` starts, the command that `feed` runs, the readers of files and the claimers of tasks are this same program, so that
     // what was just built is measured.
     match std::env::args_os().nth(1).as_deref().and_then(std::ffi::OsStr::to_str) {
-        Some("serve" | reader::SUBCOMMAND) => return svc::cli::main(svc::ingest::extension::TaskTypes::default()),
+        Some("serve" | "bulk" | reader::SUBCOMMAND) => {
+            return svc::cli::main(svc::ingest::extension::TaskTypes::default());
+        }
         Some(formats::SUBCOMMAND) => return formats::serve(),
         Some(queue::claimer::EVEN | queue::claimer::OVERLAPPED) => return queue::claimer::main(),
         _ => {}
@@ -173,6 +180,7 @@ async fn run(name: &str, size: Option<usize>) -> Result<(), BoxError> {
         "children" => children::run(size.unwrap_or(100_000), &mut out).await?,
         "events" => events::run(size.unwrap_or(100), &mut out).await?,
         "eval" => eval::run(eval_folder().as_deref()).await?,
+        "feed" => feed::run(size.unwrap_or(1000), &mut out).await?,
         "ingest" => ingest::run(size.unwrap_or(30), &mut out).await?,
         "queue/claim_finish" => {
             let sizes = size.map_or(vec![10_000, 1_000_000], |size| vec![size]);

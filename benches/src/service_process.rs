@@ -22,13 +22,23 @@ pub struct Memory {
 
 impl ServiceProcess {
     pub fn start(sandbox: &Sandbox) -> Result<Self, BoxError> {
+        Self::start_with(sandbox, &[])
+    }
+
+    /// Starts it with further settings.
+    pub fn start_with(sandbox: &Sandbox, settings: &[(&str, &str)]) -> Result<Self, BoxError> {
         let mut command = Command::new(std::env::current_exe()?);
         for (name, _) in std::env::vars_os() {
             if name.as_encoded_bytes().starts_with(b"SVC_") {
                 command.env_remove(name);
             }
         }
-        command.arg("serve").envs(sandbox.variables()).stdin(Stdio::null()).stdout(Stdio::piped());
+        command
+            .arg("serve")
+            .envs(sandbox.variables())
+            .envs(settings.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
         let mut child = command.spawn()?;
         let stdout = child.stdout.take().ok_or("the service's output is not ours")?;
         Ok(Self { child, stdout: BufReader::new(stdout).lines() })
@@ -48,14 +58,7 @@ impl ServiceProcess {
     /// What the kernel counts for the process.
     pub fn memory(&self) -> Result<Memory, BoxError> {
         let id = self.child.id().ok_or("the service has ended")?;
-        let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
-        let bytes = |name: &str| -> Result<f64, BoxError> {
-            let line =
-                status.lines().find_map(|line| line.strip_prefix(name)).ok_or("the kernel counts no memory here")?;
-            let kibibytes: f64 = line.trim_start_matches(':').trim().trim_end_matches(" kB").parse()?;
-            Ok(kibibytes * 1024.0)
-        };
-        Ok(Memory { now: bytes("VmRSS")?, peak: bytes("VmHWM")? })
+        Ok(Memory { now: counted(id, "VmRSS")?, peak: counted(id, "VmHWM")? })
     }
 
     /// Asks it to end in order, and waits for that.
@@ -67,4 +70,17 @@ impl ServiceProcess {
         let status = self.child.wait().await?;
         if status.success() { Ok(()) } else { Err(format!("the service ended with {status}").into()) }
     }
+}
+
+/// What the kernel counts for a process under this name, in bytes.
+fn counted(id: u32, name: &str) -> Result<f64, BoxError> {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).ok_or("the kernel counts no memory here")?;
+    let kibibytes: f64 = line.trim_start_matches(':').trim().trim_end_matches(" kB").parse()?;
+    Ok(kibibytes * 1024.0)
+}
+
+/// The most main memory that a process had, in bytes.
+pub fn peak_memory(id: u32) -> Result<f64, BoxError> {
+    counted(id, "VmHWM")
 }
