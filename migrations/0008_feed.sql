@@ -23,6 +23,8 @@ CREATE TABLE bulk_message (
     CHECK ((outcome = 'rejected') = (document_id IS NULL))
 );
 CREATE INDEX bulk_message_document ON bulk_message (document_id) WHERE document_id IS NOT NULL;
+-- The latest outcomes, which the operator is shown.
+CREATE INDEX bulk_message_at ON bulk_message (at);
 CREATE INDEX bulk_message_rejected ON bulk_message (at) WHERE outcome = 'rejected';
 
 -- How far a reader of events inside the service is. It moves on after what it read has arrived.

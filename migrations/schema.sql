@@ -1383,6 +1383,8 @@ CREATE INDEX access_roots_above ON access_roots USING btree (above);
 
 CREATE INDEX api_tokens_principal ON api_tokens USING btree (principal_id, id);
 
+CREATE INDEX bulk_message_at ON bulk_message USING btree (at);
+
 CREATE INDEX bulk_message_document ON bulk_message USING btree (document_id) WHERE (document_id IS NOT NULL);
 
 CREATE INDEX bulk_message_rejected ON bulk_message USING btree (at) WHERE (outcome = 'rejected'::text);

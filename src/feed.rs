@@ -5,12 +5,13 @@
 pub mod broker;
 mod consumer;
 pub mod dead;
+mod figures;
 mod message;
 mod outcomes;
 pub mod producer;
 mod source;
 
-use crate::service::Service;
+use crate::{sampler::feed::Work, service::Service};
 use broker::{Broker, BrokerError};
 pub use source::open_beneath;
 use std::{sync::Arc, time::Duration};
@@ -26,7 +27,7 @@ pub fn start(service: &Arc<Service>) -> Option<JoinHandle<()>> {
     if service.settings.amqp_url.is_blank() {
         return None;
     }
-    service.sampler.note_feed(Err("the broker has not been reached yet".to_owned()));
+    service.sampler.feed.note(Err("the broker has not been reached yet".to_owned()));
     Some(service.requests.spawn(serve(service.clone())))
 }
 
@@ -37,7 +38,7 @@ async fn serve(service: Arc<Service>) {
         // It heeds the end of the service itself, because it must not leave half done what it has taken.
         let Err(error) = connected(&service, &mut pause).await else { break };
         tracing::warn!(%error, "the bulk feed has no broker and tries again");
-        service.sampler.note_feed(Err(error.to_string()));
+        service.sampler.feed.note(Err(error.to_string()));
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = service.ending.cancelled() => return,
@@ -51,12 +52,13 @@ async fn connected(service: &Arc<Service>, pause: &mut Duration) -> Result<(), B
     let broker = Broker::connect(&service.settings).await?;
     broker.declare().await?;
     *pause = SOONEST;
-    service.sampler.note_feed(Ok("takes messages".to_owned()));
+    service.sampler.feed.note(Ok(Work::Takes));
     tracing::info!("the bulk feed takes messages");
     let ended = tokio::select! {
         ended = consumer::consume(service, &broker) => ended,
         error = broker.watch() => Err(error),
         error = outcomes::tell(service, &broker) => Err(error),
+        error = figures::tell(service, &broker) => Err(error),
     };
     broker.close().await;
     ended

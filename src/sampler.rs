@@ -1,5 +1,7 @@
 //! Measures what `/health`, `/ready` and `/metrics` report. One task of the process does it and keeps the result, so
 //! that these never ask the database, however often they are called.
+pub mod feed;
+
 use crate::{
     embedding::{EmbedError, Embedder},
     store::{
@@ -93,8 +95,6 @@ pub struct Known {
     rest: Option<Duration>,
     /// The runner's model, if there is a runner, or why it is not known.
     pub runner: Option<Result<ModelState, String>>,
-    /// Whether the bulk feed takes messages, and what keeps it from that; `None` if there is no feed.
-    pub feed: Option<Result<String, String>>,
     /// The last overview, which is only taken while somebody looks, and when it was taken.
     pub overview: Option<(Instant, Arc<OverviewResponse>)>,
 }
@@ -117,6 +117,8 @@ pub struct Sampler {
     looks: Mutex<Looks>,
     /// How many overviews have been taken.
     taken: watch::Sender<u64>,
+    /// What the bulk feed says of itself.
+    pub feed: feed::Feed,
 }
 
 /// When somebody looked last, and when the fleet was told.
@@ -136,6 +138,7 @@ impl Sampler {
             turn: tokio::sync::Mutex::default(),
             looks: Mutex::default(),
             taken: watch::Sender::new(0),
+            feed: feed::Feed::default(),
         }
     }
 
@@ -241,11 +244,6 @@ impl Sampler {
             }
             Err(reason) => known.failure = Some(reason),
         }
-    }
-
-    /// Notes how the bulk feed is.
-    pub fn note_feed(&self, state: Result<String, String>) {
-        self.lock().feed = Some(state);
     }
 
     /// Asks the runner, if there is one, for its model now.

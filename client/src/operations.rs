@@ -271,6 +271,12 @@ macro_rules! operation_table { ($expand:ident) => { $expand! {
     GET    "/admin/failures"              list_failures() -> Json<FailureList>, access Owner;
     /// Queues the tasks again that failed for a reason, up to 1,000 at a time.
     POST   "/admin/failures/retry"        retry_failures(body: Json<FailureChoice>) -> Json<FailuresRetried>, access Owner;
+    /// Reads the bulk feed at a glance: its broker, queues, uploaders and outcomes, and what it gave up (docs/feed.md).
+    GET    "/admin/feed"                  read_feed() -> Json<FeedResponse>, access Owner;
+    /// Has messages that the bulk feed gave up tried once more, as their publishers', up to 1,000 at a time.
+    POST   "/admin/feed/dead/replay"      replay_dead(body: Json<DeadChoice>) -> Json<DeadTaken>, access Owner, fails [NotConfigured];
+    /// Removes messages that the bulk feed gave up for good, up to 1,000 at a time.
+    POST   "/admin/feed/dead/drop"        drop_dead(body: Json<DeadChoice>) -> Json<DeadTaken>, access Owner, fails [NotConfigured];
 
     /// Says that the process is alive.
     GET    "/health"                      read_health() -> Json<HealthResponse>, access Public;

@@ -17,7 +17,7 @@ use std::{
 };
 use svc_client::{
     Code, Failure, Json,
-    wire::{DocumentPath, FailureChoice, TaskPath, TaskQuery, TaskStatus, TaskTypePath},
+    wire::{DeadChoice, DocumentPath, FailureChoice, TaskPath, TaskQuery, TaskStatus, TaskTypePath},
 };
 
 /// How many failed tasks of one file are queued again by one form.
@@ -174,6 +174,30 @@ pub async fn retry_group(act: Act) -> Response {
                 say::count(left)
             ),
         })
+    })
+    .await
+}
+
+pub async fn on_dead(Path(which): Path<String>, act: Act) -> Response {
+    act.run(async |calls: &super::Calls| {
+        let field = |name: &str| act.form.get(name).cloned();
+        let choice = DeadChoice { message_id: field("message_id"), code: field("code"), all: field("all").is_some() };
+        let (done, did, more) = match which.as_str() {
+            "replay" => (calls.replay_dead(Json(choice)).await?, "Sent", " once more"),
+            "drop" => (calls.drop_dead(Json(choice)).await?, "Dropped", ""),
+            _ => return Err(no_act()),
+        };
+        let mut said = match (done.taken, done.refused) {
+            (0, 0) => "No such message lies there any more.".to_owned(),
+            (taken, _) => format!("{did} {}{more}.", say::many(taken, "message")),
+        };
+        if done.refused > 0 {
+            said += &format!(" {} stay, because the broker refused.", say::count(done.refused));
+        }
+        if done.more {
+            said += " There may be more.";
+        }
+        Ok(said)
     })
     .await
 }

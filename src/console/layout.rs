@@ -43,6 +43,7 @@ fn entries(viewer: &Viewer, overview: Option<&OverviewResponse>) -> Vec<Entry> {
         ("/failed", "Failed", overview.map(|_| say::at_least(failed, failed >= COUNTED)), failed > 0),
         ("/documents", "Documents", None, false),
         ("/workers", "Workers", number(|now| now.workers.len() as i64), false),
+        ("/feed", "Bulk feed", None, false),
     ]
 }
 
@@ -152,6 +153,7 @@ fn help() -> Markup {
         ("f", "Failed"),
         ("d", "Documents"),
         ("w", "Workers"),
+        ("b", "Bulk feed"),
     ];
     html! {
         dialog #help aria-label="Keys" {

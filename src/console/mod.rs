@@ -11,6 +11,7 @@ mod document;
 mod documents;
 mod draw;
 mod failed;
+mod feed;
 mod layout;
 mod live;
 mod now;
@@ -91,6 +92,8 @@ pub fn router(service: Arc<Service>, address: SocketAddr) -> Router {
         .route("/documents/{id}/{act}", post(acts::on_document))
         .route("/workers", get(workers_page))
         .route("/workers/{id}", get(worker_page))
+        .route("/feed", get(feed_page))
+        .route("/feed/dead/{act}", post(acts::on_dead))
         .route("/find", get(find))
         .route("/live", get(live::follow))
         .route("/assets/{name}", get(assets::read))
@@ -203,6 +206,10 @@ async fn workers_page(State(console): State<Arc<Console>>, viewer: Viewer) -> Re
 
 async fn worker_page(State(console): State<Arc<Console>>, Path(id): Path<String>, viewer: Viewer) -> Response {
     console.answer(viewer, "/workers", async |calls, _| workers::one(calls, id).await).await
+}
+
+async fn feed_page(State(console): State<Arc<Console>>, viewer: Viewer) -> Response {
+    console.answer(viewer, "/feed", async |calls, _| feed::read(calls).await).await
 }
 
 /// Leads to a document or a task by its id, `#7` to a task first, else to the files of that name.

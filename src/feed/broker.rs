@@ -10,7 +10,8 @@ use lapin::{
     types::{AMQPValue, FieldTable},
     uri::AMQPUri,
 };
-use std::time::Duration;
+use std::{sync::atomic::AtomicUsize, time::Duration};
+use svc_client::wire::FeedQueue;
 use tokio::time::timeout;
 
 /// How long the broker may take to answer.
@@ -111,6 +112,8 @@ pub struct Broker {
     pub prefix: String,
     /// The user that this connection belongs to.
     pub user: String,
+    /// How many messages are worked on.
+    pub at_work: AtomicUsize,
 }
 
 impl Broker {
@@ -121,7 +124,7 @@ impl Broker {
         let connection = answer(Connection::connect_uri(uri, properties)).await?;
         let publishing = answer(connection.create_channel()).await?;
         answer(publishing.confirm_select(ConfirmSelectOptions::default())).await?;
-        Ok(Broker { connection, publishing, prefix: settings.amqp_prefix.clone(), user })
+        Ok(Broker { connection, publishing, prefix: settings.amqp_prefix.clone(), user, at_work: AtomicUsize::new(0) })
     }
 
     /// A channel of its own.
@@ -215,11 +218,28 @@ impl Broker {
 
     /// How many messages lie in a queue.
     pub async fn depth(&self, part: &str) -> Result<u32, BrokerError> {
+        Ok(self.look(&[part]).await?.iter().map(|queue| queue.ready).sum())
+    }
+
+    /// What lies in each of our queues, that of what was given up last.
+    pub async fn queues(&self) -> Result<Vec<FeedQueue>, BrokerError> {
+        let retries = RETRIES.map(|(part, _)| format!("retry.{part}"));
+        let parts: Vec<&str> =
+            ["upload"].into_iter().chain(retries.iter().map(String::as_str)).chain(["dead"]).collect();
+        self.look(&parts).await
+    }
+
+    async fn look(&self, parts: &[&str]) -> Result<Vec<FeedQueue>, BrokerError> {
         let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
         let channel = self.channel().await?;
-        let queue = answer(channel.queue_declare(self.name(part).into(), passive, FieldTable::default())).await?;
+        let mut queues = Vec::with_capacity(parts.len());
+        for part in parts {
+            let name = self.name(part);
+            let queue = answer(channel.queue_declare(name.as_str().into(), passive, FieldTable::default())).await?;
+            queues.push(FeedQueue { name, ready: queue.message_count(), consumers: queue.consumer_count() });
+        }
         answer(channel.close(200, "".into())).await?;
-        Ok(queue.message_count())
+        Ok(queues)
     }
 
     /// Asks now and then whether the broker still answers; returns why it does not.

@@ -13,6 +13,7 @@ use crate::{
         options::Requested,
         upload::{Incoming, arrive, recognise, title},
     },
+    sampler::feed::Work,
     service::Service,
     store::{self, bulk::Receipt},
     usetype::Usetype,
@@ -24,7 +25,10 @@ use lapin::{
     options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions},
     types::{AMQPValue, FieldTable},
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 use svc_client::{Code, Failure};
 use tokio::time::Instant;
 
@@ -111,6 +115,7 @@ pub(super) async fn consume(service: &Arc<Service>, broker: &Broker) -> Result<(
         let mut look = tokio::time::interval(LOOK);
         let mut unlooked = 0;
         let paused = loop {
+            broker.at_work.store(under_way.len(), Ordering::Relaxed);
             tokio::select! {
                 () = service.ending.cancelled() => break false,
                 _ = look.tick() => {
@@ -136,6 +141,7 @@ pub(super) async fn consume(service: &Arc<Service>, broker: &Broker) -> Result<(
         answer(channel.basic_cancel(CONSUMER.into(), BasicCancelOptions::default())).await?;
         let mut rest = true;
         while rest || !under_way.is_empty() {
+            broker.at_work.store(under_way.len(), Ordering::Relaxed);
             tokio::select! {
                 delivery = deliveries.next(), if rest && under_way.len() < AT_ONCE => match delivery {
                     Some(delivery) => under_way.push(take(service, broker, delivery?)),
@@ -144,15 +150,16 @@ pub(super) async fn consume(service: &Arc<Service>, broker: &Broker) -> Result<(
                 Some(done) = under_way.next(), if !under_way.is_empty() => done?,
             }
         }
+        broker.at_work.store(0, Ordering::Relaxed);
         answer(channel.close(200, "".into())).await?;
         if !paused {
             return Ok(());
         }
         let high_water = service.settings.bulk_high_water;
         tracing::info!(high_water, "the bulk feed pauses until half of the ready tasks are done");
-        service.sampler.note_feed(Ok("pauses, because SVC_BULK_HIGH_WATER tasks are ready".to_owned()));
+        service.sampler.feed.note(Ok(Work::Pauses));
         wait_for_half(service).await;
-        service.sampler.note_feed(Ok("takes messages".to_owned()));
+        service.sampler.feed.note(Ok(Work::Takes));
     }
 }
 

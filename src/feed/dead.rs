@@ -10,34 +10,16 @@ use lapin::{
     options::{BasicAckOptions, BasicGetOptions},
     types::{AMQPValue, FieldTable, ShortString},
 };
-use serde::Serialize;
+use svc_client::wire::DeadLetter;
 
 /// The key with which a message is published once more.
 const REPLAY: &str = "upload.replay";
 /// How a broker begins the headers that it writes itself.
 const OF_BROKER: &str = "x-";
 
-/// What is known of a message that was given up.
-#[derive(Debug, Serialize)]
-pub struct About {
-    pub message_id: Option<String>,
-    /// The user of the broker who published it.
-    pub user: Option<String>,
-    /// Why it was given up; none where the broker itself did so, after too many deliveries.
-    pub code: Option<String>,
-    pub detail: Option<String>,
-    pub filename: Option<String>,
-    pub sha256: Option<String>,
-    /// The path or address of the file, if it is not in the message.
-    pub source: Option<String>,
-    pub parent_id: Option<i64>,
-    /// The size of the message's body.
-    pub bytes: usize,
-}
-
 /// A message that was given up. Unless [`Dead::replay`] or [`Dead::drop`] takes it, the queue keeps it.
 pub struct Letter {
-    pub about: About,
+    pub about: DeadLetter,
     said: Said,
     delivery: Delivery,
 }
@@ -72,7 +54,7 @@ impl Dead {
         let headers = delivery.properties.headers().as_ref();
         let text = |name: &str| header(headers, name).ok().flatten();
         let upload = said.upload(headers, &delivery.data).ok();
-        let about = About {
+        let about = DeadLetter {
             message_id: said.message_id.clone(),
             user: said.user.clone(),
             code: text(CODE),
@@ -84,7 +66,7 @@ impl Dead {
                 Source::Body | Source::Inline(_) => None,
             }),
             parent_id: upload.and_then(|upload| upload.query.parent_id),
-            bytes: delivery.data.len(),
+            bytes: delivery.data.len() as u64,
         };
         Ok(Some(Letter { about, said, delivery }))
     }

@@ -8,6 +8,7 @@ mod contexts;
 pub mod documents;
 mod entries;
 mod events;
+mod feed;
 pub mod frontier;
 pub mod grants;
 mod indexes;

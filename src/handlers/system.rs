@@ -20,7 +20,7 @@ impl Handle<ops::read_health> for Service {
     async fn handle(&self, _: &Caller, _: Call<ops::read_health>) -> Result<HealthResponse, Failure> {
         let known = self.sampler.known();
         // An unknown state counts as degraded.
-        let is_fed = !matches!(known.feed, Some(Err(_)));
+        let is_fed = !matches!(self.sampler.feed.state(), Some((Err(_), _)));
         let sound = known.fresh().is_some_and(|sample| {
             is_fed
                 && !sample.numbers.workers.is_empty()
@@ -94,8 +94,8 @@ fn checks(service: &Service, known: &Known, model: &Result<ModelState, String>) 
     };
     check(CheckedPart::Model, model.as_ref().map(|state| state.identity.clone()).map_err(Clone::clone));
     check(CheckedPart::Disk, service.disk.check());
-    if let Some(feed) = &known.feed {
-        check(CheckedPart::Feed, feed.clone());
+    if let Some((feed, _)) = service.sampler.feed.state() {
+        check(CheckedPart::Feed, feed.map(|work| work.says().to_owned()));
     }
     let Some(sample) = known.fresh() else {
         let reason = known.failure.clone();

@@ -4,13 +4,23 @@ use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 use sqlx::{PgConnection, PgPool, types::Json};
 use std::time::Duration;
-use svc_client::{Failure, wire::EventKind};
+use svc_client::{
+    Failure,
+    wire::{EventKind, FeedCounts, FeedOutcome, FeedUploader, MessageOutcome},
+};
 use svc_ids::{DocumentId, PrincipalId};
 
 /// The name of the reader of events that tells the outcomes.
 const READER: &str = "feed";
 /// How many rejected messages are forgotten in one statement.
 const SWEPT: i64 = 1_000;
+/// How many messages are counted.
+const COUNTED: i64 = 10_000;
+/// How many uploaders and outcomes are shown.
+const UPLOADERS: i64 = 100;
+const LATEST: i64 = 20;
+/// How much of a reason is shown.
+const DETAIL: i32 = 300;
 
 /// What a message says of itself besides the file.
 #[derive(Clone, Debug)]
@@ -207,4 +217,106 @@ pub async fn sweep(conn: &mut PgConnection, retention: Duration) -> sqlx::Result
     .execute(conn)
     .await?;
     Ok(gone.rows_affected() == SWEPT.unsigned_abs())
+}
+
+/// How many messages ended in the last minute and in the last hour, of the latest ones.
+pub async fn rates(conn: &mut PgConnection) -> sqlx::Result<(FeedCounts, FeedCounts)> {
+    let rows: Vec<(Word<MessageOutcome>, i64, i64)> = sqlx::query_as(
+        "SELECT outcome, count(*) FILTER (WHERE at > clock_timestamp() - interval '1 minute'), count(*)
+           FROM (SELECT outcome, at FROM bulk_message WHERE at > clock_timestamp() - interval '1 hour' ORDER BY at DESC LIMIT $1) latest
+          GROUP BY outcome",
+    )
+    .bind(COUNTED)
+    .fetch_all(conn)
+    .await?;
+    let (mut minute, mut hour) = (FeedCounts::default(), FeedCounts::default());
+    for (Word(outcome), of_minute, of_hour) in rows {
+        for (counts, number) in [(&mut minute, of_minute), (&mut hour, of_hour)] {
+            match outcome {
+                MessageOutcome::Accepted => counts.accepted = number,
+                MessageOutcome::Duplicate => counts.duplicate = number,
+                MessageOutcome::Rejected => counts.rejected = number,
+            }
+        }
+    }
+    Ok((minute, hour))
+}
+
+#[derive(sqlx::FromRow)]
+struct UploaderRow {
+    principal_id: i64,
+    name: String,
+    amqp_user: Option<String>,
+    is_default: bool,
+    disabled: bool,
+    messages: i64,
+}
+
+/// Who uploads what messages bring: those who answer for a user of the broker, and the one of this name.
+pub async fn uploaders(conn: &mut PgConnection, default: &str) -> sqlx::Result<Vec<FeedUploader>> {
+    let rows: Vec<UploaderRow> = sqlx::query_as(
+        "SELECT p.id AS principal_id, p.name, p.amqp_user, p.name = $1 AS is_default, p.disabled, coalesce(latest.messages, 0) AS messages
+           FROM principals p
+           LEFT JOIN (SELECT principal_id, count(*) AS messages
+                        FROM (SELECT principal_id FROM bulk_message WHERE at > clock_timestamp() - interval '1 hour'
+                               ORDER BY at DESC LIMIT $2) m GROUP BY principal_id) latest ON latest.principal_id = p.id
+          WHERE p.amqp_user IS NOT NULL OR p.name = $1
+          ORDER BY messages DESC, p.name LIMIT $3",
+    )
+    .bind(default)
+    .bind(COUNTED)
+    .bind(UPLOADERS)
+    .fetch_all(conn)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| FeedUploader {
+            principal_id: row.principal_id,
+            name: row.name,
+            amqp_user: row.amqp_user,
+            is_default: row.is_default,
+            disabled: row.disabled,
+            messages: row.messages,
+        })
+        .collect())
+}
+
+#[derive(sqlx::FromRow)]
+struct OutcomeRow {
+    at: DateTime<Utc>,
+    message_id: String,
+    outcome: Word<MessageOutcome>,
+    principal: Option<String>,
+    document_id: Option<i64>,
+    title: Option<String>,
+    code: Option<String>,
+    detail: Option<String>,
+}
+
+/// The latest outcomes, latest first.
+pub async fn latest(conn: &mut PgConnection) -> sqlx::Result<Vec<FeedOutcome>> {
+    let rows: Vec<OutcomeRow> = sqlx::query_as(
+        "SELECT m.at, m.message_id, m.outcome, p.name AS principal, m.document_id, left(d.title, $2) AS title, m.code, left(m.detail, $2) AS detail
+           FROM (SELECT * FROM bulk_message ORDER BY at DESC LIMIT $1) m
+           LEFT JOIN principals p ON p.id = m.principal_id
+           LEFT JOIN documents d ON d.id = m.document_id
+          ORDER BY m.at DESC",
+    )
+    .bind(LATEST)
+    .bind(DETAIL)
+    .fetch_all(conn)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| FeedOutcome {
+            at: row.at,
+            message_id: row.message_id,
+            outcome: row.outcome.0,
+            principal: row.principal,
+            document_id: row.document_id,
+            title: row.title,
+            code: row.code,
+            detail: row.detail,
+        })
+        .collect())
 }

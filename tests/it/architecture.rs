@@ -295,7 +295,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "telemetry",
         ],
     ),
-    ("feed", &["access", "error", "ingest", "service", "settings", "spool", "store", "usetype"]),
+    ("feed", &["access", "error", "ingest", "sampler", "service", "settings", "spool", "store", "usetype"]),
     ("listener", &["admission", "registry", "settings"]),
     (
         "handlers",
@@ -304,6 +304,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "admission",
             "embedding",
             "error",
+            "feed",
             "ingest",
             "reader",
             "registry",

@@ -3,6 +3,7 @@
 mod bounds;
 mod browser;
 mod documents;
+mod feed;
 mod limits;
 
 use crate::{
@@ -26,7 +27,7 @@ use svc_client::wire::{
 use tokio::sync::watch;
 
 /// Every page of an operator.
-pub const PAGES: &[&str] = &["/", "/actors", "/regions", "/tasks", "/failed", "/documents", "/workers"];
+pub const PAGES: &[&str] = &["/", "/actors", "/regions", "/tasks", "/failed", "/documents", "/workers", "/feed"];
 const HOSTILE: &str = "<script>alert(1)</script>";
 
 /// A console on a port of its own, beside a service.
@@ -353,7 +354,7 @@ async fn who_is_no_operator_sees_documents_that_it_may_read_and_nothing_else() {
     let worker: String = sqlx::query_scalar("SELECT worker_id FROM workers").fetch_one(&app.pool).await.unwrap();
     assert!(page.contains("What happened") && !page.contains(&worker), "names of machines are the owner's");
     assert_eq!(console.get(&format!("/documents/{hidden}"), &cookie).await.status(), 404);
-    for path in ["/actors", "/regions", "/tasks", "/failed", "/workers", "/tasks/1", "/workers/w"] {
+    for path in ["/actors", "/regions", "/tasks", "/failed", "/workers", "/feed", "/tasks/1", "/workers/w"] {
         let answer = console.get(path, &cookie).await;
         assert_eq!(answer.status(), 403, "{path}");
         assert!(answer.text().await.unwrap().contains("owner"), "{path} says whose it is");

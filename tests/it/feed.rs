@@ -38,12 +38,12 @@ fn hash(bytes: &[u8]) -> String {
 }
 
 /// A text that no other test has.
-fn note(number: usize) -> String {
+pub fn note(number: usize) -> String {
     format!("# Note {number}\n\nThe heron saw {number} ducks on the pond, and wrote it down.\n")
 }
 
 /// A message whose body is the file.
-fn plain(id: &str, bytes: &[u8], headers: &[(&str, AMQPValue)]) -> BasicProperties {
+pub fn plain(id: &str, bytes: &[u8], headers: &[(&str, AMQPValue)]) -> BasicProperties {
     let mut table = FieldTable::default();
     table.insert("svc-sha256".into(), AMQPValue::LongString(hash(bytes).into()));
     table.insert("svc-filename".into(), AMQPValue::LongString(format!("{id}.md").into()));
@@ -62,21 +62,21 @@ fn envelope(id: &str) -> BasicProperties {
         .with_content_type(ENVELOPE.into())
 }
 
-fn text(value: &str) -> AMQPValue {
+pub fn text(value: &str) -> AMQPValue {
     AMQPValue::LongString(value.into())
 }
 
 /// A service with a feed of its own, a producer, and the principal that answers for the messages.
-struct Feed {
-    app: TestApp,
+pub struct Feed {
+    pub app: TestApp,
     /// The broker, as producers see it.
     url: String,
-    producer: Producer,
-    uploader: Someone,
+    pub producer: Producer,
+    pub uploader: Someone,
 }
 
 /// `None` if there is no broker.
-async fn feed(no_worker: bool, settings: &[(&str, &str)]) -> Option<Feed> {
+pub async fn feed(no_worker: bool, settings: &[(&str, &str)]) -> Option<Feed> {
     let url = broker::shared().await?;
     Some(feed_at(&url, &url, no_worker, settings).await)
 }
@@ -108,7 +108,7 @@ async fn answering(app: &TestApp, name: &str, user: &str) -> Someone {
 }
 
 impl Feed {
-    async fn end(self) {
+    pub async fn end(self) {
         self.app.end().await;
         self.producer.clear().await;
     }

@@ -80,6 +80,8 @@ wire_words! {
         WebhookCreate = "webhook.create",
         WebhookRotate = "webhook.rotate",
         WebhookDelete = "webhook.delete",
+        FeedReplay = "feed.replay",
+        FeedDrop = "feed.drop",
     }
 }
 

@@ -4,11 +4,12 @@ use crate::{
         CliError, SOME_FAILED,
         output::{Output, count, one_line, say},
     },
-    feed::dead::{About, Dead},
+    feed::dead::Dead,
     settings::Settings,
 };
 use clap::{Args, Subcommand};
 use std::{collections::BTreeSet, process::ExitCode};
+use svc_client::wire::DeadLetter;
 
 #[derive(Args)]
 pub struct DeadArguments {
@@ -49,7 +50,7 @@ struct Chosen {
 }
 
 impl Chosen {
-    fn has(&self, about: &About) -> bool {
+    fn has(&self, about: &DeadLetter) -> bool {
         self.all
             || self.code.as_ref().is_some_and(|code| about.code.as_ref() == Some(code))
             || about.message_id.as_ref().is_some_and(|id| self.ids.contains(id))
@@ -76,7 +77,7 @@ fn other(error: impl std::fmt::Display) -> CliError {
     CliError::Other(error.to_string())
 }
 
-fn row(about: &About) -> Result<(), CliError> {
+fn row(about: &DeadLetter) -> Result<(), CliError> {
     let text = |text: &Option<String>, most| one_line(text.as_deref().unwrap_or("-"), most);
     let (id, code, user) = (text(&about.message_id, 70), text(&about.code, 40), text(&about.user, 40));
     say!("{id}  {code}  {user}  {}  {}", text(&about.filename, 60), text(&about.detail, 200));

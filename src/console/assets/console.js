@@ -48,7 +48,7 @@ document.addEventListener("visibilitychange", () => {
 });
 if (!document.hidden) follow();
 
-const pages = { n: "/", a: "/actors", r: "/regions", t: "/tasks", f: "/failed", d: "/documents", w: "/workers" };
+const pages = { n: "/", a: "/actors", r: "/regions", t: "/tasks", f: "/failed", d: "/documents", w: "/workers", b: "/feed" };
 let went = 0;
 
 function move(by) {

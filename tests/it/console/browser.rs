@@ -20,7 +20,7 @@ fn draw(browser: &mut Browser, name: &str) {
 }
 
 /// Each page in both colours and at two widths: nothing keeps people from using it, and nothing is wider than the window.
-fn look(browser: &mut Browser, program: &Program, console: &str, paths: &[String]) {
+pub fn look(browser: &mut Browser, program: &Program, console: &str, paths: &[String]) {
     for path in paths {
         let name = if path == "/" { "now".to_owned() } else { path[1..].replace(['/', '?', '&', '='], "-") };
         for (scheme, width) in [("light", 1440), ("dark", 1440), ("light", 760), ("dark", 420)] {
@@ -86,9 +86,15 @@ async fn a_person_operates_the_service_in_a_browser() {
         browser.value("document.activeElement.value = ''; document.activeElement.blur()");
 
         // Keys lead everywhere.
-        for (key, place) in
-            [("t", "/tasks"), ("a", "/actors"), ("w", "/workers"), ("f", "/failed"), ("d", "/documents"), ("n", "/")]
-        {
+        for (key, place) in [
+            ("t", "/tasks"),
+            ("a", "/actors"),
+            ("w", "/workers"),
+            ("b", "/feed"),
+            ("f", "/failed"),
+            ("d", "/documents"),
+            ("n", "/"),
+        ] {
             browser.key("g");
             browser.leave(|browser| browser.key(key));
             assert_eq!(browser.value("location.pathname"), place);
