@@ -6,7 +6,7 @@
 use crate::{
     DetectedBy, Detection, Format,
     archive::{Directory, u16_at},
-    charset,
+    charset, markup,
 };
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -50,7 +50,8 @@ pub fn detect<R: Read + Seek>(source: &mut R) -> io::Result<Detection> {
         return archive(source, &head, Some(&directory));
     }
     if is_text {
-        return Ok(Detection::of(Format::Text, DetectedBy::ContentSniff));
+        let format = markup::format(&charset::decode(&head).text).unwrap_or(Format::Text);
+        return Ok(Detection::of(format, DetectedBy::ContentSniff));
     }
     Ok(Detection::default())
 }

@@ -15,10 +15,12 @@ pub enum Format {
     Xlsx,
     Zip,
     Ole2,
+    Html,
 }
 
 impl Format {
-    pub const ALL: [Self; 7] = [Self::Text, Self::Pdf, Self::Docx, Self::Pptx, Self::Xlsx, Self::Zip, Self::Ole2];
+    pub const ALL: [Self; 8] =
+        [Self::Text, Self::Pdf, Self::Docx, Self::Pptx, Self::Xlsx, Self::Zip, Self::Ole2, Self::Html];
 
     /// The detector's name, as used on the wire.
     pub fn as_str(self) -> &'static str {
@@ -30,6 +32,7 @@ impl Format {
             Self::Xlsx => "xlsx",
             Self::Zip => "zip",
             Self::Ole2 => "ole2",
+            Self::Html => "html",
         }
     }
 
@@ -43,6 +46,7 @@ impl Format {
             Self::Xlsx => "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
             Self::Zip => "application/zip",
             Self::Ole2 => "application/x-ole-storage",
+            Self::Html => "text/html",
         }
     }
 
@@ -53,7 +57,7 @@ impl Format {
 
     /// Whether the contract promises text extraction for it.
     pub fn has_text_extractor(self) -> bool {
-        matches!(self, Self::Text | Self::Pdf | Self::Docx | Self::Pptx)
+        matches!(self, Self::Text | Self::Pdf | Self::Docx | Self::Pptx | Self::Html)
     }
 }
 
@@ -65,7 +69,7 @@ impl fmt::Display for Format {
 
 /// The name belongs to no detector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown format `{0}`; the known ones are text, pdf, docx, pptx, xlsx, zip, ole2")]
+#[error("unknown format `{0}`; the known ones are {names}", names = Format::ALL.map(Format::as_str).join(", "))]
 pub struct UnknownFormat(pub String);
 
 impl FromStr for Format {

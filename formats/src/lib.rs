@@ -17,9 +17,11 @@ mod error;
 mod extraction;
 mod facts;
 mod format;
+mod html;
 pub mod isolated;
 mod limits;
 mod markdown;
+mod markup;
 mod math;
 mod ole2;
 mod package;
@@ -67,6 +69,7 @@ pub fn probe<'a, R: Read + Seek>(
         Format::Pptx => pptx::probe(source, limits),
         Format::Xlsx => xlsx::probe(source, limits),
         Format::Ole2 => ole2::probe(source),
+        Format::Html => html::probe(source, limits),
         Format::Zip => Ok(Patterns::default()),
     }
 }
@@ -87,6 +90,7 @@ pub fn extract<'a, R: Read + Seek>(
         Format::Pdf => pdf::extract(source, access),
         Format::Docx => docx::extract(source, limits),
         Format::Pptx => pptx::extract(source, limits),
+        Format::Html => html::extract(source, limits),
         Format::Xlsx => {
             Err(FormatError::unsupported(format, "a workbook has no text of its own; its sheets are read one by one"))
         }

@@ -1,6 +1,6 @@
 //! Reads plain text and Markdown. Every text file is read as Markdown: a plain one simply declares no headings.
 
-use crate::{Extraction, FormatError, Heading, Limit, Limits, Pattern, Patterns, charset};
+use crate::{Extraction, FormatError, Heading, Limit, Limits, Pattern, Patterns, charset, markup};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use std::io::{Read, Seek, SeekFrom};
 
@@ -9,10 +9,13 @@ use std::io::{Read, Seek, SeekFrom};
 const MARKDOWN: Options = Options::ENABLE_TABLES.union(Options::ENABLE_YAML_STYLE_METADATA_BLOCKS);
 
 pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
-    let decoded = charset::decode(&read_all(source, limits)?);
+    let text = charset::decode(&read_all(source, limits)?).text;
+    // Markup without a reader has no text to be found by.
+    let has_markup = markup::is_markup(&text);
     Ok(Patterns::default()
-        .with(Pattern::HasTextLayer, decoded.text.chars().any(|character| !character.is_whitespace()))
-        .with(Pattern::HasHeadings, headings(&decoded.text).next().is_some()))
+        .with(Pattern::HasTextLayer, !has_markup && text.chars().any(|character| !character.is_whitespace()))
+        .with(Pattern::HasHeadings, !has_markup && headings(&text).next().is_some())
+        .with(Pattern::HasMarkup, has_markup))
 }
 
 pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extraction, FormatError> {

@@ -1,8 +1,11 @@
-//! Reads web pages: the main content as Markdown, and what a page says of itself. Navigation, scripts and advertisements are left out.
+//! Reads fetched web pages: the main content as Markdown, and what a page says of itself.
 
-use crate::{Extraction, FormatError, Limits, charset, text};
-use dom_smoothie::{Article, Config, ParsePolicy, Readability, TextMode};
-use encoding_rs::Encoding;
+use crate::{
+    Extraction, FormatError, Limits,
+    html::{self, Content},
+    text,
+};
+use dom_smoothie::Readability;
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Seek};
 
@@ -29,10 +32,6 @@ pub struct WebPage {
     pub citation: Vec<(String, String)>,
 }
 
-/// The encoding must be named within this many bytes.
-const HEAD_BYTES: usize = 1024;
-/// A longer text about the page is cut.
-const FACT_CHARACTERS: usize = 1000;
 /// The most tags `citation_...`, and the most characters of each; an abstract is one of them.
 const CITATIONS: usize = 2000;
 const CITATION_CHARACTERS: usize = 20_000;
@@ -43,55 +42,11 @@ pub(crate) fn read<R: Read + Seek>(
     limits: &Limits,
 ) -> Result<WebPage, FormatError> {
     let bytes = text::read_all(source, limits)?;
-    let (html, charset) = decode(&bytes, charset.as_deref());
+    let source = html::Source::decode(&bytes, charset.as_deref());
     drop(bytes);
-    let open = || {
-        let config = Config { text_mode: TextMode::Markdown, ..Config::default() };
-        // Without a usable address, links stay as they are.
-        let page = Readability::new(html.as_str(), Some(url), Some(config.clone()));
-        page.or_else(|_| Readability::new(html.as_str(), None, Some(config))).ok()
-    };
-    let mut page = WebPage::default();
-    let Some(mut opened) = open() else { return Ok(page) };
-    page.citation = citation(&opened);
-    without_data(&opened);
-    // A page that is no article is taken whole.
-    let article = opened.parse().ok().or_else(|| {
-        let mut opened = open()?;
-        without_data(&opened);
-        opened.parse_with_policy(ParsePolicy::Raw).ok()
-    });
-    let Some(article) = article else { return Ok(page) };
-    page.extraction = extraction(&article, charset).within(limits)?;
-    let fact = |text: Option<String>| {
-        let text: String =
-            text?.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(FACT_CHARACTERS).collect();
-        (!text.is_empty()).then_some(text)
-    };
-    page.title = fact(Some(article.title));
-    page.byline = fact(article.byline);
-    page.site_name = fact(article.site_name);
-    page.lang = fact(article.lang);
-    page.published_time = fact(article.published_time);
-    Ok(page)
-}
-
-fn extraction(article: &Article, charset: &'static str) -> Extraction {
-    let text = charset::clean(article.text_content.trim());
-    let headings: Vec<_> = text::headings(&text).collect();
-    Extraction {
-        headings_from: (!headings.is_empty()).then(|| "html".to_owned()),
-        headings,
-        charset: Some(charset.to_owned()),
-        text,
-        ..Extraction::default()
-    }
-}
-
-/// Takes out what is written into addresses, such as whole images, because it is no text.
-fn without_data(page: &Readability) {
-    page.doc.select("img[src^='data:' i]").remove();
-    page.doc.select("a[href^='data:' i]").remove_attr("href");
+    let citation = source.open(Some(url)).map(|page| citation(&page)).unwrap_or_default();
+    let Content { extraction, title, byline, site_name, lang, published_time } = source.content(Some(url), limits)?;
+    Ok(WebPage { extraction, title, byline, site_name, lang, published_time, citation })
 }
 
 fn citation(page: &Readability) -> Vec<(String, String)> {
@@ -103,33 +58,6 @@ fn citation(page: &Readability) -> Vec<(String, String)> {
         found.push((name.chars().take(100).collect(), content));
     }
     found
-}
-
-/// The text of a page: by its mark, by what the server declared, by what the page declares, or by what it resembles.
-fn decode(bytes: &[u8], declared: Option<&str>) -> (String, &'static str) {
-    let label = |label: &str| Encoding::for_label(label.as_bytes());
-    let marked = Encoding::for_bom(bytes).map(|(encoding, _)| encoding);
-    match marked.or_else(|| declared.and_then(label)).or_else(|| label(&in_head(bytes)?)) {
-        Some(encoding) => {
-            let (text, encoding, _) = encoding.decode(bytes);
-            (charset::clean(&text), encoding.name())
-        }
-        None => {
-            let decoded = charset::decode(bytes);
-            (decoded.text, decoded.charset)
-        }
-    }
-}
-
-/// What stands after `charset=` at the beginning of the page.
-fn in_head(bytes: &[u8]) -> Option<String> {
-    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD_BYTES)]).to_ascii_lowercase();
-    let (_, rest) = head.split_once("charset")?;
-    let rest = rest.trim_start().strip_prefix('=')?.trim_start().trim_start_matches(['"', '\'']);
-    let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && !"-_:.".contains(c)).unwrap_or(rest.len());
-    // A page whose beginning was read as bytes is not in units of two bytes, whatever it says.
-    let name = &rest[..end];
-    Some(if name.starts_with("utf-16") { "utf-8".to_owned() } else { name.to_owned() })
 }
 
 #[cfg(test)]

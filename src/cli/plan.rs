@@ -25,7 +25,7 @@ pub struct AnalyzeArguments {
 
 #[derive(Args)]
 pub struct ExplainArguments {
-    /// text, pdf, docx, pptx, xlsx, zip or ole2.
+    /// text, pdf, docx, pptx, xlsx, zip, ole2 or html.
     format: String,
     /// What is known of the file, for example '{"has_text_layer": true}'.
     #[arg(long, value_name = "JSON")]

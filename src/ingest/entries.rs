@@ -20,7 +20,7 @@ use svc_client::{
     Code, Failure,
     wire::{Entry, EntrySource, NewIngestion, Pipeline, Turn, UploadQuery, UploadResponse},
 };
-use svc_formats::{Detection, Extraction, Format, Pattern, Patterns};
+use svc_formats::{DetectedBy, Detection, Extraction, Format, Pattern, Patterns};
 use svc_ids::DocumentId;
 
 mod arxiv;
@@ -229,7 +229,7 @@ async fn markdown(core: &Core, text: String) -> Result<Made, Failure> {
 async fn plain(core: &Core, text: String) -> Result<Made, Failure> {
     let extraction = Extraction { text: lines(&text), charset: Some("UTF-8".to_owned()), ..Extraction::default() };
     let title = first_line(&text);
-    let (file, detection) = spooled(core, text).await?;
+    let (file, detection) = spooled_as_text(core, text).await?;
     let mime = Some("text/plain".to_owned());
     Ok(Made { title, file, detection, declared_mime: mime, prepared: Some(prepared(extraction)), evidence: Vec::new() })
 }
@@ -260,11 +260,18 @@ const TITLE_CHARACTERS: usize = 255;
 async fn spooled(core: &Core, text: String) -> Result<(Spooled, Detection), Failure> {
     let file = spool(core, move |spool| spool.write(text.as_bytes())).await?;
     let (file, detection) = recognise(file).await?;
-    if detection.format == Some(Format::Text) {
+    if detection.by == Some(DetectedBy::ContentSniff) {
         return Ok((file, detection));
     }
     let looks = detection.mime.as_deref().unwrap_or("binary data");
     Err(Failure::field("content", format!("is not a text, it looks like {looks}; upload it by POST /ingest/file")))
+}
+
+/// A text whose reading the request itself prepared, whatever its bytes look like.
+async fn spooled_as_text(core: &Core, text: String) -> Result<(Spooled, Detection), Failure> {
+    let (file, recognised) = spooled(core, text).await?;
+    let mime = Some(Format::Text.mime().to_owned());
+    Ok((file, Detection { format: Some(Format::Text), mime, by: recognised.by }))
 }
 
 async fn spool(

@@ -29,7 +29,8 @@ pub struct Rule {
 const DECLARED: Pattern = Pattern::HasHeadings;
 
 /// The formats whose patterns are measured. An encrypted file is `ole2`, whatever it turns out to hold.
-const PROBED: &[Format] = &[Format::Text, Format::Pdf, Format::Docx, Format::Pptx, Format::Xlsx, Format::Ole2];
+const PROBED: &[Format] =
+    &[Format::Text, Format::Pdf, Format::Docx, Format::Pptx, Format::Xlsx, Format::Ole2, Format::Html];
 /// The formats whose images are counted.
 const WITH_IMAGES: &[Format] = &[Format::Pdf, Format::Pptx, Format::Ole2];
 /// The formats whose pages may be scans. Tables are lost in the text of their pages; in office files they are text.
@@ -205,6 +206,8 @@ mod tests {
             (Format::Pptx, &[HasTextLayer, HasSlides], &["extract:text", "structure:declared"]),
             (Format::Pdf, &[IsScanned, HasImages], &[]),
             (Format::Xlsx, &[HasSheets, HasComments], &["structure:sheets"]),
+            (Format::Html, &[HasTextLayer, HasHeadings], &["extract:text", "structure:declared"]),
+            (Format::Text, &[HasMarkup], &[]),
             (Format::Xlsx, &[], &[]),
         ] {
             assert_eq!(enqueued(format, patterns), expected, "{format} {patterns:?}");

@@ -41,6 +41,7 @@ mod limits;
 mod listener;
 mod locks;
 mod losses;
+mod markup;
 mod mcp;
 mod moves;
 mod network;

@@ -43,8 +43,8 @@ pub(super) async fn page(core: &Core, admission: &Admission, url: &str, accepts:
     Ok(Made {
         title: title.or_else(|| name(&fetched.url)),
         file,
-        // The bytes are HTML because their server says so; no mark would tell it from other text.
-        detection: Detection { format: Some(Format::Text), mime: Some(fetched.media_type.clone()), by: recognised.by },
+        // The bytes are HTML because their server says so; a piece of a page may have no mark that tells it.
+        detection: Detection { format: Some(Format::Html), mime: Some(fetched.media_type.clone()), by: recognised.by },
         declared_mime: Some(fetched.media_type),
         prepared: Some(prepared(extraction)),
         evidence: vec![(Evidence::Fetched, fetched.facts), (Evidence::Page, facts.into())],

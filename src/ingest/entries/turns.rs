@@ -1,5 +1,5 @@
 //! Conversations: their turns as Markdown, and the nodes of the turns with speaker and time.
-use super::{Made, lines, prepared, spooled};
+use super::{Made, lines, prepared, spooled_as_text};
 use crate::{
     core::Core,
     store::{self, evidence::Evidence, nodes::TurnNode, places::Place},
@@ -40,7 +40,7 @@ pub(super) async fn made(core: &Core, turns: Vec<Turn>) -> Result<Made, Failure>
         ..Extraction::default()
     };
     let places = serde_json::to_value(&begins).map_err(|error| Failure::new(Code::Internal, error))?;
-    let (file, detection) = spooled(core, text).await?;
+    let (file, detection) = spooled_as_text(core, text).await?;
     Ok(Made {
         title: Some(title),
         file,

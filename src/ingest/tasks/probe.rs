@@ -52,7 +52,7 @@ pub async fn run(tools: &Tools, apply: Apply<'_>) -> Result<Outcome, TaskFailure
     store::evidence::record(tx.conn(), grant.document_id, Evidence::Archive, &listed).await.classified()?;
     let queued = enqueue(tools, &mut tx, format, &patterns, &options).await?;
     if queued == 0 {
-        let reason = no_text(format, &plan);
+        let reason = no_text(format, &patterns, &plan);
         store::evidence::record(tx.conn(), grant.document_id, Evidence::ExtractEmpty, &json!(reason))
             .await
             .classified()?;
@@ -138,13 +138,14 @@ async fn refusal(core: &Core, format: Format, file: File) -> Result<Option<TaskF
 }
 
 /// Why a file ends without any text, so that it never looks like a success.
-fn no_text(format: Format, plan: &[PlanRow]) -> &'static str {
+fn no_text(format: Format, patterns: &Patterns, plan: &[PlanRow]) -> &'static str {
     let ocr = plan.iter().any(|row| row.task == OCR.name && row.outcome == PlanOutcome::Deferred);
     match format {
         _ if ocr => "needs_ocr",
         Format::Pdf => "no_text_layer",
         Format::Xlsx => "no_sheets",
         Format::Zip => "no_reader",
+        _ if patterns.holds(Pattern::HasMarkup) => "no_reader",
         _ => "no_text",
     }
 }

@@ -1,0 +1,203 @@
+//! Reads HTML: the content as Markdown, without navigation, scripts and advertisements. Uploaded files and fetched pages
+//! are read in the same way.
+
+use crate::{Extraction, FormatError, Limits, Pattern, Patterns, charset, text};
+use dom_smoothie::{Config, ParsePolicy, Readability, TextMode};
+use encoding_rs::Encoding;
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+use serde_json::Value;
+use std::io::{Read, Seek};
+
+/// The encoding must be named within this many bytes.
+const HEAD_BYTES: usize = 1024;
+/// A longer text about the page is cut.
+const FACT_CHARACTERS: usize = 1000;
+/// What is no content wherever it stands.
+const NO_CONTENT: &str = "script, style, noscript, template, iframe, object, embed, svg, canvas, nav, dialog, button, \
+    input, select, textarea, body > footer, body > aside, [role=navigation], [role=search], [role=contentinfo], \
+    [hidden], [aria-hidden=true], [style*='display:none' i], [style*='display: none' i]";
+/// What has less than this share of a page's words is not its article.
+const ARTICLE_OF_PAGE: f64 = 0.25;
+
+/// The decoded text of a page.
+pub(crate) struct Source {
+    html: String,
+    charset: &'static str,
+}
+
+/// The content of a page and what it says of itself.
+#[derive(Default)]
+pub(crate) struct Content {
+    pub extraction: Extraction,
+    pub title: Option<String>,
+    pub byline: Option<String>,
+    pub site_name: Option<String>,
+    pub lang: Option<String>,
+    pub published_time: Option<String>,
+}
+
+pub(crate) fn probe<R: Read + Seek>(source: R, limits: &Limits) -> Result<Patterns, FormatError> {
+    let read = extract(source, limits)?;
+    Ok(Patterns::default()
+        .with(Pattern::HasTextLayer, !read.text.is_empty())
+        .with(Pattern::HasHeadings, !read.headings.is_empty()))
+}
+
+/// Reads a file; its title becomes its first heading, unless the content begins with it.
+pub(crate) fn extract<R: Read + Seek>(source: R, limits: &Limits) -> Result<Extraction, FormatError> {
+    let bytes = text::read_all(source, limits)?;
+    Source::decode(&bytes, None).extraction(limits)
+}
+
+impl Source {
+    /// Decodes a page: by its mark, by what its server declared, by what it declares, or by what it resembles.
+    pub(crate) fn decode(bytes: &[u8], declared: Option<&str>) -> Self {
+        let label = |label: &str| Encoding::for_label(label.as_bytes());
+        let marked = Encoding::for_bom(bytes).map(|(encoding, _)| encoding);
+        match marked.or_else(|| declared.and_then(label)).or_else(|| label(&in_head(bytes)?)) {
+            Some(encoding) => {
+                let (text, encoding, _) = encoding.decode(bytes);
+                Self { html: charset::clean(&text), charset: encoding.name() }
+            }
+            None => {
+                let decoded = charset::decode(bytes);
+                Self { html: decoded.text, charset: decoded.charset }
+            }
+        }
+    }
+
+    /// The content as the text of a file, with the title as its first heading.
+    pub(crate) fn extraction(self, limits: &Limits) -> Result<Extraction, FormatError> {
+        let Content { mut extraction, title, byline, lang, published_time, .. } = self.content(None, limits)?;
+        if let Some(title) = &title
+            && !extraction.text.is_empty()
+            && !begins_with(&extraction, title)
+        {
+            let text = format!("# {title}\n\n{}", extraction.text);
+            extraction = of_markdown(text, extraction.charset).within(limits)?;
+        }
+        let facts = [("title", title), ("byline", byline), ("lang", lang), ("published_time", published_time)];
+        extraction
+            .facts
+            .extend(facts.into_iter().filter_map(|(name, fact)| Some((name.to_owned(), Value::from(fact?)))));
+        Ok(extraction)
+    }
+
+    /// Opens the page, which reading changes; `None` if it is nothing.
+    pub(crate) fn open(&self, url: Option<&str>) -> Option<Readability> {
+        let config = Config { text_mode: TextMode::Markdown, ..Config::default() };
+        // Without a usable address, links stay as they are.
+        let page = Readability::new(self.html.as_str(), url, Some(config.clone()));
+        let page = page.or_else(|_| Readability::new(self.html.as_str(), None, Some(config))).ok()?;
+        // What is written into addresses, such as whole images, is no text.
+        page.doc.select("img[src^='data:' i], source, picture > source").remove();
+        page.doc.select("a[href^='data:' i], a[href^='javascript:' i]").remove_attr("href");
+        page.doc.select("img:not([alt]), img[alt='']").remove();
+        Some(page)
+    }
+
+    /// The content. Of a file it is all of the page, because somebody chose it for what it holds. Of a page that was
+    /// fetched from `url` it is the article, because the rest is often about other pages.
+    pub(crate) fn content(&self, url: Option<&str>, limits: &Limits) -> Result<Content, FormatError> {
+        let charset = Some(self.charset.to_owned());
+        let Some(page) = self.open(url) else { return Ok(Content::default()) };
+        let whole = whole(&page);
+        drop(page);
+        let words = |text: &str| text.split_whitespace().count() as f64;
+        let is_article = |text: &str| words(text) >= ARTICLE_OF_PAGE * words(&whole);
+        let mut article = self.open(url).and_then(|mut page| page.parse().ok());
+        let text = match &mut article {
+            _ if url.is_none() => whole,
+            Some(article) if is_article(&article.text_content) => article.text_content.to_string(),
+            _ => {
+                let page = self.open(url).and_then(|mut page| page.parse_with_policy(ParsePolicy::Raw).ok());
+                page.map(|page| page.text_content.to_string()).filter(|text| is_article(text)).unwrap_or(whole)
+            }
+        };
+        let fact = |text: Option<String>| {
+            let words = text?.split_whitespace().collect::<Vec<_>>().join(" ");
+            let text: String = words.chars().take(FACT_CHARACTERS).collect();
+            (!text.is_empty()).then_some(text)
+        };
+        let extraction = of_markdown(without_escapes(&charset::clean(text.trim())), charset).within(limits)?;
+        let Some(article) = article else { return Ok(Content { extraction, ..Content::default() }) };
+        Ok(Content {
+            extraction,
+            title: fact(Some(article.title)),
+            byline: fact(article.byline),
+            site_name: fact(article.site_name),
+            lang: fact(article.lang),
+            published_time: fact(article.published_time),
+        })
+    }
+}
+
+/// All of the page but what is no content.
+fn whole(page: &Readability) -> String {
+    page.doc.select(NO_CONTENT).remove();
+    let body = page.doc.select("body");
+    let main = page.doc.select("main, [role=main]");
+    let words = |text: &str| text.split_whitespace().count();
+    let root = if main.length() == 1 && words(&main.text()) * 2 >= words(&body.text()) { main } else { body };
+    root.nodes().first().map(|node| node.md(None).trim().to_owned()).unwrap_or_default()
+}
+
+/// Whether the content shows the title before anything else.
+fn begins_with(extraction: &Extraction, title: &str) -> bool {
+    let words = |text: &str| text.split_whitespace().map(str::to_lowercase).collect::<Vec<_>>().join(" ");
+    let title = words(title);
+    extraction.headings.iter().take(3).any(|heading| {
+        let heading = words(&heading.title);
+        !heading.is_empty() && (title.contains(&heading) || heading.contains(&title))
+    })
+}
+
+fn of_markdown(text: String, charset: Option<String>) -> Extraction {
+    let headings: Vec<_> = text::headings(&text).collect();
+    let headings_from = (!headings.is_empty()).then(|| "html".to_owned());
+    Extraction { headings_from, headings, charset, text, ..Extraction::default() }
+}
+
+/// Takes back what is escaped within lines, because a name such as `snake_case` is found only as it is written; at the
+/// beginning of a line an escape says that no structure follows.
+fn without_escapes(text: &str) -> String {
+    let (mut dropped, mut in_code) = (Vec::new(), false);
+    for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
+        match event {
+            Event::Start(Tag::CodeBlock(_)) => in_code = true,
+            Event::End(TagEnd::CodeBlock) => in_code = false,
+            Event::Text(_) if !in_code && range.start > 0 => {
+                let escaped = text[range.start..].starts_with(['_', '*', '[', ']', '~', '`', '<', '>', '!']);
+                if !escaped || text.as_bytes()[range.start - 1] != b'\\' {
+                    continue;
+                }
+                let begin = text[..range.start].rfind('\n').map_or(0, |end| end + 1);
+                if text[begin..range.start].chars().any(char::is_alphabetic) {
+                    dropped.push(range.start - 1);
+                }
+            }
+            _ => {}
+        }
+    }
+    let (mut out, mut from) = (String::with_capacity(text.len()), 0);
+    for at in dropped {
+        out.push_str(&text[from..at]);
+        from = at + 1;
+    }
+    out.push_str(&text[from..]);
+    out
+}
+
+/// What stands after `charset=` at the beginning of the page.
+fn in_head(bytes: &[u8]) -> Option<String> {
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD_BYTES)]).to_ascii_lowercase();
+    let (_, rest) = head.split_once("charset")?;
+    let rest = rest.trim_start().strip_prefix('=')?.trim_start().trim_start_matches(['"', '\'']);
+    let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && !"-_:.".contains(c)).unwrap_or(rest.len());
+    // A page whose beginning was read as bytes is not in units of two bytes, whatever it says.
+    let name = &rest[..end];
+    Some(if name.starts_with("utf-16") { "utf-8".to_owned() } else { name.to_owned() })
+}
+
+#[cfg(test)]
+mod tests;

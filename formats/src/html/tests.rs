@@ -1,0 +1,91 @@
+use super::*;
+use crate::{Format, Limit, detect, markup, sections};
+use std::io::Cursor;
+
+fn of(html: impl AsRef<[u8]>) -> Extraction {
+    extract(Cursor::new(html.as_ref()), &Limits::default()).unwrap()
+}
+
+fn headings(read: &Extraction) -> Vec<(u8, &str)> {
+    read.headings.iter().map(|heading| (heading.level, heading.title.as_str())).collect()
+}
+
+/// A report as a program writes it: sections of which no one is the main one, tables, code, and much that is no content.
+const REPORT: &str = include_str!("../../../tests/samples/water-report.html");
+
+#[test]
+fn a_file_keeps_all_of_its_content_and_nothing_else() {
+    let read = of(REPORT);
+    for kept in [
+        "Water report",
+        "the level of the pond fell by 12 cm",
+        "[gauge manual](manual.html#zero)",
+        "| Gauge | Level in cm | Read by |",
+        "| North | 84 | A. Miller |",
+        "- Clean the screens.\n- Oil the sluice.",
+        "read_level(gauge_id)",
+        "snake_case and 3 * 4 < 13",
+        "Größe, žluťoučký, 水位",
+        "Two herons on the weir",
+        "the last word of the report",
+    ] {
+        assert!(read.text.contains(kept), "{kept}: {}", read.text);
+    }
+    for gone in
+        ["Home", "trackVisit", "color:", "base64", "javascript", "Search", "cookies", "Secret draft", "<td", "&amp;"]
+    {
+        assert!(!read.text.contains(gone), "{gone}: {}", read.text);
+    }
+    assert_eq!(
+        headings(&read),
+        [(1, "Water report"), (2, "Levels"), (3, "How it is measured"), (2, "What to do"), (2, "Remarks")]
+    );
+    assert_eq!(read.headings_from.as_deref(), Some("html"));
+    assert_eq!((&read.facts["title"], &read.facts["lang"]), (&"Water report 2026".into(), &"en".into()));
+    assert_eq!(sections(&read).len(), 5);
+}
+
+#[test]
+fn the_title_is_a_heading_where_the_content_does_not_show_it() {
+    let read = of("<title>Heron counts</title><p>Seventy-two birds were counted at the mill.</p>");
+    assert_eq!(headings(&read), [(1, "Heron counts")]);
+    assert!(read.text.ends_with("counted at the mill."), "{}", read.text);
+    for empty in ["<html></html>", "<title>Only a title</title>", "<html><script>x()</script>", "<!doctype html>"] {
+        assert_eq!(of(empty).text, "", "{empty}");
+    }
+}
+
+#[test]
+fn markup_is_almost_nothing_of_what_is_read() {
+    let (before, after) = (markup::share(REPORT), markup::share(&of(REPORT).text));
+    println!("share of markup: {before:.3} of the file, {after:.4} of its text");
+    assert!(before > 0.3 && after < 0.02, "{before} {after}");
+}
+
+#[test]
+fn a_page_is_detected_in_every_encoding() {
+    let page = "<!DOCTYPE html>\n<html><body><p>Größe 水位</p></body></html>";
+    let wide: Vec<u8> = format!("\u{FEFF}{page}").encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let latin = b"<html><meta charset=windows-1252><p>Gr\xF6\xDFe</p>".to_vec();
+    for (bytes, text) in [(page.as_bytes().to_vec(), "Größe 水位"), (wide, "Größe 水位"), (latin, "Größe")] {
+        assert_eq!(detect(&mut Cursor::new(&bytes)).unwrap().format, Some(Format::Html));
+        assert_eq!(of(&bytes).text, text);
+    }
+}
+
+#[test]
+fn hostile_pages_are_read_or_refused_by_name() {
+    let deep = format!("<html>{}text{}", "<div>".repeat(3_000), "</div>".repeat(3_000));
+    let wide = format!("<html><p a='{}'>text</p>", "x".repeat(4 << 20));
+    let entities = format!("<html><p>{}</p>", "&lt;&#x0;&bogus;".repeat(50_000));
+    let tables = format!("<html>{}", "<table><tr><td>cell".repeat(400));
+    let cells = "<html><table><tr><td colspan=1000000 rowspan=1000000>text</table>".to_owned();
+    let unclosed = format!("<html><b>{}", "<i><p>x".repeat(1_000));
+    for page in [deep, wide, entities, tables, cells, unclosed, "<html>\0<p>te\0xt\0</p>".to_owned()] {
+        let read = of(&page);
+        assert!(!read.text.contains('\0') && read.text.len() <= page.len() + 100, "{:.100}", page);
+    }
+    let limits = Limits { text_bytes: 100, ..Limits::default() };
+    let error = extract(Cursor::new(REPORT), &limits).unwrap_err();
+    assert_eq!(error.limit(), Some(Limit::TextBytes));
+}

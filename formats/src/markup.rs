@@ -1,0 +1,291 @@
+//! Recognises texts that are written for programs: web pages, e-mail, RTF, XML, and what only looks like text.
+//!
+//! Markup is not prose. What has a reader gets a format of its own, and of the rest [`is_markup`] says that it has none,
+//! so that tags, control words and base64 reach no index.
+
+use crate::Format;
+
+/// What a text is written in, if not for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Language {
+    Html,
+    Xml,
+    Rtf,
+    Mail,
+    PostScript,
+}
+
+/// The format of a text by its beginning; `None` if it is plain, or if its language has no reader.
+pub(crate) fn format(head: &str) -> Option<Format> {
+    match language(head)? {
+        Language::Html => Some(Format::Html),
+        Language::Xml | Language::Rtf | Language::Mail | Language::PostScript => None,
+    }
+}
+
+/// Whether most of a text that [`format`] knows no reader for is markup.
+pub(crate) fn is_markup(text: &str) -> bool {
+    let head = &text[..text.floor_char_boundary(HEAD)];
+    language(head).is_some() || (share(text) >= MOSTLY && !has_markdown(head))
+}
+
+/// A document of which half is tags or base64 is not for people.
+const MOSTLY: f64 = 0.5;
+/// As much of a text as tells its language.
+const HEAD: usize = 64 << 10;
+/// Fewer tags than this share of a text are pieces of markup in prose, as Markdown may have them.
+const SOME: f64 = 0.15;
+
+fn language(head: &str) -> Option<Language> {
+    let text = head.trim_start_matches(|character: char| character.is_whitespace() || character == '\u{FEFF}');
+    if text.starts_with("{\\rtf") {
+        return Some(Language::Rtf);
+    }
+    if text.starts_with("%!PS-") {
+        return Some(Language::PostScript);
+    }
+    if text.starts_with('<') {
+        return tagged(text);
+    }
+    is_mail(text).then_some(Language::Mail)
+}
+
+/// The language of a text that begins with a tag.
+fn tagged(text: &str) -> Option<Language> {
+    let (mut rest, mut declared) = (text, false);
+    loop {
+        rest = rest.trim_start();
+        let (close, is_xml) = match rest {
+            _ if rest.starts_with("<!--") => ("-->", false),
+            _ if rest.starts_with("<?xml") => ("?>", true),
+            _ if rest.starts_with("<?") => ("?>", false),
+            _ => break,
+        };
+        declared |= is_xml;
+        let Some((_, behind)) = rest.split_once(close) else { return declared.then_some(Language::Xml) };
+        rest = behind;
+    }
+    let rest = rest.strip_prefix('<')?;
+    let name = |text: &str| -> String {
+        let end = text.find(|c: char| !(c.is_alphanumeric() || "_:.-".contains(c))).unwrap_or(text.len());
+        text[..end].to_ascii_lowercase()
+    };
+    if let Some(declaration) = rest.strip_prefix('!') {
+        let mut words = declaration.split_whitespace();
+        let is_type = words.next().is_some_and(|word| word.eq_ignore_ascii_case("doctype"));
+        let root = words.next().map(name).unwrap_or_default();
+        return is_type.then_some(if root == "html" { Language::Html } else { Language::Xml });
+    }
+    let root = name(rest);
+    if root.is_empty() {
+        return None;
+    }
+    if matches!(root.as_str(), "html" | "head" | "body" | "title" | "meta" | "frameset") {
+        return Some(Language::Html);
+    }
+    if declared {
+        return Some(Language::Xml);
+    }
+    if share(text) < SOME {
+        return None;
+    }
+    if PIECES.contains(&root.as_str()) {
+        return (!has_markdown(text)).then_some(Language::Html);
+    }
+    // Angle brackets alone make no element: in a log of a chat they hold names.
+    let is_closed = text.contains(&format!("</{}", &rest[..root.len()])) || text.contains("/>");
+    is_closed.then_some(Language::Xml)
+}
+
+/// Elements with which a piece of a web page may begin.
+const PIECES: [&str; 36] = [
+    "a",
+    "article",
+    "b",
+    "blockquote",
+    "br",
+    "center",
+    "dd",
+    "div",
+    "dl",
+    "em",
+    "font",
+    "form",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "header",
+    "hr",
+    "i",
+    "img",
+    "li",
+    "link",
+    "main",
+    "nav",
+    "ol",
+    "p",
+    "pre",
+    "script",
+    "section",
+    "span",
+    "strong",
+    "style",
+    "table",
+    "ul",
+];
+
+/// Whether lines begin as they do in Markdown, which may have tags of HTML, mostly at its beginning.
+fn has_markdown(text: &str) -> bool {
+    let marks = ["# ", "## ", "### ", "- ", "* ", "```", "![", "> ", "1. "];
+    text.lines().filter(|line| marks.iter().any(|mark| line.starts_with(mark))).take(2).count() == 2
+}
+
+/// Headers that every message has some of, in lower case.
+const HEADERS: [&str; 20] = [
+    "bcc",
+    "cc",
+    "content-transfer-encoding",
+    "content-type",
+    "date",
+    "delivered-to",
+    "dkim-signature",
+    "from",
+    "in-reply-to",
+    "message-id",
+    "mime-version",
+    "received",
+    "references",
+    "reply-to",
+    "return-path",
+    "sender",
+    "subject",
+    "to",
+    "user-agent",
+    "x-mailer",
+];
+/// Headers that a note in prose has as well.
+const IN_PROSE: [&str; 6] = ["cc", "date", "from", "subject", "to", "references"];
+
+/// Whether the text begins with the headers of a message: three that messages have, one of which is never in prose.
+fn is_mail(text: &str) -> bool {
+    let (mut known, mut technical) = (0, 0);
+    // A mailbox puts a line of its own before each message.
+    let skipped = usize::from(text.starts_with("From ") && text.lines().nth(1).is_some_and(|line| line.contains(':')));
+    for line in text.lines().skip(skipped).take(200) {
+        if line.is_empty() {
+            break;
+        }
+        if line.starts_with([' ', '\t']) {
+            continue;
+        }
+        let Some((name, _)) = line.split_once(':') else { return false };
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return false;
+        }
+        let name = name.to_ascii_lowercase();
+        if HEADERS.contains(&name.as_str()) {
+            known += 1;
+            technical += u32::from(!IN_PROSE.contains(&name.as_str()));
+        }
+    }
+    known >= 3 && technical >= 1
+}
+
+/// Which share of a text is tags, or lines of base64.
+pub(crate) fn share(text: &str) -> f64 {
+    if text.is_empty() {
+        return 0.0;
+    }
+    let encoded: usize = text.lines().filter(|line| is_encoded(line)).map(str::len).sum();
+    (tags(text) + encoded) as f64 / text.len() as f64
+}
+
+/// The bytes between angle brackets that make a tag.
+fn tags(text: &str) -> usize {
+    /// A longer one is none.
+    const LONGEST: usize = 4096;
+    let bytes = text.as_bytes();
+    let (mut sum, mut from) = (0, 0);
+    while let Some(at) = memchr::memchr(b'<', &bytes[from..]).map(|at| from + at) {
+        from = at + 1;
+        if !matches!(bytes.get(from), Some(b'a'..=b'z' | b'A'..=b'Z' | b'/' | b'!' | b'?')) {
+            continue;
+        }
+        let window = &bytes[from..bytes.len().min(from + LONGEST)];
+        // The next tag begins where this one did not end.
+        if let Some(length) = memchr::memchr2(b'<', b'>', window)
+            && window[length] == b'>'
+        {
+            sum += length + 2;
+            from += length + 1;
+        }
+    }
+    sum
+}
+
+/// Whether a line is a piece of base64 as programs wrap it.
+fn is_encoded(line: &str) -> bool {
+    let line = line.trim_end();
+    (60..=1000).contains(&line.len())
+        && line.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'='))
+        && line.bytes().any(|byte| byte.is_ascii_digit())
+        && line.bytes().any(|byte| byte.is_ascii_uppercase())
+        && line.bytes().any(|byte| byte.is_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_told_from_prose_that_mentions_them() {
+        for page in [
+            "<!DOCTYPE html><p>x",
+            "\u{FEFF}\n <!-- saved --> <HTML lang=en>",
+            "<?xml version='1.0'?><!DOCTYPE html PUBLIC 'x'><html>",
+            "<?xml version='1.0'?>\n<html xmlns='http://www.w3.org/1999/xhtml'>",
+            "<div class=note><p>Some words in a piece of a page</p><p>and some more</p></div>",
+            "<h1>Title</h1><ul><li>one</li><li>two</li></ul>",
+        ] {
+            assert_eq!(format(page), Some(Format::Html), "{page}");
+        }
+        for prose in [
+            "<p align=center><img src=logo.png></p>\n\n# Title\n\nWords.\n\n- one\n- two\n",
+            "A page begins with <html> and ends with </html>.",
+            "<alice> has anyone seen the heron?\n<bob> no\n<alice> then I will look for it again tomorrow\n",
+            "<3 is a heart",
+            "From: the mill\nTo: the pond\n\nSeventy ducks.",
+            "Date: today\nSubject: ducks\nFrom: me\n\nA note in prose.",
+            "# Heading\n\ntext",
+            "fn main() { let x: Vec<String> = Vec::<String>::new(); }",
+            "",
+        ] {
+            assert_eq!((format(prose), is_markup(prose)), (None, false), "{prose}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_reader_is_still_markup() {
+        let encoded = "TWFuIGlzIGRpc3Rpbmd1aXNoZWQsIG5vdCBvbmx5IGJ5IGhpcyByZWFzb24sIGJ1dCBi\n".repeat(20);
+        for markup in [
+            "{\\rtf1\\ansi Words.}",
+            "%!PS-Adobe-3.0\n%%Title: x",
+            "<?xml version=\"1.0\"?><note><to>x</to></note>",
+            "<note><to>a</to><from>b</from></note>",
+            "From: a@example.org\nTo: b@example.org\nMessage-ID: <1@example.org>\nSubject: x\n\nHello",
+            &format!("-----BEGIN CERTIFICATE-----\n{encoded}-----END CERTIFICATE-----\n"),
+        ] {
+            assert!(is_markup(markup) && format(markup).is_none(), "{markup}");
+        }
+    }
+
+    #[test]
+    fn brackets_without_an_end_take_no_time() {
+        let text = "<a".repeat(2_000_000);
+        assert_eq!(tags(&text), 0);
+        assert!(!is_markup(&"< ".repeat(1_000_000)));
+    }
+}
