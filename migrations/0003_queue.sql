@@ -71,6 +71,8 @@ CREATE INDEX task_queue_scope ON task_queue (scope_document_id);
 CREATE INDEX task_queue_retry ON task_queue (retry_after) WHERE retry_after IS NOT NULL AND NOT ready AND NOT final AND parked_on IS NULL AND claim_token IS NULL;
 CREATE INDEX task_queue_unmet ON task_queue (id) WHERE unmet_deps > 0 AND NOT final;
 CREATE INDEX task_queue_failed ON task_queue (id) WHERE final AND error_type IS NOT NULL;
+-- A page of what owes work, in the order of its numbers.
+CREATE INDEX task_queue_owed ON task_queue (id) WHERE NOT final;
 CREATE INDEX task_queue_held ON task_queue (claim_token) WHERE claim_token IS NOT NULL;
 -- A count of what the queue still owes reads the first thousands of each type, and not the whole table, which also holds the
 -- finished tasks of a week.

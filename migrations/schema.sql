@@ -1463,6 +1463,8 @@ CREATE INDEX task_queue_held ON task_queue USING btree (claim_token) WHERE (clai
 
 CREATE INDEX task_queue_open ON task_queue USING btree (root_id) WHERE (NOT final);
 
+CREATE INDEX task_queue_owed ON task_queue USING btree (id) WHERE (NOT final);
+
 CREATE INDEX task_queue_parked ON task_queue USING btree (parked_on, priority DESC, created_at, id) WHERE (parked_on IS NOT NULL);
 
 CREATE INDEX task_queue_ready ON task_queue USING btree (lane, priority DESC, created_at, id) WHERE ready;

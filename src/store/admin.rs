@@ -118,6 +118,13 @@ pub async fn tasks(
     after: TaskId,
     limit: u32,
 ) -> sqlx::Result<Vec<TaskResponse>> {
+    // Each state in the words of an index, so that no page reads the finished tasks of a week to find the others.
+    let of_states: &[&str] = match query.status {
+        None | Some(TaskStatus::Pending | TaskStatus::Batched) => &["NOT t.final"],
+        Some(TaskStatus::Claimed | TaskStatus::Running) => &["t.claim_token IS NOT NULL"],
+        Some(TaskStatus::Failed) => &["t.final AND t.error_type IS NOT NULL", "NOT t.final"],
+        Some(TaskStatus::Completed) => &["true"],
+    };
     // Each reason that has an index of its own is looked up there; the view says the same of every task that it finds.
     let of_reason = match query.blocked_by {
         Some(BlockedBy::Backoff) => {
@@ -129,12 +136,15 @@ pub async fn tasks(
         _ => "true",
     };
     // Without a reason the page is taken first, so that only its own tasks are looked up.
-    let statement = select_tasks!(
-        "(SELECT * FROM task_queue t WHERE t.id > $1 AND {of_reason} AND (t.status = $2 OR ($2 IS NULL AND NOT t.final))
-             AND ($3::text IS NULL OR t.task_type = $3) AND ($4::text IS NULL OR t.service_badge = $4) AND ($5::bigint IS NULL OR t.root_id = $5)
-           ORDER BY t.id LIMIT CASE WHEN $6::text IS NULL THEN $7::bigint END)"
-    );
-    let statement = statement.replace("{of_reason}", of_reason)
+    let page = |of_state: &&str| {
+        format!(
+            "(SELECT * FROM task_queue t WHERE t.id > $1 AND {of_reason} AND {of_state} AND ($2::text IS NULL OR t.status = $2)
+                 AND ($3::text IS NULL OR t.task_type = $3) AND ($4::text IS NULL OR t.service_badge = $4) AND ($5::bigint IS NULL OR t.root_id = $5)
+               ORDER BY t.id LIMIT CASE WHEN $6::text IS NULL THEN $7::bigint END)"
+        )
+    };
+    let pages: Vec<String> = of_states.iter().map(page).collect();
+    let statement = select_tasks!("({pages})").replace("{pages}", &pages.join(" UNION ALL "))
         + " WHERE $6::text IS NULL OR b.blocked_by = $6 ORDER BY t.id LIMIT $7";
     let rows: Vec<TaskRow> = sqlx::query_as(sqlx::AssertSqlSafe(statement))
         .bind(after)
@@ -144,6 +154,8 @@ pub async fn tasks(
         .bind(query.root_id)
         .bind(query.blocked_by.map(BlockedBy::as_str))
         .bind(i64::from(limit))
+        // Planned with its values: which index is best depends on the filters that are given.
+        .persistent(false)
         .fetch_all(conn)
         .await?;
     Ok(rows.into_iter().map(TaskResponse::from).collect())

@@ -7,7 +7,8 @@ use serde_json::Value;
 use sqlx::{Connection, PgConnection};
 use svc::store::queue::{COUNTED, UNFINISHED};
 use svc_actors::WriteMode;
-use svc_client::wire::HealthStatus;
+use svc_client::wire::{HealthStatus, TaskQuery, TaskStatus};
+use svc_ids::TaskId;
 
 async fn idle() -> TestApp {
     TestApp::with(Wish { no_worker: true, ..Wish::default() }).await
@@ -142,6 +143,51 @@ async fn a_long_queue_costs_no_more_than_a_short_one() {
     let plan = plan.join("\n");
     assert!(plan.contains("task_queue_unfinished") && !plan.contains("Seq Scan on task_queue"), "{plan}");
     samples.close().await;
+    sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_page_of_tasks_reads_none_that_it_does_not_show() {
+    let app = idle().await;
+    let root = node(&app, None).await;
+    task(&app, &root, WriteMode::Itself, 0, None).await;
+    // Few owe work or have failed, after all those of a week that are done.
+    sqlx::query(
+        "INSERT INTO task_queue (task_type, scope_document_id, lane, node_path, node_depth, root_id, write_mode, final, ready, status, error_type)
+         SELECT task_type, scope_document_id, lane, node_path, node_depth, root_id, write_mode, n <= 30020, n > 30040, 
+                CASE WHEN n <= 30000 THEN 'completed' WHEN n <= 30040 THEN 'failed' ELSE 'pending' END,
+                CASE WHEN n BETWEEN 30001 AND 30020 THEN 'permanent' WHEN n BETWEEN 30021 AND 30040 THEN 'retryable' END
+           FROM task_queue, generate_series(1, 30060) n ORDER BY n",
+    )
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    sqlx::query("ANALYZE task_queue").execute(&app.pool).await.unwrap();
+    let states = [
+        None,
+        Some(TaskStatus::Pending),
+        Some(TaskStatus::Running),
+        Some(TaskStatus::Failed),
+        Some(TaskStatus::Completed),
+    ];
+    for (status, shown) in states.into_iter().zip([41, 21, 0, 40, 51]) {
+        for task_type in [None, Some("test".to_owned())] {
+            let query = TaskQuery { status, task_type, ..TaskQuery::default() };
+            let mut tx = app.pool.begin().await.unwrap();
+            let tasks = svc::store::admin::tasks(&mut tx, &query, TaskId(0), 51).await.unwrap();
+            assert_eq!(tasks.len(), shown, "{query:?}");
+            assert!(tasks.is_sorted_by_key(|task| task.id), "{query:?}");
+            let read: i64 = sqlx::query_scalar(
+                "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables WHERE relname = 'task_queue'",
+            )
+            .fetch_one(&mut *tx)
+            .await
+            .unwrap();
+            // Each task that is shown is looked up a few times more.
+            assert!(read < 1000, "{query:?} reads {read} rows");
+        }
+    }
     sqlx::query("DELETE FROM task_queue").execute(&app.pool).await.unwrap();
     app.end().await;
 }
